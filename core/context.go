@@ -1,0 +1,132 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// LeaseContextKey is the context key under which a lease is found besides the
+// private one, for contexts that pass on string keys only, as a gin.Context does.
+// Its value is opaque: copy it from one context to another.
+const LeaseContextKey = "github.com/lockaround/lockaround/core.Lease"
+
+type leaseKey struct{}
+
+// holding is a lease in a context, and those of the contexts around it.
+type holding struct {
+	lease *Lease
+	outer *holding
+}
+
+// holdContext is a context with a lease in it, which ends with the hold.
+type holdContext struct {
+	context.Context
+	holding
+	cancel     context.CancelCauseFunc
+	prev, next *holdContext // in hold.contexts
+}
+
+// Value answers for the lease.
+func (c *holdContext) Value(key any) any {
+	switch key {
+	case leaseKey{}, LeaseContextKey:
+		return &c.holding
+	}
+	return c.Context.Value(key)
+}
+
+// Context returns a context with parent's values, deadline and cancellation and
+// with the lease in it, for [LeaseFrom] and for nested use. It is cancelled when
+// the hold ends, with the cause ErrLost, ErrMaxHold or ErrClosed if that was not
+// by release. Goroutines that share the context share the hold: see [Detach].
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, _ := l.context(parent)
+	return ctx
+}
+
+// context is Context with a cancel function, for when the use ends before the
+// hold.
+func (l *Lease) context(parent context.Context) (context.Context, func()) {
+	h := l.hold
+	ctx, cancel := context.WithCancelCause(h.span.within(parent))
+	c := &holdContext{Context: ctx, cancel: cancel, holding: holding{lease: l, outer: holdingIn(parent)}}
+	h.lock()
+	defer h.unlock()
+	if h.over {
+		cancel(h.err)
+		return c, func() {}
+	}
+	if c.next = h.contexts; c.next != nil {
+		c.next.prev = c
+	}
+	h.contexts = c
+	return c, func() { h.detach(c) }
+}
+
+// detach cancels a context and forgets it.
+func (h *hold) detach(c *holdContext) {
+	c.cancel(nil)
+	h.lock()
+	defer h.unlock()
+	if h.over {
+		return
+	}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		h.contexts = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+}
+
+func holdingIn(ctx context.Context) *holding {
+	if n, ok := ctx.Value(leaseKey{}).(*holding); ok {
+		return n
+	}
+	n, _ := ctx.Value(LeaseContextKey).(*holding)
+	return n
+}
+
+// LeaseFrom returns the innermost lease that ctx carries and that is held. It
+// works with what Do and the surfaces hand to the guarded call, and with
+// [Lease.Context].
+func LeaseFrom(ctx context.Context) (*Lease, bool) {
+	for n := holdingIn(ctx); n != nil; n = n.outer {
+		if n.lease.Err() == nil {
+			return n.lease, true
+		}
+	}
+	return nil, false
+}
+
+// heldIn returns the hold that ctx carries of a key of e, or nil.
+func heldIn(ctx context.Context, e *Engine, key string) *hold {
+	for n := holdingIn(ctx); n != nil; n = n.outer {
+		h := n.lease.hold
+		if h.tenure.Key == key && h.engine() == e && n.lease.Err() == nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// Detach returns a context with ctx's values but without its deadline, its
+// cancellation and its leases: for work that outlives the call and must take its
+// own locks.
+func Detach(ctx context.Context) context.Context { return detached{ctx} }
+
+type detached struct{ parent context.Context }
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+
+func (d detached) Value(key any) any {
+	switch key {
+	case leaseKey{}, LeaseContextKey:
+		return nil
+	}
+	return d.parent.Value(key)
+}

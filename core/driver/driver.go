@@ -1,0 +1,224 @@
+// Package driver is the contract between the lock engine and a store.
+//
+// Users of a lock need package core only; this package is for those who write
+// a driver. A driver imports driver, never core, and passes the suite in
+// core/drivertest, which tests each rule below.
+//
+//  1. Acquire is idempotent by owner: repeated after a lost reply, by the
+//     driver or by its client library, it returns the same grant.
+//  2. Every call returns at the latest 50 ms after its context is done,
+//     whatever the client library does. Waiting holds no pooled connection.
+//  3. An attempt that was given up may still have been executed. Its owner is
+//     burnt: never used again, and ended at the store by a detached, bounded
+//     clean-up. No ghost outlives the TTL it asked for.
+//  4. Release and Renew act on their own owner only. A late one is a no-op and
+//     reports [ErrNotHeld]; a release repeated because its reply was lost does
+//     not. A renewal never creates a lease that has vanished.
+//  5. Tokens are issued when a lease is granted, not when it is asked for, and
+//     strictly increase per key, as strongly as [Capabilities].Tokens says.
+//  6. A wake-up may be lost; a free lock is still granted to a waiter within
+//     [Capabilities].Wake.
+//  7. The driver computes deadlines, from before the send: see [Deadline].
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Driver is one store, as configured. It is immutable and safe for concurrent
+// use, and any number of engines may share it.
+type Driver interface {
+	// Capabilities says what the store offers. The answer never changes.
+	Capabilities() Capabilities
+
+	// Open starts a session. It does no I/O: a store that cannot be reached
+	// shows in Ping and in the first Acquire.
+	Open(Config) (Session, error)
+}
+
+// Config is what an engine tells the sessions it opens.
+type Config struct {
+	// Sink receives what the store pushes. It is never nil.
+	Sink Sink
+
+	// StoreTimeout bounds each single attempt to reach the store, also inside
+	// an Acquire that waits. It is positive.
+	StoreTimeout time.Duration
+}
+
+// Session is one engine's connection to a store. All methods are safe for
+// concurrent use, and after Close all but Close return [ErrClosed].
+type Session interface {
+	// Ping reports whether the store answers and permits what the driver
+	// needs. It changes nothing that another process could see.
+	Ping(ctx context.Context) error
+
+	// Acquire asks for a lease. If the key is taken it returns a [*HeldError]
+	// when r.Wait is false, and otherwise blocks until the lease is granted:
+	// the running call is the process's place in the store's queue. When ctx
+	// ends it gives the place up, cleans up in the background and returns.
+	//
+	// [ErrPlaceLost] says that the place in the queue is gone and the caller
+	// may ask again, with a fresh owner. A [*PermanentError] says that asking
+	// again is useless. Any other error is a store that could not be reached.
+	// After every error the owner is burnt.
+	Acquire(ctx context.Context, r Request) (Grant, error)
+
+	// Renew extends leases and returns one result for each, in their order.
+	Renew(ctx context.Context, rs []Renewal) []Renewed
+
+	// Release ends leases and returns one result for each, in their order:
+	// nil if the lease ended, [ErrNotHeld] if it had ended before by other
+	// means, another error if the store could not be asked. The caller may
+	// repeat a release until it is answered.
+	Release(ctx context.Context, rs []Ending) []error
+
+	// Inspect reports the state of a key. It changes nothing.
+	Inspect(ctx context.Context, key string) (State, error)
+
+	// Close ends every call in progress and every goroutine of the session.
+	// It finishes the clean-ups of given-up owners, bounded by ctx. It does
+	// not release granted leases: the engine does that before. Closing twice
+	// is a no-op.
+	Close(ctx context.Context) error
+}
+
+// Sink receives what the store pushes to a session. Its methods are safe for
+// concurrent use and do not block. Reports about an ID that the engine has
+// given up are ignored, so a late one does no harm.
+type Sink interface {
+	// Waiting reports that the store has answered an Acquire that waits: the
+	// key is taken, and id has its place in the queue. It tells a busy key
+	// from a store that is silent, when the caller's patience ends.
+	Waiting(id ID)
+
+	// Contended reports whether another process waits for the lease id. It
+	// bounds hand-off inside the holding process.
+	Contended(id ID, waiting bool)
+
+	// Lost reports that the lease id has ended at the store.
+	Lost(id ID, cause error)
+}
+
+// Owner is the random secret that names one request and the lease it becomes.
+// Whoever knows it can end the lease, so it is never shown or logged.
+type Owner [16]byte
+
+// ID names one owner's claim on one key. The key is already namespaced and may
+// hold any byte.
+type ID struct {
+	Key   string
+	Owner Owner
+}
+
+// Mode says who may hold a key together.
+type Mode uint8
+
+// The modes of a lock.
+const (
+	Exclusive Mode = iota // one holder
+	Shared                // the read side of a read-write lock
+	Semaphore             // up to Limit holders
+)
+
+// String returns the name of the mode as used in telemetry and configuration.
+func (m Mode) String() string {
+	switch m {
+	case Exclusive:
+		return "exclusive"
+	case Shared:
+		return "shared"
+	case Semaphore:
+		return "semaphore"
+	}
+	return "unknown"
+}
+
+// Request asks for a lease.
+type Request struct {
+	ID
+	Mode  Mode
+	Limit int           // holders of a Semaphore, otherwise 0
+	TTL   time.Duration // at least Capabilities.MinTTL
+	Wait  bool          // block while the key is taken
+
+	// Replace, if not nil, is a lease of this session on the same key that
+	// ends with this request: in one step where the store can, so that the
+	// key is granted to ID if nobody else waits and ID queues otherwise. It
+	// has ended whatever Acquire returns, or its end is the driver's to
+	// clean up. Replace.Keep is 0.
+	Replace *Ending
+}
+
+// Grant is a lease as the store granted it.
+type Grant struct {
+	ID
+	Ref       string    // the driver's own name for it, handed back unread
+	Token     int64     // 1 to 2^53-1, rising per key; 0 if Tokens is NoTokens
+	Deadline  time.Time // see Deadline; carries a monotonic reading
+	Contended bool      // another process waits for this key
+}
+
+// Renewal asks for a lease to last TTL from now. It never shortens one.
+type Renewal struct {
+	ID
+	Ref   string
+	Token int64
+	TTL   time.Duration
+}
+
+// Renewed is the result of a Renewal. If Err is [ErrNotHeld] the lease is lost;
+// any other error is a store that could not be asked, and the lease goes on
+// until its deadline.
+type Renewed struct {
+	Deadline  time.Time // of what this renewal set
+	Contended bool      // another process waits for this key
+	Err       error
+}
+
+// Ending is a lease that is to end.
+type Ending struct {
+	ID
+	Ref      string
+	Token    int64
+	Deadline time.Time // the latest one known
+
+	// Keep leaves the key taken, by nobody, until that long after the lease
+	// was granted, by the store's clock. Zero frees it at once. It is used
+	// only if Capabilities.Keep.
+	Keep time.Duration
+}
+
+// State is what Inspect found.
+type State struct {
+	Held      bool
+	Token     int64         // of the latest grant; 0 if there was none
+	Remaining time.Duration // until the lease ends, by the store's clock
+	Waiting   int           // processes in the store's queue
+}
+
+// Strength says how far the promise of rising tokens goes.
+type Strength uint8
+
+const (
+	// NoTokens: the store issues none, and Grant.Token is 0.
+	NoTokens Strength = iota
+	// ClockTokens rise for as long as the store keeps its data, and across a
+	// loss of data (restart, flush, eviction, failover) unless the new
+	// server's clock is behind the old one's by more than the outage took.
+	ClockTokens
+	// DurableTokens rise whatever happens to a single server.
+	DurableTokens
+)
+
+// Capabilities says what a driver offers.
+type Capabilities struct {
+	Name   string        // in telemetry and errors: "redis", "memory"
+	Modes  []Mode        // the modes it grants
+	MinTTL time.Duration // shorter TTLs are refused when a policy is compiled
+	Tokens Strength
+	Strict bool          // queues callers in one order over all processes
+	Keep   bool          // honours Ending.Keep
+	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
+}

@@ -1,0 +1,204 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Engine takes and keeps the locks of one process in one store. It is safe for
+// concurrent use; make one per process and store, and close it at the end.
+//
+// Callers of one process that want the same key queue inside the engine, which
+// asks the store once for all of them and hands a granted lease on from one to
+// the next. It renews every lease in the background until it is released.
+type Engine struct {
+	settings
+	caps    driver.Capabilities
+	session driver.Session
+	prefix  string // of every key in the store
+	signal  telemetry
+
+	seed   maphash.Seed
+	shards [64]shard
+	keeper keeper
+	ender  ender
+	held   atomic.Int64
+
+	life    lifetime
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// shard is the lock and the index of a part of the keys.
+type shard struct {
+	mu    sync.Mutex
+	lines map[string]*line
+}
+
+// New returns an engine on a driver. It does no I/O: a store that is down shows
+// in [Engine.Ping] and in the first acquisition. A nil driver is an error.
+func New(d driver.Driver, o ...Option) (*Engine, error) {
+	if d == nil {
+		return nil, fmt.Errorf("%w: the driver is nil; pass memlock.New() or redislock.New(client)", ErrPolicy)
+	}
+	s, err := newSettings(o)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
+	if s.namespace != "" {
+		e.prefix = Escape(s.namespace) + ":"
+	} else {
+		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
+	}
+	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
+		return nil, err
+	}
+	for i := range e.shards {
+		e.shards[i].lines = map[string]*line{}
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	if e.session, err = d.Open(driver.Config{Sink: sink{e}, StoreTimeout: s.timeout}); err != nil {
+		e.cancel()
+		return nil, &Error{Op: "open", Driver: e.caps.Name, Kind: ErrUnavailable, Detail: "the driver refused to open a session", Cause: err}
+	}
+	e.keeper.init(e)
+	e.ender.init(e)
+	e.workers.Go(e.keeper.run)
+	e.workers.Go(e.ender.run)
+	return e, nil
+}
+
+// Acquire takes the lock of a literal key and returns its lease, which the
+// caller must release. ctx bounds the acquisition only: when it ends later, the
+// lease stays. It carries the leases that the caller holds already, see
+// [LeaseFrom].
+//
+// The error is an [*Error] around ErrBusy, ErrTimeout, ErrUnavailable,
+// ErrDeadlock, ErrClosed, ErrPolicy, ErrKey, or ctx's error.
+func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
+	pl, err := e.literal(p)
+	if err != nil {
+		return nil, err
+	}
+	l, err := e.acquire(ctx, pl, pl.Key)
+	if err != nil {
+		return nil, err
+	}
+	l.watch()
+	return l, nil
+}
+
+// Do takes the lock of a literal key, runs fn and releases the lock when fn
+// returns, panics or exits its goroutine. If the lock cannot be had, fn does not
+// run and the error is that of [Engine.Acquire].
+//
+// The context that fn gets is ctx with the lease in it, cancelled with the
+// cause ErrLost, ErrMaxHold or ErrClosed if the lease ends before fn does. If it
+// has, and fn returns nil, Do returns that error; otherwise fn's own.
+func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
+	pl, err := e.literal(p)
+	if err != nil {
+		return err
+	}
+	return e.do(ctx, pl, pl.Key, fn)
+}
+
+// Ping reports whether the store answers and permits what the driver needs: use
+// it for a readiness probe. The error is an [*Error] around ErrUnavailable,
+// ErrClosed or ctx's error.
+func (e *Engine) Ping(ctx context.Context) error {
+	if e.life.isClosed() {
+		return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrClosed}
+	}
+	sctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	err := e.session.Ping(sctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &Error{Op: "ping", Driver: e.caps.Name, Kind: contextKind(ctx), Cause: err}
+	case errors.Is(err, driver.ErrClosed):
+		return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrClosed}
+	}
+	return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrUnavailable, Detail: describe(err), Cause: err}
+}
+
+// describe says what may be told of a store's error.
+func describe(err error) string {
+	var p *driver.PermanentError
+	switch {
+	case errors.As(err, &p):
+		return "the store refuses what the lock needs; the cause says what"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the store did not answer in time"
+	}
+	return ""
+}
+
+// acquire takes the lock of a rendered key.
+func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, error) {
+	if len(key) > MaxKeyLength {
+		return nil, &Error{Op: "acquire", Policy: pl.Name, Kind: ErrKey, Detail: fmt.Sprintf("the key has %d bytes; at most %d are possible", len(key), MaxKeyLength)}
+	}
+	full := e.prefix + key
+	if outer := heldIn(ctx, e, full); outer != nil {
+		return e.nest(pl, outer)
+	}
+	start := time.Now()
+	sctx, sp := pl.signals.start(ctx, pl.signals.acquire)
+	h, err := e.wait(sctx, pl, full)
+	if err != nil {
+		pl.signals.refused(sctx, sp, start, err)
+		return nil, err
+	}
+	pl.signals.granted(sctx, sp, start, h)
+	_, h.span = pl.signals.start(ctx, pl.signals.hold)
+	h.span.token(h.token)
+	return &Lease{hold: h}, nil
+}
+
+// nest answers a context that holds the key already.
+func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
+	if !pl.Reentrant {
+		return nil, &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: ErrDeadlock,
+			Detail: "waiting could not end; set Policy.Reentrant, or use core.Detach for work that outlives the call"}
+	}
+	if !outer.use() {
+		return nil, &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: ErrLost}
+	}
+	return &Lease{hold: outer, nested: true}, nil
+}
+
+// do runs fn while it holds the lock of a rendered key.
+func (e *Engine) do(ctx context.Context, pl *plan, key string, fn func(context.Context) error) (err error) {
+	if fn == nil {
+		return &Error{Op: "do", Policy: pl.Name, Kind: ErrPolicy, Detail: "the function is nil"}
+	}
+	lease, err := e.acquire(ctx, pl, key)
+	if err != nil {
+		return err
+	}
+	hctx, cancel := lease.context(ctx)
+	defer func() {
+		ended := lease.end(context.WithoutCancel(ctx))
+		cancel()
+		if err == nil && ended != nil && !errors.Is(ended, ErrUnavailable) {
+			err = ended
+		}
+	}()
+	return fn(hctx)
+}
+
+func (e *Engine) shardOf(key string) *shard {
+	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
+}

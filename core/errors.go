@@ -1,0 +1,107 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// What can go wrong, for errors.Is. The engine wraps each in an [*Error].
+var (
+	// ErrBusy: the key is taken and the policy's Wait is 0, or too many
+	// callers of this process wait for it already.
+	ErrBusy = errors.New("lock is busy")
+	// ErrTimeout: the key was still taken when the policy's Wait ran out.
+	ErrTimeout = errors.New("lock wait timed out")
+	// ErrUnavailable: the store cannot be reached, refuses or is too slow.
+	ErrUnavailable = errors.New("lock store unavailable")
+	// ErrLost: the lease ended before its holder released it.
+	ErrLost = errors.New("lock lost while held")
+	// ErrMaxHold: the holder held longer than the policy's MaxHold.
+	ErrMaxHold = errors.New("lock held for longer than its MaxHold")
+	// ErrNotHeld: released before.
+	ErrNotHeld = errors.New("lock not held")
+	// ErrDeadlock: the context already holds the key and the policy is not
+	// Reentrant, so waiting could never end.
+	ErrDeadlock = errors.New("lock is held by the same context")
+	// ErrKey: a call's values give no valid key.
+	ErrKey = errors.New("invalid lock key")
+	// ErrPolicy: the policy cannot work.
+	ErrPolicy = errors.New("invalid lock policy")
+	// ErrClosed: the engine is closed or shutting down.
+	ErrClosed = errors.New("lock engine closed")
+)
+
+// Why an [Accessor] has no value for a placeholder.
+var (
+	// ErrMissing: there is no value, or an empty one.
+	ErrMissing = errors.New("value is missing or empty")
+	// ErrRepeated: there are several values where one is needed.
+	ErrRepeated = errors.New("value is repeated")
+	// ErrInvalid: the source of the value cannot be read.
+	ErrInvalid = errors.New("value cannot be read")
+	// ErrTooLarge: the source of the value is larger than is read.
+	ErrTooLarge = errors.New("value's source is too large")
+)
+
+// Error says what was attempted, for which policy, and what went wrong.
+//
+// Its text holds neither key values nor what the store said, so it may be shown;
+// the store's own error is reached with errors.As or errors.Is, and through
+// Cause.
+type Error struct {
+	Op          string        // "acquire", "release", "check", "ping", "compile", "do"
+	Policy      string        // Policy.Name; empty for a literal key without a name
+	Driver      string        // Capabilities.Name; empty if no store was involved
+	Kind        error         // one of the sentinels, context.Canceled or context.DeadlineExceeded
+	Placeholder string        // of the key template, for ErrKey
+	Detail      string        // what was wrong and what would be right; holds no values
+	RetryAfter  time.Duration // for ErrBusy and ErrTimeout; 0 if not known
+	Cause       error         // may be nil
+}
+
+// Error describes the failure in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("lock ")
+	b.WriteString(e.Op)
+	if e.Policy != "" {
+		b.WriteString(" \"")
+		b.WriteString(e.Policy)
+		b.WriteByte('"')
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Kind.Error())
+	if e.Placeholder != "" {
+		b.WriteString(": {")
+		b.WriteString(e.Placeholder)
+		b.WriteByte('}')
+	}
+	if e.Detail != "" {
+		b.WriteString(": ")
+		b.WriteString(e.Detail)
+	}
+	if e.Driver != "" {
+		b.WriteString(" (")
+		b.WriteString(e.Driver)
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// Unwrap returns Kind and Cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// contextKind is the Kind of an acquisition that its context ended.
+func contextKind(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}

@@ -1,0 +1,87 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+type Refund struct {
+	Tenant string
+	Order  struct{ ID int64 }
+}
+
+func ExampleNewGuard() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close() }()
+
+	refunds, err := core.NewGuard(locks, core.Policy{Key: "refund:{Tenant}:{Order.ID}"}, core.Fields[Refund]())
+	if err != nil {
+		panic(err)
+	}
+	r := Refund{Tenant: "north/east"}
+	r.Order.ID = 17
+	err = refunds.Do(context.Background(), r, func(ctx context.Context) error {
+		lease, _ := core.LeaseFrom(ctx)
+		fmt.Println("refunding under", lease.Key())
+		return nil
+	})
+	fmt.Println(err)
+
+	r.Tenant = ""
+	err = refunds.Do(context.Background(), r, func(context.Context) error { return nil })
+	fmt.Println(errors.Is(err, core.ErrKey), err)
+	// Output:
+	// refunding under refund:north%2Feast:17
+	// <nil>
+	// true lock acquire "refund:{Tenant}:{Order.ID}": invalid lock key: {Tenant}: value is missing or empty
+}
+
+// A resolver of one's own reads values from any source.
+func ExampleResolver() {
+	labels := func(name string) (core.Accessor[map[string]string], error) {
+		if name == "" || name[0] == '_' {
+			return nil, errors.New("labels begin with a letter")
+		}
+		return func(dst []byte, src map[string]string) ([]byte, error) {
+			return append(dst, src[name]...), nil // no label appends nothing, which is ErrMissing
+		}, nil
+	}
+	locks, err := core.New(memlock.New(), core.WithNamespace("jobs:example"))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close() }()
+
+	_, err = core.NewGuard(locks, core.Policy{Name: "job", Key: "job:{_id}"}, labels)
+	fmt.Println(err)
+
+	jobs, err := core.NewGuard(locks, core.Policy{Name: "job", Key: "job:{queue}:{id}"}, labels)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := jobs.Acquire(context.Background(), map[string]string{"queue": "mail", "id": "7"})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(lease.Key())
+	fmt.Println(lease.Release(context.Background()))
+	// Output:
+	// lock compile "job": invalid lock policy: Key, column 5: {_id}: labels begin with a letter
+	// job:mail:7
+	// <nil>
+}
+
+func ExampleEscape() {
+	fmt.Println("stock:" + core.Escape("A-1"))
+	fmt.Println("stock:" + core.Escape("A:1/é"))
+	// Output:
+	// stock:A-1
+	// stock:A%3A1%2F%C3%A9
+}

@@ -1,0 +1,128 @@
+package core
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// FuzzTemplate: any text compiles or is refused; what compiles is what was
+// written.
+func FuzzTemplate(f *testing.F) {
+	for _, s := range []string{"", "a", "{a}", "x:{a}/{b}", "{", "}", "{}", "{{a}}", "{a}{b}", "{a}-{b}", "é{ä}\xff{b}", "{a b}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parts, err := parseTemplate(text)
+		if err != nil {
+			if !strings.Contains(err.Error(), "column ") {
+				t.Errorf("%q: %q has no place", text, err)
+			}
+			return
+		}
+		var written strings.Builder
+		for i, p := range parts {
+			written.WriteString(p.literal)
+			if last := i == len(parts)-1; last != (p.name == "") {
+				t.Fatalf("%q: part %d of %d is named %q", text, i, len(parts), p.name)
+			} else if !last {
+				written.WriteString("{" + p.name + "}")
+			}
+		}
+		if written.String() != text {
+			t.Errorf("%q became %q", text, &written)
+		}
+	})
+}
+
+// takeApart finds the escaped values in a key that parts made.
+func takeApart(t *testing.T, parts []part, key string) (escaped []string) {
+	t.Helper()
+	rest := strings.TrimPrefix(key, parts[0].literal)
+	for _, next := range parts[1:] {
+		first := func(s string) int {
+			return strings.IndexFunc(s, func(r rune) bool { return r > 127 || separates(byte(r)) })
+		}
+		end := len(rest) - len(next.literal)
+		if next.name != "" {
+			end = first(rest) - first(next.literal)
+		}
+		if end < 0 || !strings.HasPrefix(rest[end:], next.literal) {
+			t.Fatalf("%q: no %q in %q", key, next.literal, rest)
+		}
+		escaped, rest = append(escaped, rest[:end]), rest[end+len(next.literal):]
+	}
+	return escaped
+}
+
+// FuzzKeysStayApart: under one template, different values make different keys,
+// since each value can be found in the key.
+func FuzzKeysStayApart(f *testing.F) {
+	long := strings.Repeat("x", 250)
+	f.Add("t:{a}:{b}", "a:b", "c", "a", "b:c")
+	f.Add("{a}/{b}", "a", "%2F", "a%2F", "")
+	f.Add("{a}:-{b}", "a:", "-", "a", ":--")
+	f.Add("{a} {b}", long+"1", "x", long+"2", "x")
+	f.Add("{a}%3A:{b}", "1", "3A", "1%3A", "A")
+	f.Add("{a}-{b}", "x-y", "z", "x", "y-z")
+	f.Add("{a}{b}", "x", "yz", "xy", "z")
+	f.Add("{b}:{a}", Escape(long), "x", long, "x")
+	element := func(name string) int { return min(1, max(0, strings.Compare(name, "a"))) }
+	f.Fuzz(func(t *testing.T, text, a1, b1, a2, b2 string) {
+		tpl, fault := compileTemplate(text, func(name string) (Accessor[[]string], error) {
+			return func(dst []byte, src []string) ([]byte, error) { return append(dst, src[element(name)]...), nil }, nil
+		})
+		if fault != nil {
+			return
+		}
+		one, two := []string{a1, b1}, []string{a2, b2}
+		key1, fault1 := tpl.render(one)
+		key2, fault2 := tpl.render(two)
+		if fault1 != nil || fault2 != nil {
+			return
+		}
+		for i, value := range takeApart(t, tpl.parts, key1) {
+			if want := Escape(one[element(tpl.parts[i].name)]); value != want {
+				t.Errorf("%q: %q renders %q, in which part %d is %q", text, one, key1, i, value)
+			}
+		}
+		same := true
+		for _, p := range tpl.parts[:len(tpl.accessors)] {
+			same = same && one[element(p.name)] == two[element(p.name)]
+		}
+		if (key1 == key2) != same {
+			t.Errorf("%q: %q renders %q and %q renders %q", text, one, key1, two, key2)
+		}
+	})
+}
+
+// FuzzEscape: what a value renders is short, holds no separator, can be read
+// back if it is not hashed, and is the same in Escape and in a placeholder.
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"", "a", "a:b", "%", "%~", "\x00\xff", strings.Repeat("a", 200), strings.Repeat("é", 100), strings.Repeat("a", 133) + ":::" + strings.Repeat("b", 100)} {
+		f.Add(s)
+	}
+	tpl, fault := compileTemplate("{.}", Fields[string]())
+	if fault != nil {
+		f.Fatal(fault)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		got := Escape(value)
+		if len(got) > maxPart {
+			t.Errorf("%q renders %d bytes", value, len(got))
+		}
+		for i := range len(got) {
+			if separates(got[i]) {
+				t.Errorf("%q renders %q, which holds a separator", value, got)
+			}
+		}
+		if !strings.Contains(got, hashMark) {
+			if back, err := url.PathUnescape(got); err != nil || back != value {
+				t.Errorf("%q renders %q, which reads back as %q, %v", value, got, back, err)
+			}
+		}
+		if key, fault := tpl.render(value); value != "" && (fault != nil || key != got) {
+			t.Errorf("%q renders %q in a template, %v, and %q in Escape", value, key, fault, got)
+		}
+	})
+}

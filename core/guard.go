@@ -1,0 +1,91 @@
+package core
+
+import "context"
+
+// Guard is a policy compiled for calls that bring a T: it renders the policy's
+// key template from each T and takes the lock of that key. It is safe for
+// concurrent use.
+//
+// The key is rendered before anything else happens, so that a call with a bad
+// value fails with [ErrKey] and never touches the store.
+type Guard[T any] struct {
+	engine   *Engine
+	plan     *plan
+	template *template[T]
+}
+
+// NewGuard compiles p, whose Key is a template: literal text with {name}
+// placeholders, which r resolves. A template without placeholders is one lock
+// for all calls. There is no way to write a literal brace.
+//
+// A malformed template, a name that r does not know and a policy that cannot
+// work are refused here with an [ErrPolicy] that says what would be right.
+//
+// Rendered values are escaped as by [Escape], and two placeholders need a
+// character between them that no value can hold, such as ":" or "/", so that
+// different values always make different keys. A rendered key longer than
+// MaxKeyLength is an [ErrKey].
+func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
+	if p.Name == "" {
+		p.Name = p.Key
+		if len(p.Keys) == 1 {
+			p.Name = p.Keys[0]
+		}
+	}
+	switch {
+	case e == nil:
+		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: "the engine is nil; use the one that core.New returned"}
+	case r == nil:
+		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: "the resolver is nil; use core.Fields, or a core.Resolver of your own"}
+	}
+	pl, err := e.compile(p)
+	if err != nil {
+		return nil, err
+	}
+	t, fault := compileTemplate(pl.Key, r)
+	if fault != nil {
+		fault.Policy = pl.Name
+		return nil, fault
+	}
+	e.prepare(pl)
+	return &Guard[T]{engine: e, plan: pl, template: t}, nil
+}
+
+// Name returns what the policy is called in errors and telemetry: its Name, or
+// its template.
+func (g *Guard[T]) Name() string { return g.plan.Name }
+
+// Do runs fn while it holds the lock of the key that src renders to, as
+// [Engine.Do] does for a literal key.
+func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error) error {
+	key, err := g.key(src)
+	if err != nil {
+		return err
+	}
+	return g.engine.do(ctx, g.plan, key, fn)
+}
+
+// Acquire takes the lock of the key that src renders to, as [Engine.Acquire]
+// does for a literal key. The lease is not nil if the error is nil, and the
+// caller must release it.
+func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
+	key, err := g.key(src)
+	if err != nil {
+		return nil, err
+	}
+	l, err := g.engine.acquire(ctx, g.plan, key)
+	if err != nil {
+		return nil, err
+	}
+	l.watch()
+	return l, nil
+}
+
+func (g *Guard[T]) key(src T) (string, error) {
+	key, fault := g.template.render(src)
+	if fault != nil {
+		fault.Policy = g.plan.Name
+		return "", fault
+	}
+	return key, nil
+}

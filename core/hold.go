@@ -1,0 +1,215 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// hold is one caller's time with the lock, from grant to release or loss. Its
+// leases are the handles that callers have: one, and one more for each nested
+// use. It is guarded by the mutex of its line's shard; tenure, plan, token and
+// since never change.
+type hold struct {
+	tenure *tenure
+	plan   *plan
+	token  int64
+	since  time.Time
+	maxAt  time.Time // when MaxHold is over; zero if it has none
+
+	uses     int   // handles that are not released
+	err      error // why it ended before its release
+	over     bool  // released, or ended
+	done     chan struct{}
+	contexts *holdContext
+	span     span
+}
+
+func (h *hold) engine() *Engine { return h.tenure.line.engine }
+
+func (h *hold) lock()   { h.tenure.line.shard.mu.Lock() }
+func (h *hold) unlock() { h.tenure.line.shard.mu.Unlock() }
+
+// live reports whether the hold has not ended, also by the clock: a process that
+// was paused learns here that its time is over.
+func (h *hold) live(now time.Time) bool {
+	return !h.over && driver.Remaining(h.tenure.Deadline, now) > 0
+}
+
+// overdue reports whether MaxHold is over.
+func (h *hold) overdue(now time.Time) bool { return !h.maxAt.IsZero() && !h.maxAt.After(now) }
+
+// use adds a nested use, if the hold is live.
+func (h *hold) use() bool {
+	h.lock()
+	defer h.unlock()
+	if !h.live(time.Now()) {
+		return false
+	}
+	h.uses++
+	return true
+}
+
+// finish ends the hold before its release. It reports whether it had not ended.
+func (h *hold) finish(kind error) bool {
+	if h.over {
+		return false
+	}
+	h.err = kind
+	h.close(kind)
+	return true
+}
+
+// close ends the contexts and the channel of the hold.
+func (h *hold) close(cause error) {
+	h.over = true
+	h.engine().held.Add(-1)
+	if h.done != nil {
+		close(h.done)
+	}
+	for c := h.contexts; c != nil; c = c.next {
+		c.cancel(cause)
+	}
+	h.contexts = nil
+}
+
+// closedChan is the Done channel of every hold that ended before it was asked.
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (h *hold) doneChan() <-chan struct{} {
+	h.lock()
+	defer h.unlock()
+	if h.done == nil {
+		if h.over {
+			return closedChan
+		}
+		h.done = make(chan struct{})
+	}
+	return h.done
+}
+
+// fault is the error of op on a hold that ended before its release; nil if it
+// has not.
+func (h *hold) fault(op string) error {
+	if h.err == nil {
+		return nil
+	}
+	return &Error{Op: op, Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: h.err}
+}
+
+// abandon releases a hold that its caller does not want any more, without making
+// it wait.
+func (h *hold) abandon() {
+	h.lock()
+	current := h.tenure.current()
+	if current {
+		h.engine().workers.Go(func() { _ = h.release(context.Background()) })
+	}
+	h.unlock()
+	if !current {
+		_ = h.release(context.Background())
+	}
+}
+
+// release ends one use, and with the last one the hold. It returns why the hold
+// had ended before, or ErrUnavailable if the store could not be told.
+func (h *hold) release(ctx context.Context) error {
+	h.lock()
+	if h.uses--; h.uses > 0 {
+		err := h.fault("release")
+		h.unlock()
+		return err
+	}
+	tn, ln, now := h.tenure, h.tenure.line, time.Now()
+	e := ln.engine
+	defer e.life.leave()
+	if tn.current() && driver.Remaining(tn.Deadline, now) <= 0 {
+		ln.lose(tn)
+	}
+	if !h.over {
+		h.close(nil)
+	}
+	err := h.fault("release")
+	switch {
+	case !tn.current():
+		h.unlock()
+	case ln.first != nil:
+		tn.hold = nil
+		ln.handOn(tn, h.plan, now)
+		h.unlock()
+	default:
+		ln.forget(tn)
+		ln.ending = true
+		h.unlock()
+		if rerr := h.giveBack(ctx); err == nil {
+			err = rerr
+		}
+	}
+	h.plan.signals.released(ctx, h, now, err)
+	return err
+}
+
+// giveBack releases the lease of the hold at the store.
+func (h *hold) giveBack(ctx context.Context) error {
+	ctx, sp := h.plan.signals.start(ctx, h.plan.signals.release)
+	err := h.tenure.line.finish(ctx, h.tenure.ending(h.plan.MinHold), h.tenure.length)
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base)
+		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrLost}
+	case err != nil:
+		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrUnavailable,
+			Detail: "the release goes on in the background", Cause: err}
+	}
+	sp.end(err)
+	return err
+}
+
+// check asks the store whether the hold is still the owner.
+func (h *hold) check(ctx context.Context) error {
+	h.lock()
+	tn, ln := h.tenure, h.tenure.line
+	e := ln.engine
+	if tn.current() && driver.Remaining(tn.Deadline, time.Now()) <= 0 {
+		ln.lose(tn)
+	}
+	if err := h.fault("check"); err != nil {
+		h.unlock()
+		return err
+	}
+	ttl := h.plan.TTL
+	if h.plan.NoRenew {
+		ttl = e.caps.MinTTL // a renewal never shortens, so that this one only asks
+	}
+	r := driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl}
+	h.unlock()
+
+	sctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	sent := time.Now()
+	res := e.session.Renew(sctx, []driver.Renewal{r})[0]
+
+	h.lock()
+	defer h.unlock()
+	if tn.current() {
+		if res.Err == nil && !h.plan.NoRenew {
+			tn.extend(res, ttl, sent)
+			tn.schedule()
+		}
+		if errors.Is(res.Err, driver.ErrNotHeld) || driver.Remaining(tn.Deadline, time.Now()) <= 0 {
+			ln.lose(tn)
+		}
+	}
+	switch err := h.fault("check"); {
+	case err != nil:
+		return err
+	case res.Err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &Error{Op: "check", Policy: h.plan.Name, Driver: e.caps.Name, Kind: contextKind(ctx), Cause: res.Err}
+	default:
+		return &Error{Op: "check", Policy: h.plan.Name, Driver: e.caps.Name, Kind: ErrUnavailable, Detail: describe(res.Err), Cause: res.Err}
+	}
+}

@@ -1,0 +1,225 @@
+package core
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// keeper renews leases and ends those whose time is over, with one goroutine for
+// all of them. It keeps a heap of when each tenure next needs attention, and
+// renews in batches what is due at about the same time.
+type keeper struct {
+	engine *Engine
+	kick   chan struct{}
+
+	mu     sync.Mutex
+	heap   agenda
+	wakeAt time.Time
+}
+
+// entry is a tenure's place in the agenda, guarded by the keeper's mutex.
+type entry struct {
+	at    time.Time
+	early time.Duration // how much sooner than at it may be attended, in company
+	index int           // in the heap, from 1; 0 if it is not there
+}
+
+func (k *keeper) init(e *Engine) {
+	k.engine, k.kick = e, make(chan struct{}, 1)
+	k.wakeAt = time.Now().Add(maxTTL)
+}
+
+// put sets when tn needs attention.
+func (k *keeper) put(tn *tenure, at time.Time, early time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	tn.entry.at, tn.entry.early = at, early
+	if tn.entry.index == 0 {
+		heap.Push(&k.heap, tn)
+	} else {
+		heap.Fix(&k.heap, tn.entry.index-1)
+	}
+	if at.Before(k.wakeAt) {
+		k.wakeAt = at
+		select {
+		case k.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (k *keeper) remove(tn *tenure) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if tn.entry.index > 0 {
+		heap.Remove(&k.heap, tn.entry.index-1)
+	}
+}
+
+// due takes out what needs attention and returns it with the time until the
+// next does.
+func (k *keeper) due(now time.Time) ([]*tenure, time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var due []*tenure
+	for len(k.heap) > 0 && !k.heap[0].entry.at.Add(-k.heap[0].entry.early).After(now) {
+		due = append(due, heap.Pop(&k.heap).(*tenure))
+	}
+	next := maxTTL
+	if len(k.heap) > 0 {
+		next = k.heap[0].entry.at.Sub(now)
+	}
+	k.wakeAt = now.Add(next)
+	return due, next
+}
+
+func (k *keeper) run() {
+	timer := time.NewTimer(maxTTL)
+	defer timer.Stop()
+	for {
+		due, next := k.due(time.Now())
+		if len(due) > 0 {
+			k.attend(due)
+			continue
+		}
+		timer.Reset(next)
+		select {
+		case <-timer.C:
+		case <-k.kick:
+		case <-k.engine.ctx.Done():
+			return
+		}
+	}
+}
+
+// attend ends what is over and renews what is to be renewed.
+func (k *keeper) attend(due []*tenure) {
+	var batch []*tenure
+	var renewals []driver.Renewal
+	patience := k.engine.timeout
+	for _, tn := range due {
+		tn.line.shard.mu.Lock()
+		if tn.attend(time.Now()) {
+			batch = append(batch, tn)
+			renewals = append(renewals, driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: tn.hold.plan.TTL})
+			patience = min(patience, max(driver.Remaining(tn.Deadline, time.Now())/2, 5*time.Millisecond))
+		}
+		tn.line.shard.mu.Unlock()
+	}
+	if len(batch) > 0 {
+		k.engine.workers.Go(func() { k.renew(batch, renewals, patience) })
+	}
+}
+
+// renew renews a batch and plans what comes next for each.
+func (k *keeper) renew(batch []*tenure, renewals []driver.Renewal, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(k.engine.ctx, patience)
+	defer cancel()
+	sent := time.Now()
+	results := k.engine.session.Renew(ctx, renewals)
+	for i, tn := range batch {
+		tn.line.shard.mu.Lock()
+		tn.renewed(results[i], renewals[i].TTL, sent)
+		tn.line.shard.mu.Unlock()
+	}
+}
+
+// attend does what is due for a tenure, and reports whether it is to be renewed.
+func (tn *tenure) attend(now time.Time) (renew bool) {
+	if !tn.current() {
+		return false
+	}
+	if driver.Remaining(tn.Deadline, now) <= 0 {
+		tn.line.lose(tn)
+		return false
+	}
+	if h := tn.hold; h != nil && h.overdue(now) && h.finish(ErrMaxHold) {
+		tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
+	}
+	renew = tn.renewable() && !tn.renewing && !tn.renewAt.Add(-tn.leeway).After(now)
+	if renew {
+		tn.renewing = true
+	}
+	tn.schedule()
+	return renew
+}
+
+// renewable reports whether somebody holds who wants the lease to go on.
+func (tn *tenure) renewable() bool {
+	return tn.hold != nil && !tn.hold.over && !tn.hold.plan.NoRenew
+}
+
+// renewed goes on after a renewal.
+func (tn *tenure) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
+	tn.renewing = false
+	if !tn.current() {
+		return
+	}
+	now := time.Now()
+	switch {
+	case r.Err == nil:
+		tn.extend(r, ttl, sent)
+	case errors.Is(r.Err, driver.ErrNotHeld):
+		tn.line.lose(tn)
+		return
+	default:
+		// Again soon, and until the deadline.
+		tn.renewAt, tn.leeway = now.Add(max(driver.Remaining(tn.Deadline, now)/8, ttl/50)), 0
+	}
+	tn.schedule()
+}
+
+// extend takes in a renewal.
+func (tn *tenure) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
+	tn.Deadline = driver.Later(tn.Deadline, r.Deadline)
+	tn.length = max(tn.length, ttl)
+	tn.heard(r.Contended, sent)
+	tn.planRenewal(ttl, time.Now())
+}
+
+// planRenewal sets when the lease is next renewed: after a third of its TTL, or
+// half of what is left if that is sooner.
+func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
+	after := min(ttl/3, driver.Remaining(tn.Deadline, now)/2)
+	tn.renewAt, tn.leeway = now.Add(after), after/8
+}
+
+// schedule tells the keeper when the tenure next needs attention.
+func (tn *tenure) schedule() {
+	at, early := tn.Deadline, time.Duration(0)
+	if h := tn.hold; h != nil && !h.over && !h.maxAt.IsZero() && h.maxAt.Before(at) {
+		at = h.maxAt
+	}
+	if tn.renewable() && !tn.renewing && tn.renewAt.Before(at) {
+		at, early = tn.renewAt, tn.leeway
+	}
+	tn.line.engine.keeper.put(tn, at, early)
+}
+
+// agenda is a heap of tenures by their time.
+type agenda []*tenure
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].entry.at.Before(a[j].entry.at) }
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].entry.index, a[j].entry.index = i+1, j+1
+}
+func (a *agenda) Push(x any) {
+	tn := x.(*tenure)
+	*a = append(*a, tn)
+	tn.entry.index = len(*a)
+}
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	tn := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	tn.entry.index = 0
+	return tn
+}

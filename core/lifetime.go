@@ -1,0 +1,146 @@
+package core
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// lifetime is how far an engine is on its way from open to closed, and how many
+// calls wait or hold.
+type lifetime struct {
+	mu     sync.Mutex
+	calls  int
+	stage  stage
+	idle   chan struct{} // closed when draining and no call is left
+	closed chan struct{} // closed when Close has finished
+}
+
+type stage uint8
+
+const (
+	open stage = iota
+	draining
+	closed
+)
+
+// enter counts a call in, unless the engine takes no more.
+func (l *lifetime) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stage != open {
+		return false
+	}
+	l.calls++
+	return true
+}
+
+// leave counts a call out, when it gave up or its hold was released.
+func (l *lifetime) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+	if l.calls == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+func (l *lifetime) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stage == closed
+}
+
+// Shutdown refuses new acquisitions with ErrClosed, lets the callers that wait
+// or hold finish, and returns when none is left or ctx ends, then with ctx's
+// error. It does not close the engine: call Close after it.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	l := &e.life
+	l.mu.Lock()
+	if l.stage == open {
+		l.stage = draining
+	}
+	if l.calls == 0 || l.stage == closed {
+		l.mu.Unlock()
+		return nil
+	}
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return &Error{Op: "shutdown", Driver: e.caps.Name, Kind: contextKind(ctx), Detail: "calls still wait or hold", Cause: context.Cause(ctx)}
+	}
+}
+
+// Close refuses new acquisitions, fails the waiting ones with ErrClosed, cancels
+// every hold with ErrClosed and releases it at the store, and stops every
+// goroutine of the engine. It returns within about two store timeouts, whatever
+// the store does; leases that could not be released in that time end with their
+// TTL. A second Close waits for the first.
+//
+// Calls that are still running lose their lock here: use Shutdown first to let
+// them finish.
+func (e *Engine) Close() error {
+	l := &e.life
+	l.mu.Lock()
+	if l.stage == closed {
+		done := l.closed
+		l.mu.Unlock()
+		<-done
+		return nil
+	}
+	l.stage, l.closed = closed, make(chan struct{})
+	l.mu.Unlock()
+	defer close(l.closed)
+
+	var ends []driver.Ending
+	for i := range e.shards {
+		ends = append(ends, e.evict(&e.shards[i])...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), e.timeout)
+	if len(ends) > 0 {
+		e.session.Release(ctx, ends)
+	}
+	cancel()
+	e.cancel()
+	ctx, cancel = context.WithTimeout(context.Background(), e.timeout)
+	defer cancel()
+	err := e.session.Close(ctx)
+	e.workers.Wait()
+	if err != nil {
+		return &Error{Op: "close", Driver: e.caps.Name, Kind: ErrUnavailable, Cause: err}
+	}
+	return nil
+}
+
+// evict fails the waiters of a shard and ends its holds. It returns the leases
+// that are to be released at the store.
+func (e *Engine) evict(s *shard) []driver.Ending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ends []driver.Ending
+	for _, ln := range s.lines {
+		for w := ln.first; w != nil; w = ln.first {
+			ln.fail(w, &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrClosed})
+		}
+		if ln.asking != nil {
+			ln.asking.cancel()
+		}
+		if tn := ln.tenure; tn != nil {
+			ends = append(ends, tn.ending(0))
+			ln.forget(tn)
+			if tn.hold != nil {
+				tn.hold.finish(ErrClosed)
+			}
+		}
+		ln.advance()
+	}
+	return ends
+}

@@ -1,0 +1,284 @@
+package memlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// session models one process. It runs no goroutine.
+type session struct {
+	d       *Driver
+	sink    driver.Sink
+	timeout time.Duration
+
+	closed  atomic.Bool
+	done    chan struct{} // closed with the session
+	reports reports
+}
+
+// reach returns nil when the store answers. The store that stalls or closes
+// right after that is noticed under the shard's mutex.
+func (s *session) reach(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f := s.d.fault.Load(); f != nil {
+		return s.suffer(ctx, f)
+	}
+	return nil
+}
+
+// Ping reports whether the store answers.
+func (s *session) Ping(ctx context.Context) error { return s.reach(ctx) }
+
+// Acquire asks for a lease.
+func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	err := check(&r)
+	if err == nil {
+		err = s.reach(ctx)
+	}
+	for err == nil {
+		g, w, tell, asked := s.ask(&r)
+		if asked == errAgain {
+			err = s.reach(ctx)
+			continue
+		}
+		tell.deliver()
+		if w == nil {
+			return g, asked
+		}
+		s.sink.Waiting(r.ID)
+		return s.wait(ctx, w)
+	}
+	s.giveUp(&r)
+	return driver.Grant{}, err
+}
+
+// check refuses what an engine refuses when it compiles a policy.
+func check(r *driver.Request) error {
+	if r.Mode != driver.Exclusive {
+		return &driver.PermanentError{Err: fmt.Errorf("acquire in mode %s: driver memory offers %s", r.Mode, driver.Exclusive)}
+	}
+	if r.TTL < minTTL {
+		return &driver.PermanentError{Err: fmt.Errorf("acquire for %v: driver memory needs at least %v", r.TTL, minTTL)}
+	}
+	if r.Replace != nil && r.Replace.Key != r.Key {
+		return &driver.PermanentError{Err: fmt.Errorf("acquire that replaces a lease: the lease is of another key")}
+	}
+	return nil
+}
+
+// ask takes the lease or a place in the queue, in one step.
+func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell *session, err error) {
+	m := s.d.moment()
+	sh := s.d.of(r.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if s.closed.Load() || s.d.fault.Load() != nil {
+		return g, nil, nil, errAgain
+	}
+	l := sh.find(r.Key, m)
+	replaces := r.Replace != nil && l.heldBy(r.Replace.Owner)
+	if r.Replace != nil && !replaces {
+		_, tell = sh.end(r.Replace.ID, 0, released, m)
+		l = sh.keys[r.Key]
+	}
+	switch {
+	case sh.ended.how(r.Owner) != 0:
+		if replaces {
+			sh.end(r.Replace.ID, 0, released, m)
+		}
+		return g, nil, tell, driver.ErrPlaceLost
+
+	case l.heldBy(r.Owner):
+		return l.grant(l.extend(r.TTL, m)), nil, tell, nil
+
+	case sh.waiting[r.ID] != nil:
+		// The same request again, while the first one waits.
+		return g, sh.waiting[r.ID], tell, nil
+
+	case l == nil:
+		return sh.take(sh.add(r.Key, m), s, r.ID, r.TTL, m), nil, tell, nil
+
+	case replaces && l.first == nil:
+		sh.ended.add(r.Replace.Owner, released)
+		return sh.take(l, s, r.ID, r.TTL, m), nil, tell, nil
+	}
+	if r.Wait {
+		w = sh.enrol(l, s, r)
+	}
+	if replaces {
+		sh.ended.add(r.Replace.Owner, released)
+		sh.free(l, m)
+	}
+	if !r.Wait {
+		sh.ended.add(r.Owner, over)
+		return g, nil, tell, &driver.HeldError{RetryAfter: l.expires.Sub(m.store)}
+	}
+	if tell == nil {
+		tell = sh.news(l)
+	}
+	sh.watch(l, m)
+	return g, w, tell, nil
+}
+
+// wait blocks until w is granted, or has ended otherwise.
+func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
+	select {
+	case <-w.done:
+		return w.grant, w.err
+	case <-ctx.Done():
+	}
+	m := s.d.moment()
+	sh := s.d.of(w.id.Key)
+	sh.mu.Lock()
+	var tell *session
+	if w.lock != nil {
+		tell = sh.withdraw(w, ctx.Err(), m)
+	}
+	sh.mu.Unlock()
+	tell.deliver()
+	return w.grant, w.err
+}
+
+// giveUp ends the owners of a request that failed, as the clean-up after a
+// request that may have been executed.
+func (s *session) giveUp(r *driver.Request) {
+	s.end(r.ID, 0, over)
+	if r.Replace != nil {
+		s.end(r.Replace.ID, 0, released)
+	}
+}
+
+// end ends an owner and reports whether its lease ended by a release.
+func (s *session) end(id driver.ID, keep time.Duration, how end) bool {
+	m := s.d.moment()
+	sh := s.d.of(id.Key)
+	sh.mu.Lock()
+	ok, tell := sh.end(id, keep, how, m)
+	sh.mu.Unlock()
+	tell.deliver()
+	return ok
+}
+
+// Renew extends leases.
+func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	err := s.reach(ctx)
+	for i := range rs {
+		if err != nil {
+			out[i].Err = err
+		} else {
+			out[i] = s.renew(&rs[i])
+		}
+	}
+	return out
+}
+
+func (s *session) renew(r *driver.Renewal) driver.Renewed {
+	m := s.d.moment()
+	sh := s.d.of(r.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l := sh.find(r.Key, m)
+	if !l.heldBy(r.Owner) {
+		return driver.Renewed{Err: driver.ErrNotHeld}
+	}
+	return driver.Renewed{Deadline: l.extend(r.TTL, m), Contended: l.told}
+}
+
+// Release ends leases.
+func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
+	errs := make([]error, len(rs))
+	err := s.reach(ctx)
+	for i := range rs {
+		switch r := &rs[i]; {
+		case err != nil:
+			errs[i] = err
+		case !s.end(r.ID, r.Keep, released):
+			errs[i] = driver.ErrNotHeld
+		}
+	}
+	return errs
+}
+
+// Inspect reports the state of a key.
+func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
+	if err := s.reach(ctx); err != nil {
+		return driver.State{}, err
+	}
+	m := s.d.moment()
+	sh := s.d.of(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l := sh.find(key, m)
+	if l == nil {
+		return driver.State{}, nil
+	}
+	return driver.State{Held: true, Token: l.token, Remaining: l.expires.Sub(m.store), Waiting: l.n}, nil
+}
+
+// Close ends every call in progress. Leases go on until they expire.
+func (s *session) Close(context.Context) error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	close(s.done)
+	s.d.withdrawAll(driver.ErrClosed, func(w *waiter) bool { return w.s == s })
+	return nil
+}
+
+// report says whether others wait for a lease.
+type report struct {
+	id      driver.ID
+	waiting bool
+}
+
+// reports are to be delivered to a session's sink in the order in which they
+// came about. They are added under a shard's mutex and delivered without one,
+// by whichever call gets there first: a sink may take locks of its own.
+type reports struct {
+	mu         sync.Mutex
+	queue      []report
+	delivering bool
+}
+
+func (q *reports) add(r report) {
+	q.mu.Lock()
+	q.queue = append(q.queue, r)
+	q.mu.Unlock()
+}
+
+// deliver hands the session its reports. A nil session has none.
+func (s *session) deliver() {
+	if s == nil {
+		return
+	}
+	q := &s.reports
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.delivering {
+		return
+	}
+	q.delivering = true
+	for len(q.queue) > 0 {
+		batch := q.queue
+		q.queue = nil
+		q.mu.Unlock()
+		for _, r := range batch {
+			if !s.closed.Load() {
+				s.sink.Contended(r.id, r.waiting)
+			}
+		}
+		q.mu.Lock()
+	}
+	q.delivering = false
+}

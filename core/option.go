@@ -1,0 +1,104 @@
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Option configures an [Engine]. A nil Option is ignored.
+type Option interface{ apply(*settings) }
+
+type settings struct {
+	namespace  string
+	timeout    time.Duration
+	tracers    trace.TracerProvider
+	meters     metric.MeterProvider
+	logger     *slog.Logger
+	maxWaiters int
+	maxHeld    int
+}
+
+type optionFunc func(*settings)
+
+func (f optionFunc) apply(s *settings) { f(s) }
+
+// WithNamespace keeps the keys of this engine apart from those of other
+// applications and environments in the same store, for example "shop:prod".
+// Engines exclude each other only within one namespace. The default is empty,
+// which logs a warning.
+func WithNamespace(namespace string) Option {
+	return optionFunc(func(s *settings) { s.namespace = namespace })
+}
+
+// WithStoreTimeout bounds each attempt to reach the store, and with it a call
+// whose policy does not wait. The default is 3 s; it must be positive.
+func WithStoreTimeout(d time.Duration) Option {
+	return optionFunc(func(s *settings) { s.timeout = d })
+}
+
+// WithTracerProvider sets where spans go. The default, and nil, is
+// OpenTelemetry's global provider.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return optionFunc(func(s *settings) { s.tracers = p })
+}
+
+// WithMeterProvider sets where metrics go. The default, and nil, is
+// OpenTelemetry's global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return optionFunc(func(s *settings) { s.meters = p })
+}
+
+// WithLogger sets where the engine says what an operator must know. The
+// default, and nil, is slog.Default at the time of logging.
+func WithLogger(l *slog.Logger) Option {
+	return optionFunc(func(s *settings) { s.logger = l })
+}
+
+// WithMaxWaiters bounds how many callers of this process wait for one key; one
+// more is ErrBusy at once. The default is 10,000; it must be positive.
+func WithMaxWaiters(n int) Option {
+	return optionFunc(func(s *settings) { s.maxWaiters = n })
+}
+
+// WithMaxHeld bounds how many leases this engine holds at a time; with that many
+// held, a further acquisition is ErrUnavailable at once. The default is 100,000;
+// it must be positive.
+func WithMaxHeld(n int) Option {
+	return optionFunc(func(s *settings) { s.maxHeld = n })
+}
+
+func newSettings(o []Option) (settings, error) {
+	s := settings{timeout: 3 * time.Second, maxWaiters: 10_000, maxHeld: 100_000}
+	for _, opt := range o {
+		if opt != nil {
+			opt.apply(&s)
+		}
+	}
+	switch {
+	case s.timeout <= 0:
+		return s, fmt.Errorf("%w: WithStoreTimeout(%v): must be positive", ErrPolicy, s.timeout)
+	case s.maxWaiters <= 0:
+		return s, fmt.Errorf("%w: WithMaxWaiters(%d): must be positive", ErrPolicy, s.maxWaiters)
+	case s.maxHeld <= 0:
+		return s, fmt.Errorf("%w: WithMaxHeld(%d): must be positive", ErrPolicy, s.maxHeld)
+	}
+	return s, nil
+}
+
+// log returns the logger to use.
+func (s *settings) log() *slog.Logger {
+	if s.logger != nil {
+		return s.logger
+	}
+	return slog.Default()
+}
+
+// warn logs from under the lock of a shard, where a slow handler must not hold
+// up other keys.
+func (e *Engine) warn(message, policy string) {
+	e.workers.Go(func() { e.log().Warn(message, "lock.name", policy, "lock.driver", e.caps.Name) })
+}

@@ -1,0 +1,200 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Policy says how one lock goes around one call. Only Key is required.
+//
+// A policy is checked when it is compiled, by [NewGuard] or at the start of
+// [Engine.Do] and [Engine.Acquire]; one that cannot work is an [ErrPolicy] that
+// names the field and what would be right.
+type Policy struct {
+	// Key is what is locked: a template such as "stock:{path.sku}" where a
+	// guard renders it, a literal without braces in Engine.Do and
+	// Engine.Acquire. Exactly one of Key and Keys is required.
+	Key string
+
+	// Keys are several keys of one lock. This release takes one element;
+	// more are refused.
+	Keys []string
+
+	// Name names the policy in errors, telemetry and configuration. Empty
+	// means the template; a literal key has no name unless given one, so that
+	// key values do not end up in metrics.
+	Name string
+
+	// Mode says who may hold the key together. The zero value is Exclusive.
+	// A mode that the driver does not offer is refused.
+	Mode Mode
+
+	// Limit is the number of holders of a Semaphore, and 0 for other modes.
+	Limit int
+
+	// Wait is how long to wait for a key that is taken. Zero tries once and
+	// fails at once with ErrBusy; Forever waits for as long as the context
+	// lives. The context's own end always ends the wait.
+	Wait time.Duration
+
+	// TTL is how long the key stays taken if the process dies. While it lives
+	// the lease is renewed every TTL/3. Zero means DefaultTTL. A TTL below
+	// the driver's minimum is refused.
+	TTL time.Duration
+
+	// NoRenew ends the lease TTL after it was granted, whatever the holder
+	// does.
+	NoRenew bool
+
+	// MaxHold ends the hold that long after it began: the context is
+	// cancelled with ErrMaxHold and the lease is renewed no more, so that a
+	// stuck call cannot hold for ever. Zero is no bound.
+	MaxHold time.Duration
+
+	// MinHold keeps the key taken for that long after it was granted, by the
+	// store's clock, even if the call ends sooner. Zero is none.
+	MinHold time.Duration
+
+	// Reentrant lets a call that already holds the key, as its context shows,
+	// take it again: counted, with the same token, without the store. The
+	// lease then ends with its last use. False returns ErrDeadlock at once.
+	Reentrant bool
+
+	// Fairness is the order in which callers of several processes are served.
+	Fairness Fairness
+}
+
+// Mode says who may hold a key together.
+type Mode = driver.Mode
+
+// The modes of a lock.
+const (
+	Exclusive = driver.Exclusive // one holder
+	Shared    = driver.Shared    // the read side of a read-write lock
+	Semaphore = driver.Semaphore // up to Policy.Limit holders
+)
+
+// Fairness is the order in which callers of several processes are served.
+type Fairness uint8
+
+const (
+	// Balanced serves callers of one process first come first served and
+	// processes in turn. A process hands the key on to its own callers without
+	// the store, a bounded number of times as soon as another process waits.
+	Balanced Fairness = iota
+	// Strict serves all callers of all processes first come first served. It
+	// is refused by drivers that cannot.
+	Strict
+)
+
+const (
+	// DefaultTTL is the TTL of a policy that states none.
+	DefaultTTL = 30 * time.Second
+
+	// Forever as a Wait waits for as long as the context lives.
+	Forever time.Duration = math.MaxInt64
+
+	// MaxKeyLength is the largest length of a rendered key in bytes.
+	MaxKeyLength = 1024
+)
+
+// plan is a policy that was found possible, with its defaults filled in.
+type plan struct {
+	Policy
+	signals *signals
+}
+
+// compile checks everything about p but its key template.
+func (e *Engine) compile(p Policy) (*plan, error) {
+	refuse := func(format string, a ...any) (*plan, error) {
+		return nil, &Error{Op: "compile", Policy: p.label(), Driver: e.caps.Name, Kind: ErrPolicy, Detail: fmt.Sprintf(format, a...)}
+	}
+	switch {
+	case p.Key == "" && len(p.Keys) == 0:
+		return refuse("neither Key nor Keys is set; set Key to what is to be locked")
+	case p.Key != "" && len(p.Keys) > 0:
+		return refuse("both Key and Keys are set; set one of them")
+	case len(p.Keys) > 1:
+		return refuse("Keys has %d elements; one lock takes one key in this release", len(p.Keys))
+	case p.Wait < 0:
+		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
+	case p.TTL < 0:
+		return refuse("TTL is %v; use 0 for the default of %v", p.TTL, DefaultTTL)
+	case p.TTL != 0 && p.TTL < e.caps.MinTTL:
+		return refuse("TTL is %v; driver %s needs at least %v", p.TTL, e.caps.Name, e.caps.MinTTL)
+	case p.TTL > maxTTL:
+		return refuse("TTL is %v; at most %v is possible", p.TTL, maxTTL)
+	case p.MaxHold < 0:
+		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
+	case p.MinHold < 0:
+		return refuse("MinHold is %v; use 0 for none", p.MinHold)
+	case p.MinHold > maxTTL:
+		return refuse("MinHold is %v; at most %v is possible", p.MinHold, maxTTL)
+	case p.MinHold > 0 && !e.caps.Keep:
+		return refuse("MinHold is set, which driver %s does not offer", e.caps.Name)
+	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
+		return refuse("MinHold %v is longer than MaxHold %v", p.MinHold, p.MaxHold)
+	case p.Mode > Semaphore:
+		return refuse("Mode %d is unknown; use core.Exclusive, core.Shared or core.Semaphore", p.Mode)
+	case !slices.Contains(e.caps.Modes, p.Mode):
+		return refuse("Mode is %s; driver %s offers %s", p.Mode, e.caps.Name, modeNames(e.caps.Modes))
+	case p.Mode == Semaphore && p.Limit < 1:
+		return refuse("Limit is %d; a Semaphore needs at least 1", p.Limit)
+	case p.Mode != Semaphore && p.Limit != 0:
+		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
+	case p.Fairness > Strict:
+		return refuse("Fairness %d is unknown; use core.Balanced or core.Strict", p.Fairness)
+	case p.Fairness == Strict && !e.caps.Strict:
+		return refuse("Fairness is Strict, which driver %s does not offer", e.caps.Name)
+	}
+	if len(p.Keys) == 1 {
+		p.Key, p.Keys = p.Keys[0], nil
+	}
+	if p.TTL == 0 {
+		p.TTL = max(DefaultTTL, e.caps.MinTTL)
+	}
+	return &plan{Policy: p}, nil
+}
+
+// maxTTL keeps arithmetic on times far from overflow.
+const maxTTL = 365 * 24 * time.Hour
+
+// literal compiles a policy whose Key is used as it stands.
+func (e *Engine) literal(p Policy) (*plan, error) {
+	pl, err := e.compile(p)
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(pl.Key, "{}") {
+		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy,
+			Detail: "Key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value"}
+	}
+	e.prepare(pl)
+	return pl, nil
+}
+
+// label is how an error names a policy before it is known to be a template.
+func (p Policy) label() string {
+	switch {
+	case p.Name != "":
+		return p.Name
+	case strings.ContainsAny(p.Key, "{}"):
+		return p.Key
+	case len(p.Keys) == 1 && strings.ContainsAny(p.Keys[0], "{}"):
+		return p.Keys[0]
+	}
+	return ""
+}
+
+func modeNames(ms []Mode) string {
+	names := make([]string, len(ms))
+	for i, m := range ms {
+		names[i] = m.String()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,216 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// tenure is a lease that this process has at the store. Callers hold it one
+// after the other. It is guarded by the mutex of its line's shard, but for
+// keeper's own entry.
+type tenure struct {
+	line *line
+	driver.Grant
+	hold     *hold         // who holds; nil while the process decides on the next one
+	handoffs int64         // holds on this grant, less one
+	length   time.Duration // the longest TTL that it was granted or renewed for
+
+	granted   time.Time // when this process learnt of the grant
+	quiet     time.Time // before the latest word of the store that nobody else waits was asked for
+	contended time.Time // since when another process is known to wait; zero if none is
+
+	renewAt  time.Time
+	leeway   time.Duration // how much sooner than renewAt it may travel with others
+	renewing bool
+	entry    entry
+}
+
+const (
+	// block is how many holds share one grant of the store, each with its own
+	// fencing token.
+	block = 1024
+
+	// As soon as another process waits, this one hands the key on to its own
+	// callers this often and for this long at most.
+	turnHolds = 32
+	turnTime  = 5 * time.Millisecond
+
+	// hearsay is how long the store's word that nobody else waits is taken
+	// for true: a message that somebody does can be lost.
+	hearsay = time.Second
+)
+
+func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent time.Time) *tenure {
+	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, granted: time.Now()}
+	tn.heard(g.Contended, sent)
+	return tn
+}
+
+// heard takes in whether another process waits, as the store said in answer to
+// something that was sent at that time.
+func (tn *tenure) heard(waiting bool, sent time.Time) {
+	switch {
+	case !waiting:
+		tn.contended, tn.quiet = time.Time{}, sent
+	case tn.contended.IsZero():
+		tn.contended = time.Now()
+	}
+}
+
+// nextToken is the fencing token of the next hold: the store's token times the
+// block's length, plus the number of the hold within the grant.
+func (tn *tenure) nextToken() int64 {
+	tn.handoffs++
+	if tn.Token == 0 {
+		return 0
+	}
+	return tn.Token*block + tn.handoffs
+}
+
+func (tn *tenure) ending(keep time.Duration) driver.Ending {
+	return driver.Ending{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, Deadline: tn.Deadline, Keep: keep}
+}
+
+// current reports whether the process still has this lease.
+func (tn *tenure) current() bool { return tn.line.tenure == tn }
+
+// take begins a tenure and serves the line from it.
+func (ln *line) take(tn *tenure, now time.Time) {
+	ln.tenure = tn
+	if ln.first == nil || ln.engine.life.isClosed() {
+		ln.giveBack(tn, 0)
+		return
+	}
+	ln.next(tn, now)
+}
+
+// next lets the first waiter hold if enough of the lease is left for it, and
+// renews the lease before that otherwise.
+func (ln *line) next(tn *tenure, now time.Time) {
+	if driver.Remaining(tn.Deadline, now) < ln.first.plan.floor() {
+		ln.refresh(tn)
+		return
+	}
+	ln.serve(tn, now)
+}
+
+// floor is the least that must remain of a lease for a hold to start on it.
+func (p *plan) floor() time.Duration {
+	if p.NoRenew {
+		return p.TTL - p.TTL/10 - driver.Margin(p.TTL)
+	}
+	return min(3*time.Second, p.TTL) / 4
+}
+
+// handOn decides what becomes of a lease whose holder has just released it and
+// who was followed by others in the line.
+func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
+	to := ln.first.plan
+	switch {
+	case from.MinHold > 0:
+		ln.giveBack(tn, from.MinHold)
+	case to.MinHold > 0, tn.handoffs+1 >= block, tn.turnIsOver(now), driver.Remaining(tn.Deadline, now) <= 0:
+		ln.replace(tn)
+	case tn.contended.IsZero() && now.Sub(tn.quiet) > hearsay:
+		ln.refresh(tn)
+	default:
+		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base)
+		ln.next(tn, now)
+	}
+}
+
+// turnIsOver reports whether the process has had its turn while others wait.
+func (tn *tenure) turnIsOver(now time.Time) bool {
+	return !tn.contended.IsZero() &&
+		(tn.handoffs+1 >= turnHolds || now.Sub(driver.Later(tn.granted, tn.contended)) >= turnTime)
+}
+
+// replace ends a lease and asks for the next one in the same step.
+func (ln *line) replace(tn *tenure) {
+	old := tn.ending(0)
+	ln.forget(tn)
+	ln.ask(&old)
+}
+
+// forget parts the line from a lease.
+func (ln *line) forget(tn *tenure) {
+	ln.tenure = nil
+	ln.engine.keeper.remove(tn)
+}
+
+// lose takes note that a lease is gone at the store or past its deadline.
+func (ln *line) lose(tn *tenure) {
+	h, e := tn.hold, ln.engine
+	ln.forget(tn)
+	e.ender.add(tn.ending(0), tn.length)
+	if h != nil && h.finish(ErrLost) {
+		h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base)
+		e.warn("lockaround: a lock was lost while held", h.plan.Name)
+	}
+	ln.advance()
+}
+
+// giveBack releases a lease at the store without anybody waiting for it.
+func (ln *line) giveBack(tn *tenure, keep time.Duration) {
+	ln.forget(tn)
+	ln.ending = true
+	end := tn.ending(keep)
+	ln.engine.workers.Go(func() { _ = ln.finish(context.Background(), end, tn.length) })
+}
+
+// finish releases a lease at the store, within ctx and the store's time, and
+// lets the line go on. What could not be asked in time goes on in the
+// background.
+func (ln *line) finish(ctx context.Context, end driver.Ending, length time.Duration) error {
+	e := ln.engine
+	rctx, cancel := context.WithTimeout(ctx, e.timeout)
+	err := e.session.Release(rctx, []driver.Ending{end})[0]
+	cancel()
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		e.ender.add(end, length)
+	}
+	ln.shard.mu.Lock()
+	ln.ending = false
+	ln.advance()
+	ln.shard.mu.Unlock()
+	return err
+}
+
+// refresh renews a lease that nobody holds, before it is handed on.
+func (ln *line) refresh(tn *tenure) {
+	tn.hold = nil
+	ttl := ln.first.plan.TTL
+	ln.engine.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
+		defer cancel()
+		sent := time.Now()
+		r := ln.engine.session.Renew(ctx, []driver.Renewal{{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl}})[0]
+		ln.shard.mu.Lock()
+		defer ln.shard.mu.Unlock()
+		if !tn.current() {
+			return
+		}
+		ln.refreshed(tn, r, ttl, sent)
+	})
+}
+
+// refreshed goes on after a refresh.
+func (ln *line) refreshed(tn *tenure, r driver.Renewed, ttl time.Duration, sent time.Time) {
+	now := time.Now()
+	if r.Err == nil {
+		tn.extend(r, ttl, sent)
+	}
+	switch left := driver.Remaining(tn.Deadline, now); {
+	case errors.Is(r.Err, driver.ErrNotHeld), left <= 0:
+		ln.lose(tn)
+	case ln.first == nil:
+		ln.giveBack(tn, 0)
+	case r.Err != nil, tn.turnIsOver(now), left < min(3*time.Second, ln.first.plan.TTL)/4:
+		ln.replace(tn)
+	default:
+		ln.serve(tn, now)
+	}
+}
