@@ -162,7 +162,7 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, err
 		return nil, err
 	}
 	pl.signals.granted(sctx, sp, start, h)
-	_, h.span = pl.signals.start(ctx, pl.signals.hold)
+	_, h.span = pl.signals.follow(ctx, sp, pl.signals.hold)
 	h.span.token(h.token)
 	return &Lease{hold: h}, nil
 }

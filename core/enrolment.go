@@ -24,7 +24,11 @@ type enrolment struct {
 func (ln *line) ask(replace *driver.Ending) {
 	en := &enrolment{Request: ln.request()}
 	en.Replace = replace
-	en.ctx, en.cancel = context.WithCancel(ln.engine.ctx)
+	if en.Wait {
+		en.ctx, en.cancel = context.WithCancel(ln.engine.ctx)
+	} else {
+		en.ctx, en.cancel = context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
+	}
 	ln.asking = en
 	ln.engine.workers.Go(func() { ln.enrol(en) })
 }
@@ -33,14 +37,8 @@ func (ln *line) ask(replace *driver.Ending) {
 func (ln *line) enrol(en *enrolment) {
 	e := ln.engine
 	defer en.cancel()
-	ctx := en.ctx
-	if !en.Wait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-	}
 	sent := time.Now()
-	g, err := e.session.Acquire(ctx, en.Request)
+	g, err := e.session.Acquire(en.ctx, en.Request)
 	now := time.Now()
 	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
 		e.ender.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, en.TTL)
@@ -93,7 +91,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		transient = ln.failures > 1
 	case errors.As(err, &permanent):
 		ln.failIf(always, func(w *waiter) error { return ln.unavailable(w, err) })
-	case en.ctx.Err() != nil:
+	case errors.Is(en.ctx.Err(), context.Canceled):
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
 		ln.failures++

@@ -153,11 +153,11 @@ func (h *hold) release(ctx context.Context) error {
 
 // giveBack releases the lease of the hold at the store.
 func (h *hold) giveBack(ctx context.Context) error {
-	ctx, sp := h.plan.signals.start(ctx, h.plan.signals.release)
+	ctx, sp := h.plan.signals.follow(ctx, h.span, h.plan.signals.release)
 	err := h.tenure.line.finish(ctx, h.tenure.ending(h.plan.MinHold), h.tenure.length)
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
-		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base)
+		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)
 		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrLost}
 	case err != nil:
 		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrUnavailable,

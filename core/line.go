@@ -67,8 +67,8 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 		defer t.Stop()
 		late = t.C
 	}
-	pl.signals.waiting.Add(ctx, 1, pl.signals.base)
-	defer pl.signals.waiting.Add(ctx, -1, pl.signals.base)
+	pl.signals.waiting.Add(ctx, 1, pl.signals.base...)
+	defer pl.signals.waiting.Add(ctx, -1, pl.signals.base...)
 	select {
 	case <-w.ready:
 	case <-late:

@@ -61,9 +61,9 @@ func newTelemetry(s *settings, caps driver.Capabilities) (telemetry, error) {
 type signals struct {
 	*telemetry
 	acquire, hold, release string // names of the spans
-	attrs                  trace.SpanStartEventOption
-	base                   metric.MeasurementOption
-	outcomes               map[string]metric.MeasurementOption
+	attrs                  []trace.SpanStartOption
+	base                   []metric.AddOption
+	outcomes               map[string][]metric.RecordOption
 }
 
 type signalKey struct {
@@ -126,9 +126,9 @@ func (e *Engine) prepare(pl *plan) {
 	s := &signals{
 		telemetry: &e.signal,
 		acquire:   "lock acquire" + suffix, hold: "lock hold" + suffix, release: "lock release" + suffix,
-		attrs:    trace.WithAttributes(attrs...),
-		base:     metric.WithAttributeSet(attribute.NewSet(attrs...)),
-		outcomes: map[string]metric.MeasurementOption{},
+		attrs:    []trace.SpanStartOption{trace.WithAttributes(attrs...)},
+		base:     []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
+		outcomes: map[string][]metric.RecordOption{},
 	}
 	names := []string{released, failed}
 	for _, o := range outcomes {
@@ -136,7 +136,7 @@ func (e *Engine) prepare(pl *plan) {
 	}
 	for _, name := range names {
 		with := append(slices.Clone(attrs), attribute.String("lock.outcome", name))
-		s.outcomes[name] = metric.WithAttributeSet(attribute.NewSet(with...))
+		s.outcomes[name] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(with...))}
 	}
 	got, _ := e.signal.plans.LoadOrStore(k, s)
 	pl.signals = got.(*signals)
@@ -146,8 +146,19 @@ func (e *Engine) prepare(pl *plan) {
 type span struct{ trace.Span }
 
 func (s *signals) start(ctx context.Context, name string) (context.Context, span) {
-	ctx, sp := s.tracer.Start(ctx, name, s.attrs)
+	ctx, sp := s.tracer.Start(ctx, name, s.attrs...)
+	if !sp.SpanContext().IsValid() {
+		return ctx, span{} // nobody traces
+	}
 	return ctx, span{sp}
+}
+
+// follow begins a span after another one of the same lock.
+func (s *signals) follow(ctx context.Context, before span, name string) (context.Context, span) {
+	if before.Span == nil {
+		return ctx, span{}
+	}
+	return s.start(ctx, name)
 }
 
 // end ends the span with how it went.
@@ -168,7 +179,7 @@ func (s span) end(err error) {
 
 // token notes the fencing token.
 func (s span) token(t int64) {
-	if s.IsRecording() {
+	if s.Span != nil && s.IsRecording() {
 		s.SetAttributes(attribute.Int64("lock.token", t))
 	}
 }
@@ -184,10 +195,10 @@ func (s span) within(ctx context.Context) context.Context {
 // granted notes that a caller got the lock after it asked for it at start, and
 // begins the span of its hold.
 func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold) {
-	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes["acquired"])
-	s.held.Add(ctx, 1, s.base)
+	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes["acquired"]...)
+	s.held.Add(ctx, 1, s.base...)
 	sp.token(h.token)
-	if sp.IsRecording() {
+	if sp.Span != nil && sp.IsRecording() {
 		sp.SetAttributes(attribute.Float64("lock.wait", h.since.Sub(start).Seconds()))
 	}
 	sp.end(nil)
@@ -195,15 +206,15 @@ func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold
 
 // refused notes that a caller did not get the lock.
 func (s *signals) refused(ctx context.Context, sp span, start time.Time, err error) {
-	s.waited.Record(ctx, time.Since(start).Seconds(), s.outcomes[outcome(err)])
+	s.waited.Record(ctx, time.Since(start).Seconds(), s.outcomes[outcome(err)]...)
 	sp.end(err)
 }
 
 // released notes that a caller gave the lock back, and why its hold had ended
 // before if it had.
 func (s *signals) released(ctx context.Context, h *hold, now time.Time, err error) {
-	s.heldFor.Record(ctx, now.Sub(h.since).Seconds(), s.outcomes[outcomeOfHold(err)])
-	s.held.Add(ctx, -1, s.base)
+	s.heldFor.Record(ctx, now.Sub(h.since).Seconds(), s.outcomes[outcomeOfHold(err)]...)
+	s.held.Add(ctx, -1, s.base...)
 	h.span.end(err)
 }
 

@@ -117,7 +117,7 @@ func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
 	case tn.contended.IsZero() && now.Sub(tn.quiet) > hearsay:
 		ln.refresh(tn)
 	default:
-		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base)
+		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
 		ln.next(tn, now)
 	}
 }
@@ -147,7 +147,7 @@ func (ln *line) lose(tn *tenure) {
 	ln.forget(tn)
 	e.ender.add(tn.ending(0), tn.length)
 	if h != nil && h.finish(ErrLost) {
-		h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base)
+		h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base...)
 		e.warn("lockaround: a lock was lost while held", h.plan.Name)
 	}
 	ln.advance()

@@ -8,9 +8,9 @@
 //
 // Waiting requests of a key are served first come first served, when the key is
 // released and when its lease expires; nothing polls. A key that nobody holds
-// and nobody waits for takes no memory. Memory that does stay is bounded: the
-// last few thousand owners that ended, so that a late request of one of them
-// is refused, and leases that nobody released, until as many new keys came.
+// and nobody waits for takes no memory. What does stay is bounded: the last few
+// thousand owners that ended, so that a late request of one of them is refused,
+// and expired leases that nobody released, which are swept out as new keys come.
 //
 // Tokens strictly rise for as long as the Driver lives, also for keys that it
 // has forgotten. They start at the time in microseconds, so that they rise over

@@ -128,3 +128,43 @@ func TestLatestEndedOwnersAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+func TestWithdrawnCrowdTakesNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New()
+		s, _ := d.Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Second})
+		if _, err := s.Acquire(context.Background(), driver.Request{ID: driver.ID{Key: "k", Owner: nth(0)}, TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		for i := range 2 * roomy {
+			go func() {
+				_, _ = s.Acquire(ctx, driver.Request{ID: driver.ID{Key: "k", Owner: nth(i + 1)}, TTL: time.Minute, Wait: true})
+			}()
+		}
+		synctest.Wait()
+		if _, waiters, _, _ := kept(d); waiters != 2*roomy {
+			t.Fatalf("%d wait, want %d", waiters, 2*roomy)
+		}
+		cancel()
+		synctest.Wait()
+		if sh := d.of("k"); sh.waiting != nil || sh.keys["k"].n != 0 || sh.keys["k"].alarm.stop != nil {
+			t.Error("waiters that withdrew are still known, or watched for")
+		}
+	})
+}
+
+func TestAlarmThatIsDueRingsAtOnce(t *testing.T) {
+	c := NewClock(time.Unix(100, 0))
+	rang := make(chan struct{})
+	c.at(time.Unix(100, 0), func() { close(rang) })()
+	<-rang
+}
+
+func TestStoppedAlarmNeverRings(t *testing.T) {
+	c := NewClock(time.Unix(100, 0))
+	stop := c.at(time.Unix(101, 0), func() { t.Error("it rang") })
+	stop()
+	stop()
+	c.Advance(time.Hour)
+}
