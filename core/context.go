@@ -38,7 +38,9 @@ func (c *holdContext) Value(key any) any {
 // Context returns a context with parent's values, deadline and cancellation and
 // with the lease in it, for [LeaseFrom] and for nested use. It is cancelled when
 // the hold ends, with the cause ErrLost, ErrMaxHold or ErrClosed if that was not
-// by release. Goroutines that share the context share the hold: see [Detach].
+// by release; call it or cancel parent as rarely as the lease is acquired, since
+// it is kept until then. Goroutines that share the context share the hold: see
+// [Detach].
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, _ := l.context(parent)
 	return ctx

@@ -17,6 +17,8 @@ type enrolment struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	queued bool // the store has said that the key is taken
+
+	contended bool // a push about the grant has overtaken it: others wait
 }
 
 // ask starts an enrolment. replace, if not nil, is the lease of this process
@@ -76,6 +78,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 	switch {
 	case err == nil:
 		ln.failures, ln.fault, ln.asking = 0, nil, nil
+		g.Contended = g.Contended || en.contended
 		ln.take(newTenure(ln, g, en.TTL, sent), now)
 		return 0
 	case e.life.isClosed(), errors.Is(err, driver.ErrClosed):

@@ -17,7 +17,6 @@ type hold struct {
 	plan   *plan
 	token  int64
 	since  time.Time
-	maxAt  time.Time // when MaxHold is over; zero if it has none
 
 	uses     int   // handles that are not released
 	err      error // why it ended before its release
@@ -38,8 +37,16 @@ func (h *hold) live(now time.Time) bool {
 	return !h.over && driver.Remaining(h.tenure.Deadline, now) > 0
 }
 
-// overdue reports whether MaxHold is over.
-func (h *hold) overdue(now time.Time) bool { return !h.maxAt.IsZero() && !h.maxAt.After(now) }
+// maxAt is when MaxHold is over; ok is false if the policy has none.
+func (h *hold) maxAt() (at time.Time, ok bool) {
+	return h.since.Add(h.plan.MaxHold), h.plan.MaxHold > 0
+}
+
+// pastMax reports whether MaxHold is over.
+func (h *hold) pastMax(now time.Time) bool {
+	at, ok := h.maxAt()
+	return ok && !at.After(now)
+}
 
 // use adds a nested use, if the hold is live.
 func (h *hold) use() bool {

@@ -138,7 +138,7 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 		tn.line.lose(tn)
 		return false
 	}
-	if h := tn.hold; h != nil && h.overdue(now) && h.finish(ErrMaxHold) {
+	if h := tn.hold; h != nil && h.pastMax(now) && h.finish(ErrMaxHold) {
 		tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
 	}
 	renew = tn.renewable() && !tn.renewing && !tn.renewAt.Add(-tn.leeway).After(now)
@@ -192,8 +192,10 @@ func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
 // schedule tells the keeper when the tenure next needs attention.
 func (tn *tenure) schedule() {
 	at, early := tn.Deadline, time.Duration(0)
-	if h := tn.hold; h != nil && !h.over && !h.maxAt.IsZero() && h.maxAt.Before(at) {
-		at = h.maxAt
+	if h := tn.hold; h != nil && !h.over {
+		if end, ok := h.maxAt(); ok && end.Before(at) {
+			at = end
+		}
 	}
 	if tn.renewable() && !tn.renewing && tn.renewAt.Before(at) {
 		at, early = tn.renewAt, tn.leeway

@@ -240,9 +240,6 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 	w := ln.first
 	ln.remove(w)
 	h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now}
-	if w.plan.MaxHold > 0 {
-		h.maxAt = now.Add(w.plan.MaxHold)
-	}
 	tn.hold = h
 	tn.planRenewal(w.plan.TTL, now)
 	tn.schedule()

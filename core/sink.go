@@ -1,10 +1,6 @@
 package core
 
-import (
-	"time"
-
-	"github.com/lockaround/lockaround/core/driver"
-)
+import "github.com/lockaround/lockaround/core/driver"
 
 // sink takes in what the store pushes.
 type sink struct{ engine *Engine }
@@ -24,10 +20,12 @@ func (s sink) Waiting(id driver.ID) {
 
 // Contended notes whether another process waits for a lease of this one.
 func (s sink) Contended(id driver.ID, waiting bool) {
-	now := time.Now()
 	s.visit(id.Key, func(ln *line) {
-		if tn := ln.tenure; tn != nil && tn.Owner == id.Owner {
-			tn.heard(waiting, now)
+		switch tn, en := ln.tenure, ln.asking; {
+		case tn != nil && tn.Owner == id.Owner:
+			tn.heard(waiting, tn.quiet) // a push may be old: it says nothing about this moment
+		case en != nil && en.Owner == id.Owner:
+			en.contended = waiting // the grant is still on its way
 		}
 	})
 }

@@ -18,9 +18,9 @@ type tenure struct {
 	handoffs int64         // holds on this grant, less one
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	granted   time.Time // when this process learnt of the grant
 	quiet     time.Time // before the latest word of the store that nobody else waits was asked for
-	contended time.Time // since when another process is known to wait; zero if none is
+	turn      time.Time // when the grant, or the first word that another process waits, came
+	contended bool      // another process is known to wait
 
 	renewAt  time.Time
 	leeway   time.Duration // how much sooner than renewAt it may travel with others
@@ -44,7 +44,7 @@ const (
 )
 
 func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent time.Time) *tenure {
-	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, granted: time.Now()}
+	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: time.Now()}
 	tn.heard(g.Contended, sent)
 	return tn
 }
@@ -54,9 +54,9 @@ func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent time.Time) *ten
 func (tn *tenure) heard(waiting bool, sent time.Time) {
 	switch {
 	case !waiting:
-		tn.contended, tn.quiet = time.Time{}, sent
-	case tn.contended.IsZero():
-		tn.contended = time.Now()
+		tn.contended, tn.quiet = false, sent
+	case !tn.contended:
+		tn.contended, tn.turn = true, time.Now()
 	}
 }
 
@@ -114,7 +114,7 @@ func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
 		ln.giveBack(tn, from.MinHold)
 	case to.MinHold > 0, tn.handoffs+1 >= block, tn.turnIsOver(now), driver.Remaining(tn.Deadline, now) <= 0:
 		ln.replace(tn)
-	case tn.contended.IsZero() && now.Sub(tn.quiet) > hearsay:
+	case !tn.contended && now.Sub(tn.quiet) > hearsay:
 		ln.refresh(tn)
 	default:
 		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
@@ -124,8 +124,7 @@ func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
 
 // turnIsOver reports whether the process has had its turn while others wait.
 func (tn *tenure) turnIsOver(now time.Time) bool {
-	return !tn.contended.IsZero() &&
-		(tn.handoffs+1 >= turnHolds || now.Sub(driver.Later(tn.granted, tn.contended)) >= turnTime)
+	return tn.contended && (tn.handoffs+1 >= turnHolds || now.Sub(tn.turn) >= turnTime)
 }
 
 // replace ends a lease and asks for the next one in the same step.

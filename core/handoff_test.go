@@ -1,0 +1,158 @@
+package core_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+// counted is a driver that counts its sessions' calls.
+type counted struct {
+	driver.Driver
+	acquire, replace, renew, release atomic.Int64
+}
+
+type countedSession struct {
+	driver.Session
+	c *counted
+}
+
+func (c *counted) Open(cfg driver.Config) (driver.Session, error) {
+	s, err := c.Driver.Open(cfg)
+	return countedSession{s, c}, err
+}
+
+func (s countedSession) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	s.c.acquire.Add(1)
+	if r.Replace != nil {
+		s.c.replace.Add(1)
+	}
+	return s.Session.Acquire(ctx, r)
+}
+
+func (s countedSession) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	s.c.renew.Add(1)
+	return s.Session.Renew(ctx, rs)
+}
+
+func (s countedSession) Release(ctx context.Context, rs []driver.Ending) []error {
+	s.c.release.Add(1)
+	return s.Session.Release(ctx, rs)
+}
+
+// run lets n callers of e hold the key for d each, one after the other, and
+// checks their tokens.
+func run(t *testing.T, e *core.Engine, n int, p core.Policy, d time.Duration) {
+	t.Helper()
+	var tokens []int64
+	var wg sync.WaitGroup
+	first := mustAcquire(t, e, p)
+	for range n - 1 {
+		wg.Go(func() {
+			mustBe(t, e.Do(t.Context(), p, func(ctx context.Context) error {
+				l, _ := core.LeaseFrom(ctx)
+				tokens = append(tokens, l.Token())
+				time.Sleep(d)
+				return nil
+			}), nil)
+		})
+	}
+	synctest.Wait()
+	time.Sleep(d)
+	mustBe(t, first.Release(t.Context()), nil)
+	wg.Wait()
+	last := first.Token()
+	for _, token := range tokens {
+		if token <= last {
+			t.Fatalf("token %d after %d", token, last)
+		}
+		last = token
+	}
+}
+
+func TestHandOffNeedsNoStoreWhileNobodyElseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Driver: memlock.New()}
+		e := open(t, c)
+		run(t, e, 500, core.Policy{Key: "k", Wait: core.Forever}, 0)
+		if c.acquire.Load() != 1 || c.renew.Load() != 0 || c.release.Load() != 1 {
+			t.Errorf("%d acquires, %d renewals, %d releases", c.acquire.Load(), c.renew.Load(), c.release.Load())
+		}
+	})
+}
+
+func TestBlockEndTakesAFreshGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Driver: memlock.New()}
+		e := open(t, c)
+		run(t, e, 3000, core.Policy{Key: "k", Wait: core.Forever}, 0)
+		if c.acquire.Load() != 3 || c.replace.Load() != 2 || c.release.Load() != 1 {
+			t.Errorf("%d acquires, of them %d replace, %d releases", c.acquire.Load(), c.replace.Load(), c.release.Load())
+		}
+	})
+}
+
+func TestHandOffRenewsFirst(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy core.Policy
+		hold   time.Duration
+		renew  int64
+	}{
+		{"when the last word that nobody waits is old", core.Policy{TTL: time.Minute}, 1500 * time.Millisecond, 3},
+		{"when little of the lease is left", core.Policy{TTL: time.Second, NoRenew: true}, 900 * time.Millisecond, 3},
+		{"not when there is no need", core.Policy{TTL: time.Minute}, 200 * time.Millisecond, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &counted{Driver: memlock.New()}
+				e := open(t, c)
+				tt.policy.Key, tt.policy.Wait = "k", core.Forever
+				run(t, e, 4, tt.policy, tt.hold)
+				if c.acquire.Load() != 1 || c.renew.Load() != tt.renew {
+					t.Errorf("%d acquires, %d renewals; want 1 and %d", c.acquire.Load(), c.renew.Load(), tt.renew)
+				}
+			})
+		})
+	}
+}
+
+func TestMinHoldTakesAGrantOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Driver: memlock.New()}
+		e := open(t, c)
+		start := time.Now()
+		run(t, e, 3, core.Policy{Key: "k", Wait: core.Forever, MinHold: time.Second}, 0)
+		if c.acquire.Load() != 3 || time.Since(start) < 2*time.Second {
+			t.Errorf("%d acquires in %v", c.acquire.Load(), time.Since(start))
+		}
+	})
+}
+
+func TestRenewalsTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Driver: memlock.New()}
+		e := open(t, c)
+		var leases []*core.Lease
+		for i := range 1000 {
+			leases = append(leases, mustAcquire(t, e, core.Policy{Key: strconv.Itoa(i), TTL: 30 * time.Second}))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Minute)
+		if c.renew.Load() > 40 {
+			t.Errorf("%d calls renewed 1000 leases for 5 minutes", c.renew.Load())
+		}
+		for _, l := range leases {
+			mustBe(t, l.Release(t.Context()), nil)
+		}
+	})
+}
