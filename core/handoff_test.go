@@ -156,3 +156,30 @@ func TestRenewalsTravelTogether(t *testing.T) {
 		}
 	})
 }
+
+func TestLeaseThatIsNotRenewedEndsWithItsOwnTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, memlock.New())
+		long := mustAcquire(t, e, core.Policy{Key: "k", TTL: time.Hour})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			var start time.Time
+			mustBe(t, e.Do(t.Context(), core.Policy{Key: "k", TTL: 10 * time.Second, NoRenew: true, Wait: core.Forever}, func(ctx context.Context) error {
+				start = time.Now()
+				l, _ := core.LeaseFrom(ctx)
+				if got := time.Until(l.Deadline()); got > 10*time.Second {
+					t.Errorf("the deadline is in %v", got)
+				}
+				<-ctx.Done()
+				return nil
+			}), core.ErrLost)
+			if took := time.Since(start); took > 10*time.Second {
+				t.Errorf("held for %v", took)
+			}
+		})
+		synctest.Wait()
+		mustBe(t, long.Release(t.Context()), nil)
+		wg.Wait()
+		mustBe(t, mustAcquire(t, e, core.Policy{Key: "k", Wait: time.Second}).Release(t.Context()), nil)
+	})
+}

@@ -34,7 +34,19 @@ func (h *hold) unlock() { h.tenure.line.shard.mu.Unlock() }
 // live reports whether the hold has not ended, also by the clock: a process that
 // was paused learns here that its time is over.
 func (h *hold) live(now time.Time) bool {
-	return !h.over && driver.Remaining(h.tenure.Deadline, now) > 0
+	return !h.over && driver.Remaining(h.deadline(), now) > 0
+}
+
+// deadline is when the hold is over unless the lease is renewed. A lease that is
+// not to be renewed may have come from a holder who had more time.
+func (h *hold) deadline() time.Time {
+	d := h.tenure.Deadline
+	if h.plan.NoRenew {
+		if own := driver.Deadline(h.since, h.plan.TTL); own.Before(d) {
+			return own
+		}
+	}
+	return d
 }
 
 // maxAt is when MaxHold is over; ok is false if the policy has none.
@@ -132,7 +144,7 @@ func (h *hold) release(ctx context.Context) error {
 	tn, ln, now := h.tenure, h.tenure.line, time.Now()
 	e := ln.engine
 	defer e.life.leave()
-	if tn.current() && driver.Remaining(tn.Deadline, now) <= 0 {
+	if tn.current() && !h.over && !h.live(now) {
 		ln.lose(tn)
 	}
 	if !h.over {
@@ -179,7 +191,7 @@ func (h *hold) check(ctx context.Context) error {
 	h.lock()
 	tn, ln := h.tenure, h.tenure.line
 	e := ln.engine
-	if tn.current() && driver.Remaining(tn.Deadline, time.Now()) <= 0 {
+	if tn.current() && !h.over && !h.live(time.Now()) {
 		ln.lose(tn)
 	}
 	if err := h.fault("check"); err != nil {
@@ -205,7 +217,7 @@ func (h *hold) check(ctx context.Context) error {
 			tn.extend(res, ttl, sent)
 			tn.schedule()
 		}
-		if errors.Is(res.Err, driver.ErrNotHeld) || driver.Remaining(tn.Deadline, time.Now()) <= 0 {
+		if errors.Is(res.Err, driver.ErrNotHeld) || !h.over && !h.live(time.Now()) {
 			ln.lose(tn)
 		}
 	}

@@ -134,7 +134,7 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 	if !tn.current() {
 		return false
 	}
-	if driver.Remaining(tn.Deadline, now) <= 0 {
+	if driver.Remaining(tn.deadline(), now) <= 0 {
 		tn.line.lose(tn)
 		return false
 	}
@@ -147,6 +147,14 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 	}
 	tn.schedule()
 	return renew
+}
+
+// deadline is when the tenure is over unless it is renewed or handed on.
+func (tn *tenure) deadline() time.Time {
+	if tn.hold != nil && !tn.hold.over {
+		return tn.hold.deadline()
+	}
+	return tn.Deadline
 }
 
 // renewable reports whether somebody holds who wants the lease to go on.
@@ -191,7 +199,7 @@ func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
 
 // schedule tells the keeper when the tenure next needs attention.
 func (tn *tenure) schedule() {
-	at, early := tn.Deadline, time.Duration(0)
+	at, early := tn.deadline(), time.Duration(0)
 	if h := tn.hold; h != nil && !h.over {
 		if end, ok := h.maxAt(); ok && end.Before(at) {
 			at = end

@@ -33,7 +33,7 @@ func (l *Lease) Token() int64 { return l.hold.token }
 func (l *Lease) Deadline() time.Time {
 	l.hold.lock()
 	defer l.hold.unlock()
-	return l.hold.tenure.Deadline
+	return l.hold.deadline()
 }
 
 // Done returns a channel that is closed when the hold ends, by its release or
