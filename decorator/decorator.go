@@ -1,0 +1,101 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// WithLock returns fn with a lock around it. It panics with the exact fault if
+// the policy, the function or an option cannot work; [New] returns it instead.
+//
+// The returned function is safe for concurrent use if fn is. Whenever fn ran,
+// its Out is returned, also beside an error; otherwise Out is the zero value.
+func WithLock[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In) (Out, error), opts ...Option) func(context.Context, In) (Out, error) {
+	locked, err := New(e, p, fn, opts...)
+	if err != nil {
+		panic(fmt.Errorf("decorator.WithLock: %w", err))
+	}
+	return locked
+}
+
+// New is [WithLock] for policies that come from configuration: what cannot work
+// is returned as an error that is a [core.ErrPolicy].
+func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In) (Out, error), opts ...Option) (func(context.Context, In) (Out, error), error) {
+	guard, err := core.NewGuard(e, p, core.Fields[In]())
+	if err != nil {
+		return nil, err
+	}
+	if fn == nil {
+		return nil, refuse(guard.Name(), errNilFunc)
+	}
+	var instead func(context.Context, In, error) (Out, error)
+	if err := choose(&instead, opts); err != nil {
+		return nil, refuse(guard.Name(), err)
+	}
+	return func(ctx context.Context, in In) (Out, error) {
+		var (
+			out Out
+			ran bool
+		)
+		err := guard.Do(ctx, in, func(ctx context.Context) (err error) {
+			ran = true
+			out, err = fn(ctx, in)
+			return err
+		})
+		if instead != nil && !ran && isBusy(err) {
+			return instead(ctx, in, err)
+		}
+		return out, err
+	}, nil
+}
+
+// WithLockErr is [WithLock] for functions that return only an error.
+func WithLockErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) error, opts ...Option) func(context.Context, In) error {
+	locked, err := NewErr(e, p, fn, opts...)
+	if err != nil {
+		panic(fmt.Errorf("decorator.WithLockErr: %w", err))
+	}
+	return locked
+}
+
+// NewErr is [New] for functions that return only an error.
+func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) error, opts ...Option) (func(context.Context, In) error, error) {
+	guard, err := core.NewGuard(e, p, core.Fields[In]())
+	if err != nil {
+		return nil, err
+	}
+	if fn == nil {
+		return nil, refuse(guard.Name(), errNilFunc)
+	}
+	var instead func(context.Context, In, error) error
+	if err := choose(&instead, opts); err != nil {
+		return nil, refuse(guard.Name(), err)
+	}
+	return func(ctx context.Context, in In) error {
+		ran := false
+		err := guard.Do(ctx, in, func(ctx context.Context) error {
+			ran = true
+			return fn(ctx, in)
+		})
+		if instead != nil && !ran && isBusy(err) {
+			return instead(ctx, in, err)
+		}
+		return err
+	}, nil
+}
+
+// isBusy reports whether a lock that was not granted is one that another call
+// holds. After a run the same errors may come from a lock inside the function.
+func isBusy(err error) bool {
+	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrTimeout)
+}
+
+var errNilFunc = errors.New("the function is nil; pass the one to put the lock around")
+
+// refuse reports a fault in what surrounds a policy as one of the policy.
+func refuse(policy string, fault error) error {
+	return &core.Error{Op: "compile", Policy: policy, Kind: core.ErrPolicy, Detail: fault.Error()}
+}

@@ -1,0 +1,32 @@
+// Package decorator puts a distributed lock around a function.
+//
+//	deduct := decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}"}, svc.Deduct)
+//	receipt, err := deduct(ctx, DeductRequest{SKU: "A-1", Count: 2})
+//
+// The result has the function's own type and is used in its place. Each call
+// renders the policy's key from its argument, as [core.Fields] describes: {SKU}
+// is a field, {.} an argument that is itself a string, an integer or a bool. It
+// waits for the lock as the policy says, runs the function while holding the
+// lock, and releases it when the function returns, panics or ends its
+// goroutine; a panic goes on unchanged.
+//
+// # Where to decorate
+//
+// Only calls that go through the returned function are locked: a method that
+// calls svc.Deduct directly is not. Decorate where the service is put together,
+// and hand out nothing else. A transaction belongs inside the function, so that
+// it is committed before the lock is released.
+//
+// # Errors
+//
+// If the function did not run, the result is the zero value and the error is a
+// [*core.Error]: [core.ErrBusy] or [core.ErrTimeout] if the key stayed taken,
+// [core.ErrKey] if the argument lacks a value, [core.ErrUnavailable] if the
+// store cannot be reached, and so on. A function is never run unlocked.
+//
+// If it ran, its result and its error come back as they are. A call that
+// returned no error although its lease had ended meanwhile returns its result
+// together with [core.ErrLost] or [core.ErrMaxHold]: the work was done, but
+// perhaps not alone. The context that the function gets is cancelled with that
+// cause, and [core.LeaseFrom] finds the lease and its fencing token in it.
+package decorator

@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// BenchmarkRoute measures what a lock adds to a route, on a free key and without
+// a network.
+func BenchmarkRoute(b *testing.B) {
+	const doc = `{"items":[{"n":1},{"n":2}],"sku":"a-1"}`
+	for _, bm := range []struct {
+		name, key, body string
+	}{
+		{name: "unlocked"},
+		{name: "path", key: "stock:{path.sku}"},
+		{name: "unlocked with body", body: doc},
+		{name: "path with body", key: "stock:{path.sku}", body: doc},
+		{name: "value in body", key: "stock:{body.sku}", body: doc},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			e, _ := open(b)
+			r := newRouter()
+			handlers := []gin.HandlerFunc{func(c *gin.Context) { c.Status(http.StatusNoContent) }}
+			if bm.key != "" {
+				handlers = append([]gin.HandlerFunc{Lock(e, core.Policy{Key: bm.key})}, handlers...)
+			}
+			r.POST("/products/:sku/deduct", handlers...)
+			b.ReportAllocs()
+			for b.Loop() {
+				req := httptest.NewRequest(http.MethodPost, "/products/a-1/deduct", strings.NewReader(bm.body))
+				req.Header.Set("Content-Type", gin.MIMEJSON)
+				r.ServeHTTP(httptest.NewRecorder(), req)
+			}
+		})
+	}
+}
+
+func BenchmarkJSONValue(b *testing.B) {
+	doc := []byte(`{"items":[` + strings.Repeat(`{"name":"something","n":12345},`, 300) + `{}],"order":{"sku":"a-1"}}`)
+	path := []string{"order", "sku"}
+	b.SetBytes(int64(len(doc)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := strictJSON(doc, path); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package middleware
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+type order struct {
+	SKU string `json:"sku" form:"sku"`
+}
+
+func TestEveryBindingFindsTheWholeBody(t *testing.T) {
+	const doc = `{"sku":"a"}`
+	raw := func(c *gin.Context) (string, error) {
+		b, err := c.GetRawData()
+		return string(b), err
+	}
+	bind := func(f func(*gin.Context, any) error) func(*gin.Context) (string, error) {
+		return func(c *gin.Context) (string, error) {
+			var o order
+			err := f(c, &o)
+			return o.SKU, err
+		}
+	}
+	viaBody := bind((*gin.Context).ShouldBindJSON)
+	viaCopy := bind((*gin.Context).ShouldBindBodyWithJSON)
+	for _, tc := range []struct {
+		name, contentType, body string
+		read                    []func(*gin.Context) (string, error)
+		want                    string
+	}{
+		{name: "JSON", contentType: gin.MIMEJSON, body: doc, read: []func(*gin.Context) (string, error){viaBody}, want: "a"},
+		{name: "JSON from gin's copy", contentType: gin.MIMEJSON, body: doc, read: []func(*gin.Context) (string, error){viaCopy, viaCopy}, want: "a"},
+		{name: "JSON both ways", contentType: gin.MIMEJSON, body: doc, read: []func(*gin.Context) (string, error){viaBody, viaCopy}, want: "a"},
+		{name: "by type", contentType: gin.MIMEJSON, body: doc, read: []func(*gin.Context) (string, error){bind((*gin.Context).ShouldBind)}, want: "a"},
+		{name: "form", contentType: gin.MIMEPOSTForm, body: "sku=a", read: []func(*gin.Context) (string, error){bind((*gin.Context).ShouldBind)}, want: "a"},
+		{name: "form by hand", contentType: gin.MIMEPOSTForm, body: "sku=a", read: []func(*gin.Context) (string, error){
+			func(c *gin.Context) (string, error) { return c.PostForm("sku"), nil },
+		}, want: "a"},
+		{name: "raw", contentType: "text/plain", body: "hello", read: []func(*gin.Context) (string, error){raw}, want: "hello"},
+		{name: "empty", contentType: gin.MIMEJSON, read: []func(*gin.Context) (string, error){raw}},
+	} {
+		for _, chunked := range []bool{false, true} {
+			for _, key := range []string{"k", "{body.sku}"} {
+				t.Run(fmt.Sprintf("%s, chunked %v, key %s", tc.name, chunked, key), func(t *testing.T) {
+					if key != "k" && tc.want != "a" {
+						t.Skip("the body has no such value")
+					}
+					if chunked && key == "k" && len(tc.read) > 1 {
+						t.Skip("a body that is not read ahead can be read once")
+					}
+					e, _ := open(t)
+					r := newRouter()
+					p := core.Policy{Key: "a:" + key}
+					r.POST("/", Lock(e, p), Lock(e, core.Policy{Key: "b:" + key}), func(c *gin.Context) {
+						for i, read := range tc.read {
+							if got, err := read(c); got != tc.want || err != nil {
+								t.Errorf("read %d: %q, %v; want %q", i, got, err, tc.want)
+							}
+						}
+					})
+					s := serve(t, r)
+					req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", tc.contentType)
+					if chunked && tc.body != "" {
+						req.Body = io.NopCloser(req.Body)
+						req.ContentLength = -1
+					}
+					send(t, s, req).mustBe(t, 200, "")
+				})
+			}
+		}
+	}
+}
+
+func TestBodyOverTheLimit(t *testing.T) {
+	const limit = 100
+	long := `{"sku":"a","x":"` + strings.Repeat("x", 2*limit) + `"}`
+	exact := `{"sku":"` + strings.Repeat("a", limit-10) + `"}`
+	for _, tc := range []struct {
+		name, key, body string
+		chunked         bool
+		before          gin.HandlerFunc
+		status          int
+		code            string
+	}{
+		{name: "needed, known length", key: "{body.sku}", body: long, status: 413, code: "BODY_TOO_LARGE"},
+		{name: "needed, unknown length", key: "{body.sku}", body: long, chunked: true, status: 413, code: "BODY_TOO_LARGE"},
+		{name: "needed, just fits", key: "{body.sku}", body: exact, status: 200},
+		{name: "needed, unknown length, just fits", key: "{body.sku}", body: exact, chunked: true, status: 200},
+		{name: "not needed, known length", key: "k", body: long, status: 200},
+		{name: "not needed, unknown length", key: "k", body: long, chunked: true, status: 200},
+		{name: "not needed, replaced by a longer one", key: "k", body: "short", status: 200, before: func(c *gin.Context) {
+			c.Request.Body = io.NopCloser(strings.NewReader(long))
+		}},
+		{name: "cut off before, not needed", key: "k", body: exact, status: 413, code: "BODY_TOO_LARGE", before: func(c *gin.Context) {
+			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit/2)
+		}},
+		{name: "cut off before, needed", key: "{body.sku}", body: exact, status: 413, code: "BODY_TOO_LARGE", before: func(c *gin.Context) {
+			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit/2)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, _ := open(t)
+			r := newRouter()
+			if tc.before != nil {
+				r.Use(tc.before)
+			}
+			r.POST("/", Lock(e, core.Policy{Key: tc.key}, WithBodyLimit(limit)), func(c *gin.Context) {
+				got, err := c.GetRawData()
+				if err != nil || len(got) != len(exact) && string(got) != long {
+					t.Errorf("the handler reads %d bytes, %v", len(got), err)
+				}
+			})
+			s := serve(t, r)
+			req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", gin.MIMEJSON)
+			if tc.chunked {
+				req.Body, req.ContentLength = io.NopCloser(req.Body), -1
+			}
+			send(t, s, req).mustBe(t, tc.status, tc.code)
+		})
+	}
+}
+
+func TestBodyReadByAnEarlierHandler(t *testing.T) {
+	const doc = `{"sku":"a"}`
+	for _, tc := range []struct {
+		name   string
+		before gin.HandlerFunc
+		status int
+	}{
+		{name: "into gin's copy", before: func(c *gin.Context) { _ = c.ShouldBindBodyWithJSON(&order{}) }, status: 200},
+		{name: "for good", before: func(c *gin.Context) { _, _ = c.GetRawData() }, status: 400},
+		{name: "and replaced", before: func(c *gin.Context) {
+			_, _ = c.GetRawData()
+			c.Request.Body = io.NopCloser(strings.NewReader(doc))
+		}, status: 200},
+		{name: "into gin's copy, and replaced by another", before: func(c *gin.Context) {
+			_ = c.ShouldBindBodyWithJSON(&order{})
+			c.Request.Body = io.NopCloser(strings.NewReader(`{"sku":"b"}`))
+		}, status: 400},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, _ := open(t)
+			r := newRouter()
+			r.POST("/", tc.before, Lock(e, core.Policy{Key: "{body.sku}"}), tellKey)
+			s := serve(t, r)
+			a := send(t, s, newRequest(t, s, http.MethodPost, "/", doc, "Content-Type", gin.MIMEJSON))
+			if a.status != tc.status || a.status == 200 && a.body != "a" {
+				t.Errorf("got %d %s; want %d", a.status, a.body, tc.status)
+			}
+		})
+	}
+}
+
+func TestCompressedBodyIsNotGivenToGinAsContent(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
+		// A middleware that decompresses behind the lock.
+		c.Request.Body = io.NopCloser(strings.NewReader(`{"sku":"a"}`))
+		var o order
+		if err := c.ShouldBindBodyWithJSON(&o); err != nil || o.SKU != "a" {
+			t.Errorf("got %q, %v", o.SKU, err)
+		}
+	})
+	s := serve(t, r)
+	send(t, s, newRequest(t, s, http.MethodPost, "/", "compressed", "Content-Encoding", "x")).mustBe(t, 200, "")
+}
+
+func TestUploadedFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	e, _ := open(t)
+	r := newRouter()
+	r.MaxMultipartMemory = 1
+	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
+		f, err := c.FormFile("file")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+			t.Errorf("the upload is not in a file (%v), so that nothing is tested", err)
+		}
+		c.String(200, "%d", f.Size)
+	})
+	s := serve(t, r)
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("file", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 12 << 20 // beyond what mime/multipart keeps in memory at least
+	if _, err := part.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if err := form.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := send(t, s, newRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
+	if a.body != fmt.Sprint(size) {
+		t.Errorf("got %q", a.body)
+	}
+	s.Close()
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v stay behind, %v", files, err)
+	}
+}
+
+func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	r.POST("/", Lock(e, core.Policy{Key: "k"}, WithoutBodyBuffer()), func(c *gin.Context) {
+		if _, copied := c.Get(gin.BodyBytesKey); copied {
+			t.Error("the body was read before the handler")
+		}
+		body, err := c.GetRawData()
+		c.String(200, "%s %v", body, err)
+	})
+	s := serve(t, r)
+	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "text")); a.body != "text <nil>" {
+		t.Errorf("got %q", a.body)
+	}
+}

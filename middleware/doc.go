@@ -1,0 +1,107 @@
+// Package middleware puts a distributed lock around a gin route.
+//
+//	r.POST("/products/:sku/deduct",
+//		middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: 2 * time.Second}), deduct)
+//
+// The lock is taken before the rest of the handler chain runs and released
+// after it has returned or panicked. A request whose lock cannot be had is
+// answered and the chain aborted: nothing ever runs unlocked, unless
+// [WithFilter] says so.
+//
+// # Where the key comes from
+//
+//	{path.id}          a parameter of the route, as c.Param gives it
+//	{query.id}         a parameter of the URL's query, as c.Query gives it
+//	{header.X-Tenant}  a request header, as c.GetHeader gives it
+//	{body.order.id}    a value in the request's body, see below
+//	{client.ip}        c.ClientIP(), which believes gin's trusted proxies only
+//	{name}             what the function given with WithValue returns
+//
+// A value that is missing, empty or given twice is refused with status 400. The
+// handler has to read the value from the same place: one that locks {query.id}
+// and then uses gin's ShouldBind, which prefers a form in the body to the query,
+// acts on an id that it has not locked.
+//
+// {body.…} takes application/json, except with GET, for which gin's ShouldBind
+// would not look at the body, and application/x-www-form-urlencoded with POST,
+// PUT and PATCH. It is read strictly, because decoders differ in what they make
+// of doubtful input and a difference is a way round the lock:
+//
+//   - The body is one JSON value in valid UTF-8, nested at most 128 deep.
+//   - On the way to the value, a name that comes twice, also in another case
+//     (by Unicode: ſku, and K as the Kelvin sign), is refused, and so is the
+//     right name in the wrong case.
+//   - The value is a string, true, false or an integer. An integer counts as
+//     written; 1.0, 1e0 and -0 are refused. Decoding into an interface without
+//     UseNumber rounds integers beyond 2^53, and a handler that does so acts on
+//     another number than was locked.
+//   - A form is flat, and bytes that a form has to encode are refused: it could
+//     be JSON to a handler that calls ShouldBindJSON.
+//   - Other content types, multipart among them, other charsets than UTF-8 and
+//     every Content-Encoding are refused. A middleware that decodes the body
+//     and removes that header comes before the lock.
+//
+// # The body
+//
+// A body of known length up to 1 MiB ([WithBodyLimit]) is read before the lock
+// is waited for, whether or not the key needs it: net/http notices that an
+// HTTP/1 client has gone only once the body was read, and a slow upload must not
+// hold a lock. Larger bodies, and those of unknown length, stay unread, so a
+// request with one waits for its turn even when its client has gone. A key with
+// {body.…} needs the whole body, and one over the limit is refused with 413.
+//
+// The handlers find the body as it came, in Request.Body and also under
+// gin.BodyBytesKey, unless it has a Content-Encoding: gin's ShouldBind… and
+// ShouldBindBodyWith… both work, also one after the other. A middleware behind
+// the lock that rewrites Request.Body for ShouldBindBodyWith… has to set
+// gin.BodyBytesKey too.
+//
+// # The context
+//
+// c.Request.Context() of the handlers behind the lock is cancelled with cause
+// core.ErrLost, core.ErrMaxHold or core.ErrClosed if the lease ends before they
+// return, and core.LeaseFrom finds the lease in it. core.LeaseFrom(c) works too.
+// But c itself, used as a context, ends and carries the request's values only if
+// gin's Engine.ContextWithFallback is set; the first request through a lock
+// without it logs a warning.
+//
+// The lock covers the run of the chain. A goroutine that the handler leaves
+// behind runs without it: it needs core.Detach and a lock of its own and, like
+// every goroutine, c.Copy in place of c. What happens on a hijacked connection
+// after the handler has returned is not covered either. After the run c.Request
+// is the one from before the lock, with the forms that the handlers parsed.
+//
+// A middleware that bounds the request's time goes before the lock, so that its
+// deadline bounds the waiting as well. Panics pass through: gin.Recovery works
+// before and behind the lock.
+//
+// # What a client sees
+//
+// Answers are application/problem+json (RFC 9457) with a member "code", and
+// "placeholder" when the key could not be made of the request. They hold no
+// values, no text of the store and nothing about the holder.
+//
+//	core.ErrBusy                      409 LOCK_BUSY, with Retry-After of 1 to 3 s
+//	core.ErrTimeout                   409 LOCK_TIMEOUT, likewise
+//	the request's deadline            504 DEADLINE_EXCEEDED
+//	the request was cancelled         499 without a body
+//	core.ErrUnavailable               503 LOCK_UNAVAILABLE
+//	core.ErrClosed                    503 LOCK_CLOSED
+//	core.ErrKey                       400 LOCK_KEY_INVALID
+//	core.ErrKey, body over the limit  413 BODY_TOO_LARGE
+//	ErrBody                           400 BODY_UNREADABLE
+//	ErrBody, by the server's timeout  408 BODY_TIMEOUT
+//	ErrBody, by a MaxBytesReader      413 BODY_TOO_LARGE
+//	core.ErrPolicy                    500 LOCK_POLICY, logged
+//	core.ErrDeadlock                  500 LOCK_DEADLOCK, logged
+//	core.ErrNotHeld                   500 LOCK_NOT_HELD, logged
+//	any other                         500 LOCK_FAILED, logged
+//
+// The status 499 is for access logs; there is nobody to read it, but without a
+// status gin would send 200 for a call that never ran.
+//
+// These are for calls that never ran. If the lease ends while the handlers run,
+// what they have written stays and the loss is logged; if they have written
+// nothing and set no error status, the answer is 500 with LOCK_LOST,
+// LOCK_MAX_HOLD or LOCK_CLOSED. [WithErrorHandler] replaces all of this.
+package middleware

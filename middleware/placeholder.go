@@ -1,0 +1,128 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+const builtinUsage = "{path.name}, {query.name}, {header.Name}, {body.name} and {client.ip}"
+
+func builtin(prefix string) bool {
+	switch prefix {
+	case "path", "query", "header", "body", "client":
+		return true
+	}
+	return false
+}
+
+// resolve returns how the value of a placeholder is read from a request. It is
+// called while the key is compiled and notes in l what the key needs.
+func (l *lock) resolve(name string) (core.Accessor[*request], error) {
+	if f, ok := l.options.values[name]; ok {
+		return func(dst []byte, r *request) ([]byte, error) {
+			v, err := f(r.c)
+			if err != nil {
+				return dst, valueError(err)
+			}
+			return appendValue(dst, v)
+		}, nil
+	}
+	prefix, rest, _ := strings.Cut(name, ".")
+	if builtin(prefix) && rest == "" {
+		return nil, errors.New("it names no value; use one of " + builtinUsage)
+	}
+	switch prefix {
+	case "path":
+		l.pathNames = append(l.pathNames, rest)
+		return func(dst []byte, r *request) ([]byte, error) {
+			return appendValue(dst, r.c.Param(rest))
+		}, nil
+	case "query":
+		return func(dst []byte, r *request) ([]byte, error) {
+			vs, _ := r.c.GetQueryArray(rest)
+			return appendOnly(dst, vs)
+		}, nil
+	case "header":
+		return resolveHeader(rest)
+	case "body":
+		path := strings.Split(rest, ".")
+		if slices.Contains(path, "") {
+			return nil, errors.New("a name between the dots is empty; use {body.name} or {body.outer.inner}")
+		}
+		l.readsBody = true
+		return func(dst []byte, r *request) ([]byte, error) {
+			v, err := r.bodyValue(path)
+			if err != nil {
+				return dst, err
+			}
+			return appendValue(dst, v)
+		}, nil
+	case "client":
+		if rest != "ip" {
+			return nil, errors.New("unknown; use {client.ip}")
+		}
+		return func(dst []byte, r *request) ([]byte, error) {
+			return appendValue(dst, r.c.ClientIP())
+		}, nil
+	}
+	return nil, errors.New("unknown; use one of " + builtinUsage + ", or define it with WithValue")
+}
+
+func resolveHeader(name string) (core.Accessor[*request], error) {
+	if !headerName(name) {
+		return nil, errors.New("this cannot be the name of a header; use letters, digits and dashes")
+	}
+	key := textproto.CanonicalMIMEHeaderKey(name)
+	switch key {
+	case "Host", "Transfer-Encoding", "Trailer":
+		return nil, errors.New("net/http keeps this header elsewhere, so that it is always missing; use WithValue")
+	}
+	return func(dst []byte, r *request) ([]byte, error) {
+		return appendOnly(dst, r.c.Request.Header[key])
+	}, nil
+}
+
+// headerName reports whether name is a token (RFC 9110, section 5.6.2).
+func headerName(name string) bool {
+	for i := range len(name) {
+		switch b := name[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+func appendOnly(dst []byte, vs []string) ([]byte, error) {
+	switch len(vs) {
+	case 0:
+		return dst, core.ErrMissing
+	case 1:
+		return appendValue(dst, vs[0])
+	}
+	return dst, core.ErrRepeated
+}
+
+func appendValue(dst []byte, v string) ([]byte, error) {
+	if v == "" {
+		return dst, core.ErrMissing
+	}
+	return append(dst, v...), nil
+}
+
+// valueError gives an error from outside one of the kinds that a key knows.
+func valueError(err error) error {
+	for _, kind := range []error{core.ErrMissing, core.ErrRepeated, core.ErrInvalid, core.ErrTooLarge} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+}
