@@ -54,9 +54,8 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
-	if s.namespace != "" {
-		e.prefix = Escape(s.namespace) + ":"
-	} else {
+	e.prefix = Escape(s.namespace) + ":"
+	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
 	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
@@ -68,7 +67,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if e.session, err = d.Open(driver.Config{Sink: sink{e}, StoreTimeout: s.timeout}); err != nil {
 		e.cancel()
-		return nil, &Error{Op: "open", Driver: e.caps.Name, Kind: ErrUnavailable, Detail: "the driver refused to open a session", Cause: err}
+		return nil, e.unavailable("open", "", err).because("the driver refused to open a session")
 	}
 	e.keeper.init(e)
 	e.ender.init(e)
@@ -117,7 +116,7 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // ErrClosed or ctx's error.
 func (e *Engine) Ping(ctx context.Context) error {
 	if e.life.isClosed() {
-		return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrClosed}
+		return e.failure("ping", "", ErrClosed)
 	}
 	sctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -126,29 +125,17 @@ func (e *Engine) Ping(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return &Error{Op: "ping", Driver: e.caps.Name, Kind: contextKind(ctx), Cause: err}
+		return e.overdue(ctx, "ping", "")
 	case errors.Is(err, driver.ErrClosed):
-		return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrClosed}
+		return e.failure("ping", "", ErrClosed)
 	}
-	return &Error{Op: "ping", Driver: e.caps.Name, Kind: ErrUnavailable, Detail: describe(err), Cause: err}
-}
-
-// describe says what may be told of a store's error.
-func describe(err error) string {
-	var p *driver.PermanentError
-	switch {
-	case errors.As(err, &p):
-		return "the store refuses what the lock needs; the cause says what"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "the store did not answer in time"
-	}
-	return ""
+	return e.unavailable("ping", "", err)
 }
 
 // acquire takes the lock of a rendered key.
 func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, error) {
 	if len(key) > MaxKeyLength {
-		return nil, &Error{Op: "acquire", Policy: pl.Name, Kind: ErrKey, Detail: fmt.Sprintf("the key has %d bytes; at most %d are possible", len(key), MaxKeyLength)}
+		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", len(key), MaxKeyLength)
 	}
 	full := e.prefix + key
 	if outer := heldIn(ctx, e, full); outer != nil {
@@ -170,11 +157,10 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, err
 // nest answers a context that holds the key already.
 func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
 	if !pl.Reentrant {
-		return nil, &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: ErrDeadlock,
-			Detail: "waiting could not end; set Policy.Reentrant, or use core.Detach for work that outlives the call"}
+		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("waiting could not end; set Policy.Reentrant, or use core.Detach for work that outlives the call")
 	}
 	if !outer.use() {
-		return nil, &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: ErrLost}
+		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return &Lease{hold: outer, nested: true}, nil
 }
@@ -182,7 +168,7 @@ func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
 // do runs fn while it holds the lock of a rendered key.
 func (e *Engine) do(ctx context.Context, pl *plan, key string, fn func(context.Context) error) (err error) {
 	if fn == nil {
-		return &Error{Op: "do", Policy: pl.Name, Kind: ErrPolicy, Detail: "the function is nil"}
+		return e.failure("do", pl.Name, ErrPolicy).because("the function is nil")
 	}
 	lease, err := e.acquire(ctx, pl, key)
 	if err != nil {

@@ -119,7 +119,8 @@ func TestWaitEndsAsThePolicyOrTheContextSays(t *testing.T) {
 					if where == "other process" {
 						caller = open(t, d)
 					}
-					defer mustAcquire(t, holder, core.Policy{Key: "k"}).Release(context.Background())
+					held := mustAcquire(t, holder, core.Policy{Key: "k"})
+					defer func() { mustBe(t, held.Release(context.Background()), nil) }()
 					ctx := context.Background()
 					if tt.ctx != nil {
 						var cancel context.CancelFunc

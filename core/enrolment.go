@@ -82,9 +82,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		ln.take(newTenure(ln, g, en.TTL, sent), now)
 		return 0
 	case e.life.isClosed(), errors.Is(err, driver.ErrClosed):
-		ln.failIf(always, func(w *waiter) error {
-			return &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrClosed}
-		})
+		ln.failIf(always, func(w *waiter) error { return e.failure("acquire", w.plan.Name, ErrClosed) })
 	case errors.As(err, &held):
 		ln.failures, ln.fault = 0, nil
 		ln.failTries(held.RetryAfter)
@@ -93,13 +91,13 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		ln.failures++
 		transient = ln.failures > 1
 	case errors.As(err, &permanent):
-		ln.failIf(always, func(w *waiter) error { return ln.unavailable(w, err) })
+		ln.failIf(always, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
 	case errors.Is(en.ctx.Err(), context.Canceled):
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
 		ln.failures++
 		ln.fault = err
-		ln.failIf((*waiter).try, func(w *waiter) error { return ln.unavailable(w, err) })
+		ln.failIf((*waiter).try, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
 		transient = true
 	}
 	if transient && ln.first != nil {

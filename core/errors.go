@@ -3,8 +3,11 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // What can go wrong, for errors.Is. The engine wraps each in an [*Error].
@@ -104,4 +107,41 @@ func contextKind(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 	return context.Canceled
+}
+
+// failure is the error of an operation at the engine's store.
+func (e *Engine) failure(op, policy string, kind error) *Error {
+	return &Error{Op: op, Policy: policy, Driver: e.caps.Name, Kind: kind}
+}
+
+// unavailable is the failure that a store's error is.
+func (e *Engine) unavailable(op, policy string, cause error) *Error {
+	err := e.failure(op, policy, ErrUnavailable)
+	err.Detail, err.Cause = describe(cause), cause
+	return err
+}
+
+// overdue is the failure of an operation whose context has ended.
+func (e *Engine) overdue(ctx context.Context, op, policy string) *Error {
+	err := e.failure(op, policy, contextKind(ctx))
+	err.Cause = context.Cause(ctx)
+	return err
+}
+
+// because says what was wrong and what would be right.
+func (e *Error) because(format string, a ...any) *Error {
+	e.Detail = fmt.Sprintf(format, a...)
+	return e
+}
+
+// describe says what may be told of a store's error.
+func describe(err error) string {
+	var p *driver.PermanentError
+	switch {
+	case errors.As(err, &p):
+		return "the store refuses what the lock needs; the cause says what"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the store did not answer in time"
+	}
+	return ""
 }

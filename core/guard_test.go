@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -23,21 +23,6 @@ type deduction struct {
 	Parts  [5]string
 }
 
-// guardEngine returns an engine of its own on d, closed with the test.
-func guardEngine(t testing.TB, d *memlock.Driver) *core.Engine {
-	t.Helper()
-	e, err := core.New(d, core.WithNamespace("guard"), core.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return e
-}
-
 func mustGuard[T any](t testing.TB, e *core.Engine, p core.Policy, r core.Resolver[T]) *core.Guard[T] {
 	t.Helper()
 	g, err := core.NewGuard(e, p, r)
@@ -48,7 +33,7 @@ func mustGuard[T any](t testing.TB, e *core.Engine, p core.Policy, r core.Resolv
 }
 
 func TestGuardLocksTheKeyThatItsSourceRenders(t *testing.T) {
-	g := mustGuard(t, guardEngine(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
+	g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
 	src, want := deduction{Tenant: "eu", SKU: "A:1"}, "stock:eu:A%3A1"
 
 	err := g.Do(t.Context(), src, func(ctx context.Context) error {
@@ -74,7 +59,7 @@ func TestGuardLocksTheKeyThatItsSourceRenders(t *testing.T) {
 }
 
 func TestGuardExcludesEqualSourcesOnly(t *testing.T) {
-	g := mustGuard(t, guardEngine(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
+	g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
 	err := g.Do(t.Context(), deduction{Tenant: "a:b", SKU: "c"}, func(context.Context) error {
 		busy := g.Do(t.Context(), deduction{Tenant: "a:b", SKU: "c", Count: 5}, func(context.Context) error {
 			t.Error("two calls with the same values ran at once")
@@ -91,7 +76,7 @@ func TestGuardExcludesEqualSourcesOnly(t *testing.T) {
 }
 
 func TestGuardAndLiteralKeyMeetInOneLock(t *testing.T) {
-	e := guardEngine(t, memlock.New())
+	e := open(t, memlock.New())
 	g := mustGuard(t, e, core.Policy{Key: "stock:{SKU}"}, core.Fields[deduction]())
 	sku := "A/1 " + strings.Repeat("long", 100)
 	err := g.Do(t.Context(), deduction{SKU: sku}, func(context.Context) error {
@@ -103,7 +88,7 @@ func TestGuardAndLiteralKeyMeetInOneLock(t *testing.T) {
 }
 
 func TestGuardWithoutPlaceholdersIsOneLockForAll(t *testing.T) {
-	g := mustGuard(t, guardEngine(t, memlock.New()), core.Policy{Keys: []string{"report:daily"}}, core.Fields[string]())
+	g := mustGuard(t, open(t, memlock.New()), core.Policy{Keys: []string{"report:daily"}}, core.Fields[string]())
 	err := g.Do(t.Context(), "one", func(context.Context) error {
 		return g.Do(t.Context(), "other", func(context.Context) error { return nil })
 	})
@@ -114,7 +99,7 @@ func TestGuardWithoutPlaceholdersIsOneLockForAll(t *testing.T) {
 }
 
 func TestGuardIsNamedByItsPolicyOrItsTemplate(t *testing.T) {
-	e := guardEngine(t, memlock.New())
+	e := open(t, memlock.New())
 	for _, tc := range []struct {
 		policy core.Policy
 		want   string
@@ -132,7 +117,7 @@ func TestGuardIsNamedByItsPolicyOrItsTemplate(t *testing.T) {
 
 func TestGuardOfBadValueTakesNoLock(t *testing.T) {
 	store := memlock.New()
-	e := guardEngine(t, store)
+	e := open(t, store)
 	store.Fail(errors.New("the store was asked"))
 	long := [5]string{}
 	for i := range long {
@@ -160,7 +145,7 @@ func TestGuardOfBadValueTakesNoLock(t *testing.T) {
 		{"too long", core.Policy{Key: "{0}:{1}:{2}:{3}:{4}:" + strings.Repeat("x", 20)}, parts, deduction{Parts: long}, "", core.ErrKey},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.policy.Name, tc.policy.Wait = "deduct", core.Forever
+			tc.policy.Name = "deduct"
 			g := mustGuard(t, e, tc.policy, tc.resolver)
 			err := g.Do(t.Context(), tc.src, func(context.Context) error {
 				t.Error("the call ran")
@@ -187,14 +172,14 @@ func TestGuardOfBadValueTakesNoLock(t *testing.T) {
 }
 
 func TestGuardKeyMayBeAsLongAsTheLimit(t *testing.T) {
-	g := mustGuard(t, guardEngine(t, memlock.New()), core.Policy{Key: "{.}:" + strings.Repeat("x", core.MaxKeyLength-201)}, core.Fields[string]())
+	g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: "{.}:" + strings.Repeat("x", core.MaxKeyLength-201)}, core.Fields[string]())
 	if err := g.Do(t.Context(), strings.Repeat("v", 300), func(context.Context) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestGuardThatCannotWorkIsRefused(t *testing.T) {
-	e := guardEngine(t, memlock.New())
+	e := open(t, memlock.New())
 	fields := core.Fields[deduction]()
 	for _, tc := range []struct {
 		name     string
@@ -226,8 +211,27 @@ func TestGuardThatCannotWorkIsRefused(t *testing.T) {
 	}
 }
 
+func TestLogTellsOfGuardLeasesThatNobodyReleases(t *testing.T) {
+	var log buffer
+	e := open(t, memlock.New(), core.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	g := mustGuard(t, e, core.Policy{Key: "stock:{.}"}, core.Fields[string]())
+	func() {
+		if _, err := g.Acquire(t.Context(), "secret"); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "stock:{.}"); runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatal("no word of a lease that was dropped")
+		}
+	}
+	if strings.Contains(log.String(), "secret") {
+		t.Error("the log tells the value")
+	}
+}
+
 func TestGuardServesConcurrentCalls(t *testing.T) {
-	g := mustGuard(t, guardEngine(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}", Wait: core.Forever}, core.Fields[*deduction]())
+	g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}", Wait: core.Forever}, core.Fields[*deduction]())
 	var (
 		counts [4]int // one per key, guarded by its lock alone
 		calls  sync.WaitGroup
@@ -249,7 +253,7 @@ func TestGuardServesConcurrentCalls(t *testing.T) {
 }
 
 func BenchmarkGuardDo(b *testing.B) {
-	g := mustGuard(b, guardEngine(b, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
+	g := mustGuard(b, open(b, memlock.New()), core.Policy{Key: "stock:{Tenant}:{SKU}"}, core.Fields[deduction]())
 	src, nothing := deduction{Tenant: "eu", SKU: "A-1"}, func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

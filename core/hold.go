@@ -109,13 +109,17 @@ func (h *hold) doneChan() <-chan struct{} {
 	return h.done
 }
 
+func (h *hold) failure(op string, kind error) *Error {
+	return h.engine().failure(op, h.plan.Name, kind)
+}
+
 // fault is the error of op on a hold that ended before its release; nil if it
 // has not.
 func (h *hold) fault(op string) error {
 	if h.err == nil {
 		return nil
 	}
-	return &Error{Op: op, Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: h.err}
+	return h.failure(op, h.err)
 }
 
 // abandon releases a hold that its caller does not want any more, without making
@@ -177,10 +181,9 @@ func (h *hold) giveBack(ctx context.Context) error {
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)
-		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrLost}
+		err = h.failure("release", ErrLost)
 	case err != nil:
-		err = &Error{Op: "release", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrUnavailable,
-			Detail: "the release goes on in the background", Cause: err}
+		err = h.engine().unavailable("release", h.plan.Name, err).because("the release goes on in the background")
 	}
 	sp.end(err)
 	return err
@@ -227,8 +230,8 @@ func (h *hold) check(ctx context.Context) error {
 	case res.Err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return &Error{Op: "check", Policy: h.plan.Name, Driver: e.caps.Name, Kind: contextKind(ctx), Cause: res.Err}
+		return e.overdue(ctx, "check", h.plan.Name)
 	default:
-		return &Error{Op: "check", Policy: h.plan.Name, Driver: e.caps.Name, Kind: ErrUnavailable, Detail: describe(res.Err), Cause: res.Err}
+		return e.unavailable("check", h.plan.Name, res.Err)
 	}
 }

@@ -220,11 +220,13 @@ func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].entry.index, a[j].entry.index = i+1, j+1
 }
+
 func (a *agenda) Push(x any) {
 	tn := x.(*tenure)
 	*a = append(*a, tn)
 	tn.entry.index = len(*a)
 }
+
 func (a *agenda) Pop() any {
 	last := len(*a) - 1
 	tn := (*a)[last]

@@ -50,10 +50,10 @@ func (l *Lease) Err() error {
 		return err
 	}
 	if l.released.Load() {
-		return l.notHeld("check")
+		return h.failure("check", ErrNotHeld)
 	}
 	if !h.live(time.Now()) {
-		return &Error{Op: "check", Policy: h.plan.Name, Driver: h.engine().caps.Name, Kind: ErrLost}
+		return h.failure("check", ErrLost)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (l *Lease) Err() error {
 // and around ErrUnavailable or ctx's error if the store did not say.
 func (l *Lease) Check(ctx context.Context) error {
 	if l.released.Load() {
-		return l.notHeld("check")
+		return l.hold.failure("check", ErrNotHeld)
 	}
 	return l.hold.check(ctx)
 }
@@ -80,7 +80,7 @@ func (l *Lease) Check(ctx context.Context) error {
 // ErrNotHeld.
 func (l *Lease) Release(ctx context.Context) error {
 	if l.released.Swap(true) {
-		return l.notHeld("release")
+		return l.hold.failure("release", ErrNotHeld)
 	}
 	l.unwatch.Stop()
 	return l.hold.release(ctx)
@@ -90,10 +90,6 @@ func (l *Lease) Release(ctx context.Context) error {
 func (l *Lease) end(ctx context.Context) error {
 	l.released.Store(true)
 	return l.hold.release(ctx)
-}
-
-func (l *Lease) notHeld(op string) error {
-	return &Error{Op: op, Policy: l.hold.plan.Name, Driver: l.hold.engine().caps.Name, Kind: ErrNotHeld}
 }
 
 // watch warns if the lease becomes unreachable before it is released: nobody can

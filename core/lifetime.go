@@ -75,7 +75,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return &Error{Op: "shutdown", Driver: e.caps.Name, Kind: contextKind(ctx), Detail: "calls still wait or hold", Cause: context.Cause(ctx)}
+		return e.overdue(ctx, "shutdown", "").because("calls still wait or hold")
 	}
 }
 
@@ -115,7 +115,7 @@ func (e *Engine) Close() error {
 	err := e.session.Close(ctx)
 	e.workers.Wait()
 	if err != nil {
-		return &Error{Op: "close", Driver: e.caps.Name, Kind: ErrUnavailable, Cause: err}
+		return e.unavailable("close", "", err)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (e *Engine) evict(s *shard) []driver.Ending {
 	var ends []driver.Ending
 	for _, ln := range s.lines {
 		for w := ln.first; w != nil; w = ln.first {
-			ln.fail(w, &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrClosed})
+			ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
 		}
 		if ln.asking != nil {
 			ln.asking.cancel()

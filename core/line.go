@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -50,10 +49,10 @@ func (w *waiter) decided() bool { return w.hold != nil || w.err != nil }
 // wait queues the caller for key and returns its hold.
 func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx, pl, e)
+		return nil, e.overdue(ctx, "acquire", pl.Name)
 	}
 	if !e.life.enter() {
-		return nil, &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: ErrClosed}
+		return nil, e.failure("acquire", pl.Name, ErrClosed)
 	}
 	w := &waiter{plan: pl, ready: make(chan struct{}, 1)}
 	e.join(w, key)
@@ -80,19 +79,14 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 	case w.hold == nil:
 		e.life.leave()
 		if ctx.Err() != nil {
-			return nil, ended(ctx, pl, e)
+			return nil, e.overdue(ctx, "acquire", pl.Name)
 		}
 		return nil, w.err
 	case ctx.Err() != nil:
 		w.hold.abandon()
-		return nil, ended(ctx, pl, e)
+		return nil, e.overdue(ctx, "acquire", pl.Name)
 	}
 	return w.hold, nil
-}
-
-// ended is the error of an acquisition whose context is over.
-func ended(ctx context.Context, pl *plan, e *Engine) error {
-	return &Error{Op: "acquire", Policy: pl.Name, Driver: e.caps.Name, Kind: contextKind(ctx), Cause: context.Cause(ctx)}
 }
 
 // join puts w at the end of key's line, or decides it on the spot.
@@ -108,13 +102,11 @@ func (e *Engine) join(w *waiter, key string) {
 	ln.push(w)
 	switch {
 	case e.ctx.Err() != nil || e.life.isClosed():
-		ln.fail(w, &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrClosed})
+		ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
 	case ln.waiting > e.maxWaiters:
-		ln.fail(w, &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrBusy,
-			Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", e.maxWaiters)})
+		ln.fail(w, e.failure("acquire", w.plan.Name, ErrBusy).because("%d callers of this process wait for the key already, which is the cap", e.maxWaiters))
 	case e.held.Load() >= int64(e.maxHeld):
-		ln.fail(w, &Error{Op: "acquire", Policy: w.plan.Name, Driver: e.caps.Name, Kind: ErrUnavailable,
-			Detail: fmt.Sprintf("this engine holds %d leases, which is the cap", e.maxHeld)})
+		ln.fail(w, e.failure("acquire", w.plan.Name, ErrUnavailable).because("this engine holds %d leases, which is the cap", e.maxHeld))
 	case w.try() && ln.taken():
 		ln.fail(w, ln.busy(w, 0))
 	}
@@ -176,11 +168,9 @@ func (ln *line) failTries(retryAfter time.Duration) {
 }
 
 func (ln *line) busy(w *waiter, retryAfter time.Duration) error {
-	return &Error{Op: "acquire", Policy: w.plan.Name, Driver: ln.engine.caps.Name, Kind: ErrBusy, RetryAfter: retryAfter}
-}
-
-func (ln *line) unavailable(w *waiter, cause error) error {
-	return &Error{Op: "acquire", Policy: w.plan.Name, Driver: ln.engine.caps.Name, Kind: ErrUnavailable, Detail: describe(cause), Cause: cause}
+	err := ln.engine.failure("acquire", w.plan.Name, ErrBusy)
+	err.RetryAfter = retryAfter
+	return err
 }
 
 // leave withdraws a caller whose patience or context has ended, unless it has
@@ -199,11 +189,11 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 	case ln.taken() && w.try():
 		w.err = ln.busy(w, 0)
 	case ln.taken():
-		w.err = &Error{Op: "acquire", Policy: w.plan.Name, Driver: ln.engine.caps.Name, Kind: ErrTimeout}
+		w.err = ln.engine.failure("acquire", w.plan.Name, ErrTimeout)
 	case ln.fault != nil:
-		w.err = ln.unavailable(w, ln.fault)
+		w.err = ln.engine.unavailable("acquire", w.plan.Name, ln.fault)
 	default:
-		w.err = ln.unavailable(w, errSilent)
+		w.err = ln.engine.unavailable("acquire", w.plan.Name, errSilent)
 	}
 	if ln.first == nil && ln.asking != nil {
 		ln.asking.cancel()

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -112,7 +111,7 @@ type plan struct {
 // compile checks everything about p but its key template.
 func (e *Engine) compile(p Policy) (*plan, error) {
 	refuse := func(format string, a ...any) (*plan, error) {
-		return nil, &Error{Op: "compile", Policy: p.label(), Driver: e.caps.Name, Kind: ErrPolicy, Detail: fmt.Sprintf(format, a...)}
+		return nil, e.failure("compile", p.Name, ErrPolicy).because(format, a...)
 	}
 	switch {
 	case p.Key == "" && len(p.Keys) == 0:
@@ -171,24 +170,10 @@ func (e *Engine) literal(p Policy) (*plan, error) {
 		return nil, err
 	}
 	if strings.ContainsAny(pl.Key, "{}") {
-		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy,
-			Detail: "Key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value"}
+		return nil, e.failure("compile", p.Name, ErrPolicy).because("Key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
 	}
 	e.prepare(pl)
 	return pl, nil
-}
-
-// label is how an error names a policy before it is known to be a template.
-func (p Policy) label() string {
-	switch {
-	case p.Name != "":
-		return p.Name
-	case strings.ContainsAny(p.Key, "{}"):
-		return p.Key
-	case len(p.Keys) == 1 && strings.ContainsAny(p.Keys[0], "{}"):
-		return p.Keys[0]
-	}
-	return ""
 }
 
 func modeNames(ms []Mode) string {

@@ -3,7 +3,6 @@ package decorator_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -54,7 +53,7 @@ func TestFallbackServesABusyCall(t *testing.T) {
 
 func TestFallbackServesACallWhoseWaitRanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+		e, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -202,7 +202,7 @@ type State struct {
 type Strength uint8
 
 const (
-	// NoTokens: the store issues none, and Grant.Token is 0.
+	// NoTokens says that the store issues none, and Grant.Token is 0.
 	NoTokens Strength = iota
 	// ClockTokens rise for as long as the store keeps its data, and across a
 	// loss of data (restart, flush, eviction, failover) unless the new

@@ -1,0 +1,40 @@
+// Package core puts a distributed lock around a call: it acquires a lease, waits
+// its turn, renews, hands over, releases, and says when the lock was lost.
+//
+// An [Engine] per process and store is made by [New] from a driver: redislock
+// for Redis, memlock for the memory of one process. A [Policy] says what is
+// locked and how. Calls are guarded by literal keys ([Engine.Do],
+// [Engine.Acquire]), by key templates over a Go type ([Guard]), or by the
+// surfaces in packages middleware and decorator, which are made of guards.
+//
+// # What holds
+//
+// Callers of one process queue for a key inside the engine, first come first
+// served. The store sees one of them, and a lease that was granted is handed on
+// among them without it: freely while nobody else waits, and a bounded number
+// of times when another process does.
+//
+// A hold ends when it is released, when its function returns, panics or exits
+// its goroutine, when the lease is lost, at MaxHold, and when the engine is
+// closed. It does not end with the context of the acquisition: a request whose
+// client has gone may be in the middle of its commit. When it ends early, the
+// context of the guarded call is cancelled, with the cause ErrLost, ErrMaxHold or
+// ErrClosed.
+//
+// A lease is considered over when its TTL, counted from before it was asked for,
+// has passed, less 1% and 2 ms. Until then no other process is granted the key,
+// provided that the store keeps what it has acknowledged and clocks run at the
+// same rate. A process that is paused past that moment cannot know it. What it
+// then does is stopped by one thing only: a resource that refuses a fencing
+// token, [Lease.Token], below the largest it has seen.
+//
+// # Spans and metrics
+//
+// Each call has the spans "lock acquire", "lock hold", with the guarded call's
+// own below it, and "lock release", followed by the policy's name, with the
+// attributes lock.name, lock.driver, lock.mode, lock.outcome, lock.token,
+// lock.wait in seconds, and error.type. The instruments are the histograms
+// lock.wait.duration and lock.hold.duration in seconds, the counts lock.held and
+// lock.waiting, and the counters lock.lost and lock.handoff. Keys and owners
+// are in none of them.
+package core
