@@ -19,6 +19,8 @@
 //  6. A wake-up may be lost; a free lock is still granted to a waiter within
 //     [Capabilities].Wake.
 //  7. The driver computes deadlines, from before the send: see [Deadline].
+//  8. Sessions that wait for a key are served first come, first served, and a
+//     newcomer does not overtake them.
 package driver
 
 import (

@@ -1,0 +1,268 @@
+package drivertest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/drivertest"
+	"go.uber.org/goleak"
+)
+
+// fault is a classical mistake of lock drivers, switched on in the reference
+// driver.
+type fault string
+
+// The faults; each is described by its row in the table below.
+const (
+	none                     fault = ""
+	capabilitiesAreEmpty     fault = "capabilities are empty"
+	openAsksTheStore         fault = "open asks the store"
+	inspectTakesAPlace       fault = "inspect takes a place"
+	leaseEndsWithItsContext  fault = "lease ends with its context"
+	exclusionIsChecked       fault = "exclusion is checked, then written"
+	lastComeFirstServed      fault = "last come, first served"
+	newcomersOvertake        fault = "newcomers overtake"
+	acquireForgetsItsOwner   fault = "acquire forgets its owner"
+	acquireGrantsAnew        fault = "acquire grants anew"
+	releasedOwnerLivesAgain  fault = "released owner lives again"
+	expiredOwnerLivesAgain   fault = "expired owner lives again"
+	releaseDoesNotCompare    fault = "release does not compare"
+	renewalDoesNotCompare    fault = "renewal does not compare"
+	repeatedReleaseIsNotHeld fault = "repeated release is not held"
+	lateReleaseIsNoError     fault = "late release is no error"
+	batchFailsTogether       fault = "batch fails together"
+	renewalCreates           fault = "renewal creates"
+	renewalShortens          fault = "renewal shortens"
+	renewalDoesNothing       fault = "renewal does nothing"
+	placeNeverLapses         fault = "place never lapses"
+	ttlIsRoundedDown         fault = "TTL is rounded down"
+	shortTTLNeverEnds        fault = "short TTL never ends"
+	marginIsMissing          fault = "margin is missing"
+	deadlineFromTheReply     fault = "deadline from the reply"
+	tokenAtEnrolment         fault = "token at enrolment"
+	tokenDrawnAhead          fault = "token drawn ahead"
+	tokensAreACounter        fault = "tokens are a counter"
+	contextIsIgnored         fault = "context is ignored"
+	cancelIsIgnored          fault = "cancel is ignored"
+	storeTimeoutIsIgnored    fault = "store timeout is ignored"
+	givenUpIsForgotten       fault = "given up is forgotten"
+	givenUpIsNotBurnt        fault = "given up is not burnt"
+	waiterDoesNotPoll        fault = "waiter does not poll"
+	replaceIgnoresTheQueue   fault = "replace ignores the queue"
+	replaceLeavesTheOld      fault = "replace leaves the old"
+	replaceDoesNotCompare    fault = "replace does not compare"
+	replaceKeepsTheToken     fault = "replace keeps the token"
+	holderIsNotTold          fault = "holder is not told"
+	renewalHidesWaiters      fault = "renewal hides waiters"
+	grantHidesWaiters        fault = "grant hides waiters"
+	waitingIsNotReported     fault = "waiting is not reported"
+	keepIsIgnored            fault = "keep is ignored"
+	keepEndsWithTheTTL       fault = "keep ends with the TTL"
+	keysFoldCase             fault = "keys fold case"
+	keysEndAtNUL             fault = "keys end at NUL"
+	closeLeavesWaits         fault = "close leaves waits"
+	closedSessionServes      fault = "closed session serves"
+	closeReleases            fault = "close releases"
+	goroutineOutlivesSession fault = "goroutine outlives session"
+	pingWantsAnAnswerAtOnce  fault = "ping wants an answer at once"
+	everybodyWaits           fault = "everybody waits"
+	failureIsTakenForLoss    fault = "failure is taken for loss"
+	leasesAreVolatile        fault = "leases are volatile"
+	handOverKeepsTheToken    fault = "hand-over keeps the token"
+	withdrawalLeavesAGrant   fault = "withdrawal leaves a grant"
+	wakeUpsAreNotSent        fault = "wake-ups are not sent"
+	keepCountsFromTheRelease fault = "keep counts from the release"
+	batchIsCut               fault = "batch is cut"
+	placeIsNotRefreshed      fault = "place is not refreshed"
+	waitHoldsAConnection     fault = "wait holds a connection"
+	replacedIsNotCleanedUp   fault = "replaced is not cleaned up"
+)
+
+// caught says for each fault which checks must fail. Only those are listed that
+// fail every time, not those that it takes luck to fail.
+var caught = map[fault][]string{
+	capabilitiesAreEmpty:     {"CapabilitiesAreSaneAndConstant"},
+	openAsksTheStore:         {"OpenDoesNoIO"},
+	inspectTakesAPlace:       {"GrantIsComplete", "InspectChangesNothing"},
+	leaseEndsWithItsContext:  {"GrantOutlivesItsContext"},
+	exclusionIsChecked:       {"OneHolderUnderLoad"},
+	lastComeFirstServed:      {"QueueIsServedInOrder"},
+	newcomersOvertake:        {"NewcomerDoesNotOvertakeTheQueue"},
+	acquireForgetsItsOwner:   {"AcquireIsIdempotent", "AcquireSurvivesALostReply", "AcquireGivenUpAfterALostReplyLeavesNothing", "ReplaceSurvivesALostReply"},
+	acquireGrantsAnew:        {"AcquireIsIdempotent", "ReplaceIsIdempotent"},
+	releasedOwnerLivesAgain:  {"ReleasedOwnerIsNeverGrantedAgain", "ReplaceIsIdempotent"},
+	expiredOwnerLivesAgain:   {"ExpiredOwnerIsNeverGrantedAgain", "WithdrawnOwnerIsNeverGranted"},
+	releaseDoesNotCompare:    {"ForeignOwnerChangesNothing", "RepeatedReleaseLeavesNextOwnerAlone", "ReleaseAfterExpiryLeavesNextOwnerAlone"},
+	renewalDoesNotCompare:    {"ForeignOwnerChangesNothing", "RenewalNeverCreates"},
+	repeatedReleaseIsNotHeld: {"RepeatedReleaseIsNoError", "ReleaseSurvivesALostReply"},
+	lateReleaseIsNoError:     {"ReleaseAfterExpiryIsNotHeld", "ReleaseAfterExpiryLeavesNextOwnerAlone"},
+	batchFailsTogether:       {"ReleaseOfManyAnswersEach", "RenewalOfManyAnswersEach"},
+	renewalCreates:           {"RenewalNeverCreates", "RenewalNeverCreatesAfterLossOfData"},
+	renewalShortens:          {"RenewalNeverShortens"},
+	renewalDoesNothing:       {"RenewalExtends"},
+	placeNeverLapses:         {"SilentWaiterDelaysNobodyForLong"},
+	ttlIsRoundedDown:         {"DeadlineIsBeforeTheStoresExpiry", "OneHolderAcrossExpiry"},
+	shortTTLNeverEnds:        {"ShortestTTLWorks", "ExpiryServesTheWaiter", "ReleaseAfterExpiryIsNotHeld"},
+	marginIsMissing:          {"DeadlineIsBeforeTheStoresExpiry"},
+	deadlineFromTheReply:     {"DeadlineCountsFromBeforeTheSend"},
+	tokenAtEnrolment:         {"TokensAreIssuedAtGrant"},
+	tokenDrawnAhead:          {"TokensAreIssuedAtGrantThoughRepliesAreLate"},
+	tokensAreACounter:        {"TokensRiseAcrossLossOfData", "TokensRiseAcrossRestart"},
+	contextIsIgnored:         {"SilentStoreDelaysNoCall"},
+	cancelIsIgnored:          {"SilentStoreDelaysNoCall"},
+	storeTimeoutIsIgnored:    {"SilentStoreEndsEachAttempt"},
+	givenUpIsForgotten:       {"WithdrawnWaiterLeavesNothing", "WithdrawalRacingWithReleaseLeavesNothing", "WithdrawnOwnerIsNeverGranted", "AcquireGivenUpInSilenceLeavesNothing", "WaiterGivenUpInSilenceLeavesNothing", "CloseEndsWaits", "ReplaceGivenUpLeavesNothing"},
+	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
+	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
+	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
+	replaceLeavesTheOld:      {"ReplaceHandsOverWhenNobodyWaits", "ReplaceQueuesBehindOthers"},
+	replaceDoesNotCompare:    {"ReplaceOfAnEndedLeaseEndsNobodyElses"},
+	replaceKeepsTheToken:     {"ReplaceHandsOverWhenNobodyWaits"},
+	holderIsNotTold:          {"HolderLearnsOfWaiters"},
+	renewalHidesWaiters:      {"RenewalTellsOfWaiters"},
+	grantHidesWaiters:        {"GrantTellsOfWaiters"},
+	waitingIsNotReported:     {"WaitingIsReportedForWaitersOnly"},
+	keepIsIgnored:            {"KeepLeavesTheKeyTaken"},
+	keepEndsWithTheTTL:       {"KeepOutlastsTheTTL"},
+	keysFoldCase:             {"HostileKeysDoNotCollide"},
+	keysEndAtNUL:             {"HostileKeysDoNotCollide"},
+	closeLeavesWaits:         {"CloseEndsWaits"},
+	closedSessionServes:      {"ClosedSessionRefuses", "CloseEndsWaits"},
+	closeReleases:            {"CloseKeepsGrantedLeases"},
+	goroutineOutlivesSession: {"CloseLeavesNoGoroutine"},
+	pingWantsAnAnswerAtOnce:  {"PingSucceeds"},
+	everybodyWaits:           {"HeldKeyIsRefusedAtOnce", "ReplaceThatDoesNotWaitYieldsToOthers"},
+	failureIsTakenForLoss:    {"RenewalSurvivesALostReply", "SilentStoreDelaysNoCall", "SessionWorksOnAfterSilence"},
+	leasesAreVolatile:        {"LeaseSurvivesRestart"},
+	handOverKeepsTheToken:    {"TokensRise", "TokensAreIssuedAtGrant", "OneHolderUnderLoad"},
+	withdrawalLeavesAGrant:   {"WithdrawalAfterGrantLeavesNothing", "AcquireWithDeadContextLeavesNothing"},
+	wakeUpsAreNotSent:        {"ReleaseWakesTheWaiter", "LostWakeUpDelaysByAtMostWake"},
+	keepCountsFromTheRelease: {"KeepThatHasPassedFreesAtOnce"},
+	batchIsCut:               {"KeysAreIndependent"},
+	placeIsNotRefreshed:      {"LiveWaiterKeepsItsPlace"},
+	waitHoldsAConnection:     {"WaitersLeaveRoomForOthers"},
+	replacedIsNotCleanedUp:   {"ReplaceGivenUpInSilenceLeavesNothing"},
+}
+
+// faultVariable tells a process of this test which fault its driver has.
+const faultVariable = "DRIVERTEST_FAULT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(faultVariable) != "" {
+		os.Exit(m.Run()) // a broken driver may leak
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// harness is a store of its own for each check.
+func harness(f fault) func(*testing.T) *drivertest.Harness {
+	return func(*testing.T) *drivertest.Harness {
+		s := &store{fault: f, keys: make(map[string]*record)}
+		w := &wire{drops: make(map[drivertest.Op]int)}
+		past := &wire{drops: make(map[drivertest.Op]int)}
+		return &drivertest.Harness{
+			Driver:       &reference{fault: f, store: s, wire: w},
+			Peer:         &reference{fault: f, store: s, wire: past},
+			Stall:        w.stall,
+			DropReply:    w.dropReply,
+			DelayReplies: w.delayReplies,
+			LosePushes:   w.losePushes,
+			Restart:      s.restart,
+			Wipe:         s.wipe,
+		}
+	}
+}
+
+func TestCorrectDriverPasses(t *testing.T) {
+	drivertest.Run(t, harness(none))
+}
+
+func TestCheckNamesTheAbilityItLacks(t *testing.T) {
+	full := harness(none)(t)
+	for name, missing := range drivertest.Missing(full) {
+		t.Errorf("%s lacks %v with a harness that has everything", name, missing)
+	}
+	bare := drivertest.Missing(&drivertest.Harness{Driver: full.Driver})
+	for name, want := range map[string][]string{
+		"OneHolderUnderLoad":              nil,
+		"AcquireSurvivesALostReply":       {"Harness.DropReply"},
+		"SilentStoreDelaysNoCall":         {"Harness.Stall"},
+		"SilentWaiterDelaysNobodyForLong": {"Harness.Stall", "Harness.Peer"},
+	} {
+		if got := bare[name]; !slices.Equal(got, want) {
+			t.Errorf("with a bare harness %s lacks %v, not %v", name, got, want)
+		}
+	}
+}
+
+// TestBrokenDriver is what the processes of TestBrokenDriversAreCaught run.
+func TestBrokenDriver(t *testing.T) {
+	f := fault(os.Getenv(faultVariable))
+	if f == none {
+		t.Skip("runs in processes that TestBrokenDriversAreCaught starts")
+	}
+	drivertest.Run(t, harness(f))
+}
+
+func TestBrokenDriversAreCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a process for each broken driver")
+	}
+	two := make(chan struct{}, 2) // processes at a time
+	for f, checks := range caught {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			two <- struct{}{}
+			defer func() { <-two }()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0],
+				"-test.run=^TestBrokenDriver$/^("+strings.Join(checks, "|")+")$",
+				"-test.v", "-test.parallel=16", "-test.timeout=100s")
+			// Under -race a process would linger for a second at its end.
+			cmd.Env = append(os.Environ(), faultVariable+"="+string(f), "GORACE=atexit_sleep_ms=0")
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Run(); err == nil {
+				t.Errorf("the suite passes a driver whose fault is: %s", f)
+			}
+			for _, check := range checks {
+				if !failed(out.String(), check) {
+					t.Errorf("check %s passes a driver whose fault is: %s\n%s", check, f, out.String())
+				}
+			}
+		})
+	}
+}
+
+func failed(output, check string) bool {
+	return strings.Contains(output, fmt.Sprintf("--- FAIL: TestBrokenDriver/%s (", check))
+}
+
+// TestEveryCheckIsProven sees to it that a check is not added without a driver
+// that fails it.
+func TestEveryCheckIsProven(t *testing.T) {
+	var proven []string
+	for _, checks := range caught {
+		proven = append(proven, checks...)
+	}
+	for _, name := range drivertest.Names() {
+		if !slices.Contains(proven, name) {
+			t.Errorf("no broken driver fails %s", name)
+		}
+	}
+	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	for _, name := range proven {
+		if !slices.Contains(drivertest.Names(), name) || !word.MatchString(name) {
+			t.Errorf("%s is no check", name)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+// Package drivertest is the conformance suite for lock drivers, this module's
+// own and anybody else's. A driver that passes keeps the contract of package
+// driver as far as it can be seen from outside.
+//
+// A driver's tests run it with a [Harness] for each check:
+//
+//	func TestConformance(t *testing.T) {
+//		drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+//			server := startServer(t)         // stopped by t.Cleanup
+//			proxy := startProxy(t, server)   // likewise
+//			return &drivertest.Harness{
+//				Driver:     mylock.New(proxy.Addr()),
+//				Peer:       mylock.New(server.Addr()),
+//				Stall:      proxy.Stall,
+//				LosePushes: proxy.LosePushes,
+//				Restart:    server.Restart,
+//			}
+//		})
+//	}
+//
+// Driver alone is enough to begin with. Each further ability lets more checks
+// run; go test -v shows what was skipped, and which ability it needs. A driver
+// should not be trusted before its harness has all that its store can suffer:
+// the costly mistakes are those that show when a reply is lost or late.
+//
+// Every check is a subtest named after the promise it tests, so that one runs
+// alone with -run 'TestConformance/LostWakeUpDelaysByAtMostWake'. They use
+// exclusive leases, random keys, and sessions that stand for processes. Most of
+// the time they wait, so -parallel 16 makes the suite much faster even on a small
+// machine.
+//
+// # Bounds
+//
+// Every bound comes from the contract: the end of a context plus 50 ms,
+// Capabilities.Wake, MinTTL, or the TTL of a lease. To each the suite adds
+// [Slack], for a busy machine, and nothing else. A failure that says that
+// something took too long is therefore no matter of a slow computer, unless it
+// comes to a halt for more than a second.
+//
+// # How the suite is itself tested
+//
+// A small correct driver passes it. The same driver, with one of some sixty
+// classical mistakes switched on, fails the checks that are meant to notice, and
+// there is no check that no mistake fails: see broken_test.go, which is also a
+// list of what to think of when writing a driver.
+package drivertest

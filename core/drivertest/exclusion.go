@@ -1,0 +1,208 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+var exclusionChecks = []check{
+	{"OneHolderUnderLoad", nil, oneHolderUnderLoad},
+	{"OneHolderAcrossExpiry", nil, oneHolderAcrossExpiry},
+	{"QueueIsServedInOrder", nil, queueIsServedInOrder},
+	{"NewcomerDoesNotOvertakeTheQueue", nil, newcomerDoesNotOvertake},
+}
+
+// claim is the time in which a process may believe that it holds the key: from
+// the return of Acquire to the call of Release or the deadline.
+type claim struct {
+	from, to time.Time
+	token    int64
+}
+
+// claims collects claims from concurrent holders.
+type claims struct {
+	mu  sync.Mutex
+	all []claim
+}
+
+func (c *claims) add(l *lease, end time.Time) {
+	if l.Deadline.Before(end) {
+		end = l.Deadline
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, claim{l.back, end, l.Token})
+}
+
+// verify fails the check if two claims overlap, or a later one has a token
+// that is not larger.
+func (c *claims) verify(f *fixture) {
+	f.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A claim that was over when it began claims nothing, and its place among
+	// the others is not known.
+	all := slices.DeleteFunc(c.all, func(a claim) bool { return !a.to.After(a.from) })
+	slices.SortFunc(all, func(a, b claim) int { return a.from.Compare(b.from) })
+	for i := 1; i < len(all); i++ {
+		a, b := all[i-1], all[i]
+		if b.from.Before(a.to) {
+			f.t.Fatalf("two owners held the key at once, for %v (tokens %d and %d)", a.to.Sub(b.from), a.token, b.token)
+		}
+		if f.caps.Tokens != driver.NoTokens && b.token <= a.token {
+			f.t.Fatalf("token %d was granted after token %d", b.token, a.token)
+		}
+	}
+}
+
+func oneHolderUnderLoad(f *fixture) {
+	const processes, callers, rounds = 3, 4, 8
+	var (
+		all     claims
+		running sync.WaitGroup
+		counter int // guarded by the key, and by nothing else
+		guard   sync.Mutex
+		failure = make(chan error, processes*callers)
+	)
+	ctx := f.patient()
+	sessions := make([]*process, processes)
+	for i := range sessions {
+		sessions[i] = f.process()
+	}
+	for _, p := range sessions {
+		for range callers {
+			running.Go(func() {
+				for range rounds {
+					l, err := acquireAnew(ctx, p, f.waiting(f.key, f.long()))
+					if err != nil {
+						failure <- fmt.Errorf("acquire: %w", err)
+						return
+					}
+					guard.Lock()
+					seen := counter
+					guard.Unlock()
+					yield()
+					guard.Lock()
+					counter = seen + 1
+					guard.Unlock()
+					all.add(l, time.Now())
+					if err := p.s.Release(ctx, []driver.Ending{l.ending()})[0]; err != nil {
+						failure <- fmt.Errorf("release: %w", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	f.finish(&running, "the load")
+	select {
+	case err := <-failure:
+		f.t.Fatalf("under load: %v", err)
+	default:
+	}
+	all.verify(f)
+	if want := processes * callers * rounds; counter != want {
+		f.t.Errorf("a counter that the key guards is %d after %d increments", counter, want)
+	}
+	for _, p := range sessions {
+		if n := p.sink.losses(); n != 0 {
+			f.t.Errorf("Sink.Lost was called for %d leases that were not lost", n)
+		}
+	}
+	if st := f.state(f.key); st.Held || st.Waiting != 0 {
+		f.t.Errorf("after the load, Inspect says %+v", st)
+	}
+}
+
+// acquireAnew acquires, with a fresh owner each time the place is lost.
+func acquireAnew(ctx context.Context, p *process, r driver.Request) (*lease, error) {
+	for {
+		sent := time.Now()
+		g, err := p.s.Acquire(ctx, r)
+		if errors.Is(err, driver.ErrPlaceLost) && ctx.Err() == nil {
+			r.Owner = owner()
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &lease{Grant: g, p: p, ttl: r.TTL, sent: sent, back: time.Now()}, nil
+	}
+}
+
+// yield lets other goroutines run, so that a second holder would show.
+func yield() {
+	t := time.NewTimer(100 * time.Microsecond)
+	defer t.Stop()
+	<-t.C
+}
+
+func oneHolderAcrossExpiry(f *fixture) {
+	const processes = 3
+	var (
+		all     claims
+		running sync.WaitGroup
+		failure = make(chan error, processes)
+	)
+	ctx := f.patient()
+	for range processes {
+		p := f.process()
+		running.Go(func() {
+			for range 2 {
+				l, err := acquireAnew(ctx, p, f.waiting(f.key, f.short()))
+				if err != nil {
+					failure <- err
+					return
+				}
+				all.add(l, l.Deadline)
+			}
+		})
+	}
+	f.finish(&running, "leases that only expire")
+	select {
+	case err := <-failure:
+		f.t.Fatalf("waiting for leases that expire: %v", err)
+	default:
+	}
+	all.verify(f)
+}
+
+func queueIsServedInOrder(f *fixture) {
+	const waiters = 5
+	l := f.process().take(f.key, f.long())
+	var queue []*waiter
+	for i := range waiters {
+		queue = append(queue, f.process().queue(f.key))
+		if st := f.state(f.key); st.Waiting != i+1 {
+			f.t.Errorf("with %d waiters, Inspect says %d", i+1, st.Waiting)
+		}
+	}
+	for i, w := range queue {
+		l.drop()
+		l = w.granted(f.handOver(), fmt.Sprintf("the grant to the waiter in place %d, whose turn it is,", i+1))
+		l.holds()
+		for _, later := range queue[i+1:] {
+			later.stillWaits()
+		}
+	}
+	l.drop()
+}
+
+func newcomerDoesNotOvertake(f *fixture) {
+	a, b, c := f.process(), f.process(), f.process()
+	l := a.take(f.key, f.long())
+	w := b.queue(f.key)
+	l.drop()
+	if _, err := c.try(f.key, f.long()); err == nil {
+		f.t.Fatal("a newcomer got a key for which another process had been waiting")
+	}
+	l = w.granted(f.handOver(), "the waiter's grant after a release")
+	l.drop()
+	c.take(f.key, f.long()).drop()
+}

@@ -1,0 +1,71 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+var keepChecks = []check{
+	{"KeepLeavesTheKeyTaken", needs(keeping), keepLeavesTheKeyTaken},
+	{"KeepOutlastsTheTTL", needs(keeping), keepOutlastsTheTTL},
+	{"KeepThatHasPassedFreesAtOnce", needs(keeping), keepThatHasPassed},
+}
+
+func keepLeavesTheKeyTaken(f *fixture) {
+	const keep = time.Second
+	a, b := f.process(), f.process()
+	l := a.take(f.key, f.long())
+	w := b.queue(f.key)
+	f.keeps(l, w, keep)
+}
+
+func keepOutlastsTheTTL(f *fixture) {
+	a, b := f.process(), f.process()
+	l := a.take(f.key, max(time.Second, f.caps.MinTTL))
+	w := b.queue(f.key)
+	f.keeps(l, w, l.ttl+300*time.Millisecond)
+}
+
+// keeps ends l, for which w waits, with keep.
+func (f *fixture) keeps(l *lease, w *waiter, keep time.Duration) {
+	f.t.Helper()
+	e := l.ending()
+	e.Keep = keep
+	for range 2 { // a repeated release changes nothing
+		if err := l.p.end(e)[0]; err != nil {
+			f.t.Fatalf("release of a lease that is held, with Keep %v: %v", keep, err)
+		}
+	}
+	if err := l.p.renew(l.renewal(f.long()))[0].Err; err == nil {
+		f.t.Error("a lease that was released with Keep could be renewed")
+	}
+	if time.Since(l.sent) < keep/2 {
+		if _, err := f.process().try(f.key, f.long()); !isHeld(err) && time.Since(l.sent) < keep {
+			f.t.Errorf("a request for a key that is kept returned %v, not a *HeldError", err)
+		}
+	}
+	next := w.granted(keep+f.handOver(), "the waiter's grant after Keep had passed")
+	// The store granted l after l.sent, so it may not be free before this.
+	if early := keep - next.back.Sub(l.sent); early > 0 {
+		f.t.Errorf("the waiter got the key %v before Keep (%v) had passed", early, keep)
+	}
+	next.holds()
+	next.drop()
+}
+
+func keepThatHasPassed(f *fixture) {
+	const keep = 50 * time.Millisecond
+	a, b := f.process(), f.process()
+	l := a.take(f.key, f.long())
+	f.eventually(keep+Slack, "Keep passing", func() bool { return time.Since(l.back) > keep })
+	e := l.ending()
+	e.Keep = keep
+	if err := a.end(e)[0]; err != nil {
+		f.t.Fatalf("release of a lease that is held, with Keep %v: %v", keep, err)
+	}
+	if st := f.state(f.key); st != (driver.State{Token: st.Token}) {
+		f.t.Errorf("after a release with a Keep that has passed, Inspect says %+v", st)
+	}
+	b.take(f.key, f.long()).drop()
+}

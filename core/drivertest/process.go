@@ -1,0 +1,294 @@
+package drivertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// process is a session as one process of several would have it.
+type process struct {
+	f    *fixture
+	s    driver.Session
+	sink *sink
+}
+
+// lease is a grant, with what the process knows about its times.
+type lease struct {
+	driver.Grant
+	p    *process
+	ttl  time.Duration
+	sent time.Time // before Acquire was called
+	back time.Time // after it had returned
+}
+
+func (f *fixture) request(key string, ttl time.Duration) driver.Request {
+	return driver.Request{ID: driver.ID{Key: key, Owner: owner()}, TTL: ttl}
+}
+
+func (f *fixture) waiting(key string, ttl time.Duration) driver.Request {
+	r := f.request(key, ttl)
+	r.Wait = true
+	return r
+}
+
+// acquire calls Acquire and sees to it that the call ends by its context.
+func (p *process) acquire(ctx context.Context, r driver.Request) (*lease, error) {
+	p.f.t.Helper()
+	w := p.start(ctx, r)
+	limit := patience + grace + Slack
+	if end, ok := ctx.Deadline(); ok {
+		limit = max(0, time.Until(end)) + grace + Slack
+	}
+	res := await(p.f, limit, "acquire", w.done)
+	return res.lease, res.err
+}
+
+// ping makes the session talk to the store.
+func (p *process) ping() error {
+	p.f.t.Helper()
+	ctx := p.f.prompt()
+	return within(p.f, promptness+grace+Slack, "ping", func() error { return p.s.Ping(ctx) })
+}
+
+// try asks for a key without waiting.
+func (p *process) try(key string, ttl time.Duration) (*lease, error) {
+	p.f.t.Helper()
+	return p.acquire(p.f.prompt(), p.f.request(key, ttl))
+}
+
+// take takes a key that is free.
+func (p *process) take(key string, ttl time.Duration) *lease {
+	p.f.t.Helper()
+	l, err := p.try(key, ttl)
+	if err != nil {
+		p.f.t.Fatalf("acquire of a free key: %v", err)
+	}
+	return l
+}
+
+// waiter is an Acquire in progress.
+type waiter struct {
+	p      *process
+	id     driver.ID
+	cancel context.CancelFunc
+	done   chan result // receives once
+}
+
+type result struct {
+	lease *lease
+	err   error
+}
+
+// start calls Acquire in the background.
+func (p *process) start(ctx context.Context, r driver.Request) *waiter {
+	ctx, cancel := context.WithCancel(ctx)
+	p.f.t.Cleanup(cancel)
+	w := &waiter{p: p, id: r.ID, cancel: cancel, done: make(chan result, 1)}
+	go func() {
+		sent := time.Now()
+		g, err := p.s.Acquire(ctx, r)
+		back := time.Now()
+		if err != nil {
+			w.done <- result{err: err}
+			return
+		}
+		w.done <- result{lease: &lease{Grant: g, p: p, ttl: r.TTL, sent: sent, back: back}}
+	}()
+	return w
+}
+
+// enqueue starts an Acquire that waits, and returns when it has its place in
+// the queue.
+func (p *process) enqueue(r driver.Request) *waiter {
+	p.f.t.Helper()
+	r.Wait = true
+	queued := p.sink.waiting(r.ID)
+	w := p.start(context.Background(), r)
+	timer := time.NewTimer(storeTimeout + Slack)
+	defer timer.Stop()
+	select {
+	case <-queued:
+	case res := <-w.done:
+		if res.err != nil {
+			p.f.t.Fatalf("waiting for a key that is held: %v", res.err)
+		}
+		p.f.t.Fatal("a key that is held was granted to another owner")
+	case <-timer.C:
+		p.f.t.Fatalf("Sink.Waiting was not called within %v for an acquire that waits", storeTimeout+Slack)
+	}
+	return w
+}
+
+// queue enqueues a request with a long TTL.
+func (p *process) queue(key string) *waiter {
+	p.f.t.Helper()
+	return p.enqueue(p.f.waiting(key, p.f.long()))
+}
+
+// ended returns how the Acquire ended.
+func (w *waiter) ended(limit time.Duration, what string) (*lease, error) {
+	w.p.f.t.Helper()
+	res := await(w.p.f, limit, what, w.done)
+	return res.lease, res.err
+}
+
+// granted returns the lease, or fails the check.
+func (w *waiter) granted(limit time.Duration, what string) *lease {
+	w.p.f.t.Helper()
+	l, err := w.ended(limit, what)
+	if err != nil {
+		w.p.f.t.Fatalf("%s: %v", what, err)
+	}
+	return l
+}
+
+// stillWaits fails the check if the Acquire has returned.
+func (w *waiter) stillWaits() {
+	w.p.f.t.Helper()
+	select {
+	case res := <-w.done:
+		w.p.f.t.Fatalf("a waiter returned (error %v) while another owner holds the key", res.err)
+	default:
+	}
+}
+
+// ending returns what ends the lease.
+func (l *lease) ending() driver.Ending {
+	return driver.Ending{ID: l.ID, Ref: l.Ref, Token: l.Token, Deadline: l.Deadline}
+}
+
+// release releases the lease and returns the result.
+func (l *lease) release() error {
+	l.p.f.t.Helper()
+	return l.p.end(l.ending())[0]
+}
+
+// drop releases the lease, which must still be held.
+func (l *lease) drop() {
+	l.p.f.t.Helper()
+	if err := l.release(); err != nil {
+		l.p.f.t.Fatalf("release of a lease that is held: %v", err)
+	}
+}
+
+// end calls Release.
+func (p *process) end(es ...driver.Ending) []error {
+	p.f.t.Helper()
+	ctx := p.f.prompt()
+	errs := within(p.f, promptness+grace+Slack, "release", func() []error { return p.s.Release(ctx, es) })
+	if len(errs) != len(es) {
+		p.f.t.Fatalf("Release of %d leases returned %d results", len(es), len(errs))
+	}
+	return errs
+}
+
+func (l *lease) renewal(ttl time.Duration) driver.Renewal {
+	return driver.Renewal{ID: l.ID, Ref: l.Ref, Token: l.Token, TTL: ttl}
+}
+
+// renew renews the lease and keeps the later deadline.
+func (l *lease) renew(ttl time.Duration) driver.Renewed {
+	l.p.f.t.Helper()
+	r := l.p.renew(l.renewal(ttl))[0]
+	if r.Err == nil {
+		l.Deadline = driver.Later(l.Deadline, r.Deadline)
+	}
+	return r
+}
+
+// renew calls Renew.
+func (p *process) renew(rs ...driver.Renewal) []driver.Renewed {
+	p.f.t.Helper()
+	ctx := p.f.prompt()
+	out := within(p.f, promptness+grace+Slack, "renew", func() []driver.Renewed { return p.s.Renew(ctx, rs) })
+	if len(out) != len(rs) {
+		p.f.t.Fatalf("Renew of %d leases returned %d results", len(rs), len(out))
+	}
+	return out
+}
+
+// holds fails the check unless the lease is alive, and keeps it so.
+func (l *lease) holds() {
+	l.p.f.t.Helper()
+	if err := l.renew(l.p.f.long()).Err; err != nil {
+		l.p.f.t.Fatalf("the lease that should be held: renew: %v", err)
+	}
+	st := l.p.f.state(l.Key)
+	if !st.Held {
+		l.p.f.t.Fatal("the lease was renewed, but Inspect says that the key is free")
+	}
+	if l.p.f.caps.Tokens != driver.NoTokens && st.Token != l.Token {
+		l.p.f.t.Fatalf("the holder has token %d, but Inspect says %d", l.Token, st.Token)
+	}
+}
+
+// sink records what a session reports.
+type sink struct {
+	mu        sync.Mutex
+	queued    map[driver.ID]chan struct{}
+	contended map[driver.ID]chan bool
+	lost      map[driver.ID]error
+}
+
+func newSink() *sink {
+	return &sink{
+		queued:    make(map[driver.ID]chan struct{}),
+		contended: make(map[driver.ID]chan bool),
+		lost:      make(map[driver.ID]error),
+	}
+}
+
+// Waiting implements driver.Sink.
+func (s *sink) Waiting(id driver.ID) {
+	c := s.waiting(id)
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Contended implements driver.Sink.
+func (s *sink) Contended(id driver.ID, waiting bool) {
+	c := s.contention(id)
+	select {
+	case c <- waiting:
+	default:
+	}
+}
+
+// Lost implements driver.Sink.
+func (s *sink) Lost(id driver.ID, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost[id] = cause
+}
+
+// waiting returns a channel that receives when id is reported as waiting.
+func (s *sink) waiting(id driver.ID) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queued[id] == nil {
+		s.queued[id] = make(chan struct{}, 1)
+	}
+	return s.queued[id]
+}
+
+// contention returns a channel that receives what is reported about id.
+func (s *sink) contention(id driver.ID) chan bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.contended[id] == nil {
+		s.contended[id] = make(chan bool, 64)
+	}
+	return s.contended[id]
+}
+
+// losses returns how many leases were reported as lost.
+func (s *sink) losses() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lost)
+}

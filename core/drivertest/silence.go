@@ -1,0 +1,202 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+var silenceChecks = []check{
+	{"OpenDoesNoIO", needs(stalling), openDoesNoIO},
+	{"SilentStoreDelaysNoCall", needs(stalling), silentStoreDelaysNoCall},
+	{"SilentStoreEndsEachAttempt", needs(stalling), silentStoreEndsEachAttempt},
+	{"SessionWorksOnAfterSilence", needs(stalling), sessionWorksOnAfterSilence},
+}
+
+func openDoesNoIO(f *fixture) {
+	type answer struct {
+		s   driver.Session
+		err error
+	}
+	resume := f.stall()
+	a := within(f, Slack, "opening a session while the store is silent", func() answer {
+		s, err := f.h.Driver.Open(driver.Config{Sink: newSink(), StoreTimeout: storeTimeout})
+		return answer{s, err}
+	})
+	resume()
+	if a.err != nil {
+		f.t.Fatalf("opening a session while the store is silent: %v", a.err)
+	}
+	p := f.adopt(a.s, newSink())
+	p.take(f.key, f.long()).drop()
+}
+
+// silentStoreDelaysNoCall ends the context of every kind of call while the
+// store is silent. Every call must return 50 ms later; the quickest of three of
+// a kind shows what the driver adds, the slowest is granted the machine's Slack.
+func silentStoreDelaysNoCall(f *fixture) {
+	const (
+		tries = 3
+		// In the quickest of three, so much is the machine's.
+		jitter = 150 * time.Millisecond
+		after  = 150 * time.Millisecond
+	)
+	ends := map[string]func() (context.Context, context.CancelFunc){
+		"deadline": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), after)
+		},
+		"cancel": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			stop := time.AfterFunc(after, cancel)
+			return ctx, func() { stop.Stop(); cancel() }
+		},
+	}
+	// The attempts themselves would go on for far longer.
+	p := f.open(f.h.Driver, 20*time.Second)
+	q := f.open(f.h.Driver, 20*time.Second)
+	l := p.take(f.key, f.long())
+	queued := make(map[string][]*waiter)
+	for how := range ends {
+		for range tries {
+			queued[how] = append(queued[how], q.queue(f.key))
+		}
+	}
+	calls := map[string]func(context.Context, string, int) error{
+		"Ping": func(ctx context.Context, _ string, _ int) error { return p.s.Ping(ctx) },
+		"Acquire that does not wait": func(ctx context.Context, _ string, _ int) error {
+			_, err := p.s.Acquire(ctx, f.request(f.key+":free", f.long()))
+			return err
+		},
+		"Acquire that waits": func(ctx context.Context, _ string, _ int) error {
+			_, err := p.s.Acquire(ctx, f.waiting(f.key+":free", f.long()))
+			return err
+		},
+		"Acquire in the queue": func(ctx context.Context, how string, try int) error {
+			w := queued[how][try]
+			stop := context.AfterFunc(ctx, w.cancel)
+			defer stop()
+			res := <-w.done
+			return res.err
+		},
+		"Acquire that replaces": func(ctx context.Context, _ string, _ int) error {
+			e := driver.Ending{ID: driver.ID{Key: f.key + ":free", Owner: owner()}, Token: 1, Deadline: time.Now().Add(time.Minute)}
+			r := f.waiting(f.key+":free", f.long())
+			r.Replace = &e
+			_, err := p.s.Acquire(ctx, r)
+			return err
+		},
+		"Renew": func(ctx context.Context, _ string, _ int) error {
+			out := p.s.Renew(ctx, []driver.Renewal{l.renewal(f.long())})
+			if len(out) != 1 {
+				return nil
+			}
+			return out[0].Err
+		},
+		"Release": func(ctx context.Context, _ string, _ int) error {
+			errs := p.s.Release(ctx, []driver.Ending{{ID: driver.ID{Key: f.key, Owner: owner()}, Token: l.Token, Deadline: l.Deadline}})
+			if len(errs) != 1 {
+				return nil
+			}
+			return errs[0]
+		},
+		"Inspect": func(ctx context.Context, _ string, _ int) error {
+			_, err := p.s.Inspect(ctx, f.key)
+			return err
+		},
+	}
+	resume := f.stall()
+	type outcome struct {
+		call, how string
+		late      time.Duration
+		err       error
+	}
+	outcomes := make(chan outcome, len(calls)*len(ends)*tries)
+	for call, do := range calls {
+		for how, bounded := range ends {
+			for try := range tries {
+				go func() {
+					ctx, cancel := bounded()
+					defer cancel()
+					start := time.Now()
+					err := do(ctx, how, try)
+					outcomes <- outcome{call, how, time.Since(start) - after, err}
+				}()
+			}
+		}
+	}
+	quickest := make(map[string]time.Duration)
+	for range cap(outcomes) {
+		o := await(f, after+grace+2*Slack, "some call while the store is silent", outcomes)
+		name := o.call + " (" + o.how + ")"
+		switch {
+		case o.err == nil:
+			f.t.Errorf("%s: success while the store is silent", name)
+		case errors.Is(o.err, driver.ErrNotHeld):
+			f.t.Errorf("%s: ErrNotHeld while the store is silent; it was not asked", name)
+		case o.late > grace+Slack:
+			f.t.Errorf("%s: returned %v after the end of its context", name, o.late)
+		}
+		if best, ok := quickest[name]; !ok || o.late < best {
+			quickest[name] = o.late
+		}
+	}
+	for name, late := range quickest {
+		if late > grace+jitter {
+			f.t.Errorf("%s: at best returned %v after the end of its context", name, late)
+		}
+	}
+	// Close too is bounded by its context, whatever is left to clean up.
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), after)
+	defer cancel()
+	// What it returns when it could not clean up is its own.
+	_ = within(f, after+grace+Slack, "Close while the store is silent", func() error { return q.s.Close(ctx) })
+	if late := time.Since(start) - after; late > grace+Slack {
+		f.t.Errorf("Close: returned %v after the end of its context", late)
+	}
+	resume()
+}
+
+// silentStoreEndsEachAttempt gives a call whose context never ends.
+func silentStoreEndsEachAttempt(f *fixture) {
+	const timeout = 300 * time.Millisecond
+	p := f.open(f.h.Driver, timeout)
+	resume := f.stall()
+	w := p.start(context.Background(), f.request(f.key, f.long()))
+	// Two attempts, since a client may repeat one.
+	if _, err := w.ended(2*timeout+grace+Slack, "an acquire without a deadline that would not wait, while the store was silent"); err == nil {
+		f.t.Error("success while the store is silent")
+	} else if isHeld(err) {
+		f.t.Error("a silent store is not a held key")
+	}
+	resume()
+	f.takeSoon(f.process())
+}
+
+func sessionWorksOnAfterSilence(f *fixture) {
+	p := f.open(f.h.Driver, 300*time.Millisecond)
+	l := p.take(f.key, f.long())
+	resume := f.stall()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	out := within(f, 200*time.Millisecond+grace+Slack, "renewal while the store is silent", func() []driver.Renewed {
+		return p.s.Renew(ctx, []driver.Renewal{l.renewal(f.long())})
+	})
+	for _, r := range out {
+		if r.Err == nil || errors.Is(r.Err, driver.ErrNotHeld) {
+			f.t.Errorf("renewal while the store is silent returned %v", r.Err)
+		}
+	}
+	resume()
+	f.eventually(f.cleanUp(), "a renewal after the store has come back", func() bool {
+		err := l.renew(f.long()).Err
+		if errors.Is(err, driver.ErrNotHeld) {
+			f.t.Fatal("a lease was lost although its store came back long before its end")
+		}
+		return err == nil
+	})
+	l.holds()
+	l.drop()
+}
