@@ -92,9 +92,11 @@ func replaceYieldsToOthers(f *fixture) {
 	l.gone("without waiting")
 	next.holds()
 	next.drop()
-	if st := f.state(f.key); st.Held || st.Waiting != 0 {
-		f.t.Errorf("after the last release, Inspect says %+v", st)
-	}
+	// The clean-up of the place that was refused is detached.
+	f.eventually(storeTimeout+Slack, "an empty key after the last release", func() bool {
+		st := f.state(f.key)
+		return !st.Held && st.Waiting == 0
+	})
 }
 
 func replaceIsIdempotent(f *fixture) {
