@@ -1,0 +1,112 @@
+package redislock_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+// minimalACL is what the package's documentation says that a user needs.
+var minimalACL = strings.Fields("resetkeys resetchannels -@all ~la1:* &la1:*" +
+	" +evalsha +eval +hmget +hget +hexists +hset +hdel +pexpire +time +publish +subscribe +ping")
+
+// user makes a user with these rights, and no others, and has a client be it.
+func user(t testing.TB, server *redistest.Server, rights []string) func(*redis.Options) {
+	t.Helper()
+	words := append([]string{"ACL", "SETUSER", "locks", "reset", "on", ">secret"}, rights...)
+	if answer, err := server.Do(words...); err != nil || answer != "+OK" {
+		t.Fatalf("ACL SETUSER: %s, %v", answer, err)
+	}
+	return func(o *redis.Options) { o.Username, o.Password = "locks", "secret" }
+}
+
+func without(rights []string, right string) []string {
+	return slices.DeleteFunc(slices.Clone(rights), func(r string) bool { return r == right })
+}
+
+func TestMinimalACLPermitsLocks(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		server := redistest.Start(t)
+		as := user(t, server, minimalACL)
+		resp := func(o *redis.Options) { o.Protocol = protocol }
+		a, b := join(t, server.Addr(), as, resp), join(t, server.Addr(), as, resp)
+		for _, p := range []*process{a, b} {
+			if err := p.Ping(within(t, 10*time.Second)); err != nil {
+				t.Fatalf("ping: %v", err)
+			}
+		}
+		g := a.take("k", time.Minute)
+		_, c := b.queue("k", time.Minute)
+		if r := a.renew(g, time.Minute); r.Err != nil || !r.Contended {
+			t.Errorf("renewal: contended %v, %v", r.Contended, r.Err)
+		}
+		a.release(g)
+		o := await(t, c)
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		b.release(o.Grant)
+	}
+}
+
+func TestConformanceUnderMinimalACL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the whole suite once more")
+	}
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+		server := redistest.Start(t)
+		o := redis.Options{Addr: server.Addr()}
+		user(t, server, minimalACL)(&o)
+		return &drivertest.Harness{Driver: redislock.New(newClient(t, o))}
+	})
+}
+
+func TestPingNamesWhatIsDenied(t *testing.T) {
+	server := redistest.Start(t)
+	for right, name := range map[string]string{
+		"+hmget": "hmget", "+hget": "hget", "+hexists": "hexists", "+hset": "hset", "+hdel": "hdel",
+		"+pexpire": "pexpire", "+time": "time", "+publish": "publish", "+evalsha": "eval", "+eval": "eval",
+		"+subscribe": "subscribe", "+ping": "ping", "~la1:*": "la1:*", "&la1:*": "la1:*",
+	} {
+		t.Run(right, func(t *testing.T) {
+			p := join(t, server.Addr(), user(t, server, without(minimalACL, right)))
+			err := p.Ping(within(t, 10*time.Second))
+			if !errors.As(err, new(*driver.PermanentError)) || !strings.Contains(err.Error(), name) {
+				t.Errorf("ping without %s: %v", right, err)
+			}
+			if keys, err := join(t, server.Addr()).client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+				t.Errorf("keys left: %q, %v", keys, err)
+			}
+		})
+	}
+}
+
+func TestWrongPasswordIsAPermanentError(t *testing.T) {
+	server := redistest.Start(t)
+	if answer, err := server.Do("CONFIG", "SET", "requirepass", "right"); err != nil || answer != "+OK" {
+		t.Fatalf("CONFIG SET: %s, %v", answer, err)
+	}
+	for name, set := range map[string]func(*redis.Options){
+		"none":  func(*redis.Options) {},
+		"wrong": func(o *redis.Options) { o.Password = "wrong" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := join(t, server.Addr(), set)
+			if err := p.Ping(within(t, 10*time.Second)); !errors.As(err, new(*driver.PermanentError)) {
+				t.Errorf("ping: %v", err)
+			}
+			if _, err := p.try("k", time.Minute); !errors.As(err, new(*driver.PermanentError)) {
+				t.Errorf("acquire: %v", err)
+			}
+		})
+	}
+}

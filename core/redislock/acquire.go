@@ -1,0 +1,222 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// maxUnanswered bounds the requests of one place that are under way at once.
+const maxUnanswered = 4
+
+// place is one running Acquire and, while it waits, the process's place in the
+// queue of a key.
+//
+// A lease is learnt from a reply or from a push. Its deadline counts from before
+// the send of the request whose effect is counted: of the one that was answered
+// "granted", or, for a push, of the last enrolment or refresh that was answered
+// "queued", since that has set how long the place lasted.
+type place struct {
+	s     *session
+	id    driver.ID
+	r     driver.Request
+	enrol time.Duration
+
+	wake chan struct{}
+	// Guarded by s.claims.mu.
+	push  protocol.Push // the one with the greatest token
+	asked bool          // to refresh at once
+
+	// Of Acquire's goroutine.
+	answers    chan *call
+	unanswered []*request // oldest first
+	sent       bool       // a request may have been executed
+	clean      bool       // and certainly left nothing behind
+	known      bool       // no request may create the place any more
+	replaced   bool       // the lease to replace has ended
+	queued     bool       // the server has confirmed the place
+	first      time.Time  // before the first request
+	acked      time.Time  // before the last request that was answered "queued"
+	floor      int64      // the latest token seen with "queued": a push must name a later one
+	holderEnds time.Time  // if the place is the first: when the lease ends unless it is renewed
+	next       time.Time  // when to ask again
+	pause      time.Duration
+	recheck    bool // once the place is confirmed: the subscription came up meanwhile
+}
+
+// request is an unanswered call of a place.
+type request struct {
+	call  *call
+	ends  bool // it ends the lease to replace
+	until time.Time
+}
+
+// Acquire asks for a lease.
+func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if err := s.enter(); err != nil {
+		return driver.Grant{}, err
+	}
+	defer s.running.Done()
+	s.listener.ensure()
+	p := &place{
+		s:       s,
+		id:      r.ID,
+		r:       r,
+		enrol:   protocol.Enrol(r.TTL),
+		wake:    make(chan struct{}, 1),
+		answers: make(chan *call, maxUnanswered),
+		first:   time.Now(),
+	}
+	p.pause = min(firstPause, p.enrol/12)
+	if r.Replace != nil {
+		s.claims.release(r.Replace.Owner, p.first)
+	}
+	s.claims.open(p)
+	g, err := p.run(ctx)
+	p.leave(err)
+	return g, err
+}
+
+// leave cleans up after an Acquire that returns err.
+func (p *place) leave(err error) {
+	for _, rq := range p.unanswered {
+		if !p.s.calls.withdraw(rq.call) {
+			p.sent = true
+		}
+	}
+	key := protocol.Key(p.id.Key)
+	if old := p.r.Replace; old != nil {
+		p.s.claims.forget(old.Owner)
+		if !p.replaced {
+			p.s.cleaner.owe(key, old.Owner, 0, p.r.TTL)
+		}
+	}
+	if err != nil {
+		p.s.claims.forget(p.id.Owner)
+		if p.sent && !p.clean {
+			p.s.cleaner.owe(key, p.id.Owner, 0, p.r.TTL)
+		}
+	}
+}
+
+func (s *session) check(r driver.Request) error {
+	switch {
+	case r.Mode != driver.Exclusive:
+		return &driver.PermanentError{Err: fmt.Errorf("redis: mode %v is not offered; use %v", r.Mode, driver.Exclusive)}
+	case r.TTL < minTTL:
+		return &driver.PermanentError{Err: fmt.Errorf("redis: a TTL of %v is too short; use at least %v", r.TTL, minTTL)}
+	case r.Replace != nil && r.Replace.Key != r.Key:
+		return &driver.PermanentError{Err: errors.New("redis: the lease to replace is of another key")}
+	}
+	return nil
+}
+
+// run asks, and asks again, until the lease is granted or cannot be.
+func (p *place) run(ctx context.Context) (driver.Grant, error) {
+	if err := p.s.check(p.r); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	p.next = p.first
+	for {
+		now := time.Now()
+		if p.silent(now) {
+			return driver.Grant{}, &silence{p.s.timeout}
+		}
+		if p.mayAsk() && !p.next.After(now) {
+			p.ask(now)
+		}
+		timer.Reset(p.event().Sub(now))
+
+		var g *driver.Grant
+		var err error
+		select {
+		case c := <-p.answers:
+			g, err = p.answer(ctx, c)
+		case <-p.wake:
+			g, err = p.woken(ctx)
+		case <-timer.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-p.s.closing:
+			err = driver.ErrClosed
+		}
+		switch {
+		case err != nil:
+			return driver.Grant{}, err
+		case g != nil:
+			return *g, nil
+		}
+	}
+}
+
+// mayAsk reports whether one more request may be under way. The request that
+// creates a place is alone.
+func (p *place) mayAsk() bool {
+	if !p.known {
+		return len(p.unanswered) == 0
+	}
+	return len(p.unanswered) < maxUnanswered
+}
+
+// silent reports whether the server has been silent for an attempt's time and
+// has forgotten the place by now. A refresh that goes unanswered is repeated as
+// long as the place may be there.
+func (p *place) silent(now time.Time) bool {
+	return len(p.unanswered) > 0 && !p.unanswered[0].until.After(now) && !p.alive(now)
+}
+
+// event is when to look again if nothing happens.
+func (p *place) event() time.Time {
+	at := p.next
+	if len(p.unanswered) > 0 {
+		hopeless := driver.Later(p.unanswered[0].until, p.limit())
+		if !p.mayAsk() || hopeless.Before(at) {
+			at = hopeless
+		}
+	}
+	return at
+}
+
+// limit is when the server may have forgotten the place; zero if it was never
+// confirmed.
+func (p *place) limit() time.Time {
+	if !p.queued {
+		return time.Time{}
+	}
+	return driver.Deadline(p.acked, p.enrol)
+}
+
+func (p *place) alive(now time.Time) bool { return driver.Remaining(p.limit(), now) > 0 }
+
+// ask sends the request that fits what is known.
+func (p *place) ask(now time.Time) {
+	key := protocol.Key(p.id.Key)
+	rq := &request{until: now.Add(p.s.timeout)}
+	var c command
+	if old := p.r.Replace; old != nil && !p.known {
+		rq.ends = true
+		next := &protocol.Next{Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol}
+		c = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
+	} else {
+		a := protocol.AcquireArgs{
+			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
+			Create: !p.known, Wait: p.r.Wait,
+		}
+		c = command{script: protocol.Acquire, key: key, args: a.Args()}
+	}
+	rq.call = &call{command: c, done: func(c *call) { p.answers <- c }}
+	p.unanswered = append(p.unanswered, rq)
+	// A little less than a third of what the place lasts, so that two may be
+	// lost, and different for each waiter.
+	p.next = now.Add(time.Duration((0.28 + 0.04*p.s.jitter()) * float64(p.enrol)))
+	p.s.calls.send(rq.call)
+}

@@ -1,0 +1,96 @@
+package redislock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// claim is what the session knows of one owner of its own, from before its
+// first request until it has ended.
+type claim struct {
+	id        driver.ID
+	place     *place    // while it is being acquired
+	contended bool      // a push said that somebody waits, before the grant was known
+	deadline  time.Time // of a lease: the latest known
+	ending    time.Time // when its release was first asked for; zero if it was not
+}
+
+// claims are a session's owners. A push that names none of them is for an
+// owner that was given up.
+type claims struct {
+	mu      sync.Mutex
+	byOwner map[driver.Owner]*claim
+	sweepAt int
+}
+
+// forgetAfter is how long after its deadline a lease is remembered that nobody
+// has released: a release that is repeated for so long is still answered right.
+const forgetAfter = time.Minute
+
+func (c *claims) init() {
+	c.byOwner = make(map[driver.Owner]*claim)
+	c.sweepAt = 1024
+}
+
+// open begins the acquisition of an owner.
+func (c *claims) open(p *place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byOwner) >= c.sweepAt {
+		now := time.Now()
+		for o, cl := range c.byOwner {
+			if cl.place == nil && driver.Remaining(cl.deadline, now) < -forgetAfter {
+				delete(c.byOwner, o)
+			}
+		}
+		c.sweepAt = 1024 + 2*len(c.byOwner)
+	}
+	c.byOwner[p.id.Owner] = &claim{id: p.id, place: p}
+}
+
+// hold turns an acquisition into a lease. It reports whether a push has said
+// meanwhile that somebody waits.
+func (c *claims) hold(id driver.ID, deadline time.Time) (contended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[id.Owner]
+	if cl == nil { // an Acquire of the same owner beside this one has failed
+		cl = &claim{id: id}
+		c.byOwner[id.Owner] = cl
+	}
+	cl.place, cl.deadline = nil, deadline
+	return cl.contended
+}
+
+// extend notes a renewal.
+func (c *claims) extend(o driver.Owner, deadline time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl := c.byOwner[o]; cl != nil {
+		cl.deadline = driver.Later(cl.deadline, deadline)
+	}
+}
+
+// release notes that the end of a lease was asked for, and returns when that
+// was first.
+func (c *claims) release(o driver.Owner, now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[o]
+	if cl == nil {
+		return now
+	}
+	if cl.ending.IsZero() {
+		cl.ending = now
+	}
+	return cl.ending
+}
+
+// forget drops an owner that has ended.
+func (c *claims) forget(o driver.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byOwner, o)
+}

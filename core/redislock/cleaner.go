@@ -1,0 +1,208 @@
+package redislock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+const (
+	firstPause = 20 * time.Millisecond // before an ending is repeated
+	maxPause   = time.Second
+)
+
+// debt is an owner that was given up and whose end the server has not
+// confirmed.
+type debt struct {
+	key   string // as protocol.Key returns it
+	owner driver.Owner
+	keep  time.Duration
+	until time.Time // the server has forgotten the owner by then
+	next  time.Time // when to send the end again, unless it is answered before
+	pause time.Duration
+	paid  bool
+	index int // in the heap
+}
+
+// cleaner ends owners that were given up: detached from whoever gave them up,
+// repeated until the server answers, one goroutine for all.
+type cleaner struct {
+	s    *session
+	wake chan struct{}
+
+	mu      sync.Mutex
+	started bool
+	debts   map[driver.Owner]*debt
+	due     debtHeap
+	empty   chan struct{} // closed when debts runs empty, if somebody waits
+}
+
+func newCleaner(s *session) *cleaner {
+	return &cleaner{s: s, wake: make(chan struct{}, 1), debts: make(map[driver.Owner]*debt)}
+}
+
+// owe has the owner ended. Its place or lease lasts no longer than ttl after
+// the last request that carried it was executed.
+func (c *cleaner) owe(key string, o driver.Owner, keep, ttl time.Duration) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.debts[o] != nil {
+		return
+	}
+	d := &debt{key: key, owner: o, keep: keep, next: now, until: now.Add(ttl + 2*c.s.timeout), pause: firstPause}
+	c.debts[o] = d
+	heap.Push(&c.due, d)
+	if !c.started {
+		c.started = true
+		c.s.start(c.run)
+	}
+	c.nudge()
+}
+
+func (c *cleaner) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *cleaner) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		calls, next := c.collect()
+		if len(calls) > 0 {
+			c.s.calls.send(calls...)
+			continue
+		}
+		if next < 0 {
+			timer.Stop()
+		} else {
+			timer.Reset(next)
+		}
+		select {
+		case <-c.wake:
+		case <-timer.C:
+		case <-c.s.ctx.Done():
+			return
+		}
+	}
+}
+
+// collect returns the endings to send now, or else how long until the next is
+// due; negative if there is none.
+func (c *cleaner) collect() (calls []*call, next time.Duration) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.due) > 0 && len(calls) < maxBatch {
+		d := c.due[0]
+		if now.Before(d.next) {
+			break
+		}
+		if now.After(d.until) {
+			c.settle(d)
+			continue
+		}
+		// An attempt without an answer is repeated when its time is up.
+		d.next = now.Add(c.s.timeout + d.pause)
+		heap.Fix(&c.due, 0)
+		calls = append(calls, &call{
+			command: endCommand(d.key, protocol.EndArgs{Owner: d.owner, Keep: d.keep}),
+			done:    func(cl *call) { c.answered(d, cl) },
+		})
+	}
+	if len(calls) > 0 || len(c.due) == 0 {
+		return calls, -1
+	}
+	return nil, c.due[0].next.Sub(now)
+}
+
+// answered takes a reply, on a worker's goroutine.
+func (c *cleaner) answered(d *debt, cl *call) {
+	err := cl.reply.err
+	more := false
+	if err == nil {
+		var r protocol.EndReply
+		r, err = protocol.ParseEnd(cl.reply.value)
+		more = err == nil && r.More
+	}
+	refused := new(driver.PermanentError)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case d.paid:
+		return
+	case more:
+		d.next = time.Now()
+	case err == nil, errors.As(err, &refused), errors.Is(err, driver.ErrClosed):
+		d.paid = true
+		c.settle(d)
+		return
+	default:
+		d.next = time.Now().Add(time.Duration((0.5 + c.s.jitter()) * float64(d.pause)))
+		d.pause = min(2*d.pause, maxPause)
+	}
+	heap.Fix(&c.due, d.index)
+	c.nudge()
+}
+
+// settle removes a debt. c.mu is held.
+func (c *cleaner) settle(d *debt) {
+	heap.Remove(&c.due, d.index)
+	delete(c.debts, d.owner)
+	d.paid = true
+	if len(c.debts) == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
+}
+
+// drain waits until no debts are left.
+func (c *cleaner) drain(ctx context.Context) {
+	c.mu.Lock()
+	if len(c.debts) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.empty == nil {
+		c.empty = make(chan struct{})
+	}
+	empty := c.empty
+	c.mu.Unlock()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	case <-c.s.ctx.Done():
+	}
+}
+
+// debtHeap orders debts by the time of their next sending.
+type debtHeap []*debt
+
+func (h debtHeap) Len() int           { return len(h) }
+func (h debtHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h debtHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *debtHeap) Push(x any) {
+	d := x.(*debt)
+	d.index = len(*h)
+	*h = append(*h, d)
+}
+
+func (h *debtHeap) Pop() any {
+	old := *h
+	d := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return d
+}

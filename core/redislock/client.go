@@ -1,0 +1,195 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clientWire reaches the server through go-redis.
+type clientWire struct {
+	client redis.UniversalClient
+
+	// resend is how long after its first sending the client may send a command
+	// again unasked: sooner it has left once. Negative: it never does.
+	resend time.Duration
+
+	// check is how long a subscription may be silent before it is pinged, and
+	// how long the answer may take.
+	check time.Duration
+}
+
+func newClientWire(client redis.UniversalClient, timeout time.Duration) (*clientWire, error) {
+	if err := usable(client); err != nil {
+		return nil, err
+	}
+	w := &clientWire{client: client, check: timeout}
+	if c, ok := client.(*redis.Client); ok {
+		o := c.Options()
+		w.resend = o.MinRetryBackoff
+		if o.MaxRetries <= 0 {
+			w.resend = -1
+		}
+		// go-redis waits for a socket as long as the client's options say,
+		// whatever the context says. A copy of the client on the same pool
+		// bounds that, so that a stalled server holds no goroutine for long.
+		bounded := func(d time.Duration) bool { return d > 0 && d <= timeout }
+		if !bounded(o.ReadTimeout) || !bounded(o.WriteTimeout) {
+			w.client = c.WithTimeout(timeout)
+		}
+	}
+	return w, nil
+}
+
+// run sends scripts by their names, and by their source those that the server
+// has forgotten.
+func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
+	began := time.Now()
+	replies := make([]reply, len(cmds))
+	todo := make([]int, len(cmds))
+	for i := range todo {
+		todo[i] = i
+	}
+	w.send(ctx, cmds, replies, todo, func(i int) bool { return cmds[i].source })
+	if todo = unknown(replies, todo[:0]); len(todo) > 0 {
+		// One copy of the source teaches a server all that follow.
+		seen := make(map[string]bool)
+		w.send(ctx, cmds, replies, todo, func(i int) bool {
+			first := !seen[cmds[i].script.SHA]
+			seen[cmds[i].script.SHA] = true
+			return first
+		})
+	}
+	if todo = unknown(replies, todo[:0]); len(todo) > 0 {
+		// They went to another server of a Cluster.
+		w.send(ctx, cmds, replies, todo, func(int) bool { return true })
+	}
+	once := w.resend < 0 || time.Since(began) < w.resend
+	for i := range replies {
+		replies[i].err = classify(replies[i].err)
+		replies[i].once = once && replies[i].err == nil
+	}
+	return replies
+}
+
+// unknown appends the indices of the commands whose script the server did not
+// know. Such a command has done nothing.
+func unknown(replies []reply, to []int) []int {
+	for i, r := range replies {
+		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+			to = append(to, i)
+		}
+	}
+	return to
+}
+
+// send sends the commands at the indices todo in one pipeline, or straight if
+// there is one, and sets their replies.
+func (w *clientWire) send(ctx context.Context, cmds []command, replies []reply, todo []int, source func(i int) bool) {
+	sent := make([]*redis.Cmd, len(todo))
+	for j, i := range todo {
+		c := &cmds[i]
+		args := make([]any, 0, 4+len(c.args))
+		if source(i) {
+			args = append(args, "eval", c.script.Source, 1, c.key)
+		} else {
+			args = append(args, "evalsha", c.script.SHA, 1, c.key)
+		}
+		sent[j] = redis.NewCmd(ctx, append(args, c.args...)...)
+	}
+	var err error
+	if len(sent) == 1 {
+		err = w.client.Process(ctx, sent[0])
+	} else {
+		pipe := w.client.Pipeline()
+		for _, c := range sent {
+			_ = pipe.Process(ctx, c) // only queues it
+		}
+		_, err = pipe.Exec(ctx)
+	}
+	for j, i := range todo {
+		replies[i] = reply{value: sent[j].Val(), err: sent[j].Err()}
+		// A pipeline that got no connection leaves its commands untouched.
+		if replies[i].err == nil && replies[i].value == nil {
+			if replies[i].err = err; err == nil {
+				replies[i].err = errors.New("an empty reply")
+			}
+		}
+	}
+}
+
+// listen receives on a subscription of its own connection. It survives one
+// reconnection that fails, and no more: the session decides when to try again.
+func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+	subscription := w.client.Subscribe(ctx)
+	defer func() { _ = subscription.Close() }() // a second closing only says so
+	if err := subscription.Subscribe(ctx, channel); err != nil {
+		return classify(err)
+	}
+	var heard atomic.Bool
+	var health sync.WaitGroup
+	done := make(chan struct{})
+	defer health.Wait()
+	defer close(done)
+	health.Go(func() { w.checkHealth(ctx, subscription, &heard, done) })
+
+	for failed := false; ; {
+		m, err := subscription.Receive(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			heard.Store(true)
+		case failed || isReply(err) || errors.Is(err, redis.ErrClosed):
+			return classify(err)
+		default:
+			failed = true // Receive has reconnected, or tries when called again
+			continue
+		}
+		switch m := m.(type) {
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				failed = false
+				up()
+			}
+		case *redis.Message:
+			message(m.Payload)
+		}
+	}
+}
+
+// checkHealth pings a silent subscription and closes a dead one. It pings at
+// once too, so that a user without the right to is found out early.
+func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *atomic.Bool, done <-chan struct{}) {
+	tick := time.NewTicker(w.check)
+	defer tick.Stop()
+	for asked := false; ; {
+		if heard.Swap(false) {
+			asked = false
+		} else if asked {
+			_ = s.Close()
+			return
+		} else {
+			_ = s.Ping(ctx) // Receive sees the broken connection, or the pong
+			asked = true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			_ = s.Close() // ends Receive
+			return
+		case <-done:
+			return
+		}
+	}
+}
+
+// isReply reports whether err is an error reply: the connection still works.
+func isReply(err error) bool {
+	re := redis.Error(nil)
+	return errors.As(err, &re)
+}

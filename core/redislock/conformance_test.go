@@ -1,0 +1,92 @@
+package redislock_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+// runs matches a request that runs the script, by its name or its source.
+func runs(s protocol.Script) func(request []byte) bool {
+	return func(request []byte) bool {
+		return bytes.Contains(request, []byte(s.SHA)) || bytes.Contains(request, []byte(s.Source))
+	}
+}
+
+// requests match what a session sends for each kind of request.
+var requests = map[drivertest.Op]func(request []byte) bool{
+	drivertest.OpAcquire: func(r []byte) bool { return runs(protocol.Acquire)(r) || runs(protocol.End)(r) && replaces(r) },
+	drivertest.OpRenew:   runs(protocol.Renew),
+	drivertest.OpRelease: func(r []byte) bool { return runs(protocol.End)(r) && !replaces(r) },
+}
+
+// replaces tells an ending that names a next owner by its number of words.
+func replaces(request []byte) bool { return bytes.HasPrefix(request, []byte("*10\r\n")) }
+
+func newClient(t testing.TB, o redis.Options) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&o)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return c
+}
+
+// harness is a server of the check's own, reached through a proxy.
+func harness(t *testing.T, o redis.Options) *drivertest.Harness {
+	server := redistest.Start(t, "--appendonly", "yes")
+	proxy := redistest.NewProxy(t, server.Addr())
+	direct := newClient(t, redis.Options{Addr: server.Addr()})
+	// The scripts are known to the server, so that a request is one command.
+	for _, s := range protocol.Scripts() {
+		if err := direct.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Addr = proxy.Addr()
+	return &drivertest.Harness{
+		Driver: redislock.New(newClient(t, o)),
+		Peer:   redislock.New(direct),
+		Stall:  proxy.Stall,
+		DropReply: func(op drivertest.Op) func() bool {
+			return proxy.DropReply(requests[op], false)
+		},
+		DelayReplies: func(d time.Duration) func() {
+			proxy.Delay(0, d)
+			return func() { proxy.Delay(0, 0) }
+		},
+		LosePushes: proxy.LosePushes,
+		Restart:    server.Restart,
+		Wipe: func() {
+			if err := direct.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    redis.Options
+	}{
+		{"as the client comes", redis.Options{}},
+		{"RESP2, without retries", redis.Options{Protocol: 2, MaxRetries: -1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.o.Protocol == 2 {
+				t.Skip("the first run of the suite is enough with -short")
+			}
+			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, c.o) })
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package redislock_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+var commandCalls = regexp.MustCompile(`(?m)^cmdstat_(\S+):calls=(\d+)`)
+
+// commands returns how often clients have sent each command. Those that scripts
+// run count as well; no script runs another.
+func commands(t testing.TB, c *redis.Client) map[string]int {
+	t.Helper()
+	text, err := c.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]int)
+	for _, m := range commandCalls.FindAllStringSubmatch(text, -1) {
+		calls[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return calls
+}
+
+func scripts(calls map[string]int) int { return calls["eval"] + calls["evalsha"] }
+
+// warm has each process's connections, scripts and subscription set up.
+func warm(ps ...*process) {
+	gather(len(ps), func(i int) {
+		if err := ps[i].Ping(within(ps[i].t, 20*time.Second)); err != nil {
+			ps[i].t.Error(err)
+		}
+	})
+	for _, s := range protocol.Scripts() {
+		if err := ps[0].client.ScriptLoad(ps[0].t.Context(), s.Source).Err(); err != nil {
+			ps[0].t.Fatal(err)
+		}
+	}
+}
+
+func TestFreeKeyCostsTwoCommands(t *testing.T) {
+	server := redistest.Start(t)
+	a := join(t, server.Addr())
+	warm(a)
+	before := commands(t, a.client)
+	const rounds = 50
+	for range rounds {
+		a.release(a.take("k", time.Minute))
+	}
+	after := commands(t, a.client)
+	if n := scripts(after) - scripts(before); n != 2*rounds {
+		t.Errorf("%d scripts for %d rounds, want %d", n, rounds, 2*rounds)
+	}
+	for _, name := range []string{"subscribe", "script|load", "get", "set"} {
+		if n := after[name] - before[name]; n != 0 {
+			t.Errorf("%d %s beside the scripts", n, name)
+		}
+	}
+}
+
+func TestContendedKeyCostsLittleMore(t *testing.T) {
+	for _, processes := range []int{2, 32} {
+		t.Run(fmt.Sprint(processes, " processes"), func(t *testing.T) {
+			server := redistest.Start(t)
+			ps := make([]*process, processes)
+			for i := range ps {
+				ps[i] = join(t, server.Addr())
+			}
+			warm(ps...)
+			before := commands(t, ps[0].client)
+			rounds := 640 / processes
+			gather(processes, func(i int) {
+				for range rounds {
+					g, err := ps[i].Acquire(within(t, time.Minute), driver.Request{ID: newID("k"), TTL: 30 * time.Second, Wait: true})
+					if err != nil {
+						t.Errorf("acquire: %v", err)
+						return
+					}
+					if err := ps[i].end(g); err != nil {
+						t.Errorf("release: %v", err)
+					}
+				}
+			})
+			sections := rounds * processes
+			per := float64(scripts(commands(t, ps[0].client))-scripts(before)) / float64(sections)
+			t.Logf("%.3f commands per critical section", per)
+			if per > 2.2 {
+				t.Errorf("%.3f commands per critical section of %d, want at most 2.2", per, sections)
+			}
+		})
+	}
+}

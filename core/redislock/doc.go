@@ -1,0 +1,64 @@
+// Package redislock keeps locks in Redis (6.2 and later) or Valkey.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+//	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
+//
+// # Guarantees
+//
+// While the server keeps what it has acknowledged and clocks run at the same
+// rate, a key has one holder at a time. A holder considers its lease over before
+// the server does.
+//
+// Waiters queue in the server, one place for each process and key, and are
+// served in turn. A release hands the key to the first of them in the same
+// command and tells it by Pub/Sub, so that a hand-over takes one round trip. If
+// that message is lost the waiter finds out within a second. If a holder and the
+// first waiter crash together, the next one is served after their TTL and 3
+// seconds. A waiter that is paused for longer than 3 seconds, or its TTL if that
+// is shorter, loses its place and queues again.
+//
+// Tokens rise for as long as the server keeps its data. They also rise across a
+// restart without persistence, a flush, an eviction or a failover that lost
+// writes, unless the clock of the new server is behind by more than the outage
+// took: they are made of the server's time in microseconds.
+//
+// A server that loses its data loses its locks: waiters queue again, and the
+// first of them may begin while the old holder still runs. The holder learns of
+// it at its next renewal, and its token is refused wherever tokens are checked.
+// The same goes for an eviction: give Redis the policy noeviction.
+//
+// # Cost
+//
+// Acquiring and releasing a free key are two commands. A contended key costs
+// two for each critical section too, plus one a second for each process that
+// waits and one every third of the TTL for the process that holds. Concurrent
+// calls share pipelines: see [WithConnections]. Each session subscribes to one
+// channel, on a connection beside the client's pool, at its first Acquire.
+//
+// # The client
+//
+// Any options will do: RESP2 or RESP3, MaxRetries on or off, any time-outs.
+// Each attempt is bounded by the engine's store time-out whatever the client's
+// own are. With retries switched off, or a server that answers within
+// MinRetryBackoff, a key that was found taken needs no second command to make
+// sure that no late copy of the first takes it. Sessions do not close the
+// client; close it after them. Add hooks before the session is opened.
+//
+// # Rights
+//
+// In an ACL a user needs
+//
+//	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~la1:* &la1:*
+//	    +evalsha +eval +hmget +hget +hexists +hset +hdel +pexpire +time
+//	    +publish +subscribe +ping
+//
+// and +select if the client's DB is not 0. Ping checks them all and names what
+// is missing. Anyone who may read these keys may end the locks in them.
+//
+// # In the server
+//
+// A lock is one hash, la1:{key}, with "%", "{" and "}" in the key escaped. It
+// stays for an hour after its last lease, about 150 bytes, to remember the token
+// and the latest owners. Keys and channels begin with the version of the
+// protocol: another version would use another prefix, and not exclude this one.
+package redislock

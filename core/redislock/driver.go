@@ -1,0 +1,124 @@
+package redislock
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// ChannelPrefix begins the name of the Pub/Sub channel of every session; 32
+// random hexadecimal digits follow. Grant a user of an ACL "&la1:*".
+const ChannelPrefix = "la1:"
+
+// KeyPrefix begins the name of every Redis key. Grant a user of an ACL
+// "~la1:*".
+const KeyPrefix = "la1:"
+
+// minTTL leaves room for the margin of the deadline, 2 ms, and for a round trip
+// to renew.
+const minTTL = 10 * time.Millisecond
+
+// Option configures a driver.
+type Option interface{ apply(*config) }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithConnections sets how many batches of acquisitions and releases may be
+// under way at once, each on a connection of the client's pool. Renewals and
+// pushes have one more each. The default is 2, which more seldom improve on:
+// concurrent calls share the next batch. Below 1 is an error of Open.
+func WithConnections(n int) Option {
+	return optionFunc(func(c *config) { c.connections = n })
+}
+
+type config struct {
+	connections int
+	wire        func(timeout time.Duration) (wire, error)
+	channel     func() string
+	jitter      func() float64 // in [0, 1)
+}
+
+type redisDriver struct{ config }
+
+// New returns a driver for the locks in one Redis server, replicated or not, or
+// in one Cluster. It does no I/O, and the client stays the caller's: closing a
+// session does not close it.
+//
+// A [*redis.Ring] is refused when the driver is opened: its subscriptions live
+// on other servers than its keys, so that no waiter would ever be woken.
+func New(client redis.UniversalClient, opts ...Option) driver.Driver {
+	c := config{
+		connections: 2,
+		wire: func(timeout time.Duration) (wire, error) {
+			return newClientWire(client, timeout)
+		},
+		channel: randomChannel,
+		jitter:  mathrand.Float64,
+	}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	return &redisDriver{c}
+}
+
+// Capabilities says what one Redis server offers.
+func (*redisDriver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{
+		Name:   "redis",
+		Modes:  []driver.Mode{driver.Exclusive},
+		MinTTL: minTTL,
+		Tokens: driver.ClockTokens,
+		Strict: false,
+		Keep:   true,
+		Wake:   time.Second,
+	}
+}
+
+// Open starts a session.
+func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
+	switch {
+	case c.Sink == nil:
+		return nil, errors.New("open a Redis lock session: Config.Sink is nil")
+	case c.StoreTimeout <= 0:
+		return nil, fmt.Errorf("open a Redis lock session: Config.StoreTimeout is %v; it must be positive", c.StoreTimeout)
+	case d.connections < 1:
+		return nil, fmt.Errorf("open a Redis lock session: WithConnections(%d); at least 1 is needed", d.connections)
+	}
+	w, err := d.wire(c.StoreTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("open a Redis lock session: %w", err)
+	}
+	return newSession(d.config, c, w), nil
+}
+
+// usable refuses the clients on which the protocol cannot work.
+func usable(client redis.UniversalClient) error {
+	if client == nil {
+		return errors.New("the client is nil; pass a *redis.Client or a *redis.ClusterClient")
+	}
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("the client is a nil pointer; pass one made by redis.NewClient")
+	}
+	if _, ok := client.(*redis.Ring); ok {
+		return errors.New("the client is a *redis.Ring, whose subscriptions live on other servers than its keys; pass a *redis.Client or a *redis.ClusterClient")
+	}
+	return nil
+}
+
+func randomChannel() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
+	return ChannelPrefix + hex.EncodeToString(b[:])
+}

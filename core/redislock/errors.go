@@ -1,0 +1,86 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// silence is the error of an attempt that got no answer in time.
+type silence struct{ after time.Duration }
+
+func (e *silence) Error() string {
+	return fmt.Sprintf("redis: no answer within %v", e.after)
+}
+
+// Timeout reports true, as for a net.Error.
+func (*silence) Timeout() bool { return true }
+
+// permanentPrefixes begin the error replies, less a leading "ERR ", that the same
+// command will get again until somebody changes the server or the client's
+// options. All others pass: LOADING, BUSY, READONLY, OOM, MASTERDOWN,
+// NOREPLICAS, CLUSTERDOWN, TRYAGAIN and what a later server invents.
+var permanentPrefixes = []string{
+	"NOPERM",
+	"NOAUTH",
+	"WRONGPASS",
+	"WRONGTYPE",
+	"unknown command",
+	"Unknown Redis command",
+	"The user executing the script can't",
+	"invalid password",
+	"Client sent AUTH",
+	"AUTH ",
+}
+
+// classify wraps an error of the client library or of a reply's parser: in a
+// *driver.PermanentError if sending the same again is useless.
+func classify(err error) error {
+	if err == nil || errors.Is(err, driver.ErrClosed) {
+		return err
+	}
+	if p := new(driver.PermanentError); errors.As(err, &p) {
+		return err
+	}
+	wrapped := fmt.Errorf("redis: %w", err)
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, protocol.ErrMalformed) {
+		return &driver.PermanentError{Err: wrapped}
+	}
+	if re := redis.Error(nil); errors.As(err, &re) {
+		text := strings.TrimPrefix(commandError(re.Error()), "ERR ")
+		for _, p := range permanentPrefixes {
+			if strings.HasPrefix(text, p) {
+				return &driver.PermanentError{Err: wrapped}
+			}
+		}
+	}
+	return wrapped
+}
+
+// commandError returns the error of the command inside a script that failed.
+// Servers before 7.0 put the script's name and line before it, once or twice:
+//
+//	ERR Error running script (call to f_<sha>): @user_script:1: WRONGTYPE Operation against …
+func commandError(text string) string {
+	if !strings.HasPrefix(text, "ERR Error running script") {
+		return text
+	}
+	const place = "@user_script:"
+	for {
+		i := strings.Index(text, place)
+		if i < 0 {
+			return text
+		}
+		_, inner, ok := strings.Cut(text[i+len(place):], ": ")
+		if !ok {
+			return text
+		}
+		text = inner
+	}
+}

@@ -1,0 +1,99 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+const (
+	// MaxEnrol is the longest that a place in the queue lasts without a
+	// refresh.
+	MaxEnrol = 3 * time.Second
+
+	// Linger is how long after the end of its last lease a lock's hash stays
+	// at the server. It remembers the token and the ended owners: tokens rise
+	// across backward steps of the server's clock of up to that much.
+	Linger = time.Hour
+)
+
+// Enrol returns how long a place in the queue lasts without a refresh, for
+// leases of length ttl. It is refreshed every third of that.
+func Enrol(ttl time.Duration) time.Duration { return min(MaxEnrol, ttl) }
+
+// AcquireArgs are the arguments of [Acquire].
+type AcquireArgs struct {
+	Owner   driver.Owner
+	Channel string // of the process's pushes; not empty
+
+	// Length is how long a lease lasts that the reply grants, counted from
+	// the script's run. A lease granted by a push lasts as long as the place
+	// in the queue had left, at least Enrol/3.
+	Length time.Duration
+	// Enrol is how long the place in the queue lasts; see the func Enrol.
+	Enrol time.Duration
+
+	// Create allows the script to grant or enrol an owner it does not know.
+	// Only an owner's first, unacknowledged request may carry it.
+	Create bool
+	// Wait allows the script to put the owner into the queue.
+	Wait bool
+}
+
+// Args returns the script's arguments.
+func (a AcquireArgs) Args() []any {
+	return []any{string(a.Owner[:]), a.Channel, millis(a.Length), millis(a.Enrol), flag(a.Create), flag(a.Wait)}
+}
+
+// EndArgs are the arguments of [End].
+type EndArgs struct {
+	Owner driver.Owner
+
+	// Keep leaves the key taken, by nobody, until that long after the lease
+	// was granted. It counts only if this run of the script ended the lease.
+	Keep time.Duration
+
+	// Next, if not nil, is granted the key if this run of the script ended
+	// Owner's lease and nobody waits, and joins the queue if somebody does.
+	Next *Next
+}
+
+// Next is an owner that takes the place of another.
+type Next struct {
+	Owner   driver.Owner
+	Channel string
+	Length  time.Duration
+	Enrol   time.Duration
+}
+
+// Args returns the script's arguments.
+func (a EndArgs) Args() []any {
+	args := []any{string(a.Owner[:]), millis(a.Keep)}
+	if n := a.Next; n != nil {
+		args = append(args, string(n.Owner[:]), n.Channel, millis(n.Length), millis(n.Enrol))
+	}
+	return args
+}
+
+// RenewArgs are the arguments of [Renew].
+type RenewArgs struct {
+	Owner driver.Owner
+	TTL   time.Duration // from the script's run
+}
+
+// Args returns the script's arguments.
+func (a RenewArgs) Args() []any {
+	return []any{string(a.Owner[:]), millis(a.TTL)}
+}
+
+// millis rounds up: the server must never count less than its client.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,257 @@
+package protocol_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
+)
+
+// step is one call of a script at one moment.
+type step struct {
+	at     time.Time
+	script protocol.Script
+	args   []any
+	flush  bool // before the call
+}
+
+func (s step) String() string {
+	return fmt.Sprintf("%d %s %q", s.at.UnixMicro(), s.script.Name, s.args)
+}
+
+// profile is a kind of random history.
+type profile struct {
+	name    string
+	owners  int           // how many to choose from when none in particular is meant
+	fresh   float64       // share of requests by owners never seen before
+	jump    time.Duration // the longest usual time between two steps
+	leap    float64       // share of steps some seconds after the one before
+	back    float64       // share of steps before the one before
+	endings float64       // share of steps that end something
+	lengths []int         // ms
+}
+
+var profiles = []profile{
+	{name: "few", owners: 8, fresh: 0.1, jump: 300 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}},
+	{name: "fresh", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}},
+	{name: "crowd", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}},
+}
+
+// history makes the steps of one history, each in view of what came before.
+type history struct {
+	profile
+	*rand.Rand
+	at   time.Time
+	last int // owner that is new
+}
+
+func (h *history) ms(ms ...int) time.Duration {
+	return time.Duration(ms[h.IntN(len(ms))]) * time.Millisecond
+}
+
+func (h *history) upTo(d time.Duration) time.Duration {
+	return time.Duration(h.Int64N(int64(d))).Truncate(time.Microsecond)
+}
+
+// owner chooses one: who holds, who waits, or any of the latest.
+func (h *history) owner(st reference.State) driver.Owner {
+	var o driver.Owner
+	switch x := h.Float64(); {
+	case x < 0.3 && st.Owner != "":
+		copy(o[:], st.Owner)
+	case x < 0.6 && len(st.Queue) > 0:
+		copy(o[:], st.Queue[h.IntN(len(st.Queue))].Owner)
+	default:
+		o = owner(max(0, h.last-h.IntN(h.owners)))
+	}
+	return o
+}
+
+func (h *history) newOwner(st reference.State) driver.Owner {
+	if h.Float64() < h.fresh {
+		h.last++
+		return owner(h.last)
+	}
+	return h.owner(st)
+}
+
+func (h *history) step(st reference.State) step {
+	switch x := h.Float64(); {
+	case x < h.back:
+		h.at = h.at.Add(-h.upTo(8 * second))
+	case x < h.back+h.leap:
+		h.at = h.at.Add(h.upTo(8 * second))
+	case x < 0.85:
+		h.at = h.at.Add(h.upTo(h.jump))
+	}
+	s := step{at: h.at, flush: h.Float64() < 0.002}
+	length := h.ms(h.lengths...)
+	enrol := protocol.Enrol(length)
+	channel := func(o driver.Owner) string { return "channel:" + strconv.Itoa(int(o[15])%3) }
+	switch x := h.Float64(); {
+	case x < h.endings:
+		s.script = protocol.End
+		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
+		if h.IntN(3) == 0 {
+			next := h.newOwner(st)
+			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, Enrol: enrol}
+		}
+		s.args = a.Args()
+	case x < h.endings+0.1:
+		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), TTL: length}.Args()
+	case x < h.endings+0.12:
+		s.script = protocol.Inspect
+	default:
+		o := h.newOwner(st)
+		s.script = protocol.Acquire
+		s.args = protocol.AcquireArgs{
+			Owner: o, Channel: channel(o), Length: length, Enrol: enrol,
+			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0,
+		}.Args()
+	}
+	return s
+}
+
+// TestScriptsFollowTheReference runs random histories against a real server and
+// the reference and compares state, reply and messages after every step.
+// LOCKAROUND_PROTOCOL_STEPS says how many steps; the default is 24,000.
+func TestScriptsFollowTheReference(t *testing.T) {
+	const each = 250
+	total := 24_000
+	if text := os.Getenv("LOCKAROUND_PROTOCOL_STEPS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("LOCKAROUND_PROTOCOL_STEPS: %v", err)
+		}
+		total = n
+	}
+	s := start(t)
+	shas := make(map[string]string)
+	for _, script := range protocol.Scripts() {
+		sha, err := s.rdb.ScriptLoad(context.Background(), withClock(t, script)).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shas[script.Name] = sha
+	}
+	seen := make(map[string]int)
+	for seed := range (total + each - 1) / each {
+		p := profiles[seed%len(profiles)]
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		h := &history{profile: p, Rand: r, at: time.UnixMicro(1_700_000_000_000_000 + r.Int64N(1_000_000))}
+		compare(t, s, shas, h, seed, each, seen)
+	}
+	t.Log(seen)
+	for _, what := range []string{
+		"acquire granted", "acquire queued", "acquire busy", "acquire over",
+		"end ended", "end withdrawn", "end notmine", "end absent", "more",
+		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w",
+	} {
+		if seen[what] == 0 && total >= 20_000 {
+			t.Errorf("no history contained %q", what)
+		}
+	}
+}
+
+func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, steps int, seen map[string]int) {
+	t.Helper()
+	ctx := context.Background()
+	var at time.Time
+	model := reference.New(func() time.Time { return at })
+	key := protocol.Key(fmt.Sprintf("seed {%d}", seed))
+	var done []step
+	for i := range steps {
+		st := h.step(model.State(key))
+		done = append(done, st)
+		at = st.at
+		where := func() string {
+			text := fmt.Sprintf("profile %s, seed %d, step %d", h.name, seed, i)
+			for _, d := range done[max(0, i-12):] {
+				text += "\n  " + d.String()
+			}
+			return text
+		}
+		var reply *redis.Cmd
+		var published *redis.StringSliceCmd
+		var hash *redis.MapStringStringCmd
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			if st.flush {
+				p.Del(ctx, key)
+				model.Flush()
+			}
+			p.Del(ctx, "clock", "published")
+			p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
+			reply = p.EvalSha(ctx, shas[st.script.Name], []string{key}, st.args...)
+			published = p.LRange(ctx, "published", 0, -1)
+			hash = p.HGetAll(ctx, key)
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, where())
+		}
+		want, messages, err := model.Run(st.script.Name, key, st.args)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, where())
+		}
+		if !reflect.DeepEqual(reply.Val(), want) {
+			t.Fatalf("the server answers %q, the reference %q\n%s", reply.Val(), want, where())
+		}
+		var flat []string
+		for _, m := range messages {
+			flat = append(flat, m.Channel, m.Payload)
+			seen["push "+m.Payload[:1]]++
+			if p, err := protocol.ParsePush(m.Payload); err != nil || p.Key != key {
+				t.Fatalf("push %q: %v\n%s", m.Payload, err, where())
+			}
+		}
+		if got := published.Val(); len(got)+len(flat) > 0 && !reflect.DeepEqual(got, flat) {
+			t.Fatalf("the server publishes %q, the reference %q\n%s", got, flat, where())
+		}
+		if got, want := decode(t, hash.Val()), model.State(key); !reflect.DeepEqual(got, want) {
+			t.Fatalf("the server has\n%+v, the reference\n%+v\n%s", got, want, where())
+		}
+		count(t, st.script, reply.Val(), seen)
+	}
+}
+
+// count notes what a reply said, and that it can be parsed.
+func count(t *testing.T, script protocol.Script, reply any, seen map[string]int) {
+	t.Helper()
+	var err error
+	switch script.Name {
+	case protocol.Acquire.Name:
+		var r protocol.AcquireReply
+		r, err = protocol.ParseAcquire(reply)
+		seen["acquire "+r.Status.String()]++
+		if r.More {
+			seen["more"]++
+		}
+	case protocol.End.Name:
+		var r protocol.EndReply
+		r, err = protocol.ParseEnd(reply)
+		seen["end "+r.Status.String()]++
+		seen["end next "+r.Next.String()]++
+		if r.More {
+			seen["more"]++
+		}
+	case protocol.Renew.Name:
+		var r protocol.RenewReply
+		r, err = protocol.ParseRenew(reply)
+		seen["renew "+r.Status.String()]++
+	case protocol.Inspect.Name:
+		_, err = protocol.ParseInspect(reply)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", script.Name, err)
+	}
+}

@@ -1,0 +1,177 @@
+package protocol_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+func list(v ...any) any { return v }
+
+func TestRepliesAreReadWholeOrRefused(t *testing.T) {
+	acquire := func(v any) (any, error) { return protocol.ParseAcquire(v) }
+	end := func(v any) (any, error) { return protocol.ParseEnd(v) }
+	renew := func(v any) (any, error) { return protocol.ParseRenew(v) }
+	inspect := func(v any) (any, error) { return protocol.ParseInspect(v) }
+	n := func(n int) any { return int64(n) }
+	for _, tt := range []struct {
+		parse func(any) (any, error)
+		in    any
+		want  any // nil: refused
+	}{
+		{acquire, list("granted", "7", n(2), n(0), n(30000), n(0)), protocol.AcquireReply{Status: protocol.Granted, Token: 7, Waiting: 2, Left: 30 * time.Second}},
+		{acquire, list("queued", "7", n(1), n(1), n(5), n(1)), protocol.AcquireReply{Status: protocol.Queued, Token: 7, Waiting: 1, Head: true, Left: 5 * time.Millisecond, More: true}},
+		{acquire, list("over", "0", n(0), n(0), n(0), n(0)), protocol.AcquireReply{Status: protocol.Over}},
+		{acquire, list("busy", "9007199254740991", n(0), n(0), n(0), n(0)), protocol.AcquireReply{Status: protocol.Busy, Token: 1<<53 - 1}},
+		{acquire, list("granted", "0", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "07", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "-7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "1e15", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "9007199254740992", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", n(7), n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "7", n(-1), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "7", n(0), n(2), n(0), n(0)), nil},
+		{acquire, list("granted", "7", n(0), n(0), int64(1)<<62, n(0)), nil},
+		{acquire, list("granted", "7", n(0), n(0), nil, n(0)), nil},
+		{acquire, list("granted", "7", n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "7", n(0), n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("ended", "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("", "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list(nil, "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, "granted", nil},
+		{acquire, nil, nil},
+		{acquire, errors.New("granted"), nil},
+		{end, list("ended", "7", n(0), n(0), "", n(0), n(0)), protocol.EndReply{Status: protocol.Ended, Token: 7}},
+		{end, list("ended", "7", n(0), n(0), "granted", n(0), n(9)), protocol.EndReply{Status: protocol.Ended, Token: 7, Next: protocol.Granted, Left: 9 * time.Millisecond}},
+		{end, list("absent", "0", n(0), n(1), "", n(0), n(0)), protocol.EndReply{Status: protocol.Absent, More: true}},
+		{end, list("notmine", "7", n(0), n(0), "granted", n(0), n(0)), nil},
+		{end, list("ended", "0", n(0), n(0), "granted", n(0), n(0)), nil},
+		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0)), nil},
+		{renew, list("ok", "7", n(3)), protocol.RenewReply{Status: protocol.Renewed, Token: 7, Waiting: 3}},
+		{renew, list("lost", "0", n(0)), protocol.RenewReply{Status: protocol.Lost}},
+		{renew, list("ok", "0", n(0)), nil},
+		{inspect, list(n(1), "7", n(3), n(10)), protocol.InspectReply{Held: true, Token: 7, Waiting: 3, Left: 10 * time.Millisecond}},
+		{inspect, list("1", "7", n(3), n(10)), nil},
+	} {
+		got, err := tt.parse(tt.in)
+		switch {
+		case tt.want == nil && !errors.Is(err, protocol.ErrMalformed):
+			t.Errorf("%q is read as %+v, %v", tt.in, got, err)
+		case tt.want == nil && !reflect.ValueOf(got).IsZero():
+			t.Errorf("%q is refused and gives %+v all the same", tt.in, got)
+		case tt.want != nil && (err != nil || got != tt.want):
+			t.Errorf("%q is read as %+v, %v; want %+v", tt.in, got, err, tt.want)
+		}
+	}
+}
+
+func TestErrorsShowNothingOfWhatArrived(t *testing.T) {
+	secret := "do-not-show-this"
+	for _, in := range []any{secret, list(secret, secret, secret, secret, secret, secret), list("granted", secret, int64(0), int64(0), int64(0), int64(0))} {
+		if _, err := protocol.ParseAcquire(in); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := protocol.ParsePush("g" + secret + secret); err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPushesAreReadWholeOrRefused(t *testing.T) {
+	o := name(3)
+	for _, in := range []string{
+		"", "g", "x" + o + "1:0:k", "g" + o, "g" + o + "1", "g" + o + "1:0", "g" + o + "1:0:", "g" + o + "0:0:k",
+		"g" + o + "01:0:k", "g" + o + "1:-1:k", "g" + o + "9007199254740992:0:k", "g" + o[:15] + "1:0:k",
+	} {
+		if p, err := protocol.ParsePush(in); !errors.Is(err, protocol.ErrMalformed) || p != (protocol.Push{}) {
+			t.Errorf("%q is read as %+v, %v", in, p, err)
+		}
+	}
+	want := protocol.Push{Kind: protocol.PushWait, Owner: owner(3), Token: 12, Waiting: 4, Key: "la1:{a:1:2:b}"}
+	if p, err := protocol.ParsePush("w" + o + "12:4:la1:{a:1:2:b}"); err != nil || p != want {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func FuzzParsePush(f *testing.F) {
+	f.Add("g" + name(1) + "1700000000000000:2:la1:{stock:7}")
+	f.Add("w" + name(1) + "1:0:::")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, in string) {
+		p, err := protocol.ParsePush(in)
+		if err != nil {
+			if p != (protocol.Push{}) {
+				t.Errorf("refused %q and returned %+v", in, p)
+			}
+			return
+		}
+		if p.Token < 1 || p.Waiting < 0 || p.Key == "" || !strings.HasSuffix(in, ":"+p.Key) || in[1:1+len(driver.Owner{})] != string(p.Owner[:]) {
+			t.Errorf("%q is read as %+v", in, p)
+		}
+	})
+}
+
+// FuzzParseReplies feeds all parsers lists whose elements are made of the input.
+func FuzzParseReplies(f *testing.F) {
+	f.Add("sssnnnn", "granted", "7", int64(1))
+	f.Add("ssnsnnn", "ended", "granted", int64(0))
+	f.Add("nsnn", "1", "7", int64(1))
+	f.Add("", "", "", int64(0))
+	f.Fuzz(func(t *testing.T, shape, a, b string, n int64) {
+		var in []any
+		for _, c := range shape {
+			switch c {
+			case 's':
+				in = append(in, a)
+				a, b = b, a
+			case 'n':
+				in = append(in, n)
+			case '0':
+				in = append(in, int64(0))
+			case 'l':
+				in = append(in, []any{a, n})
+			case 'e':
+				in = append(in, errors.New(a))
+			default:
+				in = append(in, nil)
+			}
+		}
+		if r, err := protocol.ParseAcquire(in); err == nil {
+			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Status == protocol.Granted && r.Token == 0 {
+				t.Errorf("%q is read as %+v", in, r)
+			}
+		}
+		if r, err := protocol.ParseEnd(in); err == nil {
+			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Next == protocol.Granted && (r.Token == 0 || r.Status != protocol.Ended) {
+				t.Errorf("%q is read as %+v", in, r)
+			}
+		}
+		if r, err := protocol.ParseRenew(in); err == nil && (r.Waiting < 0 || r.Token < 0) {
+			t.Errorf("%q is read as %+v", in, r)
+		}
+		if r, err := protocol.ParseInspect(in); err == nil && (r.Left < 0 || r.Token < 0) {
+			t.Errorf("%q is read as %+v", in, r)
+		}
+	})
+}
+
+func TestArgumentsRoundTimesUp(t *testing.T) {
+	args := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 3 * time.Second, Create: true}.Args()
+	if want := []any{name(1), "c", int64(11), int64(3000), int64(1), int64(0)}; !reflect.DeepEqual(args, want) {
+		t.Errorf("%q, want %q", args, want)
+	}
+}
+
+func TestPlaceInTheQueueLastsNoLongerThanTheTTL(t *testing.T) {
+	if got := protocol.Enrol(30 * time.Second); got != protocol.MaxEnrol {
+		t.Errorf("%v", got)
+	}
+	if got := protocol.Enrol(time.Second); got != time.Second {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,272 @@
+package protocol_test
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+func (s *store) acquire(key string, a protocol.AcquireArgs) (protocol.AcquireReply, error) {
+	v, err := s.run(protocol.Acquire, key, a.Args())
+	if err != nil {
+		return protocol.AcquireReply{}, err
+	}
+	return protocol.ParseAcquire(v)
+}
+
+func (s *store) mustAcquire(key string, a protocol.AcquireArgs, want protocol.Status) protocol.AcquireReply {
+	s.t.Helper()
+	r, err := s.acquire(key, a)
+	if err != nil || r.Status != want {
+		s.t.Fatalf("acquire: %v, %v; want %v", r.Status, err, want)
+	}
+	return r
+}
+
+func (s *store) mustEnd(key string, a protocol.EndArgs, want protocol.Status) protocol.EndReply {
+	s.t.Helper()
+	v, err := s.run(protocol.End, key, a.Args())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := protocol.ParseEnd(v)
+	if err != nil || r.Status != want {
+		s.t.Fatalf("end: %v, %v; want %v", r.Status, err, want)
+	}
+	return r
+}
+
+func (s *store) mustRenew(key string, n int, ttl time.Duration, want protocol.Status) {
+	s.t.Helper()
+	v, err := s.run(protocol.Renew, key, protocol.RenewArgs{Owner: owner(n), TTL: ttl}.Args())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r, err := protocol.ParseRenew(v); err != nil || r.Status != want {
+		s.t.Fatalf("renew: %v, %v; want %v", r.Status, err, want)
+	}
+}
+
+// calls returns how often the server has run each command inside and outside of
+// scripts since the last time.
+func (s *store) calls() map[string]int {
+	s.t.Helper()
+	info, ok := s.do("INFO", "commandstats").(string)
+	if !ok {
+		s.t.Fatal("INFO is no text")
+	}
+	out := make(map[string]int)
+	for _, m := range regexp.MustCompile(`cmdstat_([a-z]+)[^:]*:calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		switch m[1] {
+		case "info", "config", "hello", "client", "eval", "script", "command":
+		default:
+			out[m[1]] += n
+		}
+	}
+	s.do("CONFIG", "RESETSTAT")
+	return out
+}
+
+func total(calls map[string]int) int {
+	n := 0
+	for _, c := range calls {
+		n += c
+	}
+	return n
+}
+
+func TestFreeKeyCostsFourCommandsInside(t *testing.T) {
+	s := start(t)
+	s.calls()
+	s.mustAcquire("la1:{k}", ask(1), protocol.Granted)
+	if got := s.calls(); total(got) != 4 || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != 1 {
+		t.Errorf("acquire ran %v", got)
+	}
+	s.mustEnd("la1:{k}", protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	if got := s.calls(); total(got) != 4 || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != 1 {
+		t.Errorf("end ran %v", got)
+	}
+}
+
+func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
+	s := start(t)
+	cost := func(key string, waiters int) []int {
+		s.mustAcquire(key, ask(1), protocol.Granted)
+		for n := 2; n < 2+waiters; n++ {
+			s.mustAcquire(key, ask(n), protocol.Queued)
+		}
+		s.calls()
+		var out []int
+		note := func() { out = append(out, total(s.calls())) }
+		s.mustAcquire(key, ask(9000), protocol.Queued)
+		note()
+		s.mustAcquire(key, again(9000), protocol.Queued)
+		note()
+		s.mustAcquire(key, again(2), protocol.Queued)
+		note()
+		s.mustEnd(key, protocol.EndArgs{Owner: owner(4)}, protocol.Withdrawn)
+		note()
+		s.mustRenew(key, 1, time.Minute, protocol.Renewed)
+		note()
+		s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+		note()
+		return out
+	}
+	few, many := cost("la1:{few}", 10), cost("la1:{many}", 1000)
+	for i := range few {
+		if few[i] != many[i] {
+			t.Errorf("commands inside the scripts: %v with 10 waiters, %v with 1000", few, many)
+			break
+		}
+	}
+}
+
+func TestHashOutlivesTheLease(t *testing.T) {
+	s := start(t)
+	const key = "la1:{k}"
+	linger := func(lease time.Duration) {
+		t.Helper()
+		ttl, ok := s.do("PTTL", key).(int64)
+		want := (lease + protocol.Linger).Milliseconds()
+		if !ok || ttl > want || ttl < want-int64(30*time.Second/time.Millisecond) {
+			t.Errorf("the hash stays for %d ms, want about %d", ttl, want)
+		}
+	}
+	long := ask(1)
+	long.Length = 5 * time.Hour
+	s.mustAcquire(key, long, protocol.Granted)
+	linger(5 * time.Hour)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.NotMine)
+	linger(5 * time.Hour)
+	s.mustAcquire(key, ask(3), protocol.Queued)
+	linger(5 * time.Hour)
+	s.mustRenew(key, 1, 9*time.Hour, protocol.Renewed)
+	linger(9 * time.Hour)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	linger(3 * time.Second)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Ended)
+	linger(0)
+	s.do("DEL", key)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
+	linger(0)
+}
+
+func TestTokenIsTheServersTime(t *testing.T) {
+	s := start(t)
+	at := func() int64 {
+		v, err := s.rdb.Time(context.Background()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.UnixMicro()
+	}
+	before := at()
+	r := s.mustAcquire("la1:{k}", ask(1), protocol.Granted)
+	if after := at(); r.Token < before || r.Token > after {
+		t.Errorf("token %d, want one of [%d, %d]", r.Token, before, after)
+	}
+}
+
+func TestTokensAreExactUpToTheirLargest(t *testing.T) {
+	s := start(t)
+	const key = "la1:{k}"
+	s.do("HSET", key, "t", "9007199254740989")
+	for _, want := range []int64{9007199254740990, 9007199254740991} {
+		r := s.mustAcquire(key, ask(int(want%1000)), protocol.Granted)
+		if r.Token != want {
+			t.Errorf("token %d, want %d", r.Token, want)
+		}
+		s.mustEnd(key, protocol.EndArgs{Owner: owner(int(want % 1000))}, protocol.Ended)
+	}
+}
+
+func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
+	s := start(t)
+	const key = "la1:{k}"
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.mustAcquire(key, ask(2), protocol.Queued)
+	s.do("CONFIG", "SET", "maxmemory", "1")
+	if _, err := s.acquire("la1:{other}", ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+		t.Errorf("a new key is granted: %v", err)
+	}
+	if _, err := s.acquire(key, ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+		t.Errorf("a new place is given: %v", err)
+	}
+	s.mustRenew(key, 1, time.Minute, protocol.Renewed)
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.mustAcquire(key, again(2), protocol.Queued)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	if st := s.state(key); st.Owner != name(2) {
+		t.Errorf("after the end: %+v", st)
+	}
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.Ended)
+	s.mustEnd("la1:{other}", protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
+}
+
+func TestDeniedPublishUndoesNothing(t *testing.T) {
+	s := start(t)
+	const key = "la1:{k}"
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.do("ACL", "SETUSER", "default", "resetchannels")
+	s.mustAcquire(key, ask(2), protocol.Queued)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	s.mustAcquire(key, again(2), protocol.Granted)
+}
+
+func TestGrantIsPushed(t *testing.T) {
+	s := start(t)
+	key := protocol.Key("any \x00 byte: }{%\r\n\xff:")
+	sub := s.rdb.Subscribe(context.Background(), channel(2))
+	defer func() {
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := sub.Receive(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.mustAcquire(key, ask(2), protocol.Queued)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	m, err := sub.ReceiveTimeout(context.Background(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, ok := m.(*redis.Message)
+	if !ok {
+		t.Fatalf("received %T", m)
+	}
+	p, err := protocol.ParsePush(message.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.mustAcquire(key, again(2), protocol.Granted)
+	want := protocol.Push{Kind: protocol.PushGrant, Key: key, Owner: owner(2), Token: r.Token}
+	if p != want {
+		t.Errorf("push %+v, want %+v", p, want)
+	}
+}
+
+func TestScriptsAreNamedAsTheServerNamesThem(t *testing.T) {
+	s := start(t)
+	for _, script := range protocol.Scripts() {
+		sha, err := s.rdb.ScriptLoad(context.Background(), script.Source).Result()
+		if err != nil {
+			t.Fatalf("%s: %v", script.Name, err)
+		}
+		if sha != script.SHA {
+			t.Errorf("%s is %s, the server says %s", script.Name, script.SHA, sha)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ErrMalformed is wrapped by the errors of all parsers: what arrived was not
+// written by this package's scripts.
+var ErrMalformed = errors.New("malformed message from the lock's script")
+
+// Status is a script's decision about one owner.
+type Status uint8
+
+// The decisions. The zero Status is none.
+const (
+	// Granted: the owner holds the lease, for Length from the script's run.
+	Granted Status = iota + 1
+	// Queued: the owner has a place in the queue, for Enrol.
+	Queued
+	// Busy: the key is taken and the owner would not wait.
+	Busy
+	// Over: the owner has ended, or is unknown and Create was not set.
+	Over
+
+	// Ended: this run of the script ended the owner's live lease.
+	Ended
+	// Withdrawn: this run of the script removed the owner from the queue.
+	Withdrawn
+	// NotMine: the owner neither held nor waited.
+	NotMine
+	// Absent: the owner neither held nor waited, and the server knows of no
+	// grant of this key at all.
+	Absent
+
+	// Renewed: the lease lasts TTL from the script's run, or longer.
+	Renewed
+	// Lost: the owner does not hold the lease.
+	Lost
+)
+
+var statusNames = [...]string{
+	Granted: "granted", Queued: "queued", Busy: "busy", Over: "over",
+	Ended: "ended", Withdrawn: "withdrawn", NotMine: "notmine", Absent: "absent",
+	Renewed: "ok", Lost: "lost",
+}
+
+// String returns the status as scripts write it.
+func (s Status) String() string {
+	if s == 0 || int(s) >= len(statusNames) {
+		return "none"
+	}
+	return statusNames[s]
+}
+
+// AcquireReply is what [Acquire] answers.
+type AcquireReply struct {
+	Status  Status // Granted, Queued, Busy or Over
+	Token   int64  // the latest of the key: the owner's own if Granted; 0 if there was no grant
+	Waiting int64  // entries in the queue, the owner's included
+	Head    bool   // if Queued: the owner is the first in the queue
+
+	// Left is how long the present lease lasts unless it is renewed; 0 if
+	// there is none.
+	Left time.Duration
+
+	// More says that the script stopped before it had found whom to grant the
+	// free key to. Repeat the call at once.
+	More bool
+}
+
+// EndReply is what [End] answers.
+type EndReply struct {
+	Status  Status // Ended, Withdrawn, NotMine or Absent
+	Token   int64  // the latest of the key; Next's own if Next is Granted; 0 if there was no grant
+	Waiting int64
+	More    bool // as in AcquireReply
+
+	// Next is what became of EndArgs.Next: Granted, Queued, or Over if it had
+	// ended before. It is 0 if there was none or if Status is not Ended: then
+	// an [Acquire] without Create tells.
+	Next Status
+	Head bool          // if Next is Queued
+	Left time.Duration // as in AcquireReply
+}
+
+// RenewReply is what [Renew] answers.
+type RenewReply struct {
+	Status  Status // Renewed or Lost
+	Token   int64  // the latest of the key: the owner's own if Renewed; 0 if there was no grant
+	Waiting int64
+}
+
+// InspectReply is what [Inspect] answers.
+type InspectReply struct {
+	Held    bool  // also while the key is kept for MinHold
+	Token   int64 // the latest of the key; 0 if there was no grant
+	Waiting int64
+	Left    time.Duration
+}
+
+// ParseAcquire reads the reply of [Acquire] as a Redis client returns it.
+func ParseAcquire(reply any) (AcquireReply, error) {
+	r := newReader("acquire", reply, 6)
+	out := AcquireReply{
+		Status: r.status(Granted, Queued, Busy, Over), Token: r.token(), Waiting: r.count(),
+		Head: r.flag(), Left: r.millis(), More: r.flag(),
+	}
+	if out.Status == Granted && out.Token == 0 {
+		r.fail("a grant without a token")
+	}
+	if r.err != nil {
+		return AcquireReply{}, r.err
+	}
+	return out, nil
+}
+
+// ParseEnd reads the reply of [End] as a Redis client returns it.
+func ParseEnd(reply any) (EndReply, error) {
+	r := newReader("end", reply, 7)
+	out := EndReply{
+		Status: r.status(Ended, Withdrawn, NotMine, Absent), Token: r.token(), Waiting: r.count(),
+		More: r.flag(), Next: r.status(0, Granted, Queued, Over), Head: r.flag(), Left: r.millis(),
+	}
+	switch {
+	case out.Next != 0 && out.Status != Ended:
+		r.fail("a next owner although none had ended")
+	case out.Next == Granted && out.Token == 0:
+		r.fail("a grant without a token")
+	}
+	if r.err != nil {
+		return EndReply{}, r.err
+	}
+	return out, nil
+}
+
+// ParseRenew reads the reply of [Renew] as a Redis client returns it.
+func ParseRenew(reply any) (RenewReply, error) {
+	r := newReader("renew", reply, 3)
+	out := RenewReply{Status: r.status(Renewed, Lost), Token: r.token(), Waiting: r.count()}
+	if out.Status == Renewed && out.Token == 0 {
+		r.fail("a lease without a token")
+	}
+	if r.err != nil {
+		return RenewReply{}, r.err
+	}
+	return out, nil
+}
+
+// ParseInspect reads the reply of [Inspect] as a Redis client returns it.
+func ParseInspect(reply any) (InspectReply, error) {
+	r := newReader("inspect", reply, 4)
+	out := InspectReply{Held: r.flag(), Token: r.token(), Waiting: r.count(), Left: r.millis()}
+	if r.err != nil {
+		return InspectReply{}, r.err
+	}
+	return out, nil
+}
+
+// maxToken is the largest token that Lua's doubles count exactly, and with it
+// the largest number in any message.
+const maxToken = 1<<53 - 1
+
+// reader takes a reply's elements in turn and keeps the first error.
+type reader struct {
+	script string
+	rest   []any
+	err    error
+}
+
+func newReader(script string, reply any, n int) *reader {
+	r := &reader{script: script}
+	list, ok := reply.([]any)
+	switch {
+	case !ok:
+		r.fail(fmt.Sprintf("%T instead of a list", reply))
+	case len(list) != n:
+		r.fail(fmt.Sprintf("%d elements instead of %d", len(list), n))
+	default:
+		r.rest = list
+	}
+	return r
+}
+
+func (r *reader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w %s: %s", ErrMalformed, r.script, what)
+	}
+	r.rest = nil
+}
+
+func (r *reader) take() any {
+	if len(r.rest) == 0 {
+		return nil
+	}
+	v := r.rest[0]
+	r.rest = r.rest[1:]
+	return v
+}
+
+// status accepts the name of one of want; 0 in want stands for the empty name.
+func (r *reader) status(want ...Status) Status {
+	v := r.take()
+	if r.err != nil {
+		return 0
+	}
+	s, ok := v.(string)
+	if ok {
+		for _, w := range want {
+			if w == 0 && s == "" || w != 0 && s == statusNames[w] {
+				return w
+			}
+		}
+	}
+	r.fail("an unknown status")
+	return 0
+}
+
+// token is text: a reply's numbers pass through doubles on their way.
+func (r *reader) token() int64 {
+	v := r.take()
+	if r.err != nil {
+		return 0
+	}
+	s, ok := v.(string)
+	if !ok {
+		r.fail("a token that is not text")
+		return 0
+	}
+	n, ok := parseNumber(s)
+	if !ok {
+		r.fail("a token out of range")
+	}
+	return n
+}
+
+func (r *reader) count() int64 {
+	v := r.take()
+	if r.err != nil {
+		return 0
+	}
+	n, ok := v.(int64)
+	if !ok || n < 0 || n > maxToken {
+		r.fail("a number out of range")
+		return 0
+	}
+	return n
+}
+
+func (r *reader) flag() bool {
+	n := r.count()
+	if n > 1 {
+		r.fail("a flag that is neither 0 nor 1")
+	}
+	return n == 1
+}
+
+func (r *reader) millis() time.Duration {
+	n := r.count()
+	if n > int64(longest/time.Millisecond) {
+		r.fail("a time out of range")
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+const longest time.Duration = 1<<63 - 1
+
+// parseNumber reads a plain decimal number, as '%.0f' writes it.
+func parseNumber(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 10, 53)
+	if err != nil || strconv.FormatUint(n, 10) != s {
+		return 0, false
+	}
+	return int64(n), true
+}

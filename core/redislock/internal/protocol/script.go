@@ -1,0 +1,52 @@
+package protocol
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
+	_ "embed"
+	"encoding/hex"
+)
+
+// Script is one operation. It takes one key, see [Key], and the arguments of
+// the like-named type.
+type Script struct {
+	Name   string
+	Source string // for EVAL and SCRIPT LOAD
+	SHA    string // for EVALSHA: 40 lower-case hex digits
+}
+
+var (
+	//go:embed prelude.lua
+	preludeSource string
+	//go:embed acquire.lua
+	acquireSource string
+	//go:embed end.lua
+	endSource string
+	//go:embed renew.lua
+	renewSource string
+	//go:embed inspect.lua
+	inspectSource string
+)
+
+// The scripts. Each takes a single key.
+var (
+	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It enrols an
+	// owner, refreshes its place in the queue, or extends its lease.
+	Acquire = newScript("acquire", acquireSource)
+	// End takes [EndArgs] and answers an [EndReply]. It releases a lease,
+	// withdraws from the queue, and bars an owner from coming back.
+	End = newScript("end", endSource)
+	// Renew takes [RenewArgs] and answers a [RenewReply].
+	Renew = newScript("renew", renewSource)
+	// Inspect takes no arguments and answers an [InspectReply]. It writes
+	// nothing.
+	Inspect = newScript("inspect", inspectSource)
+)
+
+// Scripts returns all scripts.
+func Scripts() []Script { return []Script{Acquire, End, Renew, Inspect} }
+
+func newScript(name, body string) Script {
+	source := preludeSource + body
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+}

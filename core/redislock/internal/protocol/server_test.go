@@ -1,0 +1,135 @@
+package protocol_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// store is a real server as the tests use it.
+type store struct {
+	t   testing.TB
+	rdb *redis.Client
+}
+
+func start(t testing.TB, args ...string) *store {
+	t.Helper()
+	server := redistest.Start(t, args...)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &store{t: t, rdb: rdb}
+}
+
+func (s *store) do(args ...any) any {
+	s.t.Helper()
+	v, err := s.rdb.Do(context.Background(), args...).Result()
+	if err != nil && err != redis.Nil {
+		s.t.Fatalf("%v: %v", args[0], err)
+	}
+	return v
+}
+
+func (s *store) run(script protocol.Script, key string, args []any) (any, error) {
+	return s.rdb.Eval(context.Background(), script.Source, []string{key}, args...).Result()
+}
+
+func (s *store) state(key string) reference.State {
+	s.t.Helper()
+	hash, err := s.rdb.HGetAll(context.Background(), key).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return decode(s.t, hash)
+}
+
+// decode reads a lock's hash, and checks what must hold of every hash.
+func decode(t testing.TB, hash map[string]string) reference.State {
+	t.Helper()
+	number := func(text string) int64 {
+		if text == "" {
+			return 0
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatalf("the hash holds %q where a number belongs", text)
+		}
+		return n
+	}
+	st := reference.State{Token: number(hash["t"])}
+	if o := hash["o"]; o != "" {
+		st.Held, st.Channel, st.Expires, st.Length = true, hash["p"], number(hash["x"]), number(hash["l"])
+		if o != "-" {
+			st.Owner = o
+		}
+	}
+	for z := hash["z"]; len(z) >= 16; z = z[16:] {
+		st.Ended = append(st.Ended, z[:16])
+	}
+	head, next := number(hash["h"]), number(hash["n"])
+	fields := 0
+	for i := head; i < next; i++ {
+		w, ok := hash["w"+strconv.FormatInt(i, 10)]
+		if !ok {
+			continue
+		}
+		owner, rest := w[:16], w[16:]
+		enrol, rest, _ := strings.Cut(rest, ":")
+		limit, channel, _ := strings.Cut(rest, ":")
+		if hash["i"+owner] != strconv.FormatInt(i, 10) {
+			t.Fatalf("entry %d has index %q", i, hash["i"+owner])
+		}
+		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, Enrol: number(enrol), Limit: number(limit)})
+		fields += 2
+	}
+	if n := number(hash["c"]); int(n) != len(st.Queue) {
+		t.Fatalf("the hash counts %d entries and has %d", n, len(st.Queue))
+	}
+	for name := range hash {
+		if len(name) > 1 {
+			fields--
+		}
+	}
+	if fields != 0 {
+		t.Fatalf("%d fields of entries are outside the queue", -fields)
+	}
+	return st
+}
+
+// withClock returns a script's source with the time read from the list "clock"
+// and everything published appended to the list "published".
+func withClock(t testing.TB, script protocol.Script) string {
+	t.Helper()
+	const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
+	if strings.Count(script.Source, time) != 1 || strings.Count(script.Source, publish) != 1 {
+		t.Fatalf("script %s does not read the time once and publish once", script.Name)
+	}
+	source := strings.Replace(script.Source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
+	return strings.Replace(source, publish, "redis.call('RPUSH', 'published', ", 1)
+}
+
+func owner(n int) driver.Owner {
+	var o driver.Owner
+	copy(o[:], "owner-"+strconv.Itoa(n)+"\x00\xff\n:}{%")
+	o[15] = byte(n)
+	return o
+}
+
+func name(n int) string { o := owner(n); return string(o[:]) }
+
+const second = time.Second

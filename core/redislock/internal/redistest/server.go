@@ -1,0 +1,191 @@
+// Package redistest runs real Redis servers for tests.
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a redis-server process of its own, on a free port of 127.0.0.1,
+// without persistence. It ends with the test that started it. Its methods fail
+// the test when they cannot do what they say, and are for one goroutine.
+type Server struct {
+	t    testing.TB
+	port string
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start starts a server and returns when it answers. More arguments are passed
+// to redis-server as they are: "--maxmemory", "10mb".
+//
+// If there is no redis-server the test is skipped, or fails if the environment
+// says LOCKAROUND_REQUIRE_SERVERS=1.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+		}
+		t.Skipf("needs redis-server in PATH: %v", err)
+	}
+	s := &Server{t: t, dir: t.TempDir(), args: args}
+	t.Cleanup(s.Kill)
+	// A free port may be taken by somebody else before the server has it.
+	var err error
+	for range 5 {
+		if s.port, err = freePort(); err != nil {
+			t.Fatalf("find a free port: %v", err)
+		}
+		if err = s.run(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("start redis-server: %v", err)
+	return nil
+}
+
+// Addr returns the server's host and port.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+
+// Kill ends the server with SIGKILL and returns when it is gone. Killing it
+// twice is a no-op.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if s.cmd == nil {
+		return
+	}
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Errorf("kill redis-server: %v", err)
+	}
+	<-s.done
+	s.cmd = nil
+}
+
+// Restart starts the server again on the same port, empty, after killing it if
+// it still runs.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if err := s.run(); err != nil {
+		s.t.Fatalf("restart redis-server: %v", err)
+	}
+}
+
+// Stop pauses the server with SIGSTOP: connections stay, nothing answers.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Cont ends a pause.
+func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.cmd == nil {
+		s.t.Fatalf("%v to a redis-server that does not run", sig)
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("%v to redis-server: %v", sig, err)
+	}
+}
+
+// Do sends one command of words without spaces, on a connection of its own, and
+// returns the first line of the answer.
+func (s *Server) Do(words ...string) (string, error) {
+	return command(s.Addr(), words...)
+}
+
+func (s *Server) run() error {
+	args := []string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--daemonize", "no"}
+	cmd := exec.Command("redis-server", append(args, s.args...)...)
+	out := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // killed, or its output tells
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	for {
+		select {
+		case <-done:
+			return fmt.Errorf("it ended at once: %s", lastLine(out.String()))
+		case <-limit.C:
+			_ = cmd.Process.Kill()
+			<-done
+			return errors.New("it did not answer within 30 s")
+		case <-tick.C:
+		}
+		// Somebody else's server on the same port must not pass for ours.
+		if ours(s.Addr(), cmd.Process.Pid) {
+			s.cmd, s.done = cmd, done
+			return nil
+		}
+	}
+}
+
+// ours reports whether the server at addr is the process pid.
+func ours(addr string, pid int) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := fmt.Fprint(conn, "INFO server\r\n"); err != nil {
+		return false
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "process_id:"); ok {
+			return id == fmt.Sprint(pid)
+		}
+	}
+	return false
+}
+
+func command(addr string, words ...string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close() //nolint:errcheck // the answer has been read
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := fmt.Fprint(conn, strings.Join(words, " ")+"\r\n"); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if cerr := l.Close(); err == nil {
+		err = cerr
+	}
+	return port, err
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}

@@ -1,0 +1,164 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rules says what to hold a history to.
+type Rules struct {
+	// Exclusive: claims of one key are disjoint, and what an acquisition gets
+	// is larger than what any got that had returned before. Both break while
+	// a holder does not know that the server has lost its data, or that its
+	// clock has jumped ahead. What the server issues rises always, which
+	// World itself checks.
+	Exclusive bool
+
+	// From when on a free key with somebody waiting for it must be granted
+	// within Wake; zero for never.
+	Healthy time.Time
+	Wake    time.Duration
+
+	// Grace is how much later than it had to a call may return.
+	Grace time.Duration
+}
+
+// Check returns what a history breaks.
+func (h *History) Check(r Rules) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Clone(h.violations)
+	if r.Exclusive {
+		out = append(out, h.overlaps()...)
+		out = append(out, h.disorder()...)
+	}
+	out = append(out, h.overdue(r.Grace)...)
+	if !r.Healthy.IsZero() {
+		out = append(out, h.sleepers(r.Healthy, r.Wake)...)
+	}
+	return out
+}
+
+func (h *History) at(t time.Time) string {
+	return fmt.Sprintf("%.6f ms", t.Sub(h.start).Seconds()*1000)
+}
+
+// byKey sorts into groups of one key each.
+func byKey[T any](all []T, key func(T) string) map[string][]T {
+	out := make(map[string][]T)
+	for _, x := range all {
+		out[key(x)] = append(out[key(x)], x)
+	}
+	return out
+}
+
+// overlaps finds claims of one key that are not disjoint.
+func (h *History) overlaps() []string {
+	var out []string
+	for key, claims := range byKey(h.claims, func(c Claim) string { return c.Key }) {
+		slices.SortFunc(claims, func(a, b Claim) int { return a.Start.Compare(b.Start) })
+		var last Claim // the one that ends last
+		for i, c := range claims {
+			if i > 0 && c.Start.Before(last.End) && c.Start.Before(c.End) {
+				out = append(out, fmt.Sprintf("exclusion: on %s process %d (token %d) claims from %s while process %d (token %d) claims until %s",
+					key, c.Process, c.Token, h.at(c.Start), last.Process, last.Token, h.at(last.End)))
+			}
+			if i == 0 || c.End.After(last.End) {
+				last = c
+			}
+		}
+	}
+	return out
+}
+
+// disorder finds acquisitions that returned before another was called and have
+// no smaller token.
+func (h *History) disorder() []string {
+	var out []string
+	granted := slices.DeleteFunc(slices.Clone(h.attempts), func(a Attempt) bool { return !a.Granted })
+	for key, byCall := range byKey(granted, func(a Attempt) string { return a.Key }) {
+		byReturn := slices.Clone(byCall)
+		slices.SortFunc(byCall, func(a, b Attempt) int { return a.Call.Compare(b.Call) })
+		slices.SortFunc(byReturn, func(a, b Attempt) int { return a.Return.Compare(b.Return) })
+		var largest Attempt // of those that returned before
+		i := 0
+		for _, b := range byCall {
+			for ; i < len(byReturn) && byReturn[i].Return.Before(b.Call); i++ {
+				if byReturn[i].Token > largest.Token {
+					largest = byReturn[i]
+				}
+			}
+			if b.Token <= largest.Token {
+				out = append(out, fmt.Sprintf("tokens: on %s the call of process %d at %s got %d after %d was returned at %s",
+					key, b.Process, h.at(b.Call), b.Token, largest.Token, h.at(largest.Return)))
+			}
+		}
+		seen := make(map[int64]Attempt)
+		for _, a := range byCall {
+			if b, ok := seen[a.Token]; ok {
+				out = append(out, fmt.Sprintf("tokens: on %s processes %d and %d both got %d", key, b.Process, a.Process, a.Token))
+			}
+			seen[a.Token] = a
+		}
+	}
+	return out
+}
+
+// overdue finds calls that returned too late.
+func (h *History) overdue(grace time.Duration) []string {
+	var out []string
+	for _, a := range h.attempts {
+		if !a.By.IsZero() && a.Return.Sub(a.By) > grace {
+			out = append(out, fmt.Sprintf("return: on %s the call of process %d at %s had to return by %s and did at %s",
+				a.Key, a.Process, h.at(a.Call), h.at(a.By), h.at(a.Return)))
+		}
+	}
+	return out
+}
+
+// sleepers finds times in which callers waited for a key that nobody held.
+func (h *History) sleepers(from time.Time, limit time.Duration) []string {
+	type change struct {
+		at         time.Time
+		wait, hold int
+	}
+	var out []string
+	changes := make(map[string][]change)
+	for _, a := range h.attempts {
+		if a.Waits {
+			changes[a.Key] = append(changes[a.Key], change{a.Call, 1, 0}, change{a.Return, -1, 0})
+		}
+	}
+	for _, c := range h.claims {
+		changes[c.Key] = append(changes[c.Key], change{c.Start, 0, 1}, change{c.Gone, 0, -1})
+	}
+	for key, list := range changes {
+		slices.SortStableFunc(list, func(a, b change) int { return a.at.Compare(b.at) })
+		waiting, holding := 0, 0
+		var since time.Time // when the key became free while somebody waited, or zero
+		for _, c := range list {
+			if !since.IsZero() && c.at.After(from) {
+				if slept := c.at.Sub(later(since, from)); slept > limit {
+					out = append(out, fmt.Sprintf("wake-up: %s was free for %v until %s while %d waited", key, slept, h.at(c.at), waiting))
+				}
+			}
+			waiting += c.wait
+			holding += c.hold
+			switch {
+			case waiting == 0 || holding > 0:
+				since = time.Time{}
+			case since.IsZero():
+				since = c.at
+			}
+		}
+	}
+	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,126 @@
+package redislock
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+func endCommand(key string, a protocol.EndArgs) command {
+	return command{script: protocol.End, key: key, args: a.Args()}
+}
+
+func renewCommand(r driver.Renewal) command {
+	return command{
+		script: protocol.Renew,
+		key:    protocol.Key(r.Key),
+		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL}.Args(),
+	}
+}
+
+// Renew extends leases.
+func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	if err := s.enter(); err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	defer s.running.Done()
+	cmds := make([]command, len(rs))
+	for i, r := range rs {
+		cmds[i] = renewCommand(r)
+	}
+	for i, c := range s.ask(ctx, s.renewals, cmds...) {
+		r, err := s.renewed(rs[i], c)
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		out[i] = driver.Renewed{Deadline: driver.Deadline(c.sent, rs[i].TTL), Contended: r.Waiting > 0}
+		s.claims.extend(rs[i].Owner, out[i].Deadline)
+	}
+	return out
+}
+
+// renew extends one lease and returns what was answered and when it was asked.
+func (s *session) renew(ctx context.Context, r driver.Renewal) (protocol.RenewReply, time.Time, error) {
+	c := s.ask(ctx, s.renewals, renewCommand(r))[0]
+	reply, err := s.renewed(r, c)
+	return reply, c.sent, err
+}
+
+func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error) {
+	if c.reply.err != nil {
+		return protocol.RenewReply{}, c.reply.err
+	}
+	reply, err := protocol.ParseRenew(c.reply.value)
+	if err != nil {
+		return reply, classify(err)
+	}
+	if reply.Status == protocol.Lost {
+		// A late copy of the owner's acquisition must not bring it back.
+		s.claims.forget(r.Owner)
+		s.cleaner.owe(protocol.Key(r.Key), r.Owner, 0, r.TTL)
+		return reply, driver.ErrNotHeld
+	}
+	return reply, nil
+}
+
+// Release ends leases.
+func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
+	out := make([]error, len(rs))
+	if err := s.enter(); err != nil {
+		for i := range out {
+			out[i] = err
+		}
+		return out
+	}
+	defer s.running.Done()
+	cmds := make([]command, len(rs))
+	asked := make([]time.Time, len(rs))
+	now := time.Now()
+	for i, r := range rs {
+		cmds[i] = endCommand(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Keep: r.Keep})
+		asked[i] = s.claims.release(r.Owner, now)
+	}
+	for i, c := range s.ask(ctx, s.calls, cmds...) {
+		out[i] = s.released(rs[i], asked[i], c)
+	}
+	return out
+}
+
+// released judges the answer to an ending that was first asked for at the time
+// asked.
+func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
+	key := protocol.Key(e.Key)
+	left := max(time.Until(e.Deadline), 0) + driver.Margin(time.Second)
+	err := c.reply.err
+	var r protocol.EndReply
+	if err == nil {
+		r, err = protocol.ParseEnd(c.reply.value)
+		err = classify(err)
+	}
+	if err != nil {
+		// The owner is over for this process whatever became of the request.
+		s.cleaner.owe(key, e.Owner, e.Keep, left)
+		return err
+	}
+	if r.More {
+		s.cleaner.owe(key, e.Owner, e.Keep, left)
+	}
+	s.claims.forget(e.Owner)
+	if r.Status == protocol.Ended {
+		return nil
+	}
+	// Asked for in time, and the key's latest grant is this one or a later one:
+	// an earlier copy of this request has ended the lease. Without that grant
+	// the server has lost its data, and the lease with it.
+	if r.Status == protocol.NotMine && r.Token >= e.Token && driver.Remaining(e.Deadline, asked) > 0 {
+		return nil
+	}
+	return driver.ErrNotHeld
+}

@@ -1,0 +1,165 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+// engineOn returns an engine on the server at addr, with a client of its own.
+func engineOn(t testing.TB, addr string) *core.Engine {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	e, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = e.Close() // says so if a server that was stopped left work behind
+		_ = rdb.Close()
+	})
+	return e
+}
+
+// hiccups measures by how much this machine oversleeps, until stop is called.
+func hiccups() (stop func() time.Duration) {
+	done, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		for {
+			select {
+			case <-done:
+				worst <- most
+				return
+			default:
+			}
+			start := time.Now()
+			<-time.After(time.Millisecond)
+			most = max(most, time.Since(start)-time.Millisecond)
+		}
+	}()
+	return func() time.Duration { close(done); return <-worst }
+}
+
+func TestStoppedServerHoldsNobodyUp(t *testing.T) {
+	s := redistest.Start(t)
+	e := engineOn(t, s.Addr())
+	const ttl = 2 * time.Second
+	var deadline, told time.Time
+	var holder sync.WaitGroup
+	taken := make(chan struct{})
+	holder.Go(func() {
+		err := e.Do(t.Context(), core.Policy{Key: "held", TTL: ttl}, func(ctx context.Context) error {
+			close(taken)
+			<-ctx.Done()
+			told = time.Now()
+			l, _ := core.LeaseFrom(ctx)
+			if l != nil {
+				t.Error("a lost lease is found in the context")
+			}
+			return nil
+		})
+		if !errors.Is(err, core.ErrLost) {
+			t.Errorf("Do returned %v, want ErrLost", err)
+		}
+	})
+	<-taken
+	s.Stop()
+	deadline = time.Now().Add(ttl)
+	var callers sync.WaitGroup
+	took := make([]time.Duration, 64)
+	machine := hiccups()
+	for i := range took {
+		callers.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := e.Acquire(ctx, core.Policy{Key: "k" + strconv.Itoa(i%8), Wait: core.Forever * time.Duration(i%2)})
+			took[i] = time.Since(start)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire returned %v, want DeadlineExceeded", err)
+			}
+		})
+	}
+	callers.Wait()
+	holder.Wait()
+	slack := machine()
+	var longest time.Duration
+	for _, d := range took {
+		longest = max(longest, d)
+	}
+	t.Logf("64 callers with 100 ms came back in at most %v; the holder was told %v before its TTL was over; the machine oversleeps by up to %v", longest, deadline.Sub(told), slack)
+	if longest > 150*time.Millisecond+slack {
+		t.Errorf("a caller with 100 ms came back after %v", longest)
+	}
+	if late := told.Sub(deadline); late > 50*time.Millisecond+slack {
+		t.Errorf("the holder was told %v after its deadline", late)
+	}
+	s.Cont()
+	l, err := e.Acquire(t.Context(), core.Policy{Key: "k0", Wait: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHeldLeaseCostsNoGoroutine(t *testing.T) {
+	const n = 10_000
+	s := redistest.Start(t)
+	e := engineOn(t, s.Addr())
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "stock:" + strconv.Itoa(i)
+	}
+	leases := make([]*core.Lease, n)
+	acquire := func(from, to int) {
+		var wg sync.WaitGroup
+		for w := range 64 {
+			wg.Go(func() {
+				for i := from + w; i < to; i += 64 {
+					l, err := e.Acquire(t.Context(), core.Policy{Key: keys[i], Name: "stock", TTL: time.Hour})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					leases[i] = l
+				}
+			})
+		}
+		wg.Wait()
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	acquire(0, 1000) // connections and pools have grown by then
+	before, goroutines := heap(), runtime.NumGoroutine()
+	acquire(1000, n)
+	each := (heap() - before) / (n - 1000)
+	t.Logf("%d bytes a lease; %d goroutines with 1000 leases, %d with %d", each, goroutines, runtime.NumGoroutine(), n)
+	if each > 1024 {
+		t.Errorf("%d bytes a lease, want at most 1024", each)
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > 32 {
+		t.Errorf("%d goroutines more for %d leases more", more, n-1000)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}

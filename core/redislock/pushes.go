@@ -1,0 +1,181 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// errTaken is the cause of a lease that somebody took away at the store.
+var errTaken = errors.New("redis: the lease was taken from its owner at the server")
+
+// listener keeps the session's one subscription. It starts with the first
+// Acquire, whether it may wait or not: callers of this process may come to wait
+// for the lease, and it is handed on among them without a bound until a push
+// says that another process waits too.
+type listener struct {
+	s     *session
+	start sync.Once
+
+	mu     sync.Mutex
+	up     bool
+	err    error         // why the subscription is down, if it is
+	change chan struct{} // closed and replaced when up or err changes
+	again  context.CancelFunc
+	missed int // grants in a row that a refresh found and no push announced
+}
+
+func newListener(s *session) *listener {
+	return &listener{s: s, change: make(chan struct{})}
+}
+
+// ensure starts the listener.
+func (l *listener) ensure() {
+	l.start.Do(func() { l.s.start(l.run) })
+}
+
+func (l *listener) run() {
+	pause := firstPause
+	for {
+		ctx, cancel := context.WithCancel(l.s.ctx)
+		l.mu.Lock()
+		l.again, l.missed = cancel, 0
+		l.mu.Unlock()
+		worked := false
+		err := l.s.wire.listen(ctx, l.s.channel, func() {
+			worked = true
+			l.set(true, nil)
+			l.s.refreshPlaces()
+		}, l.s.pushed)
+		asked := ctx.Err() != nil
+		cancel()
+		if l.s.ctx.Err() != nil {
+			return
+		}
+		switch {
+		case asked:
+			err = nil
+		case err == nil:
+			err = errors.New("redis: the subscription has ended")
+		}
+		l.set(false, err)
+		if worked {
+			pause = firstPause
+			if asked {
+				continue
+			}
+		}
+		timer := time.NewTimer(time.Duration((0.5 + l.s.jitter()) * float64(pause)))
+		select {
+		case <-timer.C:
+		case <-l.s.ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (l *listener) set(up bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.up, l.err = up, err
+	close(l.change)
+	l.change = make(chan struct{})
+}
+
+// wait blocks until the subscription works or has failed, or ctx ends.
+func (l *listener) wait(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		up, err, change := l.up, l.err, l.change
+		l.mu.Unlock()
+		if up || err != nil {
+			return err
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.s.closing:
+			return driver.ErrClosed
+		}
+	}
+}
+
+// heard notes that a push has announced a grant.
+func (l *listener) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missed = 0
+}
+
+// miss notes a grant that should have been announced by a push and was not.
+// The second in a row subscribes afresh: after a failover a subscription can
+// stay with the old master for ever.
+func (l *listener) miss() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.missed++; l.missed >= 2 && l.up {
+		l.missed = 0
+		l.again()
+	}
+}
+
+// pushed takes one push.
+func (s *session) pushed(payload string) {
+	p, err := protocol.ParsePush(payload)
+	if err != nil {
+		return // not of this protocol
+	}
+	c := &s.claims
+	c.mu.Lock()
+	cl := c.byOwner[p.Owner]
+	if cl == nil || protocol.Key(cl.id.Key) != p.Key {
+		c.mu.Unlock()
+		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
+			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxEnrol)
+		}
+		return
+	}
+	id, held := cl.id, cl.place == nil
+	switch p.Kind {
+	case protocol.PushGrant:
+		if cl.place != nil {
+			cl.place.announce(p)
+		}
+	case protocol.PushWait:
+		cl.contended = true
+	case protocol.PushLost:
+		if held {
+			delete(c.byOwner, p.Owner)
+		}
+	}
+	c.mu.Unlock()
+
+	switch {
+	case p.Kind == protocol.PushGrant:
+		s.listener.heard()
+	case p.Kind == protocol.PushWait && held:
+		s.sink.Contended(id, true)
+	case p.Kind == protocol.PushLost && held:
+		s.sink.Lost(id, errTaken)
+	}
+}
+
+// refreshPlaces has every waiter ask again at once: what was pushed while the
+// subscription was down is gone.
+func (s *session) refreshPlaces() {
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	for _, cl := range s.claims.byOwner {
+		if cl.place != nil {
+			cl.place.again()
+		}
+	}
+}

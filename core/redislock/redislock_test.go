@@ -1,0 +1,265 @@
+package redislock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sink records what a session reports.
+type sink struct {
+	waiting   chan driver.ID
+	contended chan driver.ID
+	lost      chan driver.ID
+}
+
+func newSink() *sink {
+	return &sink{make(chan driver.ID, 1024), make(chan driver.ID, 1024), make(chan driver.ID, 1024)}
+}
+
+func note(c chan driver.ID, id driver.ID) {
+	select {
+	case c <- id:
+	default:
+	}
+}
+
+func (s *sink) Waiting(id driver.ID)           { note(s.waiting, id) }
+func (s *sink) Contended(id driver.ID, _ bool) { note(s.contended, id) }
+func (s *sink) Lost(id driver.ID, _ error)     { note(s.lost, id) }
+
+// process is a session with a client of its own, as another process would have.
+type process struct {
+	driver.Session
+	t      testing.TB
+	sink   *sink
+	client *redis.Client
+}
+
+// join opens a process's session at addr.
+func join(t testing.TB, addr string, change ...func(*redis.Options)) *process {
+	t.Helper()
+	return joinWithin(t, addr, 3*time.Second, change...)
+}
+
+func joinWithin(t testing.TB, addr string, timeout time.Duration, change ...func(*redis.Options)) *process {
+	t.Helper()
+	o := &redis.Options{Addr: addr}
+	for _, c := range change {
+		c(o)
+	}
+	p := &process{t: t, sink: newSink(), client: redis.NewClient(o)}
+	s, err := redislock.New(p.client).Open(driver.Config{Sink: p.sink, StoreTimeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Session = s
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("close the session: %v", err)
+		}
+		if err := p.client.Close(); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return p
+}
+
+func newID(key string) driver.ID {
+	id := driver.ID{Key: key}
+	_, _ = rand.Read(id.Owner[:])
+	return id
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (p *process) try(key string, ttl time.Duration) (driver.Grant, error) {
+	return p.Acquire(within(p.t, 20*time.Second), driver.Request{ID: newID(key), TTL: ttl})
+}
+
+func (p *process) take(key string, ttl time.Duration) driver.Grant {
+	p.t.Helper()
+	g, err := p.try(key, ttl)
+	if err != nil {
+		p.t.Fatalf("acquire: %v", err)
+	}
+	return g
+}
+
+// outcome is how an Acquire in the background ended.
+type outcome struct {
+	driver.Grant
+	err error
+	at  time.Time
+}
+
+// queue starts an Acquire that waits and returns when it has its place.
+func (p *process) queue(key string, ttl time.Duration) (driver.ID, <-chan outcome) {
+	p.t.Helper()
+	id, c := p.start(within(p.t, 30*time.Second), driver.Request{ID: newID(key), TTL: ttl, Wait: true})
+	for {
+		select {
+		case got := <-p.sink.waiting:
+			if got == id {
+				return id, c
+			}
+		case o := <-c:
+			p.t.Fatalf("acquire ended before it waited: %v", o.err)
+		}
+	}
+}
+
+func (p *process) start(ctx context.Context, r driver.Request) (driver.ID, <-chan outcome) {
+	c := make(chan outcome, 1)
+	go func() {
+		g, err := p.Acquire(ctx, r)
+		c <- outcome{g, err, time.Now()}
+	}()
+	return r.ID, c
+}
+
+func (p *process) release(g driver.Grant) {
+	p.t.Helper()
+	if err := p.end(g); err != nil {
+		p.t.Fatalf("release: %v", err)
+	}
+}
+
+func (p *process) end(g driver.Grant) error {
+	return p.Release(within(p.t, 20*time.Second), []driver.Ending{ending(g)})[0]
+}
+
+func ending(g driver.Grant) driver.Ending {
+	return driver.Ending{ID: g.ID, Token: g.Token, Deadline: g.Deadline}
+}
+
+func await(t testing.TB, c <-chan outcome) outcome {
+	t.Helper()
+	select {
+	case o := <-c:
+		return o
+	case <-time.After(30 * time.Second):
+		t.Fatal("acquire did not end")
+		return outcome{}
+	}
+}
+
+func TestFreeKeyIsGrantedAndReleased(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	g := a.take("k", time.Minute)
+	if left := driver.Remaining(g.Deadline, time.Now()); left < 50*time.Second || left > time.Minute {
+		t.Errorf("%v are left of a minute", left)
+	}
+	held := new(driver.HeldError)
+	if _, err := b.try("k", time.Minute); !errors.As(err, &held) || held.RetryAfter < 50*time.Second {
+		t.Errorf("a taken key: %v", err)
+	}
+	a.release(g)
+	if next := b.take("k", time.Minute); next.Token <= g.Token {
+		t.Errorf("token %d after %d", next.Token, g.Token)
+	}
+}
+
+func TestWaiterIsWokenByThePush(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	if err := b.Ping(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	g := a.take("k", time.Minute)
+	_, c := b.queue("k", time.Minute)
+	a.release(g)
+	o := await(t, c)
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	if o.Token <= g.Token {
+		t.Errorf("token %d after %d", o.Token, g.Token)
+	}
+	b.release(o.Grant)
+}
+
+func TestReplacedLeaseIsGrantedToTheNextOwner(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	g := a.take("k", time.Minute)
+	old := ending(g)
+	next, err := a.Acquire(within(t, 10*time.Second), driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true, Replace: &old})
+	if err != nil || next.Token <= g.Token {
+		t.Fatalf("replace: %v, token %d after %d", err, next.Token, g.Token)
+	}
+	_, c := b.queue("k", time.Minute)
+	old = ending(next)
+	_, mine := a.start(within(t, 10*time.Second), driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true, Replace: &old})
+	theirs := await(t, c)
+	if theirs.err != nil {
+		t.Fatal(theirs.err)
+	}
+	b.release(theirs.Grant)
+	o := await(t, mine)
+	if o.err != nil || o.Token <= theirs.Token {
+		t.Fatalf("after the other's turn: %v, token %d after %d", o.err, o.Token, theirs.Token)
+	}
+	a.release(o.Grant)
+}
+
+func (p *process) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
+	return p.Renew(within(p.t, 20*time.Second), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
+}
+
+func TestRenewalExtendsAndNeverRevives(t *testing.T) {
+	server := redistest.Start(t)
+	a := join(t, server.Addr())
+	g := a.take("k", 10*time.Second)
+	r := a.renew(g, time.Minute)
+	if r.Err != nil || driver.Remaining(r.Deadline, time.Now()) < 50*time.Second {
+		t.Fatalf("renewal: %v, deadline %v", r.Err, r.Deadline)
+	}
+	a.release(g)
+	if r := a.renew(g, time.Minute); !errors.Is(r.Err, driver.ErrNotHeld) {
+		t.Errorf("renewal after release: %v", r.Err)
+	}
+	if st, err := a.Inspect(within(t, time.Second), "k"); err != nil || st.Held {
+		t.Errorf("after a late renewal: held %v, %v", st.Held, err)
+	}
+}
+
+func TestPermanentErrorsSayWhatIsWrong(t *testing.T) {
+	if _, err := redislock.New(nil).Open(driver.Config{Sink: newSink(), StoreTimeout: time.Second}); err == nil {
+		t.Error("a nil client was accepted")
+	}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close() //nolint:errcheck // it never connected
+	if _, err := redislock.New(ring).Open(driver.Config{Sink: newSink(), StoreTimeout: time.Second}); err == nil {
+		t.Error("a Ring was accepted")
+	}
+}
+
+// gather runs f n times at once and waits.
+func gather(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}

@@ -1,0 +1,160 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// session is one engine's connection to the server.
+type session struct {
+	config
+	sink    driver.Sink
+	timeout time.Duration // of one attempt
+	wire    wire
+	channel string // of this session's pushes
+
+	calls    *lane // acquisitions and endings
+	renewals *lane // apart, so that a burst of acquisitions cannot starve them
+	claims   claims
+	cleaner  *cleaner
+	listener *listener
+
+	ctx     context.Context // ends when Close has done its work
+	cancel  context.CancelFunc
+	closing chan struct{} // closed when Close begins
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // calls of the session's methods
+	workers sync.WaitGroup // goroutines
+}
+
+func newSession(c config, dc driver.Config, w wire) *session {
+	s := &session{
+		config:  c,
+		sink:    dc.Sink,
+		timeout: dc.StoreTimeout,
+		wire:    w,
+		channel: c.channel(),
+		closing: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.calls = s.newLane(c.connections)
+	s.renewals = s.newLane(1)
+	s.claims.init()
+	s.cleaner = newCleaner(s)
+	s.listener = newListener(s)
+	return s
+}
+
+func (s *session) newLane(width int) *lane {
+	return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout}
+}
+
+// enter begins a method's call, which ends with s.running.Done.
+func (s *session) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return driver.ErrClosed
+	}
+	s.running.Add(1)
+	return nil
+}
+
+// start runs f as a goroutine of the session.
+func (s *session) start(f func()) { s.workers.Go(f) }
+
+// ask sends commands on a lane and waits for their replies, for one attempt's
+// time and no longer than ctx. It returns one call for each command: its own
+// copy, whose reply is an error if there is no answer.
+func (s *session) ask(ctx context.Context, l *lane, cmds ...command) []*call {
+	calls := make([]*call, len(cmds))
+	answers := make(chan int, len(cmds))
+	for i := range cmds {
+		calls[i] = &call{command: cmds[i], done: func(*call) { answers <- i }}
+	}
+	limit := time.NewTimer(s.timeout)
+	defer limit.Stop()
+	l.send(calls...)
+
+	answered := make([]bool, len(cmds))
+	var err error
+	for range cmds {
+		select {
+		case i := <-answers:
+			answered[i] = true
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-limit.C:
+			err = &silence{s.timeout}
+		case <-s.closing:
+			err = driver.ErrClosed
+		}
+		break
+	}
+	for i, c := range calls {
+		if !answered[i] {
+			never := l.withdraw(c)
+			calls[i] = &call{command: c.command, reply: reply{err: err, once: never}}
+		}
+	}
+	return calls
+}
+
+// Inspect reports the state of a key.
+func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
+	if err := s.enter(); err != nil {
+		return driver.State{}, err
+	}
+	defer s.running.Done()
+	c := s.ask(ctx, s.calls, command{script: protocol.Inspect, key: protocol.Key(key)})[0]
+	if c.reply.err != nil {
+		return driver.State{}, c.reply.err
+	}
+	r, err := protocol.ParseInspect(c.reply.value)
+	if err != nil {
+		return driver.State{}, classify(err)
+	}
+	return driver.State{Held: r.Held, Token: r.Token, Remaining: r.Left, Waiting: int(r.Waiting)}, nil
+}
+
+// Close ends the session.
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.running.Wait()
+		s.cleaner.drain(ctx)
+		s.cancel()
+		s.calls.close()
+		s.renewals.close()
+		s.workers.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	// What is still under way ends when the client library lets go of it.
+	s.cancel()
+	select {
+	case <-done:
+		return nil
+	default:
+		return errors.Join(errors.New("redis: session closed with work left"), ctx.Err())
+	}
+}

@@ -1,0 +1,279 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
+)
+
+// caller asks for locks and holds them, one after the other.
+type caller struct {
+	p    *simProcess
+	rand *rand.Rand
+}
+
+func (c *caller) upTo(d time.Duration) time.Duration {
+	return 1 + time.Duration(c.rand.Int64N(int64(d)))
+}
+
+func (c *caller) run() {
+	s := c.p.s
+	pace := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond}[c.rand.IntN(4)]
+	for time.Now().Before(s.end) && !c.p.isOver() {
+		if !c.sleep(c.upTo(pace)) {
+			return
+		}
+		c.attempt()
+	}
+}
+
+// sleep reports whether the process still lives.
+func (c *caller) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.p.ctx.Done():
+		return false
+	}
+}
+
+func (c *caller) policy() core.Policy {
+	s := c.p.s
+	p := core.Policy{Key: s.keys[c.rand.IntN(len(s.keys))], TTL: s.ttls[c.rand.IntN(2)]}
+	switch n := c.rand.IntN(10); {
+	case n < 2:
+	case n < 4:
+		p.Wait = 5*time.Millisecond + c.upTo(100*time.Millisecond)
+	case n < 8:
+		p.Wait = 5*time.Millisecond + c.upTo(5*time.Second)
+	default:
+		p.Wait = core.Forever
+	}
+	switch c.rand.IntN(12) {
+	case 0:
+		p.NoRenew = true
+		s.Count("NoRenew")
+	case 1:
+		if s.minHold > 0 {
+			p.MinHold = c.upTo(s.minHold)
+			s.Count("MinHold")
+		}
+	case 2:
+		p.MaxHold = c.upTo(2 * p.TTL)
+	}
+	return p
+}
+
+// attempt asks once and holds what it gets.
+func (c *caller) attempt() {
+	s, p := c.p.s, c.policy()
+	a := simulation.Attempt{Process: c.p.id, Key: p.Key, Waits: p.Wait > 0, Call: time.Now()}
+	within := p.Wait
+	if within == 0 {
+		within = s.timeout
+	}
+	if within != core.Forever {
+		a.By = a.Call.Add(within)
+	}
+	ctx, cancel := context.WithCancel(c.p.ctx)
+	defer cancel()
+	sooner := func(d time.Duration) {
+		if at := a.Call.Add(d); a.By.IsZero() || at.Before(a.By) {
+			a.By = at
+		}
+	}
+	switch n := c.rand.IntN(6); {
+	case n == 0:
+		d := c.upTo(2 * time.Second)
+		stop := time.AfterFunc(d, cancel)
+		defer stop.Stop()
+		sooner(d)
+	case n == 1 || p.Wait == core.Forever:
+		d := c.upTo(8 * time.Second)
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+		sooner(d)
+	}
+	lease, err := c.p.engine.Acquire(ctx, p)
+	a.Return = time.Now()
+	if c.p.ctx.Err() != nil {
+		a.By = time.Time{}
+	}
+	if err != nil {
+		s.Note("process %d: %s is refused after %v: %v", c.p.id, p.Key, a.Return.Sub(a.Call), err)
+		s.Attempted(a)
+		c.refused(ctx, p, a, err)
+		return
+	}
+	a.Granted, a.Token = true, lease.Token()
+	s.Attempted(a)
+	s.Note("process %d: %s is granted after %v, token %d, %+v", c.p.id, p.Key, a.Return.Sub(a.Call), a.Token, p)
+	s.Count("granted")
+	if a.Token%1024 > 0 {
+		s.Count("handed off")
+	} else if a.Return.Sub(a.Call) > 10*time.Millisecond {
+		s.Count("granted after queueing")
+	}
+	c.hold(lease, p, a)
+}
+
+// refused checks that an error says what happened.
+func (c *caller) refused(ctx context.Context, p core.Policy, a simulation.Attempt, err error) {
+	s := c.p.s
+	expect := func(what string, ok bool) {
+		s.Count(what)
+		if !ok {
+			s.Violation("process %d, %v on %s after %v with %+v: %v", c.p.id, what, p.Key, a.Return.Sub(a.Call), p, err)
+		}
+	}
+	switch {
+	case errors.Is(err, core.ErrBusy):
+		expect("busy", p.Wait == 0)
+	case errors.Is(err, core.ErrTimeout):
+		expect("timed out", p.Wait > 0 && a.Return.Sub(a.Call) >= p.Wait)
+	case errors.Is(err, core.ErrClosed):
+		expect("closed to callers", c.p.isOver())
+	case errors.Is(err, core.ErrUnavailable):
+		expect("unavailable", s.weather != calm)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		expect("cancelled", ctx.Err() != nil)
+	default:
+		expect("unexpected", false)
+	}
+}
+
+// hold keeps a lease for a while and releases it.
+func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
+	s := c.p.s
+	if over := a.Return.Sub(lease.Deadline()); over >= 0 {
+		s.Violation("process %d is granted %s %v after the lease's deadline", c.p.id, p.Key, over)
+	}
+	ended := make(chan time.Time, 1)
+	s.closing.Go(func() {
+		<-lease.Done()
+		ended <- time.Now()
+	})
+	during := c.upTo(15 * time.Millisecond)
+	switch c.rand.IntN(20) {
+	case 0:
+		during = c.upTo(min(2*p.TTL, 3*time.Second))
+	case 1, 2:
+		during = 1
+	}
+	if c.rand.IntN(6) == 0 {
+		c.nest(lease, p)
+	}
+	if c.rand.IntN(6) == 0 {
+		if err := lease.Check(c.p.ctx); err == nil {
+			s.Count("checked")
+		}
+	}
+	timer := time.NewTimer(during)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		select {
+		case <-lease.Done():
+		default:
+			c.stillHeld(lease, p, a)
+		}
+	case <-lease.Done():
+		c.lost(lease, p, a)
+	case <-c.p.ctx.Done():
+	}
+	now, deadline := time.Now(), lease.Deadline()
+	claim := simulation.Claim{Process: c.p.id, Key: p.Key, Token: a.Token, Start: a.Return, End: now}
+	if deadline.Before(now) {
+		claim.End = deadline
+	}
+	err := lease.Release(context.Background())
+	claim.Gone = time.Now()
+	if at := <-ended; at.Before(claim.End) {
+		claim.End = at
+	}
+	if c.p.ctx.Err() != nil {
+		claim.Gone = now
+		if c.p.closed.Before(claim.End) {
+			claim.End = c.p.closed
+		}
+	} else if took := claim.Gone.Sub(now); took > s.timeout+returnGrace {
+		s.Violation("process %d took %v to release", c.p.id, took)
+	}
+	s.Note("process %d: %s is released after %v, token %d: %v", c.p.id, p.Key, now.Sub(a.Return), a.Token, err)
+	s.Claimed(claim)
+	switch {
+	case err == nil:
+	case errors.Is(err, core.ErrLost), errors.Is(err, core.ErrMaxHold), errors.Is(err, core.ErrClosed):
+	case errors.Is(err, core.ErrUnavailable) && s.weather != calm:
+	default:
+		s.Violation("process %d: the release fails: %v", c.p.id, err)
+	}
+}
+
+// stillHeld checks that a hold that was not ended need not have been.
+func (c *caller) stillHeld(lease *core.Lease, p core.Policy, a simulation.Attempt) {
+	now := time.Now()
+	if late := now.Sub(lease.Deadline()); late > returnGrace {
+		c.p.s.Violation("process %d still holds %s %v after its deadline", c.p.id, p.Key, late)
+	}
+	if late := now.Sub(a.Return) - p.MaxHold; p.MaxHold > 0 && late > returnGrace {
+		c.p.s.Violation("process %d still holds %s %v after its MaxHold", c.p.id, p.Key, late)
+	}
+}
+
+// lost checks that a hold that was ended had to be.
+func (c *caller) lost(lease *core.Lease, p core.Policy, a simulation.Attempt) {
+	s, err := c.p.s, lease.Err()
+	switch {
+	case errors.Is(err, core.ErrMaxHold):
+		s.Count("MaxHold")
+		if p.MaxHold == 0 || time.Since(a.Return) < p.MaxHold {
+			s.Violation("process %d: %v after %v with %+v", c.p.id, err, time.Since(a.Return), p)
+		}
+	case errors.Is(err, core.ErrClosed):
+		if !c.p.isOver() {
+			s.Violation("process %d: %v", c.p.id, err)
+		}
+	case errors.Is(err, core.ErrLost):
+		s.Count("lost")
+		if s.weather == calm && !p.NoRenew {
+			s.Violation("process %d lost %s in calm weather", c.p.id, p.Key)
+		}
+	default:
+		s.Violation("process %d: the hold on %s ends with %v", c.p.id, p.Key, err)
+	}
+}
+
+// nest takes the same lock again in the name of its holder.
+func (c *caller) nest(lease *core.Lease, p core.Policy) {
+	s := c.p.s
+	p.Reentrant = c.rand.IntN(2) == 0
+	start := time.Now()
+	inner, err := c.p.engine.Acquire(lease.Context(c.p.ctx), p)
+	if took := time.Since(start); took > 0 {
+		s.Violation("process %d: a nested use took %v", c.p.id, took)
+	}
+	switch {
+	case !p.Reentrant:
+		s.Count("deadlock")
+		if !errors.Is(err, core.ErrDeadlock) {
+			s.Violation("process %d: taking a held key again gives %v", c.p.id, err)
+		}
+	case err == nil:
+		s.Count("nested")
+		if inner.Token() != lease.Token() {
+			s.Violation("process %d: a nested use has token %d, not %d", c.p.id, inner.Token(), lease.Token())
+		}
+		if err := inner.Release(c.p.ctx); err != nil && lease.Err() == nil {
+			s.Violation("process %d: the release of a nested use fails: %v", c.p.id, err)
+		}
+	case lease.Err() == nil && c.p.ctx.Err() == nil && !c.p.isOver():
+		s.Violation("process %d: a nested use is refused: %v", c.p.id, err)
+	}
+}

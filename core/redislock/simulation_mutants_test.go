@@ -1,0 +1,124 @@
+package redislock_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mutant is a bug that the simulation has to find.
+type mutant struct {
+	name string
+	file string // from the module's core folder
+	old  string // occurs once in it
+	bug  string // in its place
+}
+
+var mutants = []mutant{
+	{
+		name: "the deadline counts from the reply", file: "redislock/answer.go",
+		old: "case protocol.Granted:\n\t\tif p.queued",
+		bug: "case protocol.Granted:\n\t\tc.sent = time.Now()\n\t\tif p.queued",
+	},
+	{
+		name: "a pushed lease counts from the push", file: "redislock/answer.go",
+		old: "since := p.acked\n",
+		bug: "since := time.Now()\n",
+	},
+	{
+		name: "a given-up owner is not ended", file: "redislock/acquire.go",
+		old: "if p.sent && !p.clean {",
+		bug: "if false {",
+	},
+	{
+		name: "hand-offs share one token", file: "tenure.go",
+		old: "tn.handoffs++\n",
+		bug: "tn.handoffs = 0\n",
+	},
+	{
+		name: "a pushed lease counts from a refresh that nobody answered", file: "redislock/acquire.go",
+		old: "rq.call = &call{",
+		bug: "p.acked = now\n\trq.call = &call{",
+	},
+	{
+		name: "a place is not refreshed", file: "redislock/acquire.go",
+		old: "(0.28 + 0.04*p.s.jitter())",
+		bug: "(28 + 0.04*p.s.jitter())",
+	},
+	{
+		name: "a release does not reach the store", file: "tenure.go",
+		old: "err := e.session.Release(rctx, []driver.Ending{end})[0]",
+		bug: "err := rctx.Err()",
+	},
+	{
+		name: "renewal goes on after the release", file: "tenure.go",
+		old: "err := e.session.Release(rctx, []driver.Ending{end})[0]",
+		bug: "err := e.session.Release(rctx, []driver.Ending{end})[0]\n" +
+			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: length}}) } })",
+	},
+	{
+		name: "a lease is not renewed", file: "keeper.go",
+		old: "return tn.hold != nil && !tn.hold.over && !tn.hold.plan.NoRenew",
+		bug: "return false",
+	},
+}
+
+// TestSimulationCatchesMutants puts one bug after the other into the engine and
+// the driver and expects the simulation to fail.
+func TestSimulationCatchesMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles and runs the simulation once for each bug")
+	}
+	const enough = 1000
+	if n := schedulesToRun(t); n < enough {
+		t.Skipf("%s=%d asks for few schedules, in which a bug need not show", simulationSchedules, n)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("needs the go command: %v", err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			file, err := filepath.Abs(filepath.Join("..", m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("%s holds the text to replace %d times; it must be there once", m.file, n)
+			}
+			dir := t.TempDir()
+			mutated := filepath.Join(dir, filepath.Base(file))
+			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(list, overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=90s", "-overlay", list, "-run", "^TestSimulation$", ".")
+			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough), simulationSeed+"=")
+			out, err := cmd.CombinedOutput()
+			switch text := string(out); {
+			case err == nil:
+				t.Errorf("no schedule fails with %q in the place of %q", m.bug, m.old)
+			case !strings.Contains(text, "simulation: seed "):
+				t.Errorf("the run fails for another reason: %v\n%s", err, text[max(0, len(text)-2000):])
+			default:
+				_, found, _ := strings.Cut(text, "./core/redislock\n")
+				line, _, _ := strings.Cut(strings.TrimSpace(found), "\n")
+				t.Log(line)
+			}
+		})
+	}
+}

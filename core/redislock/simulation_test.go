@@ -1,0 +1,110 @@
+package redislock_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+const (
+	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is 2,000
+	simulationSeed      = "LOCKAROUND_SIM_SEED"      // the only one to run
+)
+
+// TestSimulation runs whole engines in virtual time against the reference server
+// over a network that fails on purpose, each schedule from a seed of its own, and
+// checks what the driver and the engine promise together.
+func TestSimulation(t *testing.T) {
+	if text := os.Getenv(simulationSeed); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", simulationSeed, err)
+		}
+		simulate(t, seed)
+		return
+	}
+	schedules := schedulesToRun(t)
+	var mu sync.Mutex
+	total := make(map[string]int)
+	next := uint64(0)
+	draw := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next >= uint64(schedules) || t.Failed() {
+			return 0, false
+		}
+		next++
+		return next, true
+	}
+	t.Run("schedules", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("worker", func(t *testing.T) {
+				t.Parallel()
+				for seed, ok := draw(); ok && !t.Failed(); seed, ok = draw() {
+					counts := simulate(t, seed)
+					mu.Lock()
+					for what, n := range counts {
+						total[what] += n
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	t.Log(total)
+	if t.Failed() || schedules < 200 {
+		return
+	}
+	// What never happened has not been tried.
+	for _, what := range []string{
+		"granted", "granted after queueing", "handed off", "busy", "timed out", "cancelled", "unavailable", "lost",
+		"nested", "deadlock", "checked", "MaxHold", "MinHold", "NoRenew", "died",
+		"push g", "push w", "acquire granted", "acquire queued", "acquire busy", "acquire over",
+		"end ended", "end withdrawn", "end notmine", "end absent", "renew ok", "renew lost",
+	} {
+		if total[what] == 0 {
+			t.Errorf("no schedule contained %q", what)
+		}
+	}
+}
+
+func schedulesToRun(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(simulationSchedules)
+	if text == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s: %q is not a number of schedules", simulationSchedules, text)
+	}
+	return n
+}
+
+// simulate runs one schedule and returns its tally.
+func simulate(t *testing.T, seed uint64) (counts map[string]int) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			panic(fmt.Sprintf("%s\n%v", replay(seed), p))
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(t, seed)
+		s.run()
+		counts = s.Counts()
+		if broken := s.Check(s.rules()); len(broken) > 0 {
+			t.Fatalf("%s\n%s\n\n%s\n%s", replay(seed), strings.Join(broken, "\n"), s.plan(), s.History.String())
+		}
+	})
+	return counts
+}
+
+func replay(seed uint64) string {
+	return fmt.Sprintf("simulation: seed %d fails; replay it with\n  %s=%d go test -count=1 -run 'TestSimulation$' ./core/redislock", seed, simulationSeed, seed)
+}

@@ -1,0 +1,39 @@
+package redislock
+
+import (
+	"context"
+
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// command is one run of a script.
+type command struct {
+	script protocol.Script
+	key    string // as protocol.Key returns it
+	args   []any
+	source bool // send the script's source even if the server may know it
+}
+
+// reply is what became of a command.
+type reply struct {
+	value any   // as a Redis client returns it, if err is nil
+	err   error // a *driver.PermanentError if sending it again is useless
+
+	// once says that the command left at most once: no copy of it can be
+	// executed after this reply.
+	once bool
+}
+
+// wire is how a session reaches its server. It is safe for concurrent use.
+type wire interface {
+	// run sends the commands as one batch and returns one reply for each, in
+	// their order. ctx asks it to return; it may take longer, for as long as
+	// the client library holds on to a socket.
+	run(ctx context.Context, cmds []command) []reply
+
+	// listen subscribes to the channel and blocks until the subscription ends
+	// or ctx does. It calls up whenever the server has confirmed the
+	// subscription, the first time and after each reconnection, and message
+	// with each payload, both from one goroutine at a time.
+	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
+}
