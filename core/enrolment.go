@@ -72,6 +72,9 @@ var errStale = errors.New("the store answered after the lease's TTL")
 // enrolment must pause before the line may ask again.
 func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.Time) time.Duration {
 	e := ln.engine
+	if en.queued {
+		ln.lastHeld = now
+	}
 	var held *driver.HeldError
 	var permanent *driver.PermanentError
 	transient := false
@@ -112,11 +115,13 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 func always(*waiter) bool { return true }
 
 // backoff is how long to leave a store alone after n failures in a row: from
-// about 20 ms to about a second, jittered, so that processes spread out.
+// about 20 ms to about a second, jittered, so that processes spread out. The
+// jitter comes from the clock's nanoseconds, so that under a simulated clock a
+// run can be had again.
 func backoff(n int) time.Duration {
-	d := 20 * time.Millisecond << min(max(n-1, 0), 6)
-	d = min(d, time.Second)
-	return d/2 + mrand.N(d)
+	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
+	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()
+	return d/2 + time.Duration(jitter%uint64(d))
 }
 
 // newOwner draws a fresh owner.

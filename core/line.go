@@ -26,8 +26,9 @@ type line struct {
 	asking   *enrolment
 	tenure   *tenure
 	ending   bool
-	failures int   // attempts to reach the store since the last answer
-	fault    error // of the latest of them
+	failures int       // attempts to reach the store since the last answer
+	fault    error     // of the latest of them
+	lastHeld time.Time // when the key was last known to be taken, before the present step
 }
 
 // waiter is a caller in the line. Once decided, ready holds one element and
@@ -36,6 +37,7 @@ type waiter struct {
 	line       *line
 	prev, next *waiter
 	plan       *plan
+	since      time.Time
 	ready      chan struct{}
 	hold       *hold
 	err        error
@@ -54,7 +56,7 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 	if !e.life.enter() {
 		return nil, e.failure("acquire", pl.Name, ErrClosed)
 	}
-	w := &waiter{plan: pl, ready: make(chan struct{}, 1)}
+	w := &waiter{plan: pl, since: time.Now(), ready: make(chan struct{}, 1)}
 	e.join(w, key)
 	patience := pl.Wait
 	if w.try() {
@@ -188,7 +190,7 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 		// The caller states its context's error.
 	case ln.taken() && w.try():
 		w.err = ln.busy(w, 0)
-	case ln.taken():
+	case ln.taken(), ln.fault == nil && !w.try() && ln.lastHeld.After(w.since):
 		w.err = ln.engine.failure("acquire", w.plan.Name, ErrTimeout)
 	case ln.fault != nil:
 		w.err = ln.engine.unavailable("acquire", w.plan.Name, ln.fault)

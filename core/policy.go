@@ -38,7 +38,9 @@ type Policy struct {
 
 	// Wait is how long to wait for a key that is taken. Zero tries once and
 	// fails at once with ErrBusy; Forever waits for as long as the context
-	// lives. The context's own end always ends the wait.
+	// lives. The context's own end always ends the wait. The store's answer
+	// counts as well: a Wait that is over before the store has said that the
+	// key is taken ends in ErrUnavailable, not in ErrTimeout.
 	Wait time.Duration
 
 	// TTL is how long the key stays taken if the process dies. While it lives

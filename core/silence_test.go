@@ -79,3 +79,22 @@ func TestReleaseReturnsWithItsContext(t *testing.T) {
 		mustBe(t, mustAcquire(t, e, core.Policy{Key: "k", Wait: 4 * time.Second}).Release(t.Context()), nil)
 	})
 }
+
+func TestWaitThatRunsOutBetweenTwoHoldersIsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		e := open(t, d)
+		held := mustAcquire(t, e, core.Policy{Key: "k"})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := e.Acquire(t.Context(), core.Policy{Key: "k", Wait: time.Second})
+			mustBe(t, err, core.ErrTimeout)
+		})
+		time.Sleep(900 * time.Millisecond)
+		d.Expire("test:k")
+		d.Stall() // nobody holds, and the store has not answered the next request
+		wg.Wait()
+		d.Heal()
+		mustBe(t, held.Release(t.Context()), core.ErrLost)
+	})
+}

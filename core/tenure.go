@@ -136,7 +136,7 @@ func (ln *line) replace(tn *tenure) {
 
 // forget parts the line from a lease.
 func (ln *line) forget(tn *tenure) {
-	ln.tenure = nil
+	ln.tenure, ln.lastHeld = nil, time.Now()
 	ln.engine.keeper.remove(tn)
 }
 

@@ -209,6 +209,8 @@ const (
 	// ClockTokens rise for as long as the store keeps its data, and across a
 	// loss of data (restart, flush, eviction, failover) unless the new
 	// server's clock is behind the old one's by more than the outage took.
+	// A holder that has not yet learnt of such a loss may still hand its lease
+	// on within its process, with tokens that follow its own.
 	ClockTokens
 	// DurableTokens rise whatever happens to a single server.
 	DurableTokens
