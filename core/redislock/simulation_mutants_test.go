@@ -61,6 +61,16 @@ var mutants = []mutant{
 			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: length}}) } })",
 	},
 	{
+		name: "a caller that left is granted the key", file: "line.go",
+		old: "\tln.remove(w)\n\tswitch {\n\tcase cancelled:",
+		bug: "\tswitch {\n\tcase cancelled:",
+	},
+	{
+		name: "a release does not wake the callers behind it", file: "hold.go",
+		old: "ln.handOn(tn, h.plan, now)",
+		bug: "ln.forget(tn)",
+	},
+	{
 		name: "a lease is not renewed", file: "keeper.go",
 		old: "return tn.hold != nil && !tn.hold.over && !tn.hold.plan.NoRenew",
 		bug: "return false",
