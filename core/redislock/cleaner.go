@@ -147,7 +147,8 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		return
 	default:
 		d.next = time.Now().Add(time.Duration((0.5 + c.s.jitter()) * float64(d.pause)))
-		d.pause = min(2*d.pause, maxPause)
+		// Many debts are repeated more seldom, a thousand a second at most.
+		d.pause = min(2*d.pause, maxPause+time.Duration(len(c.debts))*time.Millisecond)
 	}
 	heap.Fix(&c.due, d.index)
 	c.nudge()

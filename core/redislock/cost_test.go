@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,23 +79,28 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 			warm(ps...)
 			before := commands(t, ps[0].client)
 			rounds := 640 / processes
+			var waited atomic.Int64
 			gather(processes, func(i int) {
 				for range rounds {
+					start := time.Now()
 					g, err := ps[i].Acquire(within(t, time.Minute), driver.Request{ID: newID("k"), TTL: 30 * time.Second, Wait: true})
 					if err != nil {
 						t.Errorf("acquire: %v", err)
 						return
 					}
+					waited.Add(int64(time.Since(start)))
 					if err := ps[i].end(g); err != nil {
 						t.Errorf("release: %v", err)
 					}
 				}
 			})
-			sections := rounds * processes
-			per := float64(scripts(commands(t, ps[0].client))-scripts(before)) / float64(sections)
-			t.Logf("%.3f commands per critical section", per)
-			if per > 2.2 {
-				t.Errorf("%.3f commands per critical section of %d, want at most 2.2", per, sections)
+			sections := float64(rounds * processes)
+			// A busy machine makes everybody wait long enough to refresh.
+			refreshes := float64(waited.Load()) / float64(protocol.MaxEnrol/4)
+			n := float64(scripts(commands(t, ps[0].client)) - scripts(before))
+			t.Logf("%.3f commands per critical section", n/sections)
+			if n > max(2.2*sections, 2.1*sections+refreshes) {
+				t.Errorf("%.0f commands for %.0f critical sections, want at most 2.2 for each", n, sections)
 			}
 		})
 	}

@@ -34,9 +34,10 @@ type optionFunc func(*config)
 func (f optionFunc) apply(c *config) { f(c) }
 
 // WithConnections sets how many batches of acquisitions and releases may be
-// under way at once, each on a connection of the client's pool. Renewals and
-// pushes have one more each. The default is 2, which more seldom improve on:
-// concurrent calls share the next batch. Below 1 is an error of Open.
+// under way at once, each on a connection of the client's pool. Renewals use up
+// to two more, and pushes one outside the pool. The default is 2, which more
+// seldom improve on: concurrent calls share the next batch. Below 1 is an error
+// of Open.
 func WithConnections(n int) Option {
 	return optionFunc(func(c *config) { c.connections = n })
 }

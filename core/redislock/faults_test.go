@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -38,105 +36,6 @@ func (p *process) free(key string) bool {
 		p.t.Fatalf("inspect: %v", err)
 	}
 	return !st.Held && st.Waiting == 0
-}
-
-func noRetries(o *redis.Options) { o.MaxRetries = -1 }
-
-// retries are the ways that a client may be set to repeat commands unasked.
-var retries = map[string]func(*redis.Options){
-	"with the client's retries": func(*redis.Options) {},
-	"without retries":           noRetries,
-}
-
-func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
-	for name, set := range retries {
-		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			proxy := redistest.NewProxy(t, server.Addr())
-			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
-			warm(a, b)
-			dropped := proxy.DropReply(requests[drivertest.OpAcquire], false)
-			g, err := a.try("k", time.Minute)
-			if !dropped() {
-				t.Fatal("no reply was lost")
-			}
-			if err == nil {
-				if _, err := b.try("k", time.Minute); err == nil {
-					t.Fatal("granted twice")
-				}
-				a.release(g)
-			}
-			eventually(t, 10*time.Second, "the key being free", func() bool { return b.free("k") })
-		})
-	}
-}
-
-func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
-	for name, set := range retries {
-		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			proxy := redistest.NewProxy(t, server.Addr())
-			a := join(t, proxy.Addr(), set)
-			warm(a)
-			g := a.take("k", 20*time.Second)
-			dropped := proxy.DropReply(requests[drivertest.OpRenew], false)
-			r := a.renew(g, time.Minute)
-			if errors.Is(r.Err, driver.ErrNotHeld) {
-				t.Fatal("a renewal whose reply was lost reports the lease as lost")
-			}
-			if !dropped() {
-				t.Fatal("no reply was lost")
-			}
-			if r = a.renew(g, time.Minute); r.Err != nil {
-				t.Fatalf("second renewal: %v", r.Err)
-			}
-			a.release(g)
-		})
-	}
-}
-
-func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
-	for name, set := range retries {
-		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			proxy := redistest.NewProxy(t, server.Addr())
-			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
-			warm(a, b)
-			g := a.take("k", time.Minute)
-			dropped := proxy.DropReply(requests[drivertest.OpRelease], false)
-			err := a.end(g)
-			if !dropped() {
-				t.Fatal("no reply was lost")
-			}
-			// The next owner's grant must not make the repetition look wrong.
-			b.take("k", time.Minute)
-			if err != nil {
-				err = a.end(g)
-			}
-			if err != nil {
-				t.Errorf("release after a lost reply: %v", err)
-			}
-			if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
-				t.Errorf("the next owner was disturbed: %v", err)
-			}
-		})
-	}
-}
-
-func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
-	server := redistest.Start(t)
-	a, b := join(t, server.Addr()), join(t, server.Addr())
-	g := a.take("k", 50*time.Millisecond)
-	_, c := b.queue("k", time.Minute)
-	if o := await(t, c); o.err != nil {
-		t.Fatal(o.err)
-	}
-	if err := a.end(g); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("release after expiry: %v", err)
-	}
-	if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
-		t.Errorf("the next owner was disturbed: %v", err)
-	}
 }
 
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
@@ -195,52 +94,6 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 	if late := o.at.Sub(released); late > wake+drivertest.Slack {
 		t.Errorf("woken %v after the release", late)
 	}
-}
-
-const wake = time.Second
-
-func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	a, b := join(t, server.Addr()), join(t, proxy.Addr())
-	warm(a, b)
-	defer proxy.LosePushes()()
-	for range 3 {
-		g := a.take("k", time.Minute)
-		_, c := b.queue("k", time.Minute)
-		a.release(g)
-		released := time.Now()
-		o := await(t, c)
-		if o.err != nil {
-			t.Fatal(o.err)
-		}
-		if late := o.at.Sub(released); late > wake+drivertest.Slack {
-			t.Errorf("woken %v after the release", late)
-		}
-		b.release(o.Grant)
-	}
-}
-
-func TestSilentSubscriptionIsReplacedAfterTwoMissedGrants(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	a, b := join(t, server.Addr()), joinWithin(t, proxy.Addr(), time.Minute)
-	warm(a, b)
-	count := func() int { return commands(t, a.client)["subscribe"] }
-	before := count()
-	restore := proxy.LosePushes()
-	for range 2 {
-		g := a.take("k", time.Minute)
-		_, c := b.queue("k", time.Minute)
-		a.release(g)
-		o := await(t, c)
-		if o.err != nil {
-			t.Fatal(o.err)
-		}
-		b.release(o.Grant)
-	}
-	restore()
-	eventually(t, 10*time.Second, "a fresh subscription", func() bool { return count() > before })
 }
 
 func TestWipedServerTellsHolderAndKeepsTokensRising(t *testing.T) {

@@ -203,7 +203,9 @@ func TestEveryCallReturnsByItsContextsEndWhateverTheClientDoes(t *testing.T) {
 				_, err := s.Acquire(ctx, driver.Request{ID: id, TTL: time.Minute, Wait: true})
 				return err
 			},
-			"renew":   func(ctx context.Context) error { return s.Renew(ctx, []driver.Renewal{{ID: id, TTL: time.Minute}})[0].Err },
+			"renew": func(ctx context.Context) error {
+				return s.Renew(ctx, []driver.Renewal{{ID: id, TTL: time.Minute}})[0].Err
+			},
 			"release": func(ctx context.Context) error { return s.Release(ctx, []driver.Ending{{ID: id}})[0] },
 			"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
 			"ping":    s.Ping,

@@ -45,7 +45,7 @@ func newSession(c config, dc driver.Config, w wire) *session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.calls = s.newLane(c.connections)
-	s.renewals = s.newLane(1)
+	s.renewals = s.newLane(2) // one dead connection must not hold up all leases
 	s.claims.init()
 	s.cleaner = newCleaner(s)
 	s.listener = newListener(s)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is 2,000
+	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is defaultSchedules
 	simulationSeed      = "LOCKAROUND_SIM_SEED"      // the only one to run
 )
 
@@ -77,7 +77,7 @@ func schedulesToRun(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv(simulationSchedules)
 	if text == "" {
-		return 2000
+		return defaultSchedules
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

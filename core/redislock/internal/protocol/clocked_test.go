@@ -128,3 +128,14 @@ func (c *clocked) noPush() {
 		c.t.Fatalf("published %v, want nothing", all)
 	}
 }
+
+func (c *clocked) noPushTo(channel string) {
+	c.t.Helper()
+	if got := c.pushes()[channel]; len(got) != 0 {
+		c.t.Errorf("pushed %v to an owner that learns from its reply", got)
+	}
+}
+
+func next(n int) *protocol.Next {
+	return &protocol.Next{Owner: owner(n), Channel: channel(n), Length: 10 * second, Enrol: 3 * second}
+}

@@ -1,6 +1,6 @@
 -- end: owner, keep [, next owner, channel, length, E]
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local i, j = load(owner, nextOwner or '')
+local i, j = load()
 settle()
 local status
 if s.o == owner then

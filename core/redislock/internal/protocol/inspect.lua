@@ -1,5 +1,5 @@
 -- inspect
-load('', '')
+load()
 settle()
 local held = 0
 if s.o ~= '' then held = 1 end

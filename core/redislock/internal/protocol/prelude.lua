@@ -1,35 +1,27 @@
--- What all scripts share. The hash is read once, into s, and written once, from
--- what differs from was. All times are the server's.
+-- The general way of all scripts. The hash as it was read is in was, and as it
+-- shall be in s; what differs is written at the end.
 
-local key = KEYS[1]
-local LINGER = 3600000 -- how long the hash stays after its last lease, ms
 local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
 
 local s, was
-local now, us          -- one moment, in ms and in microseconds
 local puts, dels = {}, {}
 local gone = {}        -- entries that dels removes
 local push             -- 'g' or 'w': what to tell the holder's process
 local more = 0         -- 1 if the queue has to be looked at further
 local mine             -- an entry that is not yet written
 
-local function text(n) return string.format('%.0f', n) end
-
--- load reads the hash and returns the indexes of two owners' entries, if any.
-local function load(a, b)
-  local f = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 'i' .. a, 'i' .. b)
-  local time = redis.call('TIME')
-  us = time[1] * 1000000 + time[2]
-  now = math.floor(us / 1000)
+-- load returns the indexes of the entries of the owners in ARGV[1] and ARGV[3],
+-- if any.
+local function load()
   was = {
-    o = f[1] or '', p = f[2] or '', t = tonumber(f[3] or 0),
-    x = tonumber(f[4] or 0), l = tonumber(f[5] or 0), z = f[6] or '',
-    h = tonumber(f[7] or 0), n = tonumber(f[8] or 0), c = tonumber(f[9] or 0),
+    o = read[1] or '', p = read[2] or '', t = tonumber(read[3] or 0),
+    x = tonumber(read[4] or 0), l = tonumber(read[5] or 0), z = read[6] or '',
+    h = tonumber(read[7] or 0), n = tonumber(read[8] or 0), c = tonumber(read[9] or 0),
   }
   s = {}
   for k, v in pairs(was) do s[k] = v end
-  return tonumber(f[10] or nil), tonumber(f[11] or nil)
+  return tonumber(read[10] or nil), tonumber(read[11] or nil)
 end
 
 -- ended reports whether the owner is one of the last four that ended.

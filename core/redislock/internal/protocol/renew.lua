@@ -1,6 +1,6 @@
 -- renew: owner, ttl
 local owner = ARGV[1]
-load(owner, '')
+load()
 settle()
 local status = 'lost'
 if s.o == owner then

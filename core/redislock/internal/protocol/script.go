@@ -15,12 +15,20 @@ type Script struct {
 }
 
 var (
+	//go:embed opening.lua
+	openingSource string
 	//go:embed prelude.lua
 	preludeSource string
+	//go:embed acquire_free.lua
+	acquireFreeSource string
 	//go:embed acquire.lua
 	acquireSource string
+	//go:embed end_alone.lua
+	endAloneSource string
 	//go:embed end.lua
 	endSource string
+	//go:embed renew_live.lua
+	renewLiveSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed inspect.lua
@@ -31,22 +39,24 @@ var (
 var (
 	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It enrols an
 	// owner, refreshes its place in the queue, or extends its lease.
-	Acquire = newScript("acquire", acquireSource)
+	Acquire = newScript("acquire", acquireFreeSource, acquireSource)
 	// End takes [EndArgs] and answers an [EndReply]. It releases a lease,
 	// withdraws from the queue, and bars an owner from coming back.
-	End = newScript("end", endSource)
+	End = newScript("end", endAloneSource, endSource)
 	// Renew takes [RenewArgs] and answers a [RenewReply].
-	Renew = newScript("renew", renewSource)
+	Renew = newScript("renew", renewLiveSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
-	Inspect = newScript("inspect", inspectSource)
+	Inspect = newScript("inspect", "", inspectSource)
 )
 
 // Scripts returns all scripts.
 func Scripts() []Script { return []Script{Acquire, End, Renew, Inspect} }
 
-func newScript(name, body string) Script {
-	source := preludeSource + body
+// newScript puts a script together from its short way, which may be empty, and
+// its general way.
+func newScript(name, short, general string) Script {
+	source := openingSource + short + preludeSource + general
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
 	return Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }

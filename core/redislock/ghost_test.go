@@ -1,0 +1,97 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func TestGrantToNobodyIsEnded(t *testing.T) {
+	server := redistest.Start(t)
+	const channel = redislock.ChannelPrefix + "test"
+	rdb := newClient(t, redis.Options{Addr: server.Addr()})
+	s, err := redislock.New(rdb, redislock.WithChannel(func() string { return channel })).
+		Open(driver.Config{Sink: newSink(), StoreTimeout: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(within(t, 10*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Ping(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	// A late copy of a request has enrolled an owner that was given up.
+	ghost := newID("k")
+	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: time.Minute, Enrol: time.Second, Create: true}
+	value, err := rdb.Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, args.Args()...).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted, err := protocol.ParseAcquire(value)
+	if err != nil || granted.Status != protocol.Granted {
+		t.Fatalf("%v, %v", granted.Status, err)
+	}
+	push := fmt.Sprintf("g%s%d:0:%s", ghost.Owner[:], granted.Token, protocol.Key("k"))
+	if err := rdb.Publish(t.Context(), channel, push).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "the key being free", func() bool {
+		st, err := s.Inspect(within(t, 10*time.Second), "k")
+		return err == nil && !st.Held
+	})
+}
+
+func TestTakenKeyCostsOneCommandUnlessTheRequestMayHaveACopy(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		set      func(*redis.Options)
+		commands int
+	}{
+		{"a client that never repeats", noRetries, 1},
+		{"a client that repeats at once", func(o *redis.Options) { o.MinRetryBackoff = -1 }, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := redistest.Start(t)
+			a, b := join(t, server.Addr()), join(t, server.Addr(), c.set)
+			warm(a, b)
+			a.take("k", time.Minute)
+			before := scripts(commands(t, a.client))
+			if _, err := b.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+				t.Fatalf("a taken key: %v", err)
+			}
+			// Closing finishes the clean-ups.
+			if err := b.Close(within(t, 10*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if n := scripts(commands(t, a.client)) - before; n != c.commands {
+				t.Errorf("%d commands, want %d", n, c.commands)
+			}
+		})
+	}
+}
+
+func TestWaitersThatWereCancelledLeaveNothing(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	warm(a, b)
+	g := a.take("k", time.Minute)
+	gather(200, func(i int) {
+		ctx := within(t, time.Duration(i)*100*time.Microsecond)
+		if _, err := b.Acquire(ctx, driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true}); err == nil {
+			t.Error("a held key was granted")
+		}
+	})
+	a.release(g)
+	eventually(t, 10*time.Second, "the key being free", func() bool { return a.free("k") })
+}

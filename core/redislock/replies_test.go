@@ -1,0 +1,112 @@
+package redislock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func noRetries(o *redis.Options) { o.MaxRetries = -1 }
+
+// retries are the ways that a client may be set to repeat commands unasked.
+var retries = map[string]func(*redis.Options){
+	"with the client's retries": func(*redis.Options) {},
+	"without retries":           noRetries,
+}
+
+func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
+	for name, set := range retries {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
+			warm(a, b)
+			dropped := proxy.DropReply(requests[drivertest.OpAcquire], false)
+			g, err := a.try("k", time.Minute)
+			if !dropped() {
+				t.Fatal("no reply was lost")
+			}
+			if err == nil {
+				if _, err := b.try("k", time.Minute); err == nil {
+					t.Fatal("granted twice")
+				}
+				a.release(g)
+			}
+			eventually(t, 10*time.Second, "the key being free", func() bool { return b.free("k") })
+		})
+	}
+}
+
+func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
+	for name, set := range retries {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			a := join(t, proxy.Addr(), set)
+			warm(a)
+			g := a.take("k", 20*time.Second)
+			dropped := proxy.DropReply(requests[drivertest.OpRenew], false)
+			r := a.renew(g, time.Minute)
+			if errors.Is(r.Err, driver.ErrNotHeld) {
+				t.Fatal("a renewal whose reply was lost reports the lease as lost")
+			}
+			if !dropped() {
+				t.Fatal("no reply was lost")
+			}
+			if r = a.renew(g, time.Minute); r.Err != nil {
+				t.Fatalf("second renewal: %v", r.Err)
+			}
+			a.release(g)
+		})
+	}
+}
+
+func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
+	for name, set := range retries {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
+			warm(a, b)
+			g := a.take("k", time.Minute)
+			dropped := proxy.DropReply(requests[drivertest.OpRelease], false)
+			err := a.end(g)
+			if !dropped() {
+				t.Fatal("no reply was lost")
+			}
+			// The next owner's grant must not make the repetition look wrong.
+			b.take("k", time.Minute)
+			if err != nil {
+				err = a.end(g)
+			}
+			if err != nil {
+				t.Errorf("release after a lost reply: %v", err)
+			}
+			if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+				t.Errorf("the next owner was disturbed: %v", err)
+			}
+		})
+	}
+}
+
+func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	g := a.take("k", 50*time.Millisecond)
+	_, c := b.queue("k", time.Minute)
+	if o := await(t, c); o.err != nil {
+		t.Fatal(o.err)
+	}
+	if err := a.end(g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("release after expiry: %v", err)
+	}
+	if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+		t.Errorf("the next owner was disturbed: %v", err)
+	}
+}
