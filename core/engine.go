@@ -54,7 +54,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
-	e.prefix = Escape(s.namespace) + ":"
+	e.prefix = s.namespace + "/"
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}

@@ -258,7 +258,7 @@ func TestHoldEndsEarlyForItsReason(t *testing.T) {
 		want   error
 		after  time.Duration
 	}{
-		{"lost at the store", core.Policy{}, func(_ *testing.T, d *memlock.Driver, _ *core.Engine) { d.Expire("test:k") }, core.ErrLost, 0},
+		{"lost at the store", core.Policy{}, func(_ *testing.T, d *memlock.Driver, _ *core.Engine) { d.Expire("test/k") }, core.ErrLost, 0},
 		{"store out of reach", core.Policy{TTL: 10 * time.Second}, func(_ *testing.T, d *memlock.Driver, _ *core.Engine) { d.Fail(errors.New("down")) }, core.ErrLost, 10*time.Second - 102*time.Millisecond},
 		{"not renewed", core.Policy{TTL: 10 * time.Second, NoRenew: true}, nil, core.ErrLost, 10*time.Second - 102*time.Millisecond},
 		{"held too long", core.Policy{MaxHold: 4 * time.Second}, nil, core.ErrMaxHold, 4 * time.Second},

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -28,8 +29,9 @@ func (f optionFunc) apply(s *settings) { f(s) }
 
 // WithNamespace keeps the keys of this engine apart from those of other
 // applications and environments in the same store, for example "shop:prod".
-// Engines exclude each other only within one namespace. The default is empty,
-// which logs a warning.
+// Engines exclude each other only within one namespace. The store sees the key
+// after the namespace and a slash, which a namespace cannot contain. The default
+// is empty, which logs a warning.
 func WithNamespace(namespace string) Option {
 	return optionFunc(func(s *settings) { s.namespace = namespace })
 }
@@ -79,6 +81,8 @@ func newSettings(o []Option) (settings, error) {
 		}
 	}
 	switch {
+	case strings.ContainsRune(s.namespace, '/'):
+		return s, fmt.Errorf("%w: WithNamespace(%q): a slash ends the namespace in the store; use another character", ErrPolicy, s.namespace)
 	case s.timeout <= 0:
 		return s, fmt.Errorf("%w: WithStoreTimeout(%v): must be positive", ErrPolicy, s.timeout)
 	case s.maxWaiters <= 0:

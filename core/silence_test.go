@@ -91,7 +91,7 @@ func TestWaitThatRunsOutBetweenTwoHoldersIsATimeout(t *testing.T) {
 			mustBe(t, err, core.ErrTimeout)
 		})
 		time.Sleep(900 * time.Millisecond)
-		d.Expire("test:k")
+		d.Expire("test/k")
 		d.Stall() // nobody holds, and the store has not answered the next request
 		wg.Wait()
 		d.Heal()

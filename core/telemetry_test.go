@@ -129,7 +129,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	close(leave)
 	wg.Wait()
 	_ = e.Do(t.Context(), p, func(ctx context.Context) error {
-		d.Expire("test:k")
+		d.Expire("test/k")
 		<-ctx.Done()
 		return nil
 	})

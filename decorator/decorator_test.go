@@ -184,7 +184,7 @@ func TestLossComesBackBesideTheResultOfTheWork(t *testing.T) {
 	store := memlock.New()
 	e := newEngine(t, store)
 	lose := func(ctx context.Context) {
-		if !store.Expire("shop:stock:A") {
+		if !store.Expire("shop/stock:A") {
 			t.Error("nothing was locked")
 		}
 		<-ctx.Done()

@@ -22,7 +22,7 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 		cause = context.Cause(c.Request.Context())
 	}
 	expire := func(c *gin.Context) {
-		d.Expire("test:" + "k")
+		d.Expire("test/k")
 		wait(c)
 	}
 	short := core.Policy{Key: "k", MaxHold: 10 * time.Millisecond}

@@ -65,7 +65,7 @@ func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lock{name: policyName(p), options: o}
+	l := &lock{options: o}
 	used := make(map[string]bool)
 	l.guard, err = core.NewGuard(e, p, func(name string) (core.Accessor[*request], error) {
 		used[name] = true
@@ -77,19 +77,8 @@ func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
 	if err := o.checkUse(used, l.readsBody); err != nil {
 		return nil, err
 	}
+	l.name = l.guard.Name()
 	return l, nil
-}
-
-func policyName(p core.Policy) string {
-	switch {
-	case p.Name != "":
-		return p.Name
-	case p.Key != "":
-		return p.Key
-	case len(p.Keys) > 0:
-		return p.Keys[0]
-	}
-	return ""
 }
 
 func (l *lock) handle(c *gin.Context) {

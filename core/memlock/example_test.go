@@ -49,7 +49,7 @@ func ExampleDriver_Expire() {
 	defer locks.Close()
 
 	err = locks.Do(context.Background(), core.Policy{Key: "stock:42"}, func(ctx context.Context) error {
-		store.Expire("shop:stock:42")
+		store.Expire("shop/stock:42")
 		<-ctx.Done()
 		fmt.Println("lost:", errors.Is(context.Cause(ctx), core.ErrLost))
 		return nil

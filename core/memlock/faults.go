@@ -113,7 +113,7 @@ func (d *Driver) withdrawAll(err error, which func(*waiter) bool) {
 // is cancelled at once.
 //
 // The key is the one that the store sees. That of an engine with a namespace is
-// core.Escape(namespace) + ":" + key, where key is rendered, as "shop:stock:42".
+// the namespace, a slash and the rendered key, as "shop/stock:42".
 func (d *Driver) Expire(key string) bool {
 	d.expiring.Lock()
 	defer d.expiring.Unlock()

@@ -57,7 +57,7 @@
 //
 // # In the server
 //
-// A lock is one hash, la1:{key}, with "%", "{" and "}" in the key escaped. It
+// A lock is one hash, la1:{key}, braces in the key written \( and \). It
 // stays for an hour after its last lease, about 150 bytes, to remember the token
 // and the latest owners. Keys and channels begin with the version of the
 // protocol: another version would use another prefix, and not exclude this one.

@@ -11,10 +11,10 @@ const (
 
 // Key returns the Redis key of a lock's key, which may hold any byte. Different
 // keys give different results. The part between the braces, all of it, is the
-// hash tag in a Cluster.
+// hash tag in a Cluster, so that braces in the key are written \( and \), and a
+// backslash twice.
 func Key(key string) string {
-	const escaped = "%{}"
-	if !strings.ContainsAny(key, escaped) {
+	if !strings.ContainsAny(key, `\{}`) {
 		return keyPrefix + key + keySuffix
 	}
 	var b strings.Builder
@@ -22,12 +22,12 @@ func Key(key string) string {
 	b.WriteString(keyPrefix)
 	for i := range len(key) {
 		switch key[i] {
-		case '%':
-			b.WriteString("%25")
+		case '\\':
+			b.WriteString(`\\`)
 		case '{':
-			b.WriteString("%7B")
+			b.WriteString(`\(`)
 		case '}':
-			b.WriteString("%7D")
+			b.WriteString(`\)`)
 		default:
 			b.WriteByte(key[i])
 		}

@@ -10,8 +10,9 @@ import (
 func TestKeyIsOneHashTag(t *testing.T) {
 	for in, want := range map[string]string{
 		"shop:prod:stock:7": "la1:{shop:prod:stock:7}",
-		"{a}b":              "la1:{%7Ba%7Db}",
-		"a%7Db":             "la1:{a%257Db}",
+		"shop/stock:A%3A1":  "la1:{shop/stock:A%3A1}",
+		"{a}b":              `la1:{\(a\)b}`,
+		`a\)b`:              `la1:{a\\)b}`,
 		"\x00\xff ":         "la1:{\x00\xff }",
 	} {
 		if got := protocol.Key(in); got != want {
@@ -21,8 +22,8 @@ func TestKeyIsOneHashTag(t *testing.T) {
 }
 
 func FuzzKeysStayApart(f *testing.F) {
-	f.Add("a}b", "a%7Db")
-	f.Add("%", "%25")
+	f.Add("a}b", `a\)b`)
+	f.Add(`\`, `\\`)
 	f.Add("{", "}")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := protocol.Key(a), protocol.Key(b)

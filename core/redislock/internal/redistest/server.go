@@ -139,7 +139,7 @@ func (s *Server) run() error {
 	}
 }
 
-// ours reports whether the server at addr is the process pid.
+// ours reports whether the server at addr is the process pid and serves.
 func ours(addr string, pid int) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -147,13 +147,20 @@ func ours(addr string, pid int) bool {
 	}
 	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := fmt.Fprint(conn, "INFO server\r\n"); err != nil {
+	if _, err := fmt.Fprint(conn, "INFO server\r\nPING\r\n"); err != nil {
 		return false
 	}
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "process_id:"); ok {
-			return id == fmt.Sprint(pid)
+	same := false
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if id, ok := strings.CutPrefix(line, "process_id:"); ok {
+			same = id == fmt.Sprint(pid)
+		}
+		if line == "+PONG" {
+			return same
+		}
+		if strings.HasPrefix(line, "-") { // it is still loading its data
+			return false
 		}
 	}
 	return false
