@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// demonstrate sells the stock out without a lock, then with one, and serves if
+// asked to. The error says what went wrong with locks, or that a run failed.
+func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	fmt.Fprintf(stdout, "%d buyers at once for %d units; lock and stock %s, buyers in %s.\n\n", o.buyers, o.units, where(o), crew(o))
+	fmt.Fprintln(stdout, heading)
+
+	o.locked = false
+	without, err := sellOut(ctx, o, stderr)
+	if err != nil {
+		return fmt.Errorf("without a lock: %w", err)
+	}
+	fmt.Fprintln(stdout, row("without a lock", o, without))
+
+	o.locked = true
+	with, err := sellOut(ctx, o, stderr)
+	if err != nil {
+		return fmt.Errorf("with locks: %w", err)
+	}
+	fmt.Fprintln(stdout, row("with locks", o, with))
+
+	fmt.Fprint(stdout, explanation)
+	if err := verdict(o, with); err != nil {
+		return err
+	}
+	if o.serve {
+		return serve(ctx, o, stdout)
+	}
+	return nil
+}
+
+const explanation = `
+The race: a sale reads the number of units and writes one less, in two requests. Everybody
+who reads before the first of them writes sees the same number, and sells the same unit again.
+`
+
+func where(o options) string {
+	if o.redis == "" {
+		return "in this process"
+	}
+	return "in Redis at " + o.redis
+}
+
+func crew(o options) string {
+	if o.processes == 1 {
+		return "one process"
+	}
+	return fmt.Sprintf("%d processes", o.processes)
+}
+
+// sellOut is one run: a full stock, all buyers, the tally.
+func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runTime)
+	defer cancel()
+	o.namespace = rand.Text()
+	st, err := fill(ctx, o)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+
+	if o.processes > 1 {
+		t, err = buyInReplicas(ctx, o, stderr)
+		if err != nil {
+			return t, err
+		}
+	} else {
+		s, err := open(o, st, "127.0.0.1:0")
+		if err != nil {
+			return t, err
+		}
+		t = buy(ctx, s, o.buyers)
+		if err := s.Close(); err != nil {
+			return t, err
+		}
+	}
+	if t.Failed > 0 {
+		return t, fmt.Errorf("%d of %d buyers got no answer; the first: %s", t.Failed, o.buyers, t.Failure)
+	}
+	t.Left, err = st.Units(ctx, sku)
+	return t, err
+}
+
+// fill opens the stock of a run with all its units in it.
+func fill(ctx context.Context, o options) (stock, error) {
+	var st stock
+	if o.redis != "" {
+		st = newRedisStock(o.redis, o.namespace)
+	} else {
+		local, err := newHTTPStock()
+		if err != nil {
+			return nil, err
+		}
+		st = local
+	}
+	if err := st.SetUnits(ctx, sku, o.units); err != nil {
+		return nil, errors.Join(fmt.Errorf("fill the stock %s: %w", where(o), err), st.Close())
+	}
+	return st, nil
+}
+
+const heading = "                   sold  oversold  refused   left   p50 wait   p99 wait  hand-offs  lock round trips"
+
+func row(name string, o options, t tally) string {
+	counts := fmt.Sprintf("%-16s %6d %9d %8d %6d", name, t.Sold, max(t.Sold-o.units, 0), t.Refused, t.Left)
+	if !o.locked {
+		return counts + fmt.Sprintf(" %10s %10s %10s %17s", "-", "-", "-", "-")
+	}
+	return counts + fmt.Sprintf(" %10s %10s %10d %17d", millis(t.wait(50)), millis(t.wait(99)), t.Holds-t.Grants, t.Trips)
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
+
+// verdict checks a run with locks: every unit sold once, as far as there were
+// buyers, and the stock agrees.
+func verdict(o options, t tally) error {
+	want := min(o.units, o.buyers)
+	switch {
+	case t.Sold > o.units:
+		return fmt.Errorf("with locks: oversold by %d", t.Sold-o.units)
+	case t.Sold != want:
+		return fmt.Errorf("with locks: sold %d, %d expected", t.Sold, want)
+	case t.Left != o.units-want:
+		return fmt.Errorf("with locks: %d left in the stock, %d expected", t.Left, o.units-want)
+	}
+	return nil
+}
+
+// serve restocks and keeps the guarded route open until ctx ends.
+func serve(ctx context.Context, o options, stdout io.Writer) error {
+	o.namespace = rand.Text()
+	st, err := fill(ctx, o)
+	if err != nil {
+		return err
+	}
+	s, err := open(o, st, o.addr)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	fmt.Fprintf(stdout, "\nRestocked: %d units. Buy one, or stop with Ctrl-C:\n\n  curl -i -X POST %s/products/%s/deduct\n", o.units, s.url, sku)
+	<-ctx.Done()
+	return errors.Join(s.Close(), st.Close())
+}
