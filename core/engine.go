@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,8 @@ type Engine struct {
 	life    lifetime
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	workers sync.WaitGroup
+	calls   sync.WaitGroup // to the store, on behalf of lines
+	workers sync.WaitGroup // the other goroutines
 }
 
 // shard is the lock and the index of a part of the keys.
@@ -46,7 +48,7 @@ type shard struct {
 // New returns an engine on a driver. It does no I/O: a store that is down shows
 // in [Engine.Ping] and in the first acquisition. A nil driver is an error.
 func New(d driver.Driver, o ...Option) (*Engine, error) {
-	if d == nil {
+	if v := reflect.ValueOf(d); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the driver is nil; pass memlock.New() or redislock.New(client)", ErrPolicy)
 	}
 	s, err := newSettings(o)

@@ -567,11 +567,13 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := core.New(nil); !errors.Is(err, core.ErrPolicy) {
-		t.Errorf("nil driver: %v", err)
+	for _, d := range []driver.Driver{nil, (*memlock.Driver)(nil)} {
+		if _, err := core.New(d); !errors.Is(err, core.ErrPolicy) {
+			t.Errorf("nil driver: %v", err)
+		}
 	}
 	mustBe(t, e.Do(t.Context(), core.Policy{Key: "a"}, nil), core.ErrPolicy)
-	for _, o := range []core.Option{core.WithMaxHeld(0), core.WithMaxWaiters(-1), core.WithStoreTimeout(0)} {
+	for _, o := range []core.Option{core.WithNamespace("a/b"), core.WithMaxHeld(0), core.WithMaxWaiters(-1), core.WithStoreTimeout(0)} {
 		if _, err := core.New(memlock.New(), o); !errors.Is(err, core.ErrPolicy) {
 			t.Errorf("bad option: %v", err)
 		}
@@ -625,4 +627,32 @@ func TestShutdownWaitsForHoldsAndWaiters(t *testing.T) {
 			t.Errorf("%d of 3 ran to the end", ran.Load())
 		}
 	})
+}
+
+func TestCloseKeepsWhatMinHoldKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		e, other := open(t, d), open(t, d)
+		l := mustAcquire(t, e, core.Policy{Key: "k", MinHold: time.Minute})
+		mustBe(t, e.Close(), nil)
+		mustBe(t, l.Err(), core.ErrClosed)
+		_, err := other.Acquire(t.Context(), core.Policy{Key: "k"})
+		mustBe(t, err, core.ErrBusy)
+	})
+}
+
+func TestCloseLeavesNoLeaseThatWasJustGranted(t *testing.T) {
+	for range 200 {
+		d := memlock.New()
+		e, other := open(t, d), open(t, d)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				_ = e.Do(t.Context(), core.Policy{Key: "k", Wait: core.Forever}, func(context.Context) error { return nil })
+			})
+		}
+		mustBe(t, e.Close(), nil)
+		wg.Wait()
+		mustBe(t, mustAcquire(t, other, core.Policy{Key: "k"}).Release(t.Context()), nil)
+	}
 }

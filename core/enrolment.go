@@ -32,7 +32,7 @@ func (ln *line) ask(replace *driver.Ending) {
 		en.ctx, en.cancel = context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
 	}
 	ln.asking = en
-	ln.engine.workers.Go(func() { ln.enrol(en) })
+	ln.engine.calls.Go(func() { ln.enrol(en) })
 }
 
 // enrol runs an enrolment to its end and lets the line go on from there.

@@ -128,7 +128,7 @@ func (h *hold) abandon() {
 	h.lock()
 	current := h.tenure.current()
 	if current {
-		h.engine().workers.Go(func() { _ = h.release(context.Background()) })
+		h.engine().calls.Go(func() { _ = h.release(context.Background()) })
 	}
 	h.unlock()
 	if !current {

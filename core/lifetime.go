@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -108,16 +109,32 @@ func (e *Engine) Close() error {
 	if len(ends) > 0 {
 		e.session.Release(ctx, ends)
 	}
+	e.settle(ctx)
 	cancel()
 	e.cancel()
 	ctx, cancel = context.WithTimeout(context.Background(), e.timeout)
 	defer cancel()
 	err := e.session.Close(ctx)
+	e.calls.Wait()
 	e.workers.Wait()
 	if err != nil {
 		return e.unavailable("close", "", err)
 	}
 	return nil
+}
+
+// settle waits until the calls to the store that were under way have ended: one of
+// them may just have been granted a lease, which it gives back.
+func (e *Engine) settle(ctx context.Context) {
+	done := make(chan struct{})
+	e.workers.Go(func() {
+		e.calls.Wait()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // evict fails the waiters of a shard and ends its holds. It returns the leases
@@ -134,11 +151,13 @@ func (e *Engine) evict(s *shard) []driver.Ending {
 			ln.asking.cancel()
 		}
 		if tn := ln.tenure; tn != nil {
-			ends = append(ends, tn.ending(0))
-			ln.forget(tn)
+			var keep time.Duration
 			if tn.hold != nil {
+				keep = tn.hold.plan.MinHold
 				tn.hold.finish(ErrClosed)
 			}
+			ends = append(ends, tn.ending(keep))
+			ln.forget(tn)
 		}
 		ln.advance()
 	}

@@ -157,7 +157,7 @@ func (ln *line) giveBack(tn *tenure, keep time.Duration) {
 	ln.forget(tn)
 	ln.ending = true
 	end := tn.ending(keep)
-	ln.engine.workers.Go(func() { _ = ln.finish(context.Background(), end, tn.length) })
+	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), end, tn.length) })
 }
 
 // finish releases a lease at the store, within ctx and the store's time, and
@@ -182,7 +182,7 @@ func (ln *line) finish(ctx context.Context, end driver.Ending, length time.Durat
 func (ln *line) refresh(tn *tenure) {
 	tn.hold = nil
 	ttl := ln.first.plan.TTL
-	ln.engine.workers.Go(func() {
+	ln.engine.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
 		defer cancel()
 		sent := time.Now()
