@@ -46,7 +46,8 @@ type shard struct {
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
-// in [Engine.Ping] and in the first acquisition. A nil driver is an error.
+// in [Engine.Ping] and in the first acquisition. A nil driver, and a driver or an
+// option that cannot work, is an [ErrPolicy].
 func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if v := reflect.ValueOf(d); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the driver is nil; pass memlock.New() or redislock.New(client)", ErrPolicy)
@@ -57,9 +58,6 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	}
 	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
 	e.prefix = s.namespace + "/"
-	if s.namespace == "" {
-		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
-	}
 	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
 		return nil, err
 	}
@@ -69,7 +67,13 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if e.session, err = d.Open(driver.Config{Sink: sink{e}, StoreTimeout: s.timeout}); err != nil {
 		e.cancel()
-		return nil, e.unavailable("open", "", err).because("the driver refused to open a session")
+		// It did no I/O: the error is about how the driver was made.
+		refusal := e.failure("open", "", ErrPolicy).because("%v", err)
+		refusal.Cause = err
+		return nil, refusal
+	}
+	if s.namespace == "" {
+		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
 	e.keeper.init(e)
 	e.ender.init(e)

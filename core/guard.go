@@ -28,7 +28,7 @@ type Guard[T any] struct {
 func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	if p.Name == "" {
 		p.Name = p.Key
-		if len(p.Keys) == 1 {
+		if p.Name == "" && len(p.Keys) == 1 {
 			p.Name = p.Keys[0]
 		}
 	}
