@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/lockaround/lockaround/core"
 )
 
 // demonstrate sells the stock out without a lock, then with one, and serves if
@@ -75,7 +77,7 @@ func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err err
 			return t, err
 		}
 	} else {
-		s, err := open(o, st, "127.0.0.1:0")
+		s, err := open(o, st, "127.0.0.1:0", core.Forever)
 		if err != nil {
 			return t, err
 		}
@@ -145,7 +147,7 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(o, st, o.addr)
+	s, err := open(o, st, o.addr, 2*time.Second)
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}

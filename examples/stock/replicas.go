@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+
+	"github.com/lockaround/lockaround/core"
 )
 
 // What a replica and the process that started it say to each other, a line
@@ -28,7 +30,7 @@ func replica(ctx context.Context, o options, in io.Reader, out io.Writer) error 
 	defer cancel()
 	st := newRedisStock(o.redis, o.namespace)
 	defer func() { _ = st.Close() }()
-	s, err := open(o, st, "127.0.0.1:0")
+	s, err := open(o, st, "127.0.0.1:0", core.Forever)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,10 @@ type receipt struct {
 	Token string `json:"token,omitempty"`
 }
 
-var errSoldOut = errors.New("sold out")
+var (
+	errSoldOut = errors.New("sold out")
+	errUnknown = errors.New("no such product")
+)
 
 // shop sells from a stock, over HTTP and by a function call.
 type shop struct {
@@ -55,8 +58,9 @@ type shop struct {
 }
 
 // open opens a shop that listens on addr. If o.locked both of its entrances
-// are guarded, and by the same key: the two templates render alike.
-func open(o options, st stock, addr string) (*shop, error) {
+// are guarded, and by the same key: the two templates render alike. Whoever does
+// not get the lock within wait is turned away.
+func open(o options, st stock, addr string, wait time.Duration) (*shop, error) {
 	s := &shop{stock: st, served: make(chan error, 1)}
 	s.deduct = s.sell
 	var guard []gin.HandlerFunc
@@ -67,9 +71,8 @@ func open(o options, st stock, addr string) (*shop, error) {
 		}
 		s.locks = locks
 
-		// Forever: a buyer waits for as long as its own request lives.
-		guard = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: core.Forever})}
-		s.deduct = decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, s.sell)
+		guard = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: wait})}
+		s.deduct = decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}", Wait: wait}, s.sell)
 	}
 
 	gin.SetMode(gin.ReleaseMode)
@@ -104,6 +107,8 @@ func (s *shop) handle(c *gin.Context) {
 	switch {
 	case errors.Is(err, errSoldOut):
 		c.JSON(http.StatusGone, gin.H{"error": err.Error()})
+	case errors.Is(err, errUnknown):
+		c.JSON(http.StatusNotFound, gin.H{"error": errUnknown.Error()})
 	case err != nil:
 		_ = c.Error(err) // kept for middleware; the client learns no more than the status
 		c.JSON(http.StatusBadGateway, gin.H{"error": "the stock cannot be reached"})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 // stock is where the number of units is kept. Units and SetUnits are two
 // separate requests to another party, as they are to most services and
 // databases: between them anybody may come in.
+//
+// Units of a product that the stock does not know are errUnknown.
 type stock interface {
 	Units(ctx context.Context, sku string) (int, error)
 	SetUnits(ctx context.Context, sku string, units int) error
@@ -42,7 +45,11 @@ func newRedisStock(addr, namespace string) *redisStock {
 }
 
 func (s *redisStock) Units(ctx context.Context, sku string) (int, error) {
-	return s.rdb.Get(ctx, s.prefix+sku).Int()
+	n, err := s.rdb.Get(ctx, s.prefix+sku).Int()
+	if errors.Is(err, redis.Nil) {
+		return 0, errUnknown
+	}
+	return n, err
 }
 
 func (s *redisStock) SetUnits(ctx context.Context, sku string, units int) error {
@@ -130,7 +137,7 @@ func (s *httpStock) SetUnits(ctx context.Context, sku string, units int) error {
 }
 
 func (s *httpStock) request(ctx context.Context, method, sku, body string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.url+sku, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, s.url+url.PathEscape(sku), strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -142,6 +149,9 @@ func (s *httpStock) request(ctx context.Context, method, sku, body string) (stri
 	var answer bytes.Buffer
 	if _, err := answer.ReadFrom(resp.Body); err != nil {
 		return "", err
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return "", errUnknown
 	}
 	if resp.StatusCode/100 != 2 {
 		return "", fmt.Errorf("%s units of %q: stock service answered %s", method, sku, resp.Status)
