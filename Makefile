@@ -5,6 +5,7 @@
 #   make test-long   more simulation, more kills, and time for each fuzz target
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
+#   make model       check the models of the Redis protocol; needs spin
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
 
 SHELL       := /bin/bash
@@ -34,7 +35,7 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet race simulation newest-tests fuzz bench newest
+.PHONY: test test-long servers lint lint-tool vet race simulation newest-tests fuzz model bench newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -84,6 +85,9 @@ fuzz:
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
 		done; \
 	done
+
+model:
+	@core/redislock/internal/protocol/model/check
 
 bench:
 	@.ci/servers
