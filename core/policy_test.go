@@ -1,0 +1,96 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+func TestCapsAreErrors(t *testing.T) {
+	t.Run("waiters", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e := open(t, memlock.New(), core.WithMaxWaiters(2))
+			l := mustAcquire(t, e, core.Policy{Key: "k"})
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { _, _ = e.Acquire(ctx, core.Policy{Key: "k", Wait: core.Forever}) })
+			}
+			synctest.Wait()
+			_, err := e.Acquire(ctx, core.Policy{Key: "k", Wait: core.Forever})
+			mustBe(t, err, core.ErrBusy)
+			cancel()
+			wg.Wait()
+			mustBe(t, l.Release(t.Context()), nil)
+		})
+	})
+	t.Run("held", func(t *testing.T) {
+		e := open(t, memlock.New(), core.WithMaxHeld(1))
+		l := mustAcquire(t, e, core.Policy{Key: "k"})
+		_, err := e.Acquire(t.Context(), core.Policy{Key: "j"})
+		mustBe(t, err, core.ErrUnavailable)
+		mustBe(t, l.Release(t.Context()), nil)
+		mustBe(t, mustAcquire(t, e, core.Policy{Key: "j"}).Release(t.Context()), nil)
+	})
+	t.Run("key", func(t *testing.T) {
+		e := open(t, memlock.New())
+		_, err := e.Acquire(t.Context(), core.Policy{Key: string(make([]byte, core.MaxKeyLength+1))})
+		mustBe(t, err, core.ErrKey)
+	})
+}
+
+func TestImpossiblePoliciesAreRefused(t *testing.T) {
+	e := open(t, memlock.New())
+	tests := []struct {
+		name   string
+		policy core.Policy
+		says   string
+	}{
+		{"no key", core.Policy{}, "neither Key nor Keys"},
+		{"both keys", core.Policy{Key: "a", Keys: []string{"b"}}, "both Key and Keys"},
+		{"several keys", core.Policy{Keys: []string{"a", "b"}}, "one key"},
+		{"braces", core.Policy{Key: "stock:{sku}"}, "Guard"},
+		{"brace", core.Policy{Key: "stock:}"}, "Guard"},
+		{"limit", core.Policy{Key: "a", Limit: 3}, "only a Semaphore"},
+		{"mode", core.Policy{Key: "a", Mode: core.Shared}, "offers exclusive"},
+		{"unknown mode", core.Policy{Key: "a", Mode: 9}, "unknown"},
+		{"wait", core.Policy{Key: "a", Wait: -1}, "core.Forever"},
+		{"ttl", core.Policy{Key: "a", TTL: -1}, "default"},
+		{"short ttl", core.Policy{Key: "a", TTL: 1}, "at least"},
+		{"long ttl", core.Policy{Key: "a", TTL: 1 << 62}, "at most"},
+		{"max hold", core.Policy{Key: "a", MaxHold: -1}, "no bound"},
+		{"min hold", core.Policy{Key: "a", MinHold: -1}, "none"},
+		{"min over max", core.Policy{Key: "a", MinHold: 2, MaxHold: 1}, "longer than"},
+		{"strict", core.Policy{Key: "a", Fairness: core.Strict}, "does not offer"},
+		{"unknown fairness", core.Policy{Key: "a", Fairness: 7}, "unknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.policy.Name = "deduct"
+			_, err := e.Acquire(t.Context(), tt.policy)
+			mustBe(t, err, core.ErrPolicy)
+			var typed *core.Error
+			if errors.As(err, &typed) && (typed.Policy != "deduct" || !strings.Contains(typed.Error(), tt.says)) {
+				t.Errorf("error %q does not say %q", err, tt.says)
+			}
+		})
+	}
+	for _, d := range []driver.Driver{nil, (*memlock.Driver)(nil)} {
+		if _, err := core.New(d); !errors.Is(err, core.ErrPolicy) {
+			t.Errorf("nil driver: %v", err)
+		}
+	}
+	mustBe(t, e.Do(t.Context(), core.Policy{Key: "a"}, nil), core.ErrPolicy)
+	for _, o := range []core.Option{core.WithNamespace("a/b"), core.WithMaxHeld(0), core.WithMaxWaiters(-1), core.WithStoreTimeout(0)} {
+		if _, err := core.New(memlock.New(), o); !errors.Is(err, core.ErrPolicy) {
+			t.Errorf("bad option: %v", err)
+		}
+	}
+}
