@@ -1,0 +1,54 @@
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+func TestDeadlineComesBeforeTheTTLIsOver(t *testing.T) {
+	sent := time.Now()
+	for ttl, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond: 7900 * time.Microsecond,
+		time.Second:           988 * time.Millisecond,
+		30 * time.Second:      29698 * time.Millisecond,
+	} {
+		if got := driver.Deadline(sent, ttl).Sub(sent); got != want {
+			t.Errorf("a TTL of %v leaves %v, want %v", ttl, got, want)
+		}
+	}
+}
+
+func TestRemainingGoesByTheClockThatLeavesLess(t *testing.T) {
+	now := time.Now()
+	deadline := now.Add(time.Minute)
+	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) } // has no monotonic reading
+	tests := []struct {
+		name     string
+		deadline time.Time
+		now      time.Time
+		want     time.Duration
+	}{
+		{"clocks agree", deadline, now, time.Minute},
+		{"time has passed", deadline, now.Add(90 * time.Second), -30 * time.Second},
+		{"wall clock only", deadline, wall(20 * time.Second), 40 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := driver.Remaining(tt.deadline, tt.now); got != tt.want {
+				t.Errorf("%v remain, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLaterIsTheLaterAndZeroTheEarliest(t *testing.T) {
+	a := time.Now()
+	b := a.Add(1)
+	for _, tt := range []struct{ x, y, want time.Time }{{a, b, b}, {b, a, b}, {a, a, a}, {time.Time{}, a, a}, {a, time.Time{}, a}} {
+		if got := driver.Later(tt.x, tt.y); !got.Equal(tt.want) {
+			t.Errorf("Later(%v, %v) = %v", tt.x, tt.y, got)
+		}
+	}
+}
