@@ -18,10 +18,11 @@ import (
 )
 
 // engineOn returns an engine on the server at addr, with a client of its own.
-func engineOn(t testing.TB, addr string) *core.Engine {
+func engineOn(t testing.TB, addr string, o ...core.Option) *core.Engine {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	e, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	o = append(o, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	e, err := core.New(redislock.New(rdb), o...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +114,39 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	}
 	if err := l.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	s := redistest.Start(t)
+	e := engineOn(t, s.Addr(), core.WithStoreTimeout(timeout))
+	held, err := e.Acquire(t.Context(), core.Policy{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	defer s.Cont()
+	var waiting sync.WaitGroup
+	for i := range 8 {
+		waiting.Go(func() {
+			if _, err := e.Acquire(t.Context(), core.Policy{Key: "k" + strconv.Itoa(i%2), Wait: core.Forever}); !errors.Is(err, core.ErrClosed) {
+				t.Errorf("Acquire returned %v, want ErrClosed", err)
+			}
+		})
+	}
+	machine := hiccups()
+	start := time.Now()
+	if err := e.Close(); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Close returned %v, want ErrUnavailable for what it could not tell the server", err)
+	}
+	took, slack := time.Since(start), machine()
+	waiting.Wait()
+	if limit := 2*timeout + 200*time.Millisecond + slack; took > limit {
+		t.Errorf("Close took %v, want at most %v", took, limit)
+	}
+	if !errors.Is(held.Err(), core.ErrClosed) {
+		t.Errorf("the lease says %v, want ErrClosed", held.Err())
 	}
 }
 
