@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -323,6 +324,29 @@ func buyOverHTTP(ctx context.Context, url string) error {
 		return errSoldOut
 	}
 	return fmt.Errorf("%s: %s", resp.Status, body)
+}
+
+// TestTheStockExampleSellsItsStockOverProcesses runs the README's demonstration
+// on several processes.
+func TestTheStockExampleSellsItsStockOverProcesses(t *testing.T) {
+	addr := startRedis(t)
+	program := filepath.Join(t.TempDir(), "stock")
+	if out, err := exec.Command("go", "build", "-o", program, "./examples/stock").CombinedOutput(); err != nil {
+		t.Fatalf("build the example: %v: %s", err, out)
+	}
+	out, err := exec.Command(program, "-redis", addr, "-processes", "3", "-buyers", "300").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if figures, ok := strings.CutPrefix(line, "with locks"); ok {
+			if f := strings.Fields(figures); f[0] != "100" || f[1] != "0" || f[2] != "200" {
+				t.Errorf("sold %s, oversold %s, refused %s; want 100, 0 and 200:\n%s", f[0], f[1], f[2], out)
+			}
+			return
+		}
+	}
+	t.Errorf("no figures with locks in:\n%s", out)
 }
 
 const (

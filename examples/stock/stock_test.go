@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProgram makes the test binary behave as the program, so that a test and
-// -processes start it as a child.
+// asProgram makes the test binary behave as the program, so that a test can
+// start it as a child.
 const asProgram = "STOCK_EXAMPLE_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -77,21 +78,15 @@ func TestLocksSellExactlyTheStock(t *testing.T) {
 	}
 }
 
-func TestLocksSellExactlyTheStockOverProcesses(t *testing.T) {
-	addr := startRedis(t)
-	t.Setenv(asProgram, "1")
-	var out, errs bytes.Buffer
-	status := run(t.Context(), []string{"-redis", addr, "-processes", "3", "-buyers", "300"}, nil, &out, &errs)
-	if status != 0 {
-		t.Fatalf("exit status %d: %s\n%s", status, errs.String(), out.String())
-	}
-	if row := rowOf(t, out.String(), "with locks"); row[0] != "100" || row[1] != "0" || row[2] != "200" {
-		t.Errorf("sold %s, oversold %s, refused %s; want 100, 0 and 200:\n%s", row[0], row[1], row[2], out.String())
-	}
-}
-
 func TestAStoreThatIsNotThereIsAnError(t *testing.T) {
-	addr := freeAddr(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil { // nobody listens there from here on
+		t.Fatal(err)
+	}
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-redis", addr}, nil, &out, &errs); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
