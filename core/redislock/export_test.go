@@ -4,33 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
 )
 
-// Command is what a session asks a Wire to run.
-type Command struct {
-	Script protocol.Script
-	Key    string
-	Args   []any
-}
-
-// Reply is what became of a Command.
-type Reply struct {
-	Value any
-	Err   error
-	Once  bool
-}
-
-// Wire stands in for the server and the network to it; see wire.
-type Wire interface {
-	Run(ctx context.Context, cmds []Command) []Reply
-	Listen(ctx context.Context, channel string, up func(), message func(payload string)) error
-}
-
-// WithWire has sessions use w instead of the client, which may be nil.
-func WithWire(w Wire) Option {
+// WithLink has sessions use a simulated link instead of the client, which may be
+// nil.
+func WithLink(l *simulation.Link) Option {
 	return optionFunc(func(c *config) {
-		c.wire = func(time.Duration) (wire, error) { return wireFrom{w}, nil }
+		c.wire = func(time.Duration) (wire, error) { return simulated{l}, nil }
 	})
 }
 
@@ -40,20 +21,20 @@ func WithJitter(f func() float64) Option { return optionFunc(func(c *config) { c
 // WithChannel replaces the random name of a session's channel.
 func WithChannel(f func() string) Option { return optionFunc(func(c *config) { c.channel = f }) }
 
-type wireFrom struct{ w Wire }
+type simulated struct{ link *simulation.Link }
 
-func (f wireFrom) run(ctx context.Context, cmds []command) []reply {
-	in := make([]Command, len(cmds))
+func (s simulated) run(ctx context.Context, cmds []command) []reply {
+	in := make([]simulation.Command, len(cmds))
 	for i, c := range cmds {
-		in[i] = Command{c.script, c.key, c.args}
+		in[i] = simulation.Command{Script: c.script, Key: c.key, Args: c.args}
 	}
 	out := make([]reply, len(cmds))
-	for i, r := range f.w.Run(ctx, in) {
+	for i, r := range s.link.Run(ctx, in) {
 		out[i] = reply{r.Value, r.Err, r.Once}
 	}
 	return out
 }
 
-func (f wireFrom) listen(ctx context.Context, channel string, up func(), message func(string)) error {
-	return f.w.Listen(ctx, channel, up, message)
+func (s simulated) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+	return s.link.Listen(ctx, channel, up, message)
 }

@@ -214,29 +214,10 @@ type simProcess struct {
 	closed time.Time // when Close was called or the process died
 }
 
-// simWire is a link as a session sees it.
-type simWire struct{ link *simulation.Link }
-
-func (w simWire) Run(ctx context.Context, cmds []redislock.Command) []redislock.Reply {
-	in := make([]simulation.Command, len(cmds))
-	for i, c := range cmds {
-		in[i] = simulation.Command(c)
-	}
-	out := make([]redislock.Reply, len(cmds))
-	for i, r := range w.link.Run(ctx, in) {
-		out[i] = redislock.Reply(r)
-	}
-	return out
-}
-
-func (w simWire) Listen(ctx context.Context, channel string, up func(), message func(string)) error {
-	return w.link.Listen(ctx, channel, up, message)
-}
-
 // join starts a process with its callers.
 func (s *schedule) join() {
 	link := s.Link()
-	d := redislock.New(nil, redislock.WithWire(simWire{link}), redislock.WithJitter(link.Jitter))
+	d := redislock.New(nil, redislock.WithLink(link), redislock.WithJitter(link.Jitter))
 	e, err := core.New(d, core.WithNamespace(simNamespace), core.WithStoreTimeout(s.timeout), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		s.t.Fatal(err)
