@@ -168,7 +168,7 @@ func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
 	if !outer.use() {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
-	return &Lease{hold: outer, nested: true}, nil
+	return &Lease{hold: outer}, nil
 }
 
 // do runs fn while it holds the lock of a rendered key.

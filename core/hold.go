@@ -177,7 +177,7 @@ func (h *hold) release(ctx context.Context) error {
 // giveBack releases the lease of the hold at the store.
 func (h *hold) giveBack(ctx context.Context) error {
 	ctx, sp := h.plan.signals.follow(ctx, h.span, h.plan.signals.release)
-	err := h.tenure.line.finish(ctx, h.tenure.ending(h.plan.MinHold), h.tenure.length)
+	err := h.tenure.line.finish(ctx, h.tenure, h.plan.MinHold)
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)

@@ -11,7 +11,6 @@ import (
 // loses it. A Lease is safe for concurrent use; whoever has it holds the lock.
 type Lease struct {
 	hold     *hold
-	nested   bool
 	released atomic.Bool
 	unwatch  runtime.Cleanup
 }

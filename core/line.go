@@ -103,7 +103,7 @@ func (e *Engine) join(w *waiter, key string) {
 	}
 	ln.push(w)
 	switch {
-	case e.ctx.Err() != nil || e.life.isClosed():
+	case e.life.isClosed():
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
 	case ln.waiting > e.maxWaiters:
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrBusy).because("%d callers of this process wait for the key already, which is the cap", e.maxWaiters))
@@ -241,7 +241,7 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 	ln.failTries(0)
 }
 
-// identity of a fresh request of this line.
+// request is a fresh request for the first waiter, or whoever is first by then.
 func (ln *line) request() driver.Request {
 	pl := ln.first.plan
 	return driver.Request{ID: driver.ID{Key: ln.key, Owner: newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}

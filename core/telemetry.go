@@ -192,8 +192,7 @@ func (s span) within(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, s.Span)
 }
 
-// granted notes that a caller got the lock after it asked for it at start, and
-// begins the span of its hold.
+// granted notes that a caller got the lock after it asked for it at start.
 func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold) {
 	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes["acquired"]...)
 	s.held.Add(ctx, 1, s.base...)

@@ -102,8 +102,11 @@ func (p *plan) floor() time.Duration {
 	if p.NoRenew {
 		return p.TTL - p.TTL/10 - driver.Margin(p.TTL)
 	}
-	return min(3*time.Second, p.TTL) / 4
+	return p.least()
 }
+
+// least is what must remain right after a renewal, which cannot bring more.
+func (p *plan) least() time.Duration { return min(3*time.Second, p.TTL) / 4 }
 
 // handOn decides what becomes of a lease whose holder has just released it and
 // who was followed by others in the line.
@@ -156,20 +159,19 @@ func (ln *line) lose(tn *tenure) {
 func (ln *line) giveBack(tn *tenure, keep time.Duration) {
 	ln.forget(tn)
 	ln.ending = true
-	end := tn.ending(keep)
-	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), end, tn.length) })
+	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), tn, keep) })
 }
 
-// finish releases a lease at the store, within ctx and the store's time, and
+// finish releases a lease that the line has parted from at the store, within ctx and the store's time, and
 // lets the line go on. What could not be asked in time goes on in the
 // background.
-func (ln *line) finish(ctx context.Context, end driver.Ending, length time.Duration) error {
-	e := ln.engine
+func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) error {
+	e, end := ln.engine, tn.ending(keep)
 	rctx, cancel := context.WithTimeout(ctx, e.timeout)
 	err := e.session.Release(rctx, []driver.Ending{end})[0]
 	cancel()
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		e.ender.add(end, length)
+		e.ender.add(end, tn.length)
 	}
 	ln.shard.mu.Lock()
 	ln.ending = false
@@ -207,7 +209,7 @@ func (ln *line) refreshed(tn *tenure, r driver.Renewed, ttl time.Duration, sent 
 		ln.lose(tn)
 	case ln.first == nil:
 		ln.giveBack(tn, 0)
-	case r.Err != nil, tn.turnIsOver(now), left < min(3*time.Second, ln.first.plan.TTL)/4:
+	case r.Err != nil, tn.turnIsOver(now), left < ln.first.plan.least():
 		ln.replace(tn)
 	default:
 		ln.serve(tn, now)

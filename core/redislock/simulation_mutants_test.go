@@ -58,7 +58,7 @@ var mutants = []mutant{
 		name: "renewal goes on after the release", file: "tenure.go",
 		old: "err := e.session.Release(rctx, []driver.Ending{end})[0]",
 		bug: "err := e.session.Release(rctx, []driver.Ending{end})[0]\n" +
-			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: length}}) } })",
+			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(tn.length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: tn.length}}) } })",
 	},
 	{
 		name: "a caller that left is granted the key", file: "line.go",
