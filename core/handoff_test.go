@@ -18,6 +18,8 @@ import (
 type counted struct {
 	driver.Driver
 	acquire, replace, renew, release atomic.Int64
+
+	renewal func() // called before each, if not nil
 }
 
 type countedSession struct {
@@ -40,6 +42,9 @@ func (s countedSession) Acquire(ctx context.Context, r driver.Request) (driver.G
 
 func (s countedSession) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	s.c.renew.Add(1)
+	if s.c.renewal != nil {
+		s.c.renewal()
+	}
 	return s.Session.Renew(ctx, rs)
 }
 
@@ -134,6 +139,39 @@ func TestMinHoldTakesAGrantOfItsOwn(t *testing.T) {
 		run(t, e, 3, core.Policy{Key: "k", Wait: core.Forever, MinHold: time.Second}, 0)
 		if c.acquire.Load() != 3 || time.Since(start) < 2*time.Second {
 			t.Errorf("%d acquires in %v", c.acquire.Load(), time.Since(start))
+		}
+	})
+}
+
+func TestMinHoldTakesAGrantOfItsOwnAfterARenewalForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		c := &counted{Driver: d, renewal: func() { time.Sleep(100 * time.Millisecond) }}
+		e, other := open(t, c), open(t, d)
+		first := mustAcquire(t, e, core.Policy{Key: "k", TTL: time.Minute})
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			_, err := e.Acquire(ctx, core.Policy{Key: "k", TTL: time.Minute, Wait: core.Forever})
+			mustBe(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		var began time.Time
+		wg.Go(func() {
+			mustBe(t, e.Do(t.Context(), core.Policy{Key: "k", TTL: time.Minute, Wait: core.Forever, MinHold: 2 * time.Second}, func(context.Context) error {
+				began = time.Now()
+				return nil
+			}), nil)
+		})
+		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond) // the word that nobody waits is old by then
+		mustBe(t, first.Release(t.Context()), nil)
+		time.Sleep(50 * time.Millisecond) // the renewal is under way
+		cancel()
+		wg.Wait()
+		mustBe(t, mustAcquire(t, other, core.Policy{Key: "k", Wait: time.Minute}).Release(t.Context()), nil)
+		if kept := time.Since(began); kept < 2*time.Second {
+			t.Errorf("the key was kept for %v of 2s", kept)
 		}
 	})
 }

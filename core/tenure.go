@@ -111,11 +111,10 @@ func (p *plan) least() time.Duration { return min(3*time.Second, p.TTL) / 4 }
 // handOn decides what becomes of a lease whose holder has just released it and
 // who was followed by others in the line.
 func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
-	to := ln.first.plan
 	switch {
 	case from.MinHold > 0:
 		ln.giveBack(tn, from.MinHold)
-	case to.MinHold > 0, tn.handoffs+1 >= block, tn.turnIsOver(now), driver.Remaining(tn.Deadline, now) <= 0:
+	case tn.usedUp(ln.first.plan, now), driver.Remaining(tn.Deadline, now) <= 0:
 		ln.replace(tn)
 	case !tn.contended && now.Sub(tn.quiet) > hearsay:
 		ln.refresh(tn)
@@ -123,6 +122,12 @@ func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
 		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
 		ln.next(tn, now)
 	}
+}
+
+// usedUp reports whether the next hold needs a grant of its own: its MinHold counts
+// from that, the block of tokens is at its end, or others have waited enough.
+func (tn *tenure) usedUp(next *plan, now time.Time) bool {
+	return tn.handoffs >= 0 && (next.MinHold > 0 || tn.handoffs+1 >= block || tn.turnIsOver(now))
 }
 
 // turnIsOver reports whether the process has had its turn while others wait.
@@ -209,7 +214,7 @@ func (ln *line) refreshed(tn *tenure, r driver.Renewed, ttl time.Duration, sent 
 		ln.lose(tn)
 	case ln.first == nil:
 		ln.giveBack(tn, 0)
-	case r.Err != nil, tn.turnIsOver(now), left < ln.first.plan.least():
+	case r.Err != nil, tn.usedUp(ln.first.plan, now), left < ln.first.plan.least():
 		ln.replace(tn)
 	default:
 		ln.serve(tn, now)
