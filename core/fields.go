@@ -156,16 +156,12 @@ func unknownField(t reflect.Type, name string) error {
 // of them if there are few.
 func suggestion(t reflect.Type, name string) string {
 	var names []string
-	nearest, distance := "", 1+len(name)/3
 	for _, f := range reflect.VisibleFields(t) {
-		if !f.IsExported() {
-			continue
-		}
-		names = append(names, f.Name)
-		if d := spellingDistance(plainSpelling(name), plainSpelling(f.Name)); d <= distance && (nearest == "" || d < distance) {
-			nearest, distance = f.Name, d
+		if f.IsExported() {
+			names = append(names, f.Name)
 		}
 	}
+	nearest := Nearest(name, names)
 	const few = 12
 	switch {
 	case nearest != "":
@@ -176,30 +172,4 @@ func suggestion(t reflect.Type, name string) string {
 		return "; it has " + strings.Join(names, ", ")
 	}
 	return ""
-}
-
-// plainSpelling makes product_id and ProductID the same.
-func plainSpelling(name string) string {
-	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
-}
-
-// spellingDistance is the number of bytes to insert, delete or replace to turn
-// a into b (Levenshtein).
-func spellingDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -1,0 +1,26 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+func TestNearestNamesWhatWasProbablyMeant(t *testing.T) {
+	known := []string{"SKU", "WarehouseID", "Quantity"}
+	for name, want := range map[string]string{
+		"sku":          "SKU",
+		"SKV":          "SKU",
+		"warehouse_id": "WarehouseID",
+		"Quantty":      "Quantity",
+		"Customer":     "",
+		"":             "",
+	} {
+		if got := core.Nearest(name, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
+		}
+	}
+	if got := core.Nearest("a", nil); got != "" {
+		t.Errorf("Nearest of nothing is %q", got)
+	}
+}
