@@ -84,7 +84,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 // leave cleans up after an Acquire that returns err.
 func (p *place) leave(err error) {
 	for _, rq := range p.unanswered {
-		if !p.s.calls.withdraw(rq.call) {
+		if !rq.call.withdraw() {
 			p.sent = true
 		}
 	}

@@ -14,6 +14,9 @@ import (
 type clientWire struct {
 	client redis.UniversalClient
 
+	cluster *redis.ClusterClient // client, if it is one
+	mapped  atomic.Bool          // cluster knows which server has which keys
+
 	// resend is how long after its first sending the client may send a command
 	// again unasked: sooner it has left once. Negative: it never does.
 	resend time.Duration
@@ -28,7 +31,16 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		return nil, err
 	}
 	w := &clientWire{client: client, check: timeout}
-	if c, ok := client.(*redis.Client); ok {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		// It waits as long before it sends a command again, unless a server
+		// has refused the first one.
+		o := c.Options()
+		w.cluster, w.resend = c, o.MinRetryBackoff
+		if o.MaxRedirects <= 0 && o.MaxRetries <= 0 {
+			w.resend = -1
+		}
+	case *redis.Client:
 		o := c.Options()
 		w.resend = o.MinRetryBackoff
 		if o.MaxRetries <= 0 {
@@ -68,12 +80,42 @@ func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
 		// They went to another server of a Cluster.
 		w.send(ctx, cmds, replies, todo, func(int) bool { return true })
 	}
+	w.heed(replies)
 	once := w.resend < 0 || time.Since(began) < w.resend
 	for i := range replies {
 		replies[i].err = classify(replies[i].err)
 		replies[i].once = once && replies[i].err == nil
 	}
 	return replies
+}
+
+// heed has a Cluster's client look for the servers again when one of them does
+// not answer: nobody tells it of a failover, and by itself it looks every 10 s.
+func (w *clientWire) heed(replies []reply) {
+	if w.cluster == nil {
+		return
+	}
+	for _, r := range replies {
+		switch {
+		case r.err == nil:
+			w.mapped.Store(true)
+		case !isReply(r.err):
+			w.cluster.ReloadState(context.Background()) // in the background
+			return
+		}
+	}
+}
+
+// node names the master that has the key.
+func (w *clientWire) node(key string) string {
+	if !w.mapped.Load() {
+		return "" // the client would have to ask
+	}
+	master, err := w.cluster.MasterForKey(context.Background(), key)
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
 }
 
 // unknown appends the indices of the commands whose script the server did not
@@ -128,6 +170,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 	subscription := w.client.Subscribe(ctx)
 	defer func() { _ = subscription.Close() }() // a second closing only says so
 	if err := subscription.Subscribe(ctx, channel); err != nil {
+		w.heed([]reply{{err: err}})
 		return classify(err)
 	}
 	var heard atomic.Bool
@@ -145,6 +188,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 		case err == nil:
 			heard.Store(true)
 		case failed || isReply(err) || errors.Is(err, redis.ErrClosed):
+			w.heed([]reply{{err: err}})
 			return classify(err)
 		default:
 			failed = true // Receive has reconnected, or tries when called again

@@ -28,8 +28,14 @@ type call struct {
 	// lane.withdraw reported that the command never left. It must not block.
 	done func(*call)
 
-	queued bool // guarded by lane.mu
+	lane   *lane // that it was sent on
+	queued bool  // guarded by lane.mu
 }
+
+// withdraw takes a call back that nobody waits for any longer. It reports
+// whether the command never left; otherwise it is or will be executed, or has
+// been.
+func (c *call) withdraw() bool { return c.lane.withdraw(c) }
 
 // lane sends calls in batches. A call that finds a free worker leaves at once
 // and alone; those that arrive while all workers are on their way travel
@@ -70,9 +76,7 @@ func (l *lane) send(calls ...*call) {
 	l.mu.Unlock()
 }
 
-// withdraw takes a call back that nobody waits for any longer. It reports
-// whether the command never left; otherwise it is or will be executed, or has
-// been.
+// withdraw is call.withdraw for a call that was sent on this lane.
 func (l *lane) withdraw(c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ type session struct {
 	wire    wire
 	channel string // of this session's pushes
 
-	calls    *lane // acquisitions and endings
-	renewals *lane // apart, so that a burst of acquisitions cannot starve them
+	calls    *lanes // acquisitions and endings
+	renewals *lanes // apart, so that a burst of acquisitions cannot starve them
 	claims   claims
 	cleaner  *cleaner
 	listener *listener
@@ -44,16 +44,18 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		closing: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.calls = s.newLane(c.connections)
-	s.renewals = s.newLane(2) // one dead connection must not hold up all leases
+	s.calls = s.newLanes(c.connections)
+	s.renewals = s.newLanes(2) // one dead connection must not hold up all leases
 	s.claims.init()
 	s.cleaner = newCleaner(s)
 	s.listener = newListener(s)
 	return s
 }
 
-func (s *session) newLane(width int) *lane {
-	return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout}
+func (s *session) newLanes(width int) *lanes {
+	return &lanes{wire: s.wire, open: func() *lane {
+		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout}
+	}}
 }
 
 // enter begins a method's call, which ends with s.running.Done.
@@ -73,7 +75,7 @@ func (s *session) start(f func()) { s.workers.Go(f) }
 // ask sends commands on a lane and waits for their replies, for one attempt's
 // time and no longer than ctx. It returns one call for each command: its own
 // copy, whose reply is an error if there is no answer.
-func (s *session) ask(ctx context.Context, l *lane, cmds ...command) []*call {
+func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 	calls := make([]*call, len(cmds))
 	answers := make(chan int, len(cmds))
 	for i := range cmds {
@@ -101,7 +103,7 @@ func (s *session) ask(ctx context.Context, l *lane, cmds ...command) []*call {
 	}
 	for i, c := range calls {
 		if !answered[i] {
-			never := l.withdraw(c)
+			never := c.withdraw()
 			calls[i] = &call{command: c.command, reply: reply{err: err, once: never}}
 		}
 	}

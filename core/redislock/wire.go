@@ -31,6 +31,11 @@ type wire interface {
 	// the client library holds on to a socket.
 	run(ctx context.Context, cmds []command) []reply
 
+	// node names the server that has the key, as far as that is known without
+	// asking one; all keys have the same name if there is one server. It does
+	// not block.
+	node(key string) string
+
 	// listen subscribes to the channel and blocks until the subscription ends
 	// or ctx does. It calls up whenever the server has confirmed the
 	// subscription, the first time and after each reconnection, and message

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +21,10 @@ import (
 type Server struct {
 	t    testing.TB
 	port string
-	dir  string
-	args []string
-	cmd  *exec.Cmd
+	args []string // before the port
+	more []string // after it
+	cmd  *exec.Cmd // nil if it does not run
+	cold bool      // stopped
 	done chan struct{}
 }
 
@@ -33,13 +35,18 @@ type Server struct {
 // says LOCKAROUND_REQUIRE_SERVERS=1.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return start(t, []string{"--save", "", "--appendonly", "no"}, args)
+}
+
+func start(t testing.TB, args, more []string) *Server {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
 			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
 		}
 		t.Skipf("needs redis-server in PATH: %v", err)
 	}
-	s := &Server{t: t, dir: t.TempDir(), args: args}
+	s := &Server{t: t, args: append(args, "--dir", t.TempDir()), more: more}
 	t.Cleanup(s.Kill)
 	// A free port may be taken by somebody else before the server has it.
 	var err error
@@ -83,10 +90,13 @@ func (s *Server) Restart() {
 }
 
 // Stop pauses the server with SIGSTOP: connections stay, nothing answers.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP); s.cold = true }
 
 // Cont ends a pause.
-func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+func (s *Server) Cont() { s.signal(syscall.SIGCONT); s.cold = false }
+
+// answers reports whether the server runs and is not stopped.
+func (s *Server) answers() bool { return s.cmd != nil && !s.cold }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
@@ -105,8 +115,8 @@ func (s *Server) Do(words ...string) (string, error) {
 }
 
 func (s *Server) run() error {
-	args := []string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--daemonize", "no"}
-	cmd := exec.Command("redis-server", append(args, s.args...)...)
+	args := slices.Concat(s.args, []string{"--port", s.port, "--bind", "127.0.0.1", "--daemonize", "no"}, s.more)
+	cmd := exec.Command("redis-server", args...)
 	out := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
@@ -133,7 +143,7 @@ func (s *Server) run() error {
 		}
 		// Somebody else's server on the same port must not pass for ours.
 		if ours(s.Addr(), cmd.Process.Pid) {
-			s.cmd, s.done = cmd, done
+			s.cmd, s.done, s.cold = cmd, done, false
 			return nil
 		}
 	}

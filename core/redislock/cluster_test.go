@@ -1,0 +1,293 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+// member is an engine with a client of the whole Cluster.
+func member(t testing.TB, c *redistest.Cluster) *engine {
+	t.Helper()
+	return newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}))
+}
+
+// keyOn returns an engine's key in a slot of that master, which differs for each
+// n.
+func keyOn(t testing.TB, c *redistest.Cluster, master *redistest.Server, n int) (key string, slot int) {
+	t.Helper()
+	for i := range 10_000 {
+		key = fmt.Sprint("k", i)
+		if slot = c.Slot(protocol.Key("test/" + key)); c.Master(slot) == master {
+			if n--; n < 0 {
+				return key, slot
+			}
+		}
+	}
+	t.Fatal("no key on that master")
+	return "", 0
+}
+
+func TestClusterHandsKeysOfEveryMasterOverByPushOnOneChannel(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	a, b := member(t, c), member(t, c)
+	for _, master := range c.Masters() {
+		key, _ := keyOn(t, c, master, 0)
+		handOver(t, a, b, key)
+	}
+	channels := map[string]bool{}
+	subscriptions := 0
+	for _, addr := range c.Addrs() {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		names, err := client.PubSubChannels(t.Context(), redislock.ChannelPrefix+"*").Result()
+		_ = client.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		subscriptions += len(names)
+		for _, name := range names {
+			channels[name] = true
+		}
+	}
+	if len(channels) != 2 || subscriptions != 2 {
+		t.Errorf("%d channels at %d nodes; want one channel at one node for each of two processes", len(channels), subscriptions)
+	}
+}
+
+// TestClusterKeysMayHaveAnyBytes uses keys that would break a hash tag, or the
+// client's idea of the slot.
+func TestClusterKeysMayHaveAnyBytes(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	open := func() driver.Session {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+		s, err := redislock.New(client).Open(driver.Config{Sink: newSink(), StoreTimeout: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(s.Close(context.Background()), client.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	a, b := open(), open()
+	keys := []string{
+		"}", "{", "{}", "}{", "{a}b", "a{b}c", `\`, `\(`, `\)`, `(`, `{\}`, "\x00", "\xff\xfe", "\r\n", " ", "é☃", "a/b", "*?[]",
+		strings.Repeat("x", 1000),
+	}
+	everyByte := make([]byte, 256)
+	for i := range everyByte {
+		everyByte[i] = byte(i)
+	}
+	keys = append(keys, string(everyByte))
+
+	stored := map[string]string{}
+	for _, key := range keys {
+		name := protocol.Key("test/" + key)
+		if other, ok := stored[name]; ok {
+			t.Errorf("%q and %q are one lock", key, other)
+		}
+		stored[name] = key
+		if !strings.HasPrefix(name, redislock.KeyPrefix+"{test/") || !strings.HasSuffix(name, "}") ||
+			strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 {
+			t.Errorf("%q is stored as %q; want version, braces around namespace and key, and no other braces", key, name)
+		}
+		g, err := a.Acquire(t.Context(), driver.Request{ID: newID("test/" + key), TTL: time.Minute})
+		if err != nil {
+			t.Errorf("%q: %v", key, err)
+			continue
+		}
+		var held *driver.HeldError
+		if _, err := b.Acquire(t.Context(), driver.Request{ID: newID("test/" + key), TTL: time.Minute}); !errors.As(err, &held) {
+			t.Errorf("%q is held, and another process gets %v", key, err)
+		}
+		if err := a.Release(t.Context(), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]; err != nil {
+			t.Errorf("release %q: %v", key, err)
+		}
+	}
+	for _, addr := range c.Addrs() {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		names, err := client.Keys(t.Context(), "*").Result()
+		_ = client.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if _, ok := stored[name]; !ok {
+				t.Errorf("the store has %q, which is no lock of these", name)
+			}
+			delete(stored, name)
+		}
+	}
+	if len(stored) > 0 {
+		t.Errorf("the store has no %q", stored)
+	}
+}
+
+func TestClusterFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	a, b := member(t, c), member(t, c)
+	for i, one := range []struct {
+		name     string
+		failOver func(slot int)
+	}{
+		{"asked for", func(slot int) { c.FailOver(slot) }},
+		{"master killed", func(slot int) {
+			old := c.Master(slot)
+			client := redis.NewClient(&redis.Options{Addr: old.Addr(), ReadTimeout: 20 * time.Second})
+			if n, err := client.Wait(t.Context(), 1, 10*time.Second).Result(); err != nil || n < 1 {
+				t.Fatalf("replication: %d, %v", n, err)
+			}
+			_ = client.Close()
+			old.Kill()
+			c.Promoted(slot, old)
+		}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			key, slot := keyOn(t, c, c.Masters()[i], 0)
+			handOver(t, a, b, key)
+			lease := a.take(t, key, 20*time.Second)
+			next := b.queue(t, key, 20*time.Second)
+			one.failOver(slot)
+			if err := answered(t, lease); err != nil {
+				t.Errorf("the holder after the failover: %v", err)
+			}
+			select {
+			case l := <-next:
+				t.Errorf("the waiter was granted token %d while the holder has %d", l.Token(), lease.Token())
+			default:
+			}
+			giveBack(t, lease)
+			second := <-next
+			if second == nil {
+				return
+			}
+			if second.Token() <= lease.Token() {
+				t.Errorf("token %d after %d", second.Token(), lease.Token())
+			}
+			giveBack(t, second)
+			handOver(t, a, b, key)
+		})
+	}
+}
+
+// TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers has one master without a
+// replica frozen, and then dead, while keys of all masters are in use.
+func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	c := redistest.StartCluster(t, 3, 0)
+	a, b := member(t, c), member(t, c)
+	masters := c.Masters()
+	var leases []*core.Lease
+	for _, m := range masters {
+		for n := range 3 {
+			key, _ := keyOn(t, c, m, n)
+			leases = append(leases, a.take(t, key, ttl))
+		}
+	}
+	spare, _ := keyOn(t, c, masters[0], 5)
+	handOver(t, a, b, spare)
+	dead, alive := leases[6:], leases[:6]
+	doomed, _ := keyOn(t, c, masters[2], 5)
+	masters[2].Stop()
+
+	// Traffic for the frozen master, more than there are connections.
+	var refused int
+	failures := make(chan error)
+	for range 8 {
+		go func() {
+			_, err := a.Acquire(t.Context(), core.Policy{Key: doomed, TTL: ttl})
+			failures <- err
+		}()
+	}
+	for range 8 {
+		if err := <-failures; errors.Is(err, core.ErrUnavailable) {
+			refused++
+		}
+	}
+	if refused != 8 {
+		t.Errorf("%d of 8 calls for the frozen master were told that it is unavailable", refused)
+	}
+	for _, l := range dead {
+		<-l.Done()
+		if late := time.Since(l.Deadline()); !errors.Is(l.Err(), core.ErrLost) || late > time.Second {
+			t.Errorf("%s of the frozen master: %v, told %v after its deadline", l.Key(), l.Err(), late)
+		}
+		_ = l.Release(t.Context()) // it was lost
+	}
+	handOver(t, a, b, spare)
+	masters[2].Kill()
+	handOver(t, a, b, spare)
+	for _, l := range alive {
+		if err := l.Err(); err != nil {
+			t.Errorf("%s of a master that is well: %v", l.Key(), err)
+		}
+		if err := l.Check(t.Context()); err != nil {
+			t.Errorf("%s of a master that is well: %v", l.Key(), err)
+		}
+		giveBack(t, l)
+	}
+	masters[2].Restart() // empty, with its slots; otherwise the engines could not clean up
+	giveBack(t, a.take(t, doomed, ttl))
+}
+
+// TestClusterNodeOfTheSubscriptionMayDie kills the node that carries a waiter's
+// subscription, which is another one than its key's.
+func TestClusterNodeOfTheSubscriptionMayDie(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	a, b := member(t, c), member(t, c)
+	key, _ := keyOn(t, c, c.Masters()[0], 0)
+	handOver(t, a, b, key)
+	for slot, m := range map[int]*redistest.Server{8000: c.Masters()[1], 16000: c.Masters()[2]} {
+		m.Kill()
+		c.Promoted(slot, m)
+	}
+	// Two refreshes at most until both have subscribed again.
+	for range 3 {
+		lease := a.take(t, key, time.Minute)
+		got := b.queue(t, key, time.Minute)
+		giveBack(t, lease)
+		giveBack(t, <-got)
+	}
+	handOver(t, a, b, key)
+}
+
+func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	a, b := member(t, c), member(t, c)
+	key, slot := keyOn(t, c, c.Masters()[0], 0)
+	giveBack(t, b.take(t, key, time.Minute)) // b knows where it is
+	lease := a.take(t, key, time.Minute)
+	client := redis.NewClient(&redis.Options{Addr: c.Master(slot).Addr()})
+	defer func() { _ = client.Close() }()
+	const tries = 20
+	before := commands(t, client)["evalsha"]
+	for range tries {
+		if _, err := b.Acquire(context.Background(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
+			t.Fatal(err)
+		}
+	}
+	// Some may be slow on a busy machine: then they cannot be sure.
+	if n := commands(t, client)["evalsha"] - before; n < tries || n > tries+tries/2 {
+		t.Errorf("%d commands for %d refusals", n, tries)
+	}
+	giveBack(t, lease)
+}

@@ -1,0 +1,60 @@
+package redislock
+
+import "sync"
+
+// lanes has one lane for each server: in a Cluster a server that does not answer
+// must not hold up the keys of the others.
+type lanes struct {
+	wire wire
+	open func() *lane
+
+	mu     sync.Mutex
+	byNode map[string]*lane
+	closed bool
+}
+
+// send queues the calls on the lanes of their keys' servers, as lane.send does.
+func (l *lanes) send(calls ...*call) {
+	for len(calls) > 0 {
+		node, n := l.wire.node(calls[0].key), 1
+		for n < len(calls) && l.wire.node(calls[n].key) == node {
+			n++
+		}
+		to := l.to(node)
+		for _, c := range calls[:n] {
+			c.lane = to
+		}
+		to.send(calls[:n]...)
+		calls = calls[n:]
+	}
+}
+
+// to returns the lane of a server, which is closed if l is.
+func (l *lanes) to(node string) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.byNode[node]
+	if to == nil {
+		if l.byNode == nil {
+			l.byNode = make(map[string]*lane)
+		}
+		to = l.open()
+		to.closed = l.closed
+		l.byNode[node] = to
+	}
+	return to
+}
+
+// close refuses all further calls and those still queued.
+func (l *lanes) close() {
+	l.mu.Lock()
+	l.closed = true
+	all := make([]*lane, 0, len(l.byNode))
+	for _, one := range l.byNode {
+		all = append(all, one)
+	}
+	l.mu.Unlock()
+	for _, one := range all {
+		one.close()
+	}
+}
