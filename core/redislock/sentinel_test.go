@@ -1,0 +1,307 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+// follower is an engine whose client asks the sentinels who is the master.
+func follower(t testing.TB, s *redistest.Sentinel) *engine {
+	t.Helper()
+	return newEngine(t, redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
+	}))
+}
+
+func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
+	t.Parallel()
+	for name, failOver := range map[string]func(*redistest.Sentinel){
+		"master killed": func(s *redistest.Sentinel) {
+			old := s.Master()
+			old.Kill()
+			s.Promoted(old)
+		},
+		"asked for": func(s *redistest.Sentinel) { s.Failover() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.StartSentinel(t, 1)
+			a, b := follower(t, s), follower(t, s)
+			handOver(t, a, b, "before")
+			lease := a.take(t, "k", 20*time.Second)
+			next := b.queue(t, "k", 20*time.Second)
+			s.Replicated(s.Master())
+
+			failOver(s)
+			if err := answered(t, lease); err != nil {
+				t.Errorf("the holder after the failover: %v", err)
+			}
+			select {
+			case l := <-next:
+				t.Errorf("the waiter was granted token %d while the holder has %d", l.Token(), lease.Token())
+			default:
+			}
+			giveBack(t, lease)
+			second := <-next
+			if second == nil {
+				return
+			}
+			if second.Token() <= lease.Token() {
+				t.Errorf("token %d after %d", second.Token(), lease.Token())
+			}
+			giveBack(t, second)
+			handOver(t, a, b, "after")
+		})
+	}
+}
+
+// TestSentinelFailoverThatLosesWritesTellsTheOldHolder has a master die with
+// locks that no replica knows of: 2 times, or LOCKAROUND_FAILOVERS. The locks may
+// be granted twice. Then the old holder is told, by its deadline at the latest,
+// and its token is the smaller one.
+func TestSentinelFailoverThatLosesWritesTellsTheOldHolder(t *testing.T) {
+	t.Parallel()
+	rounds := 2
+	if v := os.Getenv("LOCKAROUND_FAILOVERS"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			t.Fatalf("LOCKAROUND_FAILOVERS is %q; a number from 1 is right", v)
+		}
+		rounds = n
+	}
+	var sum lostWrites
+	for i := range rounds {
+		t.Run(fmt.Sprint("failover ", i+1), func(t *testing.T) { sum.add(loseWrites(t)) })
+	}
+	if sum.doubles == 0 {
+		t.Error("no lock was granted twice: the failovers lost no writes")
+	}
+	t.Logf("%d failovers, %d locks in them, %d granted twice, %d of their old holders told; told at the latest %v before the deadline; "+
+		"longest overlap %v; %d stale writes accepted, %d token regressions; the next grant at the latest %v after the kill",
+		rounds, sum.locks, sum.doubles, sum.told, sum.spare, sum.overlap, sum.stale, sum.regressions, sum.outage)
+}
+
+// lostWrites is what happened to the locks of one failover, or of several.
+type lostWrites struct {
+	locks, doubles, told, stale, regressions int
+
+	spare   time.Duration // from being told to the deadline, the smallest; negative is too late
+	overlap time.Duration // from the second grant to the first holder being told, the longest
+	outage  time.Duration // from the kill to the next grant, the longest
+}
+
+func (s *lostWrites) add(o lostWrites) {
+	if s.locks == 0 || o.spare < s.spare {
+		s.spare = o.spare
+	}
+	s.locks += o.locks
+	s.doubles += o.doubles
+	s.told += o.told
+	s.stale += o.stale
+	s.regressions += o.regressions
+	s.overlap = max(s.overlap, o.overlap)
+	s.outage = max(s.outage, o.outage)
+}
+
+// fence is what the locks protect: it refuses a token below the largest seen.
+type fence struct {
+	mu      sync.Mutex
+	largest int64
+	stale   int // writes of the first holder accepted after one of the second
+	second  bool
+}
+
+func (f *fence) write(token int64, second bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if token < f.largest {
+		return
+	}
+	f.largest = token
+	if f.second && !second {
+		f.stale++
+	}
+	f.second = f.second || second
+}
+
+func loseWrites(t *testing.T) lostWrites {
+	const (
+		waiters   = 3                // keys that somebody waits for when the master dies
+		latecomer = 2                // keys that somebody asks for afterwards
+		ttl       = 15 * time.Second // the first renewal comes after the failover
+		slack     = 50 * time.Millisecond
+	)
+	s := redistest.StartSentinel(t, 1)
+	a, b := follower(t, s), follower(t, s)
+	handOver(t, a, b, "warm") // both have subscribed, the server knows the scripts
+	master := s.Master()
+	s.Replicated(master)
+	s.CutReplication(master)
+
+	type lock struct {
+		fence   fence
+		first   *core.Lease
+		next    <-chan *core.Lease
+		told    chan time.Time
+		second  *core.Lease
+		granted time.Time
+	}
+	var locks [waiters + latecomer]*lock
+	for i := range locks {
+		l := &lock{first: a.take(t, fmt.Sprint("k", i), ttl), told: make(chan time.Time, 1)}
+		if i < waiters {
+			l.next = b.queue(t, l.first.Key(), ttl)
+		}
+		go func() {
+			// The holder works for as long as it believes in its lease.
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-l.first.Done():
+					l.told <- time.Now()
+					return
+				case <-tick.C:
+					l.fence.write(l.first.Token(), false)
+				}
+			}
+		}()
+		locks[i] = l
+	}
+	killed := time.Now()
+	master.Kill()
+	s.Promoted(master)
+	for i, l := range locks {
+		if l.next == nil {
+			got := make(chan *core.Lease, 1)
+			go func() { got <- b.take(t, fmt.Sprint("k", i), ttl) }()
+			l.next = got
+		}
+	}
+
+	var granted sync.WaitGroup
+	for _, l := range locks {
+		granted.Go(func() {
+			if l.second = <-l.next; l.second != nil {
+				l.granted = time.Now()
+				l.fence.write(l.second.Token(), true)
+			}
+		})
+	}
+	granted.Wait()
+
+	var sum lostWrites
+	for _, l := range locks {
+		second, granted := l.second, l.granted
+		if second == nil {
+			continue
+		}
+		told := <-l.told
+		late := told.Sub(l.first.Deadline())
+		one := lostWrites{locks: 1, spare: -late, outage: granted.Sub(killed)}
+		if !errors.Is(l.first.Err(), core.ErrLost) {
+			t.Errorf("%s: its old holder was told %v", l.first.Key(), l.first.Err())
+		} else if late <= slack {
+			one.told = 1
+		} else {
+			t.Errorf("%s: its old holder was told %v after its deadline", l.first.Key(), late)
+		}
+		if granted.Before(told) {
+			one.doubles, one.overlap = 1, told.Sub(granted)
+		} else {
+			one.told = 0 // told before anybody else had the lock
+		}
+		if second.Token() <= l.first.Token() {
+			one.regressions = 1
+			t.Errorf("%s: token %d was granted after %d", l.first.Key(), second.Token(), l.first.Token())
+		}
+		if one.stale = l.fence.stale; one.stale > 0 {
+			t.Errorf("%s: %d stale writes accepted", l.first.Key(), one.stale)
+		}
+		_ = l.first.Release(t.Context()) // which says once more that it was lost
+		giveBack(t, second)
+		sum.add(one)
+	}
+	return sum
+}
+
+func TestSentinelPromotionBesideAFrozenMasterEndsItsLeases(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	a, b := follower(t, s), follower(t, s)
+	handOver(t, a, b, "before")
+	master := s.Master()
+	s.CutReplication(master)
+	lease := a.take(t, "k", 8*time.Second)
+	master.Stop()
+	s.Promoted(master)
+	second := b.take(t, "k", 8*time.Second)
+	<-lease.Done()
+	if late := time.Since(lease.Deadline()); late > 50*time.Millisecond || !errors.Is(lease.Err(), core.ErrLost) {
+		t.Errorf("the old holder was told %v, %v after its deadline", lease.Err(), late)
+	}
+	if second.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", second.Token(), lease.Token())
+	}
+	_ = lease.Release(t.Context()) // it was lost
+	giveBack(t, second)
+
+	// It wakes up as a master with data of its own and is made a replica.
+	master.Cont()
+	s.Readmit(master)
+	s.Demoted(master)
+	handOver(t, a, b, "after")
+}
+
+func TestSentinelMasterWithoutReplicasEndsLeasesIfItMustHaveSome(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	a := follower(t, s)
+	lease := a.take(t, "k", 2*time.Second)
+	s.CutReplication(s.Master())
+	<-lease.Done()
+	if late := time.Since(lease.Deadline()); late > 50*time.Millisecond || !errors.Is(lease.Err(), core.ErrLost) {
+		t.Errorf("the holder was told %v, %v after its deadline", lease.Err(), late)
+	}
+	_ = lease.Release(t.Context()) // it was lost
+	_, err := a.Acquire(t.Context(), core.Policy{Key: "other"})
+	if !errors.Is(err, core.ErrUnavailable) || isPermanent(err) {
+		t.Errorf("a key of a master that may not write: %v; want a passing ErrUnavailable", err)
+	}
+	s.Readmit(s.Master())
+	giveBack(t, a.take(t, "k", time.Minute))
+}
+
+func TestSentinelReplicaRefusesLocksUntilItIsPromoted(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	old := s.Master()
+	var replica string
+	for _, n := range s.Nodes() {
+		if n != old {
+			replica = n.Addr()
+		}
+	}
+	e := newEngine(t, redis.NewClient(&redis.Options{Addr: replica}))
+	if _, err := e.Acquire(t.Context(), core.Policy{Key: "k"}); !errors.Is(err, core.ErrUnavailable) || isPermanent(err) {
+		t.Errorf("a lock at a replica: %v; want a passing ErrUnavailable", err)
+	}
+	s.Failover()
+	giveBack(t, e.take(t, "k", time.Minute))
+}
+
+func isPermanent(err error) bool {
+	var p *driver.PermanentError
+	return errors.As(err, &p)
+}
