@@ -41,15 +41,3 @@ func BenchmarkRoute(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkJSONValue(b *testing.B) {
-	doc := []byte(`{"items":[` + strings.Repeat(`{"name":"something","n":12345},`, 300) + `{}],"order":{"sku":"a-1"}}`)
-	path := []string{"order", "sku"}
-	b.SetBytes(int64(len(doc)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := strictJSON(doc, path); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

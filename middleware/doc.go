@@ -41,6 +41,58 @@
 //     every Content-Encoding are refused. A middleware that decodes the body
 //     and removes that header comes before the lock.
 //
+// # A table for a whole router
+//
+// [Rules] put the policies of all routes in one place, which may be a
+// configuration file:
+//
+//	table, err := middleware.NewTable(locks, middleware.Rules{
+//		"POST /products/:sku/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
+//		"/refunds/:id":               {Key: "refund:{path.id}"}, // all methods
+//	})
+//	r.Use(table.Handler()) // before the routes
+//	…
+//	err = table.Validate(r.Routes()) // after them
+//
+// [NewTable] finds every fault of every rule at once, and [Table.Validate] the
+// rules that are for no route. Nothing can tell that a route was registered
+// before Use, or in a group that does not use the table: such a route has no
+// lock.
+//
+// # A handler that takes a struct
+//
+// [Locked] binds the request, makes the key of the fields of what came out, and
+// calls its function with the very same value. There is no second decoder that
+// could take the request for something else, so that it takes every body that
+// gin's c.ShouldBind does, by the same rules: with GET the query; otherwise, by
+// Content-Type as written, JSON, XML, YAML, TOML or a multipart form; and for
+// all other types the query and the form in the body, of which the body's values
+// come first. Protocol buffers, MessagePack and BSON are refused.
+//
+//	type deduction struct {
+//		SKU   string `uri:"sku"`
+//		Units int    `json:"units" binding:"required,min=1"`
+//	}
+//	r.POST("/products/:sku/deduct",
+//		middleware.Locked(locks, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, d deduction) { … }))
+//
+// Then the request's headers fill the fields with a header tag, and the route's
+// parameters those with a uri tag: the path wins over a header, and a header
+// over the body or query. A tag's default counts if none of them has the value.
+// All of gin's binding tags are checked once, at the end.
+//
+// A field that has some of the tags json, xml, yaml, toml, form, header and uri
+// is filled from these sources and no others, not even under its Go name; "-" is
+// a tag, and names none. A field without any is filled as the fields around it,
+// from the body or query under its Go name. This holds for Req and the structs
+// in it, not for elements of slices and maps. What is sent for a field that it
+// does not fill may still be refused if it is malformed.
+//
+// An empty body fills nothing, whatever its type. A body that is bound has to be
+// within [WithBodyLimit], files included, and is refused with 413 otherwise; one
+// that is not bound is treated as below. The function finds the body unread, the
+// forms parsed, and the temporary files of a multipart form until it returns.
+//
 // # The body
 //
 // A body of known length up to 1 MiB ([WithBodyLimit]) is read before the lock
@@ -89,6 +141,7 @@
 //	core.ErrClosed                    503 LOCK_CLOSED
 //	core.ErrKey                       400 LOCK_KEY_INVALID
 //	core.ErrKey, body over the limit  413 BODY_TOO_LARGE
+//	ErrBind                           400 REQUEST_INVALID
 //	ErrBody                           400 BODY_UNREADABLE
 //	ErrBody, by the server's timeout  408 BODY_TIMEOUT
 //	ErrBody, by a MaxBytesReader      413 BODY_TOO_LARGE

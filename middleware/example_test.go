@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -56,4 +57,84 @@ func ExampleNew() {
 	// Output:
 	// gin lock middleware: lock compile "stock:{path.sku}:{tenant}": invalid lock policy: Key, column 18: {tenant}: unknown; use one of {path.name}, {query.name}, {header.Name}, {body.name} and {client.ip}, or define it with WithValue
 	// <nil>
+}
+
+func ExampleNewTable() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	// Two mistakes, both of which are found at start-up.
+	_, err = middleware.NewTable(locks, middleware.Rules{
+		"POST /products/:sku/deduct": {Key: "stock:{path.skuu}"},
+		"post /refunds/:id":          {Key: "refund:{path.id}"},
+	})
+	fmt.Println(err)
+
+	table, err := middleware.NewTable(locks, middleware.Rules{
+		"POST /products/:sku/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
+		"POST /refunds/:id":          {Key: "refund:{path.id}"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.ContextWithFallback = true
+	r.Use(table.Handler())
+	r.POST("/products/:sku/deduct", func(c *gin.Context) {
+		lease, _ := core.LeaseFrom(c.Request.Context())
+		c.String(http.StatusOK, "%s", lease.Key())
+	})
+	fmt.Println(table.Validate(r.Routes())) // a third
+	r.POST("/refunds/:id", func(*gin.Context) {})
+	fmt.Println(table.Validate(r.Routes()))
+
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/products/book/deduct", nil))
+	fmt.Println(w.Body)
+	// Output:
+	// gin lock table: rule "POST /products/:sku/deduct": lock compile "stock:{path.skuu}": invalid lock policy: {path.skuu}: /products/:sku/deduct has no parameter of this name; did you mean {path.sku}?
+	// gin lock table: rule "post /refunds/:id": methods are written in upper case; write POST
+	// gin lock table: rule "POST /refunds/:id" is for no route; no route has a path like it
+	// <nil>
+	// stock:book
+}
+
+func ExampleLocked() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	type deduction struct {
+		SKU   string `uri:"sku"`
+		Units int    `json:"units" binding:"required,min=1"`
+	}
+	stock := map[string]int{"book": 10}
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.ContextWithFallback = true
+	r.POST("/products/:sku/deduct",
+		middleware.Locked(locks, core.Policy{Key: "stock:{SKU}", Wait: 2 * time.Second}, func(c *gin.Context, d deduction) {
+			stock[d.SKU] -= d.Units
+			c.String(http.StatusOK, "%d left", stock[d.SKU])
+		}))
+
+	for _, body := range []string{`{"units": 3}`, `{"units": -3}`} {
+		q := httptest.NewRequest(http.MethodPost, "/products/book/deduct", strings.NewReader(body))
+		q.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, q)
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 7 left
+	// 400 {"type":"about:blank","title":"Bad Request","status":400,"detail":"The request is malformed, or a value in it is missing or not valid.","code":"REQUEST_INVALID"}
 }

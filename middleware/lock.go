@@ -2,15 +2,15 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/body"
+	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
 // Lock returns a handler that runs the rest of the chain while it holds the
@@ -41,48 +41,41 @@ func New(e *core.Engine, p core.Policy, o ...Option) (gin.HandlerFunc, error) {
 
 // lock is one policy as compiled for gin.
 type lock struct {
-	name      string // the policy's, for errors and logs
-	guard     *core.Guard[*request]
-	options   options
-	pathNames []string // the {path.…} names that the key uses
-	readsBody bool     // the key uses {body.…}
-	routes    sync.Map // of gin's FullPath to *core.Error, nil if the route fits
-}
+	rule    *rule.Rule[*request]
+	options options
+	bodies  body.Plan
+	routes  sync.Map // of gin's FullPath to *core.Error, nil if the route fits
 
-// request is what a key is rendered from.
-type request struct {
-	c       *gin.Context
-	body    []byte // the whole body, if the key needs it
-	bodyErr error  // why there is no body
-	json    bool   // body was found to be strict JSON
+	bound *boundHandler // what runs under the lock; nil for the rest of the chain
 }
 
 func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
-	if e == nil {
-		return nil, errors.New("engine is nil; make one with core.New")
-	}
 	o, err := compileOptions(opts)
 	if err != nil {
 		return nil, err
 	}
-	l := &lock{options: o}
-	used := make(map[string]bool)
-	l.guard, err = core.NewGuard(e, p, func(name string) (core.Accessor[*request], error) {
-		used[name] = true
-		return l.resolve(name)
-	})
+	l, err := compileLock(e, p, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkUse(used, l.readsBody); err != nil {
+	if err := o.CheckUse(l.rule.Used, l.rule.ReadsBody); err != nil {
 		return nil, err
 	}
-	l.name = l.guard.Name()
 	return l, nil
 }
 
+// compileLock leaves it to the caller to check that o fits the policy.
+func compileLock(e *core.Engine, p core.Policy, o options, around ...rule.Around[*request]) (*lock, error) {
+	r, err := rule.Compile[*gin.Context](e, p, &o.Settings, around...)
+	if err != nil {
+		return nil, err
+	}
+	return &lock{rule: r, options: o, bodies: o.Plan(r.ReadsBody)}, nil
+}
+
 func (l *lock) handle(c *gin.Context) {
-	if l.options.filter != nil && !l.options.filter(c) {
+	unlocked := l.options.Filter != nil && !l.options.Filter(c)
+	if unlocked && l.bound == nil {
 		return
 	}
 	if err := l.checkRoute(c); err != nil {
@@ -90,15 +83,26 @@ func (l *lock) handle(c *gin.Context) {
 		return
 	}
 	src := &request{c: c}
-	src.body, src.bodyErr = l.buffer(c)
-	if errors.Is(src.bodyErr, ErrBody) || src.bodyErr != nil && !l.readsBody {
-		l.refuse(c, l.unreadable(c, src.bodyErr))
+	src.content.Whole, src.content.Err = l.buffer(c)
+	if err := l.bodies.Refusal(c.Request.Context(), l.rule.Name, src.content.Err); err != nil {
+		l.refuse(c, err)
+		return
+	}
+	if l.bound != nil {
+		defer src.removeFiles()
+		if err := l.bound.bind(src); err != nil {
+			l.refuse(c, err)
+			return
+		}
+	}
+	if unlocked {
+		l.next(src)
 		return
 	}
 	ran := false
-	err := l.guard.Do(c.Request.Context(), src, func(ctx context.Context) error {
+	err := l.rule.Guard.Do(c.Request.Context(), src, func(ctx context.Context) error {
 		ran = true
-		run(c, ctx)
+		l.run(ctx, src)
 		return nil
 	})
 	switch {
@@ -110,8 +114,18 @@ func (l *lock) handle(c *gin.Context) {
 	}
 }
 
-// run runs the rest of the chain with ctx as the request's context.
-func run(c *gin.Context, ctx context.Context) {
+// next runs what the lock is around.
+func (l *lock) next(src *request) {
+	if l.bound != nil {
+		l.bound.call(src)
+		return
+	}
+	src.c.Next()
+}
+
+// run runs what the lock is around with ctx as the request's context.
+func (l *lock) run(ctx context.Context, src *request) {
+	c := src.c
 	outer := c.Request
 	c.Request = outer.WithContext(ctx)
 	// Without ContextWithFallback c.Value answers for what is in c.Keys only.
@@ -121,30 +135,13 @@ func run(c *gin.Context, ctx context.Context) {
 	c.Set(core.LeaseContextKey, ctx.Value(core.LeaseContextKey))
 	defer func() {
 		c.Set(core.LeaseContextKey, previous)
-		keepForms(outer, c.Request)
+		body.KeepForms(outer, c.Request)
 		c.Request = outer
 	}()
 	if c.Done() == nil && ctx.Done() != nil {
 		fallbackWarning.Do(warnFallback)
 	}
-	c.Next()
-}
-
-// keepForms carries what the handlers have parsed over to the request that
-// net/http knows: it deletes the temporary files of that one's MultipartForm.
-func keepForms(outer, inner *http.Request) {
-	if inner == nil {
-		return
-	}
-	if inner.MultipartForm != nil {
-		outer.MultipartForm = inner.MultipartForm
-	}
-	if inner.Form != nil {
-		outer.Form = inner.Form
-	}
-	if inner.PostForm != nil {
-		outer.PostForm = inner.PostForm
-	}
+	l.next(src)
 }
 
 // fallbackWarning is per process: it is about gin's engine, of which most

@@ -12,7 +12,7 @@ import (
 // request's route. A route's parameters never change, so that the first request
 // decides for all.
 func (l *lock) checkRoute(c *gin.Context) error {
-	if len(l.pathNames) == 0 {
+	if len(l.rule.PathNames) == 0 {
 		return nil
 	}
 	route := c.FullPath()
@@ -22,7 +22,7 @@ func (l *lock) checkRoute(c *gin.Context) error {
 		fault, first = l.storeRoute(route, c.Params)
 		if e := fault.(*core.Error); first && e != nil {
 			slog.Error("a lock's key does not fit its gin route, every request is refused",
-				"lock.name", l.name, "route", route, "placeholder", e.Placeholder, "fault", e.Detail)
+				"lock.name", l.rule.Name, "route", route, "placeholder", e.Placeholder, "fault", e.Detail)
 		}
 	}
 	if e := fault.(*core.Error); e != nil {
@@ -38,14 +38,14 @@ func (l *lock) storeRoute(route string, ps gin.Params) (fault any, first bool) {
 
 // routeFault returns nil if every name is a parameter of the route, once.
 func (l *lock) routeFault(route string, ps gin.Params) *core.Error {
-	for _, name := range l.pathNames {
+	for _, name := range l.rule.PathNames {
 		n := 0
 		for _, p := range ps {
 			if p.Key == name {
 				n++
 			}
 		}
-		fault := &core.Error{Op: "do", Policy: l.name, Kind: core.ErrPolicy, Placeholder: "path." + name}
+		fault := &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Placeholder: "path." + name}
 		switch {
 		case route == "":
 			fault.Detail = "no route was matched, so there are no path parameters; use this lock on a route"

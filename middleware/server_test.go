@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
 // open returns an engine on a store of its own, both of which end with the test.
@@ -53,7 +54,7 @@ type answer struct {
 	status  int
 	header  http.Header
 	body    string
-	problem problem // if the body is one
+	problem problem.Problem // if the body is one
 }
 
 // send may be called from any goroutine. It returns a zero answer, and the test

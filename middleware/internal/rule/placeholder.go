@@ -1,4 +1,4 @@
-package middleware
+package rule
 
 import (
 	"errors"
@@ -20,43 +20,44 @@ func builtin(prefix string) bool {
 	return false
 }
 
-// resolve returns how the value of a placeholder is read from a request. It is
-// called while the key is compiled and notes in l what the key needs.
-func (l *lock) resolve(name string) (core.Accessor[*request], error) {
-	if f, ok := l.options.values[name]; ok {
-		return func(dst []byte, r *request) ([]byte, error) {
-			v, err := f(r.c)
-			if err != nil {
-				return dst, valueError(err)
-			}
-			return appendValue(dst, v)
-		}, nil
+// own reads the value that a function given with WithValue returns.
+func own[C any, S Source[C]](f func(C) (string, error)) core.Accessor[S] {
+	return func(dst []byte, src S) ([]byte, error) {
+		v, err := f(src.Origin())
+		if err != nil {
+			return dst, valueError(err)
+		}
+		return appendValue(dst, v)
 	}
+}
+
+// resolve returns how the value of a built-in placeholder is read from a
+// request, and notes in r what the key needs.
+func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], error) {
 	prefix, rest, _ := strings.Cut(name, ".")
 	if builtin(prefix) && rest == "" {
 		return nil, errors.New("it names no value; use one of " + builtinUsage)
 	}
 	switch prefix {
 	case "path":
-		l.pathNames = append(l.pathNames, rest)
-		return func(dst []byte, r *request) ([]byte, error) {
-			return appendValue(dst, r.c.Param(rest))
+		r.PathNames = append(r.PathNames, rest)
+		return func(dst []byte, src S) ([]byte, error) {
+			return appendValue(dst, src.Path(rest))
 		}, nil
 	case "query":
-		return func(dst []byte, r *request) ([]byte, error) {
-			vs, _ := r.c.GetQueryArray(rest)
-			return appendOnly(dst, vs)
+		return func(dst []byte, src S) ([]byte, error) {
+			return appendOnly(dst, src.Query(rest))
 		}, nil
 	case "header":
-		return resolveHeader(rest)
+		return resolveHeader[C, S](rest)
 	case "body":
 		path := strings.Split(rest, ".")
 		if slices.Contains(path, "") {
 			return nil, errors.New("a name between the dots is empty; use {body.name} or {body.outer.inner}")
 		}
-		l.readsBody = true
-		return func(dst []byte, r *request) ([]byte, error) {
-			v, err := r.bodyValue(path)
+		r.ReadsBody = true
+		return func(dst []byte, src S) ([]byte, error) {
+			v, err := src.Body(path)
 			if err != nil {
 				return dst, err
 			}
@@ -66,14 +67,14 @@ func (l *lock) resolve(name string) (core.Accessor[*request], error) {
 		if rest != "ip" {
 			return nil, errors.New("unknown; use {client.ip}")
 		}
-		return func(dst []byte, r *request) ([]byte, error) {
-			return appendValue(dst, r.c.ClientIP())
+		return func(dst []byte, src S) ([]byte, error) {
+			return appendValue(dst, src.ClientIP())
 		}, nil
 	}
 	return nil, errors.New("unknown; use one of " + builtinUsage + ", or define it with WithValue")
 }
 
-func resolveHeader(name string) (core.Accessor[*request], error) {
+func resolveHeader[C any, S Source[C]](name string) (core.Accessor[S], error) {
 	if !headerName(name) {
 		return nil, errors.New("this cannot be the name of a header; use letters, digits and dashes")
 	}
@@ -82,8 +83,8 @@ func resolveHeader(name string) (core.Accessor[*request], error) {
 	case "Host", "Transfer-Encoding", "Trailer":
 		return nil, errors.New("net/http keeps this header elsewhere, so that it is always missing; use WithValue")
 	}
-	return func(dst []byte, r *request) ([]byte, error) {
-		return appendOnly(dst, r.c.Request.Header[key])
+	return func(dst []byte, src S) ([]byte, error) {
+		return appendOnly(dst, src.Header()[key])
 	}, nil
 }
 

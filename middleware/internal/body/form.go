@@ -1,4 +1,4 @@
-package middleware
+package body
 
 import (
 	"net/http"
@@ -16,16 +16,16 @@ func formMethod(method string) bool {
 // formValue returns the only value of a field of a form.
 func formValue(body []byte, path []string) (string, error) {
 	if len(path) != 1 {
-		return "", &fault{core.ErrInvalid, "a form has no nested fields"}
+		return "", &Fault{core.ErrInvalid, "a form has no nested fields"}
 	}
 	for _, b := range body {
 		if !formByte(b) {
-			return "", &fault{core.ErrInvalid, "the form has bytes that must be percent-encoded"}
+			return "", &Fault{core.ErrInvalid, "the form has bytes that must be percent-encoded"}
 		}
 	}
 	fields, err := url.ParseQuery(string(body))
 	if err != nil {
-		return "", &fault{core.ErrInvalid, "the form is malformed"}
+		return "", &Fault{core.ErrInvalid, "the form is malformed"}
 	}
 	switch vs := fields[path[0]]; {
 	case len(vs) > 1:

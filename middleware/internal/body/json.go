@@ -1,4 +1,4 @@
-package middleware
+package body
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ const maxJSONDepth = 128
 // decoders take differently with the whole text.
 func checkJSON(doc []byte) error {
 	if !utf8.Valid(doc) || !json.Valid(doc) {
-		return &fault{core.ErrInvalid, "the body is not one JSON value in UTF-8"}
+		return &Fault{core.ErrInvalid, "the body is not one JSON value in UTF-8"}
 	}
 	return nil
 }
@@ -47,10 +47,10 @@ func jsonValue(doc []byte, path []string) (string, error) {
 	case 'n':
 		return "", core.ErrMissing
 	case '{', '[':
-		return "", &fault{core.ErrInvalid, "it is an object or an array"}
+		return "", &Fault{core.ErrInvalid, "it is an object or an array"}
 	}
 	if bytes.ContainsAny(raw, ".eE") || string(raw) == "-0" {
-		return "", &fault{core.ErrInvalid, "it is a number but not a plain integer"}
+		return "", &Fault{core.ErrInvalid, "it is a number but not a plain integer"}
 	}
 	return string(raw), nil
 }
@@ -66,7 +66,7 @@ type jsonScanner struct {
 func (s *jsonScanner) find(path []string, depth int) ([]byte, error) {
 	s.space()
 	if s.doc[s.pos] != '{' {
-		return nil, &fault{core.ErrInvalid, "what should hold it is not an object"}
+		return nil, &Fault{core.ErrInvalid, "what should hold it is not an object"}
 	}
 	s.pos++
 	var found []byte
@@ -80,9 +80,9 @@ func (s *jsonScanner) find(path []string, depth int) ([]byte, error) {
 		here := sameName(name, path[0])
 		switch {
 		case here && name != path[0]:
-			return nil, &fault{core.ErrInvalid, "a name on the way to it differs from the key's by case only"}
+			return nil, &Fault{core.ErrInvalid, "a name on the way to it differs from the key's by case only"}
 		case here && seen:
-			return nil, &fault{core.ErrRepeated, "a name on the way to it comes twice"}
+			return nil, &Fault{core.ErrRepeated, "a name on the way to it comes twice"}
 		case here && len(path) > 1:
 			seen = true
 			found, err = s.find(path[1:], depth+1)
@@ -153,7 +153,7 @@ func (s *jsonScanner) skip(depth int) error {
 		switch s.doc[s.pos] {
 		case '{', '[':
 			if depth++; depth > maxJSONDepth {
-				return &fault{core.ErrInvalid, "the body is nested more than " + strconv.Itoa(maxJSONDepth) + " deep"}
+				return &Fault{core.ErrInvalid, "the body is nested more than " + strconv.Itoa(maxJSONDepth) + " deep"}
 			}
 			s.pos++
 		case '}', ']':
@@ -230,7 +230,7 @@ func unquoteJSON(quoted []byte) (string, error) {
 					low = hexRune(in[i+3:])
 				}
 				if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-					return "", &fault{core.ErrInvalid, "a string on the way to it has half a surrogate pair"}
+					return "", &Fault{core.ErrInvalid, "a string on the way to it has half a surrogate pair"}
 				}
 				i += 6
 			}

@@ -1,0 +1,178 @@
+package middleware
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"reflect"
+
+	"github.com/gin-gonic/gin"
+	"github.com/gin-gonic/gin/binding"
+)
+
+// ErrBind says that a request could not be bound into the Req of [Locked]: it is
+// malformed, or its values are not valid. It wraps what the decoder or the
+// validator said, which may quote the request.
+var ErrBind = errors.New("request cannot be bound")
+
+// multipartMemory is how much of a multipart form's files is kept in memory, in
+// bytes. The request waits with them, beside its whole body.
+const multipartMemory = 1 << 20
+
+// binder fills the struct of one type from requests. Of each format that gin's
+// c.ShouldBind knows it decodes with the same decoder, but it validates once,
+// when all sources have given what they have.
+type binder struct {
+	fields *fieldSources
+	toml   reflect.Type // of one embedded field, which is not validated
+}
+
+func newBinder(t reflect.Type) (*binder, error) {
+	fields, err := sourcesOf(t)
+	if err != nil {
+		return nil, err
+	}
+	// gin validates what it has decoded TOML into. YAML has a hook for the same
+	// end, and the other formats are decoded without gin.
+	embedded := reflect.StructField{Name: "Req", Type: t, Anonymous: true, Tag: `binding:"-"`}
+	return &binder{fields: fields, toml: reflect.StructOf([]reflect.StructField{embedded})}, nil
+}
+
+// formatOf returns the tag of the format that gin binds such a request by, and
+// whether that means to read its body.
+func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, err error) {
+	switch name := binding.Default(r.Method, contentType).Name(); name {
+	case "json", "xml", "yaml", "toml":
+		return name, true, nil
+	case "multipart/form-data":
+		return "form", true, nil
+	case "form":
+		// net/http finds the type by its own rules.
+		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // it reads what it can make of a malformed one, too
+		switch media {
+		case binding.MIMEMultipartPOSTForm:
+			readsBody = true
+		case binding.MIMEPOSTForm:
+			readsBody = r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
+		}
+		return "form", readsBody, nil
+	}
+	return "", false, errors.New("the body's Content-Type cannot be bound into a struct; use JSON, XML, YAML, TOML or a form")
+}
+
+// bind fills the struct that into points to. r is a copy of the request that has
+// body, the whole of it, still to be read; the forms that were parsed are left
+// in r.
+func (b *binder) bind(r *http.Request, contentType string, params gin.Params, body []byte, into any) error {
+	tag, readsBody, err := formatOf(r, contentType)
+	if err != nil {
+		return err
+	}
+	if readsBody && len(body) == 0 && r.ContentLength > 0 && r.PostForm == nil && r.MultipartForm == nil {
+		return errors.New("an earlier handler has consumed the body")
+	}
+	if tag == "form" {
+		err = b.form(r, contentType, len(body) > 0, into)
+	} else if len(body) > 0 {
+		err = b.document(tag, body, into)
+	}
+	if err != nil {
+		return err
+	}
+	v := reflect.ValueOf(into).Elem()
+	b.fields.clear(tag, v)
+	header := func(name string) ([]string, bool) {
+		vs, ok := r.Header[textproto.CanonicalMIMEHeaderKey(name)]
+		return vs, ok
+	}
+	if err := b.fields.header.fill(v, header); err != nil {
+		return fmt.Errorf("headers: %w", err)
+	}
+	path := func(name string) ([]string, bool) {
+		value, ok := params.Get(name)
+		return []string{value}, ok
+	}
+	if err := b.fields.uri.fill(v, path); err != nil {
+		return fmt.Errorf("path parameters: %w", err)
+	}
+	if binding.Validator == nil {
+		return nil
+	}
+	return binding.Validator.ValidateStruct(into)
+}
+
+// document decodes a body that is one document.
+func (b *binder) document(tag string, body []byte, into any) error {
+	switch tag {
+	case "json":
+		d := json.NewDecoder(bytes.NewReader(body))
+		if binding.EnableDecoderUseNumber {
+			d.UseNumber()
+		}
+		if binding.EnableDecoderDisallowUnknownFields {
+			d.DisallowUnknownFields()
+		}
+		return d.Decode(into)
+	case "xml":
+		return xml.NewDecoder(bytes.NewReader(body)).Decode(into)
+	case "yaml":
+		return binding.YAML.BindBody(body, &yamlTarget{into})
+	default:
+		target := reflect.New(b.toml)
+		if err := binding.TOML.BindBody(body, target.Interface()); err != nil {
+			return err
+		}
+		reflect.ValueOf(into).Elem().Set(target.Elem().Field(0))
+		return nil
+	}
+}
+
+// yamlTarget is decoded into what it holds, and has nothing to validate.
+type yamlTarget struct{ into any }
+
+// UnmarshalYAML implements an interface that all of gin's YAML decoders know.
+func (t *yamlTarget) UnmarshalYAML(decode func(any) error) error { return decode(t.into) }
+
+// form binds the forms of the query and the body as gin does: those of a
+// multipart body alone, and those of any other together.
+func (b *binder) form(r *http.Request, contentType string, hasBody bool, into any) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	if hasBody && r.MultipartForm == nil {
+		if err := r.ParseMultipartForm(multipartMemory); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+			return err
+		}
+	}
+	if binding.Default(r.Method, contentType).Name() == "form" {
+		return binding.MapFormWithTag(into, r.Form, "form")
+	}
+	if r.MultipartForm == nil {
+		if hasBody {
+			return http.ErrNotMultipart
+		}
+		return nil
+	}
+	if err := binding.MapFormWithTag(into, r.MultipartForm.Value, "form"); err != nil {
+		return err
+	}
+	return b.fields.files.fillBy(reflect.ValueOf(into).Elem(), func(shape any) error {
+		return binding.FormMultipart.Bind(r, shape)
+	}, func(name string) bool { return len(r.MultipartForm.File[name]) > 0 })
+}
+
+// unread returns a copy of r that has body still to be read.
+func unread(r *http.Request, body []byte) *http.Request {
+	c := r.WithContext(r.Context())
+	c.Body = io.NopCloser(bytes.NewReader(body))
+	return c
+}
+
+var fileHeader = reflect.TypeFor[multipart.FileHeader]()

@@ -1,0 +1,285 @@
+package middleware
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin/binding"
+)
+
+// bodyTags are the struct tags of the formats that a body or query can have;
+// sourceTags adds those of the other parts of a request.
+var (
+	bodyTags   = []string{"json", "xml", "yaml", "toml", "form"}
+	sourceTags = append(slices.Clone(bodyTags), "header", "uri")
+)
+
+// fieldSources says which parts of a request fill which fields of a struct. A
+// field with one or more of sourceTags is filled from these sources alone, and
+// one without from what is decoded, under its Go name.
+type fieldSources struct {
+	uri, header, files *projection
+	foreign            map[string][][]int // by a format's tag, the fields that it must not fill
+}
+
+// sourcesOf compiles the tags of struct type t.
+func sourcesOf(t reflect.Type) (*fieldSources, error) {
+	s := &fieldSources{
+		uri:     &projection{tag: "uri"},
+		header:  &projection{tag: "header"},
+		files:   &projection{tag: "form"},
+		foreign: make(map[string][][]int),
+	}
+	if _, err := s.walk(t, nil, nil, []reflect.Type{t}); err != nil {
+		return nil, err
+	}
+	for _, p := range []*projection{s.uri, s.header, s.files} {
+		p.shape = reflect.StructOf(p.fields)
+	}
+	return s, nil
+}
+
+// walk notes the fields of t, which is reached by index. inherited are the tags
+// of the field around it, which count for fields without tags; within are the
+// types on the way. It returns the sources that tags inside t name.
+func (s *fieldSources) walk(t reflect.Type, index []int, inherited map[string]bool, within []reflect.Type) (inside map[string]bool, err error) {
+	inside = make(map[string]bool)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		at := append(slices.Clone(index), i)
+		named := namedBy(f.Tag)
+		addTrue(inside, named)
+		for _, p := range []*projection{s.header, s.uri} {
+			if named[p.tag] && f.IsExported() {
+				p.add(f, at)
+			}
+		}
+		if named == nil {
+			named = inherited
+		}
+		var beneath map[string]bool
+		inner := pointee(f.Type)
+		switch {
+		case holdsFiles(f.Type) && (named == nil || named["form"]):
+			s.files.add(f, at)
+		case inner.Kind() == reflect.Struct && inner != fileHeader && hasExported(inner):
+			if slices.Contains(within, inner) {
+				if f.Tag.Get("form") == "-" {
+					break // gin does not follow it, and a document ends
+				}
+				return nil, fmt.Errorf("field %s of %s leads back to %s, which gin's form binding would follow for ever; tag it form:\"-\", beside the tags of the formats that may fill it", f.Name, t, inner)
+			}
+			if !f.IsExported() && f.Type.Kind() == reflect.Pointer {
+				return nil, fmt.Errorf("%s embeds a pointer to the unexported %s, which no decoder can set; embed the struct itself", t, inner)
+			}
+			if beneath, err = s.walk(inner, at, named, append(slices.Clone(within), inner)); err != nil {
+				return nil, err
+			}
+			addTrue(inside, beneath)
+		case !f.IsExported() && inner.Kind() != reflect.Struct && f.Tag.Get("form") != "-":
+			return nil, fmt.Errorf("%s embeds the unexported %s, which gin's form binding fails to set; make it a field with a name", t, f.Type)
+		}
+		for _, tag := range bodyTags {
+			if named != nil && !named[tag] && !beneath[tag] && f.IsExported() {
+				s.foreign[tag] = append(s.foreign[tag], at)
+			}
+		}
+	}
+	return inside, nil
+}
+
+// addTrue adds what is true in from.
+func addTrue(to, from map[string]bool) {
+	for name, ok := range from {
+		if ok {
+			to[name] = true
+		}
+	}
+}
+
+// pathOnly returns the route's parameter that alone fills a field, if there is
+// such a field and its other tags leave it to the path.
+func pathOnly(t reflect.Type, name string) (param string, ok bool) {
+	var named map[string]bool
+	var field reflect.StructField
+	for element := range strings.SplitSeq(name, ".") {
+		if t = pointee(t); t.Kind() != reflect.Struct {
+			return "", false
+		}
+		if field, ok = t.FieldByName(element); !ok {
+			return "", false
+		}
+		if own := namedBy(field.Tag); own != nil {
+			named = own
+		}
+		t = field.Type
+	}
+	for source, does := range named {
+		if does && source != "uri" {
+			return "", false
+		}
+	}
+	if !named["uri"] || !namedBy(field.Tag)["uri"] {
+		return "", false
+	}
+	param, options, _ := strings.Cut(field.Tag.Get("uri"), ",")
+	if param == "" {
+		param = field.Name
+	}
+	return param, !hasDefault(options)
+}
+
+// pointee follows pointers, though not those of a type that points to itself.
+func pointee(t reflect.Type) reflect.Type {
+	for range 8 {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return t
+}
+
+// hasDefault reports whether gin fills a field with these options of its tag
+// when the request does not.
+func hasDefault(options string) bool {
+	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool { return strings.HasPrefix(o, "default=") })
+}
+
+// namedBy returns the sources that a field's tags name, or nil if it has no tag
+// of any source. A tag "-" names none.
+func namedBy(tag reflect.StructTag) map[string]bool {
+	var named map[string]bool
+	for _, source := range sourceTags {
+		if value, ok := tag.Lookup(source); ok {
+			if named == nil {
+				named = make(map[string]bool)
+			}
+			named[source] = value != "-"
+		}
+	}
+	return named
+}
+
+func hasExported(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() || f.Anonymous {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsFiles reports whether gin binds the files of a multipart form to a t.
+func holdsFiles(t reflect.Type) bool {
+	for range 3 {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			t = t.Elem()
+		}
+	}
+	return t == fileHeader
+}
+
+// clear empties the fields of v that a body or query with this tag must not have
+// filled.
+func (s *fieldSources) clear(tag string, v reflect.Value) {
+	for _, index := range s.foreign[tag] {
+		if f, ok := reach(v, index, false); ok {
+			f.SetZero()
+		}
+	}
+}
+
+// projection is a part of a struct's fields as a struct of its own, so that gin
+// fills these and, whatever a request holds, no others.
+type projection struct {
+	tag    string
+	fields []reflect.StructField
+	shape  reflect.Type
+	parts  []projected
+}
+
+type projected struct {
+	name  string // in the request
+	index []int  // in the whole struct
+	given bool   // by the tag's default, if not by the request
+}
+
+func (p *projection) add(f reflect.StructField, index []int) {
+	value := f.Tag.Get(p.tag)
+	name, options, _ := strings.Cut(value, ",")
+	if name == "" {
+		name = f.Name
+	}
+	// Of two tags with one key the first counts.
+	tag := fmt.Sprintf("%s:%q %s", p.tag, strings.TrimSuffix(name+","+options, ","), f.Tag)
+	if p.tag == "form" {
+		tag = fmt.Sprintf("form:%q", name) // for files; validated with the whole struct
+	}
+	p.fields = append(p.fields, reflect.StructField{
+		Name: fmt.Sprintf("F%d", len(p.fields)),
+		Type: f.Type,
+		Tag:  reflect.StructTag(tag),
+	})
+	p.parts = append(p.parts, projected{
+		name:  name,
+		index: index,
+		given: hasDefault(options),
+	})
+}
+
+// fill sets those fields of v of which lookup has values.
+func (p *projection) fill(v reflect.Value, lookup func(name string) ([]string, bool)) error {
+	values := make(map[string][]string, len(p.parts))
+	for _, part := range p.parts {
+		if vs, ok := lookup(part.name); ok {
+			values[part.name] = vs
+		}
+	}
+	return p.fillBy(v, func(shape any) error {
+		return binding.MapFormWithTag(shape, values, p.tag)
+	}, func(name string) bool { return values[name] != nil })
+}
+
+// fillBy has the projection filled by bind, and sets those fields of v that were
+// present or have a default.
+func (p *projection) fillBy(v reflect.Value, bind func(shape any) error, present func(name string) bool) error {
+	if len(p.parts) == 0 {
+		return nil
+	}
+	shape := reflect.New(p.shape)
+	if err := bind(shape.Interface()); err != nil {
+		return err
+	}
+	for i, part := range p.parts {
+		if !present(part.name) && !part.given {
+			continue
+		}
+		field, _ := reach(v, part.index, true)
+		field.Set(shape.Elem().Field(i))
+	}
+	return nil
+}
+
+// reach returns a field. Of a nil pointer on the way it makes what that should
+// point to, or, without fill, finds nothing.
+func reach(v reflect.Value, index []int, fill bool) (field reflect.Value, ok bool) {
+	for _, n := range index {
+		for v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				if !fill {
+					return v, false
+				}
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(n)
+	}
+	return v, true
+}

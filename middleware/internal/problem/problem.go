@@ -1,0 +1,155 @@
+// Package problem makes of a lock's errors the answers that HTTP clients get,
+// which are the same on every HTTP surface.
+package problem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/body"
+)
+
+// StatusClientClosedRequest is what nginx and others log for a request whose
+// client has gone.
+const StatusClientClosedRequest = 499
+
+// Problem is an answer according to RFC 9457.
+type Problem struct {
+	Type        string `json:"type"`
+	Title       string `json:"title"`
+	Status      int    `json:"status"`
+	Detail      string `json:"detail"`
+	Code        string `json:"code"`
+	Placeholder string `json:"placeholder,omitempty"`
+
+	retryAfter string // the header, if any
+}
+
+func of(status int, code, detail string) Problem {
+	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+// OfRefused returns the answer for a call that err kept from running.
+func OfRefused(err error) Problem {
+	kind := err
+	// An error's cause may be of another kind: a store that is too slow is
+	// caused by a deadline, but not by the request's.
+	var e *core.Error
+	if errors.As(err, &e) {
+		kind = e.Kind
+	}
+	is := func(target error) bool { return errors.Is(kind, target) }
+	switch {
+	case is(core.ErrBusy):
+		return of(http.StatusConflict, "LOCK_BUSY", "Another request is being worked on that excludes this one.").after(e)
+	case is(core.ErrTimeout):
+		return of(http.StatusConflict, "LOCK_TIMEOUT", "Other requests that exclude this one took too long.").after(e)
+	case is(core.ErrUnavailable):
+		return of(http.StatusServiceUnavailable, "LOCK_UNAVAILABLE", "The lock that this request needs cannot be had at present.")
+	case is(core.ErrClosed):
+		return of(http.StatusServiceUnavailable, "LOCK_CLOSED", "The server is shutting down.")
+	case is(core.ErrKey):
+		return ofKey(err, e)
+	case is(body.ErrUnreadable) && errors.Is(err, core.ErrTooLarge):
+		return of(http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE", "The request's body is too large.")
+	case is(body.ErrUnreadable) && errors.Is(err, os.ErrDeadlineExceeded):
+		return of(http.StatusRequestTimeout, "BODY_TIMEOUT", "The request's body did not come in time.")
+	case is(body.ErrUnreadable):
+		return of(http.StatusBadRequest, "BODY_UNREADABLE", "The request's body could not be read.")
+	case is(core.ErrPolicy):
+		return of(http.StatusInternalServerError, "LOCK_POLICY", "The lock of this route is misconfigured.")
+	case is(core.ErrDeadlock):
+		return of(http.StatusInternalServerError, "LOCK_DEADLOCK", "The request excludes itself.")
+	case is(core.ErrNotHeld):
+		return of(http.StatusInternalServerError, "LOCK_NOT_HELD", "The lock of this request had ended.")
+	case is(context.DeadlineExceeded):
+		return of(http.StatusGatewayTimeout, "DEADLINE_EXCEEDED", "The request's time ran out while it waited for its turn.")
+	case is(context.Canceled):
+		return of(StatusClientClosedRequest, "CANCELLED", "The request was cancelled.")
+	}
+	return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed.")
+}
+
+// ofKey is the answer for a request that no key could be made of.
+func ofKey(err error, e *core.Error) Problem {
+	p := of(http.StatusBadRequest, "LOCK_KEY_INVALID", "")
+	if e != nil {
+		p.Placeholder = e.Placeholder
+	}
+	var f *body.Fault
+	switch {
+	case errors.Is(err, core.ErrTooLarge):
+		p.Status, p.Code = http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE"
+		p.Detail = "What holds a required value is too large."
+	case errors.As(err, &f):
+		p.Detail = "A required value cannot be used: " + f.Reason + "."
+	case errors.Is(err, core.ErrMissing):
+		p.Detail = "A required value is missing or empty."
+	case errors.Is(err, core.ErrRepeated):
+		p.Detail = "A required value is given more than once."
+	case p.Placeholder == "":
+		p.Detail = "The required values are too long."
+	default:
+		p.Detail = "A required value cannot be read."
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+// OfEnded returns the answer for a call whose lease ended, by err, while it ran.
+func OfEnded(err error) Problem {
+	code := "LOCK_LOST"
+	switch {
+	case errors.Is(err, core.ErrMaxHold):
+		code = "LOCK_MAX_HOLD"
+	case errors.Is(err, core.ErrClosed):
+		code = "LOCK_CLOSED"
+	}
+	return of(http.StatusInternalServerError, code,
+		"The request lost its lock while it was being worked on; it may or may not have had an effect.")
+}
+
+// longestRetry bounds Retry-After. What is left of a lease tells when the lock of
+// a process that died is free; a live one releases long before.
+const longestRetry = 3 * time.Second
+
+// after gives p a Retry-After: whole seconds, rounded up, at least 1. e may be
+// nil.
+func (p Problem) after(e *core.Error) Problem {
+	var d time.Duration
+	if e != nil {
+		d = min(e.RetryAfter, longestRetry)
+	}
+	p.retryAfter = strconv.FormatInt(int64(max((d+time.Second-1)/time.Second, 1)), 10)
+	return p
+}
+
+// Undescribe removes what handlers have set to describe an answer that they did
+// not give.
+func Undescribe(h http.Header) {
+	for _, name := range []string{"Content-Length", "Cache-Control", "Etag", "Last-Modified"} {
+		h.Del(name)
+	}
+}
+
+// Write answers a request of this method with p. Nothing may have been written
+// to w before.
+func (p Problem) Write(w http.ResponseWriter, method string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	if p.retryAfter != "" {
+		h.Set("Retry-After", p.retryAfter)
+	}
+	w.WriteHeader(p.Status)
+	if method == http.MethodHead {
+		return
+	}
+	text, _ := json.Marshal(p) // strings and a number do not fail
+	_, _ = w.Write(text)       // a client that has gone needs no answer
+}

@@ -1,0 +1,61 @@
+// Package rule compiles a policy and its options for the requests of one HTTP
+// framework: which placeholders a key can have, and which options fit it, is the
+// same for all of them.
+package rule
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// Source is a request as the placeholders of a key see it. C is what the
+// functions given with WithValue are called with.
+type Source[C any] interface {
+	Origin() C
+	Path(name string) string            // empty if there is no such parameter
+	Query(name string) []string         // all that the URL gives
+	Header() http.Header                // not changed
+	Body(path []string) (string, error) // as by body.Content
+	ClientIP() string                   // empty if not known
+}
+
+// Rule is one policy as compiled for requests of type S.
+type Rule[S any] struct {
+	Name      string // the policy's, for errors and logs
+	Guard     *core.Guard[S]
+	PathNames []string        // the {path.…} names that the key uses
+	ReadsBody bool            // the key uses {body.…}
+	Used      map[string]bool // all placeholders that the key uses
+}
+
+// Around makes a resolver of the one for values given with WithValue and for
+// built-in placeholders.
+type Around[S any] func(core.Resolver[S]) core.Resolver[S]
+
+// Compile compiles p with the values of s. Whether the options of s fit p's key
+// is for [Settings.CheckUse] to say.
+func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], around ...Around[S]) (*Rule[S], error) {
+	if e == nil {
+		return nil, errors.New("engine is nil; make one with core.New")
+	}
+	r := &Rule[S]{Used: make(map[string]bool)}
+	var resolver core.Resolver[S] = func(name string) (core.Accessor[S], error) {
+		r.Used[name] = true
+		if f, ok := s.values[name]; ok {
+			return own[C, S](f), nil
+		}
+		return resolve[C](r, name)
+	}
+	for _, a := range around {
+		resolver = a(resolver)
+	}
+	var err error
+	r.Guard, err = core.NewGuard(e, p, resolver)
+	if err != nil {
+		return nil, err
+	}
+	r.Name = r.Guard.Name()
+	return r, nil
+}

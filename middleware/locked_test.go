@@ -1,0 +1,480 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+type deduction struct {
+	SKU   string `uri:"sku" json:"-"`
+	Units int    `json:"units" form:"units" xml:"units" yaml:"units" toml:"units" binding:"required,min=1"`
+}
+
+func TestLockedRunsTheHandlerWithTheValueThatIsLocked(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	r.POST("/products/:sku/deduct", Locked(e, core.Policy{Key: "stock:{SKU}:{Units}"}, func(c *gin.Context, d deduction) {
+		lease, _ := core.LeaseFrom(c)
+		c.String(http.StatusOK, "%s %+v", lease.Key(), d)
+	}))
+	s := serve(t, r)
+	a := send(t, s, newRequest(t, s, http.MethodPost, "/products/a:b/deduct", `{"units":3}`, "Content-Type", "application/json"))
+	if want := "stock:a%3Ab:3 {SKU:a:b Units:3}"; a.body != want {
+		t.Errorf("got %d %q; want %q", a.status, a.body, want)
+	}
+}
+
+func TestLockedRequestsForOneKeyRunOneAtATime(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	counts := map[string]*int{"a": new(int), "b": new(int)} // a race unless the lock works
+	r.POST("/:sku", Locked(e, core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, func(_ *gin.Context, d deduction) {
+		*counts[d.SKU] += d.Units
+	}))
+	s := serve(t, r)
+	const each = 40
+	var wg sync.WaitGroup
+	for i := range 2 * each {
+		req := newRequest(t, s, http.MethodPost, "/"+string(rune('a'+i%2)), `{"units":1}`, "Content-Type", "application/json")
+		wg.Go(func() { send(t, s, req).mustBe(t, 200, "") })
+	}
+	wg.Wait()
+	if *counts["a"] != each || *counts["b"] != each {
+		t.Errorf("counted %d and %d; want %d each", *counts["a"], *counts["b"], each)
+	}
+}
+
+func TestLockedTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r.POST("/", Locked(e, core.Policy{Key: "stock:{SKU}"}, func(_ *gin.Context, d struct {
+		SKU  string `json:"sku"`
+		Hold bool   `json:"hold"`
+	},
+	) {
+		if d.Hold {
+			close(entered)
+			<-leave
+		}
+	}))
+	s := serve(t, r)
+	post := func(body string) *http.Request {
+		return newRequest(t, s, http.MethodPost, "/", body, "Content-Type", "application/json")
+	}
+	var wg sync.WaitGroup
+	hold := post(`{"sku":"a","hold":true}`)
+	wg.Go(func() { send(t, s, hold).mustBe(t, 200, "") })
+	<-entered
+	// Whatever a decoder makes of doubtful input, it is what is locked.
+	for _, body := range []string{`{"sku":"a"}`, `{"SKU":"a"}`, `{"sku":"b","Sku":"a"}`, `{"\u0073ku":"a"}`, `{"sku":"a"}{"sku":"b"}`} {
+		send(t, s, post(body)).mustBe(t, 409, "LOCK_BUSY")
+	}
+	send(t, s, post(`{"sku":"b"}`)).mustBe(t, 200, "")
+	close(leave)
+	wg.Wait()
+	send(t, s, post(`{"sku":"a"}`)).mustBe(t, 200, "")
+}
+
+func TestLockedUsesPlaceholdersOfTheRequestBesidesFields(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	type req struct {
+		Warehouse *struct {
+			ID int8 `json:"id"`
+		} `json:"warehouse"`
+	}
+	value := WithValue("tenant", func(c *gin.Context) (string, error) { return c.GetHeader("X-Tenant"), nil })
+	r.POST("/:id", Locked(e, core.Policy{Key: "{Warehouse.ID}:{path.id}:{query.q}:{header.X-Tenant}:{client.ip}:{tenant}"},
+		func(c *gin.Context, _ req) { tellKey(c) }, value))
+	s := serve(t, r)
+	post := func(path, body string) answer {
+		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json", "X-Tenant", "t"))
+	}
+	if a := post("/p?q=x", `{"warehouse":{"id":-7}}`); a.body != "-7:p:x:t:127.0.0.1:t" {
+		t.Errorf("got %d %q", a.status, a.body)
+	}
+	for body, placeholder := range map[string]string{`{}`: "Warehouse.ID", `{"warehouse":null}`: "Warehouse.ID"} {
+		a := post("/p?q=x", body)
+		a.mustBe(t, 400, "LOCK_KEY_INVALID")
+		if a.problem.Placeholder != placeholder {
+			t.Errorf("%s: the problem is with %q; want %q", body, a.problem.Placeholder, placeholder)
+		}
+	}
+	if a := post("/p", `{"warehouse":{"id":1}}`); a.problem.Placeholder != "query.q" {
+		t.Errorf("got %d %q", a.status, a.body)
+	}
+}
+
+func TestWhatLockedCannotDoIsRefusedWhenRegistered(t *testing.T) {
+	e, _ := open(t)
+	value := func(*gin.Context) (string, error) { return "v", nil }
+	key := func(k string) core.Policy { return core.Policy{Key: k} }
+	type node struct {
+		SKU  string
+		Next *node
+	}
+	type document struct {
+		SKU  string
+		Next *document `json:"next" form:"-"`
+	}
+	type inner struct{ ID string }
+	type embedding struct{ *inner }
+	type level int
+	type scalar struct{ level }
+	_ = scalar{1}.level
+	type nothing struct{}
+	for _, tc := range []struct {
+		name string
+		err  error
+		says string // empty: no error
+	}{
+		{"pointer", lockedErr[*deduction](e, key("k")), "the request type is *middleware.deduction, which a body of null would leave nil; use middleware.deduction"},
+		{"interface", lockedErr[any](e, key("k")), "the interface interface {}, into which nothing can be bound; use a struct"},
+		{"map", lockedErr[map[string]string](e, key("k")), "the request type is map[string]string, a map; use a struct"},
+		{"slice", lockedErr[[]deduction](e, key("k")), "a slice; use a struct"},
+		{"string", lockedErr[string](e, key("{.}")), "the request type is string, a string; use a struct"},
+		{"pointer to a pointer", lockedErr[**deduction](e, key("k")), "a ptr; use a struct"},
+		{"recursive", lockedErr[node](e, key("k")), `field Next of middleware.node leads back to middleware.node, which gin's form binding would follow for ever; tag it form:"-", beside the tags of the formats that may fill it`},
+		{"recursive, not for forms", lockedErr[document](e, key("k")), ""},
+		{"embedded pointer", lockedErr[embedding](e, key("k")), "embeds a pointer to the unexported middleware.inner, which no decoder can set"},
+		{"embedded scalar", lockedErr[scalar](e, key("k")), "middleware.scalar embeds the unexported middleware.level, which gin's form binding fails to set"},
+		{"no fields", lockedErr[nothing](e, key("k")), ""},
+		{"field", lockedErr[deduction](e, key("{SKU}:{Units}")), ""},
+		{"no such field", lockedErr[deduction](e, key("{SKUs}")), "{SKUs}: middleware.deduction has no field SKUs; did you mean SKU?; besides fields there are {path.name}"},
+		{"name of the body's", lockedErr[deduction](e, key("{units}")), "middleware.deduction has no field units; did you mean Units?"},
+		{"body", lockedErr[deduction](e, key("{body.units}")), "{body.units}: the body is bound into middleware.deduction; name the field that holds the value, such as {SKU}"},
+		{"whole", lockedErr[deduction](e, key("{.}")), "so name a field of it, such as SKU"},
+		{"malformed built-in", lockedErr[deduction](e, key("{client.id}")), "{client.id}: unknown; use {client.ip}"},
+		{"value", lockedErr[deduction](e, key("{mine}"), WithValue("mine", value)), ""},
+		{"value not used", lockedErr[deduction](e, key("{SKU}"), WithValue("mine", value)), "WithValue is given for {mine}, which the key does not use"},
+		{"value and field", lockedErr[deduction](e, key("{SKU}"), WithValue("SKU", value)), "{SKU}: it is a field of middleware.deduction and the name of a WithValue; use another name for the option"},
+		{"body left unread", lockedErr[deduction](e, key("k"), WithoutBodyBuffer()), "the body is read to bind it before the lock is taken; leave the option out"},
+		{"option twice", lockedErr[deduction](e, key("k"), WithFilter(nil), WithFilter(nil)), "given twice"},
+		{"policy", lockedErr[deduction](e, core.Policy{Key: "k", TTL: -1}), "TTL"},
+		{"engine", lockedErr[deduction](nil, key("k")), "engine is nil"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if (tc.err != nil) != (tc.says != "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.says) {
+				t.Errorf("got %v; want %q", tc.err, tc.says)
+			}
+			if tc.err != nil && !strings.HasPrefix(tc.err.Error(), "gin locked handler: ") {
+				t.Errorf("the error does not say where it is from: %v", tc.err)
+			}
+		})
+	}
+	if h, err := NewLocked[deduction](e, key("k"), nil); h != nil || err == nil || !strings.Contains(err.Error(), "the function is nil") {
+		t.Errorf("without a function: got %v", err)
+	}
+	defer func() {
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "use a struct") {
+			t.Errorf("Locked panics with %v; want the error", err)
+		}
+	}()
+	Locked(e, key("k"), func(*gin.Context, int) {})
+}
+
+// lockedErr returns what NewLocked says to Req.
+func lockedErr[Req any](e *core.Engine, p core.Policy, o ...Option) error {
+	h, err := NewLocked(e, p, func(*gin.Context, Req) {}, o...)
+	if (h == nil) != (err != nil) {
+		return errors.New("the handler is nil without an error, or not nil with one")
+	}
+	return err
+}
+
+// fussy fails to be decoded by a reason of its own.
+type fussy struct{}
+
+func (*fussy) UnmarshalJSON([]byte) error { return &core.Error{Op: "acquire", Kind: core.ErrBusy} }
+
+func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
+	e, d := open(t)
+	type req struct {
+		SKU   string `json:"sku" binding:"required"`
+		Units int    `json:"units" header:"X-Units" binding:"max=10"`
+		Fussy *fussy `json:"fussy"`
+		Page  int    `form:"page"`
+	}
+	var seen error
+	r := newRouter()
+	fn := func(*gin.Context, req) { t.Error("the handler runs") }
+	r.POST("/", Locked(e, core.Policy{Key: "k"}, fn))
+	r.GET("/", Locked(e, core.Policy{Key: "k"}, fn))
+	r.POST("/own", Locked(e, core.Policy{Key: "k"}, fn, WithErrorHandler(func(c *gin.Context, err error) {
+		seen = err
+		c.Status(http.StatusTeapot)
+	})), func(*gin.Context) { t.Error("the chain goes on") })
+	s := serve(t, r)
+	d.Fail(errors.New("the store is asked")) // and would answer 503
+	defer d.Heal()
+	const secret = "s3cret"
+	for _, tc := range []struct{ name, method, path, contentType, body, units string }{
+		{"malformed", "POST", "/", "application/json", `{"sku":"` + secret, ""},
+		{"of another type", "POST", "/", "application/json", `{"sku":"a","units":"` + secret + `"}`, ""},
+		{"not JSON", "POST", "/", "application/json", secret, ""},
+		{"required is missing", "POST", "/", "application/json", `{"units":1}`, ""},
+		{"null", "POST", "/", "application/json", `null`, ""},
+		{"empty", "POST", "/", "application/json", ``, ""},
+		{"not valid", "POST", "/", "application/json", `{"sku":"` + secret + `","units":11}`, ""},
+		{"refused by its own decoder", "POST", "/", "application/json", `{"sku":"a","fussy":{}}`, ""},
+		{"header", "POST", "/", "application/json", `{"sku":"a"}`, secret},
+		{"query", "GET", "/?page=" + secret, "", "", ""},
+		{"malformed query", "GET", "/?page=%zz", "", "", ""},
+		{"XML", "POST", "/", "application/xml", `<req><sku>` + secret, ""},
+		{"YAML", "POST", "/", "application/x-yaml", "sku: [" + secret, ""},
+		{"TOML", "POST", "/", "application/toml", "sku = " + secret, ""},
+		{"form", "POST", "/", "application/x-www-form-urlencoded", "page=" + secret, ""},
+		{"malformed form", "POST", "/", "application/x-www-form-urlencoded", "sku=%zz", ""},
+		{"multipart without a boundary", "POST", "/", "multipart/form-data", secret, ""},
+		{"multipart cut off", "POST", "/", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"page\"\r\n\r\n1", ""},
+		{"protobuf", "POST", "/", "application/x-protobuf", secret, ""},
+		{"MessagePack", "POST", "/", "application/msgpack", secret, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			logged := captureLog(t)
+			headers := []string{"Content-Type", tc.contentType}
+			if tc.units != "" {
+				headers = append(headers, "X-Units", tc.units)
+			}
+			a := send(t, s, newRequest(t, s, tc.method, tc.path, tc.body, headers...))
+			a.mustBe(t, 400, "REQUEST_INVALID")
+			if strings.Contains(a.body+logged.String(), secret) || strings.Contains(a.body, "Units") || a.problem.Detail == "" {
+				t.Errorf("the answer %s or log %s is not as it should be", a.body, logged)
+			}
+			if tc.method == "GET" {
+				return
+			}
+			seen = nil
+			if a := send(t, s, newRequest(t, s, tc.method, "/own", tc.body, headers...)); a.status != http.StatusTeapot || !errors.Is(seen, ErrBind) {
+				t.Errorf("the error handler got %v, the client %d", seen, a.status)
+			}
+		})
+	}
+	var syntax *json.SyntaxError
+	if send(t, s, newRequest(t, s, "POST", "/own", "{,}", "Content-Type", "application/json")); !errors.As(seen, &syntax) {
+		t.Errorf("the error handler got %v; want what the decoder said", seen)
+	}
+}
+
+func TestLockedReadsBodiesUpToTheLimit(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	type req struct {
+		SKU string `json:"sku" form:"sku"`
+	}
+	h := Locked(e, core.Policy{Key: "{SKU}"}, func(c *gin.Context, _ req) {
+		body, err := io.ReadAll(c.Request.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		c.String(http.StatusOK, "%d", len(body))
+	}, WithBodyLimit(64))
+	r.POST("/", h)
+	r.GET("/", h)
+	s := serve(t, r)
+	small := `{"sku":"a"}` + strings.Repeat(" ", 53)
+	large := small + " "
+	for _, tc := range []struct {
+		name, method, path, contentType, body string
+		chunked                               bool
+		status                                int
+		want                                  string // the code, or the answer
+	}{
+		{"just fits", "POST", "/", "application/json", small, false, 200, "64"},
+		{"just fits, of unknown length", "POST", "/", "application/json", small, true, 200, "64"},
+		{"too large", "POST", "/", "application/json", large, false, 413, "BODY_TOO_LARGE"},
+		{"too large, of unknown length", "POST", "/", "application/json", large, true, 413, "BODY_TOO_LARGE"},
+		{"not bound with GET", "GET", "/?sku=a", "application/json", large, false, 200, "65"},
+		{"not bound with GET, of unknown length", "GET", "/?sku=a", "application/json", large, true, 200, "65"},
+		{"not bound by its type", "POST", "/?sku=a", "text/plain", large, false, 200, "65"},
+		{"not bound by its type, of unknown length", "POST", "/?sku=a", "text/plain", large, true, 200, "65"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			req := newRequest(t, s, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
+			if tc.chunked {
+				req.ContentLength = -1
+			}
+			a := send(t, s, req)
+			if a.status != tc.status || a.problem.Code != tc.want && a.body != tc.want {
+				t.Errorf("got %d %q; want %d %q", a.status, a.body, tc.status, tc.want)
+			}
+		})
+	}
+}
+
+func TestLockedRefusesABodyThatCannotBeRead(t *testing.T) {
+	e, _ := open(t)
+	var seen error
+	h := Locked(e, core.Policy{Key: "k"}, func(*gin.Context, deduction) { t.Error("the handler runs") })
+	own := Locked(e, core.Policy{Key: "k"}, func(*gin.Context, deduction) { t.Error("the handler runs") },
+		WithErrorHandler(func(c *gin.Context, err error) { seen = err; c.Status(http.StatusTeapot) }))
+	broken := func(c *gin.Context) { c.Request.Body = io.NopCloser(&brokenReader{}) }
+	cut := func(c *gin.Context) { c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 4) }
+	consume := func(c *gin.Context) { _, _ = io.ReadAll(c.Request.Body) }
+	r := newRouter()
+	r.POST("/broken", broken, h)
+	r.POST("/own", broken, own)
+	r.POST("/cut", cut, h)
+	r.POST("/consumed", consume, Locked(e, core.Policy{Key: "k"}, func(*gin.Context, struct{ Units int }) { t.Error("the handler runs") }))
+	s := serve(t, r)
+	post := func(path string) answer {
+		return send(t, s, newRequest(t, s, http.MethodPost, path, `{"units":3}`, "Content-Type", "application/json"))
+	}
+	post("/broken").mustBe(t, 400, "BODY_UNREADABLE")
+	post("/cut").mustBe(t, 413, "BODY_TOO_LARGE")
+	post("/consumed").mustBe(t, 400, "REQUEST_INVALID")
+	if post("/own"); !errors.Is(seen, ErrBody) || errors.Is(seen, ErrBind) {
+		t.Errorf("the error handler got %v; want ErrBody", seen)
+	}
+}
+
+type brokenReader struct{}
+
+func (*brokenReader) Read([]byte) (int, error) { return 0, errors.New("the line is cut") }
+
+func TestLockedEndsAsLockDoes(t *testing.T) {
+	e, _ := open(t)
+	type req struct {
+		Do string `form:"do"`
+	}
+	r := newRouter()
+	r.Use(gin.RecoveryWithWriter(io.Discard))
+	r.GET("/", Locked(e, core.Policy{Key: "k", MaxHold: 10 * time.Second}, func(c *gin.Context, q req) {
+		switch q.Do {
+		case "panic":
+			panic("boom")
+		case "next":
+			c.Next()
+		case "abort":
+			c.AbortWithStatus(http.StatusTeapot)
+		}
+	}), func(c *gin.Context) { tellKey(c) })
+	r.GET("/lost", Locked(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond}, func(c *gin.Context, _ req) {
+		<-c.Request.Context().Done()
+		if !errors.Is(context.Cause(c.Request.Context()), core.ErrMaxHold) {
+			t.Error("the handler is not told why")
+		}
+	}))
+	s := serve(t, r)
+	for _, tc := range []struct {
+		do     string
+		status int
+		body   string
+	}{
+		{"", 200, "unlocked"},
+		{"next", 200, "k"},
+		{"panic", 500, ""},
+		{"abort", http.StatusTeapot, ""},
+	} {
+		if a := get(t, s, "/?do="+tc.do); a.status != tc.status || a.body != tc.body {
+			t.Errorf("%q: got %d %q; want %d %q", tc.do, a.status, a.body, tc.status, tc.body)
+		}
+		if !free(t, e, "k") {
+			t.Errorf("%q: the key stays locked", tc.do)
+		}
+	}
+	captureLog(t)
+	get(t, s, "/lost").mustBe(t, 500, "LOCK_MAX_HOLD")
+}
+
+func TestLockedBindsRequestsThatTheFilterLetsThrough(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	r.POST("/:sku", Locked(e, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, d deduction) {
+		_, locked := core.LeaseFrom(c)
+		c.String(http.StatusOK, "%+v %v", d, locked)
+	}, WithFilter(func(c *gin.Context) bool { return c.Query("dry") == "" })))
+	s := serve(t, r)
+	post := func(path, body string) answer {
+		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json"))
+	}
+	for path, want := range map[string]string{"/a": "{SKU:a Units:2} true", "/a?dry=1": "{SKU:a Units:2} false"} {
+		if a := post(path, `{"units":2}`); a.body != want {
+			t.Errorf("%s: got %d %q; want %q", path, a.status, a.body, want)
+		}
+	}
+	post("/a?dry=1", `{}`).mustBe(t, 400, "REQUEST_INVALID")
+}
+
+func TestFieldThatOnlyThePathFillsNeedsItsParameter(t *testing.T) {
+	e, _ := open(t)
+	type req struct {
+		ID   int `uri:"id" json:"-"`
+		Also int `uri:"also" json:"also"`
+	}
+	r := newRouter()
+	h := Locked(e, core.Policy{Key: "k:{ID}:{Also}"}, func(c *gin.Context, _ req) { tellKey(c) })
+	r.GET("/a/:id", h)
+	r.GET("/b/:idd", h)
+	s := serve(t, r)
+	if a := get(t, s, "/a/7"); a.body != "k:7:0" {
+		t.Errorf("got %d %q", a.status, a.body)
+	}
+	logged := captureLog(t)
+	get(t, s, "/b/7").mustBe(t, 500, "LOCK_POLICY") // a 0 would put all behind one lock
+	if !strings.Contains(logged.String(), "path.id") {
+		t.Errorf("the log does not say what is missing: %s", logged)
+	}
+}
+
+func TestLockedLeavesTheRequestToTheHandler(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	type req struct {
+		SKU string `json:"sku" form:"sku"`
+	}
+	r.POST("/", func(c *gin.Context) {
+		before := c.Request
+		c.Next()
+		if c.Request != before {
+			t.Error("c.Request is not the one from before the lock")
+		}
+	}, Locked(e, core.Policy{Key: "{SKU}"}, func(c *gin.Context, q req) {
+		form := c.PostForm("sku")
+		var again, with req
+		if err := c.ShouldBind(&again); err != nil {
+			t.Error(err)
+		}
+		if form == "" {
+			if err := c.ShouldBindBodyWithJSON(&with); err != nil {
+				t.Error(err)
+			}
+		} else {
+			with = q
+		}
+		c.String(http.StatusOK, "%v", again == q && with == q)
+	}))
+	s := serve(t, r)
+	for contentType, body := range map[string]string{
+		"application/json":                  `{"sku":"a"}`,
+		"application/x-www-form-urlencoded": "sku=a",
+		"multipart/form-data; boundary=b":   multipartBody("b", "sku", "a"),
+	} {
+		if a := send(t, s, newRequest(t, s, http.MethodPost, "/", body, "Content-Type", contentType)); a.body != "true" {
+			t.Errorf("%s: got %d %q", contentType, a.status, a.body)
+		}
+	}
+}
+
+// multipartBody returns a form of names and values.
+func multipartBody(boundary string, pairs ...string) string {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n", boundary, pairs[i], pairs[i+1])
+	}
+	fmt.Fprintf(&b, "--%s--\r\n", boundary)
+	return b.String()
+}

@@ -1,0 +1,34 @@
+package middleware
+
+import (
+	"mime/multipart"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/middleware/internal/body"
+)
+
+// request is what a key is rendered from. It implements rule.Source.
+type request struct {
+	c       *gin.Context
+	content body.Content
+
+	bound any             // for a boundHandler, the *Req; not nil once it was bound
+	files *multipart.Form // that binding has made; may be nil
+}
+
+func (r *request) Origin() *gin.Context { return r.c }
+
+func (r *request) Path(name string) string { return r.c.Param(name) }
+
+func (r *request) Query(name string) []string {
+	vs, _ := r.c.GetQueryArray(name)
+	return vs
+}
+
+func (r *request) Header() http.Header { return r.c.Request.Header }
+
+func (r *request) Body(path []string) (string, error) { return r.content.Value(r.c.Request, path) }
+
+func (r *request) ClientIP() string { return r.c.ClientIP() }

@@ -1,0 +1,235 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// Rules are the policies of a router's routes. A key is a method, a space and
+// the route's path as gin's Engine.Routes and c.FullPath give it, with the names
+// of its parameters: "POST /products/:sku/deduct". A key that is a path alone is
+// for those methods of the path that have no rule of their own. GET does not
+// include HEAD, which gin routes apart.
+type Rules map[string]core.Policy
+
+// Table puts the locks of a whole router's routes around their handlers. It is
+// safe for concurrent use.
+type Table struct {
+	rules []*tableRule          // in the order of their keys
+	paths map[string]*pathRules // by all that c.FullPath may give
+}
+
+// tableRule is one entry of Rules.
+type tableRule struct {
+	key, method, path string // the method is empty for all
+	lock              *lock
+}
+
+// pathRules are the rules of one path.
+type pathRules struct {
+	methods map[string]*lock
+	others  *lock                                      // for methods without a rule; may be nil
+	routes  atomic.Pointer[map[string]gin.HandlerFunc] // the last handlers by method; nil until the table was validated
+	warning sync.Once
+}
+
+// NewTable compiles rules. The options apply to each of them; [WithValue] has to
+// be used by the key of at least one, and [WithoutBodyBuffer] is an error if any
+// key has {body.…}. A rule's {path.…} names have to be parameters of its path.
+//
+// The error joins all that is wrong with all rules, in the order of their keys,
+// and each line of it names the rule. The table is nil if and only if the error
+// is not nil.
+func NewTable(e *core.Engine, rules Rules, o ...Option) (*Table, error) {
+	const what = "gin lock table: "
+	if e == nil {
+		return nil, errors.New(what + "engine is nil; make one with core.New")
+	}
+	opts, err := compileOptions(o)
+	if err != nil {
+		return nil, fmt.Errorf(what+"%w", err)
+	}
+	t := &Table{paths: make(map[string]*pathRules)}
+	used := make(map[string]bool)
+	var faults []error
+	for _, key := range slices.Sorted(maps.Keys(rules)) {
+		r, errs := compileRule(e, key, rules[key], opts, used)
+		for _, err := range errs {
+			faults = append(faults, fmt.Errorf(what+"rule %q: %w", key, err))
+		}
+		if len(errs) > 0 {
+			continue
+		}
+		if other := t.add(r); other != nil {
+			faults = append(faults, fmt.Errorf(what+"rule %q: gin cannot tell its routes from those of rule %q; leave one of them out", key, other.key))
+		}
+	}
+	// A rule that does not compile may be the one that would use an option.
+	if len(faults) == 0 {
+		if err := opts.CheckUse(used, false); err != nil {
+			faults = append(faults, fmt.Errorf(what+"an option is used by no rule: %w", err))
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return t, nil
+}
+
+// compileRule returns all that is wrong with a rule. It adds the placeholders of
+// the rule's key to used.
+func compileRule(e *core.Engine, key string, p core.Policy, o options, used map[string]bool) (*tableRule, []error) {
+	method, path, faults := parseRule(key)
+	params := pathParams(path)
+	// A placeholder's fault is kept and the rest of the key looked at.
+	ignored := func(dst []byte, _ *request) ([]byte, error) { return dst, core.ErrInvalid }
+	refuse := func(name string, err error) {
+		faults = append(faults, &core.Error{
+			Op: "compile", Policy: policyName(p), Kind: core.ErrPolicy, Placeholder: name, Detail: err.Error(), Cause: err,
+		})
+	}
+	l, err := compileLock(e, p, o, func(known core.Resolver[*request]) core.Resolver[*request] {
+		return func(name string) (core.Accessor[*request], error) {
+			used[name] = true
+			accessor, err := known(name)
+			param, ofPath := strings.CutPrefix(name, "path.")
+			switch {
+			case err != nil:
+				refuse(name, err)
+				return ignored, nil
+			case ofPath && path != "" && !slices.Contains(params, param):
+				refuse(name, noParam(path, param, params))
+			}
+			return accessor, nil
+		}
+	})
+	if err != nil {
+		faults = append(faults, err)
+	} else if o.NoBuffer && l.rule.ReadsBody {
+		faults = append(faults, errors.New("WithoutBodyBuffer is given, but the key has a {body.…} placeholder, for which the body is read; leave one of them out"))
+	}
+	return &tableRule{key: key, method: method, path: path, lock: l}, faults
+}
+
+func policyName(p core.Policy) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.Key
+}
+
+func noParam(path, param string, params []string) error {
+	if len(params) == 0 {
+		return fmt.Errorf("%s has no parameters; use another placeholder, or a path with :%s", path, param)
+	}
+	if near := core.Nearest(param, params); near != "" {
+		return fmt.Errorf("%s has no parameter of this name; did you mean {path.%s}?", path, near)
+	}
+	return fmt.Errorf("%s has no parameter of this name; it has {path.%s}", path, strings.Join(params, "}, {path."))
+}
+
+// add makes r found, unless there is another rule for its routes.
+func (t *Table) add(r *tableRule) (other *tableRule) {
+	// gin removes the backslash of an escaped colon when it begins to serve.
+	path := unescaped(r.path)
+	for _, other := range t.rules {
+		if unescaped(other.path) == path && other.method == r.method {
+			return other
+		}
+	}
+	t.rules = append(t.rules, r)
+	rules := t.paths[path]
+	if rules == nil {
+		rules = &pathRules{methods: make(map[string]*lock)}
+		t.paths[path] = rules
+	}
+	t.paths[r.path] = rules
+	if r.method == "" {
+		rules.others = r.lock
+	} else {
+		rules.methods[r.method] = r.lock
+	}
+	return nil
+}
+
+// unescaped is what c.FullPath gives for a route with escaped colons.
+func unescaped(path string) string { return strings.ReplaceAll(path, `\:`, ":") }
+
+// Handler returns the handler that takes the locks, for Engine.Use or the Use of
+// a group, which has to come before the routes are registered: gin gives a route
+// those handlers only that its router had by then. Requests for routes without a
+// rule pass through, and so do those without a route.
+//
+// The rule is found by c.Request.Method and c.FullPath. For a path that has
+// rules, once the table was validated, a request whose method is that of no
+// route of the path, or of a route with another last handler, is refused with
+// core.ErrPolicy: a handler before has changed the method after gin had chosen
+// the route. Between routes that share their last handler, as by Engine.Any,
+// such a change is not noticed; change methods in front of the router.
+//
+// With Engine.HandleContext the new route's rule applies as well, inside the
+// lock of the first; so does a [Lock] on the route itself, or this handler given
+// twice. If their keys are equal, the second fails with core.ErrDeadlock.
+func (t *Table) Handler() gin.HandlerFunc { return t.handle }
+
+func (t *Table) handle(c *gin.Context) {
+	rules := t.paths[c.FullPath()]
+	if rules == nil {
+		return
+	}
+	l := rules.methods[c.Request.Method]
+	if l == nil {
+		l = rules.others
+	}
+	if !rules.routed(c) {
+		rules.refuse(c, l)
+		return
+	}
+	if l != nil {
+		l.handle(c)
+	}
+}
+
+// routed reports whether c's method is the one by which gin has found the route,
+// as far as that can be known.
+func (r *pathRules) routed(c *gin.Context) bool {
+	routes := r.routes.Load()
+	if routes == nil {
+		return true
+	}
+	handler, ok := (*routes)[c.Request.Method]
+	return ok && sameFunc(handler, c.Handler())
+}
+
+// sameFunc reports whether a is a copy of b. What reflect can tell of functions
+// is where their code is, and that is the same for all closures of one function.
+func sameFunc(a, b gin.HandlerFunc) bool {
+	closure := func(h *gin.HandlerFunc) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(h)) }
+	return closure(&a) == closure(&b)
+}
+
+// refuse answers a request whose rule is not known for sure. l may be nil.
+func (r *pathRules) refuse(c *gin.Context, l *lock) {
+	for _, method := range slices.Sorted(maps.Keys(r.methods)) {
+		if l == nil {
+			l = r.methods[method]
+		}
+	}
+	const detail = "the method is not the one that gin has found this route by; change methods in front of the router, and validate the table with the routes of the router that uses it"
+	r.warning.Do(func() {
+		slog.Error("a request's method does not fit its gin route, it is refused",
+			"lock.name", l.rule.Name, "route", c.FullPath(), "fault", detail)
+	})
+	l.refuse(c, &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Detail: detail})
+}
