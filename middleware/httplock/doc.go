@@ -1,0 +1,120 @@
+// Package httplock puts a distributed lock around a net/http handler.
+//
+//	lock := httplock.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: 2 * time.Second})
+//	mux.Handle("POST /products/{sku}/deduct", lock(deduct))
+//
+// The lock is taken before the handler runs and released after it has returned
+// or panicked. A request whose lock cannot be had is answered: nothing ever runs
+// unlocked, unless [WithFilter] says so.
+//
+// # Where the key comes from
+//
+//	{path.id}          r.PathValue: a wildcard of the route's pattern
+//	{query.id}         a parameter of the URL's query
+//	{header.X-Tenant}  a request header
+//	{body.order.id}    a value in the request's body
+//	{client.ip}        the address in r.RemoteAddr
+//	{name}             what the function given with WithValue returns
+//
+// A value that is missing, empty or given twice is refused with status 400. The
+// handler has to read the value from the same place: one that locks {query.id}
+// and then calls r.FormValue, which prefers a form in the body to the query,
+// acts on an id that it has not locked.
+//
+// {body.…} is read as strictly as package middleware does it for gin: from
+// application/json, except with GET, and from application/x-www-form-urlencoded
+// with POST, PUT and PATCH; what decoders could read in different ways is
+// refused.
+//
+// net/http knows no trusted proxies, so that {client.ip} is the proxy's address
+// behind one, and one lock for all of its clients. There, use [WithValue] with a
+// function that knows which header to believe, or a middleware before the lock
+// that sets r.RemoteAddr.
+//
+// # Behind the router
+//
+// {path.…} exists only once a router has matched the request, so the lock goes
+// around the handler of a route. A lock in front of the router, or around a route
+// whose pattern has no wildcard of that name, answers 500 with LOCK_POLICY and
+// logs why, once for each route. http.ServeMux and chi from 5.2 on tell the
+// pattern by r.Pattern. With a router that sets neither this nor r.PathValue, use
+// {query.…}, {header.…}, {body.…} or WithValue.
+//
+// A [Table] holds the rules of many routes. Its handler finds a request's rule by
+// r.Pattern:
+//
+//	table, err := httplock.NewTable(locks, httplock.Rules{
+//		"POST /products/{sku}/deduct": {Key: "stock:{path.sku}"},
+//		"/refunds/{id}":               {Key: "refund:{path.id}"}, // every method
+//	})
+//	guard := table.Handler()
+//	mux.Handle("POST /products/{sku}/deduct", guard(deduct))
+//
+//	err = table.Validate("POST /products/{sku}/deduct", "/refunds/{id}", "/")
+//
+// A request does not get round its rule: HEAD that a GET route serves takes GET's
+// lock; a route's own method counts before one that a middleware has put into
+// r.Method; a rule without a host is for the routes of every host; and the names
+// of wildcards do not matter for whose rule it is. A request that comes to the
+// table before a router has matched it is refused with LOCK_POLICY, and so is one
+// that comes by a route without a rule, such as "/", although a route with a rule
+// is closer to it: then the table is in front of another router.
+//
+// What remains: a handler that the table's is not around is not locked.
+// [Table.Validate] finds rules that are for no route, but not handlers that were
+// forgotten. Of nested routers a table belongs behind the innermost, and its
+// patterns are written as r.Pattern has them there. For a route without a method
+// of its own r.Method decides when the table sees it: middleware that changes the
+// method goes before.
+//
+// # The body
+//
+// A body of known length up to 1 MiB ([WithBodyLimit]) is read before the lock
+// is waited for, whether or not the key needs it, and put back: net/http notices
+// that an HTTP/1 client has gone only once the body was read, and a slow upload
+// must not hold a lock. Larger bodies, and those of unknown length, stay unread,
+// so a request with one waits for its turn even when its client has gone. A key
+// with {body.…} needs the whole body, and one over the limit is refused with 413.
+//
+// # The context and the ResponseWriter
+//
+// The handler's r.Context() is cancelled with cause core.ErrLost, core.ErrMaxHold
+// or core.ErrClosed if the lease ends before it returns, and core.LeaseFrom finds
+// the lease in it. Forms that the handler parses are found in the request from
+// before the lock as well, so that net/http removes the files of an upload.
+//
+// The ResponseWriter is an http.Flusher, http.Hijacker or http.Pusher if the one
+// from before the lock is, files are sent as fast, and http.ResponseController
+// works.
+//
+// The lock covers the run of the handler. A goroutine that it leaves behind runs
+// without the lock: it needs core.Detach and a lock of its own. What happens on a
+// hijacked connection after the handler has returned is not covered either.
+//
+// http.TimeoutHandler goes around the lock, so that its time bounds the waiting
+// as well: it answers while its handler goes on, which then still has the lock.
+// Inside the lock it would have the lock released under a handler that goes on.
+//
+// # What a client sees
+//
+// Answers and codes are those of package middleware: application/problem+json
+// (RFC 9457) with a member "code", and "placeholder" when the key could not be
+// made of the request; 409 has a Retry-After. They hold no values, no text of the
+// store and nothing about the holder.
+//
+//	core.ErrBusy, core.ErrTimeout     409 LOCK_BUSY, LOCK_TIMEOUT
+//	the request's deadline            504 DEADLINE_EXCEEDED
+//	the request was cancelled         499 without a body
+//	core.ErrUnavailable, ErrClosed    503 LOCK_UNAVAILABLE, LOCK_CLOSED
+//	core.ErrKey                       400 LOCK_KEY_INVALID, 413 BODY_TOO_LARGE
+//	ErrBody                           400 BODY_UNREADABLE, 408 BODY_TIMEOUT, 413 BODY_TOO_LARGE
+//	core.ErrPolicy                    500 LOCK_POLICY, logged
+//	core.ErrDeadlock, ErrNotHeld      500 LOCK_DEADLOCK, LOCK_NOT_HELD, logged
+//	any other                         500 LOCK_FAILED, logged
+//
+// These are for calls that never ran. If the lease ends while the handler runs,
+// what it has written stays and the loss is logged, and so it is when it has
+// hijacked the connection; if it has written nothing, the answer is 500 with
+// LOCK_LOST, LOCK_MAX_HOLD or LOCK_CLOSED. A status from 100 to 199 other than
+// 101 is no answer. [WithErrorHandler] replaces all of this.
+package httplock

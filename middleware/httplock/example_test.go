@@ -1,0 +1,83 @@
+package httplock_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/middleware/httplock"
+)
+
+func ExampleLock() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	stock := 10
+	deduct := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stock-- // one request for a product at a time
+		lease, _ := core.LeaseFrom(r.Context())
+		_, _ = fmt.Fprintf(w, "%s: %d left", lease.Key(), stock)
+	})
+	lock := httplock.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: 2 * time.Second})
+	mux := http.NewServeMux()
+	mux.Handle("POST /products/{sku}/deduct", lock(deduct))
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/products/book/deduct", nil))
+	fmt.Println(w.Body)
+	// Output: stock:book: 9 left
+}
+
+func ExampleNewTable() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	table, err := httplock.NewTable(locks, httplock.Rules{
+		"POST /products/{sku}/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
+		"/refunds/{id}":               {Key: "refund:{path.id}"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tellKey := func(w http.ResponseWriter, r *http.Request) {
+		if lease, ok := core.LeaseFrom(r.Context()); ok {
+			_, _ = fmt.Fprint(w, lease.Key())
+		}
+	}
+	routes := map[string]http.HandlerFunc{
+		"POST /products/{sku}/deduct": tellKey,
+		"POST /refunds/{id}":          tellKey,
+		"/":                           http.NotFound,
+	}
+	guard := table.Handler()
+	mux := http.NewServeMux()
+	var patterns []string
+	for pattern, handler := range routes {
+		mux.Handle(pattern, guard(handler))
+		patterns = append(patterns, pattern)
+	}
+	if err := table.Validate(patterns...); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/refunds/7", nil))
+	fmt.Println(w.Body)
+	fmt.Println(table.Validate("POST /products/{sku}/deduct", "POST /refund/{id}"))
+	// Output:
+	// refund:7
+	// net/http lock table: rule "/refunds/{id}" is for no route; did you mean "POST /refund/{id}"?
+}

@@ -1,0 +1,93 @@
+package httplock
+
+import (
+	"net/http"
+
+	"github.com/lockaround/lockaround/middleware/internal/rule"
+)
+
+// DefaultBodyLimit is the size in bytes up to which a request's body is read
+// before its lock is waited for.
+const DefaultBodyLimit = 1 << 20
+
+// Option changes how a lock goes around a handler. A nil Option does nothing. An
+// option given twice, and one that can have no effect, is an error of [New] and
+// [NewTable].
+type Option func(*options) error
+
+type options struct {
+	rule.Settings[*http.Request]
+	errorHandler func(http.ResponseWriter, *http.Request, error)
+}
+
+// WithErrorHandler replaces the answers and the logging that the package
+// comment lists. Nil means the default.
+//
+// f is called when the lock was not taken and the handler never ran, or after it
+// has run, when the lease ended meanwhile; f can tell by
+// errors.Is(err, core.ErrLost), core.ErrMaxHold and core.ErrClosed, and by
+// [Answered] whether the handler has answered. r is the request from before the
+// lock. If f writes nothing for a call that never ran, net/http answers 200.
+//
+// err is a *core.Error, or wraps [ErrBody]. The text of a *core.Error may be
+// shown to clients; errors that it wraps, and [ErrBody]'s, may not. When err is
+// context.Canceled, nobody may be there to read an answer.
+func WithErrorHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
+	return func(o *options) error {
+		o.errorHandler = f
+		return o.Once("WithErrorHandler")
+	}
+}
+
+// WithFilter lets requests through without the lock: needsLock is asked for
+// each, and if it returns false the handler runs UNLOCKED, beside any holder.
+// It has to return true wherever there is doubt. Nil means that every request
+// is locked, which is the default.
+func WithFilter(needsLock func(*http.Request) bool) Option {
+	return func(o *options) error { return o.SetFilter(needsLock) }
+}
+
+// WithValue makes {name} a placeholder of the key whose value value returns for
+// each request. An empty value is refused like a missing one. An error refuses
+// the request with status 400; it may wrap core.ErrMissing, core.ErrRepeated,
+// core.ErrTooLarge (413) or core.ErrInvalid, which it counts as otherwise.
+//
+// [New] fails if value is nil, if the key does not use {name}, if name is given
+// twice, and if its part before the first dot is one of path, query, header,
+// body and client, which would shadow what those mean.
+func WithValue(name string, value func(*http.Request) (string, error)) Option {
+	return func(o *options) error { return o.AddValue(name, value) }
+}
+
+// WithBodyLimit sets the size up to which a body is read before the lock is
+// waited for, in bytes, in place of [DefaultBodyLimit]. Each waiting request
+// may keep that much memory. n below 1 is an error of [New].
+func WithBodyLimit(n int64) Option {
+	return func(o *options) error { return o.SetBodyLimit(n) }
+}
+
+// WithoutBodyBuffer leaves the body unread until a handler reads it. The price
+// is that an HTTP/1 request with a body waits for its lock, and takes it, even
+// when its client has gone, and that a slow upload holds the lock. It is an
+// error of [New] with a key that has {body.…}, and with [WithBodyLimit].
+func WithoutBodyBuffer() Option {
+	return func(o *options) error { return o.SetNoBuffer() }
+}
+
+func compileOptions(opts []Option) (*options, error) {
+	o := &options{Settings: rule.Settings[*http.Request]{BodyLimit: DefaultBodyLimit}}
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt(o); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *options) needsLock(r *http.Request) bool { return o.Filter == nil || o.Filter(r) }

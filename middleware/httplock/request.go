@@ -1,0 +1,52 @@
+package httplock
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/lockaround/lockaround/middleware/internal/body"
+)
+
+// ErrBody says that the request's body could not be read before the lock was
+// waited for. It wraps what the reader said, and core.ErrTooLarge if an earlier
+// http.MaxBytesReader has cut off a body that the key does not need.
+var ErrBody = body.ErrUnreadable
+
+// request is what a key is rendered from. It implements rule.Source.
+type request struct {
+	r       *http.Request
+	content body.Content
+	query   url.Values // nil until it is asked for
+}
+
+func (q *request) Origin() *http.Request { return q.r }
+
+func (q *request) Path(name string) string { return q.r.PathValue(name) }
+
+func (q *request) Query(name string) []string {
+	if q.query == nil {
+		q.query = q.r.URL.Query()
+	}
+	return q.query[name]
+}
+
+func (q *request) Header() http.Header { return q.r.Header }
+
+func (q *request) Body(path []string) (string, error) { return q.content.Value(q.r, path) }
+
+// ClientIP is the address in RemoteAddr, in one spelling, with or without a port:
+// a middleware that knows the proxies may have put an address alone there. A
+// peer on a Unix socket has none.
+func (q *request) ClientIP() string {
+	host, _, err := net.SplitHostPort(q.r.RemoteAddr)
+	if err != nil {
+		host = q.r.RemoteAddr
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return ""
+	}
+	return ip.Unmap().String()
+}

@@ -1,0 +1,96 @@
+package httplock
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// site is a pattern that requests have come with.
+type site struct {
+	pattern pattern
+	fault   *core.Error         // why no request of it can be let through
+	closest *http.ServeMux      // of the pattern and the routes beside it; nil if none can be closer to a request
+	beside  map[string]*pattern // the routes beside it, by what closest calls them
+	warn    sync.Once
+}
+
+func (t *Table) site(route string) *site {
+	v, known := t.sites.Load(route)
+	if !known {
+		v, known = t.sites.LoadOrStore(route, t.newSite(route))
+		if s := v.(*site); !known && s.fault != nil {
+			slog.Error("a lock table cannot tell the route, every request is refused", "route", route, "fault", s.fault.Detail)
+		}
+	}
+	return v.(*site)
+}
+
+func (t *Table) newSite(route string) *site {
+	s := &site{}
+	var err error
+	if s.pattern, err = parsePattern(route); err != nil {
+		s.fault = &core.Error{Op: "do", Kind: core.ErrPolicy, Detail: "the request's Pattern cannot be read: " + err.Error()}
+		if route == "" {
+			s.fault.Detail = "the request has no Pattern, so no router has matched it; put Table.Handler behind the router, around the handlers of its routes"
+		}
+		return s
+	}
+	if s.pattern.fixed {
+		return s
+	}
+	s.closest, s.beside = http.NewServeMux(), make(map[string]*pattern)
+	tryHandle(s.closest, s.pattern.muxText())
+	if routes := t.routes.Load(); routes != nil {
+		for i := range *routes {
+			s.add(&(*routes)[i])
+		}
+		return s
+	}
+	for _, e := range t.order {
+		s.add(&e.pattern)
+	}
+	return s
+}
+
+func (s *site) add(p *pattern) {
+	if text := p.muxText(); tryHandle(s.closest, text) {
+		s.beside[text] = p
+	}
+}
+
+// tryHandle adds a pattern unless http.ServeMux refuses it, because neither it
+// nor one of the others is closer to a request that both match.
+func tryHandle(mux *http.ServeMux, pattern string) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return true
+}
+
+// passedBy returns an error if a route with a rule is closer to the request than
+// the one that it has come by, which has none. The router would have chosen that
+// route if it had it, so that the table is in front of another router, which has
+// it, or nothing has. Until the table was validated, each rule is taken for a
+// route.
+func (t *Table) passedBy(s *site, r *http.Request) error {
+	if s.closest == nil {
+		return nil
+	}
+	_, text := s.closest.Handler(r)
+	closer := s.beside[text]
+	if closer == nil || t.find(closer, r.Method) == nil {
+		return nil
+	}
+	fault := &core.Error{
+		Op: "do", Kind: core.ErrPolicy,
+		Detail: "route " + s.pattern.text + " has no rule, but the request fits " + closer.text + ", which has one" +
+			"; put Table.Handler around the handlers of the innermost router, and call Table.Validate with its patterns",
+	}
+	s.warn.Do(func() {
+		slog.Error("a lock table is in front of a router or has a rule without a route, requests are refused",
+			"route", s.pattern.text, "closer", closer.text, "fault", fault.Detail)
+	})
+	return fault
+}

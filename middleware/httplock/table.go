@@ -1,0 +1,191 @@
+package httplock
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// Rules are policies by the pattern of the route that each is for, written as
+// http.Request.Pattern has it: "POST /products/{sku}/deduct". A pattern without a
+// method is for every method of the path, OPTIONS included, and one without a
+// host for every host. If several rules fit a route, one with the host comes
+// before one without, and then one with the method. A rule for GET is for HEAD
+// too, unless HEAD has its own.
+type Rules map[string]core.Policy
+
+// Table holds the locks of many routes. It is safe for concurrent use.
+type Table struct {
+	options *options
+	rules   map[place]*entry
+	order   []*entry                  // the rules, sorted by their patterns
+	routes  atomic.Pointer[[]pattern] // what Validate was given; nil until it succeeds
+	sites   sync.Map                  // of http.Request.Pattern to *site
+}
+
+// place is what two patterns have in common that differ only by the names of
+// their wildcards, and that no two routes of a router have.
+type place struct{ method, host, shape string }
+
+// entry is one rule.
+type entry struct {
+	pattern pattern
+	lock    *lock
+}
+
+// NewTable compiles a lock for each rule. The options apply to each of them;
+// [WithValue] has to be used by the key of at least one. It is an error if a
+// pattern is malformed, if two rules are for the same route, if a key has a
+// {path.…} that its pattern has no wildcard for, and what is one of [New].
+//
+// The error joins what is wrong with all rules, in the order of their patterns,
+// and each line of it names the rule. The table is nil if and only if the error
+// is not nil.
+func NewTable(e *core.Engine, rules Rules, o ...Option) (*Table, error) {
+	if e == nil {
+		return nil, errors.New(tableFault + "engine is nil; make one with core.New")
+	}
+	opts, err := compileOptions(o)
+	if err != nil {
+		return nil, fmt.Errorf(tableFault+"%w", err)
+	}
+	t := &Table{options: opts, rules: make(map[place]*entry, len(rules))}
+	used := make(map[string]bool)
+	var faults []error
+	for _, text := range slices.Sorted(maps.Keys(rules)) {
+		r, err := t.add(e, text, rules[text])
+		if err != nil {
+			faults = append(faults, fmt.Errorf(tableFault+"rule %q: %w", text, err))
+			continue
+		}
+		maps.Copy(used, r.lock.rule.Used)
+	}
+	// A rule that does not compile may be the one that would use an option.
+	if len(faults) == 0 {
+		if err := opts.CheckUse(used, false); err != nil {
+			faults = append(faults, fmt.Errorf(tableFault+"%w", err))
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return t, nil
+}
+
+// tableFault begins each error of a table.
+const tableFault = "net/http lock table: "
+
+// add compiles one rule.
+func (t *Table) add(e *core.Engine, text string, policy core.Policy) (*entry, error) {
+	p, err := parsePattern(text)
+	if err != nil {
+		return nil, fmt.Errorf("malformed: %w; write it like \"POST /products/{sku}/deduct\"", err)
+	}
+	if err := p.ruleFault(); err != nil {
+		return nil, err
+	}
+	l, err := compile(e, policy, t.options)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.options.CheckBody(l.rule.ReadsBody); err != nil {
+		return nil, err
+	}
+	for _, name := range l.rule.PathNames {
+		if !slices.Contains(p.names, name) {
+			return nil, fmt.Errorf("its key has {path.%s}, but its pattern has %s", name, p.wildcards())
+		}
+	}
+	r := &entry{pattern: p, lock: l}
+	at := place{p.method, p.host, p.shape}
+	if other := t.rules[at]; other != nil {
+		return nil, fmt.Errorf("it is for the same route as rule %q; give each route one rule", other.pattern.text)
+	}
+	t.rules[at] = r
+	t.order = append(t.order, r)
+	return r, nil
+}
+
+// wildcards says which names a key can have.
+func (p *pattern) wildcards() string {
+	if len(p.names) == 0 {
+		return "no wildcards"
+	}
+	names := make([]string, len(p.names))
+	for i, name := range p.names {
+		names[i] = "{path." + name + "}"
+	}
+	return "only " + strings.Join(names, ", ")
+}
+
+// find returns the rule for a request of this method that was matched by p, or
+// nil.
+func (t *Table) find(p *pattern, method string) *entry {
+	own, served := p.method, method
+	if own == "" || own == http.MethodGet && method == http.MethodHead {
+		own = method
+	}
+	if method == http.MethodHead {
+		served = http.MethodGet
+	}
+	for _, host := range [...]string{p.host, ""} {
+		for _, m := range [...]string{own, method, served, ""} {
+			if r := t.rules[place{m, host, p.shape}]; r != nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// Handler returns the middleware that goes around the handlers of the routes,
+// behind the router: it finds a request's rule by http.Request.Pattern, which
+// http.ServeMux sets, and chi from 5.2 on. A route without a rule runs unlocked.
+// A request without a Pattern is refused: its route is not known. A [Lock] on the
+// same handler is taken as well; if its key is equal, it fails with
+// core.ErrDeadlock.
+func (t *Table) Handler() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			t.serve(w, r, next)
+		})
+	}
+}
+
+func (t *Table) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !t.options.needsLock(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	s := t.site(r.Pattern)
+	if s.fault != nil {
+		t.options.refuse(w, r, "", s.fault)
+		return
+	}
+	e := t.find(&s.pattern, r.Method)
+	if s.pattern.leaf && strings.HasSuffix(r.URL.EscapedPath(), "/") {
+		// chi leaves out the slash at the end of a route's pattern. With
+		// http.ServeMux no such path comes to such a pattern.
+		slashed := s.pattern
+		slashed.shape += "/" + subtree
+		if other := t.find(&slashed, r.Method); other != nil {
+			e = other
+		}
+	}
+	if e != nil {
+		e.lock.serve(w, r, next)
+		return
+	}
+	if fault := t.passedBy(s, r); fault != nil {
+		t.options.refuse(w, r, "", fault)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
