@@ -1,0 +1,87 @@
+// Package interceptor puts distributed locks around gRPC methods, at servers and
+// at clients.
+//
+//	li := interceptor.New(locks, interceptor.Rules{
+//		"/stock.v1.Stock/Deduct": {Key: "stock:{sku}", Wait: 2 * time.Second},
+//	})
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(li.UnaryServer()),
+//		grpc.ChainStreamInterceptor(li.StreamServer()))
+//	stockpb.RegisterStockServer(server, stock)
+//	if err := li.Validate(server); err != nil { … }
+//
+// The lock is taken before the handler runs and released after it has returned or
+// panicked. A call whose lock cannot be had gets an error: nothing ever runs
+// unlocked, unless [WithFilter] says so. A method without a rule is not locked;
+// [Interceptor.Validate] finds rules for methods that do not exist.
+//
+// # Where the key comes from
+//
+//	{sku}           a field of the message, by its name in the .proto
+//	{order.id}      a field of a message in it
+//	{meta.tenant}   metadata: what came with the call, or at a client goes with it
+//	{name}          what the function given with WithValue returns
+//
+// A field is a string, an integer, a bool or an enum, which counts by its number;
+// messages, bytes, floating-point numbers, maps and repeated fields are refused
+// when the rules are compiled. An empty string is missing, and so is an optional
+// field, a part of a oneof or a field of a message that is not set; other numbers
+// that are not set cannot be told from 0, and are 0. Metadata that is missing,
+// empty or given twice is refused. A field called meta can only be had with
+// [WithValue].
+//
+// # Streams
+//
+// The lock is held while a stream's handler runs. If the key needs a field, the
+// first message is received before the lock is asked for, and handed to the
+// handler at its first Recv: nothing is lost, but a handler that speaks before it
+// listens is not reached before its client has spoken. Give the method of such a
+// server a key of metadata. A message that the handler receives into a type of its
+// own must be the same message.
+//
+// # The context
+//
+// The handler's context is cancelled with cause core.ErrLost, core.ErrMaxHold or
+// core.ErrClosed if the lease ends before the handler returns, and core.LeaseFrom
+// finds the lease in it. A cancelled call does not end the lock: the handler may be
+// in the middle of its commit. Interceptors that bound a call's time go before this
+// one, so that their deadlines bound the waiting as well.
+//
+// # Clients
+//
+// [Interceptor.UnaryClient] holds the lock from before the call is sent until its
+// reply is in; retries that the connection makes by itself are inside. Give a
+// client rules and an interceptor of its own.
+//
+// # What a caller sees
+//
+// Statuses carry an ErrorInfo with domain [ErrorDomain] and a reason. They hold no
+// values, no text of the store and nothing about the holder. In the process that
+// took the lock, errors.Is and errors.As find the *core.Error in them.
+//
+//	core.ErrBusy             ABORTED            LOCK_BUSY, with RetryInfo of 1 to 3 s
+//	core.ErrTimeout          ABORTED            LOCK_TIMEOUT, likewise
+//	the caller's deadline    DEADLINE_EXCEEDED  DEADLINE_EXCEEDED
+//	the caller's cancelling  CANCELLED          CANCELLED
+//	core.ErrUnavailable      UNAVAILABLE        LOCK_UNAVAILABLE
+//	core.ErrClosed           UNAVAILABLE        LOCK_CLOSED
+//	core.ErrKey              INVALID_ARGUMENT   LOCK_KEY_INVALID, with a BadRequest that names the placeholder
+//	core.ErrPolicy           INTERNAL           LOCK_POLICY, logged
+//	core.ErrDeadlock         INTERNAL           LOCK_DEADLOCK, logged
+//	core.ErrNotHeld          INTERNAL           LOCK_NOT_HELD, logged
+//	any other                INTERNAL           LOCK_FAILED, logged
+//
+// These are for calls that never ran; an error of the handler passes through as it
+// is, also one of a lock that it took itself. If the lease ends while the handler
+// runs and the handler returns nil, or an error that only says that its context was
+// cancelled, the call fails with ABORTED and LOCK_LOST, LOCK_MAX_HOLD or
+// LOCK_CLOSED, without RetryInfo, and that is logged: it may have had an effect. It
+// is never UNAVAILABLE, which many clients repeat unasked. Any other error of the
+// handler wins. [WithErrorMapper] replaces all of this.
+//
+// # Shutting down
+//
+// Let running calls end before their locks do: Server.GracefulStop, then
+// Engine.Shutdown, then Engine.Close. Server.Stop returns while handlers still run
+// unless grpc.WaitForHandlers is set, and Close then ends their leases.
+package interceptor

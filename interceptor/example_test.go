@@ -1,0 +1,80 @@
+package interceptor_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/interceptor"
+	"github.com/lockaround/lockaround/interceptor/internal/testpb"
+)
+
+// A server whose purchases of one product exclude each other.
+func ExampleNew() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	li := interceptor.New(locks, interceptor.Rules{
+		"/lockaround.test.v1.Shop/Buy":  {Key: "stock:{sku}", Wait: 2 * time.Second},
+		"/lockaround.test.v1.Shop/Chat": {Key: "chat:{meta.room}"},
+	})
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(li.UnaryServer()),
+		grpc.ChainStreamInterceptor(li.StreamServer()),
+	)
+	testpb.RegisterShopServer(server, testpb.UnimplementedShopServer{})
+	fmt.Println("rules for nothing:", li.Validate(server))
+
+	// What server does with a call:
+	_, err = li.UnaryServer()(context.Background(), &testpb.Request{Sku: "book"},
+		&grpc.UnaryServerInfo{FullMethod: "/lockaround.test.v1.Shop/Buy"},
+		func(ctx context.Context, _ any) (any, error) {
+			lease, _ := core.LeaseFrom(ctx)
+			fmt.Println("under", lease.Key())
+			return &testpb.Reply{}, nil
+		})
+	fmt.Println(err)
+	// Output:
+	// rules for nothing: <nil>
+	// under stock:book
+	// <nil>
+}
+
+// A misspelt field is found before anything is served.
+func ExampleCompile() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	_, err = interceptor.Compile(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{skuu}"}})
+	fmt.Println(err)
+	// Output:
+	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
+}
+
+// A client that lets no other call for the same product be under way.
+func ExampleInterceptor_UnaryClient() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	li := interceptor.New(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{sku}"}})
+	conn, err := grpc.NewClient("shop.example:443", grpc.WithChainUnaryInterceptor(li.UnaryClient()))
+	if err != nil {
+		fmt.Println(err) // no credentials, in this example
+		return
+	}
+	defer conn.Close()
+}

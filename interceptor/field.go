@@ -1,0 +1,149 @@
+package interceptor
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// fieldPath is the way from a message to a leaf in it.
+type fieldPath []protoreflect.FieldDescriptor
+
+// compilePath resolves a dotted path of field names, as they stand in the .proto,
+// in a message.
+func compilePath(md protoreflect.MessageDescriptor, name string) (fieldPath, error) {
+	var path fieldPath
+	names := strings.Split(name, ".")
+	for i, element := range names {
+		fd := md.Fields().ByName(protoreflect.Name(element))
+		if fd == nil {
+			return nil, noField(md, element)
+		}
+		path = append(path, fd)
+		switch {
+		case fd.IsMap() || fd.IsList():
+			return nil, fmt.Errorf("%s of %s is repeated; a part of a key is one value", element, md.FullName())
+		case i < len(names)-1 && fd.Message() == nil:
+			return nil, fmt.Errorf("%s of %s is of type %s, which has no fields", element, md.FullName(), fd.Kind())
+		case i < len(names)-1:
+			md = fd.Message()
+		case fd.Message() != nil:
+			return nil, fmt.Errorf("%s of %s is a message; name a field of it%s", element, md.FullName(), anyLeaf(fd.Message()))
+		case !isLeaf(fd.Kind()):
+			return nil, fmt.Errorf("%s of %s is of type %s; a part of a key is a string, an integer, a bool or an enum", element, md.FullName(), fd.Kind())
+		}
+	}
+	return path, nil
+}
+
+func isLeaf(k protoreflect.Kind) bool {
+	switch k {
+	case protoreflect.BytesKind, protoreflect.FloatKind, protoreflect.DoubleKind, protoreflect.MessageKind, protoreflect.GroupKind:
+		return false
+	}
+	return true
+}
+
+// noField says that md has no field of that name, and which it may be meant for.
+func noField(md protoreflect.MessageDescriptor, name string) error {
+	if name == "" {
+		return errors.New("a name between dots is empty; a field path is written {field} or {field.field}")
+	}
+	var names []string
+	for i := range md.Fields().Len() {
+		names = append(names, string(md.Fields().Get(i).Name()))
+	}
+	const few = 12
+	hint := ""
+	switch near := core.Nearest(name, names); {
+	case near != "":
+		hint = "; did you mean " + near + "?"
+	case len(names) == 0:
+		hint = "; it has no fields"
+	case len(names) <= few:
+		hint = "; it has " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("%s has no field %s%s", md.FullName(), name, hint)
+}
+
+// anyLeaf is a hint at a field of a message.
+func anyLeaf(md protoreflect.MessageDescriptor) string {
+	for i := range md.Fields().Len() {
+		if fd := md.Fields().Get(i); !fd.IsList() && !fd.IsMap() && isLeaf(fd.Kind()) {
+			return ", such as " + string(fd.Name())
+		}
+	}
+	return ""
+}
+
+// appendTo appends the value that the path leads to.
+func (p fieldPath) appendTo(dst []byte, m protoreflect.Message) ([]byte, error) {
+	for _, fd := range p {
+		if fd.HasPresence() && !m.Has(fd) {
+			return dst, core.ErrMissing
+		}
+		v := m.Get(fd)
+		switch fd.Kind() {
+		case protoreflect.MessageKind, protoreflect.GroupKind:
+			m = v.Message()
+		case protoreflect.StringKind:
+			return append(dst, v.String()...), nil
+		case protoreflect.BoolKind:
+			return strconv.AppendBool(dst, v.Bool()), nil
+		case protoreflect.EnumKind:
+			return strconv.AppendInt(dst, int64(v.Enum()), 10), nil
+		case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+			return strconv.AppendUint(dst, v.Uint(), 10), nil
+		default:
+			return strconv.AppendInt(dst, v.Int(), 10), nil
+		}
+	}
+	return dst, core.ErrInvalid
+}
+
+// field reads one field of messages. Which type they have may be known
+// beforehand, or only when they come.
+type field struct {
+	name     string
+	compiled sync.Map // of protoreflect.MessageDescriptor to fieldPath
+}
+
+// errField says that a message has no such field: a fault of the rule, and not of
+// the call.
+var errField = errors.New("the message has no such field")
+
+func (f *field) appendTo(dst []byte, req any) ([]byte, error) {
+	m, ok := messageOf(req)
+	if !ok {
+		return dst, fmt.Errorf("%w: %w: it is no protobuf message", core.ErrInvalid, errField)
+	}
+	md := m.Descriptor()
+	path, ok := f.compiled.Load(md)
+	if !ok {
+		p, err := compilePath(md, f.name)
+		if err != nil {
+			return dst, fmt.Errorf("%w: %w: %w", core.ErrInvalid, errField, err)
+		}
+		path, _ = f.compiled.LoadOrStore(md, p)
+	}
+	return path.(fieldPath).appendTo(dst, m)
+}
+
+// messageOf returns what gRPC's codec takes for a message, of either API.
+func messageOf(req any) (protoreflect.Message, bool) {
+	switch m := req.(type) {
+	case proto.Message:
+		return m.ProtoReflect(), true
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(m).ProtoReflect(), true
+	}
+	return nil, false
+}

@@ -1,0 +1,99 @@
+package interceptor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Option changes how locks go around calls. A nil Option does nothing. An option
+// given twice, and one that can have no effect, is an error of [Compile].
+type Option func(*options) error
+
+type options struct {
+	mapper func(ctx context.Context, fullMethod string, err error) error
+	filter func(ctx context.Context, fullMethod string) bool
+	values map[string]func(ctx context.Context, req any) (string, error)
+	given  map[string]bool
+}
+
+// WithErrorMapper replaces the statuses and the logging that the package comment
+// lists. Nil means the default.
+//
+// f is called when the lock was not taken and the call never ran, or after it has
+// run, when the lease ended meanwhile: f can tell by errors.Is(err, core.ErrLost),
+// core.ErrMaxHold and core.ErrClosed with ran. err is a *core.Error; its text may
+// be shown to clients, that of errors which it wraps may not. What f returns is
+// what the caller gets; if it is nil the caller gets INTERNAL, since a call that
+// its lock has failed is no success.
+func WithErrorMapper(f func(ctx context.Context, fullMethod string, err error) error) Option {
+	return func(o *options) error {
+		o.mapper = f
+		return o.once("WithErrorMapper")
+	}
+}
+
+// WithFilter lets calls through without the lock: needsLock is asked for each
+// call that has a rule, and if it returns false the call runs UNLOCKED, beside any
+// holder. It has to return true wherever there is doubt. Nil means that every call
+// with a rule is locked, which is the default.
+func WithFilter(needsLock func(ctx context.Context, fullMethod string) bool) Option {
+	return func(o *options) error {
+		o.filter = needsLock
+		return o.once("WithFilter")
+	}
+}
+
+// WithValue makes {name} a placeholder of the keys whose value value returns for
+// each call. req is the message, and nil for a stream whose key needs no field of
+// a message. An empty value is refused like a missing one. An error refuses the
+// call with INVALID_ARGUMENT; it may wrap core.ErrMissing, core.ErrRepeated or
+// core.ErrInvalid, which it counts as otherwise.
+//
+// [Compile] fails if value is nil, if no rule's key uses {name}, and if name
+// begins with "meta.". It comes before a field of that name.
+func WithValue(name string, value func(ctx context.Context, req any) (string, error)) Option {
+	return func(o *options) error {
+		switch {
+		case name == "" || strings.ContainsAny(name, "{}"):
+			return fmt.Errorf("WithValue(%q): the name is empty or has braces; give it the text between the key's braces", name)
+		case value == nil:
+			return fmt.Errorf("WithValue(%q): the function is nil; give it one that returns the value", name)
+		case strings.HasPrefix(name+".", metaPrefix):
+			return fmt.Errorf("WithValue(%q): {meta.name} is metadata; use another name", name)
+		}
+		if o.values == nil {
+			o.values = make(map[string]func(context.Context, any) (string, error))
+		}
+		o.values[name] = value
+		return o.once("WithValue(" + name + ")")
+	}
+}
+
+// once fails the second time that it is called for an option.
+func (o *options) once(option string) error {
+	if o.given[option] {
+		return fmt.Errorf("%s is given twice; give it once", option)
+	}
+	if o.given == nil {
+		o.given = make(map[string]bool)
+	}
+	o.given[option] = true
+	return nil
+}
+
+// checkUse refuses values that no key uses.
+func (o *options) checkUse(used map[string]bool) error {
+	var unused []string
+	for name := range o.values {
+		if !used[name] {
+			unused = append(unused, "{"+name+"}")
+		}
+	}
+	if len(unused) == 0 {
+		return nil
+	}
+	slices.Sort(unused)
+	return fmt.Errorf("WithValue is given for %s, which no key uses; put it into one or leave the option out", strings.Join(unused, ", "))
+}

@@ -1,0 +1,137 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// ErrorDomain is the domain of the ErrorInfo in each status.
+const ErrorDomain = "lockaround"
+
+// failure is the error of a call that its lock has failed: a status for gRPC,
+// and the lock's own error for errors.Is and errors.As.
+type failure struct {
+	status *status.Status
+	cause  error
+}
+
+func (f *failure) Error() string { return f.status.Err().Error() }
+
+// GRPCStatus is what gRPC sends.
+func (f *failure) GRPCStatus() *status.Status { return f.status }
+
+func (f *failure) Unwrap() error { return f.cause }
+
+// answer is what a caller is told of an error.
+type answer struct {
+	code    codes.Code
+	reason  string
+	message string
+	retry   bool // another attempt may succeed, and this one had no effect
+	log     bool // it is the operator's to mend
+}
+
+// refusal returns the answer for a call that err kept from running.
+func refusal(err error) answer {
+	kind := err
+	// An error's cause may be of another kind: a store that is too slow is
+	// caused by a deadline, but not by the call's.
+	var e *core.Error
+	if errors.As(err, &e) {
+		kind = e.Kind
+	}
+	is := func(target error) bool { return errors.Is(kind, target) }
+	switch {
+	case is(core.ErrBusy):
+		return answer{code: codes.Aborted, reason: "LOCK_BUSY", message: "another call is being worked on that excludes this one", retry: true}
+	case is(core.ErrTimeout):
+		return answer{code: codes.Aborted, reason: "LOCK_TIMEOUT", message: "other calls that exclude this one took too long", retry: true}
+	case is(core.ErrUnavailable):
+		return answer{code: codes.Unavailable, reason: "LOCK_UNAVAILABLE", message: "the lock that this call needs cannot be had at present"}
+	case is(core.ErrClosed):
+		return answer{code: codes.Unavailable, reason: "LOCK_CLOSED", message: "the process is shutting down"}
+	case is(core.ErrKey):
+		return answer{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", message: ofKey(err, e)}
+	case is(core.ErrPolicy):
+		return answer{code: codes.Internal, reason: "LOCK_POLICY", message: "the lock of this method is misconfigured", log: true}
+	case is(core.ErrDeadlock):
+		return answer{code: codes.Internal, reason: "LOCK_DEADLOCK", message: "the call excludes itself", log: true}
+	case is(core.ErrNotHeld):
+		return answer{code: codes.Internal, reason: "LOCK_NOT_HELD", message: "the lock of this call had ended", log: true}
+	case is(context.DeadlineExceeded):
+		return answer{code: codes.DeadlineExceeded, reason: "DEADLINE_EXCEEDED", message: "the call's time ran out while it waited for its turn"}
+	case is(context.Canceled):
+		return answer{code: codes.Canceled, reason: "CANCELLED", message: "the call was cancelled while it waited for its turn"}
+	}
+	return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed", log: true}
+}
+
+// ofKey says why no key could be made of a call. e may be nil.
+func ofKey(err error, e *core.Error) string {
+	switch {
+	case errors.Is(err, core.ErrMissing):
+		return "a required value is missing or empty"
+	case errors.Is(err, core.ErrRepeated):
+		return "a required value is given more than once"
+	case e == nil || e.Placeholder == "":
+		return "the required values are too long"
+	}
+	return "a required value cannot be read"
+}
+
+// loss returns the answer for a call whose lease ended, by err, while it ran. It
+// may have had an effect: no code that clients try again unasked.
+func loss(err error) answer {
+	a := answer{
+		code: codes.Aborted, reason: "LOCK_LOST", log: true,
+		message: "the call lost its lock while it was being worked on; it may or may not have had an effect",
+	}
+	switch {
+	case errors.Is(err, core.ErrMaxHold):
+		a.reason = "LOCK_MAX_HOLD"
+	case errors.Is(err, core.ErrClosed):
+		a.reason = "LOCK_CLOSED"
+	}
+	return a
+}
+
+// The bounds of RetryInfo. What is left of a lease tells when the lock of a
+// process that died is free; a live one releases long before.
+const (
+	shortestRetry = time.Second
+	longestRetry  = 3 * time.Second
+)
+
+// failure makes an error of a, which err has led to.
+func (a answer) failure(err error) error {
+	var e *core.Error
+	errors.As(err, &e)
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: ErrorDomain}}
+	if a.retry {
+		var d time.Duration
+		if e != nil {
+			d = e.RetryAfter
+		}
+		d = min(max(d, shortestRetry), longestRetry)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
+	}
+	if a.code == codes.InvalidArgument && e != nil && e.Placeholder != "" {
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: e.Placeholder, Description: a.message},
+		}})
+	}
+	st := status.New(a.code, a.message)
+	if with, err := st.WithDetails(details...); err == nil {
+		st = with
+	}
+	return &failure{status: st, cause: err}
+}
