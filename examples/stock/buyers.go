@@ -9,6 +9,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockaround/lockaround/examples/stock/stockpb"
 )
 
 // sku is the one product that everybody wants.
@@ -51,14 +58,21 @@ func (t *tally) wait(p int) time.Duration {
 	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
 }
 
-// buy sends all buyers to the shop at once, every second one over HTTP, and
+// buy sends all buyers to the shop at once, a third to each entrance, and
 // returns when the last has its answer.
-func buy(ctx context.Context, s *shop, buyers int) tally {
+func buy(ctx context.Context, s *shop, buyers int) (tally, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: buyers}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
-	entrances := []func() error{
+	conn, err := grpc.NewClient(s.target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return tally{}, err
+	}
+	defer func() { _ = conn.Close() }() // nothing is under way on it
+	stub := stockpb.NewStockClient(conn)
+	ways := [entrances]func() error{
 		func() error { return buyOverHTTP(ctx, client, s.url) },
+		func() error { return buyOverGRPC(ctx, stub) },
 		func() error {
 			_, err := s.deduct(arrive(ctx), deductRequest{SKU: sku})
 			return err
@@ -71,7 +85,7 @@ func buy(ctx context.Context, s *shop, buyers int) tally {
 	for i := range errs {
 		done.Go(func() {
 			<-start
-			errs[i] = entrances[i%len(entrances)]()
+			errs[i] = ways[i%len(ways)]()
 		})
 	}
 	close(start)
@@ -95,7 +109,7 @@ func buy(ctx context.Context, s *shop, buyers int) tally {
 	t.Waits, t.Holds = s.waits, int64(len(s.waits))
 	s.mu.Unlock()
 	t.Grants, t.Trips = s.cost.grants.Load(), s.cost.trips.Load()
-	return t
+	return t, nil
 }
 
 // buyOverHTTP is one buyer at the HTTP entrance.
@@ -119,4 +133,13 @@ func buyOverHTTP(ctx context.Context, client *http.Client, url string) error {
 		return errSoldOut
 	}
 	return fmt.Errorf("shop answered %s: %s", resp.Status, body)
+}
+
+// buyOverGRPC is one buyer at the gRPC entrance.
+func buyOverGRPC(ctx context.Context, stub stockpb.StockClient) error {
+	_, err := stub.Deduct(ctx, &stockpb.DeductRequest{Sku: sku})
+	if status.Code(err) == codes.ResourceExhausted {
+		return errSoldOut
+	}
+	return err
 }

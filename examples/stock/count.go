@@ -66,7 +66,8 @@ func (s countedSession) Release(ctx context.Context, rs []driver.Ending) []error
 }
 
 // wire counts round trips where they happen: one for a command, and one for a
-// pipeline however many commands it carries.
+// pipeline however many commands it carries, and to however many nodes of a
+// Cluster at once.
 type wire struct{ counter *counter }
 
 func (w wire) DialHook(next redis.DialHook) redis.DialHook { return next }

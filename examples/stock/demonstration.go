@@ -14,7 +14,7 @@ import (
 // demonstrate sells the stock out without a lock, then with one, and serves if
 // asked to. The error says what went wrong with locks, or that a run failed.
 func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	fmt.Fprintf(stdout, "%d buyers at once for %d units; lock and stock %s, buyers in %s.\n\n", o.buyers, o.units, where(o), crew(o))
+	fmt.Fprintf(stdout, "%d buyers at once for %d units; lock and stock %s, buyers in %s.\n\n", o.buyers, o.units, o.place, crew(o))
 	fmt.Fprintln(stdout, heading)
 
 	o.locked = false
@@ -46,13 +46,6 @@ The race: a sale reads the number of units and writes one less, in two requests.
 who reads before the first of them writes sees the same number, and sells the same unit again.
 `
 
-func where(o options) string {
-	if o.redis == "" {
-		return "in this process"
-	}
-	return "in Redis at " + o.redis
-}
-
 func crew(o options) string {
 	if o.processes == 1 {
 		return "one process"
@@ -64,7 +57,7 @@ func crew(o options) string {
 func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	o.namespace = rand.Text()
+	o.namespace, o.addr, o.grpcAddr = rand.Text(), anyPort, anyPort
 	st, err := fill(ctx, o)
 	if err != nil {
 		return t, err
@@ -77,12 +70,12 @@ func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err err
 			return t, err
 		}
 	} else {
-		s, err := open(o, st, "127.0.0.1:0", core.Forever)
+		s, err := open(o, st, core.Forever)
 		if err != nil {
 			return t, err
 		}
-		t = buy(ctx, s, o.buyers)
-		if err := s.Close(); err != nil {
+		t, err = buy(ctx, s, o.buyers)
+		if err := errors.Join(err, s.Close()); err != nil {
 			return t, err
 		}
 	}
@@ -95,20 +88,24 @@ func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err err
 
 // fill opens the stock of a run with all its units in it.
 func fill(ctx context.Context, o options) (stock, error) {
-	var st stock
-	if o.redis != "" {
-		st = newRedisStock(o.redis, o.namespace)
-	} else {
-		local, err := newHTTPStock()
-		if err != nil {
-			return nil, err
-		}
-		st = local
+	st, err := openStock(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	if err := st.SetUnits(ctx, sku, o.units); err != nil {
-		return nil, errors.Join(fmt.Errorf("fill the stock %s: %w", where(o), err), st.Close())
+		return nil, errors.Join(fmt.Errorf("fill the stock %s: %w", o.place, err), st.Close())
 	}
 	return st, nil
+}
+
+func openStock(ctx context.Context, o options) (stock, error) {
+	if o.place.kind == nowhere {
+		return newHTTPStock()
+	}
+	if err := o.place.check(ctx); err != nil {
+		return nil, fmt.Errorf("open the stock %s: %w", o.place, err)
+	}
+	return newRedisStock(o.place, o.namespace), nil
 }
 
 const heading = "                   sold  oversold  refused   left   p50 wait   p99 wait  hand-offs  lock round trips"
@@ -140,18 +137,25 @@ func verdict(o options, t tally) error {
 	return nil
 }
 
-// serve restocks and keeps the guarded route open until ctx ends.
+// serve restocks and keeps the guarded entrances open until ctx ends.
 func serve(ctx context.Context, o options, stdout io.Writer) error {
 	o.namespace = rand.Text()
 	st, err := fill(ctx, o)
 	if err != nil {
 		return err
 	}
-	s, err := open(o, st, o.addr, 2*time.Second)
+	s, err := open(o, st, 2*time.Second)
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	fmt.Fprintf(stdout, "\nRestocked: %d units. Buy one, or stop with Ctrl-C:\n\n  curl -i -X POST %s/products/%s/deduct\n", o.units, s.url, sku)
+	fmt.Fprintf(stdout, invitation, o.units, s.url, sku, sku, s.target)
 	<-ctx.Done()
 	return errors.Join(s.Close(), st.Close())
 }
+
+const invitation = `
+Restocked: %d units. Buy one, or stop with Ctrl-C:
+
+  curl -i -X POST %s/products/%s/deduct
+  grpcurl -plaintext -d '{"sku":"%s"}' %s stock.v1.Stock/Deduct
+`

@@ -3,12 +3,20 @@
 //
 //	go run ./examples/stock                                    # nothing installed
 //	go run ./examples/stock -redis 127.0.0.1:6379 -processes 4 # several replicas
-//	go run ./examples/stock -serve                             # and then for curl
+//	go run ./examples/stock -serve                             # and then for curl and grpcurl
 //
-// Half of the buyers come over HTTP, through a gin route that middleware.Lock
-// guards; the others call a function that decorator.WithLock wraps. Both lock
+// A third of the buyers come over HTTP, through a gin route that middleware.Lock
+// guards, a third over gRPC, through a method that a rule of package interceptor
+// guards, and the others call a function that decorator.WithLock wraps. All lock
 // the same key. The exit status is 1 if a run with locks sold anything but
 // exactly what there was.
+//
+// The value of -redis says where lock and stock are kept:
+//
+//	-redis 127.0.0.1:6379                     # one server
+//	-redis 10.0.0.1:6379,10.0.0.2:6379        # a Cluster, by some of its nodes
+//	-redis 10.0.0.1:6379,                     # a Cluster, by one of its nodes
+//	-redis 10.0.0.1:26379 -sentinel mymaster  # the master of that name, by its Sentinels
 package main
 
 import (
@@ -28,9 +36,10 @@ type options struct {
 	buyers    int
 	units     int
 	processes int
-	redis     string
+	place     place
 	serve     bool
-	addr      string
+	addr      string // of the HTTP server
+	grpcAddr  string
 
 	// A replica is a child process of a run with several.
 	replica   bool
@@ -38,13 +47,16 @@ type options struct {
 	namespace string
 }
 
-// The bounds of the flags. Two buyers are needed for one of each kind.
+// The bounds of the flags. A buyer is needed for each entrance.
 const (
-	minBuyers   = 2
+	minBuyers   = entrances
 	maxBuyers   = 10_000
 	maxUnits    = 1_000_000
 	maxReplicas = 64
 )
+
+// anyPort lets the system choose a port.
+const anyPort = "127.0.0.1:0"
 
 // runTime bounds everything but -serve, so that the program ends even where a
 // store does not.
@@ -56,14 +68,21 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(stderr)
 	fs.IntVar(&o.buyers, "buyers", 1000, "how many buyers come at once")
 	fs.IntVar(&o.units, "units", 100, "how many units there are")
-	fs.StringVar(&o.redis, "redis", "", "host:port of a Redis for lock and stock; empty keeps both in this process")
+	var redis, sentinel string
+	fs.StringVar(&redis, "redis", "", "`host:port` of a Redis for lock and stock, or host:port,host:port of a Cluster's nodes;\nempty keeps both in this process")
+	fs.StringVar(&sentinel, "sentinel", "", "`name` of a master: -redis then lists the Sentinels that watch it")
 	fs.IntVar(&o.processes, "processes", 1, "over how many processes the buyers are split; more than 1 needs -redis")
-	fs.BoolVar(&o.serve, "serve", false, "restock afterwards and serve the guarded route until interrupted")
-	fs.StringVar(&o.addr, "addr", "127.0.0.1:0", "where -serve listens")
+	fs.BoolVar(&o.serve, "serve", false, "restock afterwards and serve HTTP and gRPC until interrupted")
+	fs.StringVar(&o.addr, "addr", anyPort, "where -serve listens for HTTP")
+	fs.StringVar(&o.grpcAddr, "grpc-addr", anyPort, "where -serve listens for gRPC")
 	fs.BoolVar(&o.replica, "replica", false, "started by -processes; not for hand use")
 	fs.BoolVar(&o.locked, "locked", false, "with -replica: guard the calls")
 	fs.StringVar(&o.namespace, "namespace", "", "with -replica: prefix of all keys of the run")
 	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	var err error
+	if o.place, err = parsePlace(redis, sentinel); err != nil {
 		return o, err
 	}
 	return o, o.check(fs.Args())
@@ -82,9 +101,9 @@ func (o options) check(rest []string) error {
 		return fmt.Errorf("-processes is %d; from 1 to %d are possible", o.processes, maxReplicas)
 	case o.processes > o.buyers/minBuyers:
 		return fmt.Errorf("-processes is %d for %d buyers; each process needs at least %d", o.processes, o.buyers, minBuyers)
-	case o.processes > 1 && o.redis == "":
+	case o.processes > 1 && o.place.kind == nowhere:
 		return errors.New("-processes needs -redis: a lock kept in one process's memory does not reach another process")
-	case o.replica && (o.redis == "" || o.namespace == ""):
+	case o.replica && (o.place.kind == nowhere || o.namespace == ""):
 		return errors.New("-replica needs -redis and -namespace: it is started by -processes")
 	}
 	return nil

@@ -28,9 +28,9 @@ const (
 func replica(ctx context.Context, o options, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	st := newRedisStock(o.redis, o.namespace)
+	st := newRedisStock(o.place, o.namespace)
 	defer func() { _ = st.Close() }()
-	s, err := open(o, st, "127.0.0.1:0", core.Forever)
+	s, err := open(o, st, core.Forever)
 	if err != nil {
 		return err
 	}
@@ -40,8 +40,11 @@ func replica(ctx context.Context, o options, in io.Reader, out io.Writer) error 
 	if err := expect(bufio.NewReader(in), start); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	t := buy(ctx, s, o.buyers)
-	return errors.Join(json.NewEncoder(out).Encode(t), s.Close())
+	t, err := buy(ctx, s, o.buyers)
+	if err == nil {
+		err = json.NewEncoder(out).Encode(t)
+	}
+	return errors.Join(err, s.Close())
 }
 
 // expect reads one line, which must be want.
@@ -131,7 +134,7 @@ func startReplica(ctx context.Context, o options, share int, stderr io.Writer) (
 		return started{}, fmt.Errorf("find this program to start it again: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, program, "-replica",
-		"-redis", o.redis, "-namespace", o.namespace,
+		"-redis", o.place.list, "-sentinel", o.place.master, "-namespace", o.namespace,
 		"-buyers", strconv.Itoa(share), "-locked="+strconv.FormatBool(o.locked))
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()

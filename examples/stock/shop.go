@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
-	"github.com/lockaround/lockaround/middleware"
 )
 
 // deductRequest asks for one unit of a product.
@@ -31,90 +28,88 @@ type receipt struct {
 	SKU  string `json:"sku"`
 	Left int    `json:"left"`
 
-	// Token is the lease's fencing token; a string, since a JSON number is a
-	// double to most readers. Empty without a lock.
-	Token string `json:"token,omitempty"`
+	// Token is the lease's fencing token, 0 without a lock; a string in JSON,
+	// whose numbers are doubles to most readers.
+	Token int64 `json:"token,omitempty,string"`
 }
 
 var (
 	errSoldOut = errors.New("sold out")
 	errUnknown = errors.New("no such product")
+
+	// errUnreachable is all that a client learns of other errors.
+	errUnreachable = errors.New("the stock cannot be reached")
 )
 
-// shop sells from a stock, over HTTP and by a function call.
+// shop sells from a stock: over HTTP, over gRPC and by a function call.
 type shop struct {
 	stock  stock
 	url    string // of the HTTP server
+	target string // of the gRPC server: host:port
 	deduct func(context.Context, deductRequest) (receipt, error)
 	cost   counter
 
-	server *http.Server
-	served chan error
+	http   *http.Server
+	grpc   *grpc.Server
+	served chan error   // what each server ended with
 	locks  *core.Engine // nil without locks
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 
 	mu    sync.Mutex
 	waits []time.Duration // from the arrival of each call to its run
 }
 
-// open opens a shop that listens on addr. If o.locked both of its entrances
-// are guarded, and by the same key: the two templates render alike. Whoever does
-// not get the lock within wait is turned away.
-func open(o options, st stock, addr string, wait time.Duration) (*shop, error) {
-	s := &shop{stock: st, served: make(chan error, 1)}
-	s.deduct = s.sell
-	var guard []gin.HandlerFunc
-	if o.locked {
-		locks, err := core.New(s.driver(o), core.WithNamespace("stock-example."+o.namespace), core.WithMaxWaiters(maxBuyers))
-		if err != nil {
-			return nil, err
-		}
-		s.locks = locks
+// servers is how many servers a shop has.
+const servers = 2
 
-		guard = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: wait})}
-		s.deduct = decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}", Wait: wait}, s.sell)
+// open opens a shop that listens on o.addr and o.grpcAddr. If o.locked all of
+// its entrances are guarded, and by the same key. Whoever does not get the lock
+// within wait is turned away.
+func open(o options, st stock, wait time.Duration) (*shop, error) {
+	s := &shop{stock: st, served: make(chan error, servers)}
+	if err := s.start(o, wait); err != nil {
+		return nil, errors.Join(err, s.closeLocks())
 	}
-
-	gin.SetMode(gin.ReleaseMode)
-	router := gin.New()
-	router.ContextWithFallback = true
-	router.Use(func(c *gin.Context) { c.Request = c.Request.WithContext(arrive(c.Request.Context())) })
-	router.POST("/products/:sku/deduct", append(guard, s.handle)...)
-
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the shop: %w", err), s.closeLocks())
-	}
-	s.url = "http://" + l.Addr().String()
-	s.server = &http.Server{Handler: router, ReadHeaderTimeout: time.Minute}
-	go func() { s.served <- s.server.Serve(l) }()
 	return s, nil
 }
 
-// driver is the store of the locks, counted.
-func (s *shop) driver(o options) driver.Driver {
-	if o.redis == "" {
-		return counted{Driver: memlock.New(), counter: &s.cost, calls: true}
+func (s *shop) start(o options, wait time.Duration) error {
+	if o.locked {
+		locks, err := core.New(s.driver(o.place), core.WithNamespace("stock-example."+o.namespace), core.WithMaxWaiters(maxBuyers))
+		if err != nil {
+			return err
+		}
+		s.locks = locks
 	}
-	s.rdb = redis.NewClient(&redis.Options{Addr: o.redis})
-	s.rdb.AddHook(wire{&s.cost})
-	return counted{Driver: redislock.New(s.rdb), counter: &s.cost}
+	s.deduct = s.function(s.locks, wait)
+	s.http = &http.Server{Handler: s.router(s.locks, wait), ReadHeaderTimeout: time.Minute}
+	var err error
+	if s.grpc, err = s.rpcServer(s.locks, wait); err != nil {
+		return err
+	}
+
+	web, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		return fmt.Errorf("open the shop to HTTP: %w", err)
+	}
+	rpc, err := net.Listen("tcp", o.grpcAddr)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the shop to gRPC: %w", err), web.Close())
+	}
+	s.url, s.target = "http://"+web.Addr().String(), rpc.Addr().String()
+	go func() { s.served <- s.http.Serve(web) }()
+	go func() { s.served <- s.grpc.Serve(rpc) }()
+	return nil
 }
 
-// handle is the HTTP entrance.
-func (s *shop) handle(c *gin.Context) {
-	r, err := s.sell(c.Request.Context(), deductRequest{SKU: c.Param("sku")})
-	switch {
-	case errors.Is(err, errSoldOut):
-		c.JSON(http.StatusGone, gin.H{"error": err.Error()})
-	case errors.Is(err, errUnknown):
-		c.JSON(http.StatusNotFound, gin.H{"error": errUnknown.Error()})
-	case err != nil:
-		_ = c.Error(err) // kept for middleware; the client learns no more than the status
-		c.JSON(http.StatusBadGateway, gin.H{"error": "the stock cannot be reached"})
-	default:
-		c.JSON(http.StatusOK, r)
+// driver is the store of the locks, counted.
+func (s *shop) driver(p place) driver.Driver {
+	if p.kind == nowhere {
+		return counted{Driver: memlock.New(), counter: &s.cost, calls: true}
 	}
+	s.rdb = p.client()
+	s.rdb.AddHook(wire{&s.cost})
+	return counted{Driver: redislock.New(s.rdb), counter: &s.cost}
 }
 
 // sell takes one unit: it reads the number and writes one less. Whoever reads
@@ -133,7 +128,7 @@ func (s *shop) sell(ctx context.Context, r deductRequest) (receipt, error) {
 	}
 	sold := receipt{SKU: r.SKU, Left: units - 1}
 	if lease, ok := core.LeaseFrom(ctx); ok {
-		sold.Token = strconv.FormatInt(lease.Token(), 10)
+		sold.Token = lease.Token()
 	}
 	return sold, nil
 }
@@ -156,22 +151,41 @@ func (s *shop) began(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// closeTime bounds the wait for requests that are still running.
+// closeTime bounds the wait for calls that are still running.
 const closeTime = 10 * time.Second
 
-// Close waits for running requests, then ends the locks: in this order, since
-// a request may hold one.
+// Close refuses new calls, waits for those that are running, and then ends the
+// locks: in this order, since a call may hold one.
 func (s *shop) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	err := s.server.Shutdown(ctx)
+	drained := make(chan error, 1)
+	go func() { drained <- drain(ctx, s.grpc) }()
+	err := s.http.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(err, s.server.Close())
+		err = errors.Join(fmt.Errorf("close the shop to HTTP: %w", err), s.http.Close())
 	}
-	if e := <-s.served; !errors.Is(e, http.ErrServerClosed) {
-		err = errors.Join(err, e)
+	err = errors.Join(err, <-drained)
+	for range servers {
+		if e := <-s.served; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, grpc.ErrServerStopped) {
+			err = errors.Join(err, e)
+		}
+	}
+	if s.locks != nil {
+		err = errors.Join(err, s.locks.Shutdown(ctx))
 	}
 	return errors.Join(err, s.closeLocks())
+}
+
+// drain stops the server when its calls have ended, or when ctx does; in the
+// latter case it returns ctx's error.
+func drain(ctx context.Context, server *grpc.Server) error {
+	unbind := context.AfterFunc(ctx, server.Stop)
+	server.GracefulStop()
+	if !unbind() {
+		return fmt.Errorf("close the shop to gRPC: %w", ctx.Err())
+	}
+	return nil
 }
 
 func (s *shop) closeLocks() error {

@@ -30,18 +30,15 @@ type stock interface {
 
 // redisStock keeps the number in a Redis string, read by GET and written by SET.
 type redisStock struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	prefix string
 }
 
 // keepStock is how long a run's keys stay in Redis.
 const keepStock = time.Hour
 
-func newRedisStock(addr, namespace string) *redisStock {
-	return &redisStock{
-		rdb:    redis.NewClient(&redis.Options{Addr: addr}),
-		prefix: "stock-example:" + namespace + ":units:",
-	}
+func newRedisStock(p place, namespace string) *redisStock {
+	return &redisStock{rdb: p.client(), prefix: "stock-example:" + namespace + ":units:"}
 }
 
 func (s *redisStock) Units(ctx context.Context, sku string) (int, error) {

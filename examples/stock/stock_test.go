@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -33,13 +27,25 @@ func TestFlagsThatCannotWorkAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"one buyer", []string{"-buyers", "1"}, "-buyers is 1; from 2 to 10000 are possible"},
+		{"fewer buyers than entrances", []string{"-buyers", "2"}, "-buyers is 2; from 3 to 10000 are possible"},
 		{"too many buyers", []string{"-buyers", "10001"}, "-buyers is 10001"},
 		{"no units", []string{"-units", "0"}, "-units is 0; from 1"},
 		{"no process", []string{"-processes", "0"}, "-processes is 0; from 1"},
 		{"processes in memory", []string{"-processes", "2"}, "-processes needs -redis"},
-		{"processes without buyers", []string{"-redis", "h:1", "-processes", "6", "-buyers", "10"}, "each process needs at least 2"},
+		{"processes without buyers", []string{"-redis", "h:1", "-processes", "4", "-buyers", "10"}, "each process needs at least 3"},
 		{"replica by hand", []string{"-replica"}, "-replica needs -redis and -namespace"},
+		{"empty address", []string{"-redis", "a:1,,b:2"}, `-redis is "a:1,,b:2"; address 2 of the list is empty`},
+		{"only a comma", []string{"-redis", ","}, "address 1 of the list is empty"},
+		{"two commas at the end", []string{"-redis", "a:1,,"}, "address 2 of the list is empty"},
+		{"space after a comma", []string{"-redis", "a:1, b:2"}, "write the addresses without spaces: host:port,host:port"},
+		{"address without a port", []string{"-redis", "a:1,b"}, `-redis has the address "b": missing port in address; host:port is right`},
+		{"address without a host", []string{"-redis", ":6379"}, "the host is missing"},
+		{"address with a port by name", []string{"-redis", "a:redis"}, `"redis" is no port; from 1 to 65535`},
+		{"address with port 0", []string{"-redis", "a:0"}, `"0" is no port`},
+		{"URL", []string{"-redis", "redis://a:1"}, "too many colons in address; host:port is right"},
+		{"address twice", []string{"-redis", "a:1,b:1,a:1"}, `the address "a:1" twice`},
+		{"Sentinel without addresses", []string{"-sentinel", "m"}, "-sentinel needs -redis: the Sentinels' addresses"},
+		{"Sentinel with a space", []string{"-redis", "a:1", "-sentinel", "my master"}, "the name of a master has no spaces"},
 		{"argument", []string{"serve"}, `unexpected argument "serve"`},
 		{"unknown flag", []string{"-unit", "3"}, "flag provided but not defined"},
 	} {
@@ -78,83 +84,31 @@ func TestLocksSellExactlyTheStock(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsNotThereIsAnError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil { // nobody listens there from here on
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	if status := run(t.Context(), []string{"-redis", addr}, nil, &out, &errs); status != 1 {
-		t.Errorf("exit status %d, want 1", status)
-	}
-	if !strings.Contains(errs.String(), "fill the stock in Redis at "+addr) {
-		t.Errorf("said %q", errs.String())
-	}
-}
-
-func TestServeAnswersTheCurlItPrints(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	r, w := io.Pipe()
-	var errs bytes.Buffer
-	status := make(chan int, 1)
-	go func() {
-		status <- run(ctx, []string{"-serve", "-buyers", "10", "-units", "5"}, nil, w, &errs)
-		_ = w.Close()
-	}()
-
-	url := curledURL(t, r)
-	go func() { _, _ = io.Copy(io.Discard, r) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	for i, want := range []int{200, 200, 200, 200, 200, http.StatusGone} {
-		resp, err := client.Post(url, "", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := resp.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != want {
-			t.Errorf("purchase %d: status %d, want %d: %s", i+1, resp.StatusCode, want, body)
-		}
-		if want == 200 && !strings.Contains(string(body), `"token":"`) {
-			t.Errorf("purchase %d: no fencing token in %s", i+1, body)
-		}
-	}
-	stop()
-	if got := <-status; got != 0 {
-		t.Errorf("exit status %d after the interrupt: %s", got, errs.String())
-	}
-}
-
 func TestTheProgramEndsWithItsStatus(t *testing.T) {
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := func(args ...string) (string, int) {
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Env = append(os.Environ(), asProgram+"=1")
-		out, err := cmd.CombinedOutput()
-		if cmd.ProcessState == nil {
-			t.Fatal(err)
-		}
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	if out, status := child("-buyers", "40", "-units", "7"); status != 0 {
+	if out, status := program(t, "-buyers", "40", "-units", "7"); status != 0 {
 		t.Errorf("exit status %d, want 0:\n%s", status, out)
 	}
-	if out, status := child("-units", "-1"); status != 2 {
+	if out, status := program(t, "-units", "-1"); status != 2 {
 		t.Errorf("exit status %d, want 2:\n%s", status, out)
 	}
+}
+
+// program runs the program as a child and returns what it said and its exit
+// status.
+func program(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	// Under the race detector a program waits a second at its end.
+	cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
 }
 
 func TestVerdict(t *testing.T) {
@@ -180,19 +134,6 @@ func TestVerdict(t *testing.T) {
 			}
 		})
 	}
-}
-
-// curledURL reads up to the printed curl command and returns its URL.
-func curledURL(t *testing.T, r io.Reader) string {
-	t.Helper()
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "curl -i -X POST "); ok {
-			return url
-		}
-	}
-	t.Fatal("no curl command printed")
-	return ""
 }
 
 // rowOf returns the figures of the named run.

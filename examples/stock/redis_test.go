@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPlaceIsWhatItsListSays(t *testing.T) {
+	for _, tc := range []struct {
+		list, master string
+		kind         kind
+		says         string
+	}{
+		{"", "", nowhere, "in this process"},
+		{"a:1", "", single, "in Redis at a:1"},
+		{"[::1]:1", "", single, "in Redis at [::1]:1"},
+		{"a:1,", "", cluster, "in the Redis Cluster at a:1"},
+		{"a:1,b:2", "", cluster, "in the Redis Cluster at a:1, b:2"},
+		{"a:1,b:2,", "", cluster, "in the Redis Cluster at a:1, b:2"},
+		{"a:1", "m", sentinel, `in the Redis "m" of the Sentinels at a:1`},
+		{"a:1,b:2", "m", sentinel, `in the Redis "m" of the Sentinels at a:1, b:2`},
+	} {
+		p, err := parsePlace(tc.list, tc.master)
+		if err != nil {
+			t.Errorf("-redis %q -sentinel %q: %v", tc.list, tc.master, err)
+			continue
+		}
+		if p.kind != tc.kind || p.String() != tc.says {
+			t.Errorf("-redis %q -sentinel %q: kind %d, %s; want %d, %s", tc.list, tc.master, p.kind, p, tc.kind, tc.says)
+		}
+	}
+}
+
+func TestProcessesSellExactlyTheStock(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		place func(*testing.T) []string
+	}{
+		{"on one server", func(t *testing.T) []string { return []string{"-redis", startRedis(t)} }},
+		{"on a Cluster", func(t *testing.T) []string { return []string{"-redis", startCluster(t) + ","} }},
+		{"by a Sentinel", func(t *testing.T) []string {
+			return []string{"-redis", startSentinel(t, startRedis(t)), "-sentinel", masterName}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := append(tc.place(t), "-processes", "2", "-buyers", "120", "-units", "40")
+			out, status := program(t, args...)
+			if status != 0 {
+				t.Fatalf("exit status %d:\n%s", status, out)
+			}
+			row := rowOf(t, out, "with locks")
+			if row[0] != "40" || row[1] != "0" || row[2] != "80" || row[3] != "0" {
+				t.Errorf("sold, oversold, refused and left are %v, want 40, 0, 80 and 0:\n%s", row[:4], out)
+			}
+		})
+	}
+}
+
+func TestAServerOfAnotherKindIsNamed(t *testing.T) {
+	plain, node := startRedis(t), startNode(t)
+	absent := freeAddr(t)
+	watcher := startSentinel(t, plain)
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"node of a Cluster", []string{"-redis", node}, "it is a node of a Cluster; say so with a comma: -redis " + node + ","},
+		{"Sentinel", []string{"-redis", watcher}, watcher + " is a Sentinel; name the master that it watches: -redis " + watcher + " -sentinel NAME"},
+		{"list of Sentinels", []string{"-redis", absent + "," + watcher}, "-redis " + absent + "," + watcher + " -sentinel NAME"},
+		{"no Cluster", []string{"-redis", plain + ","}, plain + " is not in a Cluster; name one server, without a comma: -redis " + plain},
+		{"no Sentinel", []string{"-redis", plain, "-sentinel", masterName}, plain + " is no Sentinel"},
+		{"unknown master", []string{"-redis", watcher, "-sentinel", "nobody"}, "the Sentinel at " + watcher + ` watches no master "nobody"`},
+		{"nobody", []string{"-redis", absent}, "open the stock in Redis at " + absent},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			if status := run(t.Context(), tc.args, nil, &out, &errs); status != 1 {
+				t.Errorf("exit status %d, want 1", status)
+			}
+			if !strings.Contains(errs.String(), tc.want) {
+				t.Errorf("said %q, want %q in it", errs.String(), tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// masterName is what startSentinel's Sentinel calls its master.
+const masterName = "shop"
+
+// startRedis starts a server without persistence and returns its address.
+func startRedis(t *testing.T, args ...string) string {
+	t.Helper()
+	return startServer(t, "Ready to accept connections", func(port string) []string {
+		return append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", ""}, args...)
+	})
+}
+
+// startNode starts a node for a Cluster, which serves no slot, and returns its
+// address.
+func startNode(t *testing.T) string {
+	t.Helper()
+	// The port of the Cluster's own bus is chosen as freely as the other.
+	_, bus, err := net.SplitHostPort(freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startRedis(t, "--cluster-enabled", "yes", "--cluster-port", bus)
+}
+
+// startCluster starts a Cluster of one node and returns its address.
+func startCluster(t *testing.T) string {
+	t.Helper()
+	addr := startNode(t)
+	node := redis.NewClient(&redis.Options{Addr: addr})
+	defer func() { _ = node.Close() }()
+	if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the Cluster is complete", func(ctx context.Context) bool {
+		info, err := node.ClusterInfo(ctx).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	})
+	return addr
+}
+
+// startSentinel starts a Sentinel that watches the master at addr, and returns
+// the Sentinel's address.
+func startSentinel(t *testing.T, addr string) string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startServer(t, "+monitor master "+masterName, func(own string) []string {
+		file := filepath.Join(t.TempDir(), "sentinel.conf")
+		conf := "bind 127.0.0.1\nport " + own + "\ndir " + filepath.Dir(file) +
+			"\nsentinel monitor " + masterName + " " + host + " " + port + " 1\n"
+		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{file, "--sentinel"}
+	})
+}
+
+// startServer runs redis-server with the arguments for a port, and returns its
+// address when it has said that it is ready. The server ends with the test.
+func startServer(t *testing.T, ready string, args func(port string) []string) string {
+	t.Helper()
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatal("redis-server is not installed, and LOCKAROUND_REQUIRE_SERVERS=1 asks for it")
+		}
+		t.Skip("redis-server is not installed")
+	}
+	var log strings.Builder
+	for range 5 { // somebody may take a free port before the server does
+		addr := freeAddr(t)
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(server, args(port)...)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if !strings.Contains(lines.Text(), ready) {
+				log.WriteString(lines.Text() + "\n")
+				continue
+			}
+			drained := make(chan struct{})
+			go func() { defer close(drained); _, _ = io.Copy(io.Discard, out) }()
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				<-drained
+				_ = cmd.Wait() // killed, which Wait reports
+			})
+			return addr
+		}
+		_ = cmd.Wait() // it ended by itself
+	}
+	t.Fatalf("redis-server did not start on any of 5 ports:\n%s", log.String())
+	return ""
+}
+
+// freeAddr returns a loopback address that nobody listened on a moment ago.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// until asks again and again, up to a minute.
+func until(t *testing.T, what string, is func(context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !is(ctx) {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
