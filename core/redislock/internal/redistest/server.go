@@ -21,8 +21,8 @@ import (
 type Server struct {
 	t    testing.TB
 	port string
-	args []string // before the port
-	more []string // after it
+	args []string  // before the port
+	more []string  // after it
 	cmd  *exec.Cmd // nil if it does not run
 	cold bool      // stopped
 	done chan struct{}
