@@ -6,6 +6,7 @@
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
 #   make model       check the models of the Redis protocol; needs spin
+#   make proto       generate the code of the .proto files; needs protoc
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
 
 SHELL       := /bin/bash
@@ -24,9 +25,20 @@ LINT := .bin/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 # What newest.mod moves; go.mod requires the lowest releases that serve.
 NEWEST := github.com/gin-gonic/gin@latest github.com/redis/go-redis/v9@latest \
+	google.golang.org/grpc@latest google.golang.org/protobuf@latest google.golang.org/genproto/googleapis/rpc@latest \
 	go.opentelemetry.io/otel@latest go.opentelemetry.io/otel/metric@latest \
 	go.opentelemetry.io/otel/trace@latest go.opentelemetry.io/otel/sdk@latest \
 	go.opentelemetry.io/otel/sdk/metric@latest
+
+# Generators as old as the releases that go.mod requires, so that their code
+# compiles with those.
+PROTOS = $(shell find core decorator examples interceptor middleware -name '*.proto' | sort)
+PROTOC_GEN_GO      := .bin/protoc-gen-go-v1.34.2
+PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
+
+# What only examples need is a module of its own. The main module is tested
+# without the workspace, which would move its dependencies up to theirs.
+NESTED := examples/adapters
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it.
@@ -35,16 +47,16 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet race simulation newest-tests fuzz model bench newest
+.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
 	@.ci/step "golangci-lint $(LINT_VERSION): have it or build it" $(MAKE) lint-tool
-	@.ci/step "lint" $(LINT) run --allow-serial-runners
-	@.ci/step "vet, and go.mod is tidy" $(MAKE) vet
+	@.ci/step "lint" $(MAKE) lint
+	@.ci/step "vet, go.mod is tidy, generated code is current" $(MAKE) vet
 	@.ci/step "tests, with the race detector" $(MAKE) race
 	@.ci/step "simulation, $(SCHEDULES) schedules" $(MAKE) simulation
-	@.ci/step "tests against the newest gin, go-redis and OpenTelemetry" $(MAKE) newest-tests
+	@.ci/step "tests against the newest gin, grpc, go-redis and OpenTelemetry" $(MAKE) newest-tests
 
 servers:
 	@.ci/servers
@@ -56,26 +68,54 @@ lint-tool: $(LINT)
 	@$(LINT) version
 
 lint: $(LINT)
-	@$(LINT) run --allow-serial-runners
+	@GOWORK=off $(LINT) run --allow-serial-runners
+	@for m in $(NESTED); do (cd $$m && "$(CURDIR)/$(LINT)" run --allow-serial-runners -c "$(CURDIR)/.golangci.yml"); done
 
-vet:
-	@go vet ./...
-	@go mod tidy -diff
+vet: proto-check
+	@GOWORK=off go vet ./...
+	@GOWORK=off go mod tidy -diff
+	@for m in $(NESTED); do (cd $$m && go vet ./... && GOWORK=off go mod tidy -diff); done
+
+$(PROTOC_GEN_GO):
+	@GOBIN="$(CURDIR)/$@.d" go install google.golang.org/protobuf/cmd/protoc-gen-go@$(lastword $(subst -, ,$@))
+	@mv $@.d/protoc-gen-go $@ && rmdir $@.d
+
+$(PROTOC_GEN_GO_GRPC):
+	@GOBIN="$(CURDIR)/$@.d" go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(lastword $(subst -, ,$@))
+	@mv $@.d/protoc-gen-go-grpc $@ && rmdir $@.d
+
+# protoc OUT generates into that folder.
+define protoc
+protoc --plugin=protoc-gen-go=$(PROTOC_GEN_GO) --plugin=protoc-gen-go-grpc=$(PROTOC_GEN_GO_GRPC) \
+	--go_out=$(1) --go_opt=paths=source_relative --go-grpc_out=$(1) --go-grpc_opt=paths=source_relative $(PROTOS)
+endef
+
+proto: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+	@$(call protoc,.)
+
+proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(call protoc,"$$dir"); \
+	(cd "$$dir" && find . -name '*.go') | while read -r f; do \
+		diff -q "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto generates: run make proto" >&2; exit 1; }; \
+	done
 
 race:
-	@CGO_ENABLED=1 $(FEW) go test -race -count=1 -timeout=8m ./...
+	@GOWORK=off CGO_ENABLED=1 $(FEW) go test -race -count=1 -timeout=8m ./...
+	@for m in $(NESTED); do (cd $$m && CGO_ENABLED=1 go test -race -count=1 -timeout=8m ./...); done
 
 simulation:
 	@LOCKAROUND_SIM_SCHEDULES=$(SCHEDULES) go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redislock
 
 newest-tests:
-	@$(FEW) go test -modfile=.ci/newest.mod -count=1 -timeout=8m \
-		./core ./core/redislock ./middleware ./decorator ./examples/...
+	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -count=1 -timeout=8m \
+		./core ./core/redislock ./middleware/... ./interceptor/... ./decorator ./examples/...
 
 test-long:
 	@.ci/step "servers and compiler" .ci/servers
 	@.ci/step "simulation, 100,000 schedules" $(MAKE) simulation SCHEDULES=100000
-	@.ci/step "kill -9 of the holder, 100 times" env LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=20m -run '^TestKilledHolder' .
+	@.ci/step "kill -9 of the holder, 100 times" env LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=20m -run '^TestKilledHolder' ./core/redislock
+	@.ci/step "Sentinel failovers that lose writes, 20 times" env LOCKAROUND_FAILOVERS=20 go test -count=1 -v -timeout=20m -run '^TestSentinel' ./core/redislock
+	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.
@@ -95,5 +135,5 @@ bench:
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum
-	@go get -modfile=.ci/newest.mod $(NEWEST)
-	@go mod tidy -modfile=.ci/newest.mod
+	@GOWORK=off go get -modfile=.ci/newest.mod $(NEWEST)
+	@GOWORK=off go mod tidy -modfile=.ci/newest.mod
