@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
@@ -109,11 +109,21 @@ func (p fieldPath) appendTo(dst []byte, m protoreflect.Message) ([]byte, error) 
 	return dst, core.ErrInvalid
 }
 
-// field reads one field of messages. Which type they have may be known
-// beforehand, or only when they come.
+// field reads one field of messages.
 type field struct {
-	name     string
-	compiled sync.Map // of protoreflect.MessageDescriptor to fieldPath
+	name string
+
+	// compiled is for the method's message, if it was known beforehand. last is
+	// for the message that came last and was another: another instance of the
+	// descriptor is another message, and programs may make them without end.
+	compiled resolved
+	last     atomic.Pointer[resolved]
+}
+
+// resolved is a field's path in one message.
+type resolved struct {
+	message protoreflect.MessageDescriptor
+	path    fieldPath
 }
 
 // errField says that a message has no such field: a fault of the rule, and not of
@@ -126,15 +136,19 @@ func (f *field) appendTo(dst []byte, req any) ([]byte, error) {
 		return dst, fmt.Errorf("%w: %w: it is no protobuf message", core.ErrInvalid, errField)
 	}
 	md := m.Descriptor()
-	path, ok := f.compiled.Load(md)
-	if !ok {
-		p, err := compilePath(md, f.name)
+	if f.compiled.message == md {
+		return f.compiled.path.appendTo(dst, m)
+	}
+	last := f.last.Load()
+	if last == nil || last.message != md {
+		path, err := compilePath(md, f.name)
 		if err != nil {
 			return dst, fmt.Errorf("%w: %w: %w", core.ErrInvalid, errField, err)
 		}
-		path, _ = f.compiled.LoadOrStore(md, p)
+		last = &resolved{md, path}
+		f.last.Store(last)
 	}
-	return path.(fieldPath).appendTo(dst, m)
+	return last.path.appendTo(dst, m)
 }
 
 // messageOf returns what gRPC's codec takes for a message, of either API.

@@ -114,9 +114,9 @@ func (i *Interceptor) warnUnlinked() {
 	}
 	i.warning.Do(func() {
 		for method, r := range i.rules {
-			if r.input == nil {
+			if r.message() == nil {
 				slog.Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
-					" call Interceptor.Validate before serving", "method", method, "lock.name", r.name)
+					" link it, or at a server call Interceptor.Validate before serving", "method", method, "lock.name", r.name)
 			}
 		}
 	})
@@ -124,11 +124,12 @@ func (i *Interceptor) warnUnlinked() {
 
 // around runs a call while it holds the lock of its rule.
 func (i *Interceptor) around(ctx context.Context, r *rule, c *call, run func(context.Context) error) error {
-	var ran bool
+	var ran, lost bool
 	var failed error // the call's own error
 	err := r.guard.Do(ctx, c, func(hold context.Context) error {
 		ran = true
 		if failed = run(hold); failed != nil && byLoss(hold, failed) {
+			lost = true
 			return nil // Do says what has become of the lease
 		}
 		return failed
@@ -136,7 +137,7 @@ func (i *Interceptor) around(ctx context.Context, r *rule, c *call, run func(con
 	switch {
 	case !ran:
 		return i.refuse(ctx, r, err)
-	case err == nil || err == failed:
+	case err == nil, failed != nil && !lost:
 		return failed
 	}
 	return i.fail(ctx, r, loss(err), err)

@@ -24,8 +24,8 @@ type rule struct {
 	name   string // the policy's, for errors and logs
 	guard  *core.Guard[*call]
 
-	// input is the method's message, nil if its service is not linked into the
-	// program.
+	// input is the method's message, nil if its service was not linked into the
+	// program when the rule was compiled.
 	input  protoreflect.MessageDescriptor
 	fields []*field // of the message that the key uses
 }
@@ -110,10 +110,22 @@ func (r *rule) resolve(name string, o *options) (core.Accessor[*call], error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w; besides fields there are {meta.name} and the names given with WithValue", err)
 		}
-		f.compiled.Store(r.input, path)
+		f.compiled = resolved{r.input, path}
 	}
 	r.fields = append(r.fields, f)
 	return func(dst []byte, c *call) ([]byte, error) { return f.appendTo(dst, c.req) }, nil
+}
+
+// message returns the method's message, nil if its service is not linked.
+func (r *rule) message() protoreflect.MessageDescriptor {
+	if r.input != nil {
+		return r.input
+	}
+	input, err := inputOf(r.method)
+	if err != nil {
+		return nil
+	}
+	return input
 }
 
 // valueError gives an error from outside one of the kinds that a key knows.

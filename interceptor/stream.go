@@ -53,17 +53,18 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 
 // receive receives the first message of a stream.
 func (r *rule) receive(ss grpc.ServerStream) (proto.Message, error) {
-	if r.input == nil {
+	input := r.message()
+	if input == nil {
 		return nil, &core.Error{
 			Op: "do", Policy: r.name, Kind: core.ErrPolicy, Placeholder: r.fields[0].name,
 			Detail: "the service is not linked into the program, so that its streams cannot be looked into; link it, or use {meta.name}",
 		}
 	}
 	var first proto.Message
-	if t, err := protoregistry.GlobalTypes.FindMessageByName(r.input.FullName()); err == nil {
+	if t, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName()); err == nil {
 		first = t.New().Interface()
 	} else {
-		first = dynamicpb.NewMessage(r.input)
+		first = dynamicpb.NewMessage(input)
 	}
 	return first, ss.RecvMsg(first)
 }
@@ -92,7 +93,6 @@ func (s *stream) RecvMsg(m any) error {
 	if first == nil {
 		return s.ServerStream.RecvMsg(m)
 	}
-	s.first = nil
 	var to proto.Message
 	switch m := m.(type) {
 	case proto.Message:
@@ -105,6 +105,7 @@ func (s *stream) RecvMsg(m any) error {
 	proto.Reset(to)
 	if to.ProtoReflect().Descriptor() == first.ProtoReflect().Descriptor() {
 		proto.Merge(to, first)
+		s.first = nil
 		return nil
 	}
 	// Another Go type of what should be the same message.
@@ -115,5 +116,6 @@ func (s *stream) RecvMsg(m any) error {
 	if err != nil {
 		return status.Error(codes.Internal, "the stream's first message does not fit the type that its handler receives")
 	}
+	s.first = nil
 	return nil
 }

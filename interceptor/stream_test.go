@@ -285,7 +285,17 @@ func TestFirstMessageIsHandedOnAsWhateverTheHandlerReceives(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := run(func(ss grpc.ServerStream) error { return ss.RecvMsg(new(string)) }); status.Code(err) != codes.Internal {
-		t.Errorf("into a string: %v; want INTERNAL", err)
+	if err := run(func(ss grpc.ServerStream) error {
+		if err := ss.RecvMsg(new(string)); status.Code(err) != codes.Internal {
+			t.Errorf("into a string: %v; want INTERNAL", err)
+		}
+		again := &testpb.Request{}
+		err := ss.RecvMsg(again)
+		if !proto.Equal(again, order("a")) {
+			t.Errorf("after a message that did not fit: %v", again)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
 	}
 }

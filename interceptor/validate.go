@@ -51,7 +51,7 @@ func (r *rule) validate(services map[string]grpc.ServiceInfo) error {
 	switch {
 	case !slices.Contains(names, method):
 		return fmt.Errorf("service %s has no method %s%s", service, method, choice(method, names))
-	case r.input == nil && len(r.fields) > 0:
+	case r.message() == nil && len(r.fields) > 0:
 		return fmt.Errorf("{%s}: the service is not linked into the program, so that its messages cannot be looked into; link it, or use {meta.name}", r.fields[0].name)
 	}
 	return nil
