@@ -3,11 +3,14 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // clientWire reaches the server through go-redis.
@@ -83,10 +86,18 @@ func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
 	w.heed(replies)
 	once := w.resend < 0 || time.Since(began) < w.resend
 	for i := range replies {
-		replies[i].err = classify(replies[i].err)
+		replies[i].err = w.classify(replies[i].err)
 		replies[i].once = once && replies[i].err == nil
 	}
 	return replies
+}
+
+// classify is the package's, which knows nothing of clients.
+func (w *clientWire) classify(err error) error {
+	if w.cluster == nil && err != nil && redis.HasErrorPrefix(err, "MOVED") {
+		return &driver.PermanentError{Err: fmt.Errorf("redis: the server is one of a Cluster; use redis.NewClusterClient: %w", err)}
+	}
+	return classify(err)
 }
 
 // heed has a Cluster's client look for the servers again when one of them does

@@ -91,6 +91,16 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
+// Do sends one command of words without spaces to every node.
+func (c *Cluster) Do(words ...string) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if answer, err := n.Server.Do(words...); err != nil || strings.HasPrefix(answer, "-") {
+			c.t.Fatalf("%s: %s, %v", words[0], answer, err)
+		}
+	}
+}
+
 // Slot returns the slot of a Redis key, as the servers compute it.
 func (c *Cluster) Slot(key string) int {
 	c.t.Helper()
@@ -132,8 +142,9 @@ func (c *Cluster) Replica(slot int) *Server {
 }
 
 // Move moves a slot with its keys to another master, as redis-cli --cluster
-// reshard does, and returns when all nodes know.
-func (c *Cluster) Move(slot int, to *Server) {
+// reshard does, and returns when all nodes know. meanwhile is called when the keys
+// have moved and nobody knows yet: who asks for them is sent on with ASK.
+func (c *Cluster) Move(slot int, to *Server, meanwhile ...func()) {
 	c.t.Helper()
 	ctx, s := c.t.Context(), fmt.Sprint(slot)
 	from, into := c.owner(c.running(), slot), c.node(to)
@@ -152,6 +163,9 @@ func (c *Cluster) Move(slot int, to *Server) {
 				c.t.Fatal(err)
 			}
 		}
+	}
+	for _, f := range meanwhile {
+		f()
 	}
 	c.ask(into, "CLUSTER", "SETSLOT", s, "NODE", into.id)
 	c.ask(from, "CLUSTER", "SETSLOT", s, "NODE", into.id)
