@@ -6,6 +6,14 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 )
@@ -34,6 +42,39 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		if err := l.Release(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkTelemetry is Do under the providers that a program may have. The spans
+// of the SDK are ended, batched and thrown away.
+func BenchmarkTelemetry(b *testing.B) {
+	discard := func(s sdktrace.Sampler) trace.TracerProvider {
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSampler(s), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+		b.Cleanup(func() { _ = tp.Shutdown(context.Background()) })
+		return tp
+	}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	for _, bm := range []struct {
+		name   string
+		traces trace.TracerProvider
+		meters metric.MeterProvider
+	}{
+		{"no-op", tracenoop.NewTracerProvider(), metricnoop.NewMeterProvider()},
+		{"SDK metrics", tracenoop.NewTracerProvider(), meters},
+		{"SDK metrics and unsampled traces", discard(sdktrace.NeverSample()), meters},
+		{"SDK metrics and traces", discard(sdktrace.AlwaysSample()), meters},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			e := open(b, memlock.New(), core.WithTracerProvider(bm.traces), core.WithMeterProvider(bm.meters))
+			p := core.Policy{Key: "stock:42", Name: "stock"}
+			fn := func(context.Context) error { return nil }
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := e.Do(b.Context(), p, fn); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
