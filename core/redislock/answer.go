@@ -178,7 +178,7 @@ func (p *place) woken(ctx context.Context) (*driver.Grant, error) {
 func (p *place) claim(ctx context.Context, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
 	for range 3 {
 		if driver.Remaining(deadline, time.Now()) >= p.enrol/3 {
-			if p.s.claims.hold(p.id, deadline) {
+			if p.s.claims.hold(p.id, token, deadline) {
 				contended = true
 			}
 			return &driver.Grant{ID: p.id, Token: token, Deadline: deadline, Contended: contended}, nil

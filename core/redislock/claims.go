@@ -13,6 +13,7 @@ type claim struct {
 	id        driver.ID
 	place     *place    // while it is being acquired
 	contended bool      // a push said that somebody waits, before the grant was known
+	token     int64     // of a lease
 	deadline  time.Time // of a lease: the latest known
 	ending    time.Time // when its release was first asked for; zero if it was not
 }
@@ -52,7 +53,7 @@ func (c *claims) open(p *place) {
 
 // hold turns an acquisition into a lease. It reports whether a push has said
 // meanwhile that somebody waits.
-func (c *claims) hold(id driver.ID, deadline time.Time) (contended bool) {
+func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[id.Owner]
@@ -60,8 +61,45 @@ func (c *claims) hold(id driver.ID, deadline time.Time) (contended bool) {
 		cl = &claim{id: id}
 		c.byOwner[id.Owner] = cl
 	}
-	cl.place, cl.deadline = nil, deadline
+	cl.place, cl.token, cl.deadline = nil, token, deadline
 	return cl.contended
+}
+
+// lease is one that nobody has asked to end.
+type lease struct {
+	id       driver.ID
+	token    int64
+	deadline time.Time
+}
+
+// leases returns those that are believed to be held.
+func (c *claims) leases(now time.Time) []lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []lease
+	for _, cl := range c.byOwner {
+		if cl.held(now) {
+			all = append(all, lease{cl.id, cl.token, cl.deadline})
+		}
+	}
+	return all
+}
+
+// lose drops a lease that the server has no more, and reports whether it was
+// believed to be held until then.
+func (c *claims) lose(l lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[l.id.Owner]
+	if cl == nil || !cl.held(time.Now()) || cl.token != l.token {
+		return false
+	}
+	delete(c.byOwner, l.id.Owner)
+	return true
+}
+
+func (cl *claim) held(now time.Time) bool {
+	return cl.place == nil && cl.ending.IsZero() && driver.Remaining(cl.deadline, now) > 0
 }
 
 // extend notes a renewal.

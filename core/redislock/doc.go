@@ -24,16 +24,48 @@
 //
 // A server that loses its data loses its locks: waiters queue again, and the
 // first of them may begin while the old holder still runs. The holder learns of
-// it at its next renewal, and its token is refused wherever tokens are checked.
-// The same goes for an eviction: give Redis the policy noeviction.
+// it when its process is connected again, for then it asks after its leases, or at
+// its next renewal, and its token is refused wherever tokens are checked. The same
+// goes for an eviction: give Redis the policy noeviction.
+//
+// # Sentinel
+//
+// A client made by redis.NewFailoverClient follows the master. A failover that
+// loses no write keeps leases and queues: waiters and renewals repeat themselves
+// until the new master answers. While there is no master nobody acquires, and a
+// lease that cannot be renewed ends at its deadline.
+//
+// Replication is asynchronous, so that a failover may lose the last writes. The
+// new master may then grant a lock that the old holder still has. That holder is
+// told as said above, at the latest by its deadline, and its token is the smaller
+// one, unless the new master's clock is behind by more than the outage took. A
+// master that is cut off from its sentinels, though not from the holder, renews for
+// as long as it is taken for the master: set min-replicas-to-write 1 and
+// min-replicas-max-lag, which end its leases by their deadlines. Neither that nor
+// WAIT makes a lost write impossible; tokens are what protects the resource.
+//
+// # Cluster
+//
+// A client made by redis.NewClusterClient reaches the master of each key. What is
+// said of a failover behind Sentinel goes for a shard. A slot may move while its
+// keys are locked, waited for and handed over: nothing is lost, and callers notice
+// no more than the time for which MIGRATE blocks the key. A master that does not
+// answer delays only its own keys. Each process has one subscription, at one node,
+// to which the others pass pushes on; if that node dies another is used, and until
+// then waiters find out within a second.
+//
+// Give cluster-require-full-coverage no if the locks of one shard are to outlive
+// another shard. Ping asks one master. Keys need no common hash tag, and braces in
+// them do not act as one.
 //
 // # Cost
 //
 // Acquiring and releasing a free key are two commands. A contended key costs
 // two for each critical section too, plus one a second for each process that
 // waits and one every third of the TTL for the process that holds. Concurrent
-// calls share pipelines: see [WithConnections]. Each session subscribes to one
-// channel, on a connection beside the client's pool, at its first Acquire.
+// calls share pipelines: see [WithConnections]; in a Cluster each master has its
+// own. Each session subscribes to one channel, on a connection beside the client's
+// pool, at its first Acquire.
 //
 // # The client
 //
@@ -52,8 +84,8 @@
 //	    +evalsha +eval +hmget +hget +hexists +hset +hdel +pexpire +time
 //	    +publish +subscribe +ping
 //
-// and +select if the client's DB is not 0. Ping checks them all and names what
-// is missing. Anyone who may read these keys may end the locks in them.
+// and +select if the client's DB is not 0, and in a Cluster +cluster|slots and
+// +asking. Ping checks those of the first kind and names what is missing. Anyone who may read these keys may end the locks in them.
 //
 // # In the server
 //

@@ -24,6 +24,7 @@ type listener struct {
 
 	mu     sync.Mutex
 	up     bool
+	been   bool          // up before
 	err    error         // why the subscription is down, if it is
 	change chan struct{} // closed and replaced when up or err changes
 	again  context.CancelFunc
@@ -49,7 +50,9 @@ func (l *listener) run() {
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
-			l.set(true, nil)
+			if l.set(true, nil) {
+				l.s.verifyLeases()
+			}
 			l.s.refreshPlaces()
 		}, l.s.pushed)
 		asked := ctx.Err() != nil
@@ -81,12 +84,16 @@ func (l *listener) run() {
 	}
 }
 
-func (l *listener) set(up bool, err error) {
+// set notes the state of the subscription, and reports whether it is up again.
+func (l *listener) set(up bool, err error) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	again = up && l.been
+	l.been = l.been || up
 	l.up, l.err = up, err
 	close(l.change)
 	l.change = make(chan struct{})
+	return again
 }
 
 // wait blocks until the subscription works or has failed, or ctx ends.
@@ -166,6 +173,39 @@ func (s *session) pushed(payload string) {
 	case p.Kind == protocol.PushLost && held:
 		s.sink.Lost(id, errTaken)
 	}
+}
+
+// errForgotten is the cause of a lease that the server has lost.
+var errForgotten = errors.New("redis: the server does not have the lease any more")
+
+// verifyLeases asks after every lease. The subscription had broken, which is the
+// first that one sees of a server that was restarted or replaced; if it has lost
+// a lease, the holder is told before its next renewal would find out.
+func (s *session) verifyLeases() {
+	var calls []*call
+	for _, l := range s.claims.leases(time.Now()) {
+		calls = append(calls, &call{
+			command: command{script: protocol.Inspect, key: protocol.Key(l.id.Key)},
+			done:    func(c *call) { s.verified(l, c) },
+		})
+	}
+	if len(calls) > 0 {
+		s.renewals.send(calls...)
+	}
+}
+
+// verified takes what the server has said about a lease.
+func (s *session) verified(l lease, c *call) {
+	if c.reply.err != nil {
+		return // the next renewal asks again
+	}
+	r, err := protocol.ParseInspect(c.reply.value)
+	if err != nil || r.Held && r.Token == l.token || !s.claims.lose(l) {
+		return
+	}
+	// A late copy of the owner's acquisition must not bring it back.
+	s.cleaner.owe(protocol.Key(l.id.Key), l.id.Owner, 0, max(time.Until(l.deadline), 0))
+	s.sink.Lost(l.id, errForgotten)
 }
 
 // refreshPlaces has every waiter ask again at once: what was pushed while the
