@@ -185,7 +185,7 @@ func (h *hold) giveBack(ctx context.Context) error {
 	case err != nil:
 		err = h.engine().unavailable("release", h.plan.Name, err).because("the release goes on in the background")
 	}
-	sp.end(err)
+	sp.end(outcomeOfHold(err), err)
 	return err
 }
 

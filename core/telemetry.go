@@ -162,12 +162,11 @@ func (s *signals) follow(ctx context.Context, before span, name string) (context
 }
 
 // end ends the span with how it went.
-func (s span) end(err error) {
+func (s span) end(o string, err error) {
 	if s.Span == nil {
 		return
 	}
 	if s.IsRecording() {
-		o := outcome(err)
 		s.SetAttributes(attribute.String("lock.outcome", o))
 		if err != nil {
 			s.SetAttributes(attribute.String("error.type", o))
@@ -200,13 +199,13 @@ func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold
 	if sp.Span != nil && sp.IsRecording() {
 		sp.SetAttributes(attribute.Float64("lock.wait", h.since.Sub(start).Seconds()))
 	}
-	sp.end(nil)
+	sp.end(outcome(nil), nil)
 }
 
 // refused notes that a caller did not get the lock.
 func (s *signals) refused(ctx context.Context, sp span, start time.Time, err error) {
 	s.waited.Record(ctx, time.Since(start).Seconds(), s.outcomes[outcome(err)]...)
-	sp.end(err)
+	sp.end(outcome(err), err)
 }
 
 // released notes that a caller gave the lock back, and why its hold had ended
@@ -214,7 +213,7 @@ func (s *signals) refused(ctx context.Context, sp span, start time.Time, err err
 func (s *signals) released(ctx context.Context, h *hold, now time.Time, err error) {
 	s.heldFor.Record(ctx, now.Sub(h.since).Seconds(), s.outcomes[outcomeOfHold(err)]...)
 	s.held.Add(ctx, -1, s.base...)
-	h.span.end(err)
+	h.span.end(outcomeOfHold(err), err)
 }
 
 func outcomeOfHold(err error) string {

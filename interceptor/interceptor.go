@@ -146,11 +146,11 @@ func (i *Interceptor) around(ctx context.Context, r *rule, c *call, run func(con
 // byLoss reports whether err only says that the context of the hold has ended,
 // and not at the caller's wish.
 func byLoss(hold context.Context, err error) bool {
-	if !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
+	cause := context.Cause(hold)
+	if !errors.Is(cause, core.ErrLost) && !errors.Is(cause, core.ErrMaxHold) && !errors.Is(cause, core.ErrClosed) {
 		return false
 	}
-	cause := context.Cause(hold)
-	return errors.Is(cause, core.ErrLost) || errors.Is(cause, core.ErrMaxHold) || errors.Is(cause, core.ErrClosed)
+	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled || errors.Is(err, cause)
 }
 
 // refuse returns the error of a call that never ran.

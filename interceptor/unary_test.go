@@ -253,6 +253,7 @@ func TestLossIsToldByItsCause(t *testing.T) {
 		for how, result := range map[string]func(context.Context) error{
 			"nil":            func(context.Context) error { return nil },
 			"ctx.Err":        context.Context.Err,
+			"cause":          context.Cause,
 			"wrapped":        func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) },
 			"status":         func(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() },
 			"own error wins": func(context.Context) error { return status.Error(codes.NotFound, "no such product") },
