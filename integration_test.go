@@ -1,5 +1,6 @@
-// Package lockaround_test runs lockaround as it is deployed: several processes,
-// one Redis, locks over HTTP and around functions at once, and kill -9.
+// Package lockaround_test runs lockaround as it is deployed: locks over HTTP,
+// over gRPC and around functions at once, in processes that are killed and cut
+// off, on a Redis that restarts.
 package lockaround_test
 
 import (
@@ -14,36 +15,44 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/examples/stock/stockpb"
+	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/middleware"
 )
 
-// The environment of a child process.
-const (
-	roleVar    = "LOCKAROUND_TEST_ROLE"
-	redisVar   = "LOCKAROUND_TEST_REDIS"
-	replicaVar = "LOCKAROUND_TEST_REPLICA"
-	stuckVar   = "LOCKAROUND_TEST_STUCK_AT"
-)
+// replicaVar makes this test binary a replica of the stock service: its value is
+// the replica's config as JSON.
+const replicaVar = "LOCKAROUND_TEST_REPLICA"
+
+type config struct {
+	Replica      int           // its number
+	Locks, Stock string        // addresses of two Redis servers
+	Wait         time.Duration // of its policies
+}
 
 func TestMain(m *testing.M) {
-	roles := map[string]func() error{"replica": replicaMain, "holder": holderMain}
-	if role, ok := roles[os.Getenv(roleVar)]; ok {
-		if err := role(); err != nil {
-			fmt.Fprintln(os.Stderr, "child process:", err)
+	if text := os.Getenv(replicaVar); text != "" {
+		if err := replicaMain(text); err != nil {
+			fmt.Fprintln(os.Stderr, "replica:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -52,563 +61,609 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	namespace = "integration"
-	sku       = "book"
-	unitsKey  = "units"
-	salesKey  = "sales"
+	sku = "sku-4711"
 
-	// crashTTL is how long the key of a killed process stays taken.
-	crashTTL = 3 * time.Second
+	// lockTTL is how long the key of a process that was killed stays taken.
+	lockTTL = 3 * time.Second
+
+	// patience is when a call counts as hung: what goes wrong here keeps one
+	// waiting for lockTTL and a second or two.
+	patience = 30 * time.Second
 )
 
-// sale is one line of the stock's own log, written with the number of units in
-// one transaction.
-type sale struct {
-	Replica int
-	Left    int
+var (
+	errSoldOut = errors.New("sold out")
+	errStale   = errors.New("a later holder of the lock was here before")
+)
+
+// answer is what a buyer may be told, by each entrance.
+type answer struct {
+	word   string
+	err    error
+	http   int
+	grpc   codes.Code
+	reason string // and code of the HTTP problem; empty if the stock answers and not the lock
 }
 
-var errSoldOut = errors.New("sold out")
-
-// seller deducts from the stock in Redis: read, then write.
-type seller struct {
-	rdb     *redis.Client
-	replica int
-	stuckAt int // the first sale with no more units than this never ends; 0 is none
+var answers = []answer{
+	{"sold", nil, 200, codes.OK, ""},
+	{"sold out", errSoldOut, 410, codes.ResourceExhausted, ""},
+	{"stale", errStale, 412, codes.FailedPrecondition, ""},
+	{"lost", core.ErrLost, 500, codes.Aborted, "LOCK_LOST"},
+	{"timeout", core.ErrTimeout, 409, codes.Aborted, "LOCK_TIMEOUT"},
+	{"unavailable", core.ErrUnavailable, 503, codes.Unavailable, "LOCK_UNAVAILABLE"},
 }
 
-type deduction struct{ SKU string }
+// answerTo is the answer that matches, or one whose word is text.
+func answerTo(text string, matches func(answer) bool) answer {
+	if i := slices.IndexFunc(answers, matches); i >= 0 {
+		return answers[i]
+	}
+	return answer{word: text, http: http.StatusBadGateway, grpc: codes.Unknown}
+}
 
-func (s *seller) deduct(ctx context.Context, d deduction) (sale, error) {
-	units, err := s.rdb.Get(ctx, unitsKey).Int()
+func answerToError(err error) answer {
+	return answerTo(fmt.Sprint(err), func(a answer) bool { return a.err == err || a.err != nil && errors.Is(err, a.err) })
+}
+
+// deduction is what is bought, and sale is what is made of it: a line of the
+// stock's own log.
+type (
+	deduction struct{ SKU string }
+	sale      struct {
+		Replica int
+		Left    int
+		Token   int64 `json:",string"`
+	}
+	seller func(context.Context, deduction) (sale, error)
+)
+
+// service is the stock's entrances, each with a lock around the same function.
+type service struct {
+	stockpb.UnimplementedStockServer
+	sell      seller
+	url, grpc string
+	stop      func() error
+}
+
+// serve opens the entrances. The function is behind a route that has no lock.
+func serve(locks *core.Engine, wait time.Duration, sell seller) (*service, error) {
+	policy := func(key string) core.Policy { return core.Policy{Key: key, Wait: wait, TTL: lockTTL} }
+	table, err := middleware.NewTable(locks, middleware.Rules{"POST /products/:sku/deduct": policy("stock:{path.sku}")})
 	if err != nil {
-		return sale{}, err
+		return nil, err
 	}
-	if units < 1 {
-		return sale{}, errSoldOut
-	}
-	if units <= s.stuckAt {
-		fmt.Println("stuck")
-		select {}
-	}
-	made := sale{Replica: s.replica, Left: units - 1}
-	line, err := json.Marshal(made)
-	if err != nil {
-		return sale{}, err
-	}
-	_, err = s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, unitsKey, made.Left, 0)
-		p.RPush(ctx, salesKey, line)
-		return nil
-	})
-	return made, err
-}
-
-// result is what a group of buyers got.
-type result struct {
-	Sold, Refused, Failed int
-	Failure               string
-}
-
-func (r *result) count(err error) {
-	switch {
-	case err == nil:
-		r.Sold++
-	case errors.Is(err, errSoldOut):
-		r.Refused++
-	default:
-		r.Failed++
-		r.Failure = err.Error()
-	}
-}
-
-// crowd has n buyers call buy at once.
-func crowd(n int, buy func() error) result {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() { errs[i] = buy() })
-	}
-	wg.Wait()
-	var r result
-	for _, err := range errs {
-		r.count(err)
-	}
-	return r
-}
-
-const buyersPerEntrance = 40
-
-// replicaMain is one replica of the stock service. It prints its URL; told
-// "go" it sends its own buyers through WithLock and prints their result; it
-// serves HTTP until its standard input ends.
-func replicaMain() error {
-	replica, err := strconv.Atoi(os.Getenv(replicaVar))
-	if err != nil {
-		return err
-	}
-	stuckAt, err := strconv.Atoi(os.Getenv(stuckVar))
-	if err != nil {
-		return err
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv(redisVar)})
-	defer func() { _ = rdb.Close() }()
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace(namespace))
-	if err != nil {
-		return err
-	}
-	s := &seller{rdb: rdb, replica: replica, stuckAt: stuckAt}
-
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
 	router.ContextWithFallback = true
-	router.POST("/products/:sku/deduct",
-		middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: core.Forever, TTL: crashTTL}),
-		func(c *gin.Context) {
-			made, err := s.deduct(c.Request.Context(), deduction{c.Param("sku")})
-			switch {
-			case errors.Is(err, errSoldOut):
-				c.Status(http.StatusGone)
-			case err != nil:
-				c.String(http.StatusBadGateway, err.Error())
-			default:
-				c.JSON(http.StatusOK, made)
-			}
-		})
-	deduct := decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}", Wait: core.Forever, TTL: crashTTL}, s.deduct)
-
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: router, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(l) }()
-
-	fmt.Println("http://" + l.Addr().String())
-	in := bufio.NewReader(os.Stdin)
-	if _, err := in.ReadString('\n'); err != nil {
-		return err
-	}
-	r := crowd(buyersPerEntrance, func() error {
-		_, err := deduct(context.Background(), deduction{sku})
-		return err
+	router.Use(table.Handler())
+	router.POST("/products/:sku/deduct", func(c *gin.Context) {
+		_, err := sell(c.Request.Context(), deduction{c.Param("sku")})
+		if a := answerToError(err); a.reason == "" {
+			c.JSON(a.http, a.word)
+		}
 	})
-	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+	locked := decorator.WithLock(locks, policy("stock:{SKU}"), sell)
+	router.POST("/function/:sku", func(c *gin.Context) {
+		_, err := locked(c.Request.Context(), deduction{c.Param("sku")})
+		a := answerToError(err)
+		c.JSON(a.http, gin.H{"code": a.reason, "detail": a.word})
+	})
+
+	rules := interceptor.New(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: policy("stock:{sku}")})
+	rpc := grpc.NewServer(grpc.ChainUnaryInterceptor(rules.UnaryServer()))
+	s := &service{sell: sell}
+	stockpb.RegisterStockServer(rpc, s)
+	if err := errors.Join(table.Validate(router.Routes()), rules.Validate(rpc)); err != nil {
+		return nil, err
+	}
+
+	web := &http.Server{Handler: router, ReadHeaderTimeout: time.Minute}
+	var addrs [2]string
+	var serving sync.WaitGroup
+	for i, serve := range []func(net.Listener) error{web.Serve, rpc.Serve} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		addrs[i] = l.Addr().String()
+		serving.Go(func() { _ = serve(l) }) // returns when it is stopped
+	}
+	s.url, s.grpc = "http://"+addrs[0], addrs[1]
+	s.stop = func() error {
+		rpc.GracefulStop()
+		err := web.Shutdown(context.Background())
+		serving.Wait()
 		return err
 	}
-	_, err = io.Copy(io.Discard, in)
-	return errors.Join(err, server.Shutdown(context.Background()), locks.Close())
+	return s, nil
 }
 
-func TestAKilledReplicaCostsNoUnitAndStopsNobodyElse(t *testing.T) {
-	const (
-		replicas = 3
-		units    = 150 // fewer than the buyers of two replicas
-		victim   = 0
-	)
-	addr := startRedis(t)
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer func() { _ = rdb.Close() }()
-	if err := rdb.Set(t.Context(), unitsKey, units, 0).Err(); err != nil {
-		t.Fatal(err)
+// Deduct is the guarded call behind gRPC.
+func (s *service) Deduct(ctx context.Context, r *stockpb.DeductRequest) (*stockpb.Receipt, error) {
+	made, err := s.sell(ctx, deduction{r.GetSku()})
+	if a := answerToError(err); a.reason == "" {
+		return &stockpb.Receipt{Left: int64(made.Left), Token: made.Token}, status.Error(a.grpc, a.word)
 	}
-
-	var children [replicas]*child
-	for i := range children {
-		stuckAt := 0
-		if i == victim {
-			// Fewer sales than it has buyers by either entrance: however they
-			// are spread, one of its own comes to hold the lock after them.
-			stuckAt = units - buyersPerEntrance/2
-		}
-		children[i] = startChild(t, "replica", redisVar+"="+addr,
-			replicaVar+"="+strconv.Itoa(i), stuckVar+"="+strconv.Itoa(stuckAt))
-	}
-	var urls [replicas]string
-	for i, c := range children {
-		urls[i] = c.line(t)
-	}
-	for _, c := range children {
-		if _, err := io.WriteString(c.in, "go\n"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var overHTTP [replicas]result
-	var buyers sync.WaitGroup
-	for i, url := range urls {
-		buyers.Go(func() { overHTTP[i] = crowd(buyersPerEntrance, func() error { return buyOverHTTP(t.Context(), url) }) })
-	}
-
-	// The victim has read the stock and holds the lock. It dies so.
-	if got := children[victim].line(t); got != "stuck" {
-		t.Fatalf("the victim says %q; it should hold the lock, stuck", got)
-	}
-	children[victim].kill(t)
-
-	sold := make([]int, replicas)
-	for i, c := range children {
-		if i == victim {
-			continue
-		}
-		var r result
-		if err := json.Unmarshal([]byte(c.line(t)), &r); err != nil {
-			t.Fatal(err)
-		}
-		sold[i] = r.Sold
-		if r.Failed > 0 {
-			t.Errorf("replica %d: %d WithLock buyers without an answer: %s", i, r.Failed, r.Failure)
-		}
-	}
-	buyers.Wait()
-	for i, r := range overHTTP {
-		sold[i] += r.Sold
-		if i != victim && r.Failed > 0 {
-			t.Errorf("replica %d: %d HTTP buyers without an answer: %s", i, r.Failed, r.Failure)
-		}
-	}
-
-	// The stock's own log is the truth: each unit sold once, in order.
-	logged := readSales(t, rdb)
-	if len(logged) != units {
-		t.Errorf("%d sales logged, want %d", len(logged), units)
-	}
-	made := make([]int, replicas)
-	for i, s := range logged {
-		if want := units - 1 - i; s.Left != want {
-			t.Fatalf("sale %d left %d units, want %d: two sales overlapped", i, s.Left, want)
-		}
-		made[s.Replica]++
-	}
-	for i := range replicas {
-		switch {
-		case i == victim && sold[i] > made[i]:
-			t.Errorf("the victim acknowledged %d sales, the stock knows %d", sold[i], made[i])
-		case i != victim && sold[i] != made[i]:
-			t.Errorf("replica %d acknowledged %d sales, the stock knows %d", i, sold[i], made[i])
-		}
-	}
-	t.Logf("sales by replica: %v; replica %d was killed holding the lock", made, victim)
+	return nil, ctx.Err()
 }
 
-func readSales(t *testing.T, rdb *redis.Client) []sale {
-	t.Helper()
-	lines, err := rdb.LRange(t.Context(), salesKey, 0, -1).Result()
+// entrances let one buyer in, who is told a word.
+var entrances = []func(context.Context, *service) string{
+	func(ctx context.Context, s *service) string { return post(ctx, s.url+"/products/"+sku+"/deduct") },
+	func(ctx context.Context, s *service) string { return post(ctx, s.url+"/function/"+sku) },
+	func(ctx context.Context, s *service) string { return deduct(ctx, s.grpc) },
+}
+
+// noAnswer is the word for a call that ended otherwise.
+const noAnswer = "no answer"
+
+func post(ctx context.Context, url string) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
-		t.Fatal(err)
-	}
-	sales := make([]sale, len(lines))
-	for i, line := range lines {
-		if err := json.Unmarshal([]byte(line), &sales[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return sales
-}
-
-func buyOverHTTP(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/products/"+sku+"/deduct", http.NoBody)
-	if err != nil {
-		return err
+		return err.Error()
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return noAnswer
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	var problem struct{ Code, Detail string }
+	_ = json.NewDecoder(resp.Body).Decode(&problem) // what the stock says itself is no problem
+	return answerTo(fmt.Sprint(resp.Status, problem), func(a answer) bool {
+		return a.http == resp.StatusCode && a.reason == problem.Code
+	}).word
+}
+
+func deduct(ctx context.Context, addr string) string {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = stockpb.NewStockClient(conn).Deduct(ctx, &stockpb.DeductRequest{Sku: sku})
+	st, reason := status.Convert(err), ""
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			reason = info.GetReason()
+		}
+	}
+	if st.Code() == codes.Unavailable && reason == "" {
+		return noAnswer // the lock would say why
+	}
+	return answerTo(fmt.Sprint(err, reason), func(a answer) bool { return a.grpc == st.Code() && a.reason == reason }).word
+}
+
+// fenced reads the number of units, or sets it and logs the sale. It refuses
+// tokens below the largest that it has seen, of readers too: what an older
+// holder writes after a later one has read would be sold twice. Tokens are
+// compared as text, since Lua rounds large numbers.
+var fenced = redis.NewScript(`
+local seen = redis.call('GET', KEYS[1]) or ''
+if #ARGV[1] < #seen or #ARGV[1] == #seen and ARGV[1] < seen then return -1 end
+redis.call('SET', KEYS[1], ARGV[1])
+if ARGV[2] then
+	redis.call('SET', KEYS[2], ARGV[2])
+	redis.call('RPUSH', KEYS[3], ARGV[3])
+end
+return tonumber(redis.call('GET', KEYS[2]))`)
+
+// stock is what a replica sells from.
+type stock struct {
+	rdb     *redis.Client
+	replica int
+
+	// pause has the next sale print "holding" and wait for resume: if it is
+	// true, deaf to the end of its lock, as a process that gets no processor.
+	pause, resume chan bool
+}
+
+func (s *stock) ask(ctx context.Context, token int64, more ...any) (units int, err error) {
+	keys, args := []string{"token", "units", "sales"}, append([]any{token}, more...)
+	// Not cancelled with the lock: what the stock answers is the truth.
+	units, err = fenced.Run(context.WithoutCancel(ctx), s.rdb, keys, args...).Int()
+	if err == nil && units < 0 {
+		err = errStale
+	}
+	return units, err
+}
+
+// sell reads the number of units and writes one less, in two requests.
+func (s *stock) sell(ctx context.Context, _ deduction) (sale, error) {
+	lease, ok := core.LeaseFrom(ctx)
+	if !ok {
+		return sale{}, core.ErrLost
+	}
+	units, err := s.ask(ctx, lease.Token())
 	switch {
 	case err != nil:
-		return err
-	case resp.StatusCode == http.StatusOK:
-		return nil
-	case resp.StatusCode == http.StatusGone:
-		return errSoldOut
+		return sale{}, err
+	case units < 1:
+		return sale{}, errSoldOut
 	}
-	return fmt.Errorf("%s: %s", resp.Status, body)
-}
-
-// TestTheStockExampleSellsItsStockOverProcesses runs the README's demonstration
-// on several processes.
-func TestTheStockExampleSellsItsStockOverProcesses(t *testing.T) {
-	addr := startRedis(t)
-	program := filepath.Join(t.TempDir(), "stock")
-	if out, err := exec.Command("go", "build", "-o", program, "./examples/stock").CombinedOutput(); err != nil {
-		t.Fatalf("build the example: %v: %s", err, out)
-	}
-	out, err := exec.Command(program, "-redis", addr, "-processes", "3", "-buyers", "300").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if figures, ok := strings.CutPrefix(line, "with locks"); ok {
-			if f := strings.Fields(figures); f[0] != "100" || f[1] != "0" || f[2] != "200" {
-				t.Errorf("sold %s, oversold %s, refused %s; want 100, 0 and 200:\n%s", f[0], f[1], f[2], out)
-			}
-			return
+	select {
+	case deaf := <-s.pause:
+		fmt.Println("holding")
+		lost := ctx.Done()
+		if deaf {
+			lost = nil
 		}
-	}
-	t.Errorf("no figures with locks in:\n%s", out)
-}
-
-const (
-	holderKey = "holder"
-	holderTTL = time.Second
-)
-
-// holderMain takes the lock, says its token and holds until it is killed.
-func holderMain() error {
-	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv(redisVar)})
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace(namespace))
-	if err != nil {
-		return err
-	}
-	lease, err := locks.Acquire(context.Background(), core.Policy{Key: holderKey, TTL: holderTTL, Wait: core.Forever})
-	if err != nil {
-		return err
-	}
-	fmt.Println(lease.Token())
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-// TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 a process that holds the
-// lock, while another waits: 5 times, or LOCKAROUND_KILLS.
-func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
-	kills := 5
-	if v := os.Getenv("LOCKAROUND_KILLS"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			t.Fatalf("LOCKAROUND_KILLS is %q; a number from 1 is right", v)
-		}
-		kills = n
-	}
-	addr := startRedis(t)
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer func() { _ = rdb.Close() }()
-	watched := watchedDriver{Driver: redislock.New(rdb), waiting: make(chan struct{}, 1)}
-	locks, err := core.New(watched, core.WithNamespace(namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-
-	bound := holderTTL + watched.Capabilities().Wake
-	var longest time.Duration
-	for done := 0; done < kills; {
-		watched.drain()
-		holder := startChild(t, "holder", redisVar+"="+addr)
-		token, err := strconv.ParseInt(holder.line(t), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := make(chan succession, 1)
-		go func() {
-			lease, err := locks.Acquire(t.Context(), core.Policy{Key: holderKey, TTL: holderTTL, Wait: core.Forever})
-			next <- succession{lease, err, time.Now()}
-		}()
-
-		var killed time.Time
-		var got succession
 		select {
-		case <-watched.waiting:
-			killed = time.Now()
-			holder.kill(t)
-			got = <-next
-		case got = <-next:
-			// This machine let the holder starve for a whole TTL. That it
-			// was succeeded is right, but tells nothing about a kill.
-			holder.kill(t)
+		case <-s.resume:
+		case <-lost:
+			return sale{}, context.Cause(ctx)
 		}
-		if got.err != nil {
-			t.Fatal(got.err)
-		}
-		if got.lease.Token() <= token {
-			t.Errorf("kill %d: token %d after the killed holder's %d", done+1, got.lease.Token(), token)
-		}
-		if err := got.lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if killed.IsZero() {
-			continue
-		}
-		done++
-		waited := got.at.Sub(killed)
-		longest = max(longest, waited)
-		if waited > bound {
-			t.Errorf("kill %d: next grant after %v, want at most TTL + Wake = %v", done, waited, bound)
-		}
-	}
-	t.Logf("%d holders killed; the longest until the next grant: %v, bound %v", kills, longest, bound)
-}
-
-// succession is the grant that follows a holder's death.
-type succession struct {
-	lease *core.Lease
-	err   error
-	at    time.Time
-}
-
-// watchedDriver tells when the store has put an Acquire into its queue.
-type watchedDriver struct {
-	driver.Driver
-	waiting chan struct{}
-}
-
-func (d watchedDriver) Open(c driver.Config) (driver.Session, error) {
-	c.Sink = watchedSink{c.Sink, d.waiting}
-	return d.Driver.Open(c)
-}
-
-// drain forgets that an Acquire which has its grant once waited.
-func (d watchedDriver) drain() {
-	select {
-	case <-d.waiting:
 	default:
 	}
+	made := sale{Replica: s.replica, Left: units - 1, Token: lease.Token()}
+	line, _ := json.Marshal(made) // numbers do not fail
+	_, err = s.ask(ctx, made.Token, made.Left, line)
+	return made, err
 }
 
-type watchedSink struct {
-	driver.Sink
-	waiting chan struct{}
-}
-
-func (s watchedSink) Waiting(id driver.ID) {
-	s.Sink.Waiting(id)
-	select {
-	case s.waiting <- struct{}{}:
-	default:
+// replicaMain is one replica of the stock service. It prints where it serves, and
+// takes the orders "pause", "deaf" and "resume" until its standard input ends.
+func replicaMain(text string) error {
+	var c config
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
 	}
+	rdb := redis.NewClient(&redis.Options{Addr: c.Locks})
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("integration"), core.WithStoreTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	// A sale must not be sent twice.
+	rdbStock := redis.NewClient(&redis.Options{Addr: c.Stock, MaxRetries: -1, ReadTimeout: patience})
+	st := &stock{rdb: rdbStock, replica: c.Replica, pause: make(chan bool, 1), resume: make(chan bool)}
+	s, err := serve(locks, c.Wait, st.sell)
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.url, s.grpc)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if order := in.Text(); order == "resume" {
+			st.resume <- true
+		} else {
+			st.pause <- order == "deaf"
+		}
+	}
+	return errors.Join(s.stop(), locks.Close(), rdb.Close(), rdbStock.Close())
 }
 
-// child is this test binary running in another role.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+// replica is a replica as the test sees it.
+type replica struct {
+	service
+	config
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	told map[string]int // what its callers were told so far
 }
 
-// startChild starts a child that ends, killed if need be, with the test.
-func startChild(t *testing.T, role string, env ...string) *child {
+// startReplica starts a replica that ends with the test.
+func startReplica(t *testing.T, c config) *replica {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program)
-	cmd.Env = append(append(os.Environ(), roleVar+"="+role), env...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	text, _ := json.Marshal(c) // strings and numbers do not fail
+	// The time ends what would wait for a line for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	r := &replica{config: c, cmd: exec.CommandContext(ctx, program), told: map[string]int{}}
+	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), replicaVar+"="+string(text)), os.Stderr
+	in, inErr := r.cmd.StdinPipe()
+	out, outErr := r.cmd.StdoutPipe()
+	r.in, r.out = in, bufio.NewReader(out)
+	if err := errors.Join(inErr, outErr, r.cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	t.Cleanup(func() {
+		defer cancel()
+		_ = r.in.Close()
+		if t.Failed() {
+			cancel()
+		}
+		if r.cmd.ProcessState != nil {
+			return // the test has killed it
+		}
+		if err := r.cmd.Wait(); err != nil && !t.Failed() {
+			t.Errorf("replica %d: %v", r.Replica, err)
+		}
+	})
+	if _, err := fmt.Fscanln(r.out, &r.url, &r.grpc); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	return r
+}
+
+func (r *replica) order(t *testing.T, word string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(r.in, word); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	t.Cleanup(func() { c.end(t) })
+}
+
+// holding returns when a sale that was to pause has the lock.
+func (r *replica) holding(t *testing.T) {
+	t.Helper()
+	if got, err := r.out.ReadString('\n'); got != "holding\n" {
+		t.Fatalf("replica %d says %q, %v", r.Replica, got, err)
+	}
+}
+
+// crowd is the buyers that were sent to a replica at once.
+type crowd struct {
+	*replica
+	words []string
+	all   sync.WaitGroup
+}
+
+// send sends n buyers to each of the replica's entrances.
+func (r *replica) send(t *testing.T, n int) *crowd {
+	c := &crowd{replica: r, words: make([]string, n*len(entrances))}
+	for i := range c.words {
+		c.all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c.words[i] = entrances[i%len(entrances)](ctx, &c.service)
+		})
+	}
 	return c
 }
 
-// line is the next line that the child prints.
-func (c *child) line(t *testing.T) string {
+// are waits for all answers, which have to be of these words, and counts them.
+func (c *crowd) are(t *testing.T, words ...string) map[string]int {
 	t.Helper()
-	line, err := c.out.ReadString('\n')
-	if err != nil {
-		t.Fatalf("the child process ended: %v", err)
-	}
-	return strings.TrimSpace(line)
-}
-
-// kill ends the child as kill -9 does.
-func (c *child) kill(t *testing.T) {
-	t.Helper()
-	if err := c.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.cmd.Wait() // reports the kill
-	c.cmd = nil
-}
-
-func (c *child) end(t *testing.T) {
-	if c.cmd == nil {
-		return
-	}
-	_ = c.in.Close()
-	if t.Failed() {
-		_ = c.cmd.Process.Kill()
-	}
-	if err := c.cmd.Wait(); err != nil && !t.Failed() {
-		t.Errorf("child process: %v", err)
-	}
-}
-
-// startRedis starts a redis-server of the test's own and returns its address.
-func startRedis(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not installed, and LOCKAROUND_REQUIRE_SERVERS=1 asks for it")
-		}
-		t.Skip("redis-server is not installed")
-	}
-	// Somebody may take a free port before the server does: then another one.
-	for range 5 {
-		if addr, ok := startRedisOn(t, program, freeAddr(t)); ok {
-			return addr
+	c.all.Wait()
+	got := map[string]int{}
+	for _, word := range c.words {
+		got[word]++
+		c.told[word]++
+		if !slices.Contains(words, word) {
+			t.Errorf("replica %d told a caller %q, want one of %q", c.Replica, word, words)
 		}
 	}
-	t.Fatal("redis-server did not start on any of 5 ports")
-	return ""
+	return got
 }
 
-func startRedisOn(t *testing.T, program, addr string) (string, bool) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
+func TestFaultsOversellNothing(t *testing.T) {
+	const (
+		units = 500
+		each  = 10 // buyers at each entrance while something goes wrong: too few to buy all
+		rest  = 50 // buyers at each entrance who are too many for what is left
+	)
+	// Locks are lost when their Redis restarts; the stock is elsewhere, as stocks are.
+	locks, stock := startRedis(t), startRedis(t)
+	link := startProxy(t, locks.addr)
+	rdb := redis.NewClient(&redis.Options{Addr: stock.addr})
+	defer func() { _ = rdb.Close() }()
+	if err := rdb.Set(t.Context(), "units", units, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "--bind", host, "--port", port, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")
-	log, err := cmd.StdoutPipe()
-	if err != nil {
+	killed := startReplica(t, config{0, locks.addr, stock.addr, core.Forever})
+	cutOff := startReplica(t, config{1, link.Addr().String(), stock.addr, 2 * time.Second})
+	paused := startReplica(t, config{2, locks.addr, stock.addr, core.Forever})
+	calm := startReplica(t, config{3, locks.addr, stock.addr, core.Forever})
+
+	// Nothing goes wrong.
+	a, b, c, d := killed.send(t, each), cutOff.send(t, each), paused.send(t, each), calm.send(t, each)
+	a.are(t, "sold")
+	b.are(t, "sold", "timeout", "unavailable")
+	c.are(t, "sold")
+	d.are(t, "sold")
+
+	// A process dies that has read the stock and holds the lock. The others go on
+	// after its TTL.
+	killed.order(t, "deaf")
+	a, b, c, d = killed.send(t, each), cutOff.send(t, each), paused.send(t, each), calm.send(t, each)
+	killed.holding(t)
+	if err := killed.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	_ = killed.cmd.Wait() // reports the kill
+	a.are(t, "sold", noAnswer)
+	b.are(t, "sold", "timeout", "unavailable")
+	c.are(t, "sold")
+	d.are(t, "sold")
+
+	// The locks' Redis loses a lock whose holder is paused, and grants it again:
+	// there are two holders until the first one's next renewal. The stock refuses
+	// what the first one writes after the second one, and its caller is told.
+	paused.order(t, "deaf")
+	b, c, d = cutOff.send(t, each), paused.send(t, each), calm.send(t, each)
+	paused.holding(t)
+	locks.kill()
+	locks.run(t)
+	d.are(t, "sold")
+	paused.order(t, "resume")
+	if got := c.are(t, "sold", "stale", "lost"); got["stale"] == 0 {
+		t.Errorf("the stock took what a holder wrote after the next one; its callers were told %v", got)
 	}
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
-			drained := make(chan struct{})
-			go func() { defer close(drained); _, _ = io.Copy(io.Discard, log) }()
-			t.Cleanup(func() {
-				_ = cmd.Process.Kill()
-				<-drained
-				_ = cmd.Wait() // killed, which Wait reports
-			})
-			return addr, true
+	b.are(t, "sold", "timeout", "unavailable")
+
+	// A process is cut off from the locks' Redis while one of its callers holds
+	// the lock and others wait for it. They are told; the others go on after the
+	// TTL, and it does when the way is free again.
+	cutOff.order(t, "pause")
+	b = cutOff.send(t, each)
+	cutOff.holding(t)
+	link.cut()
+	c, d = paused.send(t, each), calm.send(t, each)
+	if got := b.are(t, "lost", "timeout", "unavailable"); got["lost"] != 1 {
+		t.Errorf("the callers of the process that was cut off were told %v; one of them held the lock", got)
+	}
+	cutOff.send(t, 2).are(t, "unavailable")
+	c.are(t, "sold")
+	d.are(t, "sold")
+	link.restore()
+	for began := time.Now(); cutOff.send(t, 1).are(t, "sold", "timeout", "unavailable")["sold"] == 0; {
+		if time.Since(began) > patience {
+			t.Fatal("the process that was cut off does not come back")
 		}
 	}
-	_ = cmd.Wait() // it ended by itself: the port was taken
-	return "", false
+
+	b, c, d = cutOff.send(t, rest), paused.send(t, rest), calm.send(t, rest)
+	b.are(t, "sold", "sold out", "timeout", "unavailable")
+	c.are(t, "sold", "sold out")
+	d.are(t, "sold", "sold out")
+	checkSales(t, rdb, units, killed, cutOff, paused, calm)
 }
 
-// freeAddr returns a loopback address that nobody listened on a moment ago.
-func freeAddr(t *testing.T) string {
+// checkSales takes the stock's own log for the truth: each unit sold once, in
+// order, by holders in the order of their tokens, and to those who were told so.
+func checkSales(t *testing.T, rdb *redis.Client, units int, replicas ...*replica) {
+	t.Helper()
+	lines, err := rdb.LRange(t.Context(), "sales", 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != units {
+		t.Errorf("%d sales logged, want %d", len(lines), units)
+	}
+	made := make([]int, len(replicas))
+	last := sale{Left: units}
+	for i, line := range lines {
+		var s sale
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Left != last.Left-1 || s.Token <= last.Token {
+			t.Fatalf("sale %d is %+v after %+v: two sales overlapped", i, s, last)
+		}
+		made[s.Replica]++
+		last = s
+	}
+	for i, r := range replicas {
+		t.Logf("replica %d made %d sales; its callers were told %v", i, made[i], r.told)
+		// Who lost the lock, or got no answer, cannot know.
+		sold, unknown := r.told["sold"], r.told["lost"]+r.told[noAnswer]
+		if made[i] < sold || made[i] > sold+unknown {
+			t.Errorf("replica %d told %d callers of a sale, and %d cannot know; the stock knows of %d", i, sold, unknown, made[i])
+		}
+	}
+}
+
+// proxy stands between a replica and the locks' Redis.
+type proxy struct {
+	net.Listener
+	dark atomic.Bool // nothing gets through, in either direction
+	mu   sync.Mutex
+	open []net.Conn
+	all  sync.WaitGroup
+}
+
+// startProxy starts a proxy that ends with the test, after its clients.
+func startProxy(t *testing.T, socket string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	p := &proxy{Listener: l}
+	p.all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", socket)
+			if err != nil {
+				_ = client.Close() // as the server would refuse
+				continue
+			}
+			p.mu.Lock()
+			p.open = append(p.open, client, server)
+			p.mu.Unlock()
+			p.all.Go(func() { p.pass(client, server) })
+			p.all.Go(func() { p.pass(server, client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) pass(from, to net.Conn) {
+	_, _ = io.Copy(hole{to, &p.dark}, from)
+	_, _ = from.Close(), to.Close()
+}
+
+type hole struct {
+	io.Writer
+	dark *atomic.Bool
+}
+
+func (h hole) Write(b []byte) (int, error) {
+	if h.dark.Load() {
+		return len(b), nil
+	}
+	return h.Writer.Write(b)
+}
+
+// cut makes the proxy lose everything. Connections stay open.
+func (p *proxy) cut() { p.dark.Store(true) }
+
+// restore ends that, and the connections that have lost something.
+func (p *proxy) restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.open {
+		_ = c.Close() // it may be closed
+	}
+	p.dark.Store(false)
+}
+
+// server is a redis-server without persistence, on a Unix socket, whose address
+// nobody else takes between two runs. It ends with the test.
+type server struct {
+	addr string
+	cmd  *exec.Cmd
+	log  chan struct{} // closed when the server is gone
+}
+
+func startRedis(t *testing.T) *server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+		}
+		t.Skipf("needs redis-server in PATH: %v", err)
+	}
+	s := &server{addr: filepath.Join(t.TempDir(), "redis")}
+	s.run(t)
+	t.Cleanup(s.kill)
+	return s
+}
+
+// run starts the server and returns when it serves.
+func (s *server) run(t *testing.T) {
+	t.Helper()
+	s.cmd = exec.Command("redis-server", "--port", "0", "--unixsocket", s.addr, "--dir", filepath.Dir(s.addr), "--save", "", "--appendonly", "no")
+	out, err := s.cmd.StdoutPipe()
+	if err := errors.Join(err, s.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
+	}
+	s.log = make(chan struct{})
+	go func() {
+		defer close(s.log)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	if err := lines.Err(); err != nil || lines.Text() == "" {
+		t.Fatalf("redis-server ended at once: %v", err)
+	}
+}
+
+// kill ends the server as kill -9 does, and with it all that it kept.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended by itself
+	<-s.log
+	_ = s.cmd.Wait() // reports the kill
 }

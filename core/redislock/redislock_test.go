@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +18,16 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(holderVar); addr != "" {
+		if err := holdUntilKilled(addr); err != nil {
+			fmt.Fprintln(os.Stderr, "the holder:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // sink records what a session reports.
 type sink struct {
