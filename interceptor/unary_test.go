@@ -221,7 +221,8 @@ func TestHandlersOwnErrorsPassThrough(t *testing.T) {
 	defer s.hold(t, "inner")()
 	_, busy := s.locks.Acquire(t.Context(), core.Policy{Key: "inner"})
 	for _, own := range []error{
-		many{"a", "b"}, status.Error(codes.ResourceExhausted, "sold out"), errors.New("plain"), busy,
+		many{"a", "b"},
+		status.Error(codes.ResourceExhausted, "sold out"), errors.New("plain"), busy,
 		context.Canceled, status.Error(codes.Canceled, "by something else"), context.DeadlineExceeded,
 	} {
 		_, err := i.UnaryServer()(t.Context(), &testpb.Request{Sku: "s"}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
