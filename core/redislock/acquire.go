@@ -41,6 +41,7 @@ type place struct {
 	queued     bool       // the server has confirmed the place
 	first      time.Time  // before the first request
 	acked      time.Time  // before the last request that was answered "queued"
+	astray     bool       // that answer
 	floor      int64      // the latest token seen with "queued": a push must name a later one
 	holderEnds time.Time  // if the place is the first: when the lease ends unless it is renewed
 	next       time.Time  // when to ask again

@@ -37,9 +37,9 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		if p.queued && (p.holderEnds.IsZero() || c.sent.Before(p.holderEnds)) {
 			p.s.listener.miss()
 		}
-		return p.claim(ctx, r.Token, driver.Deadline(c.sent, p.r.TTL), r.Waiting > 0)
+		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
-		return nil, p.enqueued(c.sent, r.Token, r.Head, r.Left)
+		return nil, p.enqueued(c, r.Token, r.Head, r.Left)
 	case protocol.Busy:
 		if r.More {
 			return nil, nil
@@ -57,12 +57,13 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
-	p.known, p.replaced = true, true
+	p.known = true
+	p.replaced = r.Status == protocol.Ended || !c.reply.astray
 	switch r.Next {
 	case protocol.Granted:
-		return p.claim(ctx, r.Token, driver.Deadline(c.sent, p.r.TTL), r.Waiting > 0)
+		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
-		err := p.enqueued(c.sent, r.Token, r.Head, r.Left)
+		err := p.enqueued(c, r.Token, r.Head, r.Left)
 		if r.More {
 			p.next = time.Now()
 		}
@@ -74,6 +75,15 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	// request, whose reply was lost, or by itself. The owner's own state tells.
 	p.next = time.Now()
 	return nil, nil
+}
+
+// granted returns the deadline of a lease that a reply grants. It is over already
+// if another server may have granted the key to somebody else.
+func (p *place) granted(c *call) time.Time {
+	if c.reply.astray {
+		return time.Time{}
+	}
+	return driver.Deadline(c.sent, p.r.TTL)
 }
 
 // settle removes the answered request.
@@ -88,13 +98,14 @@ func (p *place) settle(c *call) *request {
 }
 
 // enqueued notes that the place is confirmed.
-func (p *place) enqueued(sent time.Time, token int64, head bool, left time.Duration) error {
+func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) error {
 	if !p.r.Wait {
 		return &driver.HeldError{RetryAfter: left}
 	}
 	first := !p.queued
 	p.known, p.queued = true, true
-	p.acked = driver.Later(p.acked, sent)
+	p.acked = driver.Later(p.acked, c.sent)
+	p.astray = c.reply.astray
 	p.floor = max(p.floor, token)
 	p.pause = min(firstPause, p.enrol/12)
 	p.holderEnds = time.Time{}
@@ -164,7 +175,11 @@ func (p *place) woken(ctx context.Context) (*driver.Grant, error) {
 		if !p.queued {
 			since = p.first
 		}
-		return p.claim(ctx, push.Token, driver.Deadline(since, p.enrol), push.Waiting > 0)
+		deadline := driver.Deadline(since, p.enrol)
+		if p.astray {
+			deadline = time.Time{}
+		}
+		return p.claim(ctx, push.Token, deadline, push.Waiting > 0)
 	}
 	if asked {
 		// Until the place is known there is no other request to send.

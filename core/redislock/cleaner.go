@@ -26,6 +26,9 @@ type debt struct {
 	next  time.Time // when to send the end again, unless it is answered before
 	pause time.Duration
 	paid  bool
+
+	doubted bool // once: a server that may not have had the key denied the owner
+
 	index int // in the heap
 }
 
@@ -127,11 +130,12 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 // answered takes a reply, on a worker's goroutine.
 func (c *cleaner) answered(d *debt, cl *call) {
 	err := cl.reply.err
-	more := false
+	more, doubtful := false, false
 	if err == nil {
 		var r protocol.EndReply
 		r, err = protocol.ParseEnd(cl.reply.value)
 		more = err == nil && r.More
+		doubtful = cl.reply.astray && denied(cl.reply.value)
 	}
 	refused := new(driver.PermanentError)
 	c.mu.Lock()
@@ -139,8 +143,9 @@ func (c *cleaner) answered(d *debt, cl *call) {
 	switch {
 	case d.paid:
 		return
-	case more:
+	case more, doubtful && !d.doubted:
 		d.next = time.Now()
+		d.doubted = d.doubted || doubtful
 	case err == nil, errors.As(err, &refused), errors.Is(err, driver.ErrClosed):
 		d.paid = true
 		c.settle(d)

@@ -13,16 +13,36 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// strayTime is less than it takes to move a slot to another master and back, and
+// to begin to move it there again.
+//
+// A master that is giving a slot away sends clients to the other for a key that it
+// does not have, and the other serves them for as long as it is receiving the
+// slot (ASK and ASKING in the Cluster specification). A client may take its time:
+// go-redis pauses before it sends a pipeline on, for up to MaxRetryBackoff. If the
+// slot has come back meanwhile and leaves again, the key is where it was, and
+// the other serves the command without it.
+const strayTime = 10 * time.Millisecond
+
+// clusterClient is a *redis.ClusterClient or what embeds one.
+type clusterClient interface {
+	Options() *redis.ClusterOptions
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
+
 // clientWire reaches the server through go-redis.
 type clientWire struct {
 	client redis.UniversalClient
 
-	cluster *redis.ClusterClient // client, if it is one
-	mapped  atomic.Bool          // cluster knows which server has which keys
+	cluster clusterClient // client, if it is one
+	mapped  atomic.Bool   // cluster knows which server has which keys
 
 	// resend is how long after its first sending the client may send a command
 	// again unasked: sooner it has left once. Negative: it never does.
 	resend time.Duration
+
+	redirected bool // the client may go where a server of a Cluster sends it
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -33,19 +53,19 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 	if err := usable(client); err != nil {
 		return nil, err
 	}
-	w := &clientWire{client: client, check: timeout}
+	w := &clientWire{client: client, check: timeout, redirected: true}
 	switch c := client.(type) {
-	case *redis.ClusterClient:
+	case clusterClient:
 		// It waits as long before it sends a command again, unless a server
 		// has refused the first one.
 		o := c.Options()
-		w.cluster, w.resend = c, o.MinRetryBackoff
+		w.cluster, w.resend, w.redirected = c, o.MinRetryBackoff, o.MaxRedirects > 0
 		if o.MaxRedirects <= 0 && o.MaxRetries <= 0 {
 			w.resend = -1
 		}
 	case *redis.Client:
 		o := c.Options()
-		w.resend = o.MinRetryBackoff
+		w.resend, w.redirected = o.MinRetryBackoff, false
 		if o.MaxRetries <= 0 {
 			w.resend = -1
 		}
@@ -84,10 +104,12 @@ func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
 		w.send(ctx, cmds, replies, todo, func(int) bool { return true })
 	}
 	w.heed(replies)
-	once := w.resend < 0 || time.Since(began) < w.resend
+	took := time.Since(began)
 	for i := range replies {
-		replies[i].err = w.classify(replies[i].err)
-		replies[i].once = once && replies[i].err == nil
+		r := &replies[i]
+		r.err = w.classify(r.err)
+		r.once = r.err == nil && (w.resend < 0 || took < w.resend)
+		r.astray = r.err == nil && w.redirected && took >= strayTime
 	}
 	return replies
 }

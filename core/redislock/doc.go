@@ -47,12 +47,19 @@
 // # Cluster
 //
 // A client made by redis.NewClusterClient reaches the master of each key. What is
-// said of a failover behind Sentinel goes for a shard. A slot may move while its
-// keys are locked, waited for and handed over: nothing is lost, and callers notice
-// no more than the time for which MIGRATE blocks the key. A master that does not
+// said of a failover behind Sentinel goes for a shard. A master that does not
 // answer delays only its own keys. Each process has one subscription, at one node,
 // to which the others pass pushes on; if that node dies another is used, and until
 // then waiters find out within a second.
+//
+// A slot may move while its keys are locked, waited for and handed over: nothing
+// is lost, and callers notice no more than the time for which MIGRATE blocks the
+// key. A client may follow a redirection (ASK) so late that the key is elsewhere
+// again. So what took longer than 10 ms is not believed at once: a lock that was
+// granted is renewed before it counts, and what was denied is asked again. This
+// assumes that a slot does not move there, back and away again within 10 ms. The
+// late command may leave a hash where the slot goes next; move slots with
+// redis-cli's --cluster-replace, which overwrites it.
 //
 // Give cluster-require-full-coverage no if the locks of one shard are to outlive
 // another shard. Ping asks one master. Keys need no common hash tag, and braces in
@@ -63,9 +70,10 @@
 // Acquiring and releasing a free key are two commands. A contended key costs
 // two for each critical section too, plus one a second for each process that
 // waits and one every third of the TTL for the process that holds. Concurrent
-// calls share pipelines: see [WithConnections]; in a Cluster each master has its
-// own. Each session subscribes to one channel, on a connection beside the client's
-// pool, at its first Acquire.
+// calls share pipelines: see [WithConnections]. In a Cluster each master has its
+// own, and a grant that took longer than 10 ms costs a renewal more. Each session
+// subscribes to one channel, on a connection beside the client's pool, at its
+// first Acquire.
 //
 // # The client
 //

@@ -19,10 +19,11 @@ type engine struct {
 }
 
 // newEngine returns an engine on the client, which it closes too.
-func newEngine(t testing.TB, client redis.UniversalClient) *engine {
+func newEngine(t testing.TB, client redis.UniversalClient, options ...core.Option) *engine {
 	t.Helper()
 	e := &engine{queued: make(chan driver.ID, 1024)}
-	locks, err := core.New(watchedDriver{redislock.New(client), e.queued}, core.WithNamespace("test"), core.WithStoreTimeout(time.Second))
+	options = append([]core.Option{core.WithNamespace("test"), core.WithStoreTimeout(time.Second)}, options...)
+	locks, err := core.New(watchedDriver{redislock.New(client), e.queued}, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

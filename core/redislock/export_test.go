@@ -30,7 +30,7 @@ func (s simulated) run(ctx context.Context, cmds []command) []reply {
 	}
 	out := make([]reply, len(cmds))
 	for i, r := range s.link.Run(ctx, in) {
-		out[i] = reply{r.Value, r.Err, r.Once}
+		out[i] = reply{value: r.Value, err: r.Err, once: r.Once}
 	}
 	return out
 }

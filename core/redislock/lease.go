@@ -30,11 +30,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 		return out
 	}
 	defer s.running.Done()
-	cmds := make([]command, len(rs))
-	for i, r := range rs {
-		cmds[i] = renewCommand(r)
-	}
-	for i, c := range s.ask(ctx, s.renewals, cmds...) {
+	for i, c := range s.askForMore(ctx, rs...) {
 		r, err := s.renewed(rs[i], c)
 		if err != nil {
 			out[i].Err = err
@@ -46,9 +42,21 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	return out
 }
 
+// askForMore sends renewals.
+func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) []*call {
+	cmds := make([]command, len(rs))
+	for i, r := range rs {
+		cmds[i] = renewCommand(r)
+	}
+	return s.askTwice(ctx, s.renewals, cmds, func(value any) bool {
+		r, err := protocol.ParseRenew(value)
+		return err == nil && r.Status == protocol.Lost
+	})
+}
+
 // renew extends one lease and returns what was answered and when it was asked.
 func (s *session) renew(ctx context.Context, r driver.Renewal) (protocol.RenewReply, time.Time, error) {
-	c := s.ask(ctx, s.renewals, renewCommand(r))[0]
+	c := s.askForMore(ctx, r)[0]
 	reply, err := s.renewed(r, c)
 	return reply, c.sent, err
 }
@@ -87,10 +95,16 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 		cmds[i] = endCommand(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Keep: r.Keep})
 		asked[i] = s.claims.release(r.Owner, now)
 	}
-	for i, c := range s.ask(ctx, s.calls, cmds...) {
+	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], asked[i], c)
 	}
 	return out
+}
+
+// denied reports whether the reply to an ending says that the owner had nothing.
+func denied(value any) bool {
+	r, err := protocol.ParseEnd(value)
+	return err == nil && (r.Status == protocol.NotMine || r.Status == protocol.Absent)
 }
 
 // released judges the answer to an ending that was first asked for at the time

@@ -196,7 +196,7 @@ func (s *session) verifyLeases() {
 
 // verified takes what the server has said about a lease.
 func (s *session) verified(l lease, c *call) {
-	if c.reply.err != nil {
+	if c.reply.err != nil || c.reply.astray {
 		return // the next renewal asks again
 	}
 	r, err := protocol.ParseInspect(c.reply.value)

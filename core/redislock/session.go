@@ -110,6 +110,25 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 	return calls
 }
 
+// askTwice is ask, and asks once more for what was denied by a server that may not
+// have had the key. To believe it a second time is safe: it only gives a lease up.
+func (s *session) askTwice(ctx context.Context, l *lanes, cmds []command, denied func(value any) bool) []*call {
+	calls := s.ask(ctx, l, cmds...)
+	var again []command
+	var at []int
+	for i, c := range calls {
+		if c.reply.astray && denied(c.reply.value) {
+			again, at = append(again, cmds[i]), append(at, i)
+		}
+	}
+	if len(again) > 0 {
+		for j, c := range s.ask(ctx, l, again...) {
+			calls[at[j]] = c
+		}
+	}
+	return calls
+}
+
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
 	if err := s.enter(); err != nil {

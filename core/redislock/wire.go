@@ -22,6 +22,12 @@ type reply struct {
 	// once says that the command left at most once: no copy of it can be
 	// executed after this reply.
 	once bool
+
+	// astray says that the command may have been executed by a server that did
+	// not have the key while another did: a Cluster's client was sent there and
+	// arrived so late that the key had moved away meanwhile. What such a server
+	// grants excludes nobody, and what it denies may be true elsewhere.
+	astray bool
 }
 
 // wire is how a session reaches its server. It is safe for concurrent use.

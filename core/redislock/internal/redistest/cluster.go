@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -148,8 +147,7 @@ func (c *Cluster) Move(slot int, to *Server, meanwhile ...func()) {
 	c.t.Helper()
 	ctx, s := c.t.Context(), fmt.Sprint(slot)
 	from, into := c.owner(c.running(), slot), c.node(to)
-	c.ask(into, "CLUSTER", "SETSLOT", s, "IMPORTING", from.id)
-	c.ask(from, "CLUSTER", "SETSLOT", s, "MIGRATING", into.id)
+	c.BeginMove(slot, to)
 	for {
 		keys, err := from.client.ClusterGetKeysInSlot(ctx, slot, 100).Result()
 		if err != nil {
@@ -159,9 +157,7 @@ func (c *Cluster) Move(slot int, to *Server, meanwhile ...func()) {
 			break
 		}
 		for _, key := range keys {
-			if err := from.client.Migrate(ctx, "127.0.0.1", into.port, key, 0, 10*time.Second).Err(); err != nil {
-				c.t.Fatal(err)
-			}
+			c.ask(from, "MIGRATE", "127.0.0.1", into.port, key, 0, 10_000, "REPLACE")
 		}
 	}
 	for _, f := range meanwhile {
@@ -170,6 +166,16 @@ func (c *Cluster) Move(slot int, to *Server, meanwhile ...func()) {
 	c.ask(into, "CLUSTER", "SETSLOT", s, "NODE", into.id)
 	c.ask(from, "CLUSTER", "SETSLOT", s, "NODE", into.id)
 	c.Settled()
+}
+
+// BeginMove is what Move begins with: the slot's master sends clients on for the
+// keys that it does not have.
+func (c *Cluster) BeginMove(slot int, to *Server) {
+	c.t.Helper()
+	s := fmt.Sprint(slot)
+	from, into := c.owner(c.running(), slot), c.node(to)
+	c.ask(into, "CLUSTER", "SETSLOT", s, "IMPORTING", from.id)
+	c.ask(from, "CLUSTER", "SETSLOT", s, "MIGRATING", into.id)
 }
 
 // FailOver promotes a replica of the slot's master without losing a write, and
