@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,13 +67,24 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// watchedBody tells when it is first read.
+type watchedBody struct {
+	io.ReadCloser
+	read func()
+}
+
+func (b watchedBody) Read(p []byte) (int, error) {
+	b.read()
+	return b.ReadCloser.Read(p)
+}
+
 func TestSlowUploadHoldsNoLock(t *testing.T) {
 	e, _ := open(t)
-	arrived := make(chan struct{})
+	reading := make(chan struct{})
 	r := newRouter()
 	r.POST("/", func(c *gin.Context) {
 		if c.GetHeader("X-Slow") != "" {
-			close(arrived)
+			c.Request.Body = watchedBody{c.Request.Body, sync.OnceFunc(func() { close(reading) })}
 		}
 	}, Lock(e, core.Policy{Key: "k", Wait: core.Forever}), func(c *gin.Context) {
 		body, err := c.GetRawData()
@@ -80,7 +92,7 @@ func TestSlowUploadHoldsNoLock(t *testing.T) {
 	})
 	s := serve(t, r)
 	conn := dial(t, s.Listener.Addr(), "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
-	<-arrived
+	<-reading
 	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "fast")); a.body != "fast <nil>" {
 		t.Errorf("got %q", a.body)
 	}

@@ -114,10 +114,11 @@ func compileRule(e *core.Engine, key string, p core.Policy, o options, used map[
 			return accessor, nil
 		}
 	})
+	if err == nil {
+		err = o.CheckBody(l.rule.ReadsBody)
+	}
 	if err != nil {
 		faults = append(faults, err)
-	} else if o.NoBuffer && l.rule.ReadsBody {
-		faults = append(faults, errors.New("WithoutBodyBuffer is given, but the key has a {body.…} placeholder, for which the body is read; leave one of them out"))
 	}
 	return &tableRule{key: key, method: method, path: path, lock: l}, faults
 }

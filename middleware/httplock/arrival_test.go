@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,21 +105,32 @@ func TestRequestCancelledByAMiddlewareHasNoBody(t *testing.T) {
 	}
 }
 
+// watchedBody tells when it is first read.
+type watchedBody struct {
+	io.ReadCloser
+	read func()
+}
+
+func (b watchedBody) Read(p []byte) (int, error) {
+	b.read()
+	return b.ReadCloser.Read(p)
+}
+
 func TestSlowUploadHoldsNoLock(t *testing.T) {
 	e, _ := open(t)
-	arrived := make(chan struct{})
+	reading := make(chan struct{})
 	locked := Lock(e, core.Policy{Key: "k", Wait: core.Forever})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %v", body, err)
 	}))
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Slow") != "" {
-			close(arrived)
+			r.Body = watchedBody{r.Body, sync.OnceFunc(func() { close(reading) })}
 		}
 		locked.ServeHTTP(w, r)
 	}))
 	conn := dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
-	<-arrived
+	<-reading
 	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "fast")); a.body != "fast <nil>" {
 		t.Errorf("got %q", a.body)
 	}
