@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +37,9 @@ type clusterClient interface {
 type clientWire struct {
 	client redis.UniversalClient
 
-	cluster clusterClient // client, if it is one
-	mapped  atomic.Bool   // cluster knows which server has which keys
+	cluster    clusterClient                // client, if it is one
+	mapped     atomic.Bool                  // cluster knows which server has which keys
+	subscribed atomic.Pointer[redis.Client] // the last master that was subscribed at
 
 	// resend is how long after its first sending the client may send a command
 	// again unasked: sooner it has left once. Negative: it never does.
@@ -197,10 +200,35 @@ func (w *clientWire) send(ctx context.Context, cmds []command, replies []reply, 
 	}
 }
 
+// subscriber is the client to subscribe with. A Cluster's masters tell each other
+// what is published, so that one of them will do, and if its subscription ends
+// another one. go-redis by itself takes the master that has the slot of the
+// channel's name, and while that one is dead no other.
+func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, error) {
+	if w.cluster == nil {
+		return w.client, nil
+	}
+	const tries = 16
+	for i := 1; ; i++ {
+		master, err := w.cluster.MasterForKey(ctx, strconv.Itoa(rand.Int()))
+		if err != nil {
+			return nil, err
+		}
+		if master != w.subscribed.Load() || i == tries {
+			w.subscribed.Store(master)
+			return master, nil
+		}
+	}
+}
+
 // listen receives on a subscription of its own connection. It survives one
 // reconnection that fails, and no more: the session decides when to try again.
 func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
-	subscription := w.client.Subscribe(ctx)
+	client, err := w.subscriber(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	subscription := client.Subscribe(ctx)
 	defer func() { _ = subscription.Close() }() // a second closing only says so
 	if err := subscription.Subscribe(ctx, channel); err != nil {
 		w.heed([]reply{{err: err}})

@@ -247,6 +247,30 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 	giveBack(t, a.take(t, doomed, ttl))
 }
 
+// TestClusterSubscriptionLeavesADeadMaster kills, one after the other, each master
+// that can have the subscriptions beside the one with the key. None has a replica.
+func TestClusterSubscriptionLeavesADeadMaster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	a, b := member(t, c), member(t, c)
+	masters := c.Masters()
+	key, _ := keyOn(t, c, masters[0], 0)
+	for _, dead := range masters[1:] {
+		handOver(t, a, b, key)
+		dead.Kill()
+		// Two refreshes at most until both have subscribed again.
+		for range 3 {
+			lease := a.take(t, key, time.Minute)
+			got := b.queue(t, key, time.Minute)
+			giveBack(t, lease)
+			giveBack(t, <-got)
+		}
+		handOver(t, a, b, key)
+		dead.Restart()
+		c.Settled()
+	}
+}
+
 // TestClusterNodeOfTheSubscriptionMayDie kills the node that carries a waiter's
 // subscription, which is another one than its key's.
 func TestClusterNodeOfTheSubscriptionMayDie(t *testing.T) {

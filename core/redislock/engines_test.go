@@ -125,7 +125,7 @@ func handOver(t testing.TB, a, b *engine, key string) {
 		lease = <-got
 		a, b = b, a
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("ten hand-overs took %v: no push woke the waiter", took)
 	}
 	giveBack(t, lease)
