@@ -26,10 +26,9 @@ type debt struct {
 	next  time.Time // when to send the end again, unless it is answered before
 	pause time.Duration
 	paid  bool
-
-	doubted bool // once: a server that may not have had the key denied the owner
-
 	index int // in the heap
+
+	doubted bool // a server that may not have had the key has denied the owner
 }
 
 // cleaner ends owners that were given up: detached from whoever gave them up,
@@ -170,23 +169,31 @@ func (c *cleaner) settle(d *debt) {
 	}
 }
 
-// drain waits until no debts are left.
-func (c *cleaner) drain(ctx context.Context) {
+// drain waits until no debts are left, and reports whether none are. It has all of them sent at once: those that
+// wait for their next turn may wait for longer than ctx lasts.
+func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	if len(c.debts) == 0 {
 		c.mu.Unlock()
-		return
+		return true
 	}
 	if c.empty == nil {
 		c.empty = make(chan struct{})
 	}
 	empty := c.empty
+	now := time.Now()
+	for _, d := range c.due {
+		d.next, d.pause = now, firstPause // all alike, so that the heap stays one
+	}
+	c.nudge()
 	c.mu.Unlock()
 	select {
 	case <-empty:
+		return true
 	case <-ctx.Done():
 	case <-c.s.ctx.Done():
 	}
+	return false
 }
 
 // debtHeap orders debts by the time of their next sending.

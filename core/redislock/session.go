@@ -156,10 +156,11 @@ func (s *session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 
 	done := make(chan struct{})
+	drained := false // once done
 	go func() {
 		defer close(done)
 		s.running.Wait()
-		s.cleaner.drain(ctx)
+		drained = s.cleaner.drain(ctx)
 		s.cancel()
 		s.calls.close()
 		s.renewals.close()
@@ -167,14 +168,16 @@ func (s *session) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
+		// What is still under way ends when the client library lets go of it.
+		s.cancel()
 	}
-	// What is still under way ends when the client library lets go of it.
-	s.cancel()
 	select {
 	case <-done:
-		return nil
+		if drained {
+			return nil
+		}
+		return errors.Join(errors.New("redis: session closed before the server had confirmed the end of all leases"), ctx.Err())
 	default:
 		return errors.Join(errors.New("redis: session closed with work left"), ctx.Err())
 	}
