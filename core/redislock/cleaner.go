@@ -25,6 +25,7 @@ type debt struct {
 	until time.Time // the server has forgotten the owner by then
 	next  time.Time // when to send the end again, unless it is answered before
 	pause time.Duration
+	asked bool // an end is on its way
 	paid  bool
 	index int // in the heap
 
@@ -113,7 +114,7 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 			continue
 		}
 		// An attempt without an answer is repeated when its time is up.
-		d.next = now.Add(c.s.timeout + d.pause)
+		d.next, d.asked = now.Add(c.s.timeout+d.pause), true
 		heap.Fix(&c.due, 0)
 		calls = append(calls, &call{
 			command: endCommand(d.key, protocol.EndArgs{Owner: d.owner, Keep: d.keep}),
@@ -139,6 +140,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 	refused := new(driver.PermanentError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	d.asked = false
 	switch {
 	case d.paid:
 		return
@@ -169,8 +171,8 @@ func (c *cleaner) settle(d *debt) {
 	}
 }
 
-// drain waits until no debts are left, and reports whether none are. It has all of them sent at once: those that
-// wait for their next turn may wait for longer than ctx lasts.
+// drain waits until no debts are left, and reports whether none are. It has those
+// sent at once that wait for their next turn, which may come after ctx has ended.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	if len(c.debts) == 0 {
@@ -183,8 +185,11 @@ func (c *cleaner) drain(ctx context.Context) bool {
 	empty := c.empty
 	now := time.Now()
 	for _, d := range c.due {
-		d.next, d.pause = now, firstPause // all alike, so that the heap stays one
+		if !d.asked {
+			d.next, d.pause = now, firstPause
+		}
 	}
+	heap.Init(&c.due)
 	c.nudge()
 	c.mu.Unlock()
 	select {
