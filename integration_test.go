@@ -303,7 +303,8 @@ func (s *stock) sell(ctx context.Context, _ deduction) (sale, error) {
 }
 
 // replicaMain is one replica of the stock service. It prints where it serves, and
-// takes the orders "pause", "deaf" and "resume" until its standard input ends.
+// takes the orders "pause", "deaf" and "resume" until its standard input ends. It
+// prints "noted" when one is in force.
 func replicaMain(text string) error {
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -328,6 +329,7 @@ func replicaMain(text string) error {
 		} else {
 			st.pause <- order == "deaf"
 		}
+		fmt.Println("noted")
 	}
 	return errors.Join(s.stop(), locks.Close(), rdb.Close(), rdbStock.Close())
 }
@@ -384,13 +386,19 @@ func (r *replica) order(t *testing.T, word string) {
 	if _, err := fmt.Fprintln(r.in, word); err != nil {
 		t.Fatal(err)
 	}
+	r.says(t, "noted")
 }
 
 // holding returns when a sale that was to pause has the lock.
 func (r *replica) holding(t *testing.T) {
 	t.Helper()
-	if got, err := r.out.ReadString('\n'); got != "holding\n" {
-		t.Fatalf("replica %d says %q, %v", r.Replica, got, err)
+	r.says(t, "holding")
+}
+
+func (r *replica) says(t *testing.T, want string) {
+	t.Helper()
+	if got, err := r.out.ReadString('\n'); got != want+"\n" {
+		t.Fatalf("replica %d says %q, %v; want %q", r.Replica, got, err, want)
 	}
 }
 

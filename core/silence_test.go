@@ -91,8 +91,8 @@ func TestWaitThatRunsOutBetweenTwoHoldersIsATimeout(t *testing.T) {
 			mustBe(t, err, core.ErrTimeout)
 		})
 		time.Sleep(900 * time.Millisecond)
-		d.Expire("test/k")
-		d.Stall() // nobody holds, and the store has not answered the next request
+		d.Stall()
+		d.Expire("test/k") // nobody holds, and the store does not answer the next request
 		wg.Wait()
 		d.Heal()
 		mustBe(t, held.Release(t.Context()), core.ErrLost)

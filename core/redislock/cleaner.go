@@ -171,8 +171,9 @@ func (c *cleaner) settle(d *debt) {
 	}
 }
 
-// drain waits until no debts are left, and reports whether none are. It has those
-// sent at once that wait for their next turn, which may come after ctx has ended.
+// drain waits until no debts are left, and reports whether none are that an earlier
+// Close has not reported. It has those sent at once that wait for their next turn,
+// which may come after ctx has ended.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	if len(c.debts) == 0 {
@@ -198,7 +199,7 @@ func (c *cleaner) drain(ctx context.Context) bool {
 	case <-ctx.Done():
 	case <-c.s.ctx.Done():
 	}
-	return false
+	return ctx.Err() == nil
 }
 
 // debtHeap orders debts by the time of their next sending.
