@@ -142,8 +142,10 @@ func (s *schedule) settle() {
 	time.Sleep(s.ttls[1] + s.minHold + protocol.MaxEnrol + s.faults.LateBy + 4*s.timeout)
 	for _, key := range s.keys {
 		st, now := s.State(protocol.Key(simNamespace + ":" + key))
-		if st.Held && st.Expires > now {
-			s.Violation("after everybody has gone %s is still held for %d ms", key, st.Expires-now)
+		for _, h := range st.Holders {
+			if h.Expires > now {
+				s.Violation("after everybody has gone %s is still held for %d ms", key, h.Expires-now)
+			}
 		}
 		for _, p := range st.Queue {
 			if p.Limit > now {

@@ -21,6 +21,19 @@ const (
 // leases of length ttl. It is refreshed every third of that.
 func Enrol(ttl time.Duration) time.Duration { return min(MaxEnrol, ttl) }
 
+// room is how many may hold a key together as far as one owner is concerned; 0 is
+// any number. The least that anybody states counts for all.
+func room(m driver.Mode, limit int) int64 {
+	switch m {
+	case driver.Exclusive:
+		return 1
+	case driver.Shared:
+		return 0
+	default:
+		return int64(limit)
+	}
+}
+
 // AcquireArgs are the arguments of [Acquire].
 type AcquireArgs struct {
 	Owner   driver.Owner
@@ -38,11 +51,14 @@ type AcquireArgs struct {
 	Create bool
 	// Wait allows the script to put the owner into the queue.
 	Wait bool
+
+	Mode  driver.Mode
+	Limit int // of a Semaphore
 }
 
 // Args returns the script's arguments.
 func (a AcquireArgs) Args() []any {
-	return []any{string(a.Owner[:]), a.Channel, millis(a.Length), millis(a.Enrol), flag(a.Create), flag(a.Wait)}
+	return []any{string(a.Owner[:]), a.Channel, millis(a.Length), millis(a.Enrol), flag(a.Create), flag(a.Wait), room(a.Mode, a.Limit)}
 }
 
 // EndArgs are the arguments of [End].
@@ -64,13 +80,15 @@ type Next struct {
 	Channel string
 	Length  time.Duration
 	Enrol   time.Duration
+	Mode    driver.Mode
+	Limit   int
 }
 
 // Args returns the script's arguments.
 func (a EndArgs) Args() []any {
 	args := []any{string(a.Owner[:]), millis(a.Keep)}
 	if n := a.Next; n != nil {
-		args = append(args, string(n.Owner[:]), n.Channel, millis(n.Length), millis(n.Enrol))
+		args = append(args, string(n.Owner[:]), n.Channel, millis(n.Length), millis(n.Enrol), room(n.Mode, n.Limit))
 	}
 	return args
 }
@@ -79,11 +97,15 @@ func (a EndArgs) Args() []any {
 type RenewArgs struct {
 	Owner driver.Owner
 	TTL   time.Duration // from the script's run
+
+	// Share has an exclusive lease exclude no more readers from here on. It
+	// changes nothing about a lease that is shared already.
+	Share bool
 }
 
 // Args returns the script's arguments.
 func (a RenewArgs) Args() []any {
-	return []any{string(a.Owner[:]), millis(a.TTL)}
+	return []any{string(a.Owner[:]), millis(a.TTL), flag(a.Share)}
 }
 
 // millis rounds up: the server must never count less than its client.

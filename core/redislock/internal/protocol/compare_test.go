@@ -39,12 +39,29 @@ type profile struct {
 	back    float64       // share of steps before the one before
 	endings float64       // share of steps that end something
 	lengths []int         // ms
+	modes   []mode        // to choose from; none: all are exclusive
 }
+
+// mode is what an owner asks for.
+type mode struct {
+	driver.Mode
+	limit int
+}
+
+var (
+	readWrite = []mode{{driver.Exclusive, 0}, {driver.Shared, 0}, {driver.Shared, 0}, {driver.Shared, 0}}
+	permits   = []mode{{driver.Semaphore, 3}, {driver.Semaphore, 3}, {driver.Semaphore, 3}, {driver.Semaphore, 2}}
+	mixed     = []mode{{driver.Exclusive, 0}, {driver.Shared, 0}, {driver.Semaphore, 4}, {driver.Semaphore, 1}, {driver.Semaphore, 2}}
+)
 
 var profiles = []profile{
 	{name: "few", owners: 8, fresh: 0.1, jump: 300 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}},
 	{name: "fresh", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}},
 	{name: "crowd", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}},
+	{name: "readers and writers", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}, modes: readWrite},
+	{name: "permits", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.2, lengths: []int{10, 300, 3000, 5000, 30000}, modes: permits},
+	{name: "mixed", owners: 12, fresh: 0.5, jump: 100 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}, modes: mixed},
+	{name: "crowd of all kinds", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}, modes: mixed},
 }
 
 // history makes the steps of one history, each in view of what came before.
@@ -67,8 +84,8 @@ func (h *history) upTo(d time.Duration) time.Duration {
 func (h *history) owner(st reference.State) driver.Owner {
 	var o driver.Owner
 	switch x := h.Float64(); {
-	case x < 0.3 && st.Owner != "":
-		copy(o[:], st.Owner)
+	case x < 0.3 && len(st.Holders) > 0:
+		copy(o[:], st.Holders[h.IntN(len(st.Holders))].Owner)
 	case x < 0.6 && len(st.Queue) > 0:
 		copy(o[:], st.Queue[h.IntN(len(st.Queue))].Owner)
 	default:
@@ -97,6 +114,10 @@ func (h *history) step(st reference.State) step {
 	s := step{at: h.at, flush: h.Float64() < 0.002}
 	length := h.ms(h.lengths...)
 	enrol := protocol.Enrol(length)
+	m := mode{}
+	if len(h.modes) > 0 {
+		m = h.modes[h.IntN(len(h.modes))]
+	}
 	channel := func(o driver.Owner) string { return "channel:" + strconv.Itoa(int(o[15])%3) }
 	switch x := h.Float64(); {
 	case x < h.endings:
@@ -104,19 +125,21 @@ func (h *history) step(st reference.State) step {
 		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
 		if h.IntN(3) == 0 {
 			next := h.newOwner(st)
-			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, Enrol: enrol}
+			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, Enrol: enrol, Mode: m.Mode, Limit: m.limit}
 		}
 		s.args = a.Args()
 	case x < h.endings+0.1:
-		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), TTL: length}.Args()
+		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), TTL: length, Share: h.IntN(8) == 0}.Args()
 	case x < h.endings+0.12:
 		s.script = protocol.Inspect
+	case x < h.endings+0.125:
+		s.script = protocol.Oust
 	default:
 		o := h.newOwner(st)
 		s.script = protocol.Acquire
 		s.args = protocol.AcquireArgs{
 			Owner: o, Channel: channel(o), Length: length, Enrol: enrol,
-			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0,
+			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit,
 		}.Args()
 	}
 	return s
@@ -155,7 +178,8 @@ func TestScriptsFollowTheReference(t *testing.T) {
 	for _, what := range []string{
 		"acquire granted", "acquire queued", "acquire busy", "acquire over",
 		"end ended", "end withdrawn", "end notmine", "end absent", "more",
-		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w",
+		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w", "push l",
+		"oust 0", "oust 1", "oust 3", "held by 0", "held by 1", "held by 2", "held by 5",
 	} {
 		if seen[what] == 0 && total >= 20_000 {
 			t.Errorf("no history contained %q", what)
@@ -249,7 +273,13 @@ func count(t *testing.T, script protocol.Script, reply any, seen map[string]int)
 		r, err = protocol.ParseRenew(reply)
 		seen["renew "+r.Status.String()]++
 	case protocol.Inspect.Name:
-		_, err = protocol.ParseInspect(reply)
+		var r protocol.InspectReply
+		r, err = protocol.ParseInspect(reply)
+		seen[fmt.Sprint("held by ", len(r.Holders))]++
+	case protocol.Oust.Name:
+		var r protocol.OustReply
+		r, err = protocol.ParseOust(reply)
+		seen[fmt.Sprint("oust ", r.Ended)]++
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", script.Name, err)

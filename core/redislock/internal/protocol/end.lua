@@ -1,14 +1,23 @@
--- end: owner, keep [, next owner, channel, length, E]
+-- end: owner, keep [, next owner, channel, length, E, room]
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local i, j = load()
 settle()
 local status
-if s.o == owner then
+local h = holding(owner)
+if h then
   status = 'ended'
   -- The token tells when the lease was granted, unless the clock went back.
-  local till = math.min(math.floor(s.t / 1000), now) + keep
-  s.o, s.p = '', ''
-  if till > now then s.o, s.l, s.x = KEPT, till - now, till end
+  local till = math.min(math.floor(h.t / 1000), now) + keep
+  if h == s then
+    s.o, s.p = '', ''
+    if till > now then s.o, s.l, s.x = KEPT, till - now, till end
+  elseif till > now then
+    h.owner, h.p, h.l, h.x = string.rep(KEPT, 16), '', till - now, till
+    share()
+  else
+    part(h)
+    share()
+  end
 elseif i then
   status = 'withdrawn'
   drop(i, owner)
@@ -20,9 +29,9 @@ end
 bury(owner)
 local outcome = ''
 if nextOwner and status == 'ended' then
-  outcome = seek(nextOwner, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), j, true, true)
+  outcome = seek(nextOwner, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), j, true, true, tonumber(ARGV[7]))
 else
   promote('')
 end
 save(true)
-return {status, text(s.t), s.c, more, outcome, head(), left()}
+return {status, token(nextOwner or ''), s.c, more, outcome, head(), left()}

@@ -18,6 +18,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 	end := func(v any) (any, error) { return protocol.ParseEnd(v) }
 	renew := func(v any) (any, error) { return protocol.ParseRenew(v) }
 	inspect := func(v any) (any, error) { return protocol.ParseInspect(v) }
+	oust := func(v any) (any, error) { return protocol.ParseOust(v) }
 	n := func(n int) any { return int64(n) }
 	for _, tt := range []struct {
 		parse func(any) (any, error)
@@ -55,8 +56,19 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{renew, list("ok", "7", n(3)), protocol.RenewReply{Status: protocol.Renewed, Token: 7, Waiting: 3}},
 		{renew, list("lost", "0", n(0)), protocol.RenewReply{Status: protocol.Lost}},
 		{renew, list("ok", "0", n(0)), nil},
-		{inspect, list(n(1), "7", n(3), n(10)), protocol.InspectReply{Held: true, Token: 7, Waiting: 3, Left: 10 * time.Millisecond}},
-		{inspect, list("1", "7", n(3), n(10)), nil},
+		{inspect, list(n(0), "0", n(0), n(0), list()), protocol.InspectReply{}},
+		{inspect, list(n(1), "7", n(3), n(10), list(n(0), "6", n(10), n(0), n(4), "7", n(20), n(1))), protocol.InspectReply{
+			Held: true, Token: 7, Waiting: 3, Left: 10 * time.Millisecond,
+			Holders: []protocol.Holder{{Token: 6, Left: 10 * time.Millisecond}, {Room: 4, Token: 7, Left: 20 * time.Millisecond, Kept: true}},
+		}},
+		{inspect, list("1", "7", n(3), n(10), list(n(1), "7", n(10), n(0))), nil},
+		{inspect, list(n(1), "7", n(3), n(10), list()), nil},
+		{inspect, list(n(0), "7", n(3), n(0), list(n(1), "7", n(10), n(0))), nil},
+		{inspect, list(n(0), "7", n(3), n(0), nil), nil},
+		{inspect, list(n(1), "7", n(3), n(10), list(n(1), "7", n(10))), nil},
+		{inspect, list(n(1), "7", n(3), n(10), list(n(1), n(7), n(10), n(0))), nil},
+		{oust, list(n(2), "7", n(1), n(0)), protocol.OustReply{Ended: 2, Token: 7, Waiting: 1}},
+		{oust, list(n(2), "7", n(1)), nil},
 	} {
 		got, err := tt.parse(tt.in)
 		switch {
@@ -64,7 +76,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", tt.in, got, err)
 		case tt.want == nil && !reflect.ValueOf(got).IsZero():
 			t.Errorf("%q is refused and gives %+v all the same", tt.in, got)
-		case tt.want != nil && (err != nil || got != tt.want):
+		case tt.want != nil && (err != nil || !reflect.DeepEqual(got, tt.want)):
 			t.Errorf("%q is read as %+v, %v; want %+v", tt.in, got, err, tt.want)
 		}
 	}
@@ -157,12 +169,15 @@ func FuzzParseReplies(f *testing.F) {
 		if r, err := protocol.ParseInspect(in); err == nil && (r.Left < 0 || r.Token < 0) {
 			t.Errorf("%q is read as %+v", in, r)
 		}
+		if r, err := protocol.ParseOust(in); err == nil && (r.Ended < 0 || r.Token < 0) {
+			t.Errorf("%q is read as %+v", in, r)
+		}
 	})
 }
 
 func TestArgumentsRoundTimesUp(t *testing.T) {
 	args := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 3 * time.Second, Create: true}.Args()
-	if want := []any{name(1), "c", int64(11), int64(3000), int64(1), int64(0)}; !reflect.DeepEqual(args, want) {
+	if want := []any{name(1), "c", int64(11), int64(3000), int64(1), int64(0), int64(1)}; !reflect.DeepEqual(args, want) {
 		t.Errorf("%q, want %q", args, want)
 	}
 }

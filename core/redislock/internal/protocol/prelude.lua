@@ -3,13 +3,31 @@
 
 local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
+local SHARED = '+'     -- in o while several may hold together: they stand in s
 
 local s, was
+local holders = {}     -- those in s
 local puts, dels = {}, {}
 local gone = {}        -- entries that dels removes
-local push             -- 'g' or 'w': what to tell the holder's process
+local pushes = {}      -- what to tell, at three elements: channel, kind and owner, token
+local wanted = false   -- tell the holders that somebody waits
 local more = 0         -- 1 if the queue has to be looked at further
 local mine             -- an entry that is not yet written
+
+-- parse reads those who share: owner, "room:token:expiry:length:n:" and the
+-- channel of n bytes, for each.
+local function parse()
+  local at = 1
+  while at <= #s.s do
+    local room, t, x, l, n, rest = string.match(s.s, '^(%d+):(%d+):(%d+):(%d+):(%d+):()', at + 16)
+    n = tonumber(n)
+    holders[#holders + 1] = {
+      owner = string.sub(s.s, at, at + 15), p = string.sub(s.s, rest, rest + n - 1),
+      room = tonumber(room), t = tonumber(t), x = tonumber(x), l = tonumber(l),
+    }
+    at = rest + n
+  end
+end
 
 -- load returns the indexes of the entries of the owners in ARGV[1] and ARGV[3],
 -- if any.
@@ -17,10 +35,11 @@ local function load()
   was = {
     o = read[1] or '', p = read[2] or '', t = tonumber(read[3] or 0),
     x = tonumber(read[4] or 0), l = tonumber(read[5] or 0), z = read[6] or '',
-    h = tonumber(read[7] or 0), n = tonumber(read[8] or 0), c = tonumber(read[9] or 0),
+    h = tonumber(read[7] or 0), n = tonumber(read[8] or 0), c = tonumber(read[9] or 0), s = read[12] or '',
   }
   s = {}
   for k, v in pairs(was) do s[k] = v end
+  if s.o == SHARED then parse() end
   return tonumber(read[10] or nil), tonumber(read[11] or nil)
 end
 
@@ -36,26 +55,82 @@ local function bury(owner)
   if not ended(owner) then s.z = string.sub(owner .. s.z, 1, 64) end
 end
 
--- settle brings the lease up to date with the clock. A lease that lasts longer
+-- holding returns an owner's lease: s itself, or the record of one who shares.
+local function holding(owner)
+  if s.o == owner then return s end
+  for _, h in ipairs(holders) do
+    if h.owner == owner then return h end
+  end
+end
+
+-- share brings o and x up to date with those who share. x is when the first of
+-- them is over.
+local function share()
+  s.o, s.p, s.l = '', '', 0
+  for _, h in ipairs(holders) do
+    if s.o == '' or h.x < s.x then s.x = h.x end
+    s.o = SHARED
+  end
+end
+
+-- part removes one who shares.
+local function part(h)
+  for i, other in ipairs(holders) do
+    if other == h then table.remove(holders, i) end
+  end
+end
+
+-- settle brings the leases up to date with the clock. A lease that lasts longer
 -- than it was ever given shows that the clock went back. An end that was seen
 -- is kept: it must not be undone by a clock that steps back later.
 local function settle()
   if s.o == '' then return end
+  if s.o == SHARED then
+    for i = #holders, 1, -1 do
+      local h = holders[i]
+      h.x = math.min(h.x, now + h.l)
+      if h.x <= now then
+        if h.p ~= '' then bury(h.owner) end
+        table.remove(holders, i)
+      end
+    end
+    share()
+    return
+  end
   s.x = math.min(s.x, now + s.l)
   if s.x > now then return end
   if s.o ~= KEPT then bury(s.o) end
   s.o, s.p = '', ''
 end
 
-local function grant(owner, channel, length, limit)
-  s.o, s.p, s.l, s.x = owner, channel, length, limit
+-- fits reports whether one more may hold, beside whom no more than room may, its
+-- own included; 0 is any number. All who hold have stated a room of their own.
+local function fits(room)
+  if s.o == '' then return true end
+  if s.o ~= SHARED then return false end
+  local n = #holders
+  if room > 0 and n >= room then return false end
+  for _, h in ipairs(holders) do
+    if h.room > 0 and n >= h.room then return false end
+  end
+  return true
+end
+
+local function grant(owner, channel, length, limit, room)
   s.t = math.max(s.t + 1, us)
+  if room == 1 then
+    s.o, s.p, s.l, s.x = owner, channel, length, limit
+    return
+  end
+  holders[#holders + 1] = {owner = owner, p = channel, room = room, t = s.t, x = limit, l = length}
+  share()
 end
 
 -- extend makes a lease last that long from now; it never shortens one.
-local function extend(length)
-  s.x = math.max(s.x, now + length)
-  s.l = math.max(s.l, length)
+local function extend(h, length)
+  h.x = math.max(h.x, now + length)
+  h.l = math.max(h.l, length)
+  if h ~= s then share() end
 end
 
 local function entry(i)
@@ -63,14 +138,17 @@ local function entry(i)
   if mine and mine.i == i then return mine end
   local w = redis.call('HGET', key, 'w' .. text(i))
   if not w then return nil end
-  local e, limit, channel = string.match(w, '^(%d+):(%d+):(.*)$', 17)
+  local e, limit, room, channel = string.match(w, '^(%d+):(%d+):(%d+):(.*)$', 17)
   e = tonumber(e)
-  return {i = i, owner = string.sub(w, 1, 16), e = e, limit = math.min(tonumber(limit), now + e), channel = channel}
+  return {
+    i = i, owner = string.sub(w, 1, 16), e = e, limit = math.min(tonumber(limit), now + e),
+    room = tonumber(room), channel = channel,
+  }
 end
 
 local function put(e)
   puts[#puts + 1] = 'w' .. text(e.i)
-  puts[#puts + 1] = e.owner .. text(e.e) .. ':' .. text(e.limit) .. ':' .. e.channel
+  puts[#puts + 1] = e.owner .. text(e.e) .. ':' .. text(e.limit) .. ':' .. text(e.room) .. ':' .. e.channel
 end
 
 local function hole(i) return gone[i] or redis.call('HEXISTS', key, 'w' .. text(i)) == 0 end
@@ -98,28 +176,36 @@ local function drop(i, owner)
   end
 end
 
--- promote grants a free key to the first live entry. self needs no push: it
--- learns of its grant from the reply.
+-- tell has a process told of one of its owners.
+local function tell(channel, kind, owner, token)
+  local n = #pushes
+  pushes[n + 1], pushes[n + 2], pushes[n + 3] = channel, kind .. owner, token
+end
+
+-- promote grants the key to the first live entries for as long as they fit. self
+-- needs no push: it learns of its grant from the reply.
 local function promote(self)
   for _ = 1, SCAN do
-    if s.o ~= '' or s.c == 0 then return end
+    if s.c == 0 or s.o ~= '' and s.o ~= SHARED then return end
     local e = entry(s.h)
     if not e then
       s.h = s.h + 1
-    else
+    elseif e.limit <= now then
       drop(e.i, e.owner)
-      if e.limit > now then
-        grant(e.owner, e.channel, e.e, math.max(e.limit, now + math.floor(e.e / 3)))
-        if e.owner ~= self then push = 'g' end
-      end
+    elseif fits(e.room) then
+      drop(e.i, e.owner)
+      grant(e.owner, e.channel, e.e, math.max(e.limit, now + math.floor(e.e / 3)), e.room)
+      if e.owner ~= self then tell(e.channel, 'g', e.owner, s.t) end
+    else
+      return
     end
   end
-  if s.o == '' and s.c > 0 then more = 1 end
+  if s.c > 0 and (s.o == '' or s.o == SHARED) then more = 1 end
 end
 
 -- seek finds out what an owner gets; i is the index of its entry, if any.
-local function seek(owner, channel, length, e, i, create, wait)
-  if i and s.o ~= owner then
+local function seek(owner, channel, length, e, i, create, wait, room)
+  if i and not holding(owner) then
     mine = entry(i)
     mine.e = math.max(mine.e, e)
     mine.limit = now + mine.e
@@ -127,36 +213,37 @@ local function seek(owner, channel, length, e, i, create, wait)
     put(mine)
   end
   promote(owner)
-  if s.o == owner then
-    extend(length)
-    s.p = channel
+  local h = holding(owner)
+  if h then
+    extend(h, length)
+    h.p = channel
     return 'granted'
   end
   if i then
-    if i == s.h then push = push or 'w' end
+    wanted = wanted or i == s.h
     return 'queued'
   end
   if not create or ended(owner) then return 'over' end
-  if s.o == '' and s.c == 0 then
-    grant(owner, channel, length, now + length)
+  if s.c == 0 and fits(room) then
+    grant(owner, channel, length, now + length, room)
     return 'granted'
   end
   if not wait then
-    push = push or 'w'
+    wanted = true
     return 'busy'
   end
-  mine = {i = s.n, owner = owner, e = e, limit = now + e, channel = channel}
+  mine = {i = s.n, owner = owner, e = e, limit = now + e, room = room, channel = channel}
   put(mine)
   puts[#puts + 1] = 'i' .. owner
   puts[#puts + 1] = text(s.n)
   s.n = s.n + 1
   s.c = s.c + 1
-  if s.c == 1 then push = push or 'w' end
+  wanted = wanted or s.c == 1
   return 'queued'
 end
 
 local function head()
-  if mine and s.o ~= mine.owner and mine.i == s.h then return 1 end
+  if mine and not holding(mine.owner) and mine.i == s.h then return 1 end
   return 0
 end
 
@@ -165,13 +252,23 @@ local function left()
   return s.x - now
 end
 
--- save writes what changed, and tells the holder's process last of all: a
--- server that denies PUBLISH would otherwise undo nothing of a script half done.
+-- token is an owner's own if it holds, and else the latest of the key.
+local function token(owner) return text((holding(owner) or s).t) end
+
+-- save writes what changed, and tells processes last of all: a server that denies
+-- PUBLISH would otherwise undo nothing of a script half done.
 --
 -- A server out of memory refuses a script's first write if that needs memory,
 -- but nothing after it. PEXPIRE needs none, so with it in front whoever frees or
 -- keeps something succeeds; who wants something new must be refused.
 local function save(frees)
+  local last = left()
+  local records = {}
+  for _, h in ipairs(holders) do
+    last = math.max(last, h.x - now)
+    records[#records + 1] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
+  end
+  s.s = table.concat(records)
   for k, v in pairs(s) do
     if v ~= was[k] then
       puts[#puts + 1] = k
@@ -179,14 +276,19 @@ local function save(frees)
     end
   end
   if #puts > 0 or #dels > 0 then
-    local keep = text(LINGER + left())
+    local keep = text(LINGER + last)
     if frees then redis.call('PEXPIRE', key, keep) end
     if #puts > 0 then redis.call('HSET', key, unpack(puts)) end
     if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end
     if not frees or was.t == 0 then redis.call('PEXPIRE', key, keep) end
   end
-  if push and s.p ~= '' then
-    redis.pcall('PUBLISH', s.p, push .. s.o .. text(s.t) .. ':' .. text(s.c) .. ':' .. key)
+  if wanted and #pushes == 0 then
+    if s.p ~= '' then tell(s.p, 'w', s.o, s.t) end
+    for _, h in ipairs(holders) do
+      if h.p ~= '' then tell(h.p, 'w', h.owner, h.t) end
+    end
+  end
+  for i = 1, #pushes, 3 do
+    redis.pcall('PUBLISH', pushes[i], pushes[i + 1] .. text(pushes[i + 2]) .. ':' .. text(s.c) .. ':' .. key)
   end
 end
-

@@ -69,7 +69,7 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	c.acquire(ask(3), protocol.Queued)
 	c.at = c.at.Add(second)
 	c.end(protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	if st := c.now(); st.Owner != name(3) || len(st.Queue) != 0 {
+	if st := c.now(); len(st.Holders) != 1 || st.Holders[0].Owner != name(3) || len(st.Queue) != 0 {
 		t.Errorf("%+v", st)
 	}
 	c.acquire(again(2), protocol.Over)
@@ -128,7 +128,7 @@ func TestQueueOfTheDeadIsClearedInSteps(t *testing.T) {
 				t.Errorf("%+v, want More %v", r, more)
 			}
 		}
-		if st := c.now(); st.Held || len(st.Queue) != 0 {
+		if st := c.now(); len(st.Holders) != 0 || len(st.Queue) != 0 {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -207,7 +207,7 @@ func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 	s.mustAcquire(key, ask(1), protocol.Granted)
 	s.mustAcquire(key, again(2), protocol.Queued)
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	if st := s.state(key); st.Owner != name(2) {
+	if st := s.state(key); len(st.Holders) != 1 || st.Holders[0].Owner != name(2) {
 		t.Errorf("after the end: %+v", st)
 	}
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.Ended)

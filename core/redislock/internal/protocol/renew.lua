@@ -1,13 +1,18 @@
--- renew: owner, ttl
+-- renew: owner, ttl, share
 local owner = ARGV[1]
 load()
 settle()
-local status = 'lost'
-if s.o == owner then
-  status = 'ok'
-  extend(tonumber(ARGV[2]))
-else
-  promote('')
+local status, mark = 'lost', text(s.t)
+local h = holding(owner)
+if h then
+  status, mark = 'ok', text(h.t)
+  extend(h, tonumber(ARGV[2]))
+  if ARGV[3] == '1' and h == s then
+    -- From here on others may share. Who holds alone holds the latest token.
+    holders[1] = {owner = owner, p = s.p, room = 0, t = s.t, x = s.x, l = s.l}
+    share()
+  end
 end
+if h ~= s or s.o ~= owner then promote('') end
 save(true)
-return {status, text(s.t), s.c}
+return {status, mark, s.c}

@@ -98,7 +98,24 @@ type InspectReply struct {
 	Held    bool  // also while the key is kept for MinHold
 	Token   int64 // the latest of the key; 0 if there was no grant
 	Waiting int64
-	Left    time.Duration
+	Left    time.Duration // until the first of the leases is over
+	Holders []Holder
+}
+
+// Holder is one lease that [Inspect] found.
+type Holder struct {
+	Room  int64 // how many may hold together: 1 if it is exclusive, 0 for any number
+	Token int64
+	Left  time.Duration
+	Kept  bool // it has ended, but takes its place until MinHold is over
+}
+
+// OustReply is what [Oust] answers.
+type OustReply struct {
+	Ended   int64 // leases
+	Token   int64 // the latest of the key; 0 if there was no grant
+	Waiting int64
+	More    bool // as in AcquireReply
 }
 
 // ParseAcquire reads the reply of [Acquire] as a Redis client returns it.
@@ -151,10 +168,27 @@ func ParseRenew(reply any) (RenewReply, error) {
 
 // ParseInspect reads the reply of [Inspect] as a Redis client returns it.
 func ParseInspect(reply any) (InspectReply, error) {
-	r := newReader("inspect", reply, 4)
+	r := newReader("inspect", reply, 5)
 	out := InspectReply{Held: r.flag(), Token: r.token(), Waiting: r.count(), Left: r.millis()}
+	all, ok := r.take().([]any)
+	if !ok || len(all)%4 != 0 || (len(all) == 0) == out.Held {
+		r.fail("leases that do not add up")
+	}
+	for r.rest = all; r.err == nil && len(r.rest) > 0; {
+		out.Holders = append(out.Holders, Holder{Room: r.count(), Token: r.token(), Left: r.millis(), Kept: r.flag()})
+	}
 	if r.err != nil {
 		return InspectReply{}, r.err
+	}
+	return out, nil
+}
+
+// ParseOust reads the reply of [Oust] as a Redis client returns it.
+func ParseOust(reply any) (OustReply, error) {
+	r := newReader("oust", reply, 4)
+	out := OustReply{Ended: r.count(), Token: r.token(), Waiting: r.count(), More: r.flag()}
+	if r.err != nil {
+		return OustReply{}, r.err
 	}
 	return out, nil
 }

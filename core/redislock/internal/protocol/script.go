@@ -33,6 +33,8 @@ var (
 	renewSource string
 	//go:embed inspect.lua
 	inspectSource string
+	//go:embed oust.lua
+	oustSource string
 )
 
 // The scripts. Each takes a single key.
@@ -48,10 +50,13 @@ var (
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
 	Inspect = newScript("inspect", "", inspectSource)
+	// Oust takes no arguments and answers an [OustReply]. It ends all leases of
+	// the key, whoever has them.
+	Oust = newScript("oust", "", oustSource)
 )
 
 // Scripts returns all scripts.
-func Scripts() []Script { return []Script{Acquire, End, Renew, Inspect} }
+func Scripts() []Script { return []Script{Acquire, End, Renew, Inspect, Oust} }
 
 // newScript puts a script together from its short way, which may be empty, and
 // its general way.

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,11 +73,19 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		return n
 	}
 	st := reference.State{Token: number(hash["t"])}
-	if o := hash["o"]; o != "" {
-		st.Held, st.Channel, st.Expires, st.Length = true, hash["p"], number(hash["x"]), number(hash["l"])
-		if o != "-" {
-			st.Owner = o
+	if (hash["o"] == "+") != (hash["s"] != "") {
+		t.Fatalf("o is %q, but s %q", hash["o"], hash["s"])
+	}
+	switch o := hash["o"]; o {
+	case "":
+	case "+":
+		st.Holders = sharers(t, hash)
+	default:
+		h := reference.Holder{Owner: o, Channel: hash["p"], Room: 1, Token: st.Token, Expires: number(hash["x"]), Length: number(hash["l"])}
+		if o == "-" {
+			h.Owner = ""
 		}
+		st.Holders = []reference.Holder{h}
 	}
 	for z := hash["z"]; len(z) >= 16; z = z[16:] {
 		st.Ended = append(st.Ended, z[:16])
@@ -90,11 +99,12 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		}
 		owner, rest := w[:16], w[16:]
 		enrol, rest, _ := strings.Cut(rest, ":")
-		limit, channel, _ := strings.Cut(rest, ":")
+		limit, rest, _ := strings.Cut(rest, ":")
+		room, channel, _ := strings.Cut(rest, ":")
 		if hash["i"+owner] != strconv.FormatInt(i, 10) {
 			t.Fatalf("entry %d has index %q", i, hash["i"+owner])
 		}
-		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, Enrol: number(enrol), Limit: number(limit)})
+		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, Enrol: number(enrol), Limit: number(limit), Room: number(room)})
 		fields += 2
 	}
 	if n := number(hash["c"]); int(n) != len(st.Queue) {
@@ -109,6 +119,35 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		t.Fatalf("%d fields of entries are outside the queue", -fields)
 	}
 	return st
+}
+
+// sharers reads those who hold together.
+func sharers(t testing.TB, hash map[string]string) (all []reference.Holder) {
+	t.Helper()
+	first := int64(math.MaxInt64)
+	for s := hash["s"]; s != ""; {
+		h := reference.Holder{Owner: s[:16]}
+		var n int64
+		s = s[16:]
+		for _, to := range []*int64{&h.Room, &h.Token, &h.Expires, &h.Length, &n} {
+			text, rest, _ := strings.Cut(s, ":")
+			v, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				t.Fatalf("%q in s", text)
+			}
+			*to, s = v, rest
+		}
+		h.Channel, s = s[:n], s[n:]
+		if h.Owner == strings.Repeat("-", 16) {
+			h.Owner = ""
+		}
+		first = min(first, h.Expires)
+		all = append(all, h)
+	}
+	if x := hash["x"]; x != strconv.FormatInt(first, 10) {
+		t.Fatalf("x is %s, but the first of those who share is over at %d", x, first)
+	}
+	return all
 }
 
 // withClock returns a script's source with the time read from the list "clock"

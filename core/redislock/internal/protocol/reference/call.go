@@ -1,8 +1,10 @@
 package reference
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -20,9 +22,12 @@ type call struct {
 	before *lock
 	wrote  bool
 
-	grantPush bool // the holder has to be told that it holds
-	waitPush  bool // the holder has to be told that somebody waits
-	more      bool
+	granted []*holder // who waited and has to be told that it holds
+	wanted  bool      // the holders have to be told that somebody waits
+	more    bool
+
+	ousted   []*holder // whose leases were taken from them, at this token
+	oustedAt int64
 }
 
 var errArguments = errors.New("wrong arguments for the script")
@@ -39,45 +44,54 @@ func (c *call) open(l *lock) {
 // tick applies the passing of time, also where it passed backwards.
 func (c *call) tick() {
 	l := c.lock
-	if !l.held {
-		return
-	}
-	if l.expires > c.now+l.length {
-		l.expires = c.now + l.length
-	}
-	if l.expires <= c.now {
-		if l.owner != "" {
-			l.bury(l.owner)
+	for _, h := range slices.Backward(slices.Clone(l.holders)) {
+		h.expires = min(h.expires, c.now+h.length)
+		if h.expires <= c.now {
+			if h.owner != "" {
+				l.bury(h.owner)
+			}
+			l.end(h)
 		}
-		l.free()
 	}
 }
 
-func (c *call) mine(owner string) bool { return c.lock.held && c.lock.owner == owner }
-
+// left is how long it takes until the first of the leases is over.
 func (c *call) left() int64 {
-	if !c.lock.held {
+	if len(c.lock.holders) == 0 {
 		return 0
 	}
-	return c.lock.expires - c.now
+	first := slices.MinFunc(c.lock.holders, func(a, b *holder) int { return cmp.Compare(a.expires, b.expires) })
+	return first.expires - c.now
 }
 
-func (c *call) grant(owner, channel string, length, expires int64) {
+// last is how long it takes until all of them are.
+func (c *call) last() int64 {
+	last := c.now
+	for _, h := range c.lock.holders {
+		last = max(last, h.expires)
+	}
+	return last - c.now
+}
+
+func (c *call) grant(owner, channel string, length, expires, room int64) *holder {
 	l := c.lock
-	l.held, l.owner, l.channel, l.length, l.expires = true, owner, channel, length, expires
 	l.token = max(l.token+1, c.us)
+	h := &holder{owner: owner, channel: channel, room: room, token: l.token, expires: expires, length: length}
+	l.holders = append(l.holders, h)
+	return h
 }
 
-func (c *call) extend(length int64) {
-	c.lock.expires = max(c.lock.expires, c.now+length)
-	c.lock.length = max(c.lock.length, length)
+func (c *call) extend(h *holder, length int64) {
+	h.expires = max(h.expires, c.now+length)
+	h.length = max(h.length, length)
 }
 
-// promote gives a free key to the first in the queue who is still there.
+// promote gives the key to the first in the queue who are still there, as many as
+// may hold it together.
 func (c *call) promote(self string) {
 	l := c.lock
 	for range looks {
-		if l.held || len(l.queue) == 0 {
+		if l.alone() || len(l.queue) == 0 {
 			return
 		}
 		p := l.queue[0]
@@ -85,14 +99,21 @@ func (c *call) promote(self string) {
 			l.queue = l.queue[1:]
 			continue
 		}
-		l.leave(0)
 		limit := min(p.limit, c.now+p.enrol) // the clock may have gone back
-		if limit > c.now {
-			c.grant(p.owner, p.channel, p.enrol, max(limit, c.now+p.enrol/3))
-			c.grantPush = p.owner != self
+		switch {
+		case limit <= c.now:
+			l.leave(0)
+		case l.fits(p.room):
+			l.leave(0)
+			h := c.grant(p.owner, p.channel, p.enrol, max(limit, c.now+p.enrol/3), p.room)
+			if p.owner != self {
+				c.granted = append(c.granted, h)
+			}
+		default:
+			return
 		}
 	}
-	c.more = !l.held && len(l.queue) > 0
+	c.more = !l.alone() && len(l.queue) > 0
 }
 
 // request is an owner that wants the key.
@@ -100,41 +121,38 @@ type request struct {
 	owner, channel string
 	length, enrol  int64
 	create, wait   bool
+	room           int64
 }
 
 func (c *call) seek(r request) protocol.Status {
 	l := c.lock
-	if c.mine(r.owner) {
-		c.extend(r.length)
-		l.channel = r.channel
-		return protocol.Granted
-	}
 	at := l.place(r.owner)
-	if at >= 0 {
+	if at >= 0 && l.holder(r.owner) == nil {
 		p := l.queue[at]
 		p.enrol = max(p.enrol, r.enrol)
 		p.limit, p.channel = c.now+p.enrol, r.channel
 	}
 	c.promote(r.owner)
-	switch {
-	case c.mine(r.owner):
-		c.extend(r.length)
-		l.channel = r.channel
+	if h := l.holder(r.owner); h != nil {
+		c.extend(h, r.length)
+		h.channel = r.channel
 		return protocol.Granted
+	}
+	switch {
 	case at >= 0:
-		c.waitPush = c.head(r.owner)
+		c.wanted = c.head(r.owner)
 		return protocol.Queued
 	case !r.create, c.isOver(r.owner):
 		return protocol.Over
-	case !l.held && len(l.queue) == 0:
-		c.grant(r.owner, r.channel, r.length, c.now+r.length)
+	case len(l.queue) == 0 && l.fits(r.room):
+		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room)
 		return protocol.Granted
 	case !r.wait:
-		c.waitPush = true
+		c.wanted = true
 		return protocol.Busy
 	}
-	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, enrol: r.enrol, limit: c.now + r.enrol})
-	c.waitPush = l.waiting() == 1
+	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, enrol: r.enrol, limit: c.now + r.enrol, room: r.room})
+	c.wanted = l.waiting() == 1
 	return protocol.Queued
 }
 
@@ -150,19 +168,22 @@ func (c *call) isOver(owner string) bool {
 func (c *call) head(owner string) bool { return c.lock.place(owner) == 0 }
 
 func (c *call) acquire() []any {
-	if len(c.args) != 6 {
+	if len(c.args) != 7 {
 		c.err = fmt.Errorf("%w acquire", errArguments)
 		return nil
 	}
-	r := request{owner: c.args[0], channel: c.args[1], length: c.number(2), enrol: c.number(3), create: c.number(4) == 1, wait: c.number(5) == 1}
+	r := request{
+		owner: c.args[0], channel: c.args[1], length: c.number(2), enrol: c.number(3),
+		create: c.number(4) == 1, wait: c.number(5) == 1, room: c.number(6),
+	}
 	status := c.seek(r)
 	c.close()
 	head := status == protocol.Queued && c.head(r.owner)
-	return []any{status.String(), c.token(), c.lock.waiting(), bit(head), c.left(), bit(c.more)}
+	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.left(), bit(c.more)}
 }
 
 func (c *call) end() []any {
-	if len(c.args) != 2 && len(c.args) != 6 {
+	if len(c.args) != 2 && len(c.args) != 7 {
 		c.err = fmt.Errorf("%w end", errArguments)
 		return nil
 	}
@@ -171,12 +192,13 @@ func (c *call) end() []any {
 	if l.token == 0 {
 		status = protocol.Absent
 	}
-	if c.mine(owner) {
+	if h := l.holder(owner); h != nil {
 		status = protocol.Ended
-		granted := min(l.token/1000, c.now)
-		l.free()
+		granted := min(h.token/1000, c.now)
 		if rest := granted + keep - c.now; rest > 0 {
-			l.held, l.length, l.expires = true, rest, c.now+rest
+			h.owner, h.channel, h.length, h.expires = "", "", rest, c.now+rest
+		} else {
+			l.end(h)
 		}
 	} else if at := l.place(owner); at >= 0 {
 		status = protocol.Withdrawn
@@ -184,58 +206,108 @@ func (c *call) end() []any {
 	}
 	l.bury(owner)
 	var next protocol.Status
-	if status == protocol.Ended && len(c.args) == 6 {
-		next = c.seek(request{owner: c.args[2], channel: c.args[3], length: c.number(4), enrol: c.number(5), create: true, wait: true})
+	name, nextOwner := "", ""
+	if len(c.args) == 7 {
+		nextOwner = c.args[2]
+	}
+	if status == protocol.Ended && nextOwner != "" {
+		next = c.seek(request{
+			owner: nextOwner, channel: c.args[3], length: c.number(4), enrol: c.number(5),
+			create: true, wait: true, room: c.number(6),
+		})
+		name = next.String()
 	} else {
 		c.promote("")
 	}
 	c.close()
-	head := next == protocol.Queued && c.head(c.args[2])
-	name := ""
-	if next != 0 {
-		name = next.String()
-	}
-	return []any{status.String(), c.token(), l.waiting(), bit(c.more), name, bit(head), c.left()}
+	head := next == protocol.Queued && c.head(nextOwner)
+	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left()}
 }
 
 func (c *call) renew() []any {
-	if len(c.args) != 2 {
+	if len(c.args) != 3 {
 		c.err = fmt.Errorf("%w renew", errArguments)
 		return nil
 	}
-	status := protocol.Lost
-	if c.mine(c.args[0]) {
+	owner, l := c.args[0], c.lock
+	status, token := protocol.Lost, c.token(owner)
+	h := l.holder(owner)
+	if h != nil {
 		status = protocol.Renewed
-		c.extend(c.number(1))
-	} else {
+		c.extend(h, c.number(1))
+		if c.number(2) == 1 && h.room == 1 {
+			h.room = 0
+		}
+	}
+	if h == nil || h.room != 1 {
 		c.promote("")
 	}
 	c.close()
-	return []any{status.String(), c.token(), c.lock.waiting()}
+	return []any{status.String(), token, l.waiting()}
 }
 
 func (c *call) inspect() []any {
-	return []any{bit(c.lock.held), c.token(), c.lock.waiting(), c.left()}
+	all := []any{}
+	for _, h := range c.lock.holders {
+		all = append(all, h.room, strconv.FormatInt(h.token, 10), h.expires-c.now, bit(h.owner == ""))
+	}
+	return []any{bit(len(all) > 0), c.token(""), c.lock.waiting(), c.left(), all}
+}
+
+func (c *call) oust() []any {
+	l := c.lock
+	n := int64(len(l.holders))
+	if n > 0 {
+		l.token = max(l.token+1, c.us)
+		c.oustedAt = l.token
+	}
+	for _, h := range l.holders {
+		if h.owner != "" {
+			l.bury(h.owner)
+			c.ousted = append(c.ousted, h)
+		}
+	}
+	l.holders = nil
+	c.promote("")
+	c.close()
+	return []any{n, c.token(""), l.waiting(), bit(c.more)}
 }
 
 func (c *call) close() { c.wrote = c.err == nil && !c.lock.equal(c.before) }
 
-// messages is what the run published: the holder's process learns of its lease
-// and of others who wait; a grant says both.
+// messages is what the run published: a holder's process learns of its lease and
+// of others who wait, of which a grant says both, and of the loss of its lease.
 func (c *call) messages() []Message {
 	l := c.lock
-	if !l.held || l.channel == "" || !c.grantPush && !c.waitPush {
-		return nil
+	var all []Message
+	tell := func(kind protocol.PushKind, h *holder, token int64) {
+		payload := string(rune(kind)) + h.owner + strconv.FormatInt(token, 10) + ":" + strconv.FormatInt(l.waiting(), 10) + ":" + c.key
+		all = append(all, Message{Channel: h.channel, Payload: payload})
 	}
-	kind := protocol.PushWait
-	if c.grantPush {
-		kind = protocol.PushGrant
+	for _, h := range c.ousted {
+		tell(protocol.PushLost, h, c.oustedAt)
 	}
-	payload := string(rune(kind)) + l.owner + c.token() + ":" + strconv.FormatInt(l.waiting(), 10) + ":" + c.key
-	return []Message{{Channel: l.channel, Payload: payload}}
+	for _, h := range c.granted {
+		tell(protocol.PushGrant, h, h.token)
+	}
+	if c.wanted && len(all) == 0 {
+		for _, h := range l.holders {
+			if h.owner != "" {
+				tell(protocol.PushWait, h, h.token)
+			}
+		}
+	}
+	return all
 }
 
-func (c *call) token() string { return strconv.FormatInt(c.lock.token, 10) }
+// token is an owner's own if it holds, and else the latest of the key.
+func (c *call) token(owner string) string {
+	token := c.lock.token
+	if h := c.lock.holder(owner); h != nil {
+		token = h.token
+	}
+	return strconv.FormatInt(token, 10)
+}
 
 func (c *call) number(i int) int64 {
 	n, err := strconv.ParseInt(c.args[i], 10, 64)

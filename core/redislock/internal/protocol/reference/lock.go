@@ -10,11 +10,7 @@ const remembered = 4
 
 // lock is all that the server knows of one key. Times are in ms.
 type lock struct {
-	held    bool
-	owner   string // empty while the key is kept for MinHold
-	channel string
-	expires int64
-	length  int64 // the longest that the lease was ever given at once
+	holders []*holder
 
 	token int64
 	ended []string // newest first
@@ -23,17 +19,33 @@ type lock struct {
 	until int64 // when the server forgets all this
 }
 
+// holder is one lease.
+type holder struct {
+	owner   string // empty while its room is kept for MinHold
+	channel string
+	room    int64 // how many may hold together; 0 for any number
+	token   int64
+	expires int64
+	length  int64 // the longest that the lease was ever given at once
+}
+
 // place is an owner's place in the queue.
 type place struct {
 	owner   string
 	channel string
 	enrol   int64
 	limit   int64
+	room    int64
 }
 
 func (l *lock) clone() *lock {
 	d := *l
 	d.ended = slices.Clone(l.ended)
+	d.holders = make([]*holder, len(l.holders))
+	for i, h := range l.holders {
+		g := *h
+		d.holders[i] = &g
+	}
 	d.queue = make([]*place, len(l.queue))
 	for i, p := range l.queue {
 		if p != nil {
@@ -47,9 +59,8 @@ func (l *lock) clone() *lock {
 // equal compares all but until, which changes with every write.
 func (l *lock) equal(o *lock) bool {
 	same := func(a, b *place) bool { return a == b || a != nil && b != nil && *a == *b }
-	return l.held == o.held && l.owner == o.owner && l.channel == o.channel && l.expires == o.expires &&
-		l.length == o.length && l.token == o.token && slices.Equal(l.ended, o.ended) &&
-		slices.EqualFunc(l.queue, o.queue, same)
+	return l.token == o.token && slices.Equal(l.ended, o.ended) && slices.EqualFunc(l.queue, o.queue, same) &&
+		slices.EqualFunc(l.holders, o.holders, func(a, b *holder) bool { return *a == *b })
 }
 
 func (l *lock) waiting() int64 {
@@ -98,6 +109,29 @@ func (l *lock) bury(owner string) {
 	}
 }
 
-func (l *lock) free() {
-	l.held, l.owner, l.channel, l.expires, l.length = false, "", "", 0, 0
+// holder returns the lease of an owner, or nil.
+func (l *lock) holder(owner string) *holder {
+	i := slices.IndexFunc(l.holders, func(h *holder) bool { return owner != "" && h.owner == owner })
+	if i < 0 {
+		return nil
+	}
+	return l.holders[i]
 }
+
+// end removes a lease.
+func (l *lock) end(h *holder) {
+	l.holders = slices.DeleteFunc(l.holders, func(o *holder) bool { return o == h })
+}
+
+// fits reports whether one more may hold, who lets room hold together.
+func (l *lock) fits(room int64) bool {
+	for _, h := range l.holders {
+		if h.room != 0 && int64(len(l.holders)) >= h.room {
+			return false
+		}
+	}
+	return room == 0 || int64(len(l.holders)) < room
+}
+
+// alone reports whether somebody holds beside whom nobody may.
+func (l *lock) alone() bool { return len(l.holders) == 1 && l.holders[0].room == 1 }

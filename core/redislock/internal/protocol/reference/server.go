@@ -58,6 +58,8 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 		reply = c.end()
 	case protocol.Renew.Name:
 		reply = c.renew()
+	case protocol.Oust.Name:
+		reply = c.oust()
 	case protocol.Inspect.Name:
 		return c.inspect(), nil, c.err
 	default:
@@ -67,7 +69,7 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 		return nil, nil, c.err
 	}
 	if c.wrote {
-		c.lock.until = c.now + max(c.left(), 0) + protocol.Linger.Milliseconds()
+		c.lock.until = c.now + c.last() + protocol.Linger.Milliseconds()
 		s.locks[key] = c.lock
 	}
 	return reply, c.messages(), nil

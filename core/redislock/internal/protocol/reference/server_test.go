@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestFlushedServerKnowsNothing(t *testing.T) {
 	}
 	s.Flush()
 	v, _, err := s.Run("inspect", "k", nil)
-	if r, perr := protocol.ParseInspect(v); err != nil || perr != nil || r != (protocol.InspectReply{}) {
+	if r, perr := protocol.ParseInspect(v); err != nil || perr != nil || !reflect.DeepEqual(r, protocol.InspectReply{}) {
 		t.Errorf("%+v, %v, %v", r, err, perr)
 	}
 }
@@ -54,16 +55,16 @@ func TestFlushedServerKnowsNothing(t *testing.T) {
 func TestWrongArgumentsChangeNothing(t *testing.T) {
 	s := reference.New(time.Now)
 	for script, args := range map[string][]any{
-		"acquire": {"o", "c", "x", int64(1), int64(1), int64(1)},
+		"acquire": {"o", "c", "x", int64(1), int64(1), int64(1), int64(1)},
 		"end":     {"o"},
-		"renew":   {"o", -1.5},
+		"renew":   {"o", -1.5, int64(0)},
 		"nothing": nil,
 	} {
 		if v, _, err := s.Run(script, "k", args); err == nil {
 			t.Errorf("%s %v answers %v", script, args, v)
 		}
 	}
-	if st := s.State("k"); st.Token != 0 || st.Held {
+	if st := s.State("k"); st.Token != 0 || len(st.Holders) != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -4,14 +4,20 @@ import "slices"
 
 // State is a lock's state, for comparison. Times are ms of the server's clock.
 type State struct {
-	Held    bool
-	Owner   string // empty while the key is kept for MinHold
-	Channel string
-	Expires int64
-	Length  int64
-	Token   int64
+	Holders []Holder
+	Token   int64 // the latest
 	Ended   []string
 	Queue   []Place // without the places that were left
+}
+
+// Holder is one lease.
+type Holder struct {
+	Owner   string // empty while its room is kept for MinHold
+	Channel string
+	Room    int64 // how many may hold together; 0 for any number
+	Token   int64
+	Expires int64
+	Length  int64
 }
 
 // Place is an owner's place in the queue.
@@ -20,6 +26,7 @@ type Place struct {
 	Channel string
 	Enrol   int64
 	Limit   int64
+	Room    int64
 }
 
 // State returns what the server knows of a key.
@@ -30,10 +37,13 @@ func (s *Server) State(key string) State {
 	if l == nil {
 		return State{}
 	}
-	st := State{Held: l.held, Owner: l.owner, Channel: l.channel, Expires: l.expires, Length: l.length, Token: l.token, Ended: slices.Clone(l.ended)}
+	st := State{Token: l.token, Ended: slices.Clone(l.ended)}
+	for _, h := range l.holders {
+		st.Holders = append(st.Holders, Holder{h.owner, h.channel, h.room, h.token, h.expires, h.length})
+	}
 	for _, p := range l.queue {
 		if p != nil {
-			st.Queue = append(st.Queue, Place{p.owner, p.channel, p.enrol, p.limit})
+			st.Queue = append(st.Queue, Place{p.owner, p.channel, p.enrol, p.limit, p.room})
 		}
 	}
 	return st
