@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -101,6 +102,31 @@ func LeaseFrom(ctx context.Context) (*Lease, bool) {
 		}
 	}
 	return nil, false
+}
+
+// LeasesFrom returns the leases that ctx carries and that are held, the innermost
+// first.
+func LeasesFrom(ctx context.Context) []*Lease {
+	var all []*Lease
+	for n := holdingIn(ctx); n != nil; n = n.outer {
+		if n.lease.Err() == nil {
+			all = append(all, n.lease)
+		}
+	}
+	return all
+}
+
+// AssertHeld returns nil if ctx carries a lease of the key that is held, and
+// otherwise an [*Error] around ErrNotHeld: for code deep inside that must not run
+// without the lock. The key is as [Lease.Key] returns it. It does not ask the store:
+// see [Lease.Check].
+func AssertHeld(ctx context.Context, key string) error {
+	for _, l := range LeasesFrom(ctx) {
+		if slices.Contains(l.Keys(), key) {
+			return nil
+		}
+	}
+	return &Error{Op: "assert", Kind: ErrNotHeld, Detail: "the context carries no lease of the key that this code needs; call it with the context that the guarded call got"}
 }
 
 // heldIn returns the hold that ctx carries of a key of e, or nil.

@@ -42,7 +42,7 @@ type Engine struct {
 // shard is the lock and the index of a part of the keys.
 type shard struct {
 	mu    sync.Mutex
-	lines map[string]*line
+	locks map[string]*lock
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
@@ -62,7 +62,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	for i := range e.shards {
-		e.shards[i].lines = map[string]*line{}
+		e.shards[i].locks = map[string]*lock{}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if e.session, err = d.Open(driver.Config{Sink: sink{e}, StoreTimeout: s.timeout}); err != nil {
@@ -162,6 +162,9 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, err
 
 // nest answers a context that holds the key already.
 func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
+	if has := outer.mode(); has != Exclusive && has != pl.Mode {
+		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("the call holds the key as %s and asks for it as %s: others may hold it too and do the same; release it first, or take it as %s from the start", has, pl.Mode, pl.Mode)
+	}
 	if !pl.Reentrant {
 		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("waiting could not end; set Policy.Reentrant, or use core.Detach for work that outlives the call")
 	}

@@ -83,6 +83,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		ln.failures, ln.fault, ln.asking = 0, nil, nil
 		g.Contended = g.Contended || en.contended
 		ln.take(newTenure(ln, g, en.TTL, sent), now)
+		ln.advance()
 		return 0
 	case e.life.isClosed(), errors.Is(err, driver.ErrClosed):
 		ln.failIf(always, func(w *waiter) error { return e.failure("acquire", w.plan.Name, ErrClosed) })
@@ -105,7 +106,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 	}
 	if transient && ln.first != nil {
 		en.queued = false
-		return backoff(ln.failures)
+		return backoff(int(ln.failures))
 	}
 	ln.asking = nil
 	ln.advance()

@@ -14,19 +14,30 @@ import (
 // since never change.
 type hold struct {
 	tenure *tenure
+	next   *hold // of the tenure
 	plan   *plan
 	token  int64
 	since  time.Time
 
-	uses     int   // handles that are not released
-	err      error // why it ended before its release
+	uses     int32 // handles that are not released
 	over     bool  // released, or ended
+	err      error // why it ended before its release
 	done     chan struct{}
 	contexts *holdContext
 	span     span
 }
 
 func (h *hold) engine() *Engine { return h.tenure.line.engine }
+
+// mode is what the hold is: an exclusive one may have become a share.
+func (h *hold) mode() Mode {
+	h.lock()
+	defer h.unlock()
+	if h.tenure.lowered {
+		return Shared
+	}
+	return h.plan.Mode
+}
 
 func (h *hold) lock()   { h.tenure.line.shard.mu.Lock() }
 func (h *hold) unlock() { h.tenure.line.shard.mu.Unlock() }
@@ -94,6 +105,25 @@ func (h *hold) close(cause error) {
 	h.contexts = nil
 }
 
+// lose ends the hold because its lease is over.
+func (h *hold) lose() {
+	if !h.finish(ErrLost) {
+		return
+	}
+	e := h.engine()
+	h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base...)
+	e.warn("lockaround: a lock was lost while held", h.plan.Name)
+}
+
+// leave takes the hold out of those that share the lease.
+func (h *hold) leave() {
+	at := &h.tenure.hold
+	for *at != h {
+		at = &(*at).next
+	}
+	*at = h.next
+}
+
 // closedChan is the Done channel of every hold that ended before it was asked.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
@@ -149,22 +179,25 @@ func (h *hold) release(ctx context.Context) error {
 	e := ln.engine
 	defer e.life.leave()
 	if tn.current() && !h.over && !h.live(now) {
-		ln.lose(tn)
+		tn.expire(h, now)
 	}
 	if !h.over {
 		h.close(nil)
 	}
+	h.leave()
 	err := h.fault("release")
 	switch {
-	case !tn.current():
+	case !tn.current(), tn.refreshing:
+		h.unlock()
+	case tn.hold != nil: // others share the lease
+		tn.schedule()
 		h.unlock()
 	case ln.first != nil:
-		tn.hold = nil
 		ln.handOn(tn, h.plan, now)
 		h.unlock()
 	default:
 		ln.forget(tn)
-		ln.ending = true
+		ln.ending++
 		h.unlock()
 		if rerr := h.giveBack(ctx); err == nil {
 			err = rerr
@@ -189,15 +222,16 @@ func (h *hold) giveBack(ctx context.Context) error {
 	return err
 }
 
-// check asks the store whether the hold is still the owner.
-func (h *hold) check(ctx context.Context) error {
+// check asks the store whether the hold is still the owner, and to lower an
+// exclusive lease to a share if that is wanted.
+func (h *hold) check(ctx context.Context, op string, lower bool) error {
 	h.lock()
 	tn, ln := h.tenure, h.tenure.line
 	e := ln.engine
-	if tn.current() && !h.over && !h.live(time.Now()) {
-		ln.lose(tn)
+	if now := time.Now(); tn.current() && !h.over && !h.live(now) {
+		tn.expire(h, now)
 	}
-	if err := h.fault("check"); err != nil {
+	if err := h.fault(op); err != nil {
 		h.unlock()
 		return err
 	}
@@ -205,7 +239,9 @@ func (h *hold) check(ctx context.Context) error {
 	if h.plan.NoRenew {
 		ttl = e.caps.MinTTL // a renewal never shortens, so that this one only asks
 	}
-	r := driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl}
+	lower = lower && h.plan.Mode == Exclusive
+	tn.lowered = tn.lowered || lower // from now on, whatever the store answers
+	r := driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl, Share: tn.lowered}
 	h.unlock()
 
 	sctx, cancel := context.WithTimeout(ctx, e.timeout)
@@ -220,18 +256,21 @@ func (h *hold) check(ctx context.Context) error {
 			tn.extend(res, ttl, sent)
 			tn.schedule()
 		}
-		if errors.Is(res.Err, driver.ErrNotHeld) || !h.over && !h.live(time.Now()) {
+		switch now := time.Now(); {
+		case errors.Is(res.Err, driver.ErrNotHeld):
 			ln.lose(tn)
+		case !h.over && !h.live(now):
+			tn.expire(h, now)
 		}
 	}
-	switch err := h.fault("check"); {
+	switch err := h.fault(op); {
 	case err != nil:
 		return err
 	case res.Err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return e.overdue(ctx, "check", h.plan.Name)
+		return e.overdue(ctx, op, h.plan.Name)
 	default:
-		return e.unavailable("check", h.plan.Name, res.Err)
+		return e.unavailable(op, h.plan.Name, res.Err)
 	}
 }

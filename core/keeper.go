@@ -106,7 +106,7 @@ func (k *keeper) attend(due []*tenure) {
 		tn.line.shard.mu.Lock()
 		if tn.attend(time.Now()) {
 			batch = append(batch, tn)
-			renewals = append(renewals, driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: tn.hold.plan.TTL})
+			renewals = append(renewals, driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: tn.ttl()})
 			patience = min(patience, max(driver.Remaining(tn.Deadline, time.Now())/2, 5*time.Millisecond))
 		}
 		tn.line.shard.mu.Unlock()
@@ -134,12 +134,19 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 	if !tn.current() {
 		return false
 	}
-	if driver.Remaining(tn.deadline(), now) <= 0 {
+	if driver.Remaining(tn.Deadline, now) <= 0 {
 		tn.line.lose(tn)
 		return false
 	}
-	if h := tn.hold; h != nil && h.pastMax(now) && h.finish(ErrMaxHold) {
-		tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
+	for h := tn.hold; h != nil; h = h.next {
+		if !h.over && driver.Remaining(h.deadline(), now) <= 0 {
+			if tn.expire(h, now); !tn.current() {
+				return false
+			}
+		}
+		if h.pastMax(now) && h.finish(ErrMaxHold) {
+			tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
+		}
 	}
 	renew = tn.renewable() && !tn.renewing && !tn.renewAt.Add(-tn.leeway).After(now)
 	if renew {
@@ -149,17 +156,14 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 	return renew
 }
 
-// deadline is when the tenure is over unless it is renewed or handed on.
-func (tn *tenure) deadline() time.Time {
-	if tn.hold != nil && !tn.hold.over {
-		return tn.hold.deadline()
-	}
-	return tn.Deadline
-}
-
 // renewable reports whether somebody holds who wants the lease to go on.
 func (tn *tenure) renewable() bool {
-	return tn.hold != nil && !tn.hold.over && !tn.hold.plan.NoRenew
+	for h := tn.hold; h != nil; h = h.next {
+		if !h.over && !h.plan.NoRenew {
+			return true
+		}
+	}
+	return false
 }
 
 // renewed goes on after a renewal.
@@ -199,8 +203,14 @@ func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
 
 // schedule tells the keeper when the tenure next needs attention.
 func (tn *tenure) schedule() {
-	at, early := tn.deadline(), time.Duration(0)
-	if h := tn.hold; h != nil && !h.over {
+	at, early := tn.Deadline, time.Duration(0)
+	for h := tn.hold; h != nil; h = h.next {
+		if h.over {
+			continue
+		}
+		if end := h.deadline(); end.Before(at) {
+			at = end
+		}
 		if end, ok := h.maxAt(); ok && end.Before(at) {
 			at = end
 		}

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +19,18 @@ type Lease struct {
 // Key returns the key as locked, without the engine's namespace.
 func (l *Lease) Key() string {
 	return l.hold.tenure.Key[len(l.hold.engine().prefix):]
+}
+
+// Keys returns the keys as locked, sorted: more than one if the policy has several.
+func (l *Lease) Keys() []string { return []string{l.Key()} }
+
+// TokenOf returns the fencing token of one of the lease's keys, and 0 for another
+// key. See [Lease.Token].
+func (l *Lease) TokenOf(key string) int64 {
+	if key != l.Key() {
+		return 0
+	}
+	return l.Token()
 }
 
 // Token returns the fencing token: positive, and larger than that of any earlier
@@ -66,7 +79,26 @@ func (l *Lease) Check(ctx context.Context) error {
 	if l.released.Load() {
 		return l.hold.failure("check", ErrNotHeld)
 	}
-	return l.hold.check(ctx)
+	return l.hold.check(ctx, "check", false)
+}
+
+// Downgrade turns an exclusive hold into one of the read side, without a moment in
+// between in which another could write: readers that wait are let in at once,
+// writers when all readers have released. The token stays. It affects every use of
+// the hold, nested ones too. A hold that is not exclusive stays as it is.
+//
+// Nil means that the store has answered. With any other error the hold counts as a
+// reader's from here on all the same; Downgrade may be repeated. The errors are those
+// of [Lease.Check], and ErrPolicy if the driver has no read side.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	h := l.hold
+	if l.released.Load() {
+		return h.failure("downgrade", ErrNotHeld)
+	}
+	if e := h.engine(); !slices.Contains(e.caps.Modes, Shared) {
+		return h.failure("downgrade", ErrPolicy).because("driver %s offers %s", e.caps.Name, modeNames(e.caps.Modes))
+	}
+	return h.check(ctx, "downgrade", true)
 }
 
 // Release ends the hold, or this nested use of it. It returns when the key has

@@ -143,23 +143,32 @@ func (e *Engine) evict(s *shard) []driver.Ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ends []driver.Ending
-	for _, ln := range s.lines {
-		for w := ln.first; w != nil; w = ln.first {
-			ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
+	for _, lk := range s.locks {
+		for ln := lk.lines; ln != nil; ln = ln.next {
+			ends = append(ends, ln.evict()...)
 		}
-		if ln.asking != nil {
-			ln.asking.cancel()
-		}
-		if tn := ln.tenure; tn != nil {
-			var keep time.Duration
-			if tn.hold != nil {
-				keep = tn.hold.plan.MinHold
-				tn.hold.finish(ErrClosed)
-			}
-			ends = append(ends, tn.ending(keep))
-			ln.forget(tn)
-		}
-		ln.advance()
 	}
+	return ends
+}
+
+func (ln *line) evict() []driver.Ending {
+	e := ln.engine
+	for w := ln.first; w != nil; w = ln.first {
+		ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
+	}
+	if ln.asking != nil {
+		ln.asking.cancel()
+	}
+	var ends []driver.Ending
+	for tn := ln.tenures; tn != nil; tn = tn.next {
+		var keep time.Duration
+		for h := tn.hold; h != nil; h = h.next {
+			keep = max(keep, h.plan.MinHold)
+			h.finish(ErrClosed)
+		}
+		ends = append(ends, tn.ending(keep))
+		ln.forget(tn)
+	}
+	ln.advance()
 	return ends
 }

@@ -8,27 +8,31 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// line is one key in this process: the callers that want it, in order, and how
-// the process stands with the store about it. Everything in it is guarded by the
-// mutex of its shard.
+// line is one kind of use of one key in this process: the callers that want it, in
+// order, and how the process stands with the store about it. Everything in it is
+// guarded by the mutex of its shard.
 //
-// At most one of asking, tenure and ending is set: the store is being asked for
-// a lease, the process has one, or it is giving one back. When none is, advance
-// takes the next step.
+// Of an exclusive key at most one of asking, tenures and ending is there at a time:
+// the store is being asked for a lease, the process has one, or it is giving one
+// back. Of a semaphore the process has a lease for each of its holders. Of a share
+// it has one for as many as come while nobody else waits, and asks for the next
+// when others do. advance takes the next step.
 type line struct {
 	engine *Engine
 	shard  *shard
-	key    string // with namespace
+	lock   *lock
+	next   *line // of the lock
+	kind
 
 	first, last *waiter
-	waiting     int
-
-	asking   *enrolment
-	tenure   *tenure
-	ending   bool
-	failures int       // attempts to reach the store since the last answer
-	fault    error     // of the latest of them
-	lastHeld time.Time // when the key was last known to be taken, before the present step
+	asking      *enrolment
+	tenures     *tenure // linked
+	held        int32   // tenures
+	ending      int32   // leases that are being given back
+	failures    int32   // attempts to reach the store since the last answer
+	dropped     bool
+	fault       error     // of the latest of them
+	lastHeld    time.Time // when the key was last known to be taken, before the present step
 }
 
 // waiter is a caller in the line. Once decided, ready holds one element and
@@ -57,7 +61,10 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 		return nil, e.failure("acquire", pl.Name, ErrClosed)
 	}
 	w := &waiter{plan: pl, since: time.Now(), ready: make(chan struct{}, 1)}
-	e.join(w, key)
+	if err := e.join(w, key); err != nil {
+		e.life.leave()
+		return nil, err
+	}
 	patience := pl.Wait
 	if w.try() {
 		patience = e.timeout // the store's time to say whether the key is taken
@@ -91,21 +98,22 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 	return w.hold, nil
 }
 
-// join puts w at the end of key's line, or decides it on the spot.
-func (e *Engine) join(w *waiter, key string) {
+// join puts w at the end of its line, or decides it on the spot. An error says that
+// there can be no such line.
+func (e *Engine) join(w *waiter, key string) error {
 	s := e.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ln := s.lines[key]
-	if ln == nil {
-		ln = &line{engine: e, shard: s, key: key}
-		s.lines[key] = ln
+	lk := s.lockOf(key)
+	if why := lk.conflict(w.plan.kind()); why != "" {
+		return e.failure("acquire", w.plan.Name, ErrPolicy).because("%s", why)
 	}
+	ln := e.lineOf(s, lk, w.plan.kind())
 	ln.push(w)
 	switch {
 	case e.life.isClosed():
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrClosed))
-	case ln.waiting > e.maxWaiters:
+	case lk.waiting > e.maxWaiters:
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrBusy).because("%d callers of this process wait for the key already, which is the cap", e.maxWaiters))
 	case e.held.Load() >= int64(e.maxHeld):
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrUnavailable).because("this engine holds %d leases, which is the cap", e.maxHeld))
@@ -113,11 +121,25 @@ func (e *Engine) join(w *waiter, key string) {
 		ln.fail(w, ln.busy(w, 0))
 	}
 	ln.advance()
+	return nil
 }
 
-// taken reports whether the key is known to be held, by this process or another.
+// taken reports whether it is known that no more can hold, for those of this
+// process or of another.
 func (ln *line) taken() bool {
-	return ln.tenure != nil || ln.asking != nil && ln.asking.queued
+	return ln.full() || ln.asking != nil && ln.asking.queued
+}
+
+// full reports whether no more of this process can hold.
+func (ln *line) full() bool {
+	switch ln.mode {
+	case Shared:
+		return false
+	case Semaphore:
+		return ln.held >= ln.limit
+	default:
+		return ln.held > 0
+	}
 }
 
 func (ln *line) push(w *waiter) {
@@ -128,7 +150,7 @@ func (ln *line) push(w *waiter) {
 		ln.first = w
 	}
 	ln.last = w
-	ln.waiting++
+	ln.lock.waiting++
 }
 
 func (ln *line) remove(w *waiter) {
@@ -143,7 +165,7 @@ func (ln *line) remove(w *waiter) {
 		ln.last = w.prev
 	}
 	w.prev, w.next = nil, nil
-	ln.waiting--
+	ln.lock.waiting--
 }
 
 // fail sends a waiter away.
@@ -206,14 +228,33 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 // errSilent is the cause when the store has said nothing at all.
 var errSilent = errors.New("no answer from the store")
 
-// advance takes the next step of a line that has no business with the store.
+// advance takes the next step of a line: it lets readers in, asks the store for one
+// more lease, or ends.
 func (ln *line) advance() {
+	ln.admit(time.Now())
 	switch {
-	case ln.asking != nil || ln.tenure != nil || ln.ending:
 	case ln.first != nil:
-		ln.ask(nil)
-	case ln.shard.lines[ln.key] == ln:
-		delete(ln.shard.lines, ln.key)
+		if ln.mayAsk() {
+			ln.ask(nil)
+		}
+	case ln.asking == nil && ln.held == 0 && ln.ending == 0:
+		ln.drop()
+	}
+}
+
+// mayAsk reports whether the store may be asked for one more lease, for the first
+// waiter.
+func (ln *line) mayAsk() bool {
+	if ln.asking != nil {
+		return false
+	}
+	switch ln.mode {
+	case Shared:
+		return ln.first.plan.MinHold > 0 || ln.joint() == nil
+	case Semaphore:
+		return ln.held+ln.ending < ln.limit
+	default:
+		return ln.held+ln.ending == 0
 	}
 }
 
@@ -227,22 +268,31 @@ func (ln *line) wantsToWait() bool {
 	return false
 }
 
-// serve lets the first waiter hold, on a lease that the process has.
+// serve lets the first waiter hold, on a lease that the process has, and with it all
+// that may share that.
 func (ln *line) serve(tn *tenure, now time.Time) {
-	w := ln.first
-	ln.remove(w)
-	h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now}
-	tn.hold = h
-	tn.planRenewal(w.plan.TTL, now)
+	joined := tn.hold != nil
+	for first := true; ln.first != nil && (first || tn.joinable(ln.first.plan)); first = false {
+		w := ln.first
+		ln.remove(w)
+		h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}
+		tn.hold = h
+		tn.closed = tn.closed || w.plan.MinHold > 0
+		ln.engine.held.Add(1)
+		w.hold = h
+		w.ready <- struct{}{}
+	}
+	if ttl := tn.ttl(); !joined || now.Add(ttl/3).Before(tn.renewAt) {
+		tn.planRenewal(ttl, now)
+	}
 	tn.schedule()
-	ln.engine.held.Add(1)
-	w.hold = h
-	w.ready <- struct{}{}
-	ln.failTries(0)
+	if ln.full() {
+		ln.failTries(0)
+	}
 }
 
 // request is a fresh request for the first waiter, or whoever is first by then.
 func (ln *line) request() driver.Request {
 	pl := ln.first.plan
-	return driver.Request{ID: driver.ID{Key: ln.key, Owner: newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}
+	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}
 }

@@ -146,6 +146,8 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 		return refuse("Mode is %s; driver %s offers %s", p.Mode, e.caps.Name, modeNames(e.caps.Modes))
 	case p.Mode == Semaphore && p.Limit < 1:
 		return refuse("Limit is %d; a Semaphore needs at least 1", p.Limit)
+	case p.Limit > maxLimit:
+		return refuse("Limit is %d; at most %d is possible", p.Limit, maxLimit)
 	case p.Mode != Semaphore && p.Limit != 0:
 		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
 	case p.Fairness > Strict:
@@ -161,6 +163,9 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 	}
 	return &plan{Policy: p}, nil
 }
+
+// maxLimit is far beyond what a store can count quickly.
+const maxLimit = 1 << 16
 
 // maxTTL keeps arithmetic on times far from overflow.
 const maxTTL = 365 * 24 * time.Hour

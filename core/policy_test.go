@@ -59,7 +59,9 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"braces", core.Policy{Key: "stock:{sku}"}, "Guard"},
 		{"brace", core.Policy{Key: "stock:}"}, "Guard"},
 		{"limit", core.Policy{Key: "a", Limit: 3}, "only a Semaphore"},
-		{"mode", core.Policy{Key: "a", Mode: core.Shared}, "offers exclusive"},
+		{"shared limit", core.Policy{Key: "a", Mode: core.Shared, Limit: 3}, "only a Semaphore"},
+		{"no limit", core.Policy{Key: "a", Mode: core.Semaphore}, "at least 1"},
+		{"large limit", core.Policy{Key: "a", Mode: core.Semaphore, Limit: 1 << 20}, "at most"},
 		{"unknown mode", core.Policy{Key: "a", Mode: 9}, "unknown"},
 		{"wait", core.Policy{Key: "a", Wait: -1}, "core.Forever"},
 		{"ttl", core.Policy{Key: "a", TTL: -1}, "default"},
@@ -68,7 +70,6 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"max hold", core.Policy{Key: "a", MaxHold: -1}, "no bound"},
 		{"min hold", core.Policy{Key: "a", MinHold: -1}, "none"},
 		{"min over max", core.Policy{Key: "a", MinHold: 2, MaxHold: 1}, "longer than"},
-		{"strict", core.Policy{Key: "a", Fairness: core.Strict}, "does not offer"},
 		{"unknown fairness", core.Policy{Key: "a", Fairness: 7}, "unknown"},
 	}
 	for _, tt := range tests {

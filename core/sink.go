@@ -9,8 +9,8 @@ var _ driver.Sink = sink{}
 
 // Waiting notes that the store has queued an enrolment of this process.
 func (s sink) Waiting(id driver.ID) {
-	s.visit(id.Key, func(ln *line) {
-		if en := ln.asking; en != nil && en.Owner == id.Owner && !en.queued {
+	s.visit(id, func(ln *line, en *enrolment, _ *tenure) {
+		if en != nil && !en.queued {
 			en.queued = true
 			ln.failures, ln.fault = 0, nil
 			ln.failTries(0)
@@ -20,30 +20,45 @@ func (s sink) Waiting(id driver.ID) {
 
 // Contended notes whether another process waits for a lease of this one.
 func (s sink) Contended(id driver.ID, waiting bool) {
-	s.visit(id.Key, func(ln *line) {
-		switch tn, en := ln.tenure, ln.asking; {
-		case tn != nil && tn.Owner == id.Owner:
-			tn.heard(waiting, tn.quiet) // a push may be old: it says nothing about this moment
-		case en != nil && en.Owner == id.Owner:
+	s.visit(id, func(ln *line, en *enrolment, tn *tenure) {
+		if tn == nil {
 			en.contended = waiting // the grant is still on its way
+			return
 		}
+		tn.heard(waiting, tn.quiet) // a push may be old: it says nothing about this moment
+		ln.advance()
 	})
 }
 
 // Lost ends a hold whose lease is gone at the store.
 func (s sink) Lost(id driver.ID, _ error) {
-	s.visit(id.Key, func(ln *line) {
-		if tn := ln.tenure; tn != nil && tn.Owner == id.Owner {
+	s.visit(id, func(ln *line, _ *enrolment, tn *tenure) {
+		if tn != nil {
 			ln.lose(tn)
 		}
 	})
 }
 
-func (s sink) visit(key string, f func(*line)) {
-	sh := s.engine.shardOf(key)
+// visit calls f with the enrolment or the tenure that id names, if it is one of
+// the engine's.
+func (s sink) visit(id driver.ID, f func(*line, *enrolment, *tenure)) {
+	sh := s.engine.shardOf(id.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if ln := sh.lines[key]; ln != nil {
-		f(ln)
+	lk := sh.locks[id.Key]
+	if lk == nil {
+		return
+	}
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		if en := ln.asking; en != nil && en.Owner == id.Owner {
+			f(ln, en, nil)
+			return
+		}
+		for tn := ln.tenures; tn != nil; tn = tn.next {
+			if tn.Owner == id.Owner {
+				f(ln, nil, tn)
+				return
+			}
+		}
 	}
 }

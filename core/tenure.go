@@ -9,23 +9,29 @@ import (
 )
 
 // tenure is a lease that this process has at the store. Callers hold it one
-// after the other. It is guarded by the mutex of its line's shard, but for
-// keeper's own entry.
+// after the other, or together if it is a share. It is guarded by the mutex of its
+// line's shard, but for keeper's own entry.
 type tenure struct {
 	line *line
+	next *tenure // of the line
 	driver.Grant
-	hold     *hold         // who holds; nil while the process decides on the next one
+	hold     *hold         // who hold, linked; nil while the process decides on the next one
 	handoffs int64         // holds on this grant, less one
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	quiet     time.Time // before the latest word of the store that nobody else waits was asked for
-	turn      time.Time // when the grant, or the first word that another process waits, came
-	contended bool      // another process is known to wait
+	quiet time.Time // before the latest word of the store that nobody else waits was asked for
+	turn  time.Time // when the grant, or the first word that another process waits, came
 
-	renewAt  time.Time
-	leeway   time.Duration // how much sooner than renewAt it may travel with others
-	renewing bool
-	entry    entry
+	renewAt time.Time
+	leeway  time.Duration // how much sooner than renewAt it may travel with others
+	entry   entry
+
+	gone       bool // the line has parted from it
+	contended  bool // another process is known to wait
+	closed     bool // nobody joins those who hold
+	lowered    bool // from an exclusive lease to a share
+	renewing   bool
+	refreshing bool // it is being renewed before it is handed on
 }
 
 const (
@@ -75,21 +81,64 @@ func (tn *tenure) ending(keep time.Duration) driver.Ending {
 }
 
 // current reports whether the process still has this lease.
-func (tn *tenure) current() bool { return tn.line.tenure == tn }
+func (tn *tenure) current() bool { return !tn.gone }
+
+// joinable reports whether a caller may join those who hold, as far as the lease
+// still lasts. Whose MinHold counts from a grant needs one of its own.
+func (tn *tenure) joinable(p *plan) bool {
+	return tn.line.mode == Shared && !tn.closed && !tn.contended && p.MinHold == 0 && tn.handoffs+1 < block
+}
+
+// joint returns the share that readers may join, or nil.
+func (ln *line) joint() *tenure {
+	for tn := ln.tenures; tn != nil; tn = tn.next {
+		if !tn.closed && !tn.contended && tn.handoffs+1 < block {
+			return tn
+		}
+	}
+	return nil
+}
+
+// admit lets readers join a share that the process has.
+func (ln *line) admit(now time.Time) {
+	if ln.mode != Shared || ln.first == nil || ln.first.plan.MinHold > 0 {
+		return
+	}
+	tn := ln.joint()
+	switch {
+	case tn == nil || tn.refreshing || tn.hold == nil:
+	case now.Sub(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
+		ln.refresh(tn)
+	default:
+		ln.serve(tn, now)
+	}
+}
+
+// ttl is the longest TTL of those who hold and want the lease to go on.
+func (tn *tenure) ttl() time.Duration {
+	var ttl time.Duration
+	for h := tn.hold; h != nil; h = h.next {
+		if !h.over && (!h.plan.NoRenew || ttl == 0) {
+			ttl = max(ttl, h.plan.TTL)
+		}
+	}
+	return ttl
+}
 
 // take begins a tenure and serves the line from it.
 func (ln *line) take(tn *tenure, now time.Time) {
-	ln.tenure = tn
+	tn.next, ln.tenures = ln.tenures, tn
+	ln.held++
 	if ln.first == nil || ln.engine.life.isClosed() {
 		ln.giveBack(tn, 0)
 		return
 	}
-	ln.next(tn, now)
+	ln.start(tn, now)
 }
 
-// next lets the first waiter hold if enough of the lease is left for it, and
+// start lets the first waiter hold if enough of the lease is left for it, and
 // renews the lease before that otherwise.
-func (ln *line) next(tn *tenure, now time.Time) {
+func (ln *line) start(tn *tenure, now time.Time) {
 	if driver.Remaining(tn.Deadline, now) < ln.first.plan.floor() {
 		ln.refresh(tn)
 		return
@@ -114,13 +163,13 @@ func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
 	switch {
 	case from.MinHold > 0:
 		ln.giveBack(tn, from.MinHold)
-	case tn.usedUp(ln.first.plan, now), driver.Remaining(tn.Deadline, now) <= 0:
+	case tn.lowered, ln.mode == Shared, tn.usedUp(ln.first.plan, now), driver.Remaining(tn.Deadline, now) <= 0:
 		ln.replace(tn)
 	case !tn.contended && now.Sub(tn.quiet) > hearsay:
 		ln.refresh(tn)
 	default:
 		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
-		ln.next(tn, now)
+		ln.start(tn, now)
 	}
 }
 
@@ -135,8 +184,13 @@ func (tn *tenure) turnIsOver(now time.Time) bool {
 	return tn.contended && (tn.handoffs+1 >= turnHolds || now.Sub(tn.turn) >= turnTime)
 }
 
-// replace ends a lease and asks for the next one in the same step.
+// replace ends a lease and asks for the next one in the same step, unless that has
+// been asked for.
 func (ln *line) replace(tn *tenure) {
+	if ln.asking != nil {
+		ln.giveBack(tn, 0)
+		return
+	}
 	old := tn.ending(0)
 	ln.forget(tn)
 	ln.ask(&old)
@@ -144,32 +198,47 @@ func (ln *line) replace(tn *tenure) {
 
 // forget parts the line from a lease.
 func (ln *line) forget(tn *tenure) {
-	ln.tenure, ln.lastHeld = nil, time.Now()
+	at := &ln.tenures
+	for *at != tn {
+		at = &(*at).next
+	}
+	*at = tn.next
+	tn.gone = true
+	ln.held--
+	ln.lastHeld = time.Now()
 	ln.engine.keeper.remove(tn)
 }
 
 // lose takes note that a lease is gone at the store or past its deadline.
 func (ln *line) lose(tn *tenure) {
-	h, e := tn.hold, ln.engine
 	ln.forget(tn)
-	e.ender.add(tn.ending(0), tn.length)
-	if h != nil && h.finish(ErrLost) {
-		h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base...)
-		e.warn("lockaround: a lock was lost while held", h.plan.Name)
+	ln.engine.ender.add(tn.ending(0), tn.length)
+	for h := tn.hold; h != nil; h = h.next {
+		h.lose()
 	}
 	ln.advance()
+}
+
+// expire ends a hold whose time is over, and the lease with it unless others share
+// that.
+func (tn *tenure) expire(h *hold, now time.Time) {
+	if driver.Remaining(tn.Deadline, now) > 0 && (tn.hold != h || h.next != nil) {
+		h.lose()
+		return
+	}
+	tn.line.lose(tn)
 }
 
 // giveBack releases a lease at the store without anybody waiting for it.
 func (ln *line) giveBack(tn *tenure, keep time.Duration) {
 	ln.forget(tn)
-	ln.ending = true
+	ln.ending++
 	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), tn, keep) })
 }
 
-// finish releases a lease that the line has parted from at the store, within ctx and the store's time, and
-// lets the line go on. What could not be asked in time goes on in the
-// background.
+// finish releases a lease that the line has parted from at the store, within ctx
+// and the store's time, and lets the line go on. What could not be asked in time
+// goes on in the background.
 func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) error {
 	e, end := ln.engine, tn.ending(keep)
 	rctx, cancel := context.WithTimeout(ctx, e.timeout)
@@ -179,15 +248,16 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) erro
 		e.ender.add(end, tn.length)
 	}
 	ln.shard.mu.Lock()
-	ln.ending = false
+	ln.ending--
 	ln.advance()
 	ln.shard.mu.Unlock()
 	return err
 }
 
-// refresh renews a lease that nobody holds, before it is handed on.
+// refresh renews a lease before it is handed on, or before others join those who
+// hold it.
 func (ln *line) refresh(tn *tenure) {
-	tn.hold = nil
+	tn.refreshing = true
 	ttl := ln.first.plan.TTL
 	ln.engine.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
@@ -196,10 +266,10 @@ func (ln *line) refresh(tn *tenure) {
 		r := ln.engine.session.Renew(ctx, []driver.Renewal{{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl}})[0]
 		ln.shard.mu.Lock()
 		defer ln.shard.mu.Unlock()
-		if !tn.current() {
-			return
+		tn.refreshing = false
+		if tn.current() {
+			ln.refreshed(tn, r, ttl, sent)
 		}
-		ln.refreshed(tn, r, ttl, sent)
 	})
 }
 
@@ -209,14 +279,25 @@ func (ln *line) refreshed(tn *tenure, r driver.Renewed, ttl time.Duration, sent 
 	if r.Err == nil {
 		tn.extend(r, ttl, sent)
 	}
-	switch left := driver.Remaining(tn.Deadline, now); {
+	left := driver.Remaining(tn.Deadline, now)
+	switch {
 	case errors.Is(r.Err, driver.ErrNotHeld), left <= 0:
 		ln.lose(tn)
-	case ln.first == nil:
+		return
+	case ln.first == nil && tn.hold == nil:
 		ln.giveBack(tn, 0)
-	case r.Err != nil, tn.usedUp(ln.first.plan, now), left < ln.first.plan.least():
+		return
+	case ln.first == nil:
+		tn.schedule()
+		return
+	case r.Err == nil && left >= ln.first.plan.least() && (tn.hold != nil && tn.joinable(ln.first.plan) || tn.hold == nil && !tn.usedUp(ln.first.plan, now)):
+		ln.serve(tn, now)
+	case tn.hold == nil:
 		ln.replace(tn)
 	default:
-		ln.serve(tn, now)
+		// Those who wait ask for a share of their own.
+		tn.closed = tn.closed || r.Err != nil || left < ln.first.plan.least()
+		tn.schedule()
 	}
+	ln.advance()
 }

@@ -95,8 +95,8 @@ type Sink interface {
 	// from a store that is silent, when the caller's patience ends.
 	Waiting(id ID)
 
-	// Contended reports whether another process waits for the lease id. It
-	// bounds hand-off inside the holding process.
+	// Contended reports whether somebody waits in the store's queue for the key of
+	// the lease id. It bounds hand-off inside the holding process.
 	Contended(id ID, waiting bool)
 
 	// Lost reports that the lease id has ended at the store.
@@ -138,10 +138,17 @@ func (m Mode) String() string {
 }
 
 // Request asks for a lease.
+//
+// Who holds a key together with others has asked for it as Shared or Semaphore: an
+// Exclusive lease is the only one of its key. A Semaphore's lease is granted when
+// fewer than Limit leases are there, of either mode, and while it lasts no lease is
+// granted beside it that would be one more than Limit. So where Limits differ the
+// smallest counts until its leases have ended. Nobody is granted a lease past those
+// who wait for one.
 type Request struct {
 	ID
 	Mode  Mode
-	Limit int           // holders of a Semaphore, otherwise 0
+	Limit int           // of a Semaphore, at least 1; otherwise 0
 	TTL   time.Duration // at least Capabilities.MinTTL
 	Wait  bool          // block while the key is taken
 
@@ -159,7 +166,7 @@ type Grant struct {
 	Ref       string    // the driver's own name for it, handed back unread
 	Token     int64     // 1 to 2^53-1, rising per key; 0 if Tokens is NoTokens
 	Deadline  time.Time // see Deadline; carries a monotonic reading
-	Contended bool      // another process waits for this key
+	Contended bool      // somebody waits in the store's queue for this key
 }
 
 // Renewal asks for a lease to last TTL from now. It never shortens one.
@@ -168,6 +175,11 @@ type Renewal struct {
 	Ref   string
 	Token int64
 	TTL   time.Duration
+
+	// Share turns an exclusive lease into a shared one, in the same step, and
+	// lets in who may share it. A lease that is shared already stays so. It is
+	// used only if Capabilities.Modes has Shared.
+	Share bool
 }
 
 // Renewed is the result of a Renewal. If Err is [ErrNotHeld] the lease is lost;
@@ -175,7 +187,7 @@ type Renewal struct {
 // until its deadline.
 type Renewed struct {
 	Deadline  time.Time // of what this renewal set
-	Contended bool      // another process waits for this key
+	Contended bool      // somebody waits in the store's queue for this key
 	Err       error
 }
 
@@ -197,7 +209,18 @@ type State struct {
 	Held      bool
 	Token     int64         // of the latest grant; 0 if there was none
 	Remaining time.Duration // until the lease ends, by the store's clock
-	Waiting   int           // processes in the store's queue
+	Waiting   int           // places in the store's queue
+	Holders   []Holder      // of a key that is held; nil if the driver cannot tell
+}
+
+// Holder is one lease of a key.
+type Holder struct {
+	Mode      Mode
+	Limit     int           // of a Semaphore
+	Token     int64         // of its grant
+	Since     time.Time     // when it was granted, by the store's clock
+	Remaining time.Duration // until it ends unless it is renewed
+	Kept      bool          // it has been released, and the key is kept for Ending.Keep
 }
 
 // Strength says how far the promise of rising tokens goes.

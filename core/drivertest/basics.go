@@ -65,7 +65,7 @@ func pingSucceeds(f *fixture) {
 
 func grantIsComplete(f *fixture) {
 	p := f.process()
-	if st := f.state(f.key); st != (driver.State{}) {
+	if st := f.state(f.key); !same(st, driver.State{}) {
 		f.t.Errorf("a key that was never used is %+v, not the zero State", st)
 	}
 	r := f.request(f.key, f.long())

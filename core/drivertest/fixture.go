@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -101,6 +102,9 @@ func (f *fixture) stateAt(key string) (driver.State, time.Time) {
 	}
 	return a.State, a.back
 }
+
+// same reports whether two states are equal.
+func same(a, b driver.State) bool { return reflect.DeepEqual(a, b) }
 
 // free waits until nobody holds the key.
 func (f *fixture) free(key string, limit time.Duration) {

@@ -64,7 +64,7 @@ func keepThatHasPassed(f *fixture) {
 	if err := a.end(e)[0]; err != nil {
 		f.t.Fatalf("release of a lease that is held, with Keep %v: %v", keep, err)
 	}
-	if st := f.state(f.key); st != (driver.State{Token: st.Token}) {
+	if st := f.state(f.key); !same(st, driver.State{Token: st.Token}) {
 		f.t.Errorf("after a release with a Keep that has passed, Inspect says %+v", st)
 	}
 	b.take(f.key, f.long()).drop()

@@ -144,7 +144,7 @@ func waiterGivenUpInSilence(f *fixture) {
 	l = second.granted(f.cleanUp(), "the grant to the one behind a withdrawn waiter")
 	l.holds()
 	l.drop()
-	f.eventually(f.cleanUp(), "a cancelled wait leaving the queue", func() bool { return f.state(f.key) == f.idle() })
+	f.eventually(f.cleanUp(), "a cancelled wait leaving the queue", func() bool { return same(f.state(f.key), f.idle()) })
 }
 
 // idle is the state of the key when nobody holds it and nobody waits.

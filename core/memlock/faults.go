@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -90,21 +91,19 @@ func (d *Driver) withdrawAll(err error, which func(*waiter) bool) {
 	m := d.moment()
 	for i := range d.shard {
 		sh := &d.shard[i]
-		var tell []*session
+		var tell sessions
 		sh.mu.Lock()
 		for _, w := range sh.waiting {
 			if which(w) {
-				tell = append(tell, sh.withdraw(w, err, m))
+				tell = append(tell, sh.withdraw(w, err, m)...)
 			}
 		}
 		sh.mu.Unlock()
-		for _, s := range tell {
-			s.deliver()
-		}
+		tell.deliver()
 	}
 }
 
-// Expire ends the lease of a key at the store, so that a test can see what a
+// Expire ends all leases of a key at the store, so that a test can see what a
 // program does about a lock that it has lost. It returns false if the key is
 // not taken.
 //
@@ -125,17 +124,23 @@ func (d *Driver) Expire(key string) bool {
 		sh.mu.Unlock()
 		return false
 	}
-	if s := l.holder; s != nil {
-		id := driver.ID{Key: key, Owner: l.owner}
-		sh.ended.add(l.owner, over)
-		// Until the holder knows, the key stays taken by nobody.
-		l.holder, l.owner, l.expires = nil, driver.Owner{}, m.store.Add(24*time.Hour)
-		sh.mu.Unlock()
-		s.sink.Lost(id, errExpired)
-		sh.mu.Lock()
+	var lost []held
+	for i := range l.holders {
+		if h := &l.holders[i]; h.s != nil {
+			lost = append(lost, *h)
+			sh.ended.add(h.owner, over)
+			// Until the holder knows, its place stays taken by nobody.
+			h.s, h.owner, h.expires = nil, driver.Owner{}, m.store.Add(24*time.Hour)
+		}
 	}
+	sh.mu.Unlock()
+	for _, h := range lost {
+		h.s.sink.Lost(driver.ID{Key: key, Owner: h.owner}, errExpired)
+	}
+	sh.mu.Lock()
 	if sh.keys[key] == l {
-		sh.free(l, d.moment())
+		l.holders = slices.DeleteFunc(l.holders, func(h held) bool { return h.s == nil })
+		sh.pass(l, d.moment())
 	}
 	sh.mu.Unlock()
 	return true

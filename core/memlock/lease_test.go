@@ -232,7 +232,8 @@ func TestReplacingPassesTheKeyToOthersFirst(t *testing.T) {
 func TestImpossibleRequestsAreRefusedForGood(t *testing.T) {
 	p := processes(t, memlock.New(), 1)[0]
 	for name, change := range map[string]func(*driver.Request){
-		"mode":    func(r *driver.Request) { r.Mode = driver.Shared },
+		"mode":    func(r *driver.Request) { r.Mode = driver.Semaphore + 1 },
+		"limit":   func(r *driver.Request) { r.Mode = driver.Semaphore },
 		"TTL":     func(r *driver.Request) { r.TTL = minTTL() - 1 },
 		"replace": func(r *driver.Request) { r.Replace = &driver.Ending{ID: driver.ID{Key: "another"}} },
 	} {

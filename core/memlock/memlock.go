@@ -27,6 +27,7 @@ type Driver struct {
 	clock *Clock // nil: time.Now
 	seed  maphash.Seed
 	fault atomic.Pointer[fault] // nil: the store works
+	epoch time.Time             // by the store's clock
 
 	expiring sync.Mutex // held by Expire while it tells the holder
 	shard    [shards]shard
@@ -58,7 +59,8 @@ func New(opts ...Option) *Driver {
 			o.apply(d)
 		}
 	}
-	first := max(0, d.storeTime(time.Now()).UnixMicro())
+	d.epoch = d.storeTime(time.Now())
+	first := max(0, d.epoch.UnixMicro())
 	for i := range d.shard {
 		d.shard[i].d = d
 		d.shard[i].token = first
@@ -70,9 +72,10 @@ func New(opts ...Option) *Driver {
 func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
 		Name:   "memory",
-		Modes:  []driver.Mode{driver.Exclusive},
+		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
 		MinTTL: minTTL,
 		Tokens: driver.ClockTokens,
+		Strict: true,
 		Keep:   true,
 		Wake:   wake,
 	}

@@ -12,6 +12,7 @@ type waiter struct {
 	s          *session
 	id         driver.ID
 	ttl        time.Duration
+	room       int32 // how many may hold together; 0 is any number
 	lock       *lock // nil once the waiter has left the queue
 	prev, next *waiter
 
@@ -56,15 +57,4 @@ func (q *queue) remove(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	q.n--
-}
-
-// others reports whether a session other than s waits. It looks no further than
-// the first, as an engine waits for a key once.
-func (q *queue) others(s *session) bool {
-	for w := q.first; w != nil; w = w.next {
-		if w.s != s {
-			return true
-		}
-	}
-	return false
 }

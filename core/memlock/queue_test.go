@@ -3,6 +3,7 @@ package memlock_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,7 +85,7 @@ func TestOnlyOneHoldsAKey(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if st := ps[0].state("k"); st != (driver.State{}) {
+	if st := ps[0].state("k"); !reflect.DeepEqual(st, driver.State{}) {
 		t.Fatalf("the key is left as %+v", st)
 	}
 }
@@ -181,7 +182,6 @@ func TestHolderHearsOfOthersThatWaitAndCease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := processes(t, memlock.New(), 3)
 		g := ps[0].take("k", time.Minute)
-		own := ps[0].queue("k")
 		a, b := ps[1].queue("k"), ps[2].queue("k")
 		if r := ps[0].renew(g, time.Minute); !r.Contended {
 			t.Error("a renewal says that nobody waits")
@@ -196,6 +196,10 @@ func TestHolderHearsOfOthersThatWaitAndCease(t *testing.T) {
 		}
 		if r := ps[0].renew(g, time.Minute); r.Contended {
 			t.Error("a renewal says that others wait")
+		}
+		own := ps[0].queue("k") // for another use, which this lease cannot serve
+		if r := ps[0].renew(g, time.Minute); !r.Contended {
+			t.Error("a renewal says that nobody waits")
 		}
 		ps[0].drop(g)
 		if g := own.granted(); g.Contended {

@@ -64,8 +64,11 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 
 // check refuses what an engine refuses when it compiles a policy.
 func check(r *driver.Request) error {
-	if r.Mode != driver.Exclusive {
-		return &driver.PermanentError{Err: fmt.Errorf("acquire in mode %s: driver memory offers %s", r.Mode, driver.Exclusive)}
+	if r.Mode > driver.Semaphore {
+		return &driver.PermanentError{Err: fmt.Errorf("acquire in mode %d, which driver memory does not know", r.Mode)}
+	}
+	if r.Mode == driver.Semaphore && r.Limit < 1 {
+		return &driver.PermanentError{Err: fmt.Errorf("acquire of a semaphore with a limit of %d; at least 1 is needed", r.Limit)}
 	}
 	if r.TTL < minTTL {
 		return &driver.PermanentError{Err: fmt.Errorf("acquire for %v: driver memory needs at least %v", r.TTL, minTTL)}
@@ -76,8 +79,8 @@ func check(r *driver.Request) error {
 	return nil
 }
 
-// ask takes the lease or a place in the queue, in one step.
-func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell *session, err error) {
+// ask takes a lease or a place in the queue, in one step.
+func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell sessions, err error) {
 	m := s.d.moment()
 	sh := s.d.of(r.Key)
 	sh.mu.Lock()
@@ -86,42 +89,45 @@ func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell *sessi
 		return g, nil, nil, errAgain
 	}
 	l := sh.find(r.Key, m)
-	replaces := r.Replace != nil && l.heldBy(r.Replace.Owner)
-	if r.Replace != nil && !replaces {
-		_, tell = sh.end(r.Replace.ID, 0, released, m)
-		l = sh.keys[r.Key]
+	var old *held
+	if r.Replace != nil {
+		if old = l.heldBy(r.Replace.Owner); old == nil {
+			_, tell = sh.end(r.Replace.ID, 0, released, m)
+			l = sh.keys[r.Key]
+		}
 	}
-	switch {
+	switch h := l.heldBy(r.Owner); {
 	case sh.ended.how(r.Owner) != 0:
-		if replaces {
+		if old != nil {
 			sh.end(r.Replace.ID, 0, released, m)
 		}
 		return g, nil, tell, driver.ErrPlaceLost
 
-	case l.heldBy(r.Owner):
-		return l.grant(l.extend(r.TTL, m)), nil, tell, nil
+	case h != nil:
+		return l.grant(h, h.extend(r.TTL, m)), nil, tell, nil
 
 	case sh.waiting[r.ID] != nil:
 		// The same request again, while the first one waits.
 		return g, sh.waiting[r.ID], tell, nil
 
 	case l == nil:
-		return sh.take(sh.add(r.Key, m), s, r.ID, r.TTL, m), nil, tell, nil
-
-	case replaces && l.first == nil:
+		l = sh.add(r.Key, m)
+	case old != nil:
 		sh.ended.add(r.Replace.Owner, released)
-		return sh.take(l, s, r.ID, r.TTL, m), nil, tell, nil
+		l.part(old)
+	}
+	if l.first == nil && l.fits(room(r)) {
+		return l.grant(sh.take(l, s, r.ID, room(r), r.TTL, m), driver.Deadline(m.sent, r.TTL)), nil, tell, nil
 	}
 	if r.Wait {
 		w = sh.enrol(l, s, r)
 	}
-	if replaces {
-		sh.ended.add(r.Replace.Owner, released)
-		sh.free(l, m)
+	if old != nil {
+		sh.pass(l, m)
 	}
 	if !r.Wait {
 		sh.ended.add(r.Owner, over)
-		return g, nil, tell, &driver.HeldError{RetryAfter: l.expires.Sub(m.store)}
+		return g, nil, tell, &driver.HeldError{RetryAfter: l.firstEnd().Sub(m.store)}
 	}
 	if tell == nil {
 		tell = sh.news(l)
@@ -140,7 +146,7 @@ func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
 	m := s.d.moment()
 	sh := s.d.of(w.id.Key)
 	sh.mu.Lock()
-	var tell *session
+	var tell sessions
 	if w.lock != nil {
 		tell = sh.withdraw(w, ctx.Err(), m)
 	}
@@ -189,10 +195,16 @@ func (s *session) renew(r *driver.Renewal) driver.Renewed {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.find(r.Key, m)
-	if !l.heldBy(r.Owner) {
+	h := l.heldBy(r.Owner)
+	if h == nil {
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
-	return driver.Renewed{Deadline: l.extend(r.TTL, m), Contended: l.told}
+	out := driver.Renewed{Deadline: h.extend(r.TTL, m), Contended: l.first != nil}
+	if r.Share && h.room == 1 {
+		h.room = 0
+		sh.pass(l, m)
+	}
+	return out
 }
 
 // Release ends leases.
@@ -223,7 +235,25 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if l == nil {
 		return driver.State{}, nil
 	}
-	return driver.State{Held: true, Token: l.token, Remaining: l.expires.Sub(m.store), Waiting: l.n}, nil
+	st := driver.State{Held: true, Remaining: l.firstEnd().Sub(m.store), Waiting: l.n}
+	for _, h := range l.holders {
+		st.Token = max(st.Token, h.token)
+		st.Holders = append(st.Holders, h.describe(s.d, m))
+	}
+	return st, nil
+}
+
+func (h *held) describe(d *Driver, m moment) driver.Holder {
+	out := driver.Holder{Token: h.token, Since: d.epoch.Add(h.granted), Remaining: h.expires.Sub(m.store), Kept: h.s == nil}
+	switch h.room {
+	case 1:
+		out.Mode = driver.Exclusive
+	case 0:
+		out.Mode = driver.Shared
+	default:
+		out.Mode, out.Limit = driver.Semaphore, int(h.room)
+	}
+	return out
 }
 
 // Close ends every call in progress. Leases go on until they expire.
@@ -257,11 +287,17 @@ func (q *reports) add(r report) {
 	q.mu.Unlock()
 }
 
-// deliver hands the session its reports. A nil session has none.
-func (s *session) deliver() {
-	if s == nil {
-		return
+// sessions are those that have reports to be delivered.
+type sessions []*session
+
+func (all sessions) deliver() {
+	for _, s := range all {
+		s.deliver()
 	}
+}
+
+// deliver hands the session its reports.
+func (s *session) deliver() {
 	q := &s.reports
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -17,16 +18,12 @@ const (
 )
 
 // lock is the state of a key that is taken. A key that is not has no lock, and
-// whoever waits does so at a lock: a lock that becomes free goes to the first
-// waiter in the same step.
+// whoever waits does so at a lock: room that becomes free goes to the first
+// waiters in the same step.
 type lock struct {
 	key     string
-	holder  *session // nil: taken by nobody, for MinHold
-	owner   driver.Owner
-	token   int64
-	granted time.Time // these two by the store's clock
-	expires time.Time
-	told    bool // what the holder last heard about others waiting
+	holders []held
+	single  [1]held // room for the first of them
 
 	queue
 	alarm struct { // runs only while somebody waits
@@ -36,7 +33,63 @@ type lock struct {
 	}
 }
 
-func (l *lock) heldBy(o driver.Owner) bool { return l != nil && l.holder != nil && l.owner == o }
+// held is one lease of a key.
+type held struct {
+	s       *session // nil: taken by nobody, for MinHold
+	owner   driver.Owner
+	token   int64
+	granted time.Duration // after Driver.epoch
+	expires time.Time     // by the store's clock
+	room    int32         // how many may hold together; 0 is any number
+	told    bool  // what the holder last heard about others waiting
+}
+
+// room is how many may hold a key together with such a request.
+func room(r *driver.Request) int32 {
+	switch r.Mode {
+	case driver.Exclusive:
+		return 1
+	case driver.Shared:
+		return 0
+	default:
+		return int32(min(r.Limit, math.MaxInt32))
+	}
+}
+
+// heldBy returns the lease of an owner, or nil. l may be nil.
+func (l *lock) heldBy(o driver.Owner) *held {
+	if l == nil {
+		return nil
+	}
+	for i := range l.holders {
+		if h := &l.holders[i]; h.s != nil && h.owner == o {
+			return h
+		}
+	}
+	return nil
+}
+
+// fits reports whether one more may hold, who lets room hold together.
+func (l *lock) fits(room int32) bool {
+	n := int32(len(l.holders))
+	for i := range l.holders {
+		if r := l.holders[i].room; r != 0 && n >= r {
+			return false
+		}
+	}
+	return room == 0 || n < room
+}
+
+// firstEnd is when the first of the leases ends.
+func (l *lock) firstEnd() time.Time {
+	end := l.holders[0].expires
+	for _, h := range l.holders[1:] {
+		if h.expires.Before(end) {
+			end = h.expires
+		}
+	}
+	return end
+}
 
 // shard is a part of the key space. Everything in it is guarded by mu, and its
 // methods are called with mu held.
@@ -70,51 +123,68 @@ func (d *Driver) moment() moment {
 // find returns the lock of a key, or nil if the key is free.
 func (sh *shard) find(key string, m moment) *lock {
 	l := sh.keys[key]
-	if l == nil || m.store.Before(l.expires) {
+	if l == nil {
+		return nil
+	}
+	live := l.holders[:0]
+	for _, h := range l.holders {
+		switch {
+		case m.store.Before(h.expires):
+			live = append(live, h)
+		case h.s != nil:
+			sh.ended.add(h.owner, over)
+		}
+	}
+	if len(live) == len(l.holders) {
 		return l
 	}
-	if l.holder != nil {
-		sh.ended.add(l.owner, over)
-	}
-	return sh.free(l, m)
+	l.holders = live
+	return sh.pass(l, m)
 }
 
-// free passes a lock on to its first waiter, or drops it and returns nil.
-func (sh *shard) free(l *lock, m moment) *lock {
-	w := l.first
-	if w == nil {
+// pass gives the room that a lock has to its first waiters, or drops the lock and
+// returns nil if nobody holds it and nobody waits.
+func (sh *shard) pass(l *lock, m moment) *lock {
+	passed := false
+	for w := l.first; w != nil && l.fits(w.room); w = l.first {
+		sh.leave(w)
+		w.grant = l.grant(sh.take(l, w.s, w.id, w.room, w.ttl, m), driver.Deadline(m.sent, w.ttl))
+		w.finish(nil)
+		passed = true
+	}
+	if len(l.holders) == 0 {
 		sh.drop(l)
 		return nil
 	}
-	sh.leave(w)
-	w.grant = sh.take(l, w.s, w.id, w.ttl, m)
-	w.finish(nil)
-	sh.watch(l, m)
+	if passed {
+		sh.watch(l, m)
+	}
 	return l
 }
 
-// take grants a lock that has no owner.
-func (sh *shard) take(l *lock, s *session, id driver.ID, ttl time.Duration, m moment) driver.Grant {
+// take grants a lease of a lock that has room for it.
+func (sh *shard) take(l *lock, s *session, id driver.ID, room int32, ttl time.Duration, m moment) *held {
 	sh.token++
-	l.holder, l.owner, l.token = s, id.Owner, sh.token
-	l.granted, l.expires = m.store, m.store.Add(ttl)
-	l.told = l.others(s)
-	return l.grant(driver.Deadline(m.sent, ttl))
+	l.holders = append(l.holders, held{
+		s: s, owner: id.Owner, room: room, token: sh.token,
+		granted: m.store.Sub(sh.d.epoch), expires: m.store.Add(ttl), told: l.queue.first != nil,
+	})
+	return &l.holders[len(l.holders)-1]
 }
 
-func (l *lock) grant(deadline time.Time) driver.Grant {
+func (l *lock) grant(h *held, deadline time.Time) driver.Grant {
 	return driver.Grant{
-		ID:        driver.ID{Key: l.key, Owner: l.owner},
-		Token:     l.token,
+		ID:        driver.ID{Key: l.key, Owner: h.owner},
+		Token:     h.token,
 		Deadline:  deadline,
-		Contended: l.told,
+		Contended: h.told,
 	}
 }
 
 // extend lets a lease last for ttl from now on, unless it lasts longer already.
-func (l *lock) extend(ttl time.Duration, m moment) time.Time {
-	if x := m.store.Add(ttl); x.After(l.expires) {
-		l.expires = x
+func (h *held) extend(ttl time.Duration, m moment) time.Time {
+	if x := m.store.Add(ttl); x.After(h.expires) {
+		h.expires = x
 	}
 	return driver.Deadline(m.sent, ttl)
 }
@@ -133,7 +203,7 @@ func (sh *shard) add(key string, m moment) *lock {
 	if sh.keys == nil {
 		sh.keys = make(map[string]*lock)
 	}
-	l.key = key
+	l.key, l.holders = key, l.single[:0]
 	sh.keys[key] = l
 	sh.peak = max(sh.peak, len(sh.keys))
 	return l
@@ -162,19 +232,22 @@ func (sh *shard) sweep(m moment) {
 	sh.sweepAt = max(roomy, 2*len(sh.keys))
 }
 
-// end ends an owner, whatever it is at: it frees the lease that it holds, at
+// end ends an owner, whatever it is at: it ends the lease that it has, at
 // once or when keep has passed since the grant, or takes its place in the queue
 // away. It reports whether the lease ended by a release, this one or an
 // earlier one.
-func (sh *shard) end(id driver.ID, keep time.Duration, how end, m moment) (ok bool, tell *session) {
+func (sh *shard) end(id driver.ID, keep time.Duration, how end, m moment) (ok bool, tell sessions) {
 	l := sh.find(id.Key, m)
-	if l.heldBy(id.Owner) {
+	if h := l.heldBy(id.Owner); h != nil {
 		sh.ended.add(id.Owner, how)
-		if until := l.granted.Add(keep); until.After(m.store) {
-			l.holder, l.owner, l.expires = nil, driver.Owner{}, until
+		if until := sh.d.epoch.Add(h.granted + keep); until.After(m.store) {
+			h.s, h.owner, h.expires = nil, driver.Owner{}, until
 			sh.watch(l, m)
 		} else {
-			sh.free(l, m)
+			l.part(h)
+			if l = sh.pass(l, m); l != nil {
+				return true, sh.news(l)
+			}
 		}
 		return true, nil
 	}
@@ -186,9 +259,19 @@ func (sh *shard) end(id driver.ID, keep time.Duration, how end, m moment) (ok bo
 	return ok, nil
 }
 
+// part removes a lease.
+func (l *lock) part(h *held) {
+	for i := range l.holders {
+		if &l.holders[i] == h {
+			l.holders = append(l.holders[:i], l.holders[i+1:]...)
+			return
+		}
+	}
+}
+
 // enrol puts a request at the end of the queue of a taken key.
 func (sh *shard) enrol(l *lock, s *session, r *driver.Request) *waiter {
-	w := &waiter{s: s, id: r.ID, ttl: r.TTL, lock: l, done: make(chan struct{})}
+	w := &waiter{s: s, id: r.ID, ttl: r.TTL, room: room(r), lock: l, done: make(chan struct{})}
 	l.push(w)
 	if sh.waiting == nil {
 		sh.waiting = make(map[driver.ID]*waiter)
@@ -209,40 +292,55 @@ func (sh *shard) leave(w *waiter) {
 }
 
 // withdraw ends a waiter with an error, and with it its owner.
-func (sh *shard) withdraw(w *waiter, err error, m moment) (tell *session) {
+func (sh *shard) withdraw(w *waiter, err error, m moment) (tell sessions) {
 	l := w.lock
 	sh.leave(w)
 	sh.ended.add(w.id.Owner, over)
 	w.finish(err)
+	if l = sh.pass(l, m); l == nil {
+		return nil
+	}
 	sh.watch(l, m)
 	return sh.news(l)
 }
 
-// news queues a report for the holder if others began or ceased to wait for its
-// key. The session returned, if any, is to be told once mu is released.
-func (sh *shard) news(l *lock) (tell *session) {
-	if l.holder == nil || l.told == l.others(l.holder) {
-		return nil
+// news queues a report for the holders if somebody began or ceased to wait for
+// their key. The sessions returned, if any, are to be told once mu is released.
+func (sh *shard) news(l *lock) (tell sessions) {
+	for i := range l.holders {
+		h := &l.holders[i]
+		if h.s == nil || h.told == (l.first != nil) {
+			continue
+		}
+		h.told = !h.told
+		h.s.reports.add(report{id: driver.ID{Key: l.key, Owner: h.owner}, waiting: h.told})
+		tell = append(tell, h.s)
 	}
-	l.told = !l.told
-	l.holder.reports.add(report{id: driver.ID{Key: l.key, Owner: l.owner}, waiting: l.told})
-	return l.holder
+	return tell
 }
 
-// watch sets the alarm that ends the lease while somebody waits for it. An
+// watch sets the alarm that ends the first of the leases while somebody waits. An
 // alarm that turns out to be early, after a renewal, sets itself again.
 func (sh *shard) watch(l *lock, m moment) {
 	a := &l.alarm
-	if a.stop != nil && (l.first == nil || a.due.After(l.expires)) {
+	if l.first == nil {
+		if a.stop != nil {
+			a.stop()
+			a.stop = nil
+		}
+		return
+	}
+	end := l.firstEnd()
+	if a.stop != nil && a.due.After(end) {
 		a.stop()
 		a.stop = nil
 	}
-	if a.stop != nil || l.first == nil {
+	if a.stop != nil {
 		return
 	}
 	sh.alarms++
 	key, n := l.key, sh.alarms
-	a.n, a.due = n, l.expires
+	a.n, a.due = n, end
 	a.stop = sh.d.after(a.due, m.store, func() { sh.ring(key, n) })
 }
 

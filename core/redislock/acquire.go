@@ -106,8 +106,10 @@ func (p *place) leave(err error) {
 
 func (s *session) check(r driver.Request) error {
 	switch {
-	case r.Mode != driver.Exclusive:
-		return &driver.PermanentError{Err: fmt.Errorf("redis: mode %v is not offered; use %v", r.Mode, driver.Exclusive)}
+	case r.Mode > driver.Semaphore:
+		return &driver.PermanentError{Err: fmt.Errorf("redis: mode %d is not offered", r.Mode)}
+	case r.Mode == driver.Semaphore && r.Limit < 1:
+		return &driver.PermanentError{Err: fmt.Errorf("redis: a semaphore with a limit of %d; at least 1 is needed", r.Limit)}
 	case r.TTL < minTTL:
 		return &driver.PermanentError{Err: fmt.Errorf("redis: a TTL of %v is too short; use at least %v", r.TTL, minTTL)}
 	case r.Replace != nil && r.Replace.Key != r.Key:
@@ -205,12 +207,15 @@ func (p *place) ask(now time.Time) {
 	var c command
 	if old := p.r.Replace; old != nil && !p.known {
 		rq.ends = true
-		next := &protocol.Next{Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol}
+		next := &protocol.Next{
+			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
+			Mode: p.r.Mode, Limit: p.r.Limit,
+		}
 		c = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
 	} else {
 		a := protocol.AcquireArgs{
 			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
-			Create: !p.known, Wait: p.r.Wait,
+			Create: !p.known, Wait: p.r.Wait, Mode: p.r.Mode, Limit: p.r.Limit,
 		}
 		c = command{script: protocol.Acquire, key: key, args: a.Args()}
 	}

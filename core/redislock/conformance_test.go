@@ -28,7 +28,7 @@ var requests = map[drivertest.Op]func(request []byte) bool{
 }
 
 // replaces tells an ending that names a next owner by its number of words.
-func replaces(request []byte) bool { return bytes.HasPrefix(request, []byte("*10\r\n")) }
+func replaces(request []byte) bool { return bytes.HasPrefix(request, []byte("*11\r\n")) }
 
 func newClient(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()

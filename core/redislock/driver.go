@@ -78,10 +78,10 @@ func New(client redis.UniversalClient, opts ...Option) driver.Driver {
 func (*redisDriver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
 		Name:   "redis",
-		Modes:  []driver.Mode{driver.Exclusive},
+		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
 		MinTTL: minTTL,
 		Tokens: driver.ClockTokens,
-		Strict: false,
+		Strict: true,
 		Keep:   true,
 		Wake:   time.Second,
 	}

@@ -16,7 +16,7 @@ func renewCommand(r driver.Renewal) command {
 	return command{
 		script: protocol.Renew,
 		key:    protocol.Key(r.Key),
-		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL}.Args(),
+		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL, Share: r.Share}.Args(),
 	}
 }
 

@@ -185,7 +185,7 @@ func (s *session) verifyLeases() {
 	var calls []*call
 	for _, l := range s.claims.leases(time.Now()) {
 		calls = append(calls, &call{
-			command: command{script: protocol.Inspect, key: protocol.Key(l.id.Key)},
+			command: renewCommand(driver.Renewal{ID: l.id, TTL: minTTL}), // which never shortens
 			done:    func(c *call) { s.verified(l, c) },
 		})
 	}
@@ -199,8 +199,8 @@ func (s *session) verified(l lease, c *call) {
 	if c.reply.err != nil || c.reply.astray {
 		return // the next renewal asks again
 	}
-	r, err := protocol.ParseInspect(c.reply.value)
-	if err != nil || r.Held && r.Token == l.token || !s.claims.lose(l) {
+	r, err := protocol.ParseRenew(c.reply.value)
+	if err != nil || r.Status == protocol.Renewed || !s.claims.lose(l) {
 		return
 	}
 	// A late copy of the owner's acquisition must not bring it back.

@@ -143,7 +143,14 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if err != nil {
 		return driver.State{}, classify(err)
 	}
-	return driver.State{Held: r.Held, Token: r.Token, Remaining: r.Left, Waiting: int(r.Waiting)}, nil
+	st := driver.State{Held: r.Held, Token: r.Token, Remaining: r.Left, Waiting: int(r.Waiting)}
+	for _, h := range r.Holders {
+		mode, limit := h.Mode()
+		st.Holders = append(st.Holders, driver.Holder{
+			Mode: mode, Limit: limit, Token: h.Token, Since: time.UnixMicro(h.Token), Remaining: h.Left, Kept: h.Kept,
+		})
+	}
+	return st, nil
 }
 
 // Close ends the session.

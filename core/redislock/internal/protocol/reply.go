@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // ErrMalformed is wrapped by the errors of all parsers: what arrived was not
@@ -108,6 +110,18 @@ type Holder struct {
 	Token int64
 	Left  time.Duration
 	Kept  bool // it has ended, but takes its place until MinHold is over
+}
+
+// Mode returns what the lease was asked for as. A semaphore of one is exclusive.
+func (h Holder) Mode() (m driver.Mode, limit int) {
+	switch h.Room {
+	case 1:
+		return driver.Exclusive, 0
+	case 0:
+		return driver.Shared, 0
+	default:
+		return driver.Semaphore, int(h.Room)
+	}
 }
 
 // OustReply is what [Oust] answers.
