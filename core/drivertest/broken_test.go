@@ -84,6 +84,20 @@ const (
 	placeIsNotRefreshed      fault = "place is not refreshed"
 	waitHoldsAConnection     fault = "wait holds a connection"
 	replacedIsNotCleanedUp   fault = "replaced is not cleaned up"
+	sharesAreExclusive       fault = "shares are exclusive"
+	ownRoomIsIgnored         fault = "own room is ignored"
+	holdersRoomIsIgnored     fault = "holders' room is ignored"
+	sharersPassTheQueue      fault = "sharers pass the queue"
+	oneIsLetInAtATime        fault = "one is let in at a time"
+	renewalExtendsAll        fault = "renewal extends all"
+	grantExtendsAll          fault = "grant extends all"
+	releaseEndsAll           fault = "release ends all"
+	keepFreesAPermit         fault = "keep frees a permit"
+	loweringDoesNothing      fault = "lowering does nothing"
+	loweringFreesTheKey      fault = "lowering frees the key"
+	loweringCreates          fault = "lowering creates"
+	inspectHidesTheMode      fault = "inspect hides the mode"
+	sessionsAreServedInTurn  fault = "sessions are served in turn"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -123,7 +137,7 @@ var caught = map[fault][]string{
 	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
 	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
-	replaceLeavesTheOld:      {"ReplaceHandsOverWhenNobodyWaits", "ReplaceQueuesBehindOthers"},
+	replaceLeavesTheOld:      {"ReplaceHandsOverWhenNobodyWaits", "ReplaceQueuesBehindOthers", "ReplaceOfAShareQueuesBehindOthers"},
 	replaceDoesNotCompare:    {"ReplaceOfAnEndedLeaseEndsNobodyElses"},
 	replaceKeepsTheToken:     {"ReplaceHandsOverWhenNobodyWaits"},
 	holderIsNotTold:          {"HolderLearnsOfWaiters"},
@@ -150,6 +164,20 @@ var caught = map[fault][]string{
 	placeIsNotRefreshed:      {"LiveWaiterKeepsItsPlace"},
 	waitHoldsAConnection:     {"WaitersLeaveRoomForOthers"},
 	replacedIsNotCleanedUp:   {"ReplaceGivenUpInSilenceLeavesNothing"},
+	sharesAreExclusive:       {"SharersHoldTogether", "ShareSurvivesALostReply", "WithdrawnWriterLetsSharersIn", "SemaphoreGrantsItsLimit", "KeepTakesOnePermit", "LoweredLeaseLetsSharersIn", "LoweringSurvivesALostReply"},
+	ownRoomIsIgnored:         {"SharersKeepWritersOut", "SmallestLimitRules", "ModesMixByTheirRoom", "NobodyIsTooManyUnderLoad", "LoweredLeaseKeepsWritersOut"},
+	holdersRoomIsIgnored:     {"WriterKeepsSharersOut", "SmallestLimitRules", "ModesMixByTheirRoom", "NobodyIsTooManyUnderLoad"},
+	sharersPassTheQueue:      {"SharerDoesNotPassAWriterThatWaits"},
+	oneIsLetInAtATime:        {"SharersThatWaitAreLetInTogether"},
+	renewalExtendsAll:        {"ShareExpiresAlone"},
+	grantExtendsAll:          {"PermitsHaveExpiriesOfTheirOwn"},
+	releaseEndsAll:           {"ShareEndsAlone", "SemaphoreServesItsQueueInOrder"},
+	keepFreesAPermit:         {"KeepTakesOnePermit"},
+	loweringDoesNothing:      {"LoweredLeaseLetsSharersIn"},
+	loweringFreesTheKey:      {"LoweredLeaseKeepsWritersOut", "LoweredLeaseLetsSharersIn"},
+	loweringCreates:          {"LoweringALostLeaseCreatesNone"},
+	inspectHidesTheMode:      {"InspectNamesTheHolders"},
+	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
 }
 
 // faultVariable tells a process of this test which fault its driver has.

@@ -31,7 +31,15 @@ var (
 	aWayPast      = need{"Harness.Peer", func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
 	keeping       = need{"Capabilities.Keep", func(f *fixture) bool { return f.caps.Keep }}
+	strict        = need{"Capabilities.Strict", func(f *fixture) bool { return f.caps.Strict }}
+	sharing       = offering(driver.Shared)
+	permitting    = offering(driver.Semaphore)
 )
+
+// offering is the need of a mode.
+func offering(m driver.Mode) need {
+	return need{"Capabilities.Modes with " + m.String(), func(f *fixture) bool { return slices.Contains(f.caps.Modes, m) }}
+}
 
 func (c check) start(t *testing.T, newHarness func(*testing.T) *Harness) {
 	t.Parallel()
@@ -78,6 +86,9 @@ var checks = slices.Concat(
 	replaceChecks,
 	contentionChecks,
 	keepChecks,
+	modeChecks,
+	roomChecks,
+	lowerChecks,
 	keyChecks,
 	closingChecks,
 )

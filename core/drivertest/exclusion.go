@@ -16,6 +16,7 @@ var exclusionChecks = []check{
 	{"OneHolderAcrossExpiry", nil, oneHolderAcrossExpiry},
 	{"QueueIsServedInOrder", nil, queueIsServedInOrder},
 	{"NewcomerDoesNotOvertakeTheQueue", nil, newcomerDoesNotOvertake},
+	{"CallersOfAllProcessesAreServedInOrder", needs(strict), callersAreServedInOrder},
 }
 
 // claim is the time in which a process may believe that it holds the key: from
@@ -187,6 +188,25 @@ func queueIsServedInOrder(f *fixture) {
 		l.drop()
 		l = w.granted(f.handOver(), fmt.Sprintf("the grant to the waiter in place %d, whose turn it is,", i+1))
 		l.holds()
+		for _, later := range queue[i+1:] {
+			later.stillWaits()
+		}
+	}
+	l.drop()
+}
+
+// callersAreServedInOrder has processes with several waiters each, as they have for
+// strict fairness.
+func callersAreServedInOrder(f *fixture) {
+	a, b := f.process(), f.process()
+	l := f.process().take(f.key, f.long())
+	var queue []*waiter
+	for _, p := range []*process{a, b, a, a, b} {
+		queue = append(queue, p.queue(f.key))
+	}
+	for i, w := range queue {
+		l.drop()
+		l = w.granted(f.handOver(), fmt.Sprintf("the grant to the waiter in place %d, whose turn it is,", i+1))
 		for _, later := range queue[i+1:] {
 			later.stillWaits()
 		}

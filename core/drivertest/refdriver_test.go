@@ -22,9 +22,10 @@ const referenceWake = 400 * time.Millisecond
 func (d *reference) Capabilities() driver.Capabilities {
 	c := driver.Capabilities{
 		Name:   "reference",
-		Modes:  []driver.Mode{driver.Exclusive},
+		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
 		MinTTL: 10 * time.Millisecond,
 		Tokens: driver.ClockTokens,
+		Strict: true,
 		Keep:   true,
 		Wake:   referenceWake,
 	}

@@ -36,50 +36,50 @@ func (s *store) ask(a ask) reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, r := time.Now(), s.record(a.Key)
-	if s.fault == newcomersOvertake && a.create && s.left(r, now) == 0 {
-		s.grant(r, now, a.Owner, a.from, a.TTL, a.token)
+	if s.fault == newcomersOvertake && a.create && len(r.live(now)) == 0 {
+		s.grant(r, now, a)
 	}
 	s.settle(r, now)
-	if a.Replace != nil && r.owner != a.Owner {
-		if _, over := r.over[a.Owner]; !over {
-			if done := s.replace(r, now, a); done {
-				return s.granted(r)
-			}
+	if a.Replace != nil && r.heldBy(a.Owner) == nil {
+		if _, over := r.over[a.Owner]; !over && s.replace(r, now, a) {
+			return s.granted(r, r.heldBy(a.Owner))
 		}
 	}
-	switch {
-	case r.owner == a.Owner && (a.create && s.fault == acquireForgetsItsOwner):
-		return reply{kind: busyReply, remaining: r.expiry.Sub(now)}
-	case r.owner == a.Owner && (a.create && s.fault == acquireGrantsAnew):
-		s.grant(r, now, a.Owner, a.from, a.TTL, 0)
-		return s.granted(r)
-	case r.owner == a.Owner:
-		r.expiry = driver.Later(r.expiry, now.Add(s.stored(a.TTL)))
-		return s.granted(r)
+	if h := r.heldBy(a.Owner); h != nil {
+		switch {
+		case a.create && s.fault == acquireForgetsItsOwner:
+			return reply{kind: busyReply, remaining: s.left(r, now)}
+		case a.create && s.fault == acquireGrantsAnew:
+			r.part(h)
+			s.grant(r, now, a)
+			return s.granted(r, r.heldBy(a.Owner))
+		}
+		h.expiry = driver.Later(h.expiry, now.Add(s.stored(a.TTL)))
+		return s.granted(r, h)
 	}
 	if how := r.over[a.Owner]; how != 0 && !(s.fault == releasedOwnerLivesAgain && how == released) && !(s.fault == expiredOwnerLivesAgain && how == expired) {
 		return reply{kind: overReply}
 	}
 	if i := s.place(r, a.Owner); i >= 0 {
-		if i == 0 && s.fault == placeNeverLapses && s.left(r, now) == 0 {
+		if i == 0 && s.fault == placeNeverLapses && s.fits(r, a) {
 			r.queue = r.queue[1:]
-			s.grant(r, now, a.Owner, a.from, a.TTL, 0)
-			return s.granted(r)
+			s.grant(r, now, a)
+			return s.granted(r, r.heldBy(a.Owner))
 		}
 		if s.fault != placeIsNotRefreshed {
 			r.queue[i].lapses = now.Add(a.TTL)
 		}
 		if i == 0 {
-			s.tellHolder(r)
+			s.tellHolders(r)
 		}
 		return reply{kind: queuedReply, remaining: s.left(r, now)}
 	}
 	if !a.create {
 		return reply{kind: overReply}
 	}
-	if s.left(r, now) == 0 && len(r.queue) == 0 {
-		s.grant(r, now, a.Owner, a.from, a.TTL, a.token)
-		return s.granted(r)
+	if s.fits(r, a) && (len(r.queue) == 0 || s.fault == sharersPassTheQueue && a.Mode == driver.Shared) {
+		s.grant(r, now, a)
+		return s.granted(r, r.heldBy(a.Owner))
 	}
 	if !a.Wait && s.fault != everybodyWaits {
 		return reply{kind: busyReply, remaining: s.left(r, now)}
@@ -88,12 +88,22 @@ func (s *store) ask(a ask) reply {
 	return reply{kind: queuedReply, remaining: s.left(r, now)}
 }
 
-// replace ends the replaced lease and reports whether the key went to a.
+// live is the leases that are not over.
+func (r *record) live(now time.Time) (live []*holder) {
+	for _, h := range r.holders {
+		if now.Before(h.expiry) {
+			live = append(live, h)
+		}
+	}
+	return live
+}
+
+// replace ends the replaced lease and reports whether a has a lease now.
 func (s *store) replace(r *record, now time.Time, a ask) bool {
 	old := a.Replace.Owner
-	mine := r.owner == old
-	if s.fault == replaceDoesNotCompare && r.owner != nobody {
-		mine = true
+	h := r.heldBy(old)
+	if s.fault == replaceDoesNotCompare && len(r.holders) > 0 {
+		h = r.holders[0]
 	}
 	if s.fault == replaceLeavesTheOld {
 		return false
@@ -101,16 +111,15 @@ func (s *store) replace(r *record, now time.Time, a ask) bool {
 	if _, over := r.over[old]; !over {
 		r.over[old] = released
 	}
-	if !mine {
+	if h == nil {
 		return false
 	}
-	r.owner, r.holder = nobody, nil
-	if len(r.queue) == 0 || s.fault == replaceIgnoresTheQueue {
-		token := int64(0)
+	r.part(h)
+	if s.fits(r, a) && (len(r.queue) == 0 || s.fault == replaceIgnoresTheQueue) {
 		if s.fault == replaceKeepsTheToken {
-			token = r.token
+			a.token = r.token
 		}
-		s.grant(r, now, a.Owner, a.from, a.TTL, token)
+		s.grant(r, now, a)
 		return true
 	}
 	s.settle(r, now)
@@ -118,14 +127,13 @@ func (s *store) replace(r *record, now time.Time, a ask) bool {
 }
 
 func (s *store) enqueue(r *record, now time.Time, a ask) {
-	p := place{owner: a.Owner, waiter: a.from, ttl: a.TTL, lapses: now.Add(a.TTL), token: a.token}
 	if s.fault == tokenAtEnrolment {
-		p.token = s.issue(r, now)
-		r.token = p.token
+		a.token = s.issue(r, now)
+		r.token = a.token
 	}
-	r.queue = append(r.queue, p)
+	r.queue = append(r.queue, place{ask: a, lapses: now.Add(a.TTL)})
 	if len(r.queue) == 1 {
-		s.tellHolder(r)
+		s.tellHolders(r)
 	}
 }
 
@@ -138,22 +146,13 @@ func (s *store) end(e driver.Ending) (notHeld bool) {
 	now, r := time.Now(), s.record(e.Key)
 	s.settle(r, now)
 	how := r.over[e.Owner]
-	mine := r.owner == e.Owner
-	if s.fault == releaseDoesNotCompare && r.owner != nobody {
-		mine = true
+	h := r.heldBy(e.Owner)
+	if s.fault == releaseDoesNotCompare && len(r.holders) > 0 {
+		h = r.holders[0]
 	}
 	switch {
-	case mine:
-		r.owner, r.holder = nobody, nil
-		if s.fault != keepIsIgnored {
-			r.kept = r.granted.Add(e.Keep)
-		}
-		if s.fault == keepCountsFromTheRelease && e.Keep > 0 {
-			r.kept = now.Add(e.Keep)
-		}
-		if s.fault == keepEndsWithTheTTL && r.kept.After(r.expiry) {
-			r.kept = r.expiry
-		}
+	case h != nil:
+		s.finish(r, h, now, e.Keep)
 	case how == released && s.fault == repeatedReleaseIsNotHeld:
 		notHeld = true
 	case how != released && s.fault != lateReleaseIsNoError:
@@ -175,49 +174,100 @@ func (s *store) end(e driver.Ending) (notHeld bool) {
 	return notHeld
 }
 
+// finish ends a lease, or leaves it to nobody for as long as it is to be kept.
+func (s *store) finish(r *record, h *holder, now time.Time, keep time.Duration) {
+	kept := h.granted.Add(keep)
+	switch {
+	case s.fault == releaseEndsAll:
+		r.holders = nil
+		return
+	case keep == 0, s.fault == keepIsIgnored, s.fault == keepFreesAPermit && h.mode == driver.Semaphore:
+		r.part(h)
+		return
+	case s.fault == keepCountsFromTheRelease:
+		kept = now.Add(keep)
+	case s.fault == keepEndsWithTheTTL && kept.After(h.expiry):
+		kept = h.expiry
+	}
+	h.owner, h.session, h.expiry = nobody, nil, kept
+}
+
 // renew extends a lease that is held.
 func (s *store) renew(n driver.Renewal) (held, contended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, r := time.Now(), s.record(n.Key)
 	s.settle(r, now)
-	if r.owner != n.Owner {
-		if s.fault == renewalCreates && r.owner == nobody {
-			s.grant(r, now, n.Owner, nil, n.TTL, n.Token)
+	h := r.heldBy(n.Owner)
+	if h == nil {
+		switch {
+		case s.fault == renewalCreates && len(r.holders) == 0:
+			s.grant(r, now, ask{Request: driver.Request{ID: n.ID, TTL: n.TTL}, token: n.Token})
 			return true, false
-		}
-		if s.fault == renewalDoesNotCompare && r.owner != nobody {
-			r.expiry = driver.Later(r.expiry, now.Add(n.TTL))
+		case s.fault == renewalDoesNotCompare && len(r.holders) > 0:
+			h = r.holders[0]
+			h.expiry = driver.Later(h.expiry, now.Add(n.TTL))
+			return true, false
+		case s.fault == loweringCreates && n.Share:
+			s.grant(r, now, ask{Request: driver.Request{ID: n.ID, TTL: n.TTL, Mode: driver.Shared}, token: n.Token})
 			return true, false
 		}
 		return false, false
 	}
-	next := now.Add(s.stored(n.TTL))
-	if s.fault != renewalShortens {
-		next = driver.Later(r.expiry, next)
+	for _, other := range r.holders {
+		if other == h || s.fault == renewalExtendsAll {
+			s.extend(other, now, n.TTL)
+		}
 	}
-	if s.fault == renewalDoesNothing {
-		next = r.expiry
+	if n.Share && h.mode == driver.Exclusive {
+		s.lower(r, h, now)
 	}
-	r.expiry = next
 	return true, len(r.queue) > 0 && s.fault != renewalHidesWaiters
+}
+
+func (s *store) extend(h *holder, now time.Time, ttl time.Duration) {
+	next := now.Add(s.stored(ttl))
+	if s.fault != renewalShortens {
+		next = driver.Later(h.expiry, next)
+	}
+	if s.fault != renewalDoesNothing {
+		h.expiry = next
+	}
+}
+
+// lower makes an exclusive lease a share and lets in who may share it.
+func (s *store) lower(r *record, h *holder, now time.Time) {
+	switch s.fault {
+	case loweringDoesNothing:
+	case loweringFreesTheKey:
+		r.part(h)
+		r.over[h.owner] = released
+	default:
+		h.mode = driver.Shared
+	}
+	s.settle(r, now)
 }
 
 func (s *store) inspect(key string) driver.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, r := time.Now(), s.record(key)
-	left := s.left(r, now)
-	if r.owner != nobody && !now.Before(r.expiry) {
-		left = 0
+	st := driver.State{Token: r.token}
+	for _, h := range r.live(now) {
+		left := h.expiry.Sub(now)
+		st.Held, st.Remaining = true, max(st.Remaining, left)
+		mode := h.mode
+		if s.fault == inspectHidesTheMode {
+			mode = driver.Exclusive
+		}
+		st.Holders = append(st.Holders, driver.Holder{Mode: mode, Limit: h.limit, Token: h.token, Since: h.granted, Remaining: left, Kept: h.owner == nobody})
 	}
-	live := 0
 	for _, p := range r.queue {
 		if now.Before(p.lapses) {
-			live++
+			st.Waiting++
 		}
 	}
-	return driver.State{Held: left > 0, Token: r.token, Remaining: left, Waiting: live}
+	return st
 }
 
 // askUnguarded looks whether a key is free, and takes it a moment later.
@@ -225,7 +275,7 @@ func (s *store) askUnguarded(a ask) reply {
 	s.mu.Lock()
 	now, r := time.Now(), s.record(a.Key)
 	s.settle(r, now)
-	free := s.left(r, now) == 0
+	free := s.fits(r, a)
 	s.mu.Unlock()
 	if !free || !a.create {
 		return s.ask(a)
@@ -233,8 +283,8 @@ func (s *store) askUnguarded(a ask) reply {
 	<-time.After(2 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grant(r, time.Now(), a.Owner, a.from, a.TTL, 0)
-	return s.granted(r)
+	s.grant(r, time.Now(), a)
+	return s.granted(r, r.heldBy(a.Owner))
 }
 
 // leave takes an owner out of the queue only.

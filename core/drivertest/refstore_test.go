@@ -21,24 +21,28 @@ type store struct {
 
 // record is what the store knows about a key.
 type record struct {
-	owner   driver.Owner // zero if nobody holds it
-	holder  *session     // whom to tell
-	token   int64
+	holders []*holder
+	token   int64 // of the latest grant
 	issued  int64 // the last token given to anybody, for faults
-	granted time.Time
-	expiry  time.Time
-	kept    time.Time // taken by nobody until then
 	queue   []place
 	over    map[driver.Owner]end
 }
 
+// holder is one lease of a key.
+type holder struct {
+	owner   driver.Owner // zero if it is kept, by nobody
+	session *session     // whom to tell
+	mode    driver.Mode
+	limit   int
+	token   int64
+	granted time.Time
+	expiry  time.Time
+}
+
 // place is a waiter's place in the queue. It lapses unless it is refreshed.
 type place struct {
-	owner  driver.Owner
-	waiter *session
-	ttl    time.Duration
+	ask
 	lapses time.Time
-	token  int64 // for the fault that issues it too early
 }
 
 // end says how an owner ended.
@@ -84,46 +88,111 @@ func (s *store) wipe() {
 	s.last = 0
 }
 
-// settle writes down what time has done, and grants a free key to the first
-// live waiter.
+// settle writes down what time has done, and grants the room that there is to the
+// first live waiters.
 func (s *store) settle(r *record, now time.Time) {
-	if r.owner != nobody && !now.Before(r.expiry) {
-		r.over[r.owner] = expired
-		r.owner, r.holder = nobody, nil
-	}
+	r.holders = slices.DeleteFunc(r.holders, func(h *holder) bool {
+		if now.Before(h.expiry) {
+			return false
+		}
+		if h.owner != nobody {
+			r.over[h.owner] = expired
+		}
+		return true
+	})
 	r.queue = slices.DeleteFunc(r.queue, func(p place) bool {
 		if now.Before(p.lapses) || s.fault == placeNeverLapses {
 			return false
 		}
-		r.over[p.owner] = expired
+		r.over[p.Owner] = expired
 		return true
 	})
-	if r.owner != nobody || now.Before(r.kept) || len(r.queue) == 0 {
-		return
+	for len(r.queue) > 0 {
+		i := 0
+		switch {
+		case s.fault == lastComeFirstServed:
+			i = len(r.queue) - 1
+		case s.fault == sessionsAreServedInTurn:
+			i = s.sameSession(r)
+		}
+		p := r.queue[i]
+		if !s.fits(r, p.ask) || s.fault == oneIsLetInAtATime && len(r.holders) > 0 {
+			return
+		}
+		if s.fault == placeNeverLapses { // and only who asks is granted
+			p.from.push(func() { p.from.wake(p.Owner) })
+			return
+		}
+		r.queue = slices.Delete(r.queue, i, i+1)
+		if s.fault == handOverKeepsTheToken {
+			p.token = r.token
+		}
+		s.grant(r, now, p.ask)
+		p.from.push(func() { p.from.wake(p.Owner) })
 	}
-	if s.fault == placeNeverLapses { // and only who asks is granted
-		p := r.queue[0]
-		p.waiter.push(func() { p.waiter.wake(p.owner) })
-		return
-	}
-	i := 0
-	if s.fault == lastComeFirstServed {
-		i = len(r.queue) - 1
-	}
-	p := r.queue[i]
-	r.queue = slices.Delete(r.queue, i, i+1)
-	if s.fault == handOverKeepsTheToken {
-		p.token = r.token
-	}
-	s.grant(r, now, p.owner, p.waiter, p.ttl, p.token)
-	p.waiter.push(func() { p.waiter.wake(p.owner) })
 }
 
-func (s *store) grant(r *record, now time.Time, o driver.Owner, holder *session, ttl time.Duration, token int64) {
+// sameSession is a later place of the session that is first, if it has one.
+func (s *store) sameSession(r *record) int {
+	return max(0, slices.IndexFunc(r.queue, func(p place) bool { return p.from == r.queue[0].from && p.Owner != r.queue[0].Owner }))
+}
+
+// fits reports whether there is room for one more lease: in its own eyes, and in
+// those of all that are there.
+func (s *store) fits(r *record, a ask) bool {
+	n := len(r.holders)
+	if n > 0 && s.fault == sharesAreExclusive {
+		return false
+	}
+	if room := room(a.Mode, a.Limit); room > 0 && n >= room && s.fault != ownRoomIsIgnored {
+		return false
+	}
+	for _, h := range r.holders {
+		if room := room(h.mode, h.limit); room > 0 && n >= room && (s.fault != holdersRoomIsIgnored || h.mode == driver.Exclusive && a.Mode == driver.Exclusive) {
+			return false
+		}
+	}
+	return true
+}
+
+// room is how many may hold together; 0 is any number.
+func room(m driver.Mode, limit int) int {
+	switch m {
+	case driver.Exclusive:
+		return 1
+	case driver.Semaphore:
+		return limit
+	}
+	return 0
+}
+
+func (s *store) grant(r *record, now time.Time, a ask) {
+	token := a.token
 	if token == 0 {
 		token = s.issue(r, now)
 	}
-	r.owner, r.holder, r.token, r.granted, r.expiry = o, holder, token, now, now.Add(s.stored(ttl))
+	if s.fault == grantExtendsAll {
+		for _, h := range r.holders {
+			s.extend(h, now, a.TTL)
+		}
+	}
+	r.token = token
+	r.holders = append(r.holders, &holder{owner: a.Owner, session: a.from, mode: a.Mode, limit: a.Limit, token: token, granted: now, expiry: now.Add(s.stored(a.TTL))})
+}
+
+// heldBy returns the lease of an owner, or nil.
+func (r *record) heldBy(o driver.Owner) *holder {
+	for _, h := range r.holders {
+		if h.owner == o && o != nobody {
+			return h
+		}
+	}
+	return nil
+}
+
+// part removes a lease.
+func (r *record) part(h *holder) {
+	r.holders = slices.DeleteFunc(r.holders, func(other *holder) bool { return other == h })
 }
 
 // stored is how long the store lets a lease of that TTL last.
@@ -153,24 +222,30 @@ func (s *store) draw(key string) int64 {
 	return s.issue(s.record(key), time.Now())
 }
 
-func (s *store) tellHolder(r *record) {
-	if h, o := r.holder, r.owner; h != nil && s.fault != holderIsNotTold {
-		h.push(func() { h.contended(o) })
+func (s *store) tellHolders(r *record) {
+	for _, h := range r.holders {
+		if h.session != nil && s.fault != holderIsNotTold {
+			h.session.push(func() { h.session.contended(h.owner) })
+		}
 	}
 }
 
 func (s *store) place(r *record, o driver.Owner) int {
-	return slices.IndexFunc(r.queue, func(p place) bool { return p.owner == o })
+	return slices.IndexFunc(r.queue, func(p place) bool { return p.Owner == o })
 }
 
-// left is how long the key stays taken unless it is renewed or released.
+// left is how long it takes at most until one of the leases ends that are there,
+// unless that is renewed; 0 if there is none.
 func (s *store) left(r *record, now time.Time) time.Duration {
-	if r.owner != nobody {
-		return max(1, r.expiry.Sub(now))
+	var left time.Duration
+	for _, h := range r.holders {
+		if l := max(1, h.expiry.Sub(now)); left == 0 || l < left {
+			left = l
+		}
 	}
-	return max(0, r.kept.Sub(now))
+	return left
 }
 
-func (s *store) granted(r *record) reply {
-	return reply{kind: grantedReply, token: r.token, contended: len(r.queue) > 0 && s.fault != grantHidesWaiters}
+func (s *store) granted(r *record, h *holder) reply {
+	return reply{kind: grantedReply, token: h.token, contended: len(r.queue) > 0 && s.fault != grantHidesWaiters}
 }

@@ -41,7 +41,7 @@ type held struct {
 	granted time.Duration // after Driver.epoch
 	expires time.Time     // by the store's clock
 	room    int32         // how many may hold together; 0 is any number
-	told    bool  // what the holder last heard about others waiting
+	told    bool          // what the holder last heard about others waiting
 }
 
 // room is how many may hold a key together with such a request.
