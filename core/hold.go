@@ -241,7 +241,7 @@ func (h *hold) check(ctx context.Context, op string, lower bool) error {
 	}
 	lower = lower && h.plan.Mode == Exclusive
 	tn.lowered = tn.lowered || lower // from now on, whatever the store answers
-	r := driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl, Share: tn.lowered}
+	r := tn.renewal(ttl)
 	h.unlock()
 
 	sctx, cancel := context.WithTimeout(ctx, e.timeout)

@@ -106,7 +106,7 @@ func (k *keeper) attend(due []*tenure) {
 		tn.line.shard.mu.Lock()
 		if tn.attend(time.Now()) {
 			batch = append(batch, tn)
-			renewals = append(renewals, driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: tn.ttl()})
+			renewals = append(renewals, tn.renewal(tn.ttl()))
 			patience = min(patience, max(driver.Remaining(tn.Deadline, time.Now())/2, 5*time.Millisecond))
 		}
 		tn.line.shard.mu.Unlock()

@@ -80,6 +80,12 @@ func (tn *tenure) ending(keep time.Duration) driver.Ending {
 	return driver.Ending{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, Deadline: tn.Deadline, Keep: keep}
 }
 
+// renewal asks for the lease to last. What was lowered is asked to be a share each time:
+// the answer to the first time may have been lost, and the question too.
+func (tn *tenure) renewal(ttl time.Duration) driver.Renewal {
+	return driver.Renewal{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl, Share: tn.lowered}
+}
+
 // current reports whether the process still has this lease.
 func (tn *tenure) current() bool { return !tn.gone }
 
@@ -259,11 +265,12 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) erro
 func (ln *line) refresh(tn *tenure) {
 	tn.refreshing = true
 	ttl := ln.first.plan.TTL
+	renewal := tn.renewal(ttl)
 	ln.engine.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
 		defer cancel()
 		sent := time.Now()
-		r := ln.engine.session.Renew(ctx, []driver.Renewal{{ID: tn.ID, Ref: tn.Ref, Token: tn.Token, TTL: ttl}})[0]
+		r := ln.engine.session.Renew(ctx, []driver.Renewal{renewal})[0]
 		ln.shard.mu.Lock()
 		defer ln.shard.mu.Unlock()
 		tn.refreshing = false

@@ -87,8 +87,11 @@ func loweringSurvivesALostReply(f *fixture) {
 	a, b := f.process(), f.peer()
 	l := a.takeAs(write)
 	dropped := f.dropReply(OpRenew)
-	l.lowers()
+	if err := l.lower().Err; errors.Is(err, driver.ErrNotHeld) {
+		f.t.Fatal("a lowering whose first reply was lost reported its lease as not held")
+	}
 	dropped()
+	l.lowers() // as who has no answer repeats it
 	other := b.takeAs(read)
 	l.lives()
 	l.drop()

@@ -46,6 +46,14 @@ func (c *caller) sleep(d time.Duration) bool {
 func (c *caller) policy() core.Policy {
 	s := c.p.s
 	p := core.Policy{Key: s.keys[c.rand.IntN(len(s.keys))], TTL: s.ttls[c.rand.IntN(2)]}
+	u := s.uses[c.rand.IntN(len(s.uses))]
+	p.Mode = u.mode
+	if u.mode == core.Semaphore {
+		p.Limit = u.room
+	}
+	if s.strict {
+		p.Fairness = core.Strict
+	}
 	switch n := c.rand.IntN(10); {
 	case n < 2:
 	case n < 4:
@@ -70,10 +78,21 @@ func (c *caller) policy() core.Policy {
 	return p
 }
 
+// room is how many may hold together with such a policy; 0 is any number.
+func room(p core.Policy) int {
+	switch p.Mode {
+	case core.Shared:
+		return 0
+	case core.Semaphore:
+		return p.Limit
+	}
+	return 1
+}
+
 // attempt asks once and holds what it gets.
 func (c *caller) attempt() {
 	s, p := c.p.s, c.policy()
-	a := simulation.Attempt{Process: c.p.id, Key: p.Key, Waits: p.Wait > 0, Call: time.Now()}
+	a := simulation.Attempt{Process: c.p.id, Key: p.Key, Room: room(p), Waits: p.Wait > 0, Call: time.Now()}
 	within := p.Wait
 	if within == 0 {
 		within = s.timeout
@@ -115,6 +134,10 @@ func (c *caller) attempt() {
 	s.Attempted(a)
 	s.Note("process %d: %s is granted after %v, token %d, %+v", c.p.id, p.Key, a.Return.Sub(a.Call), a.Token, p)
 	s.Count("granted")
+	s.Count("granted " + p.Mode.String())
+	if s.strict {
+		s.Count("granted strictly")
+	}
 	if a.Token%1024 > 0 {
 		s.Count("handed off")
 	} else if a.Return.Sub(a.Call) > 10*time.Millisecond {
@@ -174,6 +197,10 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 			s.Count("checked")
 		}
 	}
+	claim := simulation.Claim{Process: c.p.id, Key: p.Key, Room: room(p), Token: a.Token, Start: a.Return}
+	if p.Mode == core.Exclusive && c.rand.IntN(8) == 0 {
+		claim = c.downgrade(lease, claim)
+	}
 	timer := time.NewTimer(during)
 	defer timer.Stop()
 	select {
@@ -188,7 +215,7 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 	case <-c.p.ctx.Done():
 	}
 	now, deadline := time.Now(), lease.Deadline()
-	claim := simulation.Claim{Process: c.p.id, Key: p.Key, Token: a.Token, Start: a.Return, End: now}
+	claim.End = now
 	if deadline.Before(now) {
 		claim.End = deadline
 	}
@@ -214,6 +241,33 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 	default:
 		s.Violation("process %d: the release fails: %v", c.p.id, err)
 	}
+}
+
+// downgrade lowers a writer's hold to a reader's, and returns what is claimed from
+// then on.
+func (c *caller) downgrade(lease *core.Lease, claim simulation.Claim) simulation.Claim {
+	s := c.p.s
+	start := time.Now()
+	claim.End, claim.Gone = start, start
+	if d := lease.Deadline(); d.Before(claim.End) {
+		claim.End = d
+	}
+	s.Claimed(claim)
+	err := lease.Downgrade(c.p.ctx)
+	s.Note("process %d: %s is downgraded, token %d: %v", c.p.id, claim.Key, claim.Token, err)
+	if took := time.Since(start); took > s.timeout+returnGrace {
+		s.Violation("process %d took %v to downgrade", c.p.id, took)
+	}
+	switch {
+	case err == nil:
+		s.Count("downgraded")
+	case errors.Is(err, core.ErrLost), errors.Is(err, core.ErrMaxHold), errors.Is(err, core.ErrClosed):
+	case (errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.Canceled)) && s.weather != calm:
+	default:
+		s.Violation("process %d: the downgrade fails: %v", c.p.id, err)
+	}
+	claim.Start, claim.Room = start, 0
+	return claim
 }
 
 // stillHeld checks that a hold that was not ended need not have been.

@@ -71,9 +71,19 @@ var mutants = []mutant{
 		bug: "ln.forget(tn)",
 	},
 	{
+		name: "a lease that was lowered is handed on", file: "tenure.go",
+		old: "case tn.lowered, ln.mode == Shared,",
+		bug: "case ln.mode == Shared,",
+	},
+	{
+		name: "the first reader to leave takes the share along", file: "hold.go",
+		old: "case tn.hold != nil: // others share the lease",
+		bug: "case false:",
+	},
+	{
 		name: "a lease is not renewed", file: "keeper.go",
-		old: "return tn.hold != nil && !tn.hold.over && !tn.hold.plan.NoRenew",
-		bug: "return false",
+		old: "if !h.over && !h.plan.NoRenew {",
+		bug: "if false {",
 	},
 }
 

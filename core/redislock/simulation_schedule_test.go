@@ -37,6 +37,8 @@ type schedule struct {
 	rate    float64
 	timeout time.Duration // of the store
 	keys    []string
+	uses    []use // how callers take a key, each as likely
+	strict  bool
 	ttls    []time.Duration
 	callers int           // of each process
 	minHold time.Duration // at most
@@ -50,6 +52,19 @@ type schedule struct {
 	running   sync.WaitGroup // callers
 	closing   sync.WaitGroup // engines
 }
+
+// use is a mode of a lock, and how many that lets hold together: 0 is any number.
+type use struct {
+	mode core.Mode
+	room int
+}
+
+var (
+	write   = use{core.Exclusive, 1}
+	read    = use{core.Shared, 0}
+	permit2 = use{core.Semaphore, 2}
+	permit3 = use{core.Semaphore, 3}
+)
 
 const (
 	simNamespace = "sim"
@@ -77,6 +92,8 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.keys = []string{"stock:1", "stock:2"}[:1+r.IntN(2)]
 	s.callers = 1 + r.IntN(4)
 	s.minHold = ms(0, 400)
+	s.uses = [][]use{{write}, {write}, {write, read}, {write, read, read, read}, {permit2}, {permit3, permit3, write}, {write, read, permit2, permit2}}[r.IntN(7)]
+	s.strict = r.IntN(5) == 0
 	if s.weather != calm {
 		share := func() float64 { return []float64{0, 0, 0.01, 0.04, 0.12}[r.IntN(5)] }
 		s.faults = simulation.Faults{
@@ -91,8 +108,8 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 
 // plan describes the schedule.
 func (s *schedule) plan() string {
-	return fmt.Sprintf("%v weather for %v, rate %.4f, store timeout %v, TTLs %v, %d keys, %d callers in each process, %+v",
-		s.weather, s.disturbed, s.rate, s.timeout, s.ttls, len(s.keys), s.callers, s.faults)
+	return fmt.Sprintf("%v weather for %v, rate %.4f, store timeout %v, TTLs %v, %d keys, %d callers in each process, uses %v, strict %t, %+v",
+		s.weather, s.disturbed, s.rate, s.timeout, s.ttls, len(s.keys), s.callers, s.uses, s.strict, s.faults)
 }
 
 func (s *schedule) rules() simulation.Rules {

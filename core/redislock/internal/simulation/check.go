@@ -8,11 +8,11 @@ import (
 
 // Rules says what to hold a history to.
 type Rules struct {
-	// Exclusive: claims of one key are disjoint, and what an acquisition gets
-	// is larger than what any got that had returned before. Both break while
-	// a holder does not know that the server has lost its data, or that its
-	// clock has jumped ahead. What the server issues rises always, which
-	// World itself checks.
+	// Exclusive: no more claims of one key overlap than each has room for, and
+	// what an acquisition gets is larger than what any got that had returned
+	// before and excludes it. Both break while a holder does not know that the
+	// server has lost its data, or that its clock has jumped ahead. What the
+	// server issues rises always, which World itself checks.
 	Exclusive bool
 
 	// From when on a free key with somebody waiting for it must be granted
@@ -53,27 +53,48 @@ func byKey[T any](all []T, key func(T) string) map[string][]T {
 	return out
 }
 
-// overlaps finds claims of one key that are not disjoint.
+// holder is who counts as one: a caller, or all readers of a process, which share a
+// lease.
+type holder struct {
+	process int
+	token   int64 // 0 for readers
+}
+
+func (c Claim) holder() holder {
+	if c.Room == 0 {
+		return holder{process: c.Process}
+	}
+	return holder{c.Process, c.Token}
+}
+
+// overlaps finds claims of one key that are more than one of them has room for.
 func (h *History) overlaps() []string {
 	var out []string
 	for key, claims := range byKey(h.claims, func(c Claim) string { return c.Key }) {
+		claims = slices.DeleteFunc(claims, func(c Claim) bool { return !c.End.After(c.Start) })
 		slices.SortFunc(claims, func(a, b Claim) int { return a.Start.Compare(b.Start) })
-		var last Claim // the one that ends last
-		for i, c := range claims {
-			if i > 0 && c.Start.Before(last.End) && c.Start.Before(c.End) {
-				out = append(out, fmt.Sprintf("exclusion: on %s process %d (token %d) claims from %s while process %d (token %d) claims until %s",
-					key, c.Process, c.Token, h.at(c.Start), last.Process, last.Token, h.at(last.End)))
+		var present []Claim
+		for _, c := range claims {
+			present = slices.DeleteFunc(present, func(o Claim) bool { return !o.End.After(c.Start) })
+			present = append(present, c)
+			holders := make(map[holder]bool)
+			for _, o := range present {
+				holders[o.holder()] = true
 			}
-			if i == 0 || c.End.After(last.End) {
-				last = c
+			for _, o := range present {
+				if o.Room > 0 && len(holders) > o.Room {
+					out = append(out, fmt.Sprintf("exclusion: on %s process %d (token %d, room %d) claims from %s, the %dth while process %d (token %d, room %d) claims until %s",
+						key, c.Process, c.Token, c.Room, h.at(c.Start), len(holders), o.Process, o.Token, o.Room, h.at(o.End)))
+				}
 			}
 		}
 	}
 	return out
 }
 
-// disorder finds acquisitions that returned before another was called and have
-// no smaller token.
+// disorder finds acquisitions that excluded one another, of which one returned before
+// the other was called and has no smaller token. Who can hold together may have tokens
+// in any order.
 func (h *History) disorder() []string {
 	var out []string
 	granted := slices.DeleteFunc(slices.Clone(h.attempts), func(a Attempt) bool { return !a.Granted })
@@ -81,17 +102,24 @@ func (h *History) disorder() []string {
 		byReturn := slices.Clone(byCall)
 		slices.SortFunc(byCall, func(a, b Attempt) int { return a.Call.Compare(b.Call) })
 		slices.SortFunc(byReturn, func(a, b Attempt) int { return a.Return.Compare(b.Return) })
-		var largest Attempt // of those that returned before
+		var largest, largestAlone Attempt // of those that returned before
 		i := 0
 		for _, b := range byCall {
 			for ; i < len(byReturn) && byReturn[i].Return.Before(b.Call); i++ {
 				if byReturn[i].Token > largest.Token {
 					largest = byReturn[i]
 				}
+				if byReturn[i].Room == 1 && byReturn[i].Token > largestAlone.Token {
+					largestAlone = byReturn[i]
+				}
 			}
-			if b.Token <= largest.Token {
+			before := largestAlone
+			if b.Room == 1 {
+				before = largest
+			}
+			if b.Token <= before.Token {
 				out = append(out, fmt.Sprintf("tokens: on %s the call of process %d at %s got %d after %d was returned at %s",
-					key, b.Process, h.at(b.Call), b.Token, largest.Token, h.at(largest.Return)))
+					key, b.Process, h.at(b.Call), b.Token, before.Token, h.at(before.Return)))
 			}
 		}
 		seen := make(map[int64]Attempt)

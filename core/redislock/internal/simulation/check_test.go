@@ -17,11 +17,21 @@ var zero = time.Unix(1_700_000_000, 0)
 func at(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 
 func claim(key string, process int, token int64, start, end, gone int) simulation.Claim {
-	return simulation.Claim{Process: process, Key: key, Token: token, Start: at(start), End: at(end), Gone: at(gone)}
+	return simulation.Claim{Process: process, Key: key, Room: 1, Token: token, Start: at(start), End: at(end), Gone: at(gone)}
 }
 
 func granted(process int, token int64, call, ret int) simulation.Attempt {
-	return simulation.Attempt{Process: process, Key: "k", Token: token, Granted: true, Waits: true, Call: at(call), Return: at(ret)}
+	return simulation.Attempt{Process: process, Key: "k", Room: 1, Token: token, Granted: true, Waits: true, Call: at(call), Return: at(ret)}
+}
+
+func withRoom(room int, c simulation.Claim) simulation.Claim {
+	c.Room = room
+	return c
+}
+
+func roomy(room int, a simulation.Attempt) simulation.Attempt {
+	a.Room = room
+	return a
 }
 
 // TestCheckersFindWhatTheyLookFor gives each checker a history that breaks its
@@ -42,6 +52,15 @@ func TestCheckersFindWhatTheyLookFor(t *testing.T) {
 		{name: "claims that overlap where they may", claims: []simulation.Claim{claim("k", 2, 2, 9, 20, 20), claim("k", 1, 1, 0, 10, 10)}},
 		{name: "claims of two keys", rules: exclusive, claims: []simulation.Claim{claim("k", 1, 1, 0, 10, 10), claim("j", 2, 2, 5, 20, 20)}},
 		{name: "a claim that was over at its start", rules: exclusive, claims: []simulation.Claim{claim("k", 1, 1, 0, 10, 10), claim("k", 2, 2, 5, 5, 20)}},
+		{name: "readers together", rules: exclusive, claims: []simulation.Claim{withRoom(0, claim("k", 1, 1, 0, 10, 10)), withRoom(0, claim("k", 2, 2, 5, 15, 15))}},
+		{name: "a reader beside a writer", rules: exclusive, want: "exclusion", claims: []simulation.Claim{withRoom(0, claim("k", 1, 1, 0, 10, 10)), claim("k", 2, 2, 5, 15, 15)}},
+		{name: "two permits of two", rules: exclusive, claims: []simulation.Claim{withRoom(2, claim("k", 1, 1, 0, 10, 10)), withRoom(2, claim("k", 1, 2, 5, 15, 15)), withRoom(2, claim("k", 1, 3, 10, 15, 15))}},
+		{name: "three permits of two", rules: exclusive, want: "exclusion", claims: []simulation.Claim{withRoom(2, claim("k", 1, 1, 0, 10, 10)), withRoom(2, claim("k", 1, 2, 5, 15, 15)), withRoom(2, claim("k", 1, 3, 9, 15, 15))}},
+		{name: "a permit of three beside two of two", rules: exclusive, want: "exclusion", claims: []simulation.Claim{withRoom(2, claim("k", 1, 1, 0, 10, 10)), withRoom(2, claim("k", 2, 2, 5, 15, 15)), withRoom(3, claim("k", 3, 3, 9, 15, 15))}},
+		{name: "readers of one process beside a permit of two", rules: exclusive, claims: []simulation.Claim{withRoom(2, claim("k", 1, 1, 0, 10, 10)), withRoom(0, claim("k", 2, 2, 5, 15, 15)), withRoom(0, claim("k", 2, 3, 9, 15, 15))}},
+		{name: "falling tokens of readers", rules: exclusive, attempts: []simulation.Attempt{roomy(0, granted(1, 6, 0, 10)), roomy(0, granted(2, 5, 11, 12))}},
+		{name: "a writer's token below a reader's", rules: exclusive, want: "tokens", attempts: []simulation.Attempt{roomy(0, granted(1, 6, 0, 10)), granted(2, 5, 11, 12)}},
+		{name: "a reader's token below a writer's", rules: exclusive, want: "tokens", attempts: []simulation.Attempt{granted(1, 6, 0, 10), roomy(0, granted(2, 5, 11, 12))}},
 		{name: "rising tokens", rules: exclusive, attempts: []simulation.Attempt{granted(1, 5, 0, 10), granted(2, 6, 11, 12)}},
 		{name: "falling tokens", rules: exclusive, want: "tokens", attempts: []simulation.Attempt{granted(1, 6, 0, 10), granted(2, 5, 11, 12)}},
 		{name: "falling tokens of calls at the same time", rules: exclusive, attempts: []simulation.Attempt{granted(1, 6, 0, 10), granted(2, 5, 9, 12)}},

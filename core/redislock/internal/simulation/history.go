@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +25,7 @@ type History struct {
 	counts     map[string]int
 	largest    map[string]int64 // token ever issued, by key
 	issued     map[string]int64 // by owner
+	fresh      []issue          // by the script that runs
 }
 
 type event struct {
@@ -35,6 +38,7 @@ type event struct {
 type Attempt struct {
 	Process int
 	Key     string
+	Room    int   // how many may hold together; 0 is any number
 	Token   int64 // if granted
 	Granted bool
 	Waits   bool
@@ -47,6 +51,7 @@ type Attempt struct {
 type Claim struct {
 	Process int
 	Key     string
+	Room    int // as in its Attempt
 	Token   int64
 	Start   time.Time // the acquisition returned
 	End     time.Time // the earliest of: release called, loss signalled, deadline, death
@@ -121,17 +126,40 @@ func (h *History) sent() {
 	h.sends++
 }
 
-// grant notes a token that the server issued: a new one is larger than all
+// issue is a token that a script granted to an owner.
+type issue struct {
+	owner string
+	token int64
+}
+
+// grant notes a token that the script which runs has issued. A script that lets in
+// several tells them in any order.
+func (h *History) grant(owner string, token int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fresh = append(h.fresh, issue{owner, token})
+}
+
+// granted checks what a script has issued for a key: a new token is larger than all
 // before it, whatever the server has gone through.
-func (h *History) grant(key, owner string, token int64) {
+func (h *History) granted(key string) {
 	h.mu.Lock()
 	if h.issued == nil {
 		h.issued, h.largest = make(map[string]int64), make(map[string]int64)
 	}
-	known, largest := h.issued[owner] == token, h.largest[key]
-	h.issued[owner], h.largest[key] = token, max(largest, token)
+	fresh := h.fresh
+	h.fresh = nil
+	slices.SortFunc(fresh, func(a, b issue) int { return cmp.Compare(a.token, b.token) })
+	var late []int64
+	largest := h.largest[key]
+	for _, is := range fresh {
+		if h.issued[is.owner] != is.token && is.token <= h.largest[key] {
+			late = append(late, is.token)
+		}
+		h.issued[is.owner], h.largest[key] = is.token, max(h.largest[key], is.token)
+	}
 	h.mu.Unlock()
-	if !known && token <= largest {
+	for _, token := range late {
 		h.Violation("tokens: the server issues %d for %s after %d", token, key, largest)
 	}
 }
@@ -147,13 +175,14 @@ func (h *History) executed(process int, c Command, value any, how string) {
 		text, _ := c.Args[2].(string)
 		next = " next " + short(text)
 		if r, err := protocol.ParseEnd(value); err == nil && r.Next == protocol.Granted {
-			h.grant(c.Key, text, r.Token)
+			h.grant(text, r.Token)
 		}
 	}
 	if r, err := protocol.ParseAcquire(value); err == nil && r.Status == protocol.Granted {
 		text, _ := c.Args[0].(string)
-		h.grant(c.Key, text, r.Token)
+		h.grant(text, r.Token)
 	}
+	h.granted(c.Key)
 	h.Note("  server%s: %s %s%s of process %d on %s -> %v", how, c.Script.Name, owner, next, process, c.Key, value)
 	if list, ok := value.([]any); ok && len(list) > 0 {
 		if status, ok := list[0].(string); ok {

@@ -158,7 +158,7 @@ func (w *World) publish(m reference.Message) {
 		return
 	}
 	if p.Kind == protocol.PushGrant {
-		w.grant(p.Key, string(p.Owner[:]), p.Token)
+		w.grant(string(p.Owner[:]), p.Token)
 	}
 	for _, s := range to {
 		s.link.push(s, m.Payload, p)
