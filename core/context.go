@@ -13,10 +13,19 @@ const LeaseContextKey = "github.com/lockaround/lockaround/core.Lease"
 
 type leaseKey struct{}
 
-// holding is a lease in a context, and those of the contexts around it.
+// holding is a lease in a context, for one of its keys, and those of the contexts
+// around it.
 type holding struct {
 	lease *Lease
+	hold  *hold
 	outer *holding
+}
+
+// held reports whether the key is held, whatever has become of the lease's others.
+func (n *holding) held() bool {
+	n.hold.lock()
+	defer n.hold.unlock()
+	return n.hold.live(time.Now()) && !n.lease.released.Load()
 }
 
 // holdContext is a context with a lease in it, which ends with the hold.
@@ -50,13 +59,28 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // context is Context with a cancel function, for when the use ends before the
 // hold.
 func (l *Lease) context(parent context.Context) (context.Context, func()) {
-	h := l.hold
+	if l.bundle == nil {
+		return l.within(parent, l.hold)
+	}
+	ctx, forget := parent, make([]func(), len(l.bundle.holds))
+	for i, h := range l.bundle.holds {
+		ctx, forget[i] = l.within(ctx, h)
+	}
+	return ctx, func() {
+		for _, f := range forget {
+			f()
+		}
+	}
+}
+
+// within is a context that ends with one of the lease's holds.
+func (l *Lease) within(parent context.Context, h *hold) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(h.span.within(parent))
-	c := &holdContext{Context: ctx, cancel: cancel, holding: holding{lease: l, outer: holdingIn(parent)}}
+	c := &holdContext{Context: ctx, cancel: cancel, holding: holding{lease: l, hold: h, outer: holdingIn(parent)}}
 	h.lock()
 	defer h.unlock()
 	if h.over {
-		cancel(h.err)
+		cancel(kinds[h.fate])
 		return c, func() {}
 	}
 	if c.next = h.contexts; c.next != nil {
@@ -109,7 +133,7 @@ func LeaseFrom(ctx context.Context) (*Lease, bool) {
 func LeasesFrom(ctx context.Context) []*Lease {
 	var all []*Lease
 	for n := holdingIn(ctx); n != nil; n = n.outer {
-		if n.lease.Err() == nil {
+		if (len(all) == 0 || all[len(all)-1] != n.lease) && n.lease.Err() == nil {
 			all = append(all, n.lease)
 		}
 	}
@@ -132,9 +156,8 @@ func AssertHeld(ctx context.Context, key string) error {
 // heldIn returns the hold that ctx carries of a key of e, or nil.
 func heldIn(ctx context.Context, e *Engine, key string) *hold {
 	for n := holdingIn(ctx); n != nil; n = n.outer {
-		h := n.lease.hold
-		if h.tenure.Key == key && h.engine() == e && n.lease.Err() == nil {
-			return h
+		if n.hold.tenure.Key == key && n.hold.engine() == e && n.held() {
+			return n.hold
 		}
 	}
 	return nil

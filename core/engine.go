@@ -94,7 +94,7 @@ func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.acquire(ctx, pl, pl.Key)
+	l, err := e.acquire(ctx, pl, pl.Key, pl.Keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 	if err != nil {
 		return err
 	}
-	return e.do(ctx, pl, pl.Key, fn)
+	return e.do(ctx, pl, fn, pl.Key, pl.Keys...)
 }
 
 // Ping reports whether the store answers and permits what the driver needs: use
@@ -138,8 +138,20 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return e.unavailable("ping", "", err)
 }
 
-// acquire takes the lock of a rendered key.
-func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, error) {
+// acquire takes the lock of a rendered key, or of several: then key is empty.
+func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several ...string) (*Lease, error) {
+	if len(several) > 0 {
+		return e.acquireAll(ctx, pl, several)
+	}
+	h, err := e.takeHold(ctx, pl, key, pl.Wait)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{hold: h}, nil
+}
+
+// takeHold takes the lock of one key, for which it waits that long.
+func (e *Engine) takeHold(ctx context.Context, pl *plan, key string, patience time.Duration) (*hold, error) {
 	if len(key) > MaxKeyLength {
 		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", len(key), MaxKeyLength)
 	}
@@ -149,7 +161,7 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, err
 	}
 	start := time.Now()
 	sctx, sp := pl.signals.start(ctx, pl.signals.acquire)
-	h, err := e.wait(sctx, pl, full)
+	h, err := e.wait(sctx, pl, full, patience)
 	if err != nil {
 		pl.signals.refused(sctx, sp, start, err)
 		return nil, err
@@ -157,11 +169,11 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string) (*Lease, err
 	pl.signals.granted(sctx, sp, start, h)
 	_, h.span = pl.signals.follow(ctx, sp, pl.signals.hold)
 	h.span.token(h.token)
-	return &Lease{hold: h}, nil
+	return h, nil
 }
 
 // nest answers a context that holds the key already.
-func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
+func (e *Engine) nest(pl *plan, outer *hold) (*hold, error) {
 	if has := outer.mode(); has != Exclusive && has != pl.Mode {
 		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("the call holds the key as %s and asks for it as %s: others may hold it too and do the same; release it first, or take it as %s from the start", has, pl.Mode, pl.Mode)
 	}
@@ -171,15 +183,16 @@ func (e *Engine) nest(pl *plan, outer *hold) (*Lease, error) {
 	if !outer.use() {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
-	return &Lease{hold: outer}, nil
+	return outer, nil
 }
 
-// do runs fn while it holds the lock of a rendered key.
-func (e *Engine) do(ctx context.Context, pl *plan, key string, fn func(context.Context) error) (err error) {
+// do runs fn while it holds the lock of a rendered key, or of several: then key is
+// empty.
+func (e *Engine) do(ctx context.Context, pl *plan, fn func(context.Context) error, key string, several ...string) (err error) {
 	if fn == nil {
 		return e.failure("do", pl.Name, ErrPolicy).because("the function is nil")
 	}
-	lease, err := e.acquire(ctx, pl, key)
+	lease, err := e.acquire(ctx, pl, key, several...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package core
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Guard is a policy compiled for calls that bring a T: it renders the policy's
 // key template from each T and takes the lock of that key. It is safe for
@@ -9,9 +12,9 @@ import "context"
 // The key is rendered before anything else happens, so that a call with a bad
 // value fails with [ErrKey] and never touches the store.
 type Guard[T any] struct {
-	engine   *Engine
-	plan     *plan
-	template *template[T]
+	engine    *Engine
+	plan      *plan
+	templates []*template[T]
 }
 
 // NewGuard compiles p, whose Key is a template: literal text with {name}
@@ -28,8 +31,8 @@ type Guard[T any] struct {
 func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	if p.Name == "" {
 		p.Name = p.Key
-		if p.Name == "" && len(p.Keys) == 1 {
-			p.Name = p.Keys[0]
+		if p.Name == "" {
+			p.Name = strings.Join(p.Keys, "+")
 		}
 	}
 	switch {
@@ -42,38 +45,42 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	t, fault := compileTemplate(pl.Key, r)
-	if fault != nil {
-		fault.Policy = pl.Name
-		return nil, fault
+	g := &Guard[T]{engine: e, plan: pl}
+	for _, text := range pl.templates() {
+		t, fault := compileTemplate(text, r)
+		if fault != nil {
+			fault.Policy = pl.Name
+			return nil, fault
+		}
+		g.templates = append(g.templates, t)
 	}
 	e.prepare(pl)
-	return &Guard[T]{engine: e, plan: pl, template: t}, nil
+	return g, nil
 }
 
 // Name returns what the policy is called in errors and telemetry: its Name, or
-// its template.
+// its template; several templates are joined by plus signs.
 func (g *Guard[T]) Name() string { return g.plan.Name }
 
 // Do runs fn while it holds the lock of the key that src renders to, as
 // [Engine.Do] does for a literal key.
 func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error) error {
-	key, err := g.key(src)
+	key, several, err := g.keys(src)
 	if err != nil {
 		return err
 	}
-	return g.engine.do(ctx, g.plan, key, fn)
+	return g.engine.do(ctx, g.plan, fn, key, several...)
 }
 
 // Acquire takes the lock of the key that src renders to, as [Engine.Acquire]
 // does for a literal key. The lease is not nil if the error is nil, and the
 // caller must release it.
 func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
-	key, err := g.key(src)
+	key, several, err := g.keys(src)
 	if err != nil {
 		return nil, err
 	}
-	l, err := g.engine.acquire(ctx, g.plan, key)
+	l, err := g.engine.acquire(ctx, g.plan, key, several...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +88,17 @@ func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
 	return l, nil
 }
 
-func (g *Guard[T]) key(src T) (string, error) {
-	key, fault := g.template.render(src)
-	if fault != nil {
-		fault.Policy = g.plan.Name
-		return "", fault
+// keys renders the key, or several.
+func (g *Guard[T]) keys(src T) (key string, several []string, err error) {
+	for _, t := range g.templates {
+		var fault *Error
+		if key, fault = t.render(src); fault != nil {
+			fault.Policy = g.plan.Name
+			return "", nil, fault
+		}
+		if len(g.templates) > 1 {
+			several = append(several, key)
+		}
 	}
-	return key, nil
+	return key, several, nil
 }

@@ -19,13 +19,31 @@ type hold struct {
 	token  int64
 	since  time.Time
 
+	extended time.Duration // after since; how long it lasts if that is longer than its policy says
+
 	uses     int32 // handles that are not released
 	over     bool  // released, or ended
-	err      error // why it ended before its release
+	fate     fate  // why it ended before its release
 	done     chan struct{}
 	contexts *holdContext
 	span     span
 }
+
+// fate is why a hold ended before its release.
+type fate uint8
+
+const (
+	unharmed fate = iota
+	lost
+	overMax
+	shut
+)
+
+// kinds are the errors that stand for fates.
+var kinds = [...]error{lost: ErrLost, overMax: ErrMaxHold, shut: ErrClosed}
+
+// key is the key as locked, without the engine's namespace.
+func (h *hold) key() string { return h.tenure.Key[len(h.engine().prefix):] }
 
 func (h *hold) engine() *Engine { return h.tenure.line.engine }
 
@@ -53,7 +71,8 @@ func (h *hold) live(now time.Time) bool {
 func (h *hold) deadline() time.Time {
 	d := h.tenure.Deadline
 	if h.plan.NoRenew {
-		if own := driver.Deadline(h.since, h.plan.TTL); own.Before(d) {
+		own := driver.Deadline(h.since, h.plan.TTL)
+		if own = driver.Later(own, h.since.Add(h.extended)); own.Before(d) {
 			return own
 		}
 	}
@@ -83,12 +102,12 @@ func (h *hold) use() bool {
 }
 
 // finish ends the hold before its release. It reports whether it had not ended.
-func (h *hold) finish(kind error) bool {
+func (h *hold) finish(f fate) bool {
 	if h.over {
 		return false
 	}
-	h.err = kind
-	h.close(kind)
+	h.fate = f
+	h.close(kinds[f])
 	return true
 }
 
@@ -107,7 +126,7 @@ func (h *hold) close(cause error) {
 
 // lose ends the hold because its lease is over.
 func (h *hold) lose() {
-	if !h.finish(ErrLost) {
+	if !h.finish(lost) {
 		return
 	}
 	e := h.engine()
@@ -146,10 +165,10 @@ func (h *hold) failure(op string, kind error) *Error {
 // fault is the error of op on a hold that ended before its release; nil if it
 // has not.
 func (h *hold) fault(op string) error {
-	if h.err == nil {
+	if h.fate == unharmed {
 		return nil
 	}
-	return h.failure(op, h.err)
+	return h.failure(op, kinds[h.fate])
 }
 
 // abandon releases a hold that its caller does not want any more, without making
@@ -222,25 +241,33 @@ func (h *hold) giveBack(ctx context.Context) error {
 	return err
 }
 
-// check asks the store whether the hold is still the owner, and to lower an
-// exclusive lease to a share if that is wanted.
-func (h *hold) check(ctx context.Context, op string, lower bool) error {
+// question is what the store is asked about a lease that is held.
+type question struct {
+	op    string
+	ttl   time.Duration // how long it is to last; 0 is as its policy says
+	lower bool          // an exclusive one is to be a share
+}
+
+// ask asks the store whether the hold is still the owner, and with it what q says.
+func (h *hold) ask(ctx context.Context, q question) error {
 	h.lock()
 	tn, ln := h.tenure, h.tenure.line
 	e := ln.engine
 	if now := time.Now(); tn.current() && !h.over && !h.live(now) {
 		tn.expire(h, now)
 	}
-	if err := h.fault(op); err != nil {
+	if err := h.fault(q.op); err != nil {
 		h.unlock()
 		return err
 	}
-	ttl := h.plan.TTL
-	if h.plan.NoRenew {
+	ttl, extends := h.plan.TTL, !h.plan.NoRenew || q.ttl > 0
+	switch {
+	case q.ttl > 0:
+		ttl = q.ttl
+	case h.plan.NoRenew:
 		ttl = e.caps.MinTTL // a renewal never shortens, so that this one only asks
 	}
-	lower = lower && h.plan.Mode == Exclusive
-	tn.lowered = tn.lowered || lower // from now on, whatever the store answers
+	tn.lowered = tn.lowered || q.lower && h.plan.Mode == Exclusive // from now on, whatever the store answers
 	r := tn.renewal(ttl)
 	h.unlock()
 
@@ -252,8 +279,10 @@ func (h *hold) check(ctx context.Context, op string, lower bool) error {
 	h.lock()
 	defer h.unlock()
 	if tn.current() {
-		if res.Err == nil && !h.plan.NoRenew {
+		if res.Err == nil && extends {
+			h.extended = max(h.extended, res.Deadline.Sub(h.since))
 			tn.extend(res, ttl, sent)
+			tn.planRenewal(tn.ttl(), time.Now())
 			tn.schedule()
 		}
 		switch now := time.Now(); {
@@ -263,14 +292,14 @@ func (h *hold) check(ctx context.Context, op string, lower bool) error {
 			tn.expire(h, now)
 		}
 	}
-	switch err := h.fault(op); {
+	switch err := h.fault(q.op); {
 	case err != nil:
 		return err
 	case res.Err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return e.overdue(ctx, op, h.plan.Name)
+		return e.overdue(ctx, q.op, h.plan.Name)
 	default:
-		return e.unavailable(op, h.plan.Name, res.Err)
+		return e.unavailable(q.op, h.plan.Name, res.Err)
 	}
 }

@@ -144,7 +144,7 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 				return false
 			}
 		}
-		if h.pastMax(now) && h.finish(ErrMaxHold) {
+		if h.pastMax(now) && h.finish(overMax) {
 			tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
 		}
 	}

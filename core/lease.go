@@ -10,62 +10,96 @@ import (
 
 // Lease is a lock that its holder has been granted, until it releases it or
 // loses it. A Lease is safe for concurrent use; whoever has it holds the lock.
+//
+// The lease of a policy with several keys is one lease: it holds while all of its
+// keys are held, and its release releases all.
 type Lease struct {
-	hold     *hold
+	hold     *hold   // of the first key
+	bundle   *bundle // nil if that is the only one
 	released atomic.Bool
 	unwatch  runtime.Cleanup
 }
 
-// Key returns the key as locked, without the engine's namespace.
-func (l *Lease) Key() string {
-	return l.hold.tenure.Key[len(l.hold.engine().prefix):]
-}
+// Key returns the key as locked, without the engine's namespace: the first one of
+// several.
+func (l *Lease) Key() string { return l.hold.key() }
 
 // Keys returns the keys as locked, sorted: more than one if the policy has several.
-func (l *Lease) Keys() []string { return []string{l.Key()} }
+func (l *Lease) Keys() []string {
+	var keys []string
+	for h := range l.holds {
+		keys = append(keys, h.key())
+	}
+	return keys
+}
+
+// Token returns the fencing token: positive, and larger than that of any earlier
+// holder of the key that excluded this one or was excluded by it, as far as the
+// driver promises it. Let whatever the lock protects refuse a token below the
+// largest it has seen: that alone protects it from a holder that was paused past its
+// lease. Those who hold together may have tokens in any order. It is 0 if the driver
+// issues no tokens. Tokens exceed 2^53: carry them as strings through JSON and
+// JavaScript.
+//
+// A lease of several keys has a token for each: this is the one of [Lease.Key], and
+// [Lease.TokenOf] has the others.
+func (l *Lease) Token() int64 { return l.hold.token }
 
 // TokenOf returns the fencing token of one of the lease's keys, and 0 for another
 // key. See [Lease.Token].
 func (l *Lease) TokenOf(key string) int64 {
-	if key != l.Key() {
-		return 0
+	for h := range l.holds {
+		if h.key() == key {
+			return h.token
+		}
 	}
-	return l.Token()
+	return 0
 }
-
-// Token returns the fencing token: positive, and larger than that of any earlier
-// holder of the key as far as the driver promises it. Let whatever the lock
-// protects refuse a token below the largest it has seen: that alone protects it
-// from a holder that was paused past its lease. It is 0 if the driver issues no
-// tokens. Tokens exceed 2^53: carry them as strings through JSON and JavaScript.
-func (l *Lease) Token() int64 { return l.hold.token }
 
 // Deadline returns until when the lock is held for certain unless the lease is
 // renewed, which moves the deadline.
 func (l *Lease) Deadline() time.Time {
-	l.hold.lock()
-	defer l.hold.unlock()
-	return l.hold.deadline()
+	var first time.Time
+	for h := range l.holds {
+		h.lock()
+		d := h.deadline()
+		h.unlock()
+		if first.IsZero() || d.Before(first) {
+			first = d
+		}
+	}
+	return first
 }
 
 // Done returns a channel that is closed when the hold ends, by its release or
 // before.
-func (l *Lease) Done() <-chan struct{} { return l.hold.doneChan() }
+func (l *Lease) Done() <-chan struct{} {
+	if l.bundle != nil {
+		return l.bundle.ctx.Done()
+	}
+	return l.hold.doneChan()
+}
 
 // Err returns nil while the lock is held, ErrNotHeld after this lease was
 // released, and ErrLost, ErrMaxHold or ErrClosed if the hold ended before.
 func (l *Lease) Err() error {
-	h := l.hold
-	h.lock()
-	defer h.unlock()
-	if err := h.fault("check"); err != nil {
-		return err
+	released, over := l.released.Load(), (*hold)(nil)
+	for h := range l.holds {
+		h.lock()
+		err := h.fault("check")
+		if !h.live(time.Now()) {
+			over = h
+		}
+		h.unlock()
+		if err != nil {
+			return err
+		}
 	}
-	if l.released.Load() {
-		return h.failure("check", ErrNotHeld)
-	}
-	if !h.live(time.Now()) {
-		return h.failure("check", ErrLost)
+	switch {
+	case released:
+		return l.hold.failure("check", ErrNotHeld)
+	case over != nil:
+		return over.failure("check", ErrLost)
 	}
 	return nil
 }
@@ -76,10 +110,20 @@ func (l *Lease) Err() error {
 // [*Error] around ErrLost, ErrMaxHold, ErrClosed or ErrNotHeld if it is not held,
 // and around ErrUnavailable or ctx's error if the store did not say.
 func (l *Lease) Check(ctx context.Context) error {
-	if l.released.Load() {
-		return l.hold.failure("check", ErrNotHeld)
+	return l.ask(ctx, question{op: "check"})
+}
+
+// Extend asks the store to let the lease last for at least d from now on, by the
+// store's clock, and tells whether it is still held, as [Lease.Check] does. It is for
+// leases that are not renewed, and for work during which the process may not get to
+// renewing. A lease is never shortened, and MaxHold ends it all the same. A d below
+// the driver's minimum or beyond a year is an ErrPolicy.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	e := l.hold.engine()
+	if d < max(e.caps.MinTTL, 1) || d > maxTTL {
+		return l.hold.failure("extend", ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, maxTTL)
 	}
-	return l.hold.check(ctx, "check", false)
+	return l.ask(ctx, question{op: "extend", ttl: d})
 }
 
 // Downgrade turns an exclusive hold into one of the read side, without a moment in
@@ -91,14 +135,18 @@ func (l *Lease) Check(ctx context.Context) error {
 // reader's from here on all the same; Downgrade may be repeated. The errors are those
 // of [Lease.Check], and ErrPolicy if the driver has no read side.
 func (l *Lease) Downgrade(ctx context.Context) error {
-	h := l.hold
+	if e := l.hold.engine(); !slices.Contains(e.caps.Modes, Shared) {
+		return l.hold.failure("downgrade", ErrPolicy).because("driver %s offers %s", e.caps.Name, modeNames(e.caps.Modes))
+	}
+	return l.ask(ctx, question{op: "downgrade", lower: true})
+}
+
+// ask asks the store about every hold.
+func (l *Lease) ask(ctx context.Context, q question) error {
 	if l.released.Load() {
-		return h.failure("downgrade", ErrNotHeld)
+		return l.hold.failure(q.op, ErrNotHeld)
 	}
-	if e := h.engine(); !slices.Contains(e.caps.Modes, Shared) {
-		return h.failure("downgrade", ErrPolicy).because("driver %s offers %s", e.caps.Name, modeNames(e.caps.Modes))
-	}
-	return h.check(ctx, "downgrade", true)
+	return l.together(func(h *hold) error { return h.ask(ctx, q) })
 }
 
 // Release ends the hold, or this nested use of it. It returns when the key has
@@ -114,13 +162,16 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.hold.failure("release", ErrNotHeld)
 	}
 	l.unwatch.Stop()
-	return l.hold.release(ctx)
+	return l.end(ctx)
 }
 
 // end is Release for a lease that was never handed out.
 func (l *Lease) end(ctx context.Context) error {
 	l.released.Store(true)
-	return l.hold.release(ctx)
+	if l.bundle != nil {
+		defer l.bundle.cancel()
+	}
+	return l.together(func(h *hold) error { return h.release(ctx) })
 }
 
 // watch warns if the lease becomes unreachable before it is released: nobody can

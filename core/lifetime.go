@@ -164,7 +164,7 @@ func (ln *line) evict() []driver.Ending {
 		var keep time.Duration
 		for h := tn.hold; h != nil; h = h.next {
 			keep = max(keep, h.plan.MinHold)
-			h.finish(ErrClosed)
+			h.finish(shut)
 		}
 		ends = append(ends, tn.ending(keep))
 		ln.forget(tn)

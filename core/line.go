@@ -52,8 +52,8 @@ func (w *waiter) try() bool { return w.plan.Wait == 0 }
 
 func (w *waiter) decided() bool { return w.hold != nil || w.err != nil }
 
-// wait queues the caller for key and returns its hold.
-func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) {
+// wait queues the caller for key, for that long at most, and returns its hold.
+func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.Duration) (*hold, error) {
 	if ctx.Err() != nil {
 		return nil, e.overdue(ctx, "acquire", pl.Name)
 	}
@@ -65,7 +65,6 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string) (*hold, error) 
 		e.life.leave()
 		return nil, err
 	}
-	patience := pl.Wait
 	if w.try() {
 		patience = e.timeout // the store's time to say whether the key is taken
 	}

@@ -20,20 +20,33 @@ type Policy struct {
 	// Engine.Acquire. Exactly one of Key and Keys is required.
 	Key string
 
-	// Keys are several keys of one lock. This release takes one element;
-	// more are refused.
+	// Keys are the keys of a lock that takes several at once, at most 64: all or
+	// none. Engines take them in sorted order, and one that comes twice once, so
+	// that callers who want the same keys never wait for each other in a circle.
+	// Wait is for all of them together, each has a token of its own, and the loss
+	// of one ends the hold. TTL, MaxHold and MinHold count for each key from its
+	// own grant.
 	Keys []string
 
 	// Name names the policy in errors, telemetry and configuration. Empty
-	// means the template; a literal key has no name unless given one, so that
+	// means the template, or all templates joined by plus signs; a literal key has no name unless given one, so that
 	// key values do not end up in metrics.
 	Name string
 
 	// Mode says who may hold the key together. The zero value is Exclusive.
 	// A mode that the driver does not offer is refused.
+	//
+	// Modes may be mixed on one key: Exclusive holds alone; Shared beside any
+	// number that let others in; a Semaphore when fewer than Limit hold, whatever
+	// their mode, and while it holds no more than Limit do. The readers of one
+	// process share a lease and count as one. Nobody is let in past those who
+	// wait, so neither readers nor writers starve.
 	Mode Mode
 
-	// Limit is the number of holders of a Semaphore, and 0 for other modes.
+	// Limit is the number of holders of a Semaphore, and 0 for other modes. It is
+	// the same wherever a process uses the key: another one at the same time is an
+	// ErrPolicy of the call. Processes that disagree, as they do while a new Limit
+	// is deployed, keep to the smaller one until its holders have gone.
 	Limit int
 
 	// Wait is how long to wait for a key that is taken. Zero tries once and
@@ -66,7 +79,9 @@ type Policy struct {
 	// lease then ends with its last use. False returns ErrDeadlock at once.
 	Reentrant bool
 
-	// Fairness is the order in which callers of several processes are served.
+	// Fairness is the order in which callers of several processes are served. It
+	// is the same wherever a process uses the key: another one at the same time is
+	// an ErrPolicy of the call.
 	Fairness Fairness
 }
 
@@ -88,8 +103,11 @@ const (
 	// processes in turn. A process hands the key on to its own callers without
 	// the store, a bounded number of times as soon as another process waits.
 	Balanced Fairness = iota
-	// Strict serves all callers of all processes first come first served. It
-	// is refused by drivers that cannot.
+	// Strict serves all callers of all processes first come first served. Every
+	// caller has a place of its own in the store's queue, and the key goes
+	// through the store each time: on a key that one process uses much, that is
+	// slower by the time of the round trips. Readers still share the lease of
+	// their process. It is refused by drivers that cannot.
 	Strict
 )
 
@@ -120,8 +138,10 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 		return refuse("neither Key nor Keys is set; set Key to what is to be locked")
 	case p.Key != "" && len(p.Keys) > 0:
 		return refuse("both Key and Keys are set; set one of them")
-	case len(p.Keys) > 1:
-		return refuse("Keys has %d elements; one lock takes one key in this release", len(p.Keys))
+	case len(p.Keys) > maxKeys:
+		return refuse("Keys has %d elements; at most %d are possible", len(p.Keys), maxKeys)
+	case slices.Contains(p.Keys, ""):
+		return refuse("Keys has an empty element; every element says what is to be locked")
 	case p.Wait < 0:
 		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
 	case p.TTL < 0:
@@ -176,11 +196,21 @@ func (e *Engine) literal(p Policy) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.ContainsAny(pl.Key, "{}") {
-		return nil, e.failure("compile", p.Name, ErrPolicy).because("Key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
+	for _, key := range pl.templates() {
+		if strings.ContainsAny(key, "{}") {
+			return nil, e.failure("compile", p.Name, ErrPolicy).because("a key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
+		}
 	}
 	e.prepare(pl)
 	return pl, nil
+}
+
+// templates is Key, or Keys.
+func (p *Policy) templates() []string {
+	if len(p.Keys) > 0 {
+		return p.Keys
+	}
+	return []string{p.Key}
 }
 
 func modeNames(ms []Mode) string {

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,9 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 	}{
 		{"no key", core.Policy{}, "neither Key nor Keys"},
 		{"both keys", core.Policy{Key: "a", Keys: []string{"b"}}, "both Key and Keys"},
-		{"several keys", core.Policy{Keys: []string{"a", "b"}}, "one key"},
+		{"too many keys", core.Policy{Keys: slices.Repeat([]string{"a"}, 65)}, "at most 64"},
+		{"an empty key of several", core.Policy{Keys: []string{"a", ""}}, "empty element"},
+		{"a brace in one of several", core.Policy{Keys: []string{"a", "{b}"}}, "Guard"},
 		{"braces", core.Policy{Key: "stock:{sku}"}, "Guard"},
 		{"brace", core.Policy{Key: "stock:}"}, "Guard"},
 		{"limit", core.Policy{Key: "a", Limit: 3}, "only a Semaphore"},

@@ -1,0 +1,95 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxKeys is how many keys a policy may have.
+const maxKeys = 64
+
+// bundle is what a lease of several keys has besides its first hold.
+type bundle struct {
+	holds  []*hold         // one for each key, sorted by key
+	ctx    context.Context // ends with the first of them, or with the lease
+	cancel func()
+}
+
+// holds calls yield with the hold of each key, in their order.
+func (l *Lease) holds(yield func(*hold) bool) {
+	if l.bundle == nil {
+		yield(l.hold)
+		return
+	}
+	for _, h := range l.bundle.holds {
+		if !yield(h) {
+			return
+		}
+	}
+}
+
+// together calls do for the hold of each key, at the same time, and returns the first
+// error in their order, if possible one that says that a hold had ended.
+func (l *Lease) together(do func(*hold) error) error {
+	if l.bundle == nil {
+		return do(l.hold)
+	}
+	errs := make([]error, len(l.bundle.holds))
+	var all sync.WaitGroup
+	for i, h := range l.bundle.holds {
+		all.Go(func() { errs[i] = do(h) })
+	}
+	all.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	for _, err := range errs {
+		if !errors.Is(err, ErrUnavailable) {
+			return err
+		}
+	}
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+// acquireAll takes the locks of several keys, or of none. Everybody takes them in the
+// same order, so that two callers never wait for each other.
+func (e *Engine) acquireAll(ctx context.Context, pl *plan, keys []string) (*Lease, error) {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	start := time.Now()
+	var holds []*hold
+	for _, key := range keys {
+		h, err := e.takeHold(ctx, pl, key, pl.left(start))
+		if err != nil {
+			giveUp(ctx, holds)
+			return nil, err
+		}
+		holds = append(holds, h)
+	}
+	l := &Lease{hold: holds[0], bundle: &bundle{holds: holds}}
+	l.bundle.ctx, l.bundle.cancel = l.context(context.Background())
+	if l.Err() != nil {
+		_ = l.end(context.WithoutCancel(ctx))
+		return nil, e.failure("acquire", pl.Name, ErrTimeout).because("the lease of one key was over before all others had been granted; let TTL and MaxHold be longer than Wait")
+	}
+	return l, nil
+}
+
+// giveUp releases the first keys when one of the others cannot be had.
+func giveUp(ctx context.Context, holds []*hold) {
+	if len(holds) > 0 {
+		_ = (&Lease{hold: holds[0], bundle: &bundle{holds: holds}}).together(func(h *hold) error { return h.release(context.WithoutCancel(ctx)) })
+	}
+}
+
+// left is what is left of the policy's Wait, that began at start.
+func (p *plan) left(start time.Time) time.Duration {
+	if p.Wait == 0 || p.Wait == Forever {
+		return p.Wait
+	}
+	return max(p.Wait-time.Since(start), 1)
+}
