@@ -120,23 +120,7 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // Ping reports whether the store answers and permits what the driver needs: use
 // it for a readiness probe. The error is an [*Error] around ErrUnavailable,
 // ErrClosed or ctx's error.
-func (e *Engine) Ping(ctx context.Context) error {
-	if e.life.isClosed() {
-		return e.failure("ping", "", ErrClosed)
-	}
-	sctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
-	err := e.session.Ping(sctx)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return e.overdue(ctx, "ping", "")
-	case errors.Is(err, driver.ErrClosed):
-		return e.failure("ping", "", ErrClosed)
-	}
-	return e.unavailable("ping", "", err)
-}
+func (e *Engine) Ping(ctx context.Context) error { return e.asking(ctx, "ping", e.session.Ping) }
 
 // acquire takes the lock of a rendered key, or of several: then key is empty.
 func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several ...string) (*Lease, error) {

@@ -21,6 +21,7 @@ type settings struct {
 	logger     *slog.Logger
 	maxWaiters int
 	maxHeld    int
+	force      bool
 }
 
 type optionFunc func(*settings)
@@ -71,6 +72,12 @@ func WithMaxWaiters(n int) Option {
 // it must be positive.
 func WithMaxHeld(n int) Option {
 	return optionFunc(func(s *settings) { s.maxHeld = n })
+}
+
+// WithForceRelease lets [Engine.ForceRelease] take locks from their holders, which it
+// refuses otherwise. It is for an operator's tool, not for a service.
+func WithForceRelease() Option {
+	return optionFunc(func(s *settings) { s.force = true })
 }
 
 func newSettings(o []Option) (settings, error) {

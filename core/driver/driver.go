@@ -79,6 +79,13 @@ type Session interface {
 	// Inspect reports the state of a key. It changes nothing.
 	Inspect(ctx context.Context, key string) (State, error)
 
+	// Oust ends every lease of a key whose token is at most upTo, whoever has it,
+	// tells their sessions by Sink.Lost, as far as they can be reached at the moment,
+	// and lets in who waits. No later grant has a
+	// token of upTo or less. Repeated, it spares those who came next. It is used only
+	// if Capabilities.Oust.
+	Oust(ctx context.Context, key string, upTo int64) error
+
 	// Close ends every call in progress and every goroutine of the session.
 	// It finishes the clean-ups of given-up owners, bounded by ctx. It does
 	// not release granted leases: the engine does that before. Closing twice
@@ -247,5 +254,6 @@ type Capabilities struct {
 	Tokens Strength
 	Strict bool          // queues callers in one order over all processes
 	Keep   bool          // honours Ending.Keep
+	Oust   bool          // offers Session.Oust, and has tokens
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
 }

@@ -96,6 +96,11 @@ const (
 	loweringDoesNothing      fault = "lowering does nothing"
 	loweringFreesTheKey      fault = "lowering frees the key"
 	loweringCreates          fault = "lowering creates"
+	oustDoesNothing          fault = "oust does nothing"
+	oustEndsAll              fault = "oust ends all"
+	oustEndsTheLatest        fault = "oust ends the latest"
+	oustedIsNotTold          fault = "ousted is not told"
+	oustedMayComeBack        fault = "ousted may come back"
 	inspectHidesTheMode      fault = "inspect hides the mode"
 	sessionsAreServedInTurn  fault = "sessions are served in turn"
 )
@@ -176,6 +181,11 @@ var caught = map[fault][]string{
 	loweringDoesNothing:      {"LoweredLeaseLetsSharersIn"},
 	loweringFreesTheKey:      {"LoweredLeaseKeepsWritersOut", "LoweredLeaseLetsSharersIn"},
 	loweringCreates:          {"LoweringALostLeaseCreatesNone"},
+	oustDoesNothing:          {"OustEndsEveryLease", "OustServesTheWaiter"},
+	oustEndsAll:              {"OustSparesWhoCameLater"},
+	oustEndsTheLatest:        {"OustEndsEveryLease"},
+	oustedIsNotTold:          {"OustEndsEveryLease", "OustServesTheWaiter"},
+	oustedMayComeBack:        {"OustServesTheWaiter"},
 	inspectHidesTheMode:      {"InspectNamesTheHolders"},
 	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
 }

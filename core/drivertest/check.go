@@ -31,6 +31,7 @@ var (
 	aWayPast      = need{"Harness.Peer", func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
 	keeping       = need{"Capabilities.Keep", func(f *fixture) bool { return f.caps.Keep }}
+	ousting       = need{"Capabilities.Oust", func(f *fixture) bool { return f.caps.Oust }}
 	strict        = need{"Capabilities.Strict", func(f *fixture) bool { return f.caps.Strict }}
 	sharing       = offering(driver.Shared)
 	permitting    = offering(driver.Semaphore)
@@ -89,6 +90,7 @@ var checks = slices.Concat(
 	modeChecks,
 	roomChecks,
 	lowerChecks,
+	oustChecks,
 	keyChecks,
 	closingChecks,
 )

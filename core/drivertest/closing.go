@@ -74,6 +74,7 @@ func closedSessionRefuses(f *fixture) {
 			}
 			return errs[0]
 		},
+		"Oust":    func() error { return p.s.Oust(ctx, f.key, 1) },
 		"Inspect": func() error { _, err := p.s.Inspect(ctx, f.key); return err },
 	}
 	for name, do := range calls {

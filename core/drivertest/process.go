@@ -286,6 +286,14 @@ func (s *sink) contention(id driver.ID) chan bool {
 	return s.contended[id]
 }
 
+// told reports whether the lease was reported as lost.
+func (s *sink) told(id driver.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.lost[id]
+	return ok
+}
+
 // losses returns how many leases were reported as lost.
 func (s *sink) losses() int {
 	s.mu.Lock()

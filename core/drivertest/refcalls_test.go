@@ -246,6 +246,17 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	return st, err
 }
 
+func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	ctx, stop := s.bounded(ctx)
+	defer stop()
+	_, _, err := send(ctx, s, opNone, func() struct{} { s.d.store.oust(key, upTo); return struct{}{} })
+	return err
+}
+
 func (s *session) Close(ctx context.Context) error {
 	if s.d.fault == closedSessionServes {
 		return nil

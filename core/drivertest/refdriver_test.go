@@ -27,6 +27,7 @@ func (d *reference) Capabilities() driver.Capabilities {
 		Tokens: driver.ClockTokens,
 		Strict: true,
 		Keep:   true,
+		Oust:   true,
 		Wake:   referenceWake,
 	}
 	if d.fault == capabilitiesAreEmpty {
@@ -87,6 +88,17 @@ func (s *session) wake(o driver.Owner) {
 		}
 	}
 }
+
+func (s *session) ousted(o driver.Owner) {
+	s.mu.Lock()
+	id, ok := s.held[o]
+	s.mu.Unlock()
+	if ok {
+		s.sink.Lost(id, errOusted)
+	}
+}
+
+var errOusted = errors.New("reference: taken")
 
 func (s *session) contended(o driver.Owner) {
 	s.mu.Lock()

@@ -270,6 +270,27 @@ func (s *store) inspect(key string) driver.State {
 	return st
 }
 
+// oust ends leases, whoever has them.
+func (s *store) oust(key string, upTo int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, r := time.Now(), s.record(key)
+	s.settle(r, now)
+	for _, h := range slices.Clone(r.holders) {
+		switch {
+		case s.fault == oustDoesNothing, h.token > upTo && s.fault != oustEndsAll, h.token < upTo && s.fault == oustEndsTheLatest:
+			continue
+		case h.session != nil && s.fault != oustedIsNotTold:
+			h.session.push(func() { h.session.ousted(h.owner) })
+		}
+		if h.owner != nobody && s.fault != oustedMayComeBack {
+			r.over[h.owner] = expired
+		}
+		r.part(h)
+	}
+	s.settle(r, now)
+}
+
 // askUnguarded looks whether a key is free, and takes it a moment later.
 func (s *store) askUnguarded(a ask) reply {
 	s.mu.Lock()

@@ -77,6 +77,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		Tokens: driver.ClockTokens,
 		Strict: true,
 		Keep:   true,
+		Oust:   true,
 		Wake:   wake,
 	}
 }

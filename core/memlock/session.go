@@ -2,7 +2,9 @@ package memlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -256,6 +258,39 @@ func (h *held) describe(d *Driver, m moment) driver.Holder {
 	return out
 }
 
+// Oust ends leases, whoever has them.
+func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
+	m := s.d.moment()
+	sh := s.d.of(key)
+	sh.mu.Lock()
+	var tell sessions
+	if l := sh.find(key, m); l != nil {
+		l.holders = slices.DeleteFunc(l.holders, func(h held) bool {
+			if h.token > upTo {
+				return false
+			}
+			if h.s != nil {
+				sh.ended.add(h.owner, over)
+				h.s.reports.add(report{id: driver.ID{Key: key, Owner: h.owner}, lost: errOusted})
+				tell = append(tell, h.s)
+			}
+			return true
+		})
+		if l = sh.pass(l, m); l != nil {
+			tell = append(tell, sh.news(l)...)
+		}
+	}
+	sh.mu.Unlock()
+	tell.deliver()
+	return nil
+}
+
+// errOusted is the cause of a lease that somebody else has ended.
+var errOusted = errors.New("memory: the lease was taken from its holder")
+
 // Close ends every call in progress. Leases go on until they expire.
 func (s *session) Close(context.Context) error {
 	if s.closed.Swap(true) {
@@ -266,10 +301,11 @@ func (s *session) Close(context.Context) error {
 	return nil
 }
 
-// report says whether others wait for a lease.
+// report says whether others wait for a lease, or that it is lost.
 type report struct {
 	id      driver.ID
 	waiting bool
+	lost    error
 }
 
 // reports are to be delivered to a session's sink in the order in which they
@@ -310,7 +346,11 @@ func (s *session) deliver() {
 		q.queue = nil
 		q.mu.Unlock()
 		for _, r := range batch {
-			if !s.closed.Load() {
+			switch {
+			case s.closed.Load():
+			case r.lost != nil:
+				s.sink.Lost(r.id, r.lost)
+			default:
 				s.sink.Contended(r.id, r.waiting)
 			}
 		}

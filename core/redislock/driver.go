@@ -82,6 +82,7 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		MinTTL: minTTL,
 		Tokens: driver.ClockTokens,
 		Strict: true,
+		Oust:   true,
 		Keep:   true,
 		Wake:   time.Second,
 	}

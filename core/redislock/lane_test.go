@@ -209,6 +209,7 @@ func TestEveryCallReturnsByItsContextsEndWhateverTheClientDoes(t *testing.T) {
 				return s.Renew(ctx, []driver.Renewal{{ID: id, TTL: time.Minute}})[0].Err
 			},
 			"release": func(ctx context.Context) error { return s.Release(ctx, []driver.Ending{{ID: id}})[0] },
+			"oust":    func(ctx context.Context) error { return s.Oust(ctx, "k", 1) },
 			"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
 			"ping":    s.Ping,
 		} {

@@ -131,9 +131,10 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 		return nil
 	}
 	// Asked for in time, and the key's latest grant is this one or a later one:
-	// an earlier copy of this request has ended the lease. Without that grant
-	// the server has lost its data, and the lease with it.
-	if r.Status == protocol.NotMine && r.Token >= e.Token && driver.Remaining(e.Deadline, asked) > 0 {
+	// an earlier copy of this request has ended the lease, if nobody else has
+	// taken it. Without that grant the server has lost its data, and the lease
+	// with it.
+	if r.Status == protocol.NotMine && r.Token >= e.Token && r.Ousted < e.Token && driver.Remaining(e.Deadline, asked) > 0 {
 		return nil
 	}
 	return driver.ErrNotHeld

@@ -153,6 +153,27 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	return st, nil
 }
 
+// Oust ends leases, whoever has them.
+func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	more := true
+	for more { // the queue is long and its first places are stale
+		c := s.ask(ctx, s.calls, command{script: protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()})[0]
+		if c.reply.err != nil {
+			return classify(c.reply.err)
+		}
+		r, err := protocol.ParseOust(c.reply.value)
+		if err != nil {
+			return classify(err)
+		}
+		more = r.More
+	}
+	return nil
+}
+
 // Close ends the session.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()

@@ -108,6 +108,14 @@ func (a RenewArgs) Args() []any {
 	return []any{string(a.Owner[:]), millis(a.TTL), flag(a.Share)}
 }
 
+// OustArgs are the arguments of [Oust].
+type OustArgs struct {
+	UpTo int64 // the largest token whose lease ends
+}
+
+// Args returns the script's ARGV.
+func (a OustArgs) Args() []any { return []any{a.UpTo} }
+
 // millis rounds up: the server must never count less than its client.
 func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)

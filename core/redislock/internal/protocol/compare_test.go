@@ -133,7 +133,11 @@ func (h *history) step(st reference.State) step {
 	case x < h.endings+0.12:
 		s.script = protocol.Inspect
 	case x < h.endings+0.125:
-		s.script = protocol.Oust
+		upTo := st.Token
+		if len(st.Holders) > 0 {
+			upTo = st.Holders[h.IntN(len(st.Holders))].Token
+		}
+		s.script, s.args = protocol.Oust, protocol.OustArgs{UpTo: upTo}.Args()
 	default:
 		o := h.newOwner(st)
 		s.script = protocol.Acquire

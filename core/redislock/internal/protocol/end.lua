@@ -34,4 +34,4 @@ else
   promote('')
 end
 save(true)
-return {status, token(nextOwner or ''), s.c, more, outcome, head(), left()}
+return {status, token(nextOwner or ''), s.c, more, outcome, head(), left(), status == 'notmine' and text(s.u) or '0'}

@@ -2,7 +2,7 @@
 -- All times are the server's, in ms; us is the same moment in microseconds.
 local key = KEYS[1]
 local read = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c',
-  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 's')
+  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 's', 'u')
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)

@@ -1,26 +1,25 @@
--- oust ends every lease. The token rises, so that the ousted holders' writes fail
--- from here on, whoever is next.
+-- oust ends every lease whose token is at most that in ARGV[1], so that a repetition
+-- spares who came next. The token rises, and with it what a guard can refuse.
 load()
 settle()
-local n = #holders
-if s.o ~= '' then
-  s.t = math.max(s.t + 1, us)
-  if s.o ~= SHARED then
-    n = 1
-    if s.o ~= KEPT then
-      bury(s.o)
-      tell(s.p, 'l', s.o, s.t)
-    end
+local upto = tonumber(ARGV[1])
+local over = {}
+if s.o == SHARED then
+  for i = #holders, 1, -1 do
+    if holders[i].t <= upto then table.insert(over, 1, table.remove(holders, i)) end
   end
-  for _, h in ipairs(holders) do
-    if h.p ~= '' then
-      bury(h.owner)
-      tell(h.p, 'l', h.owner, s.t)
-    end
-  end
-  holders = {}
+  share()
+elseif s.o ~= '' and s.t <= upto then
+  over[1] = {owner = s.o, p = s.p}
   s.o, s.p = '', ''
+end
+if #over > 0 then s.t, s.u = math.max(s.t + 1, us), math.max(s.u, upto) end
+for _, h in ipairs(over) do
+  if h.p ~= '' then
+    bury(h.owner)
+    tell(h.p, 'l', h.owner, s.t)
+  end
 end
 promote('')
 save(true)
-return {n, text(s.t), s.c, more}
+return {#over, text(s.t), s.c, more}

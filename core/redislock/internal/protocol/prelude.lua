@@ -36,6 +36,7 @@ local function load()
     o = read[1] or '', p = read[2] or '', t = tonumber(read[3] or 0),
     x = tonumber(read[4] or 0), l = tonumber(read[5] or 0), z = read[6] or '',
     h = tonumber(read[7] or 0), n = tonumber(read[8] or 0), c = tonumber(read[9] or 0), s = read[12] or '',
+    u = tonumber(read[13] or 0),
   }
   s = {}
   for k, v in pairs(was) do s[k] = v end

@@ -86,6 +86,10 @@ type EndReply struct {
 	Next Status
 	Head bool          // if Next is Queued
 	Left time.Duration // as in AcquireReply
+
+	// Ousted is up to which token leases of the key have been taken from their
+	// holders, if Status is NotMine; 0 if that never happened.
+	Ousted int64
 }
 
 // RenewReply is what [Renew] answers.
@@ -150,10 +154,10 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 
 // ParseEnd reads the reply of [End] as a Redis client returns it.
 func ParseEnd(reply any) (EndReply, error) {
-	r := newReader("end", reply, 7)
+	r := newReader("end", reply, 8)
 	out := EndReply{
 		Status: r.status(Ended, Withdrawn, NotMine, Absent), Token: r.token(), Waiting: r.count(),
-		More: r.flag(), Next: r.status(0, Granted, Queued, Over), Head: r.flag(), Left: r.millis(),
+		More: r.flag(), Next: r.status(0, Granted, Queued, Over), Head: r.flag(), Left: r.millis(), Ousted: r.token(),
 	}
 	switch {
 	case out.Next != 0 && out.Status != Ended:

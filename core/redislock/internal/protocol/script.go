@@ -50,8 +50,8 @@ var (
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
 	Inspect = newScript("inspect", "", inspectSource)
-	// Oust takes no arguments and answers an [OustReply]. It ends all leases of
-	// the key, whoever has them.
+	// Oust takes [OustArgs] and answers an [OustReply]. It ends leases, whoever
+	// has them.
 	Oust = newScript("oust", "", oustSource)
 )
 

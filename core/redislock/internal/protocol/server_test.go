@@ -72,7 +72,7 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		}
 		return n
 	}
-	st := reference.State{Token: number(hash["t"])}
+	st := reference.State{Token: number(hash["t"]), Ousted: number(hash["u"])}
 	if (hash["o"] == "+") != (hash["s"] != "") {
 		t.Fatalf("o is %q, but s %q", hash["o"], hash["s"])
 	}

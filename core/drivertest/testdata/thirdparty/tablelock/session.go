@@ -136,6 +136,11 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	return st, s.usable(ctx)
 }
 
+// Oust implements driver.Session: the capabilities say that it is not offered.
+func (s *session) Oust(context.Context, string, int64) error {
+	return &driver.PermanentError{Err: errors.New("tablelock ends nobody's lease but its owner's")}
+}
+
 // Close implements driver.Session.
 func (s *session) Close(context.Context) error {
 	s.store.mu.Lock()

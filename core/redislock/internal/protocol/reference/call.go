@@ -221,7 +221,11 @@ func (c *call) end() []any {
 	}
 	c.close()
 	head := next == protocol.Queued && c.head(nextOwner)
-	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left()}
+	ousted := int64(0)
+	if status == protocol.NotMine {
+		ousted = l.ousted
+	}
+	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10)}
 }
 
 func (c *call) renew() []any {
@@ -255,22 +259,28 @@ func (c *call) inspect() []any {
 }
 
 func (c *call) oust() []any {
-	l := c.lock
-	n := int64(len(l.holders))
-	if n > 0 {
-		l.token = max(l.token+1, c.us)
-		c.oustedAt = l.token
-	}
+	l, upTo := c.lock, c.number(0)
+	var stay []*holder
+	var n int64
 	for _, h := range l.holders {
+		if h.token > upTo {
+			stay = append(stay, h)
+			continue
+		}
+		n++
 		if h.owner != "" {
 			l.bury(h.owner)
 			c.ousted = append(c.ousted, h)
 		}
 	}
-	l.holders = nil
+	if n > 0 {
+		l.token, l.ousted = max(l.token+1, c.us), max(l.ousted, upTo)
+		c.oustedAt = l.token
+	}
+	l.holders = stay
 	c.promote("")
 	c.close()
-	return []any{n, c.token(""), l.waiting(), bit(c.more)}
+	return []any{n, strconv.FormatInt(l.token, 10), l.waiting(), bit(c.more)}
 }
 
 func (c *call) close() { c.wrote = c.err == nil && !c.lock.equal(c.before) }

@@ -16,6 +16,8 @@ type lock struct {
 	ended []string // newest first
 	queue []*place // nil where somebody left from the middle
 
+	ousted int64 // the largest token up to which leases were taken from their holders
+
 	until int64 // when the server forgets all this
 }
 
@@ -59,7 +61,7 @@ func (l *lock) clone() *lock {
 // equal compares all but until, which changes with every write.
 func (l *lock) equal(o *lock) bool {
 	same := func(a, b *place) bool { return a == b || a != nil && b != nil && *a == *b }
-	return l.token == o.token && slices.Equal(l.ended, o.ended) && slices.EqualFunc(l.queue, o.queue, same) &&
+	return l.token == o.token && l.ousted == o.ousted && slices.Equal(l.ended, o.ended) && slices.EqualFunc(l.queue, o.queue, same) &&
 		slices.EqualFunc(l.holders, o.holders, func(a, b *holder) bool { return *a == *b })
 }
 

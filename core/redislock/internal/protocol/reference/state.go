@@ -6,6 +6,7 @@ import "slices"
 type State struct {
 	Holders []Holder
 	Token   int64 // the latest
+	Ousted  int64 // up to which token leases were taken from their holders
 	Ended   []string
 	Queue   []Place // without the places that were left
 }
@@ -37,7 +38,7 @@ func (s *Server) State(key string) State {
 	if l == nil {
 		return State{}
 	}
-	st := State{Token: l.token, Ended: slices.Clone(l.ended)}
+	st := State{Token: l.token, Ousted: l.ousted, Ended: slices.Clone(l.ended)}
 	for _, h := range l.holders {
 		st.Holders = append(st.Holders, Holder{h.owner, h.channel, h.room, h.token, h.expires, h.length})
 	}

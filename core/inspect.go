@@ -1,0 +1,116 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// KeyState is what the store says of a key.
+type KeyState struct {
+	Held      bool
+	Token     int64         // of the latest grant's first holder; 0 if the store knows of none
+	Remaining time.Duration // until the key is free unless a lease is renewed; 0 if it is free
+	Waiting   int           // places in the store's queue: processes, or callers under Strict
+	Holders   []Holder      // leases; empty if the key is free or the driver cannot tell
+}
+
+// Holder is one lease of a key: of a caller, or of a process whose callers share it
+// or hand it on.
+type Holder struct {
+	Mode  Mode
+	Limit int // of a Semaphore
+
+	// Token is the fencing token of the first who held on the lease. Those who
+	// followed within the process have the next ones, at most 1023 more.
+	Token int64
+
+	Since     time.Time     // when it was granted, by the store's clock
+	Remaining time.Duration // until it ends unless it is renewed
+	Kept      bool          // released, and taken by nobody until MinHold has passed
+}
+
+// Inspect asks the store who holds a literal key and how many wait for it, for a
+// person or a tool to look at: it may have changed by the time that the answer is
+// here. It changes nothing. The error is an [*Error] around ErrUnavailable, ErrKey,
+// ErrClosed or ctx's error.
+func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
+	st, err := e.inspect(ctx, "inspect", key)
+	if err != nil {
+		return KeyState{}, err
+	}
+	out := KeyState{Held: st.Held, Token: st.Token * block, Remaining: st.Remaining, Waiting: st.Waiting}
+	for _, h := range st.Holders {
+		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, h.Token * block, h.Since, h.Remaining, h.Kept})
+	}
+	return out, nil
+}
+
+// ForceRelease takes a literal key from whoever holds it, and lets in who waits. Those
+// who held it are told that they have lost it, as far as they can be reached; they may
+// be at work still. So it returns a fencing token that is larger than theirs and no
+// larger than that of any later holder: give it to whatever guards the resource, and
+// their late writes fail from then on. It is 0 if the key has never been held.
+//
+// It is refused with ErrPolicy unless the engine was made [WithForceRelease], and if
+// the driver cannot do it. With any other error it may have happened, and may be
+// repeated: who held by then loses the key. It is logged and traced, without the key.
+func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err error) {
+	const op = "force-release"
+	switch {
+	case !e.force:
+		return 0, e.failure(op, "", ErrPolicy).because("it takes locks from their holders, which is off; pass core.WithForceRelease() to core.New")
+	case !e.caps.Oust:
+		return 0, e.failure(op, "", ErrPolicy).because("driver %s does not offer it", e.caps.Name)
+	}
+	sctx, sp := e.signal.tracer.Start(ctx, "lock "+op, trace.WithAttributes(attribute.String("lock.driver", e.caps.Name)))
+	defer func() { span{sp}.end(outcomeOfHold(err), err) }()
+	st, err := e.inspect(sctx, op, key)
+	if err != nil || st.Token == 0 {
+		return 0, err
+	}
+	err = e.asking(sctx, op, func(ctx context.Context) error { return e.session.Oust(ctx, e.prefix+key, st.Token) })
+	if err != nil {
+		return 0, err
+	}
+	token = (st.Token + 1) * block
+	span{sp}.token(token)
+	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
+	return token, nil
+}
+
+func (e *Engine) inspect(ctx context.Context, op, key string) (st driver.State, err error) {
+	if len(key) == 0 || len(key) > MaxKeyLength {
+		return st, e.failure(op, "", ErrKey).because("the key has %d bytes; 1 to %d are possible", len(key), MaxKeyLength)
+	}
+	err = e.asking(ctx, op, func(ctx context.Context) (err error) {
+		st, err = e.session.Inspect(ctx, e.prefix+key)
+		return err
+	})
+	return st, err
+}
+
+// asking calls do with a context that ends with the store's time, and says what its
+// error is.
+func (e *Engine) asking(ctx context.Context, op string, do func(context.Context) error) error {
+	if e.life.isClosed() {
+		return e.failure(op, "", ErrClosed)
+	}
+	sctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	err := do(sctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return e.overdue(ctx, op, "")
+	case errors.Is(err, driver.ErrClosed):
+		return e.failure(op, "", ErrClosed)
+	}
+	return e.unavailable(op, "", err)
+}

@@ -1,0 +1,122 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+func TestInspectTellsWhoHoldsAndHowManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		e, other, tool := open(t, d), open(t, d), open(t, d)
+		st, err := tool.Inspect(t.Context(), "k")
+		mustBe(t, err, nil)
+		if st.Held || st.Waiting != 0 || len(st.Holders) != 0 {
+			t.Errorf("of a key that nobody uses: %+v", st)
+		}
+		p := permit3.Policy
+		p.TTL = time.Minute
+		a, b := mustAcquire(t, e, p), mustAcquire(t, other, read.Policy)
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() { waited <- other.Do(ctx, write.Policy, func(context.Context) error { return nil }) }()
+		synctest.Wait()
+		st, err = tool.Inspect(t.Context(), "k")
+		mustBe(t, err, nil)
+		if !st.Held || st.Waiting != 1 || len(st.Holders) != 2 || st.Token != b.Token() {
+			t.Fatalf("%+v", st)
+		}
+		want := core.Holder{Mode: core.Semaphore, Limit: 3, Token: a.Token(), Since: st.Holders[0].Since, Remaining: time.Minute}
+		if st.Holders[0] != want || time.Since(st.Holders[0].Since) != 0 {
+			t.Errorf("%+v, want %+v", st.Holders[0], want)
+		}
+		cancel()
+		<-waited
+		mustBe(t, a.Release(t.Context()), nil)
+		mustBe(t, b.Release(t.Context()), nil)
+		_, err = tool.Inspect(t.Context(), "")
+		mustBe(t, err, core.ErrKey)
+	})
+}
+
+func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		var text bytes.Buffer
+		e, other := open(t, d), open(t, d)
+		tool := open(t, d, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(&text, nil))))
+		token, err := tool.ForceRelease(t.Context(), "k")
+		mustBe(t, err, nil)
+		if token != 0 {
+			t.Errorf("token %d of a key that was never held", token)
+		}
+		held := mustAcquire(t, e, write.Policy)
+		next := make(chan int64, 1)
+		go func() {
+			mustBe(t, other.Do(t.Context(), write.Policy, func(ctx context.Context) error {
+				l, _ := core.LeaseFrom(ctx)
+				next <- l.Token()
+				return nil
+			}), nil)
+		}()
+		synctest.Wait()
+		token, err = tool.ForceRelease(t.Context(), "k")
+		mustBe(t, err, nil)
+		<-held.Done()
+		mustBe(t, held.Err(), core.ErrLost)
+		mustBe(t, held.Release(t.Context()), core.ErrLost)
+		if got := <-next; token <= held.Token() || got < token {
+			t.Errorf("the tokens are %d, then %d by force, then %d", held.Token(), token, got)
+		}
+		if log := text.String(); !strings.Contains(log, "by force") || strings.Contains(log, "key") {
+			t.Errorf("the log says %q", log)
+		}
+	})
+}
+
+func TestForceReleaseIsOffUnlessAskedFor(t *testing.T) {
+	e := open(t, memlock.New())
+	l := mustAcquire(t, e, write.Policy)
+	_, err := e.ForceRelease(t.Context(), "k")
+	mustBe(t, err, core.ErrPolicy)
+	var typed *core.Error
+	if !errors.As(err, &typed) || !strings.Contains(typed.Detail, "WithForceRelease") {
+		t.Errorf("the error says %v", err)
+	}
+	mustBe(t, l.Release(t.Context()), nil)
+}
+
+func TestSilentStoreDelaysNeitherInspectNorForceRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		e := open(t, d, core.WithForceRelease(), core.WithStoreTimeout(time.Second))
+		l := mustAcquire(t, e, write.Policy)
+		d.Stall()
+		for _, patience := range []time.Duration{100 * time.Millisecond, time.Hour} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			want := map[bool]error{true: context.DeadlineExceeded, false: core.ErrUnavailable}[patience < time.Second]
+			for range 2 {
+				start := time.Now()
+				_, err := e.Inspect(ctx, "k")
+				mustBe(t, err, want)
+				_, err = e.ForceRelease(ctx, "k")
+				mustBe(t, err, want)
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("took %v", took)
+				}
+			}
+			cancel()
+		}
+		d.Heal()
+		mustBe(t, l.Release(t.Context()), nil)
+	})
+}
