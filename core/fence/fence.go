@@ -3,8 +3,35 @@
 // A lock alone cannot: a process that stops for longer than its TTL, with a write on
 // its way, wakes up and writes beside the next holder. Every holder has a fencing
 // token, a number larger than that of any holder before it. A guard keeps the largest
-// token that has written to a resource, in the same place as the resource and changed
-// in the same step, and refuses a smaller one.
+// token that has come to a resource, and refuses a smaller one.
+//
+// # Where the guard has to be
+//
+// Only a guard that checks the token in the same step as the write keeps a late write
+// out: in the transaction of the write, in the script that writes (redisfence.Script),
+// or under the lock that the write is done under ([Memory.Do]). One that is asked
+// before, [Guard.Admit] alone or a surface that calls it, refuses early and spares
+// work, but the process may stop between its answer and the write.
+//
+// The number belongs where the resource is: then both are lost and restored together.
+//
+// # How a token travels
+//
+// The code that a lock is around finds its tokens by [For] in its context. If the
+// resource is behind another service, the clients of the surfaces send the tokens
+// along with a call, as values of [Header], and those of the servers put them into
+// the context of the handler, where For finds them as well.
+//
+// # Whom to believe
+//
+// A token is no secret and no proof of anything: whoever can send one to a guard can
+// send the largest number there is, after which the guard refuses every true holder
+// until its number is set back by hand. Accept tokens from your own services only,
+// and have the edge of your network drop the header.
+//
+// A number can be compared only with others that the same store has issued for the
+// key in the same namespace. Engines of different stores or namespaces that lock keys
+// of one name need a guard, or a name, each.
 //
 // The idea is from M. Kleppmann, "How to do distributed locking" (2016), and before
 // that from the sequencers of the Chubby lock service (M. Burrows, 2006).
@@ -13,11 +40,13 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 var (
-	// ErrStale: a larger token has written to the resource: the writer's lease is
-	// over, and another one has had the lock since.
+	// ErrStale: a larger token has come to the resource: the writer's lease is over,
+	// and another one has had the lock since. The same token will never be admitted
+	// again; what is to be done takes the lock anew and begins with reading.
 	ErrStale = errors.New("fencing token is stale")
 	// ErrMissing: there is no token.
 	ErrMissing = errors.New("fencing token is missing")
@@ -25,12 +54,55 @@ var (
 	ErrOtherKey = errors.New("fencing token is of another key")
 	// ErrMalformed: what came as a token is none.
 	ErrMalformed = errors.New("fencing token is malformed")
+	// ErrUndecided: the guard could not decide, most often because its store did not
+	// answer. The token counts as refused, and may be tried again.
+	ErrUndecided = errors.New("fencing token could not be checked")
 )
 
 // Guard admits a token if no larger one was admitted for its key before, and
-// remembers it. Implementations are safe for concurrent use.
+// remembers it. An equal one is admitted: a holder may write more than once, and a
+// write whose reply was lost may be repeated. Implementations are safe for concurrent
+// use.
 type Guard interface {
 	// Admit returns nil, or an error around ErrStale, or what kept the guard from
-	// deciding: then the token counts as refused.
+	// deciding: then the token counts as refused, although it may have been
+	// remembered.
 	Admit(ctx context.Context, t Token) error
+}
+
+// Check has g admit the token of a key: for a surface that has the tokens of a
+// request. The error is one of [Find], or around [ErrStale] or [ErrUndecided], or
+// ctx's own if ctx ended meanwhile. Its text holds nothing that the guard's store
+// said; errors.As finds that.
+func Check(ctx context.Context, g Guard, tokens []Token, key string) error {
+	t, err := Find(tokens, key)
+	if err != nil {
+		return err
+	}
+	err = g.Admit(ctx, t)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrStale):
+		return &refusal{kind: ErrStale, cause: err}
+	case ctx.Err() != nil:
+		return &refusal{kind: ctx.Err(), cause: err}
+	}
+	return &refusal{kind: ErrUndecided, cause: err}
+}
+
+// refusal is the error of a guard that has not admitted a token. It does not say
+// what the guard said.
+type refusal struct{ kind, cause error }
+
+func (r *refusal) Error() string { return "fence: " + r.kind.Error() }
+
+func (r *refusal) Unwrap() []error { return []error{r.kind, r.cause} }
+
+// valid returns an error around ErrMalformed for what no lease has as its token.
+func (t Token) valid() error {
+	if t.Key == "" || t.Number <= 0 {
+		return fmt.Errorf("fence: %w: want a key and a positive number, as fence.For returns them", ErrMalformed)
+	}
+	return nil
 }

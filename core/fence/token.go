@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,41 +35,82 @@ func Parse(s string) (Token, error) {
 	return t, nil
 }
 
+// ContextKey is the context key under which the tokens of [NewContext] are found
+// besides a private one, for contexts that pass on string keys only, as a gin.Context
+// does. Its value is opaque: copy it from one context to another.
+const ContextKey = "github.com/lockaround/lockaround/core/fence.Token"
+
 type tokensKey struct{}
 
-// NewContext returns a context that carries tokens which came with a request. They
-// replace those that ctx may carry already.
-func NewContext(ctx context.Context, tokens ...Token) context.Context {
-	return context.WithValue(ctx, tokensKey{}, tokens)
+// tokensContext is a context with tokens that came with a request.
+type tokensContext struct {
+	context.Context
+	tokens []Token
 }
 
-// All returns the tokens that ctx carries: of the leases that it holds, the
-// innermost first, and then those of [NewContext]. A lease that is over has none.
+// Value answers for the tokens.
+func (c *tokensContext) Value(key any) any {
+	switch key {
+	case tokensKey{}, ContextKey:
+		return c.tokens
+	}
+	return c.Context.Value(key)
+}
+
+// NewContext returns a context that carries tokens which came with a request. They
+// replace those that ctx may carry already, but not those of its leases.
+func NewContext(ctx context.Context, tokens ...Token) context.Context {
+	return &tokensContext{ctx, slices.Clone(tokens)}
+}
+
+// came returns the tokens of NewContext.
+func came(ctx context.Context) []Token {
+	if tokens, ok := ctx.Value(tokensKey{}).([]Token); ok {
+		return tokens
+	}
+	tokens, _ := ctx.Value(ContextKey).([]Token)
+	return tokens
+}
+
+// All returns the tokens that ctx carries, one for each key: of the leases that it
+// holds, the innermost first, and then those of [NewContext]. A lease that is over
+// has none.
 func All(ctx context.Context) []Token {
 	var all []Token
-	for _, l := range core.LeasesFrom(ctx) {
-		for _, key := range l.Keys() {
-			if n := l.TokenOf(key); n > 0 {
-				all = append(all, Token{key, n})
-			}
+	add := func(t Token) {
+		if t.Number > 0 && !slices.ContainsFunc(all, func(other Token) bool { return other.Key == t.Key }) {
+			all = append(all, t)
 		}
 	}
-	came, _ := ctx.Value(tokensKey{}).([]Token)
-	return append(all, came...)
+	for _, l := range core.LeasesFrom(ctx) {
+		for _, key := range l.Keys() {
+			add(Token{key, l.TokenOf(key)})
+		}
+	}
+	for _, t := range came(ctx) {
+		add(t)
+	}
+	return all
 }
 
 // For returns the token of a key that ctx carries. The error is around [ErrMissing]
 // if it carries none at all, and around [ErrOtherKey] if it carries those of other
 // keys only.
-func For(ctx context.Context, key string) (Token, error) {
-	all := All(ctx)
-	for _, t := range all {
+//
+// Read the token once, before the resource is read, and give it to the guard with the
+// write: a lease that has ended in between has none any more, which is as much a
+// reason not to write, but the guard is there for the ends that nobody has noticed.
+func For(ctx context.Context, key string) (Token, error) { return Find(All(ctx), key) }
+
+// Find is [For] among these tokens.
+func Find(tokens []Token, key string) (Token, error) {
+	for _, t := range tokens {
 		if t.Key == key {
 			return t, nil
 		}
 	}
-	if len(all) > 0 {
+	if len(tokens) > 0 {
 		return Token{}, fmt.Errorf("fence: %w: the call holds another lock than the one that guards this resource", ErrOtherKey)
 	}
-	return Token{}, fmt.Errorf("fence: %w: the context carries no token; call this with the context that the guarded call got, or behind the surface that reads tokens from requests", ErrMissing)
+	return Token{}, fmt.Errorf("fence: %w: there is no lease, or it is over, and no token came with a request; use the context that the guarded call got, or be behind a surface that reads tokens", ErrMissing)
 }
