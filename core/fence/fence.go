@@ -43,6 +43,7 @@ import (
 	"fmt"
 )
 
+// Why a token is refused, for errors.Is.
 var (
 	// ErrStale: a larger token has come to the resource: the writer's lease is over,
 	// and another one has had the lock since. The same token will never be admitted
