@@ -127,6 +127,20 @@
 // deadline bounds the waiting as well. Panics pass through: gin.Recovery works
 // before and behind the lock.
 //
+// # Behind another service
+//
+// A service that is called by those who hold the lock need not take it: it checks
+// their fencing tokens. httplock.SendTokens sends the tokens that a request's context
+// carries, [Fence] refuses a request without the token of its key's lock or with a
+// stale one, and [ReadTokens] only puts them into the context.
+//
+//	r.POST("/products/:sku/deduct", middleware.Fence(guard, "stock:{path.sku}"), deduct)
+//
+// That refuses early; what is written to needs a guard in the same step, as package
+// core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
+// of your network remove the header Lock-Token from what comes from outside, where
+// anyone could send a number so large that no true holder is admitted again.
+//
 // # What a client sees
 //
 // Answers are application/problem+json (RFC 9457) with a member "code", and

@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -17,12 +19,14 @@ func (l *lock) refuse(c *gin.Context, err error) {
 		return
 	}
 	p := refusal(err)
-	switch p.Status {
-	case problem.StatusClientClosedRequest:
+	switch {
+	case p.Status == problem.StatusClientClosedRequest:
 		c.Status(p.Status)
 		return
-	case http.StatusInternalServerError:
+	case p.Status == http.StatusInternalServerError:
 		slog.Error("a request was refused by its lock", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
+	case errors.Is(err, fence.ErrUndecided):
+		slog.Error("a request was refused because the guard could not check its fencing token", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
 	}
 	write(c, p)
 }

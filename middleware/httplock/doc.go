@@ -95,6 +95,20 @@
 // as well: it answers while its handler goes on, which then still has the lock.
 // Inside the lock it would have the lock released under a handler that goes on.
 //
+// # Behind another service
+//
+// A service that is called by those who hold the lock need not take it: it checks
+// their fencing tokens. [SendTokens] sends the tokens that a request's context
+// carries, [Fence] refuses a request without the token of its key's lock or with a
+// stale one, and [ReadTokens] only puts them into the context.
+//
+//	mux.Handle("POST /products/{sku}/deduct", httplock.Fence(guard, "stock:{path.sku}")(deduct))
+//
+// That refuses early; what is written to needs a guard in the same step, as package
+// core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
+// of your network remove the header Lock-Token from what comes from outside, where
+// anyone could send a number so large that no true holder is admitted again.
+//
 // # What a client sees
 //
 // Answers and codes are those of package middleware: application/problem+json

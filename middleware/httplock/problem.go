@@ -1,9 +1,11 @@
 package httplock
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 
+	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -14,12 +16,14 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		return
 	}
 	p := problem.OfRefused(err)
-	switch p.Status {
-	case problem.StatusClientClosedRequest:
+	switch {
+	case p.Status == problem.StatusClientClosedRequest:
 		w.WriteHeader(p.Status)
 		return
-	case http.StatusInternalServerError:
+	case p.Status == http.StatusInternalServerError:
 		slog.Error("a request was refused by its lock", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
+	case errors.Is(err, fence.ErrUndecided):
+		slog.Error("a request was refused because the guard could not check its fencing token", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
 	}
 	p.Write(w, r.Method)
 }

@@ -1,4 +1,4 @@
-// Package problem makes of a lock's errors the answers that HTTP clients get,
+// Package problem makes of the errors of locks and their guards the answers that HTTP clients get,
 // which are the same on every HTTP surface.
 package problem
 
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
@@ -37,6 +38,9 @@ func of(status int, code, detail string) Problem {
 
 // OfRefused returns the answer for a call that err kept from running.
 func OfRefused(err error) Problem {
+	if p, ok := ofToken(err); ok {
+		return p
+	}
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the request's.
@@ -74,6 +78,24 @@ func OfRefused(err error) Problem {
 		return of(StatusClientClosedRequest, "CANCELLED", "The request was cancelled.")
 	}
 	return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed.")
+}
+
+// ofToken is the answer for a request whose fencing token was not admitted. A stale
+// one is no conflict: clients that repeat a request after 409 would be refused for ever.
+func ofToken(err error) (p Problem, ok bool) {
+	switch {
+	case errors.Is(err, fence.ErrUndecided):
+		return of(http.StatusServiceUnavailable, "LOCK_TOKEN_UNDECIDED", "The fencing token of the request cannot be checked at present."), true
+	case errors.Is(err, fence.ErrStale):
+		return of(http.StatusPreconditionFailed, "LOCK_TOKEN_STALE", "The lock that the request was sent under is over, and another one has had it since."), true
+	case errors.Is(err, fence.ErrMissing):
+		return of(http.StatusBadRequest, "LOCK_TOKEN_MISSING", "The request has no fencing token; it has to be sent under the lock of what it changes."), true
+	case errors.Is(err, fence.ErrOtherKey):
+		return of(http.StatusBadRequest, "LOCK_TOKEN_OTHER_KEY", "The request was sent under another lock than that of what it changes."), true
+	case errors.Is(err, fence.ErrMalformed):
+		return of(http.StatusBadRequest, "LOCK_TOKEN_MALFORMED", "The header "+fence.Header+" of the request cannot be read."), true
+	}
+	return Problem{}, false
 }
 
 // ofKey is the answer for a request that no key could be made of.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
@@ -59,6 +60,12 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 		{"policy", of(core.ErrPolicy), 500, "LOCK_POLICY", "", ""},
 		{"deadlock", of(core.ErrDeadlock), 500, "LOCK_DEADLOCK", "", ""},
 		{"not held", of(core.ErrNotHeld), 500, "LOCK_NOT_HELD", "", ""},
+		{"token stale", fmt.Errorf("%w: "+secret, fence.ErrStale), 412, "LOCK_TOKEN_STALE", "", ""},
+		{"token missing", fence.ErrMissing, 400, "LOCK_TOKEN_MISSING", "", ""},
+		{"token of another key", fence.ErrOtherKey, 400, "LOCK_TOKEN_OTHER_KEY", "", ""},
+		{"token malformed", fence.ErrMalformed, 400, "LOCK_TOKEN_MALFORMED", "", "Lock-Token"},
+		{"guard down", fmt.Errorf("%w: %w", fence.ErrUndecided, errors.New(secret)), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
+		{"guard too slow", fmt.Errorf("%w: %w", fence.ErrUndecided, context.DeadlineExceeded), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"unknown", errors.New(secret), 500, "LOCK_FAILED", "", ""},
 		{"wrapped", fmt.Errorf("x: %w", of(core.ErrBusy)), 409, "LOCK_BUSY", "1", ""},
 	} {

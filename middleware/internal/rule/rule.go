@@ -21,13 +21,14 @@ type Source[C any] interface {
 	ClientIP() string                   // empty if not known
 }
 
-// Rule is one policy as compiled for requests of type S.
+// Rule is one policy, or one key alone, as compiled for requests of type S.
 type Rule[S any] struct {
-	Name      string // the policy's, for errors and logs
-	Guard     *core.Guard[S]
-	PathNames []string        // the {path.…} names that the key uses
-	ReadsBody bool            // the key uses {body.…}
-	Used      map[string]bool // all placeholders that the key uses
+	Name      string                  // the policy's, or the key's template, for errors and logs
+	Guard     *core.Guard[S]          // of [Compile]
+	Render    func(S) (string, error) // of [CompileKey]
+	PathNames []string                // the {path.…} names that the key uses
+	ReadsBody bool                    // the key uses {body.…}
+	Used      map[string]bool         // all placeholders that the key uses
 }
 
 // Around makes a resolver of the one for values given with WithValue and for
@@ -41,13 +42,7 @@ func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], 
 		return nil, errors.New("engine is nil; make one with core.New")
 	}
 	r := &Rule[S]{Used: make(map[string]bool)}
-	var resolver core.Resolver[S] = func(name string) (core.Accessor[S], error) {
-		r.Used[name] = true
-		if f, ok := s.values[name]; ok {
-			return own[C, S](f), nil
-		}
-		return resolve[C](r, name)
-	}
+	resolver := resolverFor(r, s)
 	for _, a := range around {
 		resolver = a(resolver)
 	}
@@ -58,4 +53,27 @@ func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], 
 	}
 	r.Name = r.Guard.Name()
 	return r, nil
+}
+
+// CompileKey compiles a key's template, with the values of s, for what does not take
+// the lock but needs to know its key. Whether the options of s fit it is for
+// [Settings.CheckKeyUse] to say.
+func CompileKey[C any, S Source[C]](text string, s *Settings[C]) (*Rule[S], error) {
+	r := &Rule[S]{Name: text, Used: make(map[string]bool)}
+	var err error
+	if r.Render, err = core.NewKey(text, resolverFor(r, s)); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// resolverFor notes in r what its key needs.
+func resolverFor[C any, S Source[C]](r *Rule[S], s *Settings[C]) core.Resolver[S] {
+	return func(name string) (core.Accessor[S], error) {
+		r.Used[name] = true
+		if f, ok := s.values[name]; ok {
+			return own[C, S](f), nil
+		}
+		return resolve[C](r, name)
+	}
 }

@@ -114,6 +114,23 @@ func TestRuleTellsWhatItsKeyNeeds(t *testing.T) {
 	}
 }
 
+func TestKeyAloneIsRenderedAsThatOfALock(t *testing.T) {
+	var s Settings[*source]
+	r, err := CompileKey[*source, *source]("k:{path.a}:{body.c}", &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Name != "k:{path.a}:{body.c}" || !slices.Equal(r.PathNames, []string{"a"}) || !r.ReadsBody || len(r.Used) != 2 {
+		t.Errorf("got %+v", r)
+	}
+	if key, err := r.Render(&source{values: map[string][]string{"path.a": {"x:"}, "body.c": {"y"}}}); err != nil || key != "k:x%3A:y" {
+		t.Errorf("rendered %q, %v", key, err)
+	}
+	if _, err := CompileKey[*source, *source]("{cookie.x}", &s); !errors.Is(err, core.ErrPolicy) {
+		t.Errorf("a placeholder that there is not: %v", err)
+	}
+}
+
 func TestPlaceholdersThatCannotWorkAreRefused(t *testing.T) {
 	var s Settings[*source]
 	for name, says := range map[string]string{
@@ -172,6 +189,20 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		{name: "needed and not read", given: []func(settings) error{
 			settings.SetNoBuffer, settings.Check, func(s settings) error { return s.CheckUse(nil, true) },
 		}, says: "{body.…}"},
+		{name: "all of a key alone", given: []func(settings) error{
+			func(s settings) error { return s.SetBodyLimit(1) },
+			func(s settings) error { return s.AddValue("v", value) },
+			func(s settings) error { return s.CheckKeyUse(map[string]bool{"v": true}, true) },
+		}},
+		{name: "value that a key alone does not use", given: []func(settings) error{
+			func(s settings) error { return s.AddValue("v", value) }, func(s settings) error { return s.CheckKeyUse(nil, false) },
+		}, says: "{v}"},
+		{name: "limit of what a key alone does not read", given: []func(settings) error{
+			func(s settings) error { return s.SetBodyLimit(1) }, func(s settings) error { return s.CheckKeyUse(nil, false) },
+		}, says: "no effect"},
+		{name: "not reading what a key alone does not read", given: []func(settings) error{
+			settings.SetNoBuffer, func(s settings) error { return s.CheckKeyUse(nil, false) },
+		}, says: "no effect"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var s Settings[*source]

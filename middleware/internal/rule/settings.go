@@ -115,6 +115,18 @@ func (s *Settings[C]) CheckBody(needed bool) error {
 	return nil
 }
 
+// CheckKeyUse is [Settings.CheckUse] where nothing is waited for, so that a body is
+// read for the sake of the key only.
+func (s *Settings[C]) CheckKeyUse(used map[string]bool, readsBody bool) error {
+	switch {
+	case s.NoBuffer:
+		return errors.New("WithoutBodyBuffer has no effect, since a body is read only for a {body.…} placeholder; leave it out")
+	case s.given["WithBodyLimit"] && !readsBody:
+		return errors.New("WithBodyLimit has no effect, since the key has no {body.…} placeholder for which a body is read; leave it out")
+	}
+	return s.CheckUse(used, readsBody)
+}
+
 // Plan says which bodies are read ahead for a key. needed: it has values of the
 // body.
 func (s *Settings[C]) Plan(needed bool) body.Plan {

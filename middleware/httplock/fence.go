@@ -1,0 +1,115 @@
+package httplock
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/middleware/internal/rule"
+)
+
+// Fence returns a middleware that lets a request through to its handler if it comes
+// with the fencing token of the key's lock and g admits that. It does not take the
+// lock: its client has. key is a template such as "stock:{path.sku}", with the
+// placeholders of a policy's, and has to render what the client has locked, without
+// its namespace. The handler finds all tokens of the request as behind [ReadTokens].
+//
+//	no token, or only those of other keys  400 LOCK_TOKEN_MISSING, LOCK_TOKEN_OTHER_KEY
+//	tokens that cannot be read             400 LOCK_TOKEN_MALFORMED
+//	a larger token has come before         412 LOCK_TOKEN_STALE
+//	g fails, which is logged               503 LOCK_TOKEN_UNDECIDED
+//	no key can be made of the request      as for [Lock]
+//
+// A request that is refused as stale will always be: its client has to take the lock
+// again and begin with reading. All answers mean that the handler has not run.
+//
+// It refuses early, and that is all: a handler that is paused after g's answer may
+// write when the next holder has. What the handler writes to needs a guard that checks
+// the token in the same step; package [fence] says which there are.
+//
+// Fence panics if the key or an option cannot work; see [NewFence]. [WithFilter] lets
+// requests through UNCHECKED, and without tokens in their context. [WithErrorHandler]
+// is called with errors around those of package fence too, whose text may be shown to
+// clients. A body is read ahead only for a key with {body.…}.
+func Fence(g fence.Guard, key string, o ...Option) func(http.Handler) http.Handler {
+	h, err := NewFence(g, key, o...)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// NewFence is [Fence] with an error in place of the panic. The middleware is nil if
+// and only if the error is not nil.
+func NewFence(g fence.Guard, key string, o ...Option) (func(http.Handler) http.Handler, error) {
+	f, err := newFenced(g, key, o)
+	if err != nil {
+		return nil, fmt.Errorf("net/http fence middleware: %w", err)
+	}
+	return f.around, nil
+}
+
+// fenced is a key as compiled for net/http, and who guards it. Its lock takes none,
+// but knows how to make the key of a request.
+type fenced struct {
+	lock  *lock
+	guard fence.Guard
+}
+
+func newFenced(g fence.Guard, key string, opts []Option) (*fenced, error) {
+	if g == nil {
+		return nil, errors.New("guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
+	}
+	o, err := compileOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rule.CompileKey[*http.Request, *request](key, &o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.CheckKeyUse(r.Used, r.ReadsBody); err != nil {
+		return nil, err
+	}
+	plan := o.Plan(r.ReadsBody)
+	plan.Never = !r.ReadsBody
+	return &fenced{&lock{rule: r, options: o, bodies: plan}, g}, nil
+}
+
+func (f *fenced) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.lock.options.needsLock(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		tokens, err := f.admit(r)
+		if err != nil {
+			f.lock.options.refuse(w, r, f.lock.rule.Name, err)
+			return
+		}
+		carry(w, r, tokens, next)
+	})
+}
+
+// admit returns the request's tokens if that of its key is admitted.
+func (f *fenced) admit(r *http.Request) ([]fence.Token, error) {
+	l := f.lock
+	if err := l.checkRoute(r); err != nil {
+		return nil, err
+	}
+	tokens, err := fence.ParseValues(r.Header[fence.Header])
+	if err != nil {
+		return nil, err
+	}
+	src := &request{r: r}
+	src.content.Whole, src.content.Err = l.bodies.Read(r)
+	if err := l.bodies.Refusal(r.Context(), l.rule.Name, src.content.Err); err != nil {
+		return nil, err
+	}
+	key, err := l.rule.Render(src)
+	if err != nil {
+		return nil, err
+	}
+	return tokens, fence.Check(r.Context(), f.guard, tokens, key)
+}
