@@ -53,6 +53,19 @@
 // reply is in; retries that the connection makes by itself are inside. Give a
 // client rules and an interceptor of its own.
 //
+// # Behind another service
+//
+// A service that is called by those who hold the lock need not take it: it checks
+// their fencing tokens. [Tokens] has them travel with calls, and a [Fence] refuses a
+// call without the token of its key's lock or with a stale one:
+//
+//	guarded := interceptor.NewFence(guard, interceptor.FenceRules{"/stock.v1.Stock/Deduct": "stock:{sku}"})
+//
+// That refuses early; what is written to needs a guard in the same step, as package
+// core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
+// of your network remove the metadata lock-token from what comes from outside, where
+// anyone could send a number so large that no true holder is admitted again.
+//
 // # What a caller sees
 //
 // Statuses carry an ErrorInfo with domain [ErrorDomain] and a reason. They hold no

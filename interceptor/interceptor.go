@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,13 +14,7 @@ import (
 
 // Interceptor puts the locks of a table of rules around calls, at a server or at
 // a client. It is safe for concurrent use.
-type Interceptor struct {
-	rules   map[string]*rule
-	options options
-
-	validated atomic.Bool
-	warning   sync.Once
-}
+type Interceptor struct{ table }
 
 // New compiles rules. It panics if one of them, or an option, cannot work, with an
 // error that says which and why; see [Compile] for rules that are not known when
@@ -47,16 +38,13 @@ func Compile(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
 	if e == nil {
 		return nil, errors.New("gRPC lock interceptor: engine is nil; make one with core.New")
 	}
-	for _, option := range o {
-		if option == nil {
-			continue
+	err := compileTable(&i.table, rules, o, func(r *rule, p core.Policy, resolver core.Resolver[*call]) (err error) {
+		if r.guard, err = core.NewGuard(e, p, resolver); err == nil {
+			r.name = r.guard.Name()
 		}
-		if err := option(&i.options); err != nil {
-			return nil, fmt.Errorf("gRPC lock interceptor: %w", err)
-		}
-	}
-	var err error
-	if i.rules, err = compileRules(e, rules, &i.options); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("gRPC lock interceptor: %w", err)
 	}
 	return i, nil
@@ -97,31 +85,6 @@ func (i *Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// rule returns the rule for a call, or nil if it needs no lock.
-func (i *Interceptor) rule(ctx context.Context, method string) *rule {
-	i.warnUnlinked()
-	r := i.rules[method]
-	if r != nil && i.options.filter != nil && !i.options.filter(ctx, method) {
-		return nil
-	}
-	return r
-}
-
-// warnUnlinked says once that a rule may be for a method that does not exist.
-func (i *Interceptor) warnUnlinked() {
-	if i.validated.Load() {
-		return
-	}
-	i.warning.Do(func() {
-		for method, r := range i.rules {
-			if r.message() == nil {
-				slog.Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
-					" link it, or at a server call Interceptor.Validate before serving", "method", method, "lock.name", r.name)
-			}
-		}
-	})
-}
-
 // around runs a call while it holds the lock of its rule.
 func (i *Interceptor) around(ctx context.Context, r *rule, c *call, run func(context.Context) error) error {
 	var ran, lost bool
@@ -151,30 +114,4 @@ func byLoss(hold context.Context, err error) bool {
 		return false
 	}
 	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled || errors.Is(err, cause)
-}
-
-// refuse returns the error of a call that never ran.
-func (i *Interceptor) refuse(ctx context.Context, r *rule, err error) error {
-	var e *core.Error
-	if errors.Is(err, errField) && errors.As(err, &e) {
-		err = &core.Error{
-			Op: e.Op, Policy: e.Policy, Kind: core.ErrPolicy, Placeholder: e.Placeholder,
-			Detail: "the method's message has no such field; correct the rule, and call Validate before serving", Cause: e.Cause,
-		}
-	}
-	return i.fail(ctx, r, refusal(err), err)
-}
-
-// fail returns the error that a caller gets.
-func (i *Interceptor) fail(ctx context.Context, r *rule, a answer, err error) error {
-	if i.options.mapper != nil {
-		if mapped := i.options.mapper(ctx, r.method, err); mapped != nil {
-			return mapped
-		}
-		return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed"}.failure(err)
-	}
-	if a.log {
-		slog.Error("a call was failed by its lock", "lock.name", r.name, "method", r.method, "error.type", a.reason)
-	}
-	return a.failure(err)
 }

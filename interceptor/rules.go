@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -18,11 +17,12 @@ import (
 // A method without a rule is not locked.
 type Rules map[string]core.Policy
 
-// rule is one policy as compiled for its method.
+// rule is one policy, or the key of a fence, as compiled for its method.
 type rule struct {
 	method string
-	name   string // the policy's, for errors and logs
-	guard  *core.Guard[*call]
+	name   string                      // the policy's, or the key's template, for errors and logs
+	guard  *core.Guard[*call]          // of a policy
+	render func(*call) (string, error) // of a fence
 
 	// input is the method's message, nil if its service was not linked into the
 	// program when the rule was compiled.
@@ -37,30 +37,9 @@ type call struct {
 	req      any  // nil for a stream whose key needs no field of a message
 }
 
-// compileRules returns the rules by method, or all that is wrong with them.
-func compileRules(e *core.Engine, rules Rules, o *options) (map[string]*rule, error) {
-	compiled := make(map[string]*rule, len(rules))
-	used := make(map[string]bool)
-	var faults []error
-	for _, method := range slices.Sorted(maps.Keys(rules)) {
-		r, errs := compileRule(e, method, rules[method], o, used)
-		for _, err := range errs {
-			faults = append(faults, fmt.Errorf("rule %q: %w", method, err))
-		}
-		compiled[method] = r
-	}
-	// A rule that does not compile may be the one that would use an option.
-	if len(faults) == 0 {
-		if err := o.checkUse(used); err != nil {
-			faults = append(faults, err)
-		}
-	}
-	return compiled, errors.Join(faults...)
-}
-
-// compileRule returns all that is wrong with one rule. It adds the placeholders
-// of its key to used.
-func compileRule(e *core.Engine, method string, p core.Policy, o *options, used map[string]bool) (*rule, []error) {
+// compileRule returns all that is wrong with one rule, of which p says what it is.
+// It adds the placeholders of its key to used.
+func compileRule[P any](method string, p P, o *options, used map[string]bool, compile compiler[P]) (*rule, []error) {
 	r := &rule{method: method}
 	var faults []error
 	input, err := inputOf(method)
@@ -70,7 +49,7 @@ func compileRule(e *core.Engine, method string, p core.Policy, o *options, used 
 	r.input = input
 	// A placeholder's fault is kept and the rest of the key looked at.
 	var placeholders []error
-	r.guard, err = core.NewGuard(e, p, func(name string) (core.Accessor[*call], error) {
+	err = compile(r, p, func(name string) (core.Accessor[*call], error) {
 		used[name] = true
 		a, err := r.resolve(name, o)
 		if err != nil {
@@ -83,7 +62,6 @@ func compileRule(e *core.Engine, method string, p core.Policy, o *options, used 
 	if err != nil {
 		return nil, append(faults, err)
 	}
-	r.name = r.guard.Name()
 	return r, faults
 }
 

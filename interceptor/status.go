@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
 )
 
 // ErrorDomain is the domain of the ErrorInfo in each status.
@@ -42,6 +43,9 @@ type answer struct {
 
 // refusal returns the answer for a call that err kept from running.
 func refusal(err error) answer {
+	if a, ok := ofToken(err); ok {
+		return a
+	}
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the call's.
@@ -73,6 +77,26 @@ func refusal(err error) answer {
 		return answer{code: codes.Canceled, reason: "CANCELLED", message: "the call was cancelled while it waited for its turn"}
 	}
 	return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed", log: true}
+}
+
+// ofToken returns the answer for a call whose fencing token was not admitted. A stale
+// one is FAILED_PRECONDITION: ABORTED and UNAVAILABLE are what clients repeat unasked,
+// and it would be refused for ever. A guard that does not answer is UNAVAILABLE, since
+// the call has not run and an equal token is admitted.
+func ofToken(err error) (a answer, ok bool) {
+	switch {
+	case errors.Is(err, fence.ErrUndecided):
+		return answer{code: codes.Unavailable, reason: "LOCK_TOKEN_UNDECIDED", message: "the fencing token of the call cannot be checked at present", log: true}, true
+	case errors.Is(err, fence.ErrStale):
+		return answer{code: codes.FailedPrecondition, reason: "LOCK_TOKEN_STALE", message: "the lock that the call was sent under is over, and another one has had it since"}, true
+	case errors.Is(err, fence.ErrMissing):
+		return answer{code: codes.InvalidArgument, reason: "LOCK_TOKEN_MISSING", message: "the call has no fencing token; it has to be sent under the lock of what it changes"}, true
+	case errors.Is(err, fence.ErrOtherKey):
+		return answer{code: codes.InvalidArgument, reason: "LOCK_TOKEN_OTHER_KEY", message: "the call was sent under another lock than that of what it changes"}, true
+	case errors.Is(err, fence.ErrMalformed):
+		return answer{code: codes.InvalidArgument, reason: "LOCK_TOKEN_MALFORMED", message: "the metadata " + tokenMetadata + " of the call cannot be read"}, true
+	}
+	return answer{}, false
 }
 
 // ofKey says why no key could be made of a call. e may be nil.

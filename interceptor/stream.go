@@ -30,25 +30,36 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 		if r == nil {
 			return handler(srv, ss)
 		}
-		c := &call{ctx: ctx}
-		s := &stream{ServerStream: ss}
-		if len(r.fields) > 0 {
-			first, err := r.receive(ss)
-			switch {
-			case errors.Is(err, io.EOF):
-				return i.refuse(ctx, r, r.keyless())
-			case errors.Is(err, core.ErrPolicy):
-				return i.refuse(ctx, r, err)
-			case err != nil:
-				return err // of the stream itself
-			}
-			c.req, s.first = first, first
+		c, s, err := i.begin(r, ss)
+		if err != nil {
+			return err
 		}
 		return i.around(ctx, r, c, func(ctx context.Context) error {
 			s.ctx = ctx
 			return handler(srv, s)
 		})
 	}
+}
+
+// begin returns what the key of a stream's rule is rendered from, and the stream for
+// its handler, which has no context yet.
+func (t *table) begin(r *rule, ss grpc.ServerStream) (*call, *stream, error) {
+	c := &call{ctx: ss.Context()}
+	s := &stream{ServerStream: ss}
+	if len(r.fields) == 0 {
+		return c, s, nil
+	}
+	first, err := r.receive(ss)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil, t.refuse(c.ctx, r, r.keyless())
+	case errors.Is(err, core.ErrPolicy):
+		return nil, nil, t.refuse(c.ctx, r, err)
+	case err != nil:
+		return nil, nil, err // of the stream itself
+	}
+	c.req, s.first = first, first
+	return c, s, nil
 }
 
 // receive receives the first message of a stream.
@@ -77,14 +88,14 @@ func (r *rule) keyless() error {
 	}
 }
 
-// stream is a server's stream under a lock.
+// stream is a server's stream under a lock or behind a fence.
 type stream struct {
 	grpc.ServerStream
 	ctx   context.Context
 	first proto.Message // received and not handed on yet; of the receiving goroutine
 }
 
-// Context carries the lease.
+// Context carries the lease, or the tokens that came.
 func (s *stream) Context() context.Context { return s.ctx }
 
 // RecvMsg hands the first message on.

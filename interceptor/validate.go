@@ -21,17 +21,21 @@ func (i *Interceptor) Validate(server interface {
 	GetServiceInfo() map[string]grpc.ServiceInfo
 },
 ) error {
-	services := server.GetServiceInfo()
+	return i.validate("gRPC lock interceptor", server.GetServiceInfo())
+}
+
+// validate says of each fault whose rule it is.
+func (t *table) validate(whose string, services map[string]grpc.ServiceInfo) error {
 	var faults []error
-	for _, full := range slices.Sorted(maps.Keys(i.rules)) {
-		if err := i.rules[full].validate(services); err != nil {
-			faults = append(faults, fmt.Errorf("gRPC lock interceptor: rule %q: %w", full, err))
+	for _, full := range slices.Sorted(maps.Keys(t.rules)) {
+		if err := t.rules[full].validate(services); err != nil {
+			faults = append(faults, fmt.Errorf("%s: rule %q: %w", whose, full, err))
 		}
 	}
 	if len(faults) > 0 {
 		return errors.Join(faults...)
 	}
-	i.validated.Store(true)
+	t.validated.Store(true)
 	return nil
 }
 

@@ -1,0 +1,138 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+)
+
+// FenceRules are the keys of the locks under which methods have to be called, by the
+// methods' full names: "/stock.v1.Stock/Deduct": "stock:{sku}". A method without a
+// rule is not checked.
+type FenceRules map[string]string
+
+// Fence lets a call through to its handler if it comes with the fencing token of the
+// lock that guards what it changes, and the guard admits that. It does not take the
+// lock: the client has, and sends its tokens by [Tokens]. It is safe for concurrent
+// use.
+//
+// The keys of its rules are templates with the placeholders of a policy's, and have to
+// render what the client has locked, without its namespace. All handlers, those of
+// methods without a rule too, find all tokens of their call by [fence.For], and every
+// call whose tokens cannot be read is refused.
+//
+//	no token, or only those of other keys  INVALID_ARGUMENT     LOCK_TOKEN_MISSING, LOCK_TOKEN_OTHER_KEY
+//	tokens that cannot be read             INVALID_ARGUMENT     LOCK_TOKEN_MALFORMED
+//	a larger token has come before         FAILED_PRECONDITION  LOCK_TOKEN_STALE
+//	the guard fails                        UNAVAILABLE          LOCK_TOKEN_UNDECIDED, logged
+//	no key can be made of the call         as for a lock
+//
+// A call that is refused as stale will always be: its client has to take the lock
+// again and begin with reading. All of these mean that the handler has not run.
+// [WithErrorMapper] replaces them, and is called with errors of package fence too,
+// whose text may be shown to clients. [WithFilter] lets calls through UNCHECKED.
+//
+// It refuses early, and that is all: a handler that is paused after the guard's answer
+// may write when the next holder has, and a stream is checked once, when it begins.
+// What the handler writes to needs a guard that checks the token in the same step;
+// package [fence] says which there are, and whom to believe.
+type Fence struct {
+	table
+	guard fence.Guard
+}
+
+// NewFence compiles rules. It panics if one of them, or an option, cannot work, with
+// an error that says which and why; see [CompileFence] for rules that are not known
+// when the program is written.
+func NewFence(g fence.Guard, rules FenceRules, o ...Option) *Fence {
+	f, err := CompileFence(g, rules, o...)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// CompileFence is [NewFence] with an error in place of the panic, which joins all that
+// is wrong with all rules. The fence is nil if and only if the error is not nil.
+func CompileFence(g fence.Guard, rules FenceRules, o ...Option) (*Fence, error) {
+	if g == nil {
+		return nil, errors.New("gRPC fence: guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
+	}
+	f := &Fence{guard: g}
+	err := compileTable(&f.table, rules, o, func(r *rule, key string, resolver core.Resolver[*call]) (err error) {
+		r.name = key
+		r.render, err = core.NewKey(key, resolver)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("gRPC fence: %w", err)
+	}
+	return f, nil
+}
+
+// Validate is [Interceptor.Validate] for the rules of the fence.
+func (f *Fence) Validate(server interface {
+	GetServiceInfo() map[string]grpc.ServiceInfo
+},
+) error {
+	return f.validate("gRPC fence", server.GetServiceInfo())
+}
+
+// UnaryServer returns the interceptor for the unary methods of a server.
+func (f *Fence) UnaryServer() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		inner, tokens, err := receiving(ctx)
+		if err != nil {
+			return nil, f.refuse(ctx, &rule{method: info.FullMethod}, err)
+		}
+		if r := f.rule(ctx, info.FullMethod); r != nil {
+			if err := f.check(r, &call{ctx: ctx, req: req}, tokens); err != nil {
+				return nil, err
+			}
+		}
+		return handler(inner, req)
+	}
+}
+
+// StreamServer returns the interceptor for the streaming methods of a server. The
+// first message is received before the check if the key has fields of it, as
+// [Interceptor.StreamServer] does it.
+func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		ctx := ss.Context()
+		inner, tokens, err := receiving(ctx)
+		if err != nil {
+			return f.refuse(ctx, &rule{method: info.FullMethod}, err)
+		}
+		s := &stream{ServerStream: ss}
+		if r := f.rule(ctx, info.FullMethod); r != nil {
+			var c *call
+			if c, s, err = f.begin(r, ss); err != nil {
+				return err
+			}
+			if err := f.check(r, c, tokens); err != nil {
+				return err
+			}
+		}
+		s.ctx = inner
+		return handler(srv, s)
+	}
+}
+
+// check returns nil if the token of the call's key is among those that came with it,
+// and admitted.
+func (f *Fence) check(r *rule, c *call, tokens []fence.Token) error {
+	key, err := r.render(c)
+	if err == nil {
+		err = fence.Check(c.ctx, f.guard, tokens, key)
+	}
+	if err != nil {
+		return f.refuse(c.ctx, r, err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// table is the rules of methods, and what is the same for all of them.
+type table struct {
+	rules   map[string]*rule
+	options options
+
+	validated atomic.Bool
+	warning   sync.Once
+}
+
+// compiler makes r what p says, with keys by way of the resolver.
+type compiler[P any] func(r *rule, p P, resolver core.Resolver[*call]) error
+
+// compileTable fills t, or returns all that is wrong with the rules.
+func compileTable[P any](t *table, rules map[string]P, o []Option, compile compiler[P]) error {
+	for _, option := range o {
+		if option == nil {
+			continue
+		}
+		if err := option(&t.options); err != nil {
+			return err
+		}
+	}
+	t.rules = make(map[string]*rule, len(rules))
+	used := make(map[string]bool)
+	var faults []error
+	for _, method := range slices.Sorted(maps.Keys(rules)) {
+		r, errs := compileRule(method, rules[method], &t.options, used, compile)
+		for _, err := range errs {
+			faults = append(faults, fmt.Errorf("rule %q: %w", method, err))
+		}
+		t.rules[method] = r
+	}
+	// A rule that does not compile may be the one that would use an option.
+	if len(faults) == 0 {
+		if err := t.options.checkUse(used); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// rule returns the rule for a call, or nil if it is let through.
+func (t *table) rule(ctx context.Context, method string) *rule {
+	t.warnUnlinked()
+	r := t.rules[method]
+	if r != nil && t.options.filter != nil && !t.options.filter(ctx, method) {
+		return nil
+	}
+	return r
+}
+
+// warnUnlinked says once that a rule may be for a method that does not exist.
+func (t *table) warnUnlinked() {
+	if t.validated.Load() {
+		return
+	}
+	t.warning.Do(func() {
+		for method, r := range t.rules {
+			if r.message() == nil {
+				slog.Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
+					" link it, or at a server call Validate before serving", "method", method, "lock.name", r.name)
+			}
+		}
+	})
+}
+
+// refuse returns the error of a call that never ran.
+func (t *table) refuse(ctx context.Context, r *rule, err error) error {
+	var e *core.Error
+	if errors.Is(err, errField) && errors.As(err, &e) {
+		err = &core.Error{
+			Op: e.Op, Policy: e.Policy, Kind: core.ErrPolicy, Placeholder: e.Placeholder,
+			Detail: "the method's message has no such field; correct the rule, and call Validate before serving", Cause: e.Cause,
+		}
+	}
+	return t.fail(ctx, r, refusal(err), err)
+}
+
+// fail returns the error that a caller gets.
+func (t *table) fail(ctx context.Context, r *rule, a answer, err error) error {
+	if t.options.mapper != nil {
+		if mapped := t.options.mapper(ctx, r.method, err); mapped != nil {
+			return mapped
+		}
+		return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed"}.failure(err)
+	}
+	if a.log {
+		slog.Error("a call was failed by its lock", "lock.name", r.name, "method", r.method, "error.type", a.reason)
+	}
+	return a.failure(err)
+}
