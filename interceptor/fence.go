@@ -37,10 +37,11 @@ type FenceRules map[string]string
 // [WithErrorMapper] replaces them, and is called with errors of package fence too,
 // whose text may be shown to clients. [WithFilter] lets calls through UNCHECKED.
 //
-// It refuses early, and that is all: a handler that is paused after the guard's answer
-// may write when the next holder has, and a stream is checked once, when it begins.
-// What the handler writes to needs a guard that checks the token in the same step;
-// package [fence] says which there are, and whom to believe.
+// It is the first of the two checks that package [fence] speaks of: behind it no
+// earlier holder gets through any more. But a handler that is paused after the guard's
+// answer may write when the next holder has, and a stream is checked once, when it
+// begins: what they write to needs a guard with the same numbers, which checks the
+// token in the step that writes. Package fence says, too, whom to believe.
 type Fence struct {
 	table
 	guard fence.Guard

@@ -25,9 +25,10 @@ import (
 // A request that is refused as stale will always be: its client has to take the lock
 // again and begin with reading. All answers mean that the handlers have not run.
 //
-// It refuses early, and that is all: a handler that is paused after g's answer may
-// write when the next holder has. What the handler writes to needs a guard that checks
-// the token in the same step; package [fence] says which there are.
+// It is the first of the two checks that package [fence] speaks of: behind it no
+// earlier holder gets through any more. But a handler that is paused after g's answer
+// may write when the next holder has: what it writes to needs a guard with the same
+// numbers, which checks the token in the step that writes.
 //
 // Fence panics if the key or an option cannot work; see [NewFence]. [WithFilter] lets
 // requests through UNCHECKED, and without tokens in their context. [WithErrorHandler]

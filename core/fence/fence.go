@@ -7,13 +7,23 @@
 //
 // # Where the guard has to be
 //
-// Only a guard that checks the token in the same step as the write keeps a late write
-// out: in the transaction of the write, in the script that writes (redisfence.Script),
-// or under the lock that the write is done under ([Memory.Do]). One that is asked
-// before, [Guard.Admit] alone or a surface that calls it, refuses early and spares
-// work, but the process may stop between its answer and the write.
+// A holder that reads, decides and writes comes to the guard twice:
 //
-// The number belongs where the resource is: then both are lost and restored together.
+//   - before it reads, with [Guard.Admit], behind which no earlier holder writes any
+//     more. Without it, an earlier one that wakes up between the reading and the
+//     writing is admitted, and then overwritten, although it was told of its success.
+//   - in the same step as the write: in its transaction, in the script that writes
+//     (redisfence.Script), or under the lock that the write is done under
+//     ([Memory.Do]). Without it, the process may stop between the answer and the
+//     write, and write when a later holder has.
+//
+// Both have to come to the same number. A surface that checks the tokens of requests
+// does the first. A write that reads in the same step needs the second only. The
+// number belongs where the resource is: then both are lost and restored together.
+//
+// Tokens put holders in an order, one after the other. Those who hold a key together,
+// as core.Shared or core.Semaphore, have no order among themselves, and the guard would
+// refuse all of them but the last: guard what holders of an exclusive lock write.
 //
 // # How a token travels
 //

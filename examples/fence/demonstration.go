@@ -53,7 +53,7 @@ func race(ctx context.Context, addr string, guarded bool, out io.Writer) (left i
 	defer func() { err = errors.Join(err, p.close()) }()
 	with := "with the lock alone"
 	if guarded {
-		with = "with the lock, and a guard that checks its token in the step that writes"
+		with = "with the lock, and a guard that checks its token in the steps that read and write"
 	}
 	fmt.Fprintf(out, "\n%s, %s:\n", with, p.name)
 	r := &runner{place: p, out: out, start: time.Now()}
@@ -113,7 +113,7 @@ func (r *runner) sell(ctx context.Context, p core.Policy, who string, n int, pau
 		if err != nil {
 			return err
 		}
-		have, err := r.stock.units(ctx)
+		have, err := r.stock.read(ctx, token)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ with the lock alone, WHERE:
   #  A is told that it had lost the lock, too late
   left: 7, and not 3: what B sold is in stock again
 
-with the lock, and a guard that checks its token in the step that writes, WHERE:
+with the lock, and a guard that checks its token in the steps that read and write, WHERE:
   #  A has the lock with # and reads 10
   #  B has the lock with # and reads 10
   #  B writes 6

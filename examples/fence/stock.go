@@ -25,10 +25,11 @@ type place struct {
 	close func() error
 }
 
-// stock is what the lock protects. write may refuse with an error around
-// fence.ErrStale.
+// stock is what the lock protects. With a guard, read closes it to earlier holders, and
+// both may refuse with an error around fence.ErrStale.
 type stock interface {
 	units(context.Context) (int, error)
+	read(context.Context, fence.Token) (int, error)
 	write(ctx context.Context, t fence.Token, units int) error
 }
 
@@ -46,7 +47,8 @@ func open(ctx context.Context, addr string, guarded bool) (*place, error) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	s := &redisStock{rdb: rdb, guarded: guarded, prefix: "fence-example:" + rand.Text() + ":"}
-	s.guardedSet = redisfence.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`, redisfence.WithKey(s.fenceKey))
+	s.get = redisfence.NewScript(`return redis.call('GET', KEYS[1])`, redisfence.WithKey(s.fenceKey))
+	s.set = redisfence.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`, redisfence.WithKey(s.fenceKey))
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace(s.prefix), quiet)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -74,6 +76,15 @@ func (s *memoryStock) units(context.Context) (int, error) {
 	return s.left, nil
 }
 
+func (s *memoryStock) read(ctx context.Context, t fence.Token) (int, error) {
+	if s.guarded {
+		if err := s.guard.Admit(ctx, t); err != nil {
+			return 0, err
+		}
+	}
+	return s.units(ctx)
+}
+
 func (s *memoryStock) set(units int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,12 +99,12 @@ func (s *memoryStock) write(ctx context.Context, t fence.Token, units int) error
 	return s.guard.Do(ctx, t, func() error { return s.set(units) })
 }
 
-// redisStock has the guard in the script that writes.
+// redisStock has the guard in the scripts that read and write.
 type redisStock struct {
-	rdb        *redis.Client
-	guarded    bool
-	prefix     string
-	guardedSet *redisfence.Script
+	rdb      *redis.Client
+	guarded  bool
+	prefix   string
+	get, set *redisfence.Script
 }
 
 // key and fenceKey have the lock's key as their hash tag, so that they would be in one
@@ -106,9 +117,16 @@ func (s *redisStock) units(ctx context.Context) (int, error) {
 	return s.rdb.Get(ctx, s.key()).Int()
 }
 
+func (s *redisStock) read(ctx context.Context, t fence.Token) (int, error) {
+	if !s.guarded {
+		return s.units(ctx)
+	}
+	return s.get.Run(ctx, s.rdb, t, []string{s.key()}).Int()
+}
+
 func (s *redisStock) write(ctx context.Context, t fence.Token, units int) error {
 	if !s.guarded {
 		return s.rdb.Set(ctx, s.key(), units, 0).Err()
 	}
-	return s.guardedSet.Run(ctx, s.rdb, t, []string{s.key()}, units).Err()
+	return s.set.Run(ctx, s.rdb, t, []string{s.key()}, units).Err()
 }

@@ -1,9 +1,10 @@
 // Package redisfence keeps the largest fencing token of each key in Redis, beside the
 // resource that it guards.
 //
-// A [Script] is what keeps a late write out: it checks the token and runs the Lua that
-// writes in one atomic step. A [Guard] only answers, for a surface that refuses early.
-// Both keep the number under the same key, so that they know of each other.
+// A [Script] checks the token and runs the Lua that writes in one atomic step. A
+// [Guard] only answers: for a surface, and before a resource is read whose writing is
+// another step. Both keep the number under the same key, so that they know of each
+// other; package fence says why both are needed.
 //
 //	var deduct = redisfence.NewScript(`return redis.call('DECRBY', KEYS[1], ARGV[1])`)
 //
@@ -30,7 +31,7 @@
 // forgotten its number admits whatever comes first, and holders that are paused,
 // suspended or cut off have no time limit. It has to be longer than any of them can
 // be away; days rather than minutes. Otherwise delete a fence's key when its resource
-// is gone for good.
+// is gone for good, and to mend one that holds a number which no store has issued.
 //
 // # What makes it forget
 //

@@ -10,9 +10,9 @@ import (
 )
 
 // Guard answers whether a token is stale, and remembers it. It implements fence.Guard:
-// for a surface that refuses early. A process may be paused between its answer and the
-// write that it has let through; use a [Script] where the resource is in Redis. It is
-// safe for concurrent use.
+// for a surface, and before a resource is read. A process may be paused between its
+// answer and the write that follows; write with a [Script] where the resource is in
+// Redis. It is safe for concurrent use.
 type Guard struct {
 	client redis.Scripter
 	script *Script
