@@ -250,3 +250,9 @@ func TestFenceOnARouteWithoutItsWildcardRunsNothing(t *testing.T) {
 	s := serve(t, mux)
 	post(t, s, "/products/a", "stock%3Aa=9").mustBe(t, 500, "LOCK_POLICY")
 }
+
+func TestLeaseOfTheServerIsNoTokenOfItsClient(t *testing.T) {
+	e, _ := open(t)
+	s := serve(t, Lock(e, core.Policy{Key: "k"})(Fence(&fence.Memory{}, "k")(never(t))))
+	post(t, s, "/").mustBe(t, 400, "LOCK_TOKEN_MISSING")
+}
