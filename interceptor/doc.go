@@ -63,7 +63,7 @@
 //
 // That comes before the handler reads; what it writes to needs a guard in the step
 // that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
-// of your network remove the metadata lock-token from what comes from outside, where
+// of your network remove the metadata fencing-token from what comes from outside, where
 // anyone could send a number so large that no true holder is admitted again.
 //
 // # What a caller sees

@@ -26,7 +26,7 @@ func ExampleNewFence() {
 
 	// What server does with calls, to which interceptor.Tokens has added their tokens:
 	for _, token := range []string{"stock%3Abook=34", "stock%3Abook=33"} {
-		ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("lock-token", token))
+		ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("fencing-token", token))
 		_, err := f.UnaryServer()(ctx, &testpb.Request{Sku: "book"},
 			&grpc.UnaryServerInfo{FullMethod: "/lockaround.test.v1.Shop/Buy"},
 			func(ctx context.Context, _ any) (any, error) {

@@ -87,7 +87,7 @@ func tellTokens() *shop {
 
 func with(ctx context.Context, tokens ...string) context.Context {
 	for _, v := range tokens {
-		ctx = metadata.AppendToOutgoingContext(ctx, "lock-token", v)
+		ctx = metadata.AppendToOutgoingContext(ctx, "fencing-token", v)
 	}
 	return ctx
 }
@@ -177,7 +177,7 @@ func TestHolderThatWasOvertakenIsRefusedOverGRPC(t *testing.T) {
 func TestTokensTravelOnBehindTokensAlone(t *testing.T) {
 	c := serveBehind(t, tellTokens(), interceptor.Tokens{})
 	one, two := fence.Token{Key: "a:1", Number: 1}, fence.Token{Key: "b", Number: 2}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "lock-token", "the caller's own", "other", "x")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "fencing-token", "the caller's own", "other", "x")
 	reply, err := c.Buy(fence.NewContext(ctx, one, two), &testpb.Request{})
 	if err != nil || reply.GetText() != "a%3A1=1 b=2" {
 		t.Errorf("unary: %q, %v", reply.GetText(), err)
@@ -197,7 +197,7 @@ func TestTokensTravelOnBehindTokensAlone(t *testing.T) {
 	if got := tell(err); got != (told{code: codes.InvalidArgument, reason: "LOCK_TOKEN_MALFORMED"}) {
 		t.Errorf("what is none: %+v", got)
 	}
-	if md, _ := metadata.FromOutgoingContext(ctx); md.Get("lock-token")[0] != "the caller's own" {
+	if md, _ := metadata.FromOutgoingContext(ctx); md.Get("fencing-token")[0] != "the caller's own" {
 		t.Errorf("the caller's metadata was changed: %v", md)
 	}
 }
@@ -238,7 +238,7 @@ func TestGuardThatFailsKeepsTheHandlerFromRunning(t *testing.T) {
 	f := interceptor.NewFence(guardFunc(func(context.Context, fence.Token) error {
 		return errors.Join(errors.New(secret), context.DeadlineExceeded)
 	}), interceptor.FenceRules{buy: "stock:{sku}"})
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("lock-token", "stock%3Aa=1"))
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("fencing-token", "stock%3Aa=1"))
 	_, err := f.UnaryServer()(ctx, &testpb.Request{Sku: "a"}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
 		t.Error("the handler runs")
 		return nil, nil
@@ -265,7 +265,7 @@ func TestOptionsOfAFence(t *testing.T) {
 			return mapped
 		}))
 	call := func(method, token string) (string, error) {
-		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("lock-token", token))
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("fencing-token", token))
 		res, err := f.UnaryServer()(ctx, &testpb.Request{}, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
 			return tokensIn(ctx), nil
 		})

@@ -15,7 +15,7 @@ import (
 // tokenMetadata is [fence.Header] as gRPC has it.
 var tokenMetadata = strings.ToLower(fence.Header)
 
-// Tokens has fencing tokens travel with calls, as metadata "lock-token", one value for
+// Tokens has fencing tokens travel with calls, as metadata "fencing-token", one value for
 // each. The zero value is ready for use.
 //
 //	conn, err := grpc.NewClient(target,

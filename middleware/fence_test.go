@@ -37,7 +37,7 @@ func post(t testing.TB, s *httptest.Server, path string, tokens ...string) answe
 	t.Helper()
 	r := newRequest(t, s, http.MethodPost, path, "")
 	for _, v := range tokens {
-		r.Header.Add("lock-token", v)
+		r.Header.Add("fencing-token", v)
 	}
 	return send(t, s, r)
 }

@@ -10,7 +10,7 @@ const (
 	// Header is the HTTP header that tokens travel in, and in lower case the gRPC
 	// metadata. Each value is one token as [Token.String] writes it. Keys are shown
 	// in it, percent-encoded.
-	Header = "Lock-Token"
+	Header = "Fencing-Token"
 
 	// MaxTokens is how many tokens a request has at most.
 	MaxTokens = 64

@@ -63,7 +63,7 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 		{"token stale", fmt.Errorf("%w: "+secret, fence.ErrStale), 412, "LOCK_TOKEN_STALE", "", ""},
 		{"token missing", fence.ErrMissing, 400, "LOCK_TOKEN_MISSING", "", ""},
 		{"token of another key", fence.ErrOtherKey, 400, "LOCK_TOKEN_OTHER_KEY", "", ""},
-		{"token malformed", fence.ErrMalformed, 400, "LOCK_TOKEN_MALFORMED", "", "Lock-Token"},
+		{"token malformed", fence.ErrMalformed, 400, "LOCK_TOKEN_MALFORMED", "", "Fencing-Token"},
 		{"guard down", fmt.Errorf("%w: %w", fence.ErrUndecided, errors.New(secret)), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"guard too slow", fmt.Errorf("%w: %w", fence.ErrUndecided, context.DeadlineExceeded), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"unknown", errors.New(secret), 500, "LOCK_FAILED", "", ""},
