@@ -271,7 +271,11 @@ func (ln *line) wantsToWait() bool {
 // that may share that.
 func (ln *line) serve(tn *tenure, now time.Time) {
 	joined := tn.hold != nil
-	for first := true; ln.first != nil && (first || tn.joinable(ln.first.plan)); first = false {
+	may := tn.joinable
+	if tn.handoffs < 0 {
+		may = tn.sharable // all who have waited for the grant come in with it
+	}
+	for first := true; ln.first != nil && (first || may(ln.first.plan)); first = false {
 		w := ln.first
 		ln.remove(w)
 		h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}

@@ -91,8 +91,12 @@ func (tn *tenure) current() bool { return !tn.gone }
 
 // joinable reports whether a caller may join those who hold, as far as the lease
 // still lasts. Whose MinHold counts from a grant needs one of its own.
-func (tn *tenure) joinable(p *plan) bool {
-	return tn.line.mode == Shared && !tn.closed && !tn.contended && p.MinHold == 0 && tn.handoffs+1 < block
+func (tn *tenure) joinable(p *plan) bool { return !tn.contended && tn.sharable(p) }
+
+// sharable is joinable by a caller who has waited for the grant, and whom those who
+// wait elsewhere do not keep out.
+func (tn *tenure) sharable(p *plan) bool {
+	return tn.line.mode == Shared && !tn.closed && p.MinHold == 0 && tn.handoffs+1 < block
 }
 
 // joint returns the share that readers may join, or nil.
