@@ -53,7 +53,7 @@ func (r *library) leave(m core.Mode) {
 
 // TestReadersAndWritersShareAKeyFairly has 20 readers and 2 writers in four processes
 // that ask again as soon as they have released. Nobody is starved: no wait is longer
-// than ten times the median of its kind.
+// than ten times the median of its kind, but for what the machine stands still.
 func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 	span := 2 * time.Second
 	if text := os.Getenv(readersVar); text != "" {
@@ -68,6 +68,7 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 		engines = append(engines, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	}
 	r := library{waits: make(map[core.Mode][]time.Duration)}
+	stop := hiccups()
 	end := time.Now().Add(span)
 	var all sync.WaitGroup
 	for i := range 22 {
@@ -92,15 +93,16 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 		})
 	}
 	all.Wait()
+	slack := stop()
 	for mode, waits := range r.waits {
 		slices.Sort(waits)
 		median, worst := waits[len(waits)/2], waits[len(waits)-1]
 		t.Logf("%s: %d holds, median wait %v, 99%% %v, worst %v (%.1f × the median)", mode, len(waits), median, waits[len(waits)*99/100], worst, float64(worst)/float64(median))
-		if worst > 10*median {
+		if worst > 10*median+slack {
 			t.Errorf("a caller waited %v, more than ten times the median of %v", worst, median)
 		}
 	}
-	t.Logf("at most %d readers at a time, %d overlaps", r.most, r.overlaps)
+	t.Logf("at most %d readers at a time, %d overlaps; the machine oversleeps by up to %v", r.most, r.overlaps, slack)
 	if r.overlaps > 0 || r.most < 2 || len(r.waits) != 2 {
 		t.Errorf("%d overlaps, at most %d readers at a time", r.overlaps, r.most)
 	}
