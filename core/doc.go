@@ -28,6 +28,20 @@
 // then does is stopped by one thing only: a resource that refuses a fencing
 // token, [Lease.Token], below the largest it has seen.
 //
+// # Who holds together
+//
+// [Policy].Mode lets readers hold a key together, or a number of callers; they may
+// be mixed on one key, as said there. Readers of one process join the lease that it
+// has, as long as nobody else waits: one more reader costs the store nothing. As soon
+// as somebody does, they queue behind. When the process is granted a share again, all
+// its readers that have waited for it come in. So neither readers nor writers starve.
+//
+// [Lease.Downgrade] makes a writer a reader. The other way is refused with
+// ErrDeadlock, since two readers that wait to be the writer wait for each other.
+//
+// A policy with several Keys takes all or none of them. An operator looks at a key by
+// [Engine.Inspect], and takes it from its holder by [Engine.ForceRelease].
+//
 // # Spans and metrics
 //
 // Each call has the spans "lock acquire", "lock hold", with the guarded call's

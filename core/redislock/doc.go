@@ -10,7 +10,7 @@
 // the server does.
 //
 // Waiters queue in the server, one place for each process and key, and are
-// served in turn. A release hands the key to the first of them in the same
+// served in turn, however many may hold the key together. A release hands the key to the first of them in the same
 // command and tells it by Pub/Sub, so that a hand-over takes one round trip. If
 // that message is lost the waiter finds out within a second. If a holder and the
 // first waiter crash together, the next one is served after their TTL and 3
@@ -69,7 +69,10 @@
 //
 // Acquiring and releasing a free key are two commands. A contended key costs
 // two for each critical section too, plus one a second for each process that
-// waits and one every third of the TTL for the process that holds. Concurrent
+// waits and one every third of the TTL for the process that holds. Of these, callers
+// of one process that hand a key on among themselves, or read it together, need none;
+// with strict fairness each caller needs its own two, and the time of a hand-over:
+// 64 callers of one process on one key take 50 times as long. Concurrent
 // calls share pipelines: see [WithConnections]. In a Cluster each master has its
 // own, and a grant that took longer than 10 ms costs a renewal more. Each session
 // subscribes to one channel, on a connection beside the client's pool, at its
