@@ -63,9 +63,12 @@ func (e *Engine) acquireAll(ctx context.Context, pl *plan, keys []string) (*Leas
 	start := time.Now()
 	var holds []*hold
 	for _, key := range keys {
-		h, err := e.takeHold(ctx, pl, key, pl.left(start))
+		h, err := e.takeHold(ctx, pl, key, e.patience(pl, time.Since(start)))
 		if err != nil {
-			giveUp(ctx, holds)
+			giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
+			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, errSilent) {
+				err = e.failure("acquire", pl.Name, ErrTimeout).because("the first of several keys took almost all of Wait")
+			}
 			return nil, err
 		}
 		holds = append(holds, h)
@@ -73,23 +76,45 @@ func (e *Engine) acquireAll(ctx context.Context, pl *plan, keys []string) (*Leas
 	l := &Lease{hold: holds[0], bundle: &bundle{holds: holds}}
 	l.bundle.ctx, l.bundle.cancel = l.context(context.Background())
 	if l.Err() != nil {
-		_ = l.end(context.WithoutCancel(ctx))
-		return nil, e.failure("acquire", pl.Name, ErrTimeout).because("the lease of one key was over before all others had been granted; let TTL and MaxHold be longer than Wait")
+		l.bundle.cancel()
+		giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
+		kind := ErrTimeout
+		if pl.Wait == 0 {
+			kind = ErrUnavailable // the store took that long
+		}
+		return nil, e.failure("acquire", pl.Name, kind).because("the lease of one key was over before all others had been granted; let TTL and MaxHold be longer than Wait")
 	}
 	return l, nil
 }
 
-// giveUp releases the first keys when one of the others cannot be had.
-func giveUp(ctx context.Context, holds []*hold) {
-	if len(holds) > 0 {
-		_ = (&Lease{hold: holds[0], bundle: &bundle{holds: holds}}).together(func(h *hold) error { return h.release(context.WithoutCancel(ctx)) })
+// giveUp releases the first keys when one of the others cannot be had, and waits for
+// that while the caller would wait for a key.
+func giveUp(ctx context.Context, holds []*hold, patience time.Duration) {
+	done := make(chan struct{}, len(holds))
+	for _, h := range holds {
+		h.abandon(func() { done <- struct{}{} })
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for range holds {
+		select {
+		case <-done:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// left is what is left of the policy's Wait, that began at start.
-func (p *plan) left(start time.Time) time.Duration {
-	if p.Wait == 0 || p.Wait == Forever {
-		return p.Wait
+// patience is how long a caller waits who has spent that much of it: a policy that does
+// not wait has the store's time to say whether its keys are taken.
+func (e *Engine) patience(p *plan, spent time.Duration) time.Duration {
+	switch p.Wait {
+	case 0:
+		return max(e.timeout-spent, 1)
+	case Forever:
+		return Forever
 	}
-	return max(p.Wait-time.Since(start), 1)
+	return max(p.Wait-spent, 1)
 }

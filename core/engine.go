@@ -127,7 +127,7 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several ...s
 	if len(several) > 0 {
 		return e.acquireAll(ctx, pl, several)
 	}
-	h, err := e.takeHold(ctx, pl, key, pl.Wait)
+	h, err := e.takeHold(ctx, pl, key, e.patience(pl, 0))
 	if err != nil {
 		return nil, err
 	}

@@ -172,16 +172,17 @@ func (h *hold) fault(op string) error {
 }
 
 // abandon releases a hold that its caller does not want any more, without making
-// it wait.
-func (h *hold) abandon() {
+// it wait, and calls then when it has.
+func (h *hold) abandon(then func()) {
+	release := func() { _ = h.release(context.Background()); then() }
 	h.lock()
 	current := h.tenure.current()
 	if current {
-		h.engine().calls.Go(func() { _ = h.release(context.Background()) })
+		h.engine().calls.Go(release)
 	}
 	h.unlock()
 	if !current {
-		_ = h.release(context.Background())
+		release()
 	}
 }
 

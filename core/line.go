@@ -65,9 +65,6 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 		e.life.leave()
 		return nil, err
 	}
-	if w.try() {
-		patience = e.timeout // the store's time to say whether the key is taken
-	}
 	var late <-chan time.Time
 	if patience != Forever {
 		t := time.NewTimer(patience)
@@ -91,7 +88,7 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 		}
 		return nil, w.err
 	case ctx.Err() != nil:
-		w.hold.abandon()
+		w.hold.abandon(func() {})
 		return nil, e.overdue(ctx, "acquire", pl.Name)
 	}
 	return w.hold, nil

@@ -46,6 +46,9 @@ func (c *caller) sleep(d time.Duration) bool {
 func (c *caller) policy() core.Policy {
 	s := c.p.s
 	p := core.Policy{Key: s.keys[c.rand.IntN(len(s.keys))], TTL: s.ttls[c.rand.IntN(2)]}
+	if s.several && c.rand.IntN(3) == 0 {
+		p.Key, p.Keys = "", []string{s.keys[1], s.keys[0]}
+	}
 	u := s.uses[c.rand.IntN(len(s.uses))]
 	p.Mode = u.mode
 	if u.mode == core.Semaphore {
@@ -92,7 +95,7 @@ func room(p core.Policy) int {
 // attempt asks once and holds what it gets.
 func (c *caller) attempt() {
 	s, p := c.p.s, c.policy()
-	a := simulation.Attempt{Process: c.p.id, Key: p.Key, Room: room(p), Waits: p.Wait > 0, Call: time.Now()}
+	a := simulation.Attempt{Process: c.p.id, Room: room(p), Waits: p.Wait > 0, Call: time.Now()}
 	within := p.Wait
 	if within == 0 {
 		within = s.timeout
@@ -125,14 +128,17 @@ func (c *caller) attempt() {
 		a.By = time.Time{}
 	}
 	if err != nil {
-		s.Note("process %d: %s is refused after %v: %v", c.p.id, p.Key, a.Return.Sub(a.Call), err)
-		s.Attempted(a)
+		s.Note("process %d: %s%s is refused after %v: %v", c.p.id, p.Key, p.Keys, a.Return.Sub(a.Call), err)
+		c.attempted(p, a, nil)
 		c.refused(ctx, p, a, err)
 		return
 	}
 	a.Granted, a.Token = true, lease.Token()
-	s.Attempted(a)
-	s.Note("process %d: %s is granted after %v, token %d, %+v", c.p.id, p.Key, a.Return.Sub(a.Call), a.Token, p)
+	c.attempted(p, a, lease)
+	if len(p.Keys) > 0 {
+		s.Count("granted several keys")
+	}
+	s.Note("process %d: %s%s is granted after %v, token %d, %+v", c.p.id, p.Key, p.Keys, a.Return.Sub(a.Call), a.Token, p)
 	s.Count("granted")
 	s.Count("granted " + p.Mode.String())
 	if s.strict {
@@ -144,6 +150,32 @@ func (c *caller) attempt() {
 		s.Count("granted after queueing")
 	}
 	c.hold(lease, p, a)
+}
+
+// attempted records an attempt for each of its keys.
+func (c *caller) attempted(p core.Policy, a simulation.Attempt, lease *core.Lease) {
+	for _, key := range keys(p) {
+		a.Key = key
+		if lease != nil {
+			a.Token = lease.TokenOf(key)
+		}
+		c.p.s.Attempted(a)
+	}
+}
+
+// claimed records a claim for each of its keys.
+func (c *caller) claimed(claim simulation.Claim, lease *core.Lease) {
+	for _, key := range lease.Keys() {
+		claim.Key, claim.Token = key, lease.TokenOf(key)
+		c.p.s.Claimed(claim)
+	}
+}
+
+func keys(p core.Policy) []string {
+	if len(p.Keys) > 0 {
+		return p.Keys
+	}
+	return []string{p.Key}
 }
 
 // refused checks that an error says what happened.
@@ -159,7 +191,7 @@ func (c *caller) refused(ctx context.Context, p core.Policy, a simulation.Attemp
 	case errors.Is(err, core.ErrBusy):
 		expect("busy", p.Wait == 0)
 	case errors.Is(err, core.ErrTimeout):
-		expect("timed out", p.Wait > 0 && a.Return.Sub(a.Call) >= p.Wait)
+		expect("timed out", p.Wait > 0 && (a.Return.Sub(a.Call) >= p.Wait || len(p.Keys) > 0))
 	case errors.Is(err, core.ErrClosed):
 		expect("closed to callers", c.p.isOver())
 	case errors.Is(err, core.ErrUnavailable):
@@ -197,7 +229,12 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 			s.Count("checked")
 		}
 	}
-	claim := simulation.Claim{Process: c.p.id, Key: p.Key, Room: room(p), Token: a.Token, Start: a.Return}
+	if c.rand.IntN(8) == 0 {
+		if err := lease.Extend(c.p.ctx, p.TTL); err == nil {
+			s.Count("extended")
+		}
+	}
+	claim := simulation.Claim{Process: c.p.id, Room: room(p), Start: a.Return}
 	if p.Mode == core.Exclusive && c.rand.IntN(8) == 0 {
 		claim = c.downgrade(lease, claim)
 	}
@@ -232,8 +269,8 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 	} else if took := claim.Gone.Sub(now); took > s.timeout+returnGrace {
 		s.Violation("process %d took %v to release", c.p.id, took)
 	}
-	s.Note("process %d: %s is released after %v, token %d: %v", c.p.id, p.Key, now.Sub(a.Return), a.Token, err)
-	s.Claimed(claim)
+	s.Note("process %d: %s is released after %v, token %d: %v", c.p.id, lease.Keys(), now.Sub(a.Return), a.Token, err)
+	c.claimed(claim, lease)
 	switch {
 	case err == nil:
 	case errors.Is(err, core.ErrLost), errors.Is(err, core.ErrMaxHold), errors.Is(err, core.ErrClosed):
@@ -252,9 +289,9 @@ func (c *caller) downgrade(lease *core.Lease, claim simulation.Claim) simulation
 	if d := lease.Deadline(); d.Before(claim.End) {
 		claim.End = d
 	}
-	s.Claimed(claim)
+	c.claimed(claim, lease)
 	err := lease.Downgrade(c.p.ctx)
-	s.Note("process %d: %s is downgraded, token %d: %v", c.p.id, claim.Key, claim.Token, err)
+	s.Note("process %d: %s is downgraded, token %d: %v", c.p.id, lease.Keys(), lease.Token(), err)
 	if took := time.Since(start); took > s.timeout+returnGrace {
 		s.Violation("process %d took %v to downgrade", c.p.id, took)
 	}
@@ -287,7 +324,7 @@ func (c *caller) lost(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 	switch {
 	case errors.Is(err, core.ErrMaxHold):
 		s.Count("MaxHold")
-		if p.MaxHold == 0 || time.Since(a.Return) < p.MaxHold {
+		if p.MaxHold == 0 || time.Since(a.Return) < p.MaxHold && len(p.Keys) == 0 {
 			s.Violation("process %d: %v after %v with %+v", c.p.id, err, time.Since(a.Return), p)
 		}
 	case errors.Is(err, core.ErrClosed):

@@ -81,6 +81,11 @@ var mutants = []mutant{
 		bug: "case false:",
 	},
 	{
+		name: "the first of several keys is kept when the next cannot be had", file: "bundle.go",
+		old: "giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))\n\t\t\tif len(holds)",
+		bug: "if len(holds)",
+	},
+	{
 		name: "a lease is not renewed", file: "keeper.go",
 		old: "if !h.over && !h.plan.NoRenew {",
 		bug: "if false {",

@@ -39,6 +39,7 @@ type schedule struct {
 	keys    []string
 	uses    []use // how callers take a key, each as likely
 	strict  bool
+	several bool // callers may take all keys at once
 	ttls    []time.Duration
 	callers int           // of each process
 	minHold time.Duration // at most
@@ -94,6 +95,7 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.minHold = ms(0, 400)
 	s.uses = [][]use{{write}, {write}, {write, read}, {write, read, read, read}, {permit2}, {permit3, permit3, write}, {write, read, permit2, permit2}}[r.IntN(7)]
 	s.strict = r.IntN(5) == 0
+	s.several = len(s.keys) > 1 && r.IntN(3) == 0
 	if s.weather != calm {
 		share := func() float64 { return []float64{0, 0, 0.01, 0.04, 0.12}[r.IntN(5)] }
 		s.faults = simulation.Faults{
@@ -108,12 +110,16 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 
 // plan describes the schedule.
 func (s *schedule) plan() string {
-	return fmt.Sprintf("%v weather for %v, rate %.4f, store timeout %v, TTLs %v, %d keys, %d callers in each process, uses %v, strict %t, %+v",
-		s.weather, s.disturbed, s.rate, s.timeout, s.ttls, len(s.keys), s.callers, s.uses, s.strict, s.faults)
+	return fmt.Sprintf("%v weather for %v, rate %.4f, store timeout %v, TTLs %v, %d keys, %d callers in each process, uses %v, strict %t, several keys %t, %+v",
+		s.weather, s.disturbed, s.rate, s.timeout, s.ttls, len(s.keys), s.callers, s.uses, s.strict, s.several, s.faults)
 }
 
 func (s *schedule) rules() simulation.Rules {
-	r := simulation.Rules{Exclusive: s.weather == calm || s.weather == faulty, Healthy: s.healthy, Grace: returnGrace}
+	r := simulation.Rules{Exclusive: s.weather == calm || s.weather == faulty, Grace: returnGrace}
+	// Who waits for one of several keys holds others, which the history does not show.
+	if !s.several {
+		r.Healthy = s.healthy
+	}
 	// The end of a kept key is pushed to nobody, and pushes to a deaf
 	// subscription do not arrive: then the waiters' own refreshes count.
 	r.Wake = s.minHold + 100*time.Millisecond
@@ -215,8 +221,28 @@ func (s *schedule) disturb(end time.Time) {
 			if s.weather == astray {
 				s.StepClock(time.Duration(s.rand.Int64N(int64(20*time.Second))) - 10*time.Second)
 			}
+		case 9:
+			if s.weather == lossy {
+				s.oust(p)
+			}
 		}
 	}
+}
+
+// oust has a process take a key from whoever holds it.
+func (s *schedule) oust(p *simProcess) {
+	key := s.keys[s.rand.IntN(len(s.keys))]
+	s.running.Go(func() {
+		start := time.Now()
+		token, err := p.engine.ForceRelease(p.ctx, key)
+		s.Note("process %d: %s is released by force, token %d: %v", p.id, key, token, err)
+		if took := time.Since(start); took > 2*s.timeout+returnGrace {
+			s.Violation("process %d took %v to release by force", p.id, took)
+		}
+		if err == nil {
+			s.Count("ousted")
+		}
+	})
 }
 
 // simProcess is one process: an engine, its link and its callers.
@@ -237,7 +263,7 @@ type simProcess struct {
 func (s *schedule) join() {
 	link := s.Link()
 	d := redislock.New(nil, redislock.WithLink(link), redislock.WithJitter(link.Jitter))
-	e, err := core.New(d, core.WithNamespace(simNamespace), core.WithStoreTimeout(s.timeout), core.WithLogger(slog.New(slog.DiscardHandler)))
+	e, err := core.New(d, core.WithNamespace(simNamespace), core.WithForceRelease(), core.WithStoreTimeout(s.timeout), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
