@@ -29,6 +29,7 @@ func (*silence) Timeout() bool { return true }
 var permanentPrefixes = []string{
 	"NOPERM",
 	"NOAUTH",
+	"Protocol error: unauthenticated", // in place of NOAUTH, for a command of many words
 	"WRONGPASS",
 	"WRONGTYPE",
 	"unknown command",

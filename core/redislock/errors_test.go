@@ -21,6 +21,7 @@ func TestErrorsAreTransientUnlessRepeatingIsUseless(t *testing.T) {
 		{serverError("NOPERM this user has no permissions to run the 'evalsha' command"), true},
 		{serverError("WRONGPASS invalid username-password pair or user is disabled."), true},
 		{serverError("NOAUTH Authentication required."), true},
+		{serverError("ERR Protocol error: unauthenticated multibulk length"), true},
 		{serverError("WRONGTYPE Operation against a key holding the wrong kind of value script: 61, on @user_script:1."), true},
 		{serverError("ERR unknown command 'EVALSHA', with args beginning with: "), true},
 		{serverError("ERR Unknown Redis command called from script script: cc, on @user_script:1."), true},

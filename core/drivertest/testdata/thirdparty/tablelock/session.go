@@ -2,6 +2,7 @@ package tablelock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -137,7 +138,10 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 }
 
 // Oust implements driver.Session: the capabilities say that it is not offered.
-func (s *session) Oust(context.Context, string, int64) error {
+func (s *session) Oust(ctx context.Context, _ string, _ int64) error {
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
 	return &driver.PermanentError{Err: errors.New("tablelock ends nobody's lease but its owner's")}
 }
 
