@@ -1,0 +1,222 @@
+package decorator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+)
+
+// transaction is one whose end comes before that of its hold.
+type transaction struct {
+	*Database
+	lease *core.Lease
+	hold  context.Context // ends with the lease, and when the caller goes away
+	tx    *sql.Tx
+
+	// ctx is what the driver has for BEGIN, COMMIT and ROLLBACK. It outlives hold:
+	// drivers that take it break the connection off rather than send a ROLLBACK when
+	// it is over, and the database then goes on with the transaction for a while.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	tokens    []fence.Token
+	unwatch   func() bool // false if hold's end has begun to roll back
+	once      sync.Once   // rolls back
+	began     atomic.Bool // fn may have written
+	committed bool        // or tried to: there is nothing to roll back
+}
+
+// transact runs fn in a transaction and reports whether that is known to be committed.
+// When it returns or panics the transaction is over.
+func (d *Database) transact(hold context.Context, policy string, outer []*core.Lease, fn func(context.Context, *sql.Tx) error) (committed bool, err error) {
+	t := &transaction{Database: d, hold: hold}
+	if err := t.findLease(policy, outer); err != nil {
+		return false, err
+	}
+	inside, err := d.enter(hold, policy, t.lease)
+	if err != nil {
+		return false, err
+	}
+	if err := t.begin(); err != nil {
+		return false, t.failure(err)
+	}
+	defer t.end()
+	for _, token := range t.tokens {
+		if err := d.Fence.Admit(hold, t.tx, token); err != nil {
+			return false, t.failure(err)
+		}
+	}
+	t.began.Store(true)
+	if err := fn(inside, t.tx); err != nil {
+		return false, t.failure(err)
+	}
+	if err := t.lease.Check(hold); err != nil {
+		return false, t.failure(err)
+	}
+	return t.commit()
+}
+
+// findLease finds the lease of this call and its tokens, in the order of their keys. While it lasts it is the innermost one; the
+// leases around it are those that there were before.
+func (t *transaction) findLease(policy string, outer []*core.Lease) error {
+	l, ok := core.LeaseFrom(t.hold)
+	if ok && !slices.Contains(outer, l) {
+		t.lease = l
+		for _, key := range l.Keys() {
+			t.tokens = append(t.tokens, fence.Token{Key: key, Number: l.TokenOf(key)})
+		}
+		return nil
+	}
+	kind := core.ErrLost
+	for _, k := range []error{core.ErrMaxHold, core.ErrClosed} {
+		if errors.Is(context.Cause(t.hold), k) {
+			kind = k
+		}
+	}
+	return &core.Error{Op: "check", Policy: policy, Kind: kind, Detail: "the transaction was not begun"}
+}
+
+func (t *transaction) begin() error {
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(t.hold))
+	stop := context.AfterFunc(t.hold, t.cancel)
+	tx, err := t.DB.BeginTx(t.ctx, t.TxOptions)
+	if !stop() && err == nil {
+		_ = tx.Rollback() // of nothing
+		err = context.Cause(t.hold)
+	}
+	if err != nil {
+		t.cancel()
+		return fmt.Errorf("decorator: begin the transaction: %w", err)
+	}
+	t.tx = tx
+	t.unwatch = context.AfterFunc(t.hold, t.rollBack)
+	return nil
+}
+
+// end rolls back what is not committed, and returns when that is done.
+func (t *transaction) end() {
+	if !t.committed {
+		t.unwatch()
+		t.rollBack()
+	}
+	t.cancel()
+}
+
+// rollBack ends the transaction. The second caller waits for the first.
+func (t *transaction) rollBack() {
+	t.once.Do(func() {
+		late := time.AfterFunc(t.EndTimeout, t.cancel)
+		err := t.tx.Rollback()
+		late.Stop()
+		if err != nil {
+			t.outlast()
+		}
+	})
+}
+
+// commit decides between the hold's end and the COMMIT: the one that comes first
+// prevents the other.
+func (t *transaction) commit() (committed bool, err error) {
+	if err := t.lease.Err(); err != nil {
+		return false, t.failure(err)
+	}
+	if !t.unwatch() {
+		return false, t.failure(fmt.Errorf("decorator: the transaction was rolled back: %w", context.Cause(t.hold)))
+	}
+	t.committed = true
+	late := time.AfterFunc(t.EndTimeout, t.cancel)
+	err = t.tx.Commit()
+	late.Stop()
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, sql.ErrTxDone):
+		return false, fmt.Errorf("decorator: %w: the function has ended the transaction by itself; leave that to the call: %w", ErrCommitUnknown, err)
+	case isRefusal(err):
+		return false, fmt.Errorf("decorator: commit: %w", err)
+	}
+	t.outlast()
+	return false, fmt.Errorf("decorator: %w: %w", ErrCommitUnknown, err)
+}
+
+// outlast returns when the database has ended a transaction whose connection broke, or
+// does not say so in time. The transaction keeps the rows of its tokens locked until
+// its end, so admitting one of them again waits for that end.
+func (t *transaction) outlast() {
+	if !t.began.Load() {
+		return // it has written no more than tokens, and may itself wait for another's end
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.hold), t.EndTimeout)
+	defer cancel()
+	guard := t.Fence.Guard(t.DB)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := guard.Admit(ctx, t.tokens[0])
+		if err == nil || errors.Is(err, fence.ErrStale) {
+			return
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// failure is the error of a transaction that err has ended: that of the lease around
+// it, if the lease has ended as well.
+func (t *transaction) failure(err error) error {
+	var ended *core.Error
+	if !errors.As(t.lease.Err(), &ended) {
+		return err
+	}
+	e := *ended
+	e.Detail, e.Cause = "the transaction was rolled back", err
+	return &e
+}
+
+// isRefusal reports whether a database has said that it did not commit. Drivers of
+// PostgreSQL have errors with an SQLSTATE. Those of connections and operators may come
+// after the commit.
+func isRefusal(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
+		return false
+	}
+	switch e.SQLState()[:2] {
+	case "08", "57", "58", "XX":
+		return false
+	}
+	return e.SQLState() != "40003" // statement completion unknown
+}
+
+// transactions are those that a context is in.
+type transactions struct {
+	db    *sql.DB
+	keys  []string
+	outer *transactions
+}
+
+type transactionsKey struct{}
+
+// enter returns the context inside of a transaction. It refuses one that would wait
+// for the fence of a transaction around it.
+func (d *Database) enter(ctx context.Context, policy string, l *core.Lease) (context.Context, error) {
+	outer, _ := ctx.Value(transactionsKey{}).(*transactions)
+	in := &transactions{db: d.DB, keys: l.Keys(), outer: outer}
+	for o := outer; o != nil; o = o.outer {
+		if o.db == in.db && slices.ContainsFunc(in.keys, func(k string) bool { return slices.Contains(o.keys, k) }) {
+			return nil, &core.Error{Op: "acquire", Policy: policy, Kind: core.ErrDeadlock, Detail: "the call is within a transaction of the same key, whose fence it would wait for; pass that transaction on instead"}
+		}
+	}
+	return context.WithValue(ctx, transactionsKey{}, in), nil
+}

@@ -1,0 +1,159 @@
+package decorator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+)
+
+// ErrCommitUnknown: a COMMIT was sent and nobody said what became of it, as when the
+// connection broke. Look at what the transaction was to write before it is repeated.
+var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
+
+// Database is where [WithLockTx] runs its transactions. DB and Fence are required.
+type Database struct {
+	DB *sql.DB
+
+	// Fence is a fence table in DB, which must be there: see [fence.SQL.Migrate].
+	Fence *fence.SQL
+
+	// TxOptions are those of each transaction. Nil is the database's default.
+	// ReadOnly is refused, as the fence is written.
+	TxOptions *sql.TxOptions
+
+	// EndTimeout is how long to wait for the database to answer a COMMIT or a
+	// ROLLBACK, and again for it to end a transaction whose connection broke. Zero
+	// is 30 s. A driver that does not take contexts, as MySQL's at this point, needs
+	// timeouts of its own.
+	EndTimeout time.Duration
+}
+
+// DefaultEndTimeout is the EndTimeout of a [Database] that states none.
+const DefaultEndTimeout = 30 * time.Second
+
+func (d *Database) check() error {
+	switch {
+	case d.DB == nil:
+		return errors.New("Database.DB is nil; set it to the database of the transaction")
+	case d.Fence == nil:
+		return errors.New("Database.Fence is nil; set it to a fence.NewSQL for the same database")
+	case d.Fence.Schema() == "":
+		return errors.New("Database.Fence has no table; make it with fence.NewSQL")
+	case d.TxOptions != nil && d.TxOptions.ReadOnly:
+		return errors.New("Database.TxOptions is ReadOnly; the transaction writes its fencing token")
+	case d.EndTimeout < 0:
+		return fmt.Errorf("Database.EndTimeout is %v; use 0 for the default of %v", d.EndTimeout, DefaultEndTimeout)
+	}
+	return nil
+}
+
+// WithLockTx returns fn with a lock and, inside of it, a transaction around it. A call
+// takes the lock, begins the transaction, writes the lease's fencing token in it, runs
+// fn, asks the store whether the lease is still held, commits and releases. It panics
+// with the exact fault if something cannot work; [NewTx] returns it instead.
+//
+// # What is promised
+//
+//   - The lock is released after the database has answered the COMMIT or ROLLBACK.
+//     Where the connection breaks instead, it is released when the database has ended
+//     the transaction, or does not say so within EndTimeout. A lock that is lost, or
+//     whose engine is closed, is free before that; the fence is for those.
+//   - A call that has lost its lease does not commit. An error around [core.ErrLost],
+//     [core.ErrMaxHold] or [core.ErrClosed] says that the transaction was rolled back;
+//     if it was fn that failed, errors.Is finds fn's error in it as well.
+//   - Transactions of a key happen one after the other, in the order of their tokens,
+//     also when a process was paused for longer than its lease at the worst moment.
+//
+// No check before a COMMIT can promise the last one: the process may be paused after
+// it. The token does. It is written first, so that the database keeps its row locked
+// for as long as the transaction lasts. Of two holders of which one is late, either the
+// late one finds the other's token and is refused before it reads, or the other waits
+// for the late one's transaction to end, be it by the COMMIT on its way, and reads
+// what it left. Written last, the token would let the other read before that COMMIT
+// and overwrite it after. [fence.SQL] has more, and what to set so that the database
+// ends the transaction of a process that stays away.
+//
+// # The function
+//
+// fn writes through tx and leaves its end to the call: no Commit, no Rollback, and no
+// statements that do the same. What fn writes by other ways is neither rolled back nor
+// fenced, and waits for ever if it admits a token of the same key.
+//
+// The context that fn gets is cancelled when the lease ends, and when the caller's
+// context is. Then the transaction is rolled back at once, without waiting for fn,
+// which gets [sql.ErrTxDone] for further statements. An error, a panic and a Goexit
+// roll back as well. What the context does once the COMMIT is sent does not disturb it.
+//
+// If the COMMIT succeeded the error is nil, even if the lease ended meanwhile. If it
+// failed the error is the database's own, or around [ErrCommitUnknown]. It is never
+// repeated; nor is a transaction that the database refused because others came into
+// its way, for which see [fence.SQL]: repeat the call.
+//
+// # The policy
+//
+// The policy's Mode is Exclusive: holders that share a key have no order. Its driver
+// issues tokens. A Reentrant policy may be nested in a call that holds the lock, but
+// not in a transaction of the same key, which would wait for itself: that is a
+// [core.ErrDeadlock]. [OnBusy] is for calls that did not get the lock.
+//
+// The returned function is safe for concurrent use if fn is. Whenever fn ran, its Out
+// is returned, also beside an error; otherwise Out is the zero value.
+func WithLockTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(context.Context, *sql.Tx, In) (Out, error), opts ...Option) func(context.Context, In) (Out, error) {
+	locked, err := NewTx(e, p, db, fn, opts...)
+	if err != nil {
+		panic(fmt.Errorf("decorator.WithLockTx: %w", err))
+	}
+	return locked
+}
+
+// NewTx is [WithLockTx] for policies that come from configuration: what cannot work is
+// returned as an error that is a [core.ErrPolicy].
+func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(context.Context, *sql.Tx, In) (Out, error), opts ...Option) (func(context.Context, In) (Out, error), error) {
+	guard, err := core.NewGuard(e, p, core.Fields[In]())
+	if err != nil {
+		return nil, err
+	}
+	var instead func(context.Context, In, error) (Out, error)
+	if err := choose(&instead, opts); err != nil {
+		return nil, refuse(guard.Name(), err)
+	}
+	if p.Mode != core.Exclusive {
+		return nil, refuse(guard.Name(), fmt.Errorf("Mode is %s; a transaction with a fence needs exclusive", p.Mode))
+	}
+	if err := db.check(); err != nil {
+		return nil, refuse(guard.Name(), err)
+	}
+	if fn == nil {
+		return nil, refuse(guard.Name(), errNilFunc)
+	}
+	if db.EndTimeout == 0 {
+		db.EndTimeout = DefaultEndTimeout
+	}
+	return func(ctx context.Context, in In) (Out, error) {
+		var (
+			out            Out
+			ran, committed bool
+		)
+		outer := core.LeasesFrom(ctx)
+		err := guard.Do(ctx, in, func(ctx context.Context) (err error) {
+			ran = true
+			committed, err = db.transact(ctx, guard.Name(), outer, func(ctx context.Context, tx *sql.Tx) (err error) {
+				out, err = fn(ctx, tx, in)
+				return err
+			})
+			return err
+		})
+		switch {
+		case committed:
+			return out, nil // a lease that ended meanwhile takes nothing back
+		case instead != nil && !ran && isBusy(err):
+			return instead(ctx, in, err)
+		}
+		return out, err
+	}, nil
+}
