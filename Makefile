@@ -38,7 +38,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 
 # What only examples need is a module of its own. The main module is tested
 # without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters
+NESTED := examples/adapters core/fence/databases
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it.
