@@ -41,7 +41,7 @@ func (d *Database) transact(hold context.Context, policy string, outer []*core.L
 	if err := t.findLease(policy, outer); err != nil {
 		return false, err
 	}
-	inside, err := d.enter(hold, policy, t.lease)
+	inside, err := t.enter(policy, outer)
 	if err != nil {
 		return false, err
 	}
@@ -202,21 +202,24 @@ func isRefusal(err error) bool {
 // transactions are those that a context is in.
 type transactions struct {
 	db    *sql.DB
-	keys  []string
+	lease *core.Lease
 	outer *transactions
 }
 
 type transactionsKey struct{}
 
-// enter returns the context inside of a transaction. It refuses one that would wait
-// for the fence of a transaction around it.
-func (d *Database) enter(ctx context.Context, policy string, l *core.Lease) (context.Context, error) {
-	outer, _ := ctx.Value(transactionsKey{}).(*transactions)
-	in := &transactions{db: d.DB, keys: l.Keys(), outer: outer}
-	for o := outer; o != nil; o = o.outer {
-		if o.db == in.db && slices.ContainsFunc(in.keys, func(k string) bool { return slices.Contains(o.keys, k) }) {
+// enter returns the context inside of a transaction. It refuses one that would wait for
+// the fence of a transaction around it, whose lease the context has carried all along.
+func (t *transaction) enter(policy string, outer []*core.Lease) (context.Context, error) {
+	around, _ := t.hold.Value(transactionsKey{}).(*transactions)
+	for o := around; o != nil; o = o.outer {
+		if o.db != t.DB || !slices.Contains(outer, o.lease) {
+			continue
+		}
+		keys := t.lease.Keys()
+		if slices.ContainsFunc(o.lease.Keys(), func(k string) bool { return slices.Contains(keys, k) }) {
 			return nil, &core.Error{Op: "acquire", Policy: policy, Kind: core.ErrDeadlock, Detail: "the call is within a transaction of the same key, whose fence it would wait for; pass that transaction on instead"}
 		}
 	}
-	return context.WithValue(ctx, transactionsKey{}, in), nil
+	return context.WithValue(t.hold, transactionsKey{}, &transactions{t.DB, t.lease, around}), nil
 }

@@ -138,3 +138,25 @@ func newEngine(t testing.TB, d driver.Driver) *core.Engine {
 	})
 	return e
 }
+
+// queued is a lock store that says when a session waits in its queue.
+type queued struct {
+	driver.Driver
+	waits chan<- struct{}
+}
+
+// Open opens a session whose sink says so.
+func (q queued) Open(c driver.Config) (driver.Session, error) {
+	c.Sink = queuedSink{c.Sink, q.waits}
+	return q.Driver.Open(c)
+}
+
+type queuedSink struct {
+	driver.Sink
+	waits chan<- struct{}
+}
+
+func (s queuedSink) Waiting(id driver.ID) {
+	s.Sink.Waiting(id)
+	s.waits <- struct{}{}
+}
