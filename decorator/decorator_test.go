@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 )
@@ -31,7 +32,7 @@ var stock = core.Policy{Key: "stock:{SKU}"}
 
 // newEngine returns an engine on d, closed with the test. Two engines on one
 // driver are like two processes on one store.
-func newEngine(t testing.TB, d *memlock.Driver) *core.Engine {
+func newEngine(t testing.TB, d driver.Driver) *core.Engine {
 	t.Helper()
 	e, err := core.New(d, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {

@@ -1,0 +1,307 @@
+package decorator_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/decorator"
+)
+
+// bubble runs a test with a till of its own and a clock that costs no time.
+func bubble(t *testing.T, name string, test func(t *testing.T, s *till)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, newTill(t)) })
+	})
+}
+
+func TestTransactionCommitsInsideTheLock(t *testing.T) {
+	bubble(t, "once", func(t *testing.T, s *till) {
+		out, err, _ := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+			if l, ok := core.LeaseFrom(ctx); !ok || l.Key() != "stock:A" {
+				t.Error("the context has no lease")
+			}
+			return sell(ctx, tx, d)
+		})
+		if out != (receipt{2}) || err != nil {
+			t.Errorf("got %v, %v", out, err)
+		}
+		if got, want := s.all(), "begin admit exec check commit release"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// TestLostLeaseNeverCommits loses the lease at each step of a call.
+func TestLostLeaseNeverCommits(t *testing.T) {
+	own := errors.New("own")
+	for _, tc := range []struct {
+		name   string
+		at     string // the event at which the lease is lost; empty is in the function
+		fn     txFunc
+		events string
+		own    bool // the function's error is found beside the loss
+	}{
+		{"before the transaction has begun", "begin", sell, "begin rollback", false},
+		{"while the token is written", "admit", sell, "begin admit rollback", false},
+		{"in a statement", "exec", sell, "begin admit exec rollback", false},
+		{"in the function, which does not care", "", func(context.Context, *sql.Tx, deduction) (receipt, error) {
+			return receipt{2}, nil
+		}, "begin admit rollback", false},
+		{"in the function, which waits for it", "", func(ctx context.Context, _ *sql.Tx, _ deduction) (receipt, error) {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), core.ErrLost) {
+				return receipt{}, errors.New("the cause is not the loss")
+			}
+			return receipt{}, own
+		}, "begin admit rollback", true},
+		{"in the function, which is rolled back meanwhile", "", func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+			synctest.Wait()
+			if _, err := sell(context.WithoutCancel(ctx), tx, d); !errors.Is(err, sql.ErrTxDone) {
+				return receipt{}, errors.New("the transaction outlived its lease")
+			}
+			return receipt{}, own
+		}, "begin admit rollback", true},
+		{"after the function, before the store is asked", "check", sell, "begin admit exec check rollback", false},
+	} {
+		bubble(t, tc.name, func(t *testing.T, s *till) {
+			if tc.at != "" {
+				s.on(tc.at, s.lose)
+			}
+			_, err, _ := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+				if tc.at == "" {
+					_ = s.lose(ctx)
+				}
+				return tc.fn(ctx, tx, d)
+			})
+			if !errors.Is(err, core.ErrLost) || errors.Is(err, own) != tc.own {
+				t.Errorf("got %v", err)
+			}
+			var e *core.Error
+			if !errors.As(err, &e) || e.Policy != "stock:{SKU}" {
+				t.Errorf("got %v", err)
+			}
+			if tc.at == "begin" {
+				synctest.Wait() // the roll-back of nothing is not waited for
+			}
+			// The engine ends the lost lease at the store whenever it likes.
+			if got := s.all("release"); got != tc.events {
+				t.Errorf("got  %s\nwant %s", got, tc.events)
+			}
+		})
+	}
+}
+
+func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
+	own := errors.New("own")
+	down := errors.New("down")
+	for _, tc := range []struct {
+		name   string
+		at     string
+		hook   func(s *till) error
+		fn     txFunc
+		events string
+		want   error
+	}{
+		{"the function fails", "", nil, func(context.Context, *sql.Tx, deduction) (receipt, error) { return receipt{}, own }, "begin admit rollback release", own},
+		{"the function panics", "", nil, func(context.Context, *sql.Tx, deduction) (receipt, error) { panic(own) }, "begin admit rollback release", nil},
+		{"the function exits", "", nil, func(context.Context, *sql.Tx, deduction) (receipt, error) { runtime.Goexit(); return receipt{}, nil }, "begin admit rollback release", nil},
+		{"the transaction does not begin", "begin", func(*till) error { return down }, sell, "begin release", down},
+		{"the token is stale", "admit", func(*till) error { return fence.ErrStale }, sell, "begin admit rollback release", fence.ErrStale},
+		{"the token is not written", "admit", func(*till) error { return down }, sell, "begin admit rollback release", down},
+		{"the store is silent", "check", func(s *till) error {
+			s.store.Fail(down)
+			s.on("rollback", func(context.Context) error { s.store.Heal(); return nil })
+			return nil
+		}, sell, "begin admit exec check rollback release", core.ErrUnavailable},
+		{"the database refuses to commit", "commit", func(*till) error { return sqlState("40001") }, sell, "begin admit exec check commit release", sqlState("40001")},
+		// What follows is the wait for the end of a transaction whose connection broke.
+		{"the connection breaks in the commit", "commit", once(driver.ErrBadConn), sell, "begin admit exec check commit begin admit commit release", decorator.ErrCommitUnknown},
+		{"the operator ends the commit", "commit", once(sqlState("57P01")), sell, "begin admit exec check commit begin admit commit release", decorator.ErrCommitUnknown},
+		{"the connection breaks in the roll-back", "rollback", once(driver.ErrBadConn), func(context.Context, *sql.Tx, deduction) (receipt, error) { return receipt{}, own }, "begin admit rollback begin admit commit release", own},
+		{"the function commits", "", nil, func(_ context.Context, tx *sql.Tx, _ deduction) (receipt, error) { return receipt{}, tx.Commit() }, "begin admit commit check release", decorator.ErrCommitUnknown},
+		{"the function rolls back", "", nil, func(_ context.Context, tx *sql.Tx, _ deduction) (receipt, error) { return receipt{}, tx.Rollback() }, "begin admit rollback check release", sql.ErrTxDone},
+	} {
+		bubble(t, tc.name, func(t *testing.T, s *till) {
+			if tc.hook != nil {
+				s.on(tc.at, func(context.Context) error { return tc.hook(s) })
+			}
+			_, err, recovered := s.run(t.Context(), tc.fn)
+			if recovered != nil {
+				if tc.want != nil || recovered != any(own) && recovered != "goexit" {
+					t.Errorf("recovered %v", recovered)
+				}
+			} else if !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if got := s.all(); got != tc.events {
+				t.Errorf("got  %s\nwant %s", got, tc.events)
+			}
+		})
+	}
+}
+
+// sqlState is an error as drivers of PostgreSQL have them.
+type sqlState string
+
+func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
+func (s sqlState) SQLState() string { return string(s) }
+
+func once(err error) func(*till) error {
+	left := []error{err}
+	return func(*till) (err error) {
+		if len(left) > 0 {
+			err, left = left[0], nil
+		}
+		return err
+	}
+}
+
+// TestCommitOnItsWayIsNotDisturbed ends the context in every way while the COMMIT is at
+// the database: what was committed is reported as such.
+func TestCommitOnItsWayIsNotDisturbed(t *testing.T) {
+	for _, way := range []string{"lost", "cancelled", "closed"} {
+		bubble(t, way, func(t *testing.T, s *till) {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			s.on("commit", func(ctx context.Context) error {
+				switch way {
+				case "lost":
+					return s.lose(ctx)
+				case "cancelled":
+					leave()
+				default:
+					return s.engine.Close()
+				}
+				return nil
+			})
+			out, err, _ := s.run(ctx, sell)
+			if out != (receipt{2}) || err != nil {
+				t.Errorf("got %v, %v after %s", out, err, s.all())
+			}
+			if s.count("rollback") != 0 {
+				t.Error(s.all())
+			}
+		})
+	}
+}
+
+func TestEndOfTheHoldOrOfTheCallerRollsBack(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(s *till, leave func())
+		want error
+	}{
+		{"the caller goes away", func(_ *till, leave func()) { leave() }, context.Canceled},
+		{"the engine is closed", func(s *till, _ func()) { _ = s.engine.Close() }, core.ErrClosed},
+		{"the hold is too long", func(*till, func()) { time.Sleep(time.Minute) }, core.ErrMaxHold},
+	} {
+		bubble(t, tc.name, func(t *testing.T, s *till) {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			p := core.Policy{Key: "stock:{SKU}", MaxHold: 30 * time.Second}
+			_, err := decorator.WithLockTx(s.engine, p, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
+				tc.end(s, leave)
+				return receipt{}, nil
+			})(ctx, deduction{SKU: "A"})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got %v", err)
+			}
+			if s.count("commit") != 0 || s.count("rollback") != 1 {
+				t.Error(s.all())
+			}
+		})
+	}
+}
+
+func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
+	bubble(t, "commit", func(t *testing.T, s *till) {
+		s.db.EndTimeout = 5 * time.Second
+		start := time.Now()
+		s.on("commit", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		admits := 0
+		s.on("admit", func(ctx context.Context) error {
+			if admits++; admits > 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		out, err, _ := s.run(t.Context(), sell)
+		if out != (receipt{2}) || !errors.Is(err, decorator.ErrCommitUnknown) {
+			t.Errorf("got %v, %v", out, err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
+	again := core.Policy{Key: "stock:{SKU}", Reentrant: true}
+	for _, tc := range []struct {
+		name string
+		key  string
+		ctx  func(context.Context) context.Context
+		want error
+	}{
+		{"the same key", "A", func(ctx context.Context) context.Context { return ctx }, core.ErrDeadlock},
+		{"another key", "B", func(ctx context.Context) context.Context { return ctx }, nil},
+		{"the same key in a call of its own", "A", core.Detach, core.ErrBusy},
+	} {
+		bubble(t, tc.name, func(t *testing.T, s *till) {
+			inner := decorator.WithLockTx(s.engine, again, s.db, sell)
+			_, err := decorator.WithLockTx(s.engine, again, s.db, func(ctx context.Context, _ *sql.Tx, _ deduction) (receipt, error) {
+				return inner(tc.ctx(ctx), deduction{tc.key, 1})
+			})(t.Context(), deduction{SKU: "A"})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	bubble(t, "the same key without a transaction around", func(t *testing.T, s *till) {
+		_, err := decorator.WithLock(s.engine, again, decorator.WithLockTx(s.engine, again, s.db, sell))(t.Context(), deduction{"A", 1})
+		if got, want := s.all(), "begin admit exec check commit release"; err != nil || got != want {
+			t.Errorf("%s: %v", got, err)
+		}
+	})
+}
+
+// TestLeaseAroundIsNotTakenForItsOwn loses the inner of two leases before its
+// transaction: the outer one is held, and its token must not be written for the other.
+func TestLeaseAroundIsNotTakenForItsOwn(t *testing.T) {
+	bubble(t, "nested", func(t *testing.T, s *till) {
+		inner := decorator.WithLockTx(s.engine, stock, s.db, sell)
+		s.on("begin", s.lose)
+		_, err := decorator.WithLock(s.engine, core.Policy{Key: "order:{SKU}"}, inner)(t.Context(), deduction{"A", 1})
+		if !errors.Is(err, core.ErrLost) || s.count("admit") != 0 || s.count("commit") != 0 {
+			t.Errorf("%s: %v", s.all(), err)
+		}
+	})
+}
+
+func TestFallbackServesACallWhoseTransactionNeverBegan(t *testing.T) {
+	instead := decorator.OnBusy(func(context.Context, deduction, error) (receipt, error) { return receipt{-1}, nil })
+	bubble(t, "busy", func(t *testing.T, s *till) {
+		holdStock(t, s.engine, "A")
+		out, err := decorator.WithLockTx(s.engine, stock, s.db, sell, instead)(t.Context(), deduction{"A", 1})
+		if out != (receipt{-1}) || err != nil || s.count("begin") != 0 {
+			t.Errorf("got %v, %v", out, err)
+		}
+	})
+	bubble(t, "busy inside", func(t *testing.T, s *till) {
+		out, err := decorator.WithLockTx(s.engine, stock, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
+			return receipt{7}, core.ErrBusy
+		}, instead)(t.Context(), deduction{"A", 1})
+		if out != (receipt{7}) || !errors.Is(err, core.ErrBusy) {
+			t.Errorf("got %v, %v", out, err)
+		}
+	})
+}
