@@ -236,4 +236,3 @@ func (t Token) writable() error {
 	}
 	return nil
 }
-

@@ -68,7 +68,7 @@ func (d *database) waiting(t testing.TB) {
 	t.Helper()
 	query := `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
 	if d.dialect == fence.MySQL {
-		query = `SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`
+		query = `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_row_lock_current_waits'`
 	}
 	until(t, "a transaction that waits", func() bool { return d.number(t, query) > 0 })
 }
