@@ -15,7 +15,8 @@
 // Only calls that go through the returned function are locked: a method that
 // calls svc.Deduct directly is not. Decorate where the service is put together,
 // and hand out nothing else. A transaction belongs inside the function, so that
-// it is committed before the lock is released.
+// it is committed before the lock is released; [WithLockTx] has it there, bound to
+// the lease and fenced in its database.
 //
 // # Errors
 //

@@ -11,8 +11,9 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 )
 
-// ErrCommitUnknown: a COMMIT was sent and nobody said what became of it, as when the
-// connection broke. Look at what the transaction was to write before it is repeated.
+// ErrCommitUnknown is around an error of a COMMIT that was sent and of which nobody said
+// what became of it, as when the connection broke. Look at what the transaction was to
+// write before it is repeated.
 var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 
 // Database is where [WithLockTx] runs its transactions. DB and Fence are required.
@@ -123,7 +124,7 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 		return nil, refuse(guard.Name(), err)
 	}
 	if p.Mode != core.Exclusive {
-		return nil, refuse(guard.Name(), fmt.Errorf("Mode is %s; a transaction with a fence needs exclusive", p.Mode))
+		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", p.Mode))
 	}
 	if err := db.check(); err != nil {
 		return nil, refuse(guard.Name(), err)

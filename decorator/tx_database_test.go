@@ -107,7 +107,8 @@ func (r recorder) ExecContext(ctx context.Context, query string, _ []driver.Name
 	return driver.RowsAffected(1), err
 }
 
-func (tx recorderTx) Commit() error   { return errors.Join(tx.note(tx.ctx, "commit"), tx.ctx.Err()) }
+func (tx recorderTx) Commit() error { return errors.Join(tx.note(tx.ctx, "commit"), tx.ctx.Err()) }
+
 func (tx recorderTx) Rollback() error { return errors.Join(tx.note(tx.ctx, "rollback"), tx.ctx.Err()) }
 
 // noted is a lock store that notes checks and releases.
@@ -177,7 +178,7 @@ func sell(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 }
 
 // run makes one call in a goroutine of its own, which may exit.
-func (s *till) run(ctx context.Context, fn txFunc) (out receipt, err error, recovered any) {
+func (s *till) run(ctx context.Context, fn txFunc) (out receipt, recovered any, err error) {
 	returned := false
 	done := make(chan struct{})
 	go func() {
@@ -190,5 +191,5 @@ func (s *till) run(ctx context.Context, fn txFunc) (out receipt, err error, reco
 	if !returned && recovered == nil {
 		recovered = "goexit"
 	}
-	return out, err, recovered
+	return out, recovered, err
 }

@@ -24,7 +24,7 @@ func bubble(t *testing.T, name string, test func(t *testing.T, s *till)) {
 
 func TestTransactionCommitsInsideTheLock(t *testing.T) {
 	bubble(t, "once", func(t *testing.T, s *till) {
-		out, err, _ := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+		out, _, err := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 			if l, ok := core.LeaseFrom(ctx); !ok || l.Key() != "stock:A" {
 				t.Error("the context has no lease")
 			}
@@ -75,7 +75,7 @@ func TestLostLeaseNeverCommits(t *testing.T) {
 			if tc.at != "" {
 				s.on(tc.at, s.lose)
 			}
-			_, err, _ := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+			_, _, err := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 				if tc.at == "" {
 					_ = s.lose(ctx)
 				}
@@ -133,7 +133,7 @@ func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
 			if tc.hook != nil {
 				s.on(tc.at, func(context.Context) error { return tc.hook(s) })
 			}
-			_, err, recovered := s.run(t.Context(), tc.fn)
+			_, recovered, err := s.run(t.Context(), tc.fn)
 			if recovered != nil {
 				if tc.want != nil || recovered != any(own) && recovered != "goexit" {
 					t.Errorf("recovered %v", recovered)
@@ -182,7 +182,7 @@ func TestCommitOnItsWayIsNotDisturbed(t *testing.T) {
 				}
 				return nil
 			})
-			out, err, _ := s.run(ctx, sell)
+			out, _, err := s.run(ctx, sell)
 			if out != (receipt{2}) || err != nil {
 				t.Errorf("got %v, %v after %s", out, err, s.all())
 			}
@@ -234,7 +234,7 @@ func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
 			}
 			return nil
 		})
-		out, err, _ := s.run(t.Context(), sell)
+		out, _, err := s.run(t.Context(), sell)
 		if out != (receipt{2}) || !errors.Is(err, decorator.ErrCommitUnknown) {
 			t.Errorf("got %v, %v", out, err)
 		}

@@ -10,11 +10,10 @@ import (
 // Dialect is the SQL that a database understands. The zero value is none.
 type Dialect uint8
 
+// The dialects. Only InnoDB's tables serve in MySQL: others lock no rows.
 const (
-	// PostgreSQL, from 9.5 on.
-	PostgreSQL Dialect = iota + 1
-	// MySQL, and MariaDB. Only InnoDB tables lock rows.
-	MySQL
+	PostgreSQL Dialect = iota + 1 // 9.5 or later
+	MySQL                         // and MariaDB
 )
 
 // String returns the name of the database.

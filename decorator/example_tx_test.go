@@ -1,0 +1,48 @@
+package decorator_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/decorator"
+)
+
+// openShop opens what is sql.Open("pgx", url) elsewhere.
+func openShop() *sql.DB { return sql.OpenDB(recorder{&journal{}}) }
+
+func ExampleWithLockTx() {
+	locks := newLocks()
+	defer func() { _ = locks.Close() }()
+	shop := openShop()
+	defer func() { _ = shop.Close() }()
+
+	tokens, err := fence.NewSQL(fence.PostgreSQL, "") // and once, tokens.Migrate(ctx, shop)
+	if err != nil {
+		panic(err)
+	}
+	deduct := decorator.WithLockTx(locks, core.Policy{Key: "stock:{SKU}", Wait: core.Forever},
+		decorator.Database{DB: shop, Fence: tokens},
+		func(ctx context.Context, tx *sql.Tx, d Deduct) (int64, error) {
+			done, err := tx.ExecContext(ctx, `UPDATE stock SET units = units - $1 WHERE sku = $2 AND units >= $1`, d.Count, d.SKU)
+			if err != nil {
+				return 0, err
+			}
+			return done.RowsAffected()
+		})
+
+	rows, err := deduct(context.Background(), Deduct{SKU: "A-1", Count: 2})
+	switch {
+	case errors.Is(err, decorator.ErrCommitUnknown):
+		fmt.Println("look at the stock before you try again")
+	case errors.Is(err, core.ErrLost), errors.Is(err, fence.ErrStale):
+		fmt.Println("rolled back; try again")
+	default:
+		fmt.Println(rows, err)
+	}
+	// Output:
+	// 1 <nil>
+}
