@@ -86,12 +86,9 @@ func (t *transaction) findLease(policy string, outer []*core.Lease) error {
 
 func (t *transaction) begin() error {
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(t.hold))
-	stop := context.AfterFunc(t.hold, t.cancel)
+	stop := context.AfterFunc(t.hold, t.cancel) // nobody waits for a connection in vain
 	tx, err := t.DB.BeginTx(t.ctx, t.TxOptions)
-	if !stop() && err == nil {
-		_ = tx.Rollback() // of nothing
-		err = context.Cause(t.hold)
-	}
+	stop()
 	if err != nil {
 		t.cancel()
 		return fmt.Errorf("decorator: begin the transaction: %w", err)

@@ -38,6 +38,13 @@ func (j *journal) on(event string, f func(context.Context) error) {
 func (j *journal) note(ctx context.Context, event string) error {
 	j.mu.Lock()
 	j.events = append(j.events, event)
+	j.mu.Unlock()
+	return j.pass(ctx, event)
+}
+
+// pass is note for what is no event of its own: "checked" and "held".
+func (j *journal) pass(ctx context.Context, event string) error {
+	j.mu.Lock()
 	f := j.hooks[event]
 	j.mu.Unlock()
 	if f == nil {
@@ -130,6 +137,7 @@ type notedSession struct {
 
 func (s notedSession) Renew(ctx context.Context, rs []lockdriver.Renewal) []lockdriver.Renewed {
 	_ = s.note(ctx, "check")
+	defer func() { _ = s.pass(ctx, "checked") }()
 	return s.Session.Renew(ctx, rs)
 }
 

@@ -116,6 +116,10 @@ func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
 		{"the transaction does not begin", "begin", func(*till) error { return down }, sell, "begin release", down},
 		{"the token is stale", "admit", func(*till) error { return fence.ErrStale }, sell, "begin admit rollback release", fence.ErrStale},
 		{"the token is not written", "admit", func(*till) error { return down }, sell, "begin admit rollback release", down},
+		{"the connection breaks while the token is written", "admit", func(s *till) error {
+			s.on("rollback", func(context.Context) error { return driver.ErrBadConn })
+			return driver.ErrBadConn
+		}, sell, "begin admit rollback release", driver.ErrBadConn},
 		{"the store is silent", "check", func(s *till) error {
 			s.store.Fail(down)
 			s.on("rollback", func(context.Context) error { s.store.Heal(); return nil })
@@ -221,6 +225,24 @@ func TestEndOfTheHoldOrOfTheCallerRollsBack(t *testing.T) {
 	}
 }
 
+func TestCallerWhoGoesAwayAfterTheCheckHasNothingCommitted(t *testing.T) {
+	bubble(t, "checked", func(t *testing.T, s *till) {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		s.on("checked", func(context.Context) error {
+			leave()
+			synctest.Wait()
+			return nil
+		})
+		if _, _, err := s.run(ctx, sell); !errors.Is(err, context.Canceled) || errors.Is(err, decorator.ErrCommitUnknown) {
+			t.Errorf("got %v", err)
+		}
+		if got, want := s.all(), "begin admit exec check rollback release"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
 func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
 	bubble(t, "commit", func(t *testing.T, s *till) {
 		s.db.EndTimeout = 5 * time.Second
@@ -240,49 +262,6 @@ func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
 		}
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("it took %v", took)
-		}
-	})
-}
-
-func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
-	again := core.Policy{Key: "stock:{SKU}", Reentrant: true}
-	for _, tc := range []struct {
-		name string
-		key  string
-		ctx  func(context.Context) context.Context
-		want error
-	}{
-		{"the same key", "A", func(ctx context.Context) context.Context { return ctx }, core.ErrDeadlock},
-		{"another key", "B", func(ctx context.Context) context.Context { return ctx }, nil},
-		{"the same key in a call of its own", "A", core.Detach, core.ErrBusy},
-	} {
-		bubble(t, tc.name, func(t *testing.T, s *till) {
-			inner := decorator.WithLockTx(s.engine, again, s.db, sell)
-			_, err := decorator.WithLockTx(s.engine, again, s.db, func(ctx context.Context, _ *sql.Tx, _ deduction) (receipt, error) {
-				return inner(tc.ctx(ctx), deduction{tc.key, 1})
-			})(t.Context(), deduction{SKU: "A"})
-			if !errors.Is(err, tc.want) {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-	bubble(t, "the same key without a transaction around", func(t *testing.T, s *till) {
-		_, err := decorator.WithLock(s.engine, again, decorator.WithLockTx(s.engine, again, s.db, sell))(t.Context(), deduction{"A", 1})
-		if got, want := s.all(), "begin admit exec check commit release"; err != nil || got != want {
-			t.Errorf("%s: %v", got, err)
-		}
-	})
-}
-
-// TestLeaseAroundIsNotTakenForItsOwn loses the inner of two leases before its
-// transaction: the outer one is held, and its token must not be written for the other.
-func TestLeaseAroundIsNotTakenForItsOwn(t *testing.T) {
-	bubble(t, "nested", func(t *testing.T, s *till) {
-		inner := decorator.WithLockTx(s.engine, stock, s.db, sell)
-		s.on("begin", s.lose)
-		_, err := decorator.WithLock(s.engine, core.Policy{Key: "order:{SKU}"}, inner)(t.Context(), deduction{"A", 1})
-		if !errors.Is(err, core.ErrLost) || s.count("admit") != 0 || s.count("commit") != 0 {
-			t.Errorf("%s: %v", s.all(), err)
 		}
 	})
 }
