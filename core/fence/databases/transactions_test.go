@@ -53,7 +53,7 @@ func mustRepeat(err error) bool {
 	case errors.As(err, &p):
 		return p.Code == "40001" || p.Code == "40P01"
 	case errors.As(err, &m):
-		return m.Number == 1213
+		return m.Number == 1213 || m.Number == 1020
 	}
 	return false
 }
