@@ -1,6 +1,7 @@
 package databases_test
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"os/exec"
@@ -34,12 +35,13 @@ var postgres = server{
 	},
 	end: syscall.SIGINT, // a fast shutdown
 	open: func(port, database string) (*sql.DB, error) {
-		if database == "" {
-			database = "postgres"
-		}
-		return sql.Open("pgx", "postgres://root@127.0.0.1:"+port+"/"+database+"?sslmode=disable")
+		return sql.Open("pgx", postgresURL(port, cmp.Or(database, "postgres")))
 	},
 	home: "current_setting('data_directory')",
+}
+
+func postgresURL(port, database string) string {
+	return "postgres://root@127.0.0.1:" + port + "/" + database + "?sslmode=disable"
 }
 
 // postgresProgram finds a program of the newest server: Debian has them outside of PATH.

@@ -23,6 +23,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(holderVar); what != "" {
+		if err := hold(what); err != nil {
+			fmt.Fprintln(os.Stderr, "the holder:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		for _, s := range servers {
 			if err := s.stop(); err != nil {
