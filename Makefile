@@ -36,8 +36,8 @@ PROTOS = $(shell find core decorator examples interceptor middleware -name '*.pr
 PROTOC_GEN_GO      := .bin/protoc-gen-go-v1.34.2
 PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 
-# What only examples need is a module of its own. The main module is tested
-# without the workspace, which would move its dependencies up to theirs.
+# What only examples need, or tests on databases, is a module of its own. The main
+# module is tested without the workspace, which would move its dependencies up to theirs.
 NESTED := examples/adapters core/fence/databases
 
 # The simulation has a step of its own without the race detector, which slows it

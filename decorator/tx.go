@@ -82,8 +82,10 @@ func (d *Database) check() error {
 // # The function
 //
 // fn writes through tx and leaves its end to the call: no Commit, no Rollback, and no
-// statements that do the same. What fn writes by other ways is neither rolled back nor
-// fenced, and waits for ever if it admits a token of the same key.
+// statements that do the same. It returns the errors of its statements: after one
+// PostgreSQL answers a COMMIT by rolling back, which is an [ErrCommitUnknown] here. What
+// fn writes by other ways is neither rolled back nor fenced, and waits for ever if it
+// admits a token of the same key.
 //
 // The context that fn gets is cancelled when the lease ends, and when the caller's
 // context is. Then the transaction is rolled back at once, without waiting for fn,
