@@ -64,8 +64,9 @@ func (d *Database) transact(hold context.Context, policy string, outer []*core.L
 	return t.commit()
 }
 
-// findLease finds the lease of this call and its tokens, in the order of their keys. While it lasts it is the innermost one; the
-// leases around it are those that there were before.
+// findLease finds the lease of this call and its tokens, in the order of their keys.
+// While it lasts it is the innermost one; the leases around it are those that there were
+// before.
 func (t *transaction) findLease(policy string, outer []*core.Lease) error {
 	l, ok := core.LeaseFrom(t.hold)
 	if ok && !slices.Contains(outer, l) {
@@ -146,7 +147,8 @@ func (t *transaction) commit() (committed bool, err error) {
 
 // outlast returns when the database has ended a transaction whose connection broke, or
 // does not say so in time. The transaction keeps the rows of its tokens locked until
-// its end, so admitting one of them again waits for that end.
+// its end, so admitting one of them again waits for that end; after a loss perhaps for
+// that of the next holder's transaction as well.
 func (t *transaction) outlast() {
 	if !t.began.Load() {
 		return // it has written no more than tokens, and may itself wait for another's end
