@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,33 @@ func TestTransactionCommitsInsideTheLock(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
+}
+
+func TestTransactionOfSeveralKeysWritesTheTokenOfEach(t *testing.T) {
+	for _, lose := range []string{"", "stock:A", "count:2"} {
+		bubble(t, "losing "+lose, func(t *testing.T, s *till) {
+			p := core.Policy{Keys: []string{"stock:{SKU}", "count:{Count}"}}
+			_, err := decorator.WithLockTx(s.engine, p, s.db, func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+				for _, key := range []string{"stock:A", "count:2"} {
+					if err := core.AssertHeld(ctx, key); err != nil {
+						t.Error(err)
+					}
+				}
+				if lose != "" {
+					s.store.Expire("shop/" + lose)
+				}
+				return receipt{d.Count}, nil
+			})(t.Context(), deduction{"A", 2})
+			events := s.all()
+			switch {
+			case lose == "" && (err != nil || events != "begin admit admit check check commit release release"):
+				t.Errorf("%v: %s", err, events)
+			// What is lost is ended at the store as well, at once; the other one later.
+			case lose != "" && (!errors.Is(err, core.ErrLost) || s.count("admit") != 2 || s.count("commit") != 0 || !strings.HasSuffix(s.all("check"), "rollback release") && !strings.HasSuffix(s.all("check"), "rollback release release")):
+				t.Errorf("%v: %s", err, events)
+			}
+		})
+	}
 }
 
 // TestLostLeaseNeverCommits loses the lease at each step of a call.

@@ -99,7 +99,7 @@ func (c *Column) Update(ctx context.Context, db Execer, t Token, id any, set str
 	if c == nil || c.dialect == 0 {
 		return errNoColumn
 	}
-	if err := t.writable(); err != nil {
+	if err := t.Validate(); err != nil {
 		return err
 	}
 	statement, all := c.Statement(t, id, set, args...)

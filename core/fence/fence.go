@@ -51,6 +51,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/lockaround/lockaround/core"
 )
 
 // Why a token is refused, for errors.Is.
@@ -110,10 +112,15 @@ func (r *refusal) Error() string { return "fence: " + r.kind.Error() }
 
 func (r *refusal) Unwrap() []error { return []error{r.kind, r.cause} }
 
-// valid returns an error around ErrMalformed for what no lease has as its token.
-func (t Token) valid() error {
-	if t.Key == "" || t.Number <= 0 {
-		return fmt.Errorf("fence: %w: want a key and a positive number, as fence.For returns them", ErrMalformed)
+// Validate returns why a token is none that a lease has, for implementations of [Guard]:
+// an error around [ErrMissing] for the number 0, and else around [ErrMalformed]. It is
+// nil for one that may be.
+func (t Token) Validate() error {
+	switch {
+	case t.Number == 0:
+		return fmt.Errorf("fence: %w: the number is 0; use that of a lease that is held", ErrMissing)
+	case t.Number < 0, t.Key == "", len(t.Key) > core.MaxKeyLength:
+		return fmt.Errorf("fence: %w: want a positive number and a key of 1 to %d bytes, as fence.For returns them", ErrMalformed, core.MaxKeyLength)
 	}
 	return nil
 }

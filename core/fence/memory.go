@@ -30,7 +30,7 @@ type entry struct {
 
 // Admit admits a token. It waits for a write of the same key under way in
 // [Memory.Do], so that after it has returned nil no write of a smaller token runs. The
-// error is around [ErrStale] or [ErrMalformed], or the cause of ctx's end.
+// error is around [ErrStale], that of [Token.Validate], or the cause of ctx's end.
 func (m *Memory) Admit(ctx context.Context, t Token) error {
 	return m.Do(ctx, t, func() error { return nil })
 }
@@ -44,7 +44,7 @@ func (m *Memory) Admit(ctx context.Context, t Token) error {
 // token stays admitted when its write has failed or panicked: the same one, and larger
 // ones, may try again.
 func (m *Memory) Do(ctx context.Context, t Token, write func() error) error {
-	if err := t.valid(); err != nil {
+	if err := t.Validate(); err != nil {
 		return err
 	}
 	e, err := m.enter(ctx, t.Key)

@@ -29,8 +29,8 @@ func TestMemoryAdmitsNoTokenBelowTheLargest(t *testing.T) {
 		{token("a", math.MaxInt64), nil},
 		{token("a", math.MaxInt64-1), fence.ErrStale},
 		{token("", 1), fence.ErrMalformed},
-		{token("a", 0), fence.ErrMalformed},
-		{fence.Token{}, fence.ErrMalformed},
+		{token("a", 0), fence.ErrMissing},
+		{fence.Token{}, fence.ErrMissing},
 	} {
 		mustBe(t, m.Admit(t.Context(), step.token), step.want)
 	}

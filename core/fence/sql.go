@@ -155,7 +155,7 @@ func (f *SQL) Admit(ctx context.Context, tx *sql.Tx, t Token) error {
 	if err := f.made(); err != nil {
 		return err
 	}
-	if err := t.writable(); err != nil {
+	if err := t.Validate(); err != nil {
 		return err
 	}
 	if f.dialect == PostgreSQL {
@@ -222,17 +222,6 @@ var errNoTable = errors.New("fence: there is no fence table; make one with fence
 func (f *SQL) made() error {
 	if f == nil || f.dialect == 0 {
 		return errNoTable
-	}
-	return nil
-}
-
-// writable returns why a token cannot be written; nil if it can.
-func (t Token) writable() error {
-	switch {
-	case t.Number == 0:
-		return fmt.Errorf("fence: %w: the number is 0; use that of a lease that is held", ErrMissing)
-	case t.Number < 0, t.Key == "", len(t.Key) > core.MaxKeyLength:
-		return fmt.Errorf("fence: %w: want a positive number and a key of 1 to %d bytes", ErrMalformed, core.MaxKeyLength)
 	}
 	return nil
 }

@@ -235,7 +235,7 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 		}
 	}
 	claim := simulation.Claim{Process: c.p.id, Room: room(p), Start: a.Return}
-	if p.Mode == core.Exclusive && c.rand.IntN(8) == 0 {
+	if p.Mode == core.Exclusive && c.rand.IntN(8) == 0 && lease.Err() == nil {
 		claim = c.downgrade(lease, claim)
 	}
 	timer := time.NewTimer(during)

@@ -98,7 +98,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles and runs the simulation once for each bug")
 	}
-	const enough = 1000
+	const enough = 2000
 	if n := schedulesToRun(t); n < enough {
 		t.Skipf("%s=%d asks for few schedules, in which a bug need not show", simulationSchedules, n)
 	}
@@ -131,7 +131,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			if err := os.WriteFile(list, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=90s", "-overlay", list, "-run", "^TestSimulation$", ".")
+			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", list, "-run", "^TestSimulation$", ".")
 			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough), simulationSeed+"=")
 			out, err := cmd.CombinedOutput()
 			switch text := string(out); {

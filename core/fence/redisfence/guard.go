@@ -27,7 +27,7 @@ func New(client redis.Scripter, o ...Option) *Guard {
 	return &Guard{client: client, script: NewScript("", o...)}
 }
 
-// Admit admits a token. The error is around [fence.ErrStale] or [fence.ErrMalformed],
+// Admit admits a token. The error is around [fence.ErrStale], that of [fence.Token.Validate],
 // or what has kept Redis from answering.
 func (g *Guard) Admit(ctx context.Context, t fence.Token) error {
 	if err := g.script.Run(ctx, g.client, t, nil).Err(); !errors.Is(err, redis.Nil) {

@@ -29,7 +29,7 @@ func TestGuardAdmitsNoTokenBelowTheLargest(t *testing.T) {
 		{token("a", math.MaxInt64), nil},
 		{token("a", math.MaxInt64-1), fence.ErrStale},
 		{token("", 1), fence.ErrMalformed},
-		{token("a", 0), fence.ErrMalformed},
+		{token("a", 0), fence.ErrMissing},
 		{token("a", -1), fence.ErrMalformed},
 	} {
 		mustBe(t, g.Admit(t.Context(), step.token), step.want)

@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +23,7 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
 // holderVar makes this test binary a holder of the lock: its value is the server's
@@ -32,8 +38,11 @@ func openLocks(socket string) (*redis.Client, *core.Engine, error) {
 	return rdb, locks, err
 }
 
-// holder takes the lock, waits for a line, writes with the token that it had, and says
-// what became of that.
+// lateWrites is how often a holder that was stopped writes by each guard.
+const lateWrites = 1000
+
+// holder takes the lock, waits for the address of a service, writes with the token that
+// it had, in Redis and in the memory of the service, and says what became of that.
 func holder(socket string) error {
 	rdb, locks, err := openLocks(socket)
 	if err != nil {
@@ -48,16 +57,52 @@ func holder(socket string) error {
 		return err
 	}
 	fmt.Println("holds")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+	service, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil {
 		return err
 	}
-	err = set.Run(context.Background(), rdb, token, []string{"units:{stock:42}"}, "of the first").Err()
-	fmt.Println(map[bool]string{true: "stale", false: fmt.Sprint("not stale: ", err)}[errors.Is(err, fence.ErrStale)])
+	ctx := fence.NewContext(context.Background(), token)
+	client := &http.Client{Transport: httplock.SendTokens(nil)}
+	var inRedis, inMemory int
+	for range lateWrites {
+		if err := set.Run(ctx, rdb, token, []string{"units:{stock:42}"}, "of the first").Err(); errors.Is(err, fence.ErrStale) {
+			inRedis++
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, strings.TrimSpace(service)+"/stock/42", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusPreconditionFailed {
+			inMemory++
+		}
+	}
+	fmt.Printf("stale %d and %d of %d\n", inRedis, inMemory, lateWrites)
 	return nil
 }
 
-func TestWriteOfAProcessThatWasStoppedIsRefused(t *testing.T) {
+// TestWritesOfAProcessThatWasStoppedAreRefused stops a holder for three times its TTL.
+func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 	socket := startRedis(t)
+	var guard fence.Memory
+	var written atomic.Int64
+	mux := http.NewServeMux()
+	mux.Handle("PUT /stock/{sku}", httplock.Fence(&guard, "stock:{path.sku}")(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		token, err := fence.For(r.Context(), "stock:42")
+		if err == nil {
+			err = guard.Do(r.Context(), token, func() error { written.Add(1); return nil })
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})))
+	service := httptest.NewServer(mux)
+	defer service.Close()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holderVar+"="+socket)
 	cmd.Stderr = os.Stderr
@@ -81,6 +126,7 @@ func TestWriteOfAProcessThatWasStoppedIsRefused(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	stopped := time.Now()
 
 	rdb, locks, err := openLocks(socket)
 	if err != nil {
@@ -93,21 +139,25 @@ func TestWriteOfAProcessThatWasStoppedIsRefused(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := redisfence.New(rdb).Admit(ctx, token); err != nil {
+		if err := errors.Join(redisfence.New(rdb).Admit(ctx, token), guard.Admit(ctx, token)); err != nil {
 			return err
 		}
+		<-time.After(3*policy.TTL - time.Since(stopped))
 		// Between the reading and the writing of this one.
-		if _, err := fmt.Fprintln(in); err != nil {
+		if _, err := fmt.Fprintln(in, service.URL); err != nil {
 			return err
 		}
 		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			return err
 		}
-		mustSay("stale")
+		mustSay(fmt.Sprintf("stale %d and %d of %d", lateWrites, lateWrites, lateWrites))
 		return set.Run(ctx, rdb, token, []string{"units:{stock:42}"}, "of the second").Err()
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustHold(t, rdb, "units:{stock:42}", "of the second")
+	if n := written.Load(); n != 0 {
+		t.Errorf("%d writes got past the guard in memory", n)
+	}
 }

@@ -70,7 +70,7 @@ func NewScript(src string, o ...Option) *Script {
 
 // Run checks t and runs the script in one atomic step. Either t is admitted, its
 // number kept, and the script run; or none of this, and the error is around
-// [fence.ErrStale], or [fence.ErrMalformed] for a token without a key or number. It
+// [fence.ErrStale], or that of [fence.Token.Validate]. It
 // uses EVALSHA, and EVAL when the server does not know the script.
 //
 // The result and any other error are those of the script itself, as EVAL would give
@@ -106,10 +106,7 @@ func (s *Script) check(c redis.Scripter, t fence.Token) error {
 	case *redis.Ring:
 		return errors.New("redisfence: a redis.Ring moves keys when a shard is down, and a fence would be forgotten; use a client of one server or a Cluster")
 	}
-	if t.Key == "" || t.Number <= 0 {
-		return fmt.Errorf("redisfence: %w: want a key and a positive number, as fence.For returns them", fence.ErrMalformed)
-	}
-	return nil
+	return t.Validate()
 }
 
 // unpack makes reply what the script has answered.

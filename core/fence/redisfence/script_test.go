@@ -37,7 +37,7 @@ func TestStaleTokenWritesNothing(t *testing.T) {
 
 	mustBe(t, redisfence.New(rdb).Admit(t.Context(), token("k", 1<<53+3)), nil)
 	mustBe(t, write(1<<53+2, "late"), fence.ErrStale)
-	mustBe(t, write(0, "of nobody"), fence.ErrMalformed)
+	mustBe(t, write(0, "of nobody"), fence.ErrMissing)
 	mustHold(t, rdb, "resource", "of 2")
 }
 
@@ -176,7 +176,7 @@ func TestScriptIsSentAgainWhenTheServerHasForgottenIt(t *testing.T) {
 		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, set.Run(t.Context(), rdb, token("k", n), []string{"r"}, "late").Err(), []error{fence.ErrMalformed, fence.ErrStale, fence.ErrStale}[n])
+		mustBe(t, set.Run(t.Context(), rdb, token("k", n), []string{"r"}, "late").Err(), []error{fence.ErrMissing, fence.ErrStale, fence.ErrStale}[n])
 	}
 	mustHold(t, rdb, "r", "2")
 }
