@@ -55,7 +55,7 @@ func ExamplePolicy_semaphore() {
 			fmt.Println(err)
 			continue
 		}
-		defer lease.Release(ctx)
+		defer func() { _ = lease.Release(ctx) }()
 		fmt.Println("exporting")
 	}
 	// Output:
@@ -93,7 +93,7 @@ func ExampleEngine_Inspect() {
 	if err != nil {
 		panic(err)
 	}
-	defer lease.Release(ctx)
+	defer func() { _ = lease.Release(ctx) }()
 	state, err := locks.Inspect(ctx, "report:daily")
 	if err != nil {
 		panic(err)

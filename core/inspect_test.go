@@ -40,7 +40,7 @@ func TestInspectTellsWhoHoldsAndHowManyWait(t *testing.T) {
 			t.Errorf("%+v, want %+v", st.Holders[0], want)
 		}
 		cancel()
-		<-waited
+		mustBe(t, <-waited, context.Canceled)
 		mustBe(t, a.Release(t.Context()), nil)
 		mustBe(t, b.Release(t.Context()), nil)
 		_, err = tool.Inspect(t.Context(), "")

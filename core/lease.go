@@ -168,9 +168,10 @@ func (l *Lease) Release(ctx context.Context) error {
 // end is Release for a lease that was never handed out.
 func (l *Lease) end(ctx context.Context) error {
 	l.released.Store(true)
-	if l.bundle != nil {
-		defer l.bundle.cancel()
+	if l.bundle == nil {
+		return l.hold.release(ctx)
 	}
+	defer l.bundle.cancel()
 	return l.together(func(h *hold) error { return h.release(ctx) })
 }
 

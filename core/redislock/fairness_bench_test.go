@@ -27,7 +27,7 @@ func BenchmarkFairness(b *testing.B) {
 					engines = append(engines, newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 				}
 				observer := redis.NewClient(&redis.Options{Addr: server.Addr()})
-				defer observer.Close()
+				defer func() { _ = observer.Close() }()
 				policy := core.Policy{Key: "k", Fairness: fairness, Wait: core.Forever}
 				for _, e := range engines { // connects it
 					if err := e.Do(b.Context(), policy, func(context.Context) error { return nil }); err != nil {
