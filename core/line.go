@@ -272,7 +272,8 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 	if tn.handoffs < 0 {
 		may = tn.sharable // all who have waited for the grant come in with it
 	}
-	for first := true; ln.first != nil && (first || may(ln.first.plan)); first = false {
+	left := driver.Remaining(tn.Deadline, now)
+	for first := true; ln.first != nil && (first || may(ln.first.plan) && left >= ln.first.plan.floor()); first = false {
 		w := ln.first
 		ln.remove(w)
 		h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}

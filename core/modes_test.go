@@ -238,6 +238,40 @@ func TestEachReaderEndsByItsOwnTime(t *testing.T) {
 	})
 }
 
+func TestReaderIsLetInOnlyIfTheShareLastsLongEnoughForIt(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("having waited ", waits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := memlock.New()
+				e, other := open(t, d), open(t, d)
+				short, long := read.Policy, read.Policy
+				short.TTL = time.Second
+				long.NoRenew, long.TTL = true, 30*time.Second
+				var writer *core.Lease
+				if waits {
+					writer = mustAcquire(t, other, write.Policy)
+				}
+				got := make(chan *core.Lease, 2)
+				for _, p := range []core.Policy{short, long} {
+					go func() { got <- mustAcquire(t, e, p) }()
+					synctest.Wait()
+				}
+				if waits {
+					mustBe(t, writer.Release(t.Context()), nil)
+				}
+				a, b := <-got, <-got
+				if b.Deadline().Before(a.Deadline()) {
+					a, b = b, a
+				}
+				mustBe(t, a.Release(t.Context()), nil)
+				time.Sleep(25 * time.Second)
+				mustBe(t, b.Err(), nil)
+				mustBe(t, b.Release(t.Context()), nil)
+			})
+		})
+	}
+}
+
 func TestLossOfAShareIsToldToAllWhoHoldIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()

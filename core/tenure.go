@@ -111,15 +111,15 @@ func (ln *line) joint() *tenure {
 
 // admit lets readers join a share that the process has.
 func (ln *line) admit(now time.Time) {
-	if ln.mode != Shared || ln.first == nil || ln.first.plan.MinHold > 0 {
-		return
-	}
-	tn := ln.joint()
-	switch {
-	case tn == nil || tn.refreshing || tn.hold == nil:
-	case now.Sub(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
-		ln.refresh(tn)
-	default:
+	for ln.mode == Shared && ln.first != nil && ln.first.plan.MinHold == 0 {
+		tn := ln.joint()
+		switch {
+		case tn == nil || tn.refreshing || tn.hold == nil:
+			return
+		case now.Sub(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
+			ln.refresh(tn)
+			return
+		}
 		ln.serve(tn, now)
 	}
 }

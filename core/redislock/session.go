@@ -135,7 +135,10 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer s.running.Done()
-	c := s.ask(ctx, s.calls, command{script: protocol.Inspect, key: protocol.Key(key)})[0]
+	c := s.askTwice(ctx, s.calls, []command{{script: protocol.Inspect, key: protocol.Key(key)}}, func(value any) bool {
+		r, err := protocol.ParseInspect(value)
+		return err == nil && !r.Held
+	})[0]
 	if c.reply.err != nil {
 		return driver.State{}, c.reply.err
 	}
@@ -161,7 +164,11 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	defer s.running.Done()
 	more := true
 	for more { // the queue is long and its first places are stale
-		c := s.ask(ctx, s.calls, command{script: protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()})[0]
+		oust := command{script: protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
+		c := s.askTwice(ctx, s.calls, []command{oust}, func(value any) bool {
+			r, err := protocol.ParseOust(value)
+			return err == nil && r.Ended == 0
+		})[0]
 		if c.reply.err != nil {
 			return classify(c.reply.err)
 		}
