@@ -20,7 +20,9 @@
 //     [Capabilities].Wake.
 //  7. The driver computes deadlines, from before the send: see [Deadline].
 //  8. Sessions that wait for a key are served first come, first served, and a
-//     newcomer does not overtake them.
+//     newcomer does not overtake them, even if it could share the key with those
+//     who hold it.
+//  9. Leases that are held together end, expire and are renewed each by itself.
 package driver
 
 import (

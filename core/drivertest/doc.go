@@ -24,10 +24,10 @@
 // the costly mistakes are those that show when a reply is lost or late.
 //
 // Every check is a subtest named after the promise it tests, so that one runs
-// alone with -run 'TestConformance/LostWakeUpDelaysByAtMostWake'. They use
-// exclusive leases, random keys, and sessions that stand for processes. Most of
-// the time they wait, so -parallel 16 makes the suite much faster even on a small
-// machine.
+// alone with -run 'TestConformance/LostWakeUpDelaysByAtMostWake'. They use random
+// keys, and sessions that stand for processes. What a driver's Capabilities do not
+// promise, modes too, is not asked of it. Most of the time checks wait, so
+// -parallel 16 makes the suite much faster even on a small machine.
 //
 // # Bounds
 //
@@ -39,7 +39,7 @@
 //
 // # How the suite is itself tested
 //
-// A small correct driver passes it. The same driver, with one of some sixty
+// A small correct driver passes it. The same driver, with one of some eighty
 // classical mistakes switched on, fails the checks that are meant to notice, and
 // there is no check that no mistake fails: see broken_test.go, which is also a
 // list of what to think of when writing a driver.
