@@ -26,7 +26,7 @@ func (p *process) oust(upTo int64) {
 // isLost fails the check unless the lease has ended and its session is told.
 func (l *lease) isLost() {
 	l.p.f.t.Helper()
-	l.p.f.eventually(l.p.f.handOver(), "Sink.Lost for a lease that was taken from its holder", func() bool { return l.p.sink.told(l.ID) })
+	l.told()
 	if err := l.p.renew(l.renewal(l.ttl))[0].Err; !errors.Is(err, driver.ErrNotHeld) {
 		l.p.f.t.Errorf("renewal of a lease that was taken from its holder returned %v, not ErrNotHeld", err)
 	}
@@ -43,6 +43,12 @@ func (l *lease) reached(told <-chan bool, w *waiter) {
 		waiting = await(l.p.f, l.p.f.handOver(), "Sink.Contended after another process had queued", told)
 	}
 	w.stillWaits()
+}
+
+// told waits until the session knows that it has lost the lease.
+func (l *lease) told() {
+	l.p.f.t.Helper()
+	l.p.f.eventually(l.p.f.handOver(), "Sink.Lost for a lease that was taken from its holder", func() bool { return l.p.sink.told(l.ID) })
 }
 
 func oustEndsEveryLease(f *fixture) {
@@ -91,6 +97,7 @@ func oustServesTheWaiter(f *fixture) {
 	next := w.granted(f.handOver(), "the waiter's grant after an oust")
 	next.rises(l.Token, "of a lease that was taken from its holder")
 	next.holds()
+	l.told()
 	next.drop()
 	if _, err := a.acquire(f.prompt(), r); err == nil {
 		f.t.Error("an owner whose lease was taken from it was granted the key again")
