@@ -43,7 +43,7 @@ func newClient(t testing.TB, o redis.Options) *redis.Client {
 
 // harness is a server of the check's own, reached through a proxy.
 func harness(t *testing.T, o redis.Options) *drivertest.Harness {
-	server := redistest.Start(t, "--appendonly", "yes")
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.NewProxy(t, server.Addr())
 	direct := newClient(t, redis.Options{Addr: server.Addr()})
 	// The scripts are known to the server, so that a request is one command.
