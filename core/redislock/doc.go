@@ -10,12 +10,12 @@
 // the server does.
 //
 // Waiters queue in the server, one place for each process and key, and are
-// served in turn, however many may hold the key together. A release hands the key to the first of them in the same
-// command and tells it by Pub/Sub, so that a hand-over takes one round trip. If
-// that message is lost the waiter finds out within a second. If a holder and the
-// first waiter crash together, the next one is served after their TTL and 3
-// seconds. A waiter that is paused for longer than 3 seconds, or its TTL if that
-// is shorter, loses its place and queues again.
+// served in turn, however many may hold the key together. A release hands the key
+// to the first of them in the same command and tells it by Pub/Sub, so that a
+// hand-over takes one round trip. If that message is lost the waiter finds out
+// within a second. If a holder and the first waiter crash together, the next one
+// is served after their TTL and 3 seconds. A waiter that is paused for longer than
+// 3 seconds, or its TTL if that is shorter, loses its place and queues again.
 //
 // Tokens rise for as long as the server keeps its data. They also rise across a
 // restart without persistence, a flush, an eviction or a failover that lost
@@ -72,7 +72,9 @@
 // waits and one every third of the TTL for the process that holds. Of these, callers
 // of one process that hand a key on among themselves, or read it together, need none;
 // with strict fairness each caller needs its own two, and the time of a hand-over:
-// 64 callers of one process on one key take 50 times as long. Concurrent
+// 64 callers of one process on one key take 50 times as long. Those who hold a key
+// together stand in one field of its hash, which every command on the key reads: a
+// semaphore of some hundreds is well served, one of many thousands is not. Concurrent
 // calls share pipelines: see [WithConnections]. In a Cluster each master has its
 // own, and a grant that took longer than 10 ms costs a renewal more. Each session
 // subscribes to one channel, on a connection beside the client's pool, at its
