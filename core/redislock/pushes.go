@@ -24,7 +24,6 @@ type listener struct {
 
 	mu     sync.Mutex
 	up     bool
-	been   bool          // up before
 	err    error         // why the subscription is down, if it is
 	change chan struct{} // closed and replaced when up or err changes
 	again  context.CancelFunc
@@ -50,9 +49,8 @@ func (l *listener) run() {
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
-			if l.set(true, nil) {
-				l.s.verifyLeases()
-			}
+			l.set(true, nil)
+			l.s.verifyLeases()
 			l.s.refreshPlaces()
 		}, l.s.pushed)
 		asked := ctx.Err() != nil
@@ -84,16 +82,13 @@ func (l *listener) run() {
 	}
 }
 
-// set notes the state of the subscription, and reports whether it is up again.
-func (l *listener) set(up bool, err error) (again bool) {
+// set notes the state of the subscription.
+func (l *listener) set(up bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	again = up && l.been
-	l.been = l.been || up
 	l.up, l.err = up, err
 	close(l.change)
 	l.change = make(chan struct{})
-	return again
 }
 
 // wait blocks until the subscription works or has failed, or ctx ends.
@@ -178,9 +173,10 @@ func (s *session) pushed(payload string) {
 // errForgotten is the cause of a lease that the server has lost.
 var errForgotten = errors.New("redis: the server does not have the lease any more")
 
-// verifyLeases asks after every lease. The subscription had broken, which is the
-// first that one sees of a server that was restarted or replaced; if it has lost
-// a lease, the holder is told before its next renewal would find out.
+// verifyLeases asks after every lease, once the subscription is up: for others who
+// have begun to wait before it was. If it had broken, that is the first that one sees
+// of a server that was restarted or replaced; if that has lost a lease, the holder is
+// told before its next renewal would find out.
 func (s *session) verifyLeases() {
 	var calls []*call
 	for _, l := range s.claims.leases(time.Now()) {
@@ -200,7 +196,15 @@ func (s *session) verified(l lease, c *call) {
 		return // the next renewal asks again
 	}
 	r, err := protocol.ParseRenew(c.reply.value)
-	if err != nil || r.Status == protocol.Renewed || !s.claims.lose(l) {
+	switch {
+	case err != nil:
+		return
+	case r.Status == protocol.Renewed:
+		if r.Waiting > 0 {
+			s.sink.Contended(l.id, true)
+		}
+		return
+	case !s.claims.lose(l):
 		return
 	}
 	// A late copy of the owner's acquisition must not bring it back.

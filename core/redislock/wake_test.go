@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
 )
@@ -52,4 +54,35 @@ func TestSilentSubscriptionIsReplacedAfterTwoMissedGrants(t *testing.T) {
 	}
 	restore()
 	eventually(t, 10*time.Second, "a fresh subscription", func() bool { return count() > before })
+}
+
+// TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters keeps a process from subscribing
+// until another one waits for its lease, and is then too stuck to say so again.
+func TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters(t *testing.T) {
+	server := redistest.Start(t)
+	acl := func(words ...string) {
+		t.Helper()
+		if answer, err := server.Do(append([]string{"ACL", "SETUSER", "deaf"}, words...)...); err != nil || answer != "+OK" {
+			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
+		}
+	}
+	acl("on", ">secret", "~*", "+@all", "resetchannels")
+	proxy := redistest.NewProxy(t, server.Addr())
+	a := join(t, server.Addr(), func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
+	b := join(t, proxy.Addr())
+	g := a.take("k", time.Minute)
+	_, waits := b.queue("k", time.Minute)
+	resume := proxy.Stall()
+	acl("allchannels")
+	select {
+	case id := <-a.sink.contended:
+		if id != g.ID {
+			t.Error("another lease is contended")
+		}
+	case <-within(t, 10*time.Second).Done():
+		t.Error("the holder was not told that another process waits")
+	}
+	resume()
+	a.release(g)
+	b.release(await(t, waits).Grant)
 }
