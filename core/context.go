@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -145,8 +144,8 @@ func LeasesFrom(ctx context.Context) []*Lease {
 // without the lock. The key is as [Lease.Key] returns it. It does not ask the store:
 // see [Lease.Check].
 func AssertHeld(ctx context.Context, key string) error {
-	for _, l := range LeasesFrom(ctx) {
-		if slices.Contains(l.Keys(), key) {
+	for n := holdingIn(ctx); n != nil; n = n.outer {
+		if n.hold.key() == key && n.lease.Err() == nil {
 			return nil
 		}
 	}

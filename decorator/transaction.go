@@ -70,10 +70,7 @@ func (d *Database) transact(hold context.Context, policy string, outer []*core.L
 func (t *transaction) findLease(policy string, outer []*core.Lease) error {
 	l, ok := core.LeaseFrom(t.hold)
 	if ok && !slices.Contains(outer, l) {
-		t.lease = l
-		for _, key := range l.Keys() {
-			t.tokens = append(t.tokens, fence.Token{Key: key, Number: l.TokenOf(key)})
-		}
+		t.lease, t.tokens = l, fence.Of(l)
 		return nil
 	}
 	kind := core.ErrLost

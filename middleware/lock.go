@@ -125,23 +125,29 @@ func (l *lock) next(src *request) {
 
 // run runs what the lock is around with ctx as the request's context.
 func (l *lock) run(ctx context.Context, src *request) {
-	c := src.c
+	within(src.c, ctx, core.LeaseContextKey, ctx.Value(core.LeaseContextKey), func() {
+		if src.c.Done() == nil && ctx.Done() != nil {
+			fallbackWarning.Do(warnFallback)
+		}
+		l.next(src)
+	})
+}
+
+// within runs next with ctx as the request's context, and value, which ctx has under
+// key, also in c itself: without ContextWithFallback c.Value answers for what is in c.Keys only.
+// If nothing was there before, the key is set to nil in the end, because deleting it
+// would need c's own mutex.
+func within(c *gin.Context, ctx context.Context, key string, value any, next func()) {
 	outer := c.Request
 	c.Request = outer.WithContext(ctx)
-	// Without ContextWithFallback c.Value answers for what is in c.Keys only.
-	// Without an outer lock the key is set to nil in the end, because deleting
-	// it would need c's own mutex.
-	previous, _ := c.Get(core.LeaseContextKey)
-	c.Set(core.LeaseContextKey, ctx.Value(core.LeaseContextKey))
+	previous, _ := c.Get(key)
+	c.Set(key, value)
 	defer func() {
-		c.Set(core.LeaseContextKey, previous)
+		c.Set(key, previous)
 		body.KeepForms(outer, c.Request)
 		c.Request = outer
 	}()
-	if c.Done() == nil && ctx.Done() != nil {
-		fallbackWarning.Do(warnFallback)
-	}
-	l.next(src)
+	next()
 }
 
 // fallbackWarning is per process: it is about gin's engine, of which most

@@ -4,7 +4,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core/fence"
-	"github.com/lockaround/lockaround/middleware/internal/body"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -33,16 +32,6 @@ func carry(c *gin.Context, tokens []fence.Token) {
 	if len(tokens) == 0 {
 		return // gin goes on
 	}
-	outer := c.Request
-	ctx := fence.NewContext(outer.Context(), tokens...)
-	c.Request = outer.WithContext(ctx)
-	// As for the lease: c.Value may answer for what is in c.Keys only.
-	previous, _ := c.Get(fence.ContextKey)
-	c.Set(fence.ContextKey, ctx.Value(fence.ContextKey))
-	defer func() {
-		c.Set(fence.ContextKey, previous)
-		body.KeepForms(outer, c.Request)
-		c.Request = outer
-	}()
-	c.Next()
+	ctx := fence.NewContext(c.Request.Context(), tokens...)
+	within(c, ctx, fence.ContextKey, ctx.Value(fence.ContextKey), c.Next)
 }

@@ -72,6 +72,16 @@ func came(ctx context.Context) []Token {
 	return tokens
 }
 
+// Of returns the tokens of a lease, one for each of its keys, sorted by key. Their
+// numbers are 0 if its driver issues none.
+func Of(l *core.Lease) []Token {
+	var all []Token
+	for _, key := range l.Keys() {
+		all = append(all, Token{key, l.TokenOf(key)})
+	}
+	return all
+}
+
 // All returns the tokens that ctx carries, one for each key: of the leases that it
 // holds, the innermost first, and then those of [NewContext]. A lease that is over
 // has none.
@@ -83,8 +93,8 @@ func All(ctx context.Context) []Token {
 		}
 	}
 	for _, l := range core.LeasesFrom(ctx) {
-		for _, key := range l.Keys() {
-			add(Token{key, l.TokenOf(key)})
+		for _, t := range Of(l) {
+			add(t)
 		}
 	}
 	for _, t := range came(ctx) {

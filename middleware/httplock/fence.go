@@ -66,16 +66,11 @@ func newFenced(g fence.Guard, key string, opts []Option) (*fenced, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := rule.CompileKey[*http.Request, *request](key, &o.Settings)
+	r, bodies, err := rule.CompileFence[*http.Request, *request](key, &o.Settings)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.CheckKeyUse(r.Used, r.ReadsBody); err != nil {
-		return nil, err
-	}
-	plan := o.Plan(r.ReadsBody)
-	plan.Never = !r.ReadsBody
-	return &fenced{&lock{rule: r, options: o, bodies: plan}, g}, nil
+	return &fenced{&lock{rule: r, options: o, bodies: bodies}, g}, nil
 }
 
 func (f *fenced) around(next http.Handler) http.Handler {

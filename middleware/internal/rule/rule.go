@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
 // Source is a request as the placeholders of a key see it. C is what the
@@ -65,6 +66,21 @@ func CompileKey[C any, S Source[C]](text string, s *Settings[C]) (*Rule[S], erro
 		return nil, err
 	}
 	return r, nil
+}
+
+// CompileFence is CompileKey with the bodies that are read for the key: it refuses
+// options that do not fit.
+func CompileFence[C any, S Source[C]](text string, s *Settings[C]) (*Rule[S], body.Plan, error) {
+	r, err := CompileKey[C, S](text, s)
+	if err != nil {
+		return nil, body.Plan{}, err
+	}
+	if err := s.CheckKeyUse(r.Used, r.ReadsBody); err != nil {
+		return nil, body.Plan{}, err
+	}
+	plan := s.Plan(r.ReadsBody)
+	plan.Never = !r.ReadsBody
+	return r, plan, nil
 }
 
 // resolverFor notes in r what its key needs.
