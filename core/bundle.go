@@ -13,9 +13,8 @@ const maxKeys = 64
 
 // bundle is what a lease of several keys has besides its first hold.
 type bundle struct {
-	holds  []*hold         // one for each key, sorted by key
-	ctx    context.Context // ends with the first of them, or with the lease
-	cancel func()
+	holds   []*hold // one for each key, sorted by key
+	binding         // its context ends with the first of them, or with the lease
 }
 
 // holds calls yield with the hold of each key, in their order.
@@ -55,9 +54,9 @@ func (l *Lease) together(do func(*hold) error) error {
 	return nil
 }
 
-// acquireAll takes the locks of several keys, or of none. Everybody takes them in the
-// same order, so that two callers never wait for each other.
-func (e *Engine) acquireAll(ctx context.Context, pl *plan, keys []string) (*Lease, error) {
+// grantAll takes the locks of several keys. Everybody takes them in the same order, so
+// that two callers never wait for each other.
+func (e *Engine) grantAll(ctx context.Context, pl *plan, keys []string, l *Lease) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	start := time.Now()
@@ -69,22 +68,22 @@ func (e *Engine) acquireAll(ctx context.Context, pl *plan, keys []string) (*Leas
 			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, errSilent) {
 				err = e.failure("acquire", pl.Name, ErrTimeout).because("the first of several keys took almost all of Wait")
 			}
-			return nil, err
+			return err
 		}
 		holds = append(holds, h)
 	}
-	l := &Lease{hold: holds[0], bundle: &bundle{holds: holds}}
-	l.bundle.ctx, l.bundle.cancel = l.context(context.Background())
+	l.hold, l.bundle = holds[0], &bundle{holds: holds}
+	l.bundle.bind(context.Background(), l)
 	if l.Err() != nil {
-		l.bundle.cancel()
+		l.bundle.unbind()
 		giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 		kind := ErrTimeout
 		if pl.Wait == 0 {
 			kind = ErrUnavailable // the store took that long
 		}
-		return nil, e.failure("acquire", pl.Name, kind).because("the lease of one key was over before all others had been granted; let TTL and MaxHold be longer than Wait")
+		return e.failure("acquire", pl.Name, kind).because("the lease of one key was over before all others had been granted; let TTL and MaxHold be longer than Wait")
 	}
-	return l, nil
+	return nil
 }
 
 // giveUp releases the first keys when one of the others cannot be had, and waits for

@@ -51,46 +51,60 @@ func (c *holdContext) Value(key any) any {
 // it is kept until then. Goroutines that share the context share the hold: see
 // [Detach].
 func (l *Lease) Context(parent context.Context) context.Context {
-	ctx, _ := l.context(parent)
-	return ctx
+	b := new(binding)
+	b.bind(parent, l)
+	return b.ctx
 }
 
-// context is Context with a cancel function, for when the use ends before the
-// hold.
-func (l *Lease) context(parent context.Context) (context.Context, func()) {
+// binding is a context with a lease in it.
+type binding struct {
+	ctx     context.Context
+	first   holdContext
+	further []holdContext // for the other keys of the lease; ctx is the last
+}
+
+// bind makes the context. l is unreleased.
+func (b *binding) bind(parent context.Context, l *Lease) {
 	if l.bundle == nil {
-		return l.within(parent, l.hold)
+		b.ctx = b.first.attach(parent, l, l.hold)
+		return
 	}
-	ctx, forget := parent, make([]func(), len(l.bundle.holds))
-	for i, h := range l.bundle.holds {
-		ctx, forget[i] = l.within(ctx, h)
-	}
-	return ctx, func() {
-		for _, f := range forget {
-			f()
-		}
+	holds := l.bundle.holds
+	b.ctx = b.first.attach(parent, l, holds[0])
+	b.further = make([]holdContext, len(holds)-1)
+	for i, h := range holds[1:] {
+		b.ctx = b.further[i].attach(b.ctx, l, h)
 	}
 }
 
-// within is a context that ends with one of the lease's holds.
-func (l *Lease) within(parent context.Context, h *hold) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(h.span.within(parent))
-	c := &holdContext{Context: ctx, cancel: cancel, holding: holding{lease: l, hold: h, outer: holdingIn(parent)}}
+// unbind cancels the context and has the holds forget it.
+func (b *binding) unbind() {
+	b.first.detach()
+	for i := range b.further {
+		b.further[i].detach()
+	}
+}
+
+// attach makes c a context that ends with one of the lease's holds.
+func (c *holdContext) attach(parent context.Context, l *Lease, h *hold) context.Context {
+	c.holding = holding{lease: l, hold: h, outer: holdingIn(parent)}
+	c.Context, c.cancel = context.WithCancelCause(h.span.within(parent))
 	h.lock()
 	defer h.unlock()
 	if h.over {
-		cancel(kinds[h.fate])
-		return c, func() {}
+		c.cancel(kinds[h.fate])
+		return c
 	}
 	if c.next = h.contexts; c.next != nil {
 		c.next.prev = c
 	}
 	h.contexts = c
-	return c, func() { h.detach(c) }
+	return c
 }
 
-// detach cancels a context and forgets it.
-func (h *hold) detach(c *holdContext) {
+// detach cancels the context and has its hold forget it.
+func (c *holdContext) detach() {
+	h := c.hold
 	c.cancel(nil)
 	h.lock()
 	defer h.unlock()

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"reflect"
@@ -23,7 +22,8 @@ type Engine struct {
 	settings
 	caps    driver.Capabilities
 	session driver.Session
-	prefix  string // of every key in the store
+	prompt  driver.Prompt // session, if it is one; otherwise nil
+	prefix  string        // of every key in the store
 	signal  telemetry
 
 	seed   maphash.Seed
@@ -43,6 +43,7 @@ type Engine struct {
 type shard struct {
 	mu    sync.Mutex
 	locks map[string]*lock
+	spare []*lock // for the next keys
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
@@ -72,6 +73,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		refusal.Cause = err
 		return nil, refusal
 	}
+	e.prompt, _ = e.session.(driver.Prompt)
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
@@ -94,12 +96,8 @@ func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.acquire(ctx, pl, pl.Key, pl.Keys...)
-	if err != nil {
-		return nil, err
-	}
-	l.watch()
-	return l, nil
+	key, several := e.full(pl)
+	return e.acquire(ctx, pl, key, several)
 }
 
 // Do takes the lock of a literal key, runs fn and releases the lock when fn
@@ -114,7 +112,8 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 	if err != nil {
 		return err
 	}
-	return e.do(ctx, pl, fn, pl.Key, pl.Keys...)
+	key, several := e.full(pl)
+	return e.do(ctx, pl, key, several, fn)
 }
 
 // Ping reports whether the store answers and permits what the driver needs: use
@@ -122,30 +121,37 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // ErrClosed or ctx's error.
 func (e *Engine) Ping(ctx context.Context) error { return e.asking(ctx, "ping", e.session.Ping) }
 
-// acquire takes the lock of a rendered key, or of several: then key is empty.
-func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several ...string) (*Lease, error) {
-	if len(several) > 0 {
-		return e.acquireAll(ctx, pl, several)
-	}
-	h, err := e.takeHold(ctx, pl, key, e.patience(pl, 0))
-	if err != nil {
+// acquire takes the lock of a key, or of several: then key is empty. Keys have the
+// engine's prefix from here on.
+func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several []string) (*Lease, error) {
+	var l Lease
+	if err := e.grant(ctx, pl, key, several, &l); err != nil {
 		return nil, err
 	}
-	return &Lease{hold: h}, nil
+	l.watch()
+	return &l, nil
+}
+
+// grant is acquire for a lease that is there already.
+func (e *Engine) grant(ctx context.Context, pl *plan, key string, several []string, l *Lease) (err error) {
+	if len(several) > 0 {
+		return e.grantAll(ctx, pl, several, l)
+	}
+	l.hold, err = e.takeHold(ctx, pl, key, e.patience(pl, 0))
+	return err
 }
 
 // takeHold takes the lock of one key, for which it waits that long.
 func (e *Engine) takeHold(ctx context.Context, pl *plan, key string, patience time.Duration) (*hold, error) {
-	if len(key) > MaxKeyLength {
-		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", len(key), MaxKeyLength)
+	if n := len(key) - len(e.prefix); n > MaxKeyLength {
+		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
 	}
-	full := e.prefix + key
-	if outer := heldIn(ctx, e, full); outer != nil {
+	if outer := heldIn(ctx, e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
 	start := time.Now()
 	sctx, sp := pl.signals.start(ctx, pl.signals.acquire)
-	h, err := e.wait(sctx, pl, full, patience)
+	h, err := e.wait(sctx, pl, key, patience, start)
 	if err != nil {
 		pl.signals.refused(sctx, sp, start, err)
 		return nil, err
@@ -168,27 +174,6 @@ func (e *Engine) nest(pl *plan, outer *hold) (*hold, error) {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return outer, nil
-}
-
-// do runs fn while it holds the lock of a rendered key, or of several: then key is
-// empty.
-func (e *Engine) do(ctx context.Context, pl *plan, fn func(context.Context) error, key string, several ...string) (err error) {
-	if fn == nil {
-		return e.failure("do", pl.Name, ErrPolicy).because("the function is nil")
-	}
-	lease, err := e.acquire(ctx, pl, key, several...)
-	if err != nil {
-		return err
-	}
-	hctx, cancel := lease.context(ctx)
-	defer func() {
-		ended := lease.end(context.WithoutCancel(ctx))
-		cancel()
-		if err == nil && ended != nil && !errors.Is(ended, ErrUnavailable) {
-			err = ended
-		}
-	}()
-	return fn(hctx)
 }
 
 func (e *Engine) shardOf(key string) *shard {

@@ -5,64 +5,133 @@ import (
 	"crypto/rand"
 	"errors"
 	mrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
 // enrolment is the store being asked for a lease, on behalf of whoever is first
-// in the line when it is granted.
+// in the line when it is granted. It is guarded by the mutex of its line's shard.
 type enrolment struct {
 	driver.Request
-	ctx    context.Context
-	cancel context.CancelFunc
-	queued bool // the store has said that the key is taken
+	ctx       context.Context // nil while a caller begins it
+	end       context.CancelFunc
+	queued    bool // the store has said that the key is taken
+	withdrawn bool // nobody wants it any more
 
 	contended bool // a push about the grant has overtaken it: others wait
 }
 
-// ask starts an enrolment. replace, if not nil, is the lease of this process
-// that ends with it.
-func (ln *line) ask(replace *driver.Ending) {
-	en := &enrolment{Request: ln.request()}
+// enrolments are for those that ended where they began: nobody else knows of them.
+var enrolments = sync.Pool{New: func() any { return new(enrolment) }}
+
+// enrolment makes a fresh one for the first waiter, to be begun or run. replace, if not
+// nil, is the lease of this process that ends with it.
+func (ln *line) enrolment(replace *driver.Ending) *enrolment {
+	en := enrolments.Get().(*enrolment)
+	*en = enrolment{Request: ln.request()}
 	en.Replace = replace
-	if en.Wait {
-		en.ctx, en.cancel = context.WithCancel(ln.engine.ctx)
-	} else {
-		en.ctx, en.cancel = context.WithTimeout(ln.engine.ctx, ln.engine.timeout)
-	}
 	ln.asking = en
-	ln.engine.calls.Go(func() { ln.enrol(en) })
+	ln.engine.calls.Add(1)
+	return en
+}
+
+// ask starts an enrolment.
+func (ln *line) ask(replace *driver.Ending) { ln.run(ln.enrolment(replace)) }
+
+// run has an enrolment run in the background.
+func (ln *line) run(en *enrolment) {
+	e := ln.engine
+	if en.Wait {
+		en.ctx, en.end = context.WithCancel(e.ctx)
+	} else {
+		en.ctx, en.end = context.WithTimeout(e.ctx, e.timeout)
+	}
+	if en.withdrawn {
+		en.end()
+	}
+	go func() {
+		defer e.calls.Done()
+		ln.enrol(en)
+	}()
+}
+
+// cancel ends an enrolment that nobody wants any more.
+func (en *enrolment) cancel() {
+	en.withdrawn = true
+	if en.ctx != nil {
+		en.end()
+	}
+}
+
+// begin asks the store on the goroutine of w, the caller who is first, and leaves the
+// rest to another one if that does not settle it.
+func (ln *line) begin(en *enrolment, w *waiter) {
+	e := ln.engine
+	g, done, err := e.prompt.Begin(en.Request)
+	now := time.Now()
+	if done {
+		err = e.usable(en, g, err, now)
+	}
+
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	defer w.stay()
+	if !done {
+		ln.run(en)
+		return
+	}
+	if pause := ln.answer(en, g, err, w.since, now); pause > 0 {
+		en.ctx, en.end = context.WithCancel(e.ctx)
+		go func() {
+			defer e.calls.Done()
+			defer en.end()
+			ln.pause(en.ctx, pause)
+		}()
+		return
+	}
+	enrolments.Put(en)
+	e.calls.Done()
 }
 
 // enrol runs an enrolment to its end and lets the line go on from there.
 func (ln *line) enrol(en *enrolment) {
 	e := ln.engine
-	defer en.cancel()
+	defer en.end()
 	sent := time.Now()
 	g, err := e.session.Acquire(en.ctx, en.Request)
 	now := time.Now()
-	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
-		e.ender.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, en.TTL)
-		err = errStale
-	}
-
+	err = e.usable(en, g, err, now)
 	ln.shard.mu.Lock()
 	pause := ln.answer(en, g, err, sent, now)
 	ln.shard.mu.Unlock()
-	if pause == 0 {
-		return
+	if pause > 0 {
+		ln.pause(en.ctx, pause)
 	}
-	t := time.NewTimer(pause)
+}
+
+// pause leaves the store alone for a while before the line asks again.
+func (ln *line) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-en.ctx.Done():
+	case <-ctx.Done():
 	}
 	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
 	ln.asking = nil
 	ln.advance()
-	ln.shard.mu.Unlock()
+}
+
+// usable returns err, or what is wrong with a grant.
+func (e *Engine) usable(en *enrolment, g driver.Grant, err error, now time.Time) error {
+	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
+		e.ender.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, en.TTL)
+		return errStale
+	}
+	return err
 }
 
 // errStale is the cause when a grant arrives after its own deadline.
@@ -71,20 +140,26 @@ var errStale = errors.New("the store answered after the lease's TTL")
 // answer takes in what the store said. A positive result is how long the
 // enrolment must pause before the line may ask again.
 func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.Time) time.Duration {
-	e := ln.engine
 	if en.queued {
 		ln.lastHeld = now
 	}
+	if err == nil {
+		ln.failures, ln.fault, ln.asking = 0, nil, nil
+		g.Contended = g.Contended || en.contended
+		ln.take(newTenure(ln, g, en.TTL, sent, now), now)
+		ln.advance()
+		return 0
+	}
+	return ln.refused(en, err)
+}
+
+// refused takes in why there was no grant. Its result is that of answer.
+func (ln *line) refused(en *enrolment, err error) time.Duration {
+	e := ln.engine
 	var held *driver.HeldError
 	var permanent *driver.PermanentError
 	transient := false
 	switch {
-	case err == nil:
-		ln.failures, ln.fault, ln.asking = 0, nil, nil
-		g.Contended = g.Contended || en.contended
-		ln.take(newTenure(ln, g, en.TTL, sent), now)
-		ln.advance()
-		return 0
 	case e.life.isClosed(), errors.Is(err, driver.ErrClosed):
 		ln.failIf(always, func(w *waiter) error { return e.failure("acquire", w.plan.Name, ErrClosed) })
 	case errors.As(err, &held):
@@ -96,7 +171,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		transient = ln.failures > 1
 	case errors.As(err, &permanent):
 		ln.failIf(always, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
-	case errors.Is(en.ctx.Err(), context.Canceled):
+	case en.withdrawn:
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
 		ln.failures++

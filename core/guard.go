@@ -52,6 +52,7 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 			fault.Policy = pl.Name
 			return nil, fault
 		}
+		t.parts[0].literal = e.prefix + t.parts[0].literal
 		g.templates = append(g.templates, t)
 	}
 	e.prepare(pl)
@@ -69,7 +70,19 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error
 	if err != nil {
 		return err
 	}
-	return g.engine.do(ctx, g.plan, fn, key, several...)
+	return g.engine.do(ctx, g.plan, key, several, fn)
+}
+
+// Enter is Do for callers whose function is of another kind: the lock is held from
+// here until [Section.Leave], between which the call gets [Section.Context]. The
+// section is not nil if and only if the error is nil; the error is that of
+// [Engine.Acquire], and means that the call must not run.
+func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
+	key, several, err := g.keys(src)
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.enter(ctx, g.plan, key, several)
 }
 
 // Acquire takes the lock of the key that src renders to, as [Engine.Acquire]
@@ -80,12 +93,7 @@ func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := g.engine.acquire(ctx, g.plan, key, several...)
-	if err != nil {
-		return nil, err
-	}
-	l.watch()
-	return l, nil
+	return g.engine.acquire(ctx, g.plan, key, several)
 }
 
 // keys renders the key, or several.

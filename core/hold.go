@@ -216,7 +216,7 @@ func (h *hold) release(ctx context.Context) error {
 		ln.handOn(tn, h.plan, now)
 		h.unlock()
 	default:
-		ln.forget(tn)
+		ln.forget(tn, now)
 		ln.ending++
 		h.unlock()
 		if rerr := h.giveBack(ctx); err == nil {

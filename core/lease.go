@@ -171,7 +171,7 @@ func (l *Lease) end(ctx context.Context) error {
 	if l.bundle == nil {
 		return l.hold.release(ctx)
 	}
-	defer l.bundle.cancel()
+	defer l.bundle.unbind()
 	return l.together(func(h *hold) error { return h.release(ctx) })
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -11,14 +12,15 @@ import (
 // lifetime is how far an engine is on its way from open to closed, and how many
 // calls wait or hold.
 type lifetime struct {
+	calls atomic.Int64
+	stage atomic.Int32 // a stage; changed under mu
+
 	mu     sync.Mutex
-	calls  int
-	stage  stage
 	idle   chan struct{} // closed when draining and no call is left
 	closed chan struct{} // closed when Close has finished
 }
 
-type stage uint8
+type stage = int32
 
 const (
 	open stage = iota
@@ -28,31 +30,28 @@ const (
 
 // enter counts a call in, unless the engine takes no more.
 func (l *lifetime) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stage != open {
+	l.calls.Add(1) // before the look: whoever sets the stage looks at calls after that
+	if l.stage.Load() != open {
+		l.leave()
 		return false
 	}
-	l.calls++
 	return true
 }
 
 // leave counts a call out, when it gave up or its hold was released.
 func (l *lifetime) leave() {
+	if l.calls.Add(-1) > 0 || l.stage.Load() == open {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls--
-	if l.calls == 0 && l.idle != nil {
+	if l.idle != nil && l.calls.Load() == 0 {
 		close(l.idle)
 		l.idle = nil
 	}
 }
 
-func (l *lifetime) isClosed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stage == closed
-}
+func (l *lifetime) isClosed() bool { return l.stage.Load() == closed }
 
 // Shutdown refuses new acquisitions with ErrClosed, lets the callers that wait
 // or hold finish, and returns when none is left or ctx ends, then with ctx's
@@ -60,17 +59,15 @@ func (l *lifetime) isClosed() bool {
 func (e *Engine) Shutdown(ctx context.Context) error {
 	l := &e.life
 	l.mu.Lock()
-	if l.stage == open {
-		l.stage = draining
-	}
-	if l.calls == 0 || l.stage == closed {
-		l.mu.Unlock()
-		return nil
-	}
+	l.stage.CompareAndSwap(open, draining)
 	if l.idle == nil {
 		l.idle = make(chan struct{})
 	}
 	idle := l.idle
+	if l.calls.Load() == 0 || l.isClosed() {
+		l.mu.Unlock()
+		return nil
+	}
 	l.mu.Unlock()
 	select {
 	case <-idle:
@@ -91,13 +88,14 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 func (e *Engine) Close() error {
 	l := &e.life
 	l.mu.Lock()
-	if l.stage == closed {
+	if l.isClosed() {
 		done := l.closed
 		l.mu.Unlock()
 		<-done
 		return nil
 	}
-	l.stage, l.closed = closed, make(chan struct{})
+	l.closed = make(chan struct{})
+	l.stage.Store(closed)
 	l.mu.Unlock()
 	defer close(l.closed)
 
@@ -167,7 +165,7 @@ func (ln *line) evict() []driver.Ending {
 			h.finish(shut)
 		}
 		ends = append(ends, tn.ending(keep))
-		ln.forget(tn)
+		ln.forget(tn, time.Now())
 	}
 	ln.advance()
 	return ends

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -23,7 +24,11 @@ type line struct {
 	lock   *lock
 	next   *line // of the lock
 	kind
+	standing
+}
 
+// standing is what changes of a line.
+type standing struct {
 	first, last *waiter
 	asking      *enrolment
 	tenures     *tenure // linked
@@ -35,44 +40,97 @@ type line struct {
 	lastHeld    time.Time // when the key was last known to be taken, before the present step
 }
 
-// waiter is a caller in the line. Once decided, ready holds one element and
-// either hold or err is set.
+// waiter is a caller in the line. Once decided, either hold or err is set.
 type waiter struct {
 	line       *line
 	prev, next *waiter
 	plan       *plan
 	since      time.Time
-	ready      chan struct{}
+	ready      chan struct{} // holds one element once decided; nil if that was before anybody had to wait
 	hold       *hold
 	err        error
 }
+
+// waiters are for those who never had to wait: nobody else knows of them any more.
+var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
 // try reports whether the waiter leaves as soon as the key is known to be taken.
 func (w *waiter) try() bool { return w.plan.Wait == 0 }
 
 func (w *waiter) decided() bool { return w.hold != nil || w.err != nil }
 
-// wait queues the caller for key, for that long at most, and returns its hold.
-func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.Duration) (*hold, error) {
+// decide ends the waiting.
+func (w *waiter) decide(h *hold, err error) {
+	w.hold, w.err = h, err
+	if w.ready != nil {
+		w.ready <- struct{}{}
+	}
+}
+
+// stay prepares for waiting, unless the waiter has been decided.
+func (w *waiter) stay() {
+	if !w.decided() {
+		w.ready = make(chan struct{}, 1)
+	}
+}
+
+// wait queues the caller for key since start, for that long at most, and returns its
+// hold.
+func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.Duration, start time.Time) (*hold, error) {
 	if ctx.Err() != nil {
 		return nil, e.overdue(ctx, "acquire", pl.Name)
 	}
 	if !e.life.enter() {
 		return nil, e.failure("acquire", pl.Name, ErrClosed)
 	}
-	w := &waiter{plan: pl, since: time.Now(), ready: make(chan struct{}, 1)}
-	if err := e.join(w, key); err != nil {
+	w := waiters.Get().(*waiter)
+	*w = waiter{plan: pl, since: start}
+	en, err := e.join(w, key, e.prompt != nil && patience >= driver.Promptness && leaves(ctx, start, driver.Promptness))
+	if err != nil {
 		e.life.leave()
 		return nil, err
 	}
+	if en != nil {
+		w.line.begin(en, w)
+	}
+	if w.ready != nil {
+		w.await(ctx, patience)
+	}
+	h, err := w.hold, w.err
+	if w.ready == nil {
+		waiters.Put(w)
+	}
+	switch {
+	case h == nil:
+		e.life.leave()
+		if ctx.Err() != nil {
+			return nil, e.overdue(ctx, "acquire", pl.Name)
+		}
+		return nil, err
+	case ctx.Err() != nil:
+		h.abandon(func() {})
+		return nil, e.overdue(ctx, "acquire", pl.Name)
+	}
+	return h, nil
+}
+
+// leaves reports whether a context leaves that much time from now on.
+func leaves(ctx context.Context, now time.Time, d time.Duration) bool {
+	end, ends := ctx.Deadline()
+	return !ends || end.Sub(now) >= d
+}
+
+// await blocks until the waiter is decided, at most that long after it came.
+func (w *waiter) await(ctx context.Context, patience time.Duration) {
 	var late <-chan time.Time
 	if patience != Forever {
-		t := time.NewTimer(patience)
+		t := time.NewTimer(patience - time.Since(w.since))
 		defer t.Stop()
 		late = t.C
 	}
-	pl.signals.waiting.Add(ctx, 1, pl.signals.base...)
-	defer pl.signals.waiting.Add(ctx, -1, pl.signals.base...)
+	s := w.plan.signals
+	s.waiting.Add(ctx, 1, s.base...)
+	defer s.waiting.Add(ctx, -1, s.base...)
 	select {
 	case <-w.ready:
 	case <-late:
@@ -80,29 +138,18 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 	case <-ctx.Done():
 		w.line.leave(w, true)
 	}
-	switch {
-	case w.hold == nil:
-		e.life.leave()
-		if ctx.Err() != nil {
-			return nil, e.overdue(ctx, "acquire", pl.Name)
-		}
-		return nil, w.err
-	case ctx.Err() != nil:
-		w.hold.abandon(func() {})
-		return nil, e.overdue(ctx, "acquire", pl.Name)
-	}
-	return w.hold, nil
 }
 
 // join puts w at the end of its line, or decides it on the spot. An error says that
-// there can be no such line.
-func (e *Engine) join(w *waiter, key string) error {
+// there can be no such line. If w is the one to ask the store and willing to do so
+// itself, join returns the enrolment that it begins.
+func (e *Engine) join(w *waiter, key string, willing bool) (*enrolment, error) {
 	s := e.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lk := s.lockOf(key)
 	if why := lk.conflict(w.plan.kind()); why != "" {
-		return e.failure("acquire", w.plan.Name, ErrPolicy).because("%s", why)
+		return nil, e.failure("acquire", w.plan.Name, ErrPolicy).because("%s", why)
 	}
 	ln := e.lineOf(s, lk, w.plan.kind())
 	ln.push(w)
@@ -116,8 +163,14 @@ func (e *Engine) join(w *waiter, key string) error {
 	case w.try() && ln.taken():
 		ln.fail(w, ln.busy(w, 0))
 	}
+	if willing && ln.first == w {
+		if ln.admit(); ln.first == w && ln.mayAsk() {
+			return ln.enrolment(nil), nil
+		}
+	}
 	ln.advance()
-	return nil
+	w.stay()
+	return nil, nil
 }
 
 // taken reports whether it is known that no more can hold, for those of this
@@ -167,8 +220,7 @@ func (ln *line) remove(w *waiter) {
 // fail sends a waiter away.
 func (ln *line) fail(w *waiter, err error) {
 	ln.remove(w)
-	w.err = err
-	w.ready <- struct{}{}
+	w.decide(nil, err)
 }
 
 // failIf sends away the waiters that match.
@@ -227,7 +279,7 @@ var errSilent = errors.New("no answer from the store")
 // advance takes the next step of a line: it lets readers in, asks the store for one
 // more lease, or ends.
 func (ln *line) advance() {
-	ln.admit(time.Now())
+	ln.admit()
 	switch {
 	case ln.first != nil:
 		if ln.mayAsk() {
@@ -280,8 +332,7 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 		tn.hold = h
 		tn.closed = tn.closed || w.plan.MinHold > 0
 		ln.engine.held.Add(1)
-		w.hold = h
-		w.ready <- struct{}{}
+		w.decide(h, nil)
 	}
 	if ttl := tn.ttl(); !joined || now.Add(ttl/3).Before(tn.renewAt) {
 		tn.planRenewal(ttl, now)

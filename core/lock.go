@@ -1,12 +1,18 @@
 package core
 
 // lock is a key that this process has to do with: the lines of its callers, one for
-// each kind of use. It is guarded by the mutex of its shard.
+// each kind of use. It is guarded by the mutex of its shard, which uses it again for
+// another key when its last line has been dropped. Who still knows the line by then
+// has parted from it, and asks it for its engine and shard only.
 type lock struct {
 	key     string // with namespace
 	lines   *line
-	waiting int // callers in all lines
+	waiting int  // callers in all lines
+	single  line // room for the first of them
 }
+
+// spares is how many unused locks a shard keeps.
+const spares = 16
 
 // kind is what the callers of a line have in common.
 type kind struct {
@@ -21,7 +27,12 @@ func (p *plan) kind() kind { return kind{int32(p.Limit), p.Mode, p.Fairness == S
 func (s *shard) lockOf(key string) *lock {
 	lk := s.locks[key]
 	if lk == nil {
-		lk = &lock{key: key}
+		if n := len(s.spare); n > 0 {
+			lk, s.spare = s.spare[n-1], s.spare[:n-1]
+		} else {
+			lk = new(lock)
+		}
+		lk.key = key
 		s.locks[key] = lk
 	}
 	return lk
@@ -48,8 +59,15 @@ func (e *Engine) lineOf(s *shard, lk *lock, k kind) *line {
 			return ln
 		}
 	}
-	ln := &line{engine: e, shard: s, lock: lk, kind: k, next: lk.lines}
-	lk.lines = ln
+	ln := &lk.single
+	if lk.lines != nil {
+		ln = new(line)
+	}
+	if ln.shard == nil { // it stays with the shard for good
+		ln.engine, ln.shard, ln.lock = e, s, lk
+	}
+	ln.standing = standing{}
+	ln.kind, ln.next, lk.lines = k, lk.lines, ln
 	return ln
 }
 
@@ -64,7 +82,13 @@ func (ln *line) drop() {
 		at = &(*at).next
 	}
 	*at = ln.next
-	if ln.lock.lines == nil {
-		delete(ln.shard.locks, ln.lock.key)
+	lk, s := ln.lock, ln.shard
+	if lk.lines != nil {
+		return
+	}
+	delete(s.locks, lk.key)
+	if len(s.spare) < spares {
+		lk.key = ""
+		s.spare = append(s.spare, lk)
 	}
 }

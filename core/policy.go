@@ -205,6 +205,14 @@ func (e *Engine) literal(p Policy) (*plan, error) {
 	return pl, nil
 }
 
+// full returns the keys of a literal policy as the store sees them: one, or several.
+func (e *Engine) full(pl *plan) (key string, several []string) {
+	for _, k := range pl.Keys {
+		several = append(several, e.prefix+k)
+	}
+	return e.prefix + pl.Key, several
+}
+
 // templates is Key, or Keys.
 func (p *Policy) templates() []string {
 	if len(p.Keys) > 0 {

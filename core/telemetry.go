@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -23,6 +25,8 @@ const scope = "github.com/lockaround/lockaround/core"
 // policies only; key values and owners never enter it.
 type telemetry struct {
 	tracer  trace.Tracer
+	unset   trace.TracerProvider // OpenTelemetry's global one while nobody has set any
+	silent  bool                 // the provider is a no-op
 	driver  string
 	waited  metric.Float64Histogram
 	heldFor metric.Float64Histogram
@@ -44,6 +48,9 @@ func newTelemetry(s *settings, caps driver.Capabilities) (telemetry, error) {
 	m := mp.Meter(scope)
 	buckets := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := telemetry{tracer: tp.Tracer(scope), driver: caps.Name, plans: new(sync.Map)}
+	if _, t.silent = tp.(noop.TracerProvider); isUnset(tp) {
+		t.unset = tp
+	}
 	var errs [6]error
 	t.waited, errs[0] = m.Float64Histogram("lock.wait.duration", metric.WithUnit("s"), metric.WithDescription("Time from asking for a lock to getting it or giving up."), buckets)
 	t.heldFor, errs[1] = m.Float64Histogram("lock.hold.duration", metric.WithUnit("s"), metric.WithDescription("Time from getting a lock to releasing it."), buckets)
@@ -55,6 +62,13 @@ func newTelemetry(s *settings, caps driver.Capabilities) (telemetry, error) {
 		return t, fmt.Errorf("lock telemetry: %w", err)
 	}
 	return t, nil
+}
+
+// isUnset reports whether tp is what OpenTelemetry has for a global provider until one
+// is set. What that makes are no-ops with a cost.
+func isUnset(tp trace.TracerProvider) bool {
+	t := reflect.TypeOf(tp)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "go.opentelemetry.io/otel/internal/global"
 }
 
 // signals is the telemetry of one policy, prepared.
@@ -71,12 +85,11 @@ type signalKey struct {
 	mode Mode
 }
 
-// The outcomes of an acquisition, as they stand in telemetry.
+// The outcomes of a failed acquisition, as they stand in telemetry.
 var outcomes = []struct {
 	kind error
 	name string
 }{
-	{nil, "acquired"},
 	{ErrBusy, "busy"},
 	{ErrTimeout, "timeout"},
 	{ErrUnavailable, "unavailable"},
@@ -87,14 +100,19 @@ var outcomes = []struct {
 	{ErrMaxHold, "max_hold"},
 }
 
-// The outcome of a hold that its holder ended, and of what has no name.
+// The outcome of an acquisition that was granted, of a hold that its holder ended, and
+// of what has no name.
 const (
+	acquired = "acquired"
 	released = "released"
 	failed   = "error"
 )
 
 // outcome names how err ends an acquisition or a hold.
 func outcome(err error) string {
+	if err == nil {
+		return acquired
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		err = e.Kind
@@ -130,7 +148,7 @@ func (e *Engine) prepare(pl *plan) {
 		base:     []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
 		outcomes: map[string][]metric.RecordOption{},
 	}
-	names := []string{released, failed}
+	names := []string{acquired, released, failed}
 	for _, o := range outcomes {
 		names = append(names, o.name)
 	}
@@ -146,6 +164,9 @@ func (e *Engine) prepare(pl *plan) {
 type span struct{ trace.Span }
 
 func (s *signals) start(ctx context.Context, name string) (context.Context, span) {
+	if s.silent || s.unset != nil && otel.GetTracerProvider() == s.unset {
+		return ctx, span{}
+	}
 	ctx, sp := s.tracer.Start(ctx, name, s.attrs...)
 	if !sp.SpanContext().IsValid() {
 		return ctx, span{} // nobody traces
@@ -193,13 +214,13 @@ func (s span) within(ctx context.Context) context.Context {
 
 // granted notes that a caller got the lock after it asked for it at start.
 func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold) {
-	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes["acquired"]...)
+	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes[acquired]...)
 	s.held.Add(ctx, 1, s.base...)
 	sp.token(h.token)
 	if sp.Span != nil && sp.IsRecording() {
 		sp.SetAttributes(attribute.Float64("lock.wait", h.since.Sub(start).Seconds()))
 	}
-	sp.end(outcome(nil), nil)
+	sp.end(acquired, nil)
 }
 
 // refused notes that a caller did not get the lock.

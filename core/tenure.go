@@ -49,8 +49,8 @@ const (
 	hearsay = time.Second
 )
 
-func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent time.Time) *tenure {
-	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: time.Now()}
+func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) *tenure {
+	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: now}
 	tn.heard(g.Contended, sent)
 	return tn
 }
@@ -110,8 +110,12 @@ func (ln *line) joint() *tenure {
 }
 
 // admit lets readers join a share that the process has.
-func (ln *line) admit(now time.Time) {
-	for ln.mode == Shared && ln.first != nil && ln.first.plan.MinHold == 0 {
+func (ln *line) admit() {
+	if ln.mode != Shared {
+		return
+	}
+	now := time.Now()
+	for ln.first != nil && ln.first.plan.MinHold == 0 {
 		tn := ln.joint()
 		switch {
 		case tn == nil || tn.refreshing || tn.hold == nil:
@@ -202,12 +206,12 @@ func (ln *line) replace(tn *tenure) {
 		return
 	}
 	old := tn.ending(0)
-	ln.forget(tn)
+	ln.forget(tn, time.Now())
 	ln.ask(&old)
 }
 
 // forget parts the line from a lease.
-func (ln *line) forget(tn *tenure) {
+func (ln *line) forget(tn *tenure, now time.Time) {
 	at := &ln.tenures
 	for *at != tn {
 		at = &(*at).next
@@ -215,13 +219,13 @@ func (ln *line) forget(tn *tenure) {
 	*at = tn.next
 	tn.gone = true
 	ln.held--
-	ln.lastHeld = time.Now()
+	ln.lastHeld = now
 	ln.engine.keeper.remove(tn)
 }
 
 // lose takes note that a lease is gone at the store or past its deadline.
 func (ln *line) lose(tn *tenure) {
-	ln.forget(tn)
+	ln.forget(tn, time.Now())
 	ln.engine.ender.add(tn.ending(0), tn.length)
 	for h := tn.hold; h != nil; h = h.next {
 		h.lose()
@@ -241,7 +245,7 @@ func (tn *tenure) expire(h *hold, now time.Time) {
 
 // giveBack releases a lease at the store without anybody waiting for it.
 func (ln *line) giveBack(tn *tenure, keep time.Duration) {
-	ln.forget(tn)
+	ln.forget(tn, time.Now())
 	ln.ending++
 	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), tn, keep) })
 }
@@ -251,9 +255,7 @@ func (ln *line) giveBack(tn *tenure, keep time.Duration) {
 // goes on in the background.
 func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) error {
 	e, end := ln.engine, tn.ending(keep)
-	rctx, cancel := context.WithTimeout(ctx, e.timeout)
-	err := e.session.Release(rctx, []driver.Ending{end})[0]
-	cancel()
+	err := e.end(ctx, end)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		e.ender.add(end, tn.length)
 	}
@@ -262,6 +264,18 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) erro
 	ln.advance()
 	ln.shard.mu.Unlock()
 	return err
+}
+
+// end releases a lease at the store, within ctx and the store's time.
+func (e *Engine) end(ctx context.Context, end driver.Ending) error {
+	if e.prompt != nil && ctx.Err() == nil {
+		if done, err := e.prompt.End(end); done {
+			return err
+		}
+	}
+	rctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	return e.session.Release(rctx, []driver.Ending{end})[0]
 }
 
 // refresh renews a lease before it is handed on, or before others join those who

@@ -35,20 +35,16 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 	if err := choose(&instead, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	return func(ctx context.Context, in In) (Out, error) {
-		var (
-			out Out
-			ran bool
-		)
-		err := guard.Do(ctx, in, func(ctx context.Context) (err error) {
-			ran = true
-			out, err = fn(ctx, in)
-			return err
-		})
-		if instead != nil && !ran && isBusy(err) {
-			return instead(ctx, in, err)
+	return func(ctx context.Context, in In) (out Out, err error) {
+		section, err := guard.Enter(ctx, in)
+		if err != nil {
+			if instead != nil && isBusy(err) {
+				return instead(ctx, in, err)
+			}
+			return out, err
 		}
-		return out, err
+		defer section.Leave(&err)
+		return fn(section.Context(), in)
 	}, nil
 }
 
@@ -74,21 +70,21 @@ func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) 
 	if err := choose(&instead, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	return func(ctx context.Context, in In) error {
-		ran := false
-		err := guard.Do(ctx, in, func(ctx context.Context) error {
-			ran = true
-			return fn(ctx, in)
-		})
-		if instead != nil && !ran && isBusy(err) {
-			return instead(ctx, in, err)
+	return func(ctx context.Context, in In) (err error) {
+		section, err := guard.Enter(ctx, in)
+		if err != nil {
+			if instead != nil && isBusy(err) {
+				return instead(ctx, in, err)
+			}
+			return err
 		}
-		return err
+		defer section.Leave(&err)
+		return fn(section.Context(), in)
 	}, nil
 }
 
 // isBusy reports whether a lock that was not granted is one that another call
-// holds. After a run the same errors may come from a lock inside the function.
+// holds.
 func isBusy(err error) bool {
 	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrTimeout)
 }

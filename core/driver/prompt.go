@@ -1,0 +1,30 @@
+package driver
+
+import "time"
+
+// Promptness bounds how long the methods of [Prompt] may take: they run where nothing
+// can interrupt them, and so make their caller late by as much.
+const Promptness = 50 * time.Millisecond
+
+// Prompt is what a [Session] may offer besides, if it can often tell beforehand that
+// an answer will not take long: because the store is in the process's memory, or has
+// just answered others quickly. Engines call it on the goroutine of their own caller,
+// which spares that a change to another goroutine and back. It is found by a type
+// assertion.
+//
+// Its methods return within [Promptness], and never wait for a key to become free.
+// The other methods of a Session and these may be mixed at will.
+type Prompt interface {
+	Session
+
+	// Begin is the first step of an Acquire; r.Replace is nil. If done is true, the
+	// results are those of Acquire. If it is false, the caller goes on with Acquire
+	// and the same request, whose owner stays as it is: Begin may have taken its
+	// place in the queue, or have had no answer. The caller must go on, with a
+	// context that has ended if it gives up: what Begin has left is cleaned up then.
+	Begin(r Request) (g Grant, done bool, err error)
+
+	// End is the Release of one lease. If done is false, the caller goes on with
+	// Release.
+	End(e Ending) (done bool, err error)
+}

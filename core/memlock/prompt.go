@@ -1,0 +1,32 @@
+package memlock
+
+import "github.com/lockaround/lockaround/core/driver"
+
+var _ driver.Prompt = (*session)(nil)
+
+// Begin takes a lease or a place in the queue. A store that does not answer is left
+// to Acquire.
+func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+	if s.silent() || check(&r) != nil {
+		return g, false, nil
+	}
+	g, w, tell, err := s.ask(&r)
+	if err == errAgain {
+		return g, false, nil
+	}
+	tell.deliver()
+	return g, w == nil, err
+}
+
+// End ends a lease.
+func (s *session) End(e driver.Ending) (done bool, err error) {
+	switch {
+	case s.silent():
+		return false, nil
+	case !s.end(e.ID, e.Keep, released):
+		return true, driver.ErrNotHeld
+	}
+	return true, nil
+}
+
+func (s *session) silent() bool { return s.closed.Load() || s.d.fault.Load() != nil }
