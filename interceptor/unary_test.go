@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -187,30 +188,32 @@ func TestCallsThatNeverRanAreToldWhy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(t)
-			p := tc.policy
-			if p.Key == "" {
-				p.Key = "stock:{sku}"
-			}
-			i := interceptor.New(s.locks, interceptor.Rules{buy: p})
-			defer tc.prepare(t, s)()
-			sku := tc.sku
-			if sku == "" {
-				sku = "1234"
-			}
-			_, err := i.UnaryServer()(t.Context(), &testpb.Request{Sku: sku}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
-				t.Error("the handler ran without the lock")
-				return nil, nil
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore(t)
+				p := tc.policy
+				if p.Key == "" {
+					p.Key = "stock:{sku}"
+				}
+				i := interceptor.New(s.locks, interceptor.Rules{buy: p})
+				defer tc.prepare(t, s)()
+				sku := tc.sku
+				if sku == "" {
+					sku = "1234"
+				}
+				_, err := i.UnaryServer()(t.Context(), &testpb.Request{Sku: sku}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
+					t.Error("the handler ran without the lock")
+					return nil, nil
+				})
+				if got := tell(err); got != tc.want {
+					t.Errorf("told %+v; want %+v", got, tc.want)
+				}
+				if !errors.Is(err, tc.is) {
+					t.Errorf("%v is not %v", err, tc.is)
+				}
+				if text := fmt.Sprint(status.Convert(err).Proto()); strings.Contains(text, "1234") || strings.Contains(text, "10.0.0.1") {
+					t.Errorf("the status tells a key's value or the store's error: %s", text)
+				}
 			})
-			if got := tell(err); got != tc.want {
-				t.Errorf("told %+v; want %+v", got, tc.want)
-			}
-			if !errors.Is(err, tc.is) {
-				t.Errorf("%v is not %v", err, tc.is)
-			}
-			if text := fmt.Sprint(status.Convert(err).Proto()); strings.Contains(text, "1234") || strings.Contains(text, "10.0.0.1") {
-				t.Errorf("the status tells a key's value or the store's error: %s", text)
-			}
 		})
 	}
 }
