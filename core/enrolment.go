@@ -78,6 +78,10 @@ func (ln *line) begin(en *enrolment, w *waiter) {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	defer w.stay()
+	if h := w.hold; h != nil && !h.over && h.tenure.current() {
+		h.since = now // somebody has handed a lease on meanwhile: its caller hears of it here
+		h.tenure.schedule()
+	}
 	if !done {
 		ln.run(en)
 		return

@@ -10,8 +10,8 @@ import (
 
 // hold is one caller's time with the lock, from grant to release or loss. Its
 // leases are the handles that callers have: one, and one more for each nested
-// use. It is guarded by the mutex of its line's shard; tenure, plan, token and
-// since never change.
+// use. It is guarded by the mutex of its line's shard; tenure, plan and token never
+// change, nor does since once the caller has the hold.
 type hold struct {
 	tenure *tenure
 	next   *hold // of the tenure

@@ -103,6 +103,9 @@ const (
 	oustedMayComeBack        fault = "ousted may come back"
 	inspectHidesTheMode      fault = "inspect hides the mode"
 	sessionsAreServedInTurn  fault = "sessions are served in turn"
+	beginTakesItsTime        fault = "begin takes its time"
+	begunIsForgotten         fault = "begun is forgotten"
+	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -119,7 +122,7 @@ var caught = map[fault][]string{
 	acquireGrantsAnew:        {"AcquireIsIdempotent", "ReplaceIsIdempotent"},
 	releasedOwnerLivesAgain:  {"ReleasedOwnerIsNeverGrantedAgain", "ReplaceIsIdempotent"},
 	expiredOwnerLivesAgain:   {"ExpiredOwnerIsNeverGrantedAgain", "WithdrawnOwnerIsNeverGranted"},
-	releaseDoesNotCompare:    {"ForeignOwnerChangesNothing", "RepeatedReleaseLeavesNextOwnerAlone", "ReleaseAfterExpiryLeavesNextOwnerAlone"},
+	releaseDoesNotCompare:    {"ForeignOwnerChangesNothing", "RepeatedReleaseLeavesNextOwnerAlone", "ReleaseAfterExpiryLeavesNextOwnerAlone", "EndEndsItsOwnLeaseOnly"},
 	renewalDoesNotCompare:    {"ForeignOwnerChangesNothing", "RenewalNeverCreates"},
 	repeatedReleaseIsNotHeld: {"RepeatedReleaseIsNoError", "ReleaseSurvivesALostReply"},
 	lateReleaseIsNoError:     {"ReleaseAfterExpiryIsNotHeld", "ReleaseAfterExpiryLeavesNextOwnerAlone"},
@@ -188,6 +191,9 @@ var caught = map[fault][]string{
 	oustedMayComeBack:        {"OustServesTheWaiter"},
 	inspectHidesTheMode:      {"InspectNamesTheHolders"},
 	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
+	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
+	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
+	begunHasAPlaceOfItsOwn:   {"BegunWaiterHasOnePlace"},
 }
 
 // faultVariable tells a process of this test which fault its driver has.

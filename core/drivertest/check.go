@@ -93,4 +93,5 @@ var checks = slices.Concat(
 	oustChecks,
 	keyChecks,
 	closingChecks,
+	promptChecks,
 )

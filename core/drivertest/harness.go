@@ -76,7 +76,8 @@ func (o Op) String() string {
 }
 
 // Run runs every check, each as a subtest of t that is named after the promise
-// it tests. newHarness is called once for each and gets that subtest's t.
+// it tests. If the driver's sessions are a [driver.Prompt], the subtest Promptly runs
+// most of them once more by its methods. newHarness is called once for each and gets that subtest's t.
 //
 // Most checks run in parallel with each other, and their keys are random.
 // Harnesses may therefore share one store, as long as the faults that one makes
@@ -86,4 +87,5 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) { c.start(t, newHarness) })
 	}
+	t.Run("Promptly", func(t *testing.T) { runPromptly(t, newHarness) })
 }

@@ -131,7 +131,10 @@ func (s *session) giveUp(r driver.Request, cause error) {
 	if errors.As(cause, &held) && r.Replace == nil || errors.Is(cause, driver.ErrPlaceLost) {
 		return
 	}
-	if s.d.fault == givenUpIsForgotten {
+	s.mu.Lock()
+	forgotten := s.d.fault == givenUpIsForgotten || s.forgotten == r.Owner
+	s.mu.Unlock()
+	if forgotten {
 		return
 	}
 	if s.d.fault == withdrawalLeavesAGrant {

@@ -60,6 +60,8 @@ type session struct {
 	waits map[driver.Owner]*wait
 	held  map[driver.Owner]driver.ID // of what the store may push about
 
+	forgotten driver.Owner // whose place is not given up, for a fault
+
 	pool     chan struct{} // of connections, for the fault that needs one to wait
 	closing  chan struct{} // closed when Close begins
 	dead     chan struct{} // closed when Close gives up its connections
@@ -136,6 +138,11 @@ func send[T any](ctx context.Context, s *session, op drivertest.Op, request func
 		timeout := s.timeout
 		if s.d.fault == storeTimeoutIsIgnored {
 			timeout = time.Hour
+		}
+		if s.d.fault == withdrawalLeavesAGrant && ctx.Err() != nil {
+			// It is executed all the same, and here for certain.
+			_, _ = exchange(context.Background(), s.d.wire, &s.requests, s.dead, op, request)
+			return v, sent, ctx.Err()
 		}
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		sent = time.Now()

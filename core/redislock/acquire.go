@@ -26,12 +26,14 @@ type place struct {
 	r     driver.Request
 	enrol time.Duration
 
-	wake chan struct{}
 	// Guarded by s.claims.mu.
+	wake  chan struct{} // nil until Acquire has the place
+	left  bool          // Begin has left it to Acquire
 	push  protocol.Push // the one with the greatest token
 	asked bool          // to refresh at once
 
-	// Of Acquire's goroutine.
+	// Of Acquire's goroutine, or Begin's before that.
+	brief      bool // it is Begin's, which has no time to renew
 	answers    chan *call
 	unanswered []*request // oldest first
 	sent       bool       // a request may have been executed
@@ -63,23 +65,21 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	}
 	defer s.running.Done()
 	s.listener.ensure()
-	p := &place{
-		s:       s,
-		id:      r.ID,
-		r:       r,
-		enrol:   protocol.Enrol(r.TTL),
-		wake:    make(chan struct{}, 1),
-		answers: make(chan *call, maxUnanswered),
-		first:   time.Now(),
-	}
-	p.pause = min(firstPause, p.enrol/12)
-	if r.Replace != nil {
-		s.claims.release(r.Replace.Owner, p.first)
-	}
-	s.claims.open(p)
+	p := s.resume(r)
 	g, err := p.run(ctx)
 	p.leave(err)
 	return g, err
+}
+
+func (s *session) newPlace(r driver.Request, now time.Time) *place {
+	enrol := protocol.Enrol(r.TTL)
+	return &place{s: s, id: r.ID, r: r, enrol: enrol, pause: min(firstPause, enrol/12), first: now, next: now}
+}
+
+// open prepares the place for waiting. Others may know it already: then s.claims.mu is
+// held.
+func (p *place) open() {
+	p.brief, p.answers, p.wake = false, make(chan *call, maxUnanswered), make(chan struct{}, 1)
 }
 
 // leave cleans up after an Acquire that returns err.
@@ -128,14 +128,15 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	p.next = p.first
 	for {
 		now := time.Now()
 		if p.silent(now) {
 			return driver.Grant{}, &silence{p.s.timeout}
 		}
 		if p.mayAsk() && !p.next.After(now) {
-			p.ask(now)
+			c := p.request(now)
+			c.done = func(c *call) { p.answers <- c }
+			p.s.calls.send(c)
 		}
 		timer.Reset(p.event().Sub(now))
 
@@ -200,8 +201,8 @@ func (p *place) limit() time.Time {
 
 func (p *place) alive(now time.Time) bool { return driver.Remaining(p.limit(), now) > 0 }
 
-// ask sends the request that fits what is known.
-func (p *place) ask(now time.Time) {
+// request makes the request that fits what is known, to be sent at once.
+func (p *place) request(now time.Time) *call {
 	key := protocol.Key(p.id.Key)
 	rq := &request{until: now.Add(p.s.timeout)}
 	var c command
@@ -219,10 +220,10 @@ func (p *place) ask(now time.Time) {
 		}
 		c = command{script: protocol.Acquire, key: key, args: a.Args()}
 	}
-	rq.call = &call{command: c, done: func(c *call) { p.answers <- c }}
+	rq.call = &call{command: c}
 	p.unanswered = append(p.unanswered, rq)
 	// A little less than a third of what the place lasts, so that two may be
 	// lost, and different for each waiter.
 	p.next = now.Add(time.Duration((0.28 + 0.04*p.s.jitter()) * float64(p.enrol)))
-	p.s.calls.send(rq.call)
+	return rq.call
 }

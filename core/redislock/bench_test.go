@@ -9,31 +9,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
 )
 
-// BenchmarkFreeKeys acquires and releases a key of each caller's own, in one
+// BenchmarkFreeKeys runs critical sections of a key of each caller's own, in one
 // process.
 func BenchmarkFreeKeys(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
 			server := redistest.Start(b)
-			a := join(b, server.Addr())
-			warm(a)
+			e := newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()}))
+			nothing := func(context.Context) error { return nil }
+			if err := e.Do(b.Context(), core.Policy{Key: "warm"}, nothing); err != nil {
+				b.Fatal(err)
+			}
 			b.ReportAllocs()
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			b.ResetTimer()
 			gather(callers, func(i int) {
-				key := fmt.Sprint("k", i)
-				ctx := context.Background()
+				p := core.Policy{Key: fmt.Sprint("k", i)}
 				for left.Add(-1) >= 0 {
-					g, err := a.Acquire(ctx, driver.Request{ID: newID(key), TTL: time.Minute})
-					if err == nil {
-						err = a.Release(ctx, []driver.Ending{ending(g)})[0]
-					}
-					if err != nil {
+					if err := e.Do(context.Background(), p, nothing); err != nil {
 						b.Error(err)
 						return
 					}

@@ -51,6 +51,31 @@ func (c *claims) open(p *place) {
 	c.byOwner[p.id.Owner] = &claim{id: p.id, place: p}
 }
 
+// leave lets Acquire go on with a place.
+func (c *claims) leave(p *place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.left = true
+}
+
+// resume returns the place that Begin has left to an owner, ready for waiting; nil if
+// there is none.
+func (c *claims) resume(o driver.Owner) *place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[o]
+	if cl == nil || cl.place == nil || !cl.place.left {
+		return nil
+	}
+	p := cl.place
+	p.left = false
+	p.open()
+	if p.asked || p.push.Token > 0 {
+		p.nudge()
+	}
+	return p
+}
+
 // hold turns an acquisition into a lease. It reports whether a push has said
 // meanwhile that somebody waits.
 func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended bool) {

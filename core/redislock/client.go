@@ -46,6 +46,7 @@ type clientWire struct {
 	resend time.Duration
 
 	redirected bool // the client may go where a server of a Cluster sends it
+	heeds      bool // the client gives a socket up when a context's deadline has passed
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -62,7 +63,7 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		// It waits as long before it sends a command again, unless a server
 		// has refused the first one.
 		o := c.Options()
-		w.cluster, w.resend, w.redirected = c, o.MinRetryBackoff, o.MaxRedirects > 0
+		w.cluster, w.resend, w.redirected, w.heeds = c, o.MinRetryBackoff, o.MaxRedirects > 0, o.ContextTimeoutEnabled
 		if o.MaxRedirects <= 0 && o.MaxRetries <= 0 {
 			w.resend = -1
 		}
@@ -74,13 +75,22 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		}
 		// go-redis waits for a socket as long as the client's options say,
 		// whatever the context says. A copy of the client on the same pool
-		// bounds that, so that a stalled server holds no goroutine for long.
-		bounded := func(d time.Duration) bool { return d > 0 && d <= timeout }
-		if !bounded(o.ReadTimeout) || !bounded(o.WriteTimeout) {
-			w.client = c.WithTimeout(timeout)
-		}
+		// goes by the context, so that a stalled server holds no goroutine for long.
+		own := c.WithTimeout(timeout)
+		to := own.Options()
+		to.ContextTimeoutEnabled = true
+		to.ReadTimeout, to.WriteTimeout = atMost(timeout, o.ReadTimeout), atMost(timeout, o.WriteTimeout)
+		w.client, w.heeds = own, true
 	}
 	return w, nil
+}
+
+// atMost is d unless that is no bound, or a later one.
+func atMost(bound, d time.Duration) time.Duration {
+	if d <= 0 {
+		return bound
+	}
+	return min(bound, d)
 }
 
 // run sends scripts by their names, and by their source those that the server
@@ -141,6 +151,9 @@ func (w *clientWire) heed(replies []reply) {
 		}
 	}
 }
+
+// prompt reports whether the client gives up when it is told to.
+func (w *clientWire) prompt() bool { return w.heeds }
 
 // node names the master that has the key.
 func (w *clientWire) node(key string) string {

@@ -25,11 +25,15 @@ type call struct {
 	reply reply
 
 	// done is called once, when the reply or an error is there, unless
-	// lane.withdraw reported that the command never left. It must not block.
+	// lane.withdraw reported that the command never left. It must not block. It is
+	// nil if the sender waits in lane.exchange.
 	done func(*call)
 
-	lane   *lane // that it was sent on
-	queued bool  // guarded by lane.mu
+	lane *lane // that it was sent on
+	// Guarded by lane.mu.
+	queued   bool
+	replied  chan struct{} // gets one element once there is a reply; nil if nobody waits for it
+	answered bool          // it has got it
 }
 
 // withdraw takes a call back that nobody waits for any longer. It reports
@@ -40,6 +44,9 @@ func (c *call) withdraw() bool { return c.lane.withdraw(c) }
 // lane sends calls in batches. A call that finds a free worker leaves at once
 // and alone; those that arrive while all workers are on their way travel
 // together in the next batch. There is no delay to collect a batch.
+//
+// Who waits for a call on a goroutine that cannot be interrupted may be its worker: see
+// exchange.
 //
 // Workers exist only while there is something to send. A worker whose batch
 // takes longer than an attempt may gives its place to another, up to
@@ -57,6 +64,8 @@ type lane struct {
 	active  int
 	overdue int
 	closed  bool
+	quick   time.Time       // when the server has last answered quickly; zero if it has not since
+	spare   []chan struct{} // for call.replied, empty
 }
 
 // send queues the calls. Their done functions are called from a worker's
@@ -115,8 +124,22 @@ func (l *lane) close() {
 
 func refuse(calls []*call) {
 	for _, c := range calls {
-		c.reply = reply{err: driver.ErrClosed, once: true}
+		c.finish(time.Time{}, reply{err: driver.ErrClosed, once: true})
+	}
+}
+
+// finish tells the sender of a reply.
+func (c *call) finish(sent time.Time, r reply) {
+	if c.done != nil {
+		c.sent, c.reply = sent, r
 		c.done(c)
+		return
+	}
+	c.lane.mu.Lock()
+	defer c.lane.mu.Unlock()
+	if !c.answered {
+		c.sent = sent
+		c.answer(r)
 	}
 }
 
@@ -176,6 +199,7 @@ func (l *lane) deliver(batch []*call) bool {
 	for i, c := range batch {
 		cmds[i] = c.command
 	}
+	overdue := time.AfterFunc(patience, func() { l.giveUp(batch) })
 	var back, replaced bool // guarded by l.mu
 	late := time.AfterFunc(l.timeout, func() {
 		l.mu.Lock()
@@ -191,6 +215,8 @@ func (l *lane) deliver(batch []*call) bool {
 	sent := time.Now()
 	replies := l.wire.run(ctx, cmds)
 	cancel()
+	overdue.Stop()
+	l.heard(sent, replies)
 
 	goOn := true
 	if !late.Stop() {
@@ -205,8 +231,7 @@ func (l *lane) deliver(batch []*call) bool {
 		l.mu.Unlock()
 	}
 	for i, c := range batch {
-		c.sent, c.reply = sent, replies[i]
-		c.done(c)
+		c.finish(sent, replies[i])
 	}
 	return goOn
 }

@@ -35,6 +35,8 @@ func (w *slowWire) run(_ context.Context, cmds []command) []reply {
 	return out
 }
 
+func (*slowWire) prompt() bool { return true }
+
 func (*slowWire) node(string) string { return "" }
 
 func (*slowWire) listen(ctx context.Context, _ string, _ func(), _ func(string)) error {

@@ -1,6 +1,9 @@
 package redislock
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // lanes has one lane for each server: in a Cluster a server that does not answer
 // must not hold up the keys of the others.
@@ -27,6 +30,18 @@ func (l *lanes) send(calls ...*call) {
 		to.send(calls[:n]...)
 		calls = calls[n:]
 	}
+}
+
+// prompt returns the lane of the key's server if that is expected to answer at once, and
+// nil otherwise.
+func (l *lanes) prompt(key string, now time.Time) *lane {
+	if !l.wire.prompt() {
+		return nil
+	}
+	if to := l.to(l.wire.node(key)); to.isQuick(now) {
+		return to
+	}
+	return nil
 }
 
 // to returns the lane of a server, which is closed if l is.

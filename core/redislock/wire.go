@@ -37,6 +37,9 @@ type wire interface {
 	// the client library holds on to a socket.
 	run(ctx context.Context, cmds []command) []reply
 
+	// prompt reports whether run returns at the end of its ctx in any case.
+	prompt() bool
+
 	// node names the server that has the key, as far as that is known without
 	// asking one; all keys have the same name if there is one server. It does
 	// not block.

@@ -140,6 +140,9 @@ var (
 	errGone  = errors.New("simulation: no route to the server")
 )
 
+// Heeds reports whether Run returns when its ctx ends, as far as the weather goes.
+func (l *Link) Heeds() bool { return l.faults().Stubborn == 0 }
+
 // Run sends a batch and waits for the replies, or for ctx.
 func (l *Link) Run(ctx context.Context, cmds []Command) []Reply {
 	l.watch(cmds)

@@ -1,0 +1,194 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+var promptChecks = []check{
+	{"PromptCallsReturnInTimeFromSilence", needs(prompting, stalling), promptInSilence},
+	{"BegunWaiterHasOnePlace", needs(prompting), begunWaiter},
+	{"BegunAndGivenUpLeavesNothing", needs(prompting), begunAndGivenUp},
+	{"EndEndsItsOwnLeaseOnly", needs(prompting), endOfAnother},
+}
+
+// prompting is the need of sessions that are a driver.Prompt.
+var prompting = need{"Session that is a driver.Prompt", func(f *fixture) bool { return prompts(f.h.Driver) }}
+
+// prompts reports whether the driver's sessions are a driver.Prompt.
+func prompts(d driver.Driver) bool {
+	s, err := d.Open(driver.Config{Sink: newSink(), StoreTimeout: storeTimeout})
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), promptness)
+	defer cancel()
+	defer s.Close(ctx) //nolint:errcheck // it has done nothing
+	_, ok := s.(driver.Prompt)
+	return ok
+}
+
+// begin calls Begin.
+func (p *process) begin(r driver.Request) (g driver.Grant, done bool, err error) {
+	p.f.t.Helper()
+	type answer struct {
+		g    driver.Grant
+		done bool
+		err  error
+	}
+	a := within(p.f, driver.Promptness+Slack, "Begin", func() answer {
+		g, done, err := p.s.(driver.Prompt).Begin(r)
+		return answer{g, done, err}
+	})
+	return a.g, a.done, a.err
+}
+
+func promptInSilence(f *fixture) {
+	p, q := f.process(), f.peer()
+	for range 3 { // so that the store is known for quick answers
+		p.take(f.key, f.long()).drop()
+	}
+	held := p.take(f.key+":held", f.long())
+	resume := f.stall()
+	r := f.request(f.key, f.long())
+	if _, done, err := p.begin(r); done && err == nil {
+		f.t.Fatal("success while the store is silent")
+	} else if !done {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := p.acquire(ctx, r); err == nil {
+			f.t.Fatal("success while the store is silent")
+		}
+	}
+	type answer struct {
+		done bool
+		err  error
+	}
+	a := within(f, driver.Promptness+Slack, "End", func() answer {
+		done, err := p.s.(driver.Prompt).End(held.ending())
+		return answer{done, err}
+	})
+	if a.done && (a.err == nil || errors.Is(a.err, driver.ErrNotHeld)) {
+		f.t.Errorf("End while the store is silent says %v", a.err)
+	}
+	resume()
+	f.noGhost(p, q)
+}
+
+func begunWaiter(f *fixture) {
+	p, q := f.process(), f.process()
+	for range 3 {
+		l := q.take(f.key, f.long())
+		r := f.waiting(f.key, f.long())
+		if _, done, err := p.begin(r); done {
+			f.t.Fatalf("Begin for a held key that is waited for is done: %v", err)
+		}
+		w := p.enqueue(r)
+		if n := f.state(f.key).Waiting; n != 1 {
+			f.t.Errorf("one waiter, begun by Begin, has %d places in the queue", n)
+		}
+		l.drop()
+		l = w.granted(f.handOver(), "the grant to a waiter begun by Begin")
+		l.holds()
+		l.drop()
+	}
+}
+
+func begunAndGivenUp(f *fixture) {
+	p, q := f.process(), f.process()
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 3 {
+		l := q.take(f.key, f.long())
+		r := f.waiting(f.key, f.long())
+		if _, done, err := p.begin(r); done {
+			f.t.Fatalf("Begin for a held key that is waited for is done: %v", err)
+		}
+		if _, err := p.acquire(gone, r); err == nil {
+			f.t.Fatal("a held key was granted")
+		}
+		f.eventually(f.cleanUp(), "a waiter given up after Begin leaving the queue", func() bool { return f.state(f.key).Waiting == 0 })
+		l.drop()
+		f.takeSoon(q)
+	}
+}
+
+func endOfAnother(f *fixture) {
+	p, q := f.process(), f.process()
+	p.take(f.key+":warm", f.long()).drop()
+	l := q.take(f.key, f.long())
+	e := l.ending()
+	e.Owner = owner()
+	_, _ = p.s.(driver.Prompt).End(e) // it may look like a repetition
+	l.holds()
+	if done, err := q.s.(driver.Prompt).End(l.ending()); done && err != nil {
+		f.t.Fatalf("End of a lease that is held: %v", err)
+	} else if !done {
+		l.drop()
+	}
+	f.takeSoon(p)
+}
+
+// promptly are the checks of what Begin and End do in another way than Acquire and
+// Release.
+var promptly = slices.Concat(
+	exclusionChecks,
+	ownerChecks,
+	releaseChecks,
+	tokenChecks,
+	deadlineChecks,
+	withdrawalChecks,
+	keepChecks,
+)
+
+// runPromptly runs checks with every Acquire begun by Begin, and every Release of one
+// lease by End.
+func runPromptly(t *testing.T, newHarness func(t *testing.T) *Harness) {
+	if h := newHarness(t); h == nil || h.Driver == nil || !prompts(h.Driver) {
+		t.Skip("the driver's sessions are not a driver.Prompt")
+	}
+	for _, c := range promptly {
+		t.Run(c.name, func(t *testing.T) {
+			c.start(t, func(t *testing.T) *Harness {
+				h := *newHarness(t)
+				h.Driver = promptDriver{h.Driver}
+				return &h
+			})
+		})
+	}
+}
+
+// promptDriver is a driver whose sessions go by Begin and End.
+type promptDriver struct{ driver.Driver }
+
+func (d promptDriver) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return promptSession{s.(driver.Prompt)}, nil
+}
+
+type promptSession struct{ driver.Prompt }
+
+func (s promptSession) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if ctx.Err() == nil && r.Replace == nil {
+		if g, done, err := s.Begin(r); done {
+			return g, err
+		}
+	}
+	return s.Prompt.Acquire(ctx, r)
+}
+
+func (s promptSession) Release(ctx context.Context, es []driver.Ending) []error {
+	if ctx.Err() == nil && len(es) == 1 {
+		if done, err := s.End(es[0]); done {
+			return []error{err}
+		}
+	}
+	return s.Prompt.Release(ctx, es)
+}

@@ -1,0 +1,66 @@
+package drivertest_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
+)
+
+var _ driver.Prompt = (*session)(nil)
+
+func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+	if s.enter() != nil {
+		return g, false, nil
+	}
+	defer s.leave()
+	patience := driver.Promptness
+	if s.d.fault == beginTakesItsTime {
+		patience = s.timeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s.mu.Lock()
+	s.held[r.Owner] = r.ID
+	if s.d.fault == begunIsForgotten {
+		s.forgotten = r.Owner
+	}
+	s.mu.Unlock()
+	asked := r
+	if s.d.fault == begunHasAPlaceOfItsOwn {
+		asked.Owner[0]++
+	}
+	sent := time.Now()
+	a := ask{Request: asked, from: s, create: true}
+	rep, err := exchange(ctx, s.d.wire, &s.requests, s.dead, drivertest.OpAcquire, func() reply { return s.d.store.ask(a) })
+	switch {
+	case err != nil || rep.kind == queuedReply:
+		return g, false, nil
+	case rep.kind == overReply:
+		return g, true, driver.ErrPlaceLost
+	case rep.kind == busyReply:
+		return g, true, &driver.HeldError{RetryAfter: rep.remaining}
+	}
+	return driver.Grant{ID: r.ID, Token: rep.token, Deadline: driver.Deadline(sent, r.TTL), Contended: rep.contended}, true, nil
+}
+
+func (s *session) End(e driver.Ending) (done bool, err error) {
+	if s.enter() != nil {
+		return false, nil
+	}
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(context.Background(), driver.Promptness)
+	defer cancel()
+	s.mu.Lock()
+	delete(s.held, e.Owner)
+	s.mu.Unlock()
+	notHeld, err := exchange(ctx, s.d.wire, &s.requests, s.dead, drivertest.OpRelease, func() bool { return s.d.store.end(e) })
+	switch {
+	case err != nil:
+		return false, nil
+	case notHeld:
+		return true, driver.ErrNotHeld
+	}
+	return true, nil
+}

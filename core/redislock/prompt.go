@@ -1,0 +1,87 @@
+package redislock
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+var _ driver.Prompt = (*session)(nil)
+
+// Begin sends the first request of an acquisition.
+func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+	if s.check(r) != nil || s.enter() != nil {
+		return g, false, nil
+	}
+	defer s.running.Done()
+	now := time.Now()
+	l := s.calls.prompt(protocol.Key(r.Key), now)
+	if l == nil {
+		return g, false, nil
+	}
+	s.listener.ensure()
+	p := s.newPlace(r, now)
+	p.brief = true
+	s.claims.open(p)
+	c := p.request(now)
+	l.exchange(c, now)
+
+	granted, err := p.begun(c)
+	if granted == nil && err == nil {
+		s.claims.leave(p)
+		return g, false, nil
+	}
+	p.leave(err)
+	if err != nil {
+		return g, true, err
+	}
+	return *granted, true, nil
+}
+
+// begun takes the answer to the first request. Without a result, Acquire goes on with
+// the place.
+func (p *place) begun(c *call) (*driver.Grant, error) {
+	if c.reply.err != nil {
+		p.settle(c)
+		p.sent, p.next = true, time.Now()
+		return nil, nil
+	}
+	return p.answer(context.Background(), c)
+}
+
+// resume goes on with a place that Begin has left, or begins one.
+func (s *session) resume(r driver.Request) *place {
+	if p := s.claims.resume(r.Owner); p != nil {
+		return p
+	}
+	p := s.newPlace(r, time.Now())
+	if r.Replace != nil {
+		s.claims.release(r.Replace.Owner, p.first)
+	}
+	p.open()
+	s.claims.open(p)
+	return p
+}
+
+// End sends the release of one lease.
+func (s *session) End(e driver.Ending) (done bool, err error) {
+	if s.enter() != nil {
+		return false, nil
+	}
+	defer s.running.Done()
+	now := time.Now()
+	key := protocol.Key(e.Key)
+	l := s.calls.prompt(key, now)
+	if l == nil {
+		return false, nil
+	}
+	asked := s.claims.release(e.Owner, now)
+	c := &call{command: endCommand(key, protocol.EndArgs{Owner: e.Owner, Keep: e.Keep})}
+	l.exchange(c, now)
+	if c.reply.err != nil || c.reply.astray && denied(c.reply.value) {
+		return false, nil
+	}
+	return true, s.released(e, asked, c)
+}
