@@ -145,7 +145,7 @@ var errStale = errors.New("the store answered after the lease's TTL")
 // enrolment must pause before the line may ask again.
 func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.Time) time.Duration {
 	if en.queued {
-		ln.lastHeld = now
+		ln.lastHeld = at(now)
 	}
 	if err == nil {
 		ln.failures, ln.fault, ln.asking = 0, nil, nil

@@ -215,6 +215,8 @@ func (h *hold) release(ctx context.Context) error {
 	case ln.first != nil:
 		ln.handOn(tn, h.plan, now)
 		h.unlock()
+	case ln.linger(tn, h.plan, now):
+		h.unlock()
 	default:
 		ln.forget(tn, now)
 		ln.ending++

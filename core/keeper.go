@@ -19,23 +19,23 @@ type keeper struct {
 
 	mu     sync.Mutex
 	heap   agenda
-	wakeAt time.Time
+	wakeAt moment
 }
 
 // entry is a tenure's place in the agenda, guarded by the keeper's mutex.
 type entry struct {
-	at    time.Time
+	at    moment
 	early time.Duration // how much sooner than at it may be attended, in company
 	index int           // in the heap, from 1; 0 if it is not there
 }
 
 func (k *keeper) init(e *Engine) {
 	k.engine, k.kick = e, make(chan struct{}, 1)
-	k.wakeAt = time.Now().Add(maxTTL)
+	k.wakeAt = at(time.Now()).add(maxTTL)
 }
 
 // put sets when tn needs attention.
-func (k *keeper) put(tn *tenure, at time.Time, early time.Duration) {
+func (k *keeper) put(tn *tenure, at moment, early time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	tn.entry.at, tn.entry.early = at, early
@@ -44,7 +44,7 @@ func (k *keeper) put(tn *tenure, at time.Time, early time.Duration) {
 	} else {
 		heap.Fix(&k.heap, tn.entry.index-1)
 	}
-	if at.Before(k.wakeAt) {
+	if at < k.wakeAt {
 		k.wakeAt = at
 		select {
 		case k.kick <- struct{}{}:
@@ -63,18 +63,18 @@ func (k *keeper) remove(tn *tenure) {
 
 // due takes out what needs attention and returns it with the time until the
 // next does.
-func (k *keeper) due(now time.Time) ([]*tenure, time.Duration) {
+func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var due []*tenure
-	for len(k.heap) > 0 && !k.heap[0].entry.at.Add(-k.heap[0].entry.early).After(now) {
+	for len(k.heap) > 0 && k.heap[0].entry.at.add(-k.heap[0].entry.early) <= now {
 		due = append(due, heap.Pop(&k.heap).(*tenure))
 	}
 	next := maxTTL
 	if len(k.heap) > 0 {
-		next = k.heap[0].entry.at.Sub(now)
+		next = k.heap[0].entry.at.since(now)
 	}
-	k.wakeAt = now.Add(next)
+	k.wakeAt = now.add(next)
 	return due, next
 }
 
@@ -82,7 +82,7 @@ func (k *keeper) run() {
 	timer := time.NewTimer(maxTTL)
 	defer timer.Stop()
 	for {
-		due, next := k.due(time.Now())
+		due, next := k.due(at(time.Now()))
 		if len(due) > 0 {
 			k.attend(due)
 			continue
@@ -138,6 +138,9 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 		tn.line.lose(tn)
 		return false
 	}
+	if tn.recall(now); !tn.current() {
+		return false
+	}
 	for h := tn.hold; h != nil; h = h.next {
 		if !h.over && driver.Remaining(h.deadline(), now) <= 0 {
 			if tn.expire(h, now); !tn.current() {
@@ -148,7 +151,7 @@ func (tn *tenure) attend(now time.Time) (renew bool) {
 			tn.line.engine.warn("lockaround: a call held its lock for longer than MaxHold", h.plan.Name)
 		}
 	}
-	renew = tn.renewable() && !tn.renewing && !tn.renewAt.Add(-tn.leeway).After(now)
+	renew = tn.renewable() && !tn.renewing && tn.renewAt.add(-tn.leeway) <= at(now)
 	if renew {
 		tn.renewing = true
 	}
@@ -181,7 +184,7 @@ func (tn *tenure) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 		return
 	default:
 		// Again soon, and until the deadline.
-		tn.renewAt, tn.leeway = now.Add(max(driver.Remaining(tn.Deadline, now)/8, ttl/50)), 0
+		tn.renewAt, tn.leeway = at(now).add(max(driver.Remaining(tn.Deadline, now)/8, ttl/50)), 0
 	}
 	tn.schedule()
 }
@@ -190,7 +193,7 @@ func (tn *tenure) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 func (tn *tenure) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	tn.Deadline = driver.Later(tn.Deadline, r.Deadline)
 	tn.length = max(tn.length, ttl)
-	tn.heard(r.Contended, sent)
+	tn.heard(r.Contended, at(sent))
 	tn.planRenewal(ttl, time.Now())
 }
 
@@ -198,34 +201,35 @@ func (tn *tenure) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 // half of what is left if that is sooner.
 func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
 	after := min(ttl/3, driver.Remaining(tn.Deadline, now)/2)
-	tn.renewAt, tn.leeway = now.Add(after), after/8
+	tn.renewAt, tn.leeway = at(now).add(after), after/8
 }
 
 // schedule tells the keeper when the tenure next needs attention.
 func (tn *tenure) schedule() {
-	at, early := tn.Deadline, time.Duration(0)
+	due, early := at(tn.Deadline), time.Duration(0)
+	if tn.lingers > 0 {
+		due = min(due, tn.lingers)
+	}
 	for h := tn.hold; h != nil; h = h.next {
 		if h.over {
 			continue
 		}
-		if end := h.deadline(); end.Before(at) {
-			at = end
-		}
-		if end, ok := h.maxAt(); ok && end.Before(at) {
-			at = end
+		due = min(due, at(h.deadline()))
+		if end, ok := h.maxAt(); ok {
+			due = min(due, at(end))
 		}
 	}
-	if tn.renewable() && !tn.renewing && tn.renewAt.Before(at) {
-		at, early = tn.renewAt, tn.leeway
+	if tn.renewable() && !tn.renewing && tn.renewAt < due {
+		due, early = tn.renewAt, tn.leeway
 	}
-	tn.line.engine.keeper.put(tn, at, early)
+	tn.line.engine.keeper.put(tn, due, early)
 }
 
 // agenda is a heap of tenures by their time.
 type agenda []*tenure
 
 func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].entry.at.Before(a[j].entry.at) }
+func (a agenda) Less(i, j int) bool { return a[i].entry.at < a[j].entry.at }
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].entry.index, a[j].entry.index = i+1, j+1

@@ -36,8 +36,8 @@ type standing struct {
 	ending      int32   // leases that are being given back
 	failures    int32   // attempts to reach the store since the last answer
 	dropped     bool
-	fault       error     // of the latest of them
-	lastHeld    time.Time // when the key was last known to be taken, before the present step
+	fault       error  // of the latest of them
+	lastHeld    moment // when the key was last known to be taken, before the present step
 }
 
 // waiter is a caller in the line. Once decided, either hold or err is set.
@@ -160,8 +160,12 @@ func (e *Engine) join(w *waiter, key string, willing bool) (*enrolment, error) {
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrBusy).because("%d callers of this process wait for the key already, which is the cap", e.maxWaiters))
 	case e.held.Load() >= int64(e.maxHeld):
 		ln.fail(w, e.failure("acquire", w.plan.Name, ErrUnavailable).because("this engine holds %d leases, which is the cap", e.maxHeld))
-	case w.try() && ln.taken():
-		ln.fail(w, ln.busy(w, 0))
+	default:
+		lk.recall(ln)
+		ln.reuse(w)
+		if w.try() && !w.decided() && ln.taken() && (ln.first != w || !ln.vacant()) {
+			ln.fail(w, ln.busy(w, 0))
+		}
 	}
 	if willing && ln.first == w {
 		if ln.admit(); ln.first == w && ln.mayAsk() {
@@ -260,7 +264,7 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 		// The caller states its context's error.
 	case ln.taken() && w.try():
 		w.err = ln.busy(w, 0)
-	case ln.taken(), ln.fault == nil && !w.try() && ln.lastHeld.After(w.since):
+	case ln.taken(), ln.fault == nil && !w.try() && ln.lastHeld > at(w.since):
 		w.err = ln.engine.failure("acquire", w.plan.Name, ErrTimeout)
 	case ln.fault != nil:
 		w.err = ln.engine.unavailable("acquire", w.plan.Name, ln.fault)
@@ -334,7 +338,7 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 		ln.engine.held.Add(1)
 		w.decide(h, nil)
 	}
-	if ttl := tn.ttl(); !joined || now.Add(ttl/3).Before(tn.renewAt) {
+	if ttl := tn.ttl(); !joined || at(now).add(ttl/3) < tn.renewAt {
 		tn.planRenewal(ttl, now)
 	}
 	tn.schedule()

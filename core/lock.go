@@ -43,6 +43,7 @@ func (s *shard) lockOf(key string) *lock {
 func (lk *lock) conflict(k kind) string {
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		switch {
+		case ln.lingering() != nil: // nobody uses it
 		case ln.strict != k.strict:
 			return "other callers use the key with another Fairness at this time; use the same everywhere"
 		case ln.mode == Semaphore && k.mode == Semaphore && ln.limit != k.limit:

@@ -74,6 +74,15 @@ type Policy struct {
 	// store's clock, even if the call ends sooner. Zero is none.
 	MinHold time.Duration
 
+	// Linger lets the process keep the lease for that long after a release with
+	// nobody waiting, as far as its TTL goes: its next acquisition of the key costs
+	// nothing then. Another process that asks for the key, even with a Wait of zero,
+	// recalls the lease by a push, and that one's holder ends it at once; yet the one
+	// that does not wait has found the key taken. It is for keys that mostly one
+	// process uses. A process that dies leaves the key taken for the rest of the TTL.
+	// Zero is none. It goes with Exclusive and Balanced, without MinHold.
+	Linger time.Duration
+
 	// Reentrant lets a call that already holds the key, as its context shows,
 	// take it again: counted, with the same token, without the store. The
 	// lease then ends with its last use. False returns ErrDeadlock at once.
@@ -170,6 +179,18 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 		return refuse("Limit is %d; at most %d is possible", p.Limit, maxLimit)
 	case p.Mode != Semaphore && p.Limit != 0:
 		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
+	case p.Linger < 0:
+		return refuse("Linger is %v; use 0 for none", p.Linger)
+	case p.Linger > maxTTL:
+		return refuse("Linger is %v; at most %v is possible", p.Linger, maxTTL)
+	case p.Linger > 0 && !e.caps.Recall:
+		return refuse("Linger is set, but driver %s does not tell a holder that another process wants the key", e.caps.Name)
+	case p.Linger > 0 && p.Mode != Exclusive:
+		return refuse("Linger is set but Mode is %s; only an Exclusive lease can linger", p.Mode)
+	case p.Linger > 0 && p.Fairness == Strict:
+		return refuse("Linger is set but Fairness is Strict, which gives every lease back at once; use one of them")
+	case p.Linger > 0 && p.MinHold > 0:
+		return refuse("both Linger and MinHold are set; MinHold counts from a grant of the hold's own; use one of them")
 	case p.Fairness > Strict:
 		return refuse("Fairness %d is unknown; use core.Balanced or core.Strict", p.Fairness)
 	case p.Fairness == Strict && !e.caps.Strict:

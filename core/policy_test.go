@@ -73,6 +73,11 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"max hold", core.Policy{Key: "a", MaxHold: -1}, "no bound"},
 		{"min hold", core.Policy{Key: "a", MinHold: -1}, "none"},
 		{"min over max", core.Policy{Key: "a", MinHold: 2, MaxHold: 1}, "longer than"},
+		{"linger", core.Policy{Key: "a", Linger: -1}, "none"},
+		{"long linger", core.Policy{Key: "a", Linger: 1 << 62}, "at most"},
+		{"shared linger", core.Policy{Key: "a", Mode: core.Shared, Linger: 1}, "Exclusive"},
+		{"strict linger", core.Policy{Key: "a", Fairness: core.Strict, Linger: 1}, "Strict"},
+		{"linger and min hold", core.Policy{Key: "a", MinHold: 1, Linger: 1}, "MinHold"},
 		{"unknown fairness", core.Policy{Key: "a", Fairness: 7}, "unknown"},
 	}
 	for _, tt := range tests {

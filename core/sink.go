@@ -1,6 +1,10 @@
 package core
 
-import "github.com/lockaround/lockaround/core/driver"
+import (
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
 
 // sink takes in what the store pushes.
 type sink struct{ engine *Engine }
@@ -26,6 +30,7 @@ func (s sink) Contended(id driver.ID, waiting bool) {
 			return
 		}
 		tn.heard(waiting, tn.quiet) // a push may be old: it says nothing about this moment
+		tn.recall(time.Now())
 		ln.advance()
 	})
 }

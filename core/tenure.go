@@ -19,12 +19,14 @@ type tenure struct {
 	handoffs int64         // holds on this grant, less one
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	quiet time.Time // before the latest word of the store that nobody else waits was asked for
-	turn  time.Time // when the grant, or the first word that another process waits, came
+	quiet moment // before the latest word of the store that nobody else waits was asked for
+	turn  moment // when the grant, or the first word that another process waits, came
 
-	renewAt time.Time
+	renewAt moment
 	leeway  time.Duration // how much sooner than renewAt it may travel with others
 	entry   entry
+
+	lingers moment // until when it is kept although nobody holds; zero if it is not
 
 	gone       bool // the line has parted from it
 	contended  bool // another process is known to wait
@@ -50,19 +52,19 @@ const (
 )
 
 func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) *tenure {
-	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: now}
-	tn.heard(g.Contended, sent)
+	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: at(now)}
+	tn.heard(g.Contended, at(sent))
 	return tn
 }
 
 // heard takes in whether another process waits, as the store said in answer to
 // something that was sent at that time.
-func (tn *tenure) heard(waiting bool, sent time.Time) {
+func (tn *tenure) heard(waiting bool, sent moment) {
 	switch {
 	case !waiting:
 		tn.contended, tn.quiet = false, sent
 	case !tn.contended:
-		tn.contended, tn.turn = true, time.Now()
+		tn.contended, tn.turn = true, at(time.Now())
 	}
 }
 
@@ -120,7 +122,7 @@ func (ln *line) admit() {
 		switch {
 		case tn == nil || tn.refreshing || tn.hold == nil:
 			return
-		case now.Sub(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
+		case at(now).since(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
 			ln.refresh(tn)
 			return
 		}
@@ -174,12 +176,19 @@ func (p *plan) least() time.Duration { return min(3*time.Second, p.TTL) / 4 }
 // handOn decides what becomes of a lease whose holder has just released it and
 // who was followed by others in the line.
 func (ln *line) handOn(tn *tenure, from *plan, now time.Time) {
-	switch {
-	case from.MinHold > 0:
+	if from.MinHold > 0 {
 		ln.giveBack(tn, from.MinHold)
+		return
+	}
+	ln.pass(tn, from, now)
+}
+
+// pass lets the first waiter have a lease that nobody holds any more, since from.
+func (ln *line) pass(tn *tenure, from *plan, now time.Time) {
+	switch {
 	case tn.lowered, ln.mode == Shared, tn.usedUp(ln.first.plan, now), driver.Remaining(tn.Deadline, now) <= 0:
 		ln.replace(tn)
-	case !tn.contended && now.Sub(tn.quiet) > hearsay:
+	case !tn.contended && at(now).since(tn.quiet) > hearsay:
 		ln.refresh(tn)
 	default:
 		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
@@ -195,7 +204,7 @@ func (tn *tenure) usedUp(next *plan, now time.Time) bool {
 
 // turnIsOver reports whether the process has had its turn while others wait.
 func (tn *tenure) turnIsOver(now time.Time) bool {
-	return tn.contended && (tn.handoffs+1 >= turnHolds || now.Sub(tn.turn) >= turnTime)
+	return tn.contended && (tn.handoffs+1 >= turnHolds || at(now).since(tn.turn) >= turnTime)
 }
 
 // replace ends a lease and asks for the next one in the same step, unless that has
@@ -212,14 +221,15 @@ func (ln *line) replace(tn *tenure) {
 
 // forget parts the line from a lease.
 func (ln *line) forget(tn *tenure, now time.Time) {
-	at := &ln.tenures
-	for *at != tn {
-		at = &(*at).next
+	link := &ln.tenures
+	for *link != tn {
+		link = &(*link).next
 	}
-	*at = tn.next
+	*link = tn.next
 	tn.gone = true
+	tn.settle()
 	ln.held--
-	ln.lastHeld = now
+	ln.lastHeld = at(now)
 	ln.engine.keeper.remove(tn)
 }
 

@@ -105,7 +105,9 @@ type Sink interface {
 	Waiting(id ID)
 
 	// Contended reports whether somebody waits in the store's queue for the key of
-	// the lease id. It bounds hand-off inside the holding process.
+	// the lease id; with Capabilities.Recall also that somebody has asked for it and
+	// would not wait. It bounds hand-off inside the holding process, and recalls a
+	// lease that it has kept for itself.
 	Contended(id ID, waiting bool)
 
 	// Lost reports that the lease id has ended at the store.
@@ -257,5 +259,6 @@ type Capabilities struct {
 	Strict bool          // queues callers in one order over all processes
 	Keep   bool          // honours Ending.Keep
 	Oust   bool          // offers Session.Oust, and has tokens
+	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
 }

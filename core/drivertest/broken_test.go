@@ -103,6 +103,7 @@ const (
 	oustedMayComeBack        fault = "ousted may come back"
 	inspectHidesTheMode      fault = "inspect hides the mode"
 	sessionsAreServedInTurn  fault = "sessions are served in turn"
+	onlyWaitersAreTold       fault = "only waiters are told of"
 	beginTakesItsTime        fault = "begin takes its time"
 	begunIsForgotten         fault = "begun is forgotten"
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
@@ -191,6 +192,7 @@ var caught = map[fault][]string{
 	oustedMayComeBack:        {"OustServesTheWaiter"},
 	inspectHidesTheMode:      {"InspectNamesTheHolders"},
 	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
+	onlyWaitersAreTold:       {"HolderLearnsOfThoseWhoDoNotWait"},
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
 	begunHasAPlaceOfItsOwn:   {"BegunWaiterHasOnePlace"},

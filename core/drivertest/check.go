@@ -31,6 +31,7 @@ var (
 	aWayPast      = need{"Harness.Peer", func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
 	keeping       = need{"Capabilities.Keep", func(f *fixture) bool { return f.caps.Keep }}
+	recalling     = need{"Capabilities.Recall", func(f *fixture) bool { return f.caps.Recall }}
 	ousting       = need{"Capabilities.Oust", func(f *fixture) bool { return f.caps.Oust }}
 	strict        = need{"Capabilities.Strict", func(f *fixture) bool { return f.caps.Strict }}
 	sharing       = offering(driver.Shared)

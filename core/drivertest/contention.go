@@ -8,6 +8,7 @@ import (
 
 var contentionChecks = []check{
 	{"HolderLearnsOfWaiters", nil, holderLearnsOfWaiters},
+	{"HolderLearnsOfThoseWhoDoNotWait", needs(recalling), holderLearnsOfThoseWhoDoNotWait},
 	{"RenewalTellsOfWaiters", nil, renewalTellsOfWaiters},
 	{"GrantTellsOfWaiters", nil, grantTellsOfWaiters},
 	{"WaitingIsReportedForWaitersOnly", nil, waitingIsReported},
@@ -23,6 +24,21 @@ func holderLearnsOfWaiters(f *fixture) {
 	}
 	l.drop()
 	w.granted(f.handOver(), "the waiter's grant after a release").drop()
+}
+
+func holderLearnsOfThoseWhoDoNotWait(f *fixture) {
+	a, b := f.process(), f.process()
+	for range 2 {
+		l := a.take(f.key, f.long())
+		told := a.sink.contention(l.ID)
+		if _, err := b.try(f.key, f.long()); !isHeld(err) {
+			f.t.Fatalf("a request for a held key that would not wait returned %v, not a *HeldError", err)
+		}
+		for waiting := false; !waiting; {
+			waiting = await(f, f.handOver(), "Sink.Contended after another process had asked", told)
+		}
+		l.drop()
+	}
 }
 
 func renewalTellsOfWaiters(f *fixture) {

@@ -28,6 +28,7 @@ func (d *reference) Capabilities() driver.Capabilities {
 		Strict: true,
 		Keep:   true,
 		Oust:   true,
+		Recall: true,
 		Wake:   referenceWake,
 	}
 	if d.fault == capabilitiesAreEmpty {

@@ -82,6 +82,9 @@ func (s *store) ask(a ask) reply {
 		return s.granted(r, r.heldBy(a.Owner))
 	}
 	if !a.Wait && s.fault != everybodyWaits {
+		if s.fault != onlyWaitersAreTold {
+			s.tellHolders(r)
+		}
 		return reply{kind: busyReply, remaining: s.left(r, now)}
 	}
 	s.enqueue(r, now, a)

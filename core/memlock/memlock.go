@@ -78,6 +78,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		Strict: true,
 		Keep:   true,
 		Oust:   true,
+		Recall: true,
 		Wake:   wake,
 	}
 }

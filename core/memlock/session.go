@@ -129,6 +129,9 @@ func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell sessio
 	}
 	if !r.Wait {
 		sh.ended.add(r.Owner, over)
+		if old == nil {
+			tell = append(tell, sh.recall(l)...)
+		}
 		return g, nil, tell, &driver.HeldError{RetryAfter: l.firstEnd().Sub(m.store)}
 	}
 	if tell == nil {

@@ -319,6 +319,18 @@ func (sh *shard) news(l *lock) (tell sessions) {
 	return tell
 }
 
+// recall queues a report for the holders that somebody has asked for their key who
+// would not wait. What they have heard of those who do stays as it is.
+func (sh *shard) recall(l *lock) (tell sessions) {
+	for i := range l.holders {
+		if h := &l.holders[i]; h.s != nil && !h.told {
+			h.s.reports.add(report{id: driver.ID{Key: l.key, Owner: h.owner}, waiting: true})
+			tell = append(tell, h.s)
+		}
+	}
+	return tell
+}
+
 // watch sets the alarm that ends the first of the leases while somebody waits. An
 // alarm that turns out to be early, after a renewal, sets itself again.
 func (sh *shard) watch(l *lock, m moment) {

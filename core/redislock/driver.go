@@ -83,6 +83,7 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		Tokens: driver.ClockTokens,
 		Strict: true,
 		Oust:   true,
+		Recall: true,
 		Keep:   true,
 		Wake:   time.Second,
 	}

@@ -77,6 +77,11 @@ func (c *caller) policy() core.Policy {
 		}
 	case 2:
 		p.MaxHold = c.upTo(2 * p.TTL)
+	case 3, 4, 5:
+		if p.Mode == core.Exclusive && p.Fairness == core.Balanced {
+			p.Linger = c.upTo(p.TTL)
+			s.Count("Linger")
+		}
 	}
 	return p
 }

@@ -1,0 +1,55 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func TestLeaseThatLingersCostsNoCommandAndIsRecalledByPush(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	a := newEngine(t, client)
+	b := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
+	nothing := func(context.Context) error { return nil }
+	for _, e := range []*engine{a, b} {
+		if err := e.Ping(t.Context()); err != nil { // it is subscribed
+			t.Fatal(err)
+		}
+	}
+	p := core.Policy{Key: "k", Linger: time.Hour, TTL: time.Hour}
+	if err := a.Do(t.Context(), p, nothing); err != nil {
+		t.Fatal(err)
+	}
+	before := scripts(commands(t, client))
+	for range 100 {
+		if err := a.Do(t.Context(), p, nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := scripts(commands(t, client)) - before; n > 2 { // none, unless the machine comes to a halt for a second
+		t.Errorf("100 holds of a lease that lingers took %d commands", n)
+	}
+	// It would be there for an hour.
+	if err := b.Do(within(t, 20*time.Second), core.Policy{Key: "k", Wait: core.Forever}, nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Do(t.Context(), p, nothing); err != nil {
+		t.Fatal(err)
+	}
+	for { // who does not wait recalls it too
+		err := b.Do(within(t, 20*time.Second), core.Policy{Key: "k"}, nothing)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, core.ErrBusy) {
+			t.Fatal(err)
+		}
+	}
+}
