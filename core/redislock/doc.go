@@ -103,7 +103,7 @@
 // # In the server
 //
 // A lock is one hash, la1:{key}, braces in the key written \( and \). It
-// stays for an hour after its last lease, about 150 bytes, to remember the token
+// stays for about an hour after its last lease, about 150 bytes, to remember the token
 // and the latest owners. Keys and channels begin with the version of the
 // protocol: another version would use another prefix, and not exclude this one.
 package redislock

@@ -6,4 +6,8 @@ settle()
 local known = i or holding(owner) or not create
 local status = seek(owner, channel, length, e, i, create, wait, room)
 save(known)
-return {status, token(owner), s.c, head(), left(), more}
+if status == 'granted' then
+  if s.c == 0 then return token(owner) end
+  return {status, token(owner), s.c, 0, 0, more}
+end
+return {status, text(s.t), s.c, head(), left(), more}

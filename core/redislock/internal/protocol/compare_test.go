@@ -198,6 +198,7 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 	model := reference.New(func() time.Time { return at })
 	key := protocol.Key(fmt.Sprintf("seed {%d}", seed))
 	var done []step
+	var kept int64 // until when the server keeps the hash
 	for i := range steps {
 		st := h.step(model.State(key))
 		done = append(done, st)
@@ -210,17 +211,19 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 			return text
 		}
 		var reply *redis.Cmd
-		var published *redis.StringSliceCmd
+		var published, keeps *redis.StringSliceCmd
 		var hash *redis.MapStringStringCmd
 		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			if st.flush {
 				p.Del(ctx, key)
 				model.Flush()
+				kept = 0
 			}
-			p.Del(ctx, "clock", "published")
+			p.Del(ctx, "clock", "published", "kept")
 			p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
 			reply = p.EvalSha(ctx, shas[st.script.Name], []string{key}, st.args...)
 			published = p.LRange(ctx, "published", 0, -1)
+			keeps = p.LRange(ctx, "kept", -1, -1)
 			hash = p.HGetAll(ctx, key)
 			return nil
 		})
@@ -247,6 +250,16 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 		}
 		if got, want := decode(t, hash.Val()), model.State(key); !reflect.DeepEqual(got, want) {
 			t.Fatalf("the server has\n%+v, the reference\n%+v\n%s", got, want, where())
+		}
+		for _, text := range keeps.Val() {
+			if kept, err = strconv.ParseInt(text, 10, 64); err != nil {
+				t.Fatalf("%v\n%s", err, where())
+			}
+		}
+		for _, h := range model.State(key).Holders {
+			if over := h.Expires + protocol.Linger.Milliseconds(); kept < over {
+				t.Fatalf("the hash is kept until %d, the lease and what lingers until %d\n%s", kept, over, where())
+			}
 		}
 		count(t, st.script, reply.Val(), seen)
 	}

@@ -5,7 +5,7 @@
 // half migrated nor half evicted. Its fields:
 //
 //	o      owner; "-" while the key is kept for MinHold; empty when free
-//	p      the holder's push channel
+//	p      the holder's push channel; without meaning when free
 //	t      the latest token: server time in microseconds, made to rise
 //	x      when the lease ends, server time in ms
 //	l      the longest length given to the lease, in ms
@@ -14,7 +14,12 @@
 //	w<i>   entry i: owner, its length E, its limit, its push channel
 //	i<o>   the index of owner o's entry
 //
-// Every script reads the hash once and the server's time once. No script
+// The hash stays until the end of the lease's STEP of time (see opening.lua) and
+// [Linger]; whatever changes x sees to that.
+//
+// A script reads the server's time once. The commonest cases have a short way: one
+// read of a few fields, one write, and the token as the whole reply. In all others
+// the rest of the hash is read too, once. No script
 // shortens a live lease, except that an end with Keep gives one up; a script
 // that finds its own owner live extends it.
 package protocol

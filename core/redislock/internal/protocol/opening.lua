@@ -1,15 +1,19 @@
--- What all scripts begin with. The hash is read once and the server's time once.
--- All times are the server's, in ms; us is the same moment in microseconds.
+-- What all scripts begin with: the server's time, read once. All times are the
+-- server's, in ms; us is the same moment in microseconds, and stamp is us as text.
 local key = KEYS[1]
-local read = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c',
-  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 's', 'u')
 local time = redis.call('TIME')
-local us = time[1] * 1000000 + time[2]
-local now = math.floor(us / 1000)
-local LINGER = 3600000 -- how long the hash stays after its last lease
+local stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1], time[2])
+local us = stamp + 0
+local now = (us - us % 1000) / 1000
 
-local function text(n) return string.format('%.0f', n) end
+-- The hash stays for LINGER after the end of its last lease, and up to STEP longer:
+-- until a moment that stands still while x moves within one STEP. Whatever writes x
+-- sees to it that the server keeps the hash until stays(x), so that a new x within
+-- the STEP of the old needs no PEXPIRE.
+local LINGER = 3600000
+local STEP = 300000
 
--- Next comes a short way for the commonest case, if the script has one. It does
--- what the general way after it would, at half the cost: defining the general
--- way's functions is most of what that takes.
+-- Next comes a short way for the commonest case. It does what the general way
+-- after it would, at a fraction of the cost: defining the general way's functions
+-- is much of what that takes. It reads what it needs of the hash, and o, t and x in
+-- any case.

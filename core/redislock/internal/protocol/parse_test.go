@@ -44,6 +44,13 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{acquire, list("ended", "7", n(0), n(0), n(0), n(0)), nil},
 		{acquire, list("", "7", n(0), n(0), n(0), n(0)), nil},
 		{acquire, list(nil, "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, "7", protocol.AcquireReply{Status: protocol.Granted, Token: 7}},
+		{acquire, "9007199254740991", protocol.AcquireReply{Status: protocol.Granted, Token: 1<<53 - 1}},
+		{acquire, "9007199254740992", nil},
+		{acquire, "0", nil},
+		{acquire, "07", nil},
+		{acquire, "", nil},
+		{acquire, n(7), nil},
 		{acquire, "granted", nil},
 		{acquire, nil, nil},
 		{acquire, errors.New("granted"), nil},
@@ -55,6 +62,14 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0), "0"), nil},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "5"), protocol.EndReply{Status: protocol.NotMine, Token: 7, Ousted: 5}},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0)), nil},
+		{end, "7", protocol.EndReply{Status: protocol.Ended, Token: 7}},
+		{end, "0", nil},
+		{end, "ended", nil},
+		{renew, "7", protocol.RenewReply{Status: protocol.Renewed, Token: 7}},
+		{renew, "0", nil},
+		{renew, "ok", nil},
+		{inspect, "7", nil},
+		{oust, "7", nil},
 		{renew, list("ok", "7", n(3)), protocol.RenewReply{Status: protocol.Renewed, Token: 7, Waiting: 3}},
 		{renew, list("lost", "0", n(0)), protocol.RenewReply{Status: protocol.Lost}},
 		{renew, list("ok", "0", n(0)), nil},
@@ -86,7 +101,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 
 func TestErrorsShowNothingOfWhatArrived(t *testing.T) {
 	secret := "do-not-show-this"
-	for _, in := range []any{secret, list(secret, secret, secret, secret, secret, secret), list("granted", secret, int64(0), int64(0), int64(0), int64(0))} {
+	for _, in := range []any{secret, "7" + secret, list(secret, secret, secret, secret, secret, secret), list("granted", secret, int64(0), int64(0), int64(0), int64(0))} {
 		if _, err := protocol.ParseAcquire(in); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
@@ -130,30 +145,36 @@ func FuzzParsePush(f *testing.F) {
 	})
 }
 
-// FuzzParseReplies feeds all parsers lists whose elements are made of the input.
+// FuzzParseReplies feeds all parsers lists whose elements are made of the input,
+// and the input alone.
 func FuzzParseReplies(f *testing.F) {
 	f.Add("sssnnnn", "granted", "7", int64(1))
 	f.Add("ssnsnnn", "ended", "granted", int64(0))
 	f.Add("nsnn", "1", "7", int64(1))
 	f.Add("", "", "", int64(0))
+	f.Add("a", "1700000000000000", "", int64(0))
 	f.Fuzz(func(t *testing.T, shape, a, b string, n int64) {
-		var in []any
+		var list []any
 		for _, c := range shape {
 			switch c {
 			case 's':
-				in = append(in, a)
+				list = append(list, a)
 				a, b = b, a
 			case 'n':
-				in = append(in, n)
+				list = append(list, n)
 			case '0':
-				in = append(in, int64(0))
+				list = append(list, int64(0))
 			case 'l':
-				in = append(in, []any{a, n})
+				list = append(list, []any{a, n})
 			case 'e':
-				in = append(in, errors.New(a))
+				list = append(list, errors.New(a))
 			default:
-				in = append(in, nil)
+				list = append(list, nil)
 			}
+		}
+		var in any = list
+		if shape == "a" {
+			in = a
 		}
 		if r, err := protocol.ParseAcquire(in); err == nil {
 			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Status == protocol.Granted && r.Token == 0 {
@@ -165,7 +186,7 @@ func FuzzParseReplies(f *testing.F) {
 				t.Errorf("%q is read as %+v", in, r)
 			}
 		}
-		if r, err := protocol.ParseRenew(in); err == nil && (r.Waiting < 0 || r.Token < 0) {
+		if r, err := protocol.ParseRenew(in); err == nil && (r.Waiting < 0 || r.Token < 0 || r.Status == protocol.Renewed && r.Token == 0) {
 			t.Errorf("%q is read as %+v", in, r)
 		}
 		if r, err := protocol.ParseInspect(in); err == nil && (r.Left < 0 || r.Token < 0) {

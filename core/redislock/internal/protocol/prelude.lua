@@ -5,6 +5,8 @@ local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
 local SHARED = '+'     -- in o while several may hold together: they stand in s
 
+local function text(n) return string.format('%.0f', n) end
+
 local s, was
 local holders = {}     -- those in s
 local puts, dels = {}, {}
@@ -32,16 +34,16 @@ end
 -- load returns the indexes of the entries of the owners in ARGV[1] and ARGV[3],
 -- if any.
 local function load()
-  was = {
-    o = read[1] or '', p = read[2] or '', t = tonumber(read[3] or 0),
-    x = tonumber(read[4] or 0), l = tonumber(read[5] or 0), z = read[6] or '',
-    h = tonumber(read[7] or 0), n = tonumber(read[8] or 0), c = tonumber(read[9] or 0), s = read[12] or '',
-    u = tonumber(read[13] or 0),
-  }
-  s = {}
-  for k, v in pairs(was) do s[k] = v end
-  if s.o == SHARED then parse() end
-  return tonumber(read[10] or nil), tonumber(read[11] or nil)
+  local rest = redis.call('HMGET', key, 'p', 'l', 'z', 'h', 'n', 'c', 's', 'u',
+    'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''))
+  local o, t, x = read[1] or '', (read[2] or 0) + 0, (read[3] or 0) + 0
+  local p, l, z = o ~= '' and rest[1] or '', (rest[2] or 0) + 0, rest[3] or ''
+  local h, n, c = (rest[4] or 0) + 0, (rest[5] or 0) + 0, (rest[6] or 0) + 0
+  local shared, u = rest[7] or '', (rest[8] or 0) + 0
+  was = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
+  s = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
+  if o == SHARED then parse() end
+  return tonumber(rest[9] or nil), tonumber(rest[10] or nil)
 end
 
 -- ended reports whether the owner is one of the last four that ended.
@@ -264,22 +266,28 @@ local function token(owner) return text((holding(owner) or s).t) end
 -- keeps something succeeds; who wants something new must be refused.
 local function save(frees)
   local last = left()
-  local records = {}
-  for _, h in ipairs(holders) do
-    last = math.max(last, h.x - now)
-    records[#records + 1] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
+  if s.o == '' and s.x > now + LINGER then s.x = now end
+  if s.o == SHARED then
+    local records = {}
+    for i, h in ipairs(holders) do
+      last = math.max(last, h.x - now)
+      records[i] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
+    end
+    s.s = table.concat(records)
+  else
+    s.s = ''
   end
-  s.s = table.concat(records)
+  local n = #puts
   for k, v in pairs(s) do
     if v ~= was[k] then
-      puts[#puts + 1] = k
-      puts[#puts + 1] = type(v) == 'number' and text(v) or v
+      puts[n + 1], puts[n + 2] = k, v
+      n = n + 2
     end
   end
-  if #puts > 0 or #dels > 0 then
-    local keep = text(LINGER + last)
+  if n > 0 or #dels > 0 then
+    local keep = math.max(LINGER + last, s.x - s.x % STEP + STEP + LINGER - now)
     if frees then redis.call('PEXPIRE', key, keep) end
-    if #puts > 0 then redis.call('HSET', key, unpack(puts)) end
+    if n > 0 then redis.call('HSET', key, unpack(puts)) end
     if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end
     if not frees or was.t == 0 then redis.call('PEXPIRE', key, keep) end
   end
@@ -290,6 +298,6 @@ local function save(frees)
     end
   end
   for i = 1, #pushes, 3 do
-    redis.pcall('PUBLISH', pushes[i], pushes[i + 1] .. text(pushes[i + 2]) .. ':' .. text(s.c) .. ':' .. key)
+    redis.pcall('PUBLISH', pushes[i], pushes[i + 1] .. text(pushes[i + 2]) .. ':' .. s.c .. ':' .. key)
   end
 end

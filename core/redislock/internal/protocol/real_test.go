@@ -86,16 +86,34 @@ func total(calls map[string]int) int {
 	return n
 }
 
-func TestFreeKeyCostsFourCommandsInside(t *testing.T) {
+func TestFreeKeyCostsFewCommandsInside(t *testing.T) {
 	s := start(t)
+	costs := func(what string, pexpire int) {
+		t.Helper()
+		if got := s.calls(); total(got) != 3+pexpire || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != pexpire {
+			t.Errorf("%s ran %v", what, got)
+		}
+	}
 	s.calls()
 	s.mustAcquire("la1:{k}", ask(1), protocol.Granted)
-	if got := s.calls(); total(got) != 4 || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != 1 {
-		t.Errorf("acquire ran %v", got)
-	}
+	costs("acquire", 1)
 	s.mustEnd("la1:{k}", protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	if got := s.calls(); total(got) != 4 || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != 1 {
-		t.Errorf("end ran %v", got)
+	costs("end", 0)
+
+	// For as long as no later moment to forget the hash is due.
+	pexpires := 0
+	for n := 2; n < 22; n++ {
+		s.mustAcquire("la1:{k}", ask(n), protocol.Granted)
+		got := s.calls()
+		pexpires += got["pexpire"]
+		if total(got) != 3+got["pexpire"] {
+			t.Errorf("acquire ran %v", got)
+		}
+		s.mustEnd("la1:{k}", protocol.EndArgs{Owner: owner(n)}, protocol.Ended)
+		costs("end", 0)
+	}
+	if pexpires > 1 {
+		t.Errorf("20 acquisitions ran PEXPIRE %d times, want once in five minutes", pexpires)
 	}
 }
 
@@ -138,9 +156,10 @@ func TestHashOutlivesTheLease(t *testing.T) {
 	linger := func(lease time.Duration) {
 		t.Helper()
 		ttl, ok := s.do("PTTL", key).(int64)
+		const slow, step = int64(30 * time.Second / time.Millisecond), int64(5 * time.Minute / time.Millisecond)
 		want := (lease + protocol.Linger).Milliseconds()
-		if !ok || ttl > want || ttl < want-int64(30*time.Second/time.Millisecond) {
-			t.Errorf("the hash stays for %d ms, want about %d", ttl, want)
+		if !ok || ttl > want+step || ttl < want-slow {
+			t.Errorf("the hash stays for %d ms, want about %d, or five minutes more", ttl, want)
 		}
 	}
 	long := ask(1)
@@ -157,6 +176,17 @@ func TestHashOutlivesTheLease(t *testing.T) {
 	linger(3 * time.Second)
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Ended)
 	linger(0)
+	long.Owner = owner(4)
+	s.mustAcquire(key, long, protocol.Granted)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(4)}, protocol.Ended)
+	linger(0)
+	long.Owner, long.Length = owner(5), 10*time.Minute
+	s.mustAcquire(key, long, protocol.Granted)
+	linger(10 * time.Minute)
+	s.mustAcquire(key, long, protocol.Granted)
+	s.mustRenew(key, 5, 20*time.Minute, protocol.Renewed)
+	linger(20 * time.Minute)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(5)}, protocol.Ended)
 	s.do("DEL", key)
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
 	linger(0)
@@ -196,7 +226,17 @@ func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 	const key = "la1:{k}"
 	s.mustAcquire(key, ask(1), protocol.Granted)
 	s.mustAcquire(key, ask(2), protocol.Queued)
+	const alone = "la1:{alone}"
+	s.mustAcquire(alone, ask(1), protocol.Granted)
 	s.do("CONFIG", "SET", "maxmemory", "1")
+	s.mustRenew(alone, 1, 11*second, protocol.Renewed)
+	s.mustEnd(alone, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	if st := s.state(alone); len(st.Holders) != 0 || len(st.Ended) != 1 {
+		t.Errorf("after the end of a lease that nobody waits for: %+v", st)
+	}
+	if _, err := s.acquire(alone, ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+		t.Errorf("a free key is granted: %v", err)
+	}
 	if _, err := s.acquire("la1:{other}", ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 		t.Errorf("a new key is granted: %v", err)
 	}

@@ -15,4 +15,5 @@ if h then
 end
 if h ~= s or s.o ~= owner then promote('') end
 save(true)
+if status == 'ok' and s.c == 0 then return mark end
 return {status, mark, s.c}

@@ -65,7 +65,7 @@ type AcquireReply struct {
 	Head    bool   // if Queued: the owner is the first in the queue
 
 	// Left is how long the present lease lasts unless it is renewed; 0 if
-	// there is none.
+	// there is none, and if Granted.
 	Left time.Duration
 
 	// More says that the script stopped before it had found whom to grant the
@@ -85,7 +85,7 @@ type EndReply struct {
 	// an [Acquire] without Create tells.
 	Next Status
 	Head bool          // if Next is Queued
-	Left time.Duration // as in AcquireReply
+	Left time.Duration // how long the present lease lasts unless it is renewed; 0 if there is none
 
 	// Ousted is up to which token leases of the key have been taken from their
 	// holders, if Status is NotMine; 0 if that never happened.
@@ -136,8 +136,19 @@ type OustReply struct {
 	More    bool // as in AcquireReply
 }
 
-// ParseAcquire reads the reply of [Acquire] as a Redis client returns it.
+// The commonest replies are a token alone, since a list costs the server more than
+// most commands do.
+
+// ParseAcquire reads the reply of [Acquire] as a Redis client returns it. A token
+// alone says Granted, with nobody waiting.
 func ParseAcquire(reply any) (AcquireReply, error) {
+	if text, ok := reply.(string); ok {
+		token, err := alone("acquire", text)
+		if err != nil {
+			return AcquireReply{}, err
+		}
+		return AcquireReply{Status: Granted, Token: token}, nil
+	}
 	r := newReader("acquire", reply, 6)
 	out := AcquireReply{
 		Status: r.status(Granted, Queued, Busy, Over), Token: r.token(), Waiting: r.count(),
@@ -152,8 +163,16 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 	return out, nil
 }
 
-// ParseEnd reads the reply of [End] as a Redis client returns it.
+// ParseEnd reads the reply of [End] as a Redis client returns it. A token alone
+// says Ended, without a next owner, and that nobody waits or holds.
 func ParseEnd(reply any) (EndReply, error) {
+	if text, ok := reply.(string); ok {
+		token, err := alone("end", text)
+		if err != nil {
+			return EndReply{}, err
+		}
+		return EndReply{Status: Ended, Token: token}, nil
+	}
 	r := newReader("end", reply, 8)
 	out := EndReply{
 		Status: r.status(Ended, Withdrawn, NotMine, Absent), Token: r.token(), Waiting: r.count(),
@@ -171,8 +190,16 @@ func ParseEnd(reply any) (EndReply, error) {
 	return out, nil
 }
 
-// ParseRenew reads the reply of [Renew] as a Redis client returns it.
+// ParseRenew reads the reply of [Renew] as a Redis client returns it. A token alone
+// says Renewed, with nobody waiting.
 func ParseRenew(reply any) (RenewReply, error) {
+	if text, ok := reply.(string); ok {
+		token, err := alone("renew", text)
+		if err != nil {
+			return RenewReply{}, err
+		}
+		return RenewReply{Status: Renewed, Token: token}, nil
+	}
 	r := newReader("renew", reply, 3)
 	out := RenewReply{Status: r.status(Renewed, Lost), Token: r.token(), Waiting: r.count()}
 	if out.Status == Renewed && out.Token == 0 {
@@ -209,6 +236,15 @@ func ParseOust(reply any) (OustReply, error) {
 		return OustReply{}, r.err
 	}
 	return out, nil
+}
+
+// alone reads a reply that is a token of some grant.
+func alone(script, text string) (int64, error) {
+	n, ok := parseNumber(text)
+	if !ok || n == 0 {
+		return 0, fmt.Errorf("%w %s: text that is no token", ErrMalformed, script)
+	}
+	return n, nil
 }
 
 // maxToken is the largest token that Lua's doubles count exactly, and with it

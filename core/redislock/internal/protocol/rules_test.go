@@ -10,13 +10,13 @@ import (
 func TestRepeatedAcquireIsTheSameGrantAndExtendsIt(t *testing.T) {
 	c := startClocked(t)
 	first := c.acquire(ask(1), protocol.Granted)
-	if first.Left != 10*second || first.Token != c.at.UnixMicro() {
-		t.Errorf("granted %+v", first)
+	if left := c.inspect().Left; left != 10*second || first.Token != c.at.UnixMicro() {
+		t.Errorf("granted %+v for %v", first, left)
 	}
 	c.at = c.at.Add(4 * second)
 	repeated := c.acquire(ask(1), protocol.Granted)
-	if repeated.Token != first.Token || repeated.Left != first.Left {
-		t.Errorf("the repeated acquire got %+v, the first %+v", repeated, first)
+	if left := c.inspect().Left; left != 10*second || repeated != first {
+		t.Errorf("the repeated acquire got %+v for %v, the first %+v", repeated, left, first)
 	}
 }
 

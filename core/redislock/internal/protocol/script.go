@@ -17,6 +17,8 @@ type Script struct {
 var (
 	//go:embed opening.lua
 	openingSource string
+	//go:embed read.lua
+	readSource string
 	//go:embed prelude.lua
 	preludeSource string
 	//go:embed acquire_free.lua
@@ -49,10 +51,10 @@ var (
 	Renew = newScript("renew", renewLiveSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
-	Inspect = newScript("inspect", "", inspectSource)
+	Inspect = newScript("inspect", readSource, inspectSource)
 	// Oust takes [OustArgs] and answers an [OustReply]. It ends leases, whoever
 	// has them.
-	Oust = newScript("oust", "", oustSource)
+	Oust = newScript("oust", readSource, oustSource)
 )
 
 // Scripts returns all scripts.

@@ -150,8 +150,9 @@ func sharers(t testing.TB, hash map[string]string) (all []reference.Holder) {
 	return all
 }
 
-// withClock returns a script's source with the time read from the list "clock"
-// and everything published appended to the list "published".
+// withClock returns a script's source with the time read from the list "clock",
+// everything published appended to the list "published", and the moments until
+// which the hash shall be kept to the list "kept".
 func withClock(t testing.TB, script protocol.Script) string {
 	t.Helper()
 	const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
@@ -159,7 +160,8 @@ func withClock(t testing.TB, script protocol.Script) string {
 		t.Fatalf("script %s does not read the time once and publish once", script.Name)
 	}
 	source := strings.Replace(script.Source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
-	return strings.Replace(source, publish, "redis.call('RPUSH', 'published', ", 1)
+	source = strings.Replace(source, publish, "redis.call('RPUSH', 'published', ", 1)
+	return strings.ReplaceAll(source, "redis.call('PEXPIRE', key, ", "redis.call('RPUSH', 'kept', now + ")
 }
 
 func owner(n int) driver.Owner {

@@ -167,7 +167,7 @@ func (c *call) isOver(owner string) bool {
 
 func (c *call) head(owner string) bool { return c.lock.place(owner) == 0 }
 
-func (c *call) acquire() []any {
+func (c *call) acquire() any {
 	if len(c.args) != 7 {
 		c.err = fmt.Errorf("%w acquire", errArguments)
 		return nil
@@ -178,11 +178,17 @@ func (c *call) acquire() []any {
 	}
 	status := c.seek(r)
 	c.close()
+	if status == protocol.Granted {
+		if c.lock.waiting() == 0 {
+			return c.token(r.owner)
+		}
+		return []any{status.String(), c.token(r.owner), c.lock.waiting(), int64(0), int64(0), bit(c.more)}
+	}
 	head := status == protocol.Queued && c.head(r.owner)
 	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.left(), bit(c.more)}
 }
 
-func (c *call) end() []any {
+func (c *call) end() any {
 	if len(c.args) != 2 && len(c.args) != 7 {
 		c.err = fmt.Errorf("%w end", errArguments)
 		return nil
@@ -220,6 +226,9 @@ func (c *call) end() []any {
 		c.promote("")
 	}
 	c.close()
+	if status == protocol.Ended && nextOwner == "" && l.waiting() == 0 && len(l.holders) == 0 {
+		return c.token("")
+	}
 	head := next == protocol.Queued && c.head(nextOwner)
 	ousted := int64(0)
 	if status == protocol.NotMine {
@@ -228,7 +237,7 @@ func (c *call) end() []any {
 	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10)}
 }
 
-func (c *call) renew() []any {
+func (c *call) renew() any {
 	if len(c.args) != 3 {
 		c.err = fmt.Errorf("%w renew", errArguments)
 		return nil
@@ -247,6 +256,9 @@ func (c *call) renew() []any {
 		c.promote("")
 	}
 	c.close()
+	if status == protocol.Renewed && l.waiting() == 0 {
+		return token
+	}
 	return []any{status.String(), token, l.waiting()}
 }
 

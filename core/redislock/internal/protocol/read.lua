@@ -1,0 +1,1 @@
+local read = redis.call('HMGET', key, 'o', 't', 'x')
