@@ -1,11 +1,16 @@
-local read = redis.call('HMGET', key, 'o', 't', 'x', 'c', 'z')
-if ARGV[5] == '1' and ARGV[7] == '1' and (read[1] or '') == '' and (read[4] or '0') == '0'
-  and not (read[5] and string.find(read[5], ARGV[1], 1, true)) then
-  local x, old = now + ARGV[3], (read[3] or 0) + 0
-  if read[2] and read[2] + 0 >= us then stamp = string.format('%.0f', read[2] + 1) end
-  redis.call('HSET', key, 'o', ARGV[1], 'p', ARGV[2], 't', stamp, 'x', x, 'l', ARGV[3])
-  if x - x % STEP ~= old - old % STEP then
-    redis.call('PEXPIRE', key, x - x % STEP + STEP + LINGER - now)
+if ARGV[5] == '1' and ARGV[7] == '1' then
+  local read = redis.call('HMGET', key, 'o', 't', 'z')
+  if (read[1] or '') == '' and not (read[3] and string.find(read[3], ARGV[1], 1, true)) then
+    local old, t, length = (read[2] or 0) + 0, us, ARGV[3] + 0
+    if old >= us then
+      t = old + 1
+      stamp = string.format('%.0f', t)
+    end
+    redis.call('HSET', key, 'o', ARGV[1], 'p', ARGV[2], 't', stamp, 'x', now + length, 'l', ARGV[3])
+    local step = t - t % (STEP * 1000)
+    if length > STEP or old < step then
+      redis.call('PEXPIRE', key, math.max(length, step / 1000 + 2 * STEP - now) + LINGER)
+    end
+    return stamp
   end
-  return stamp
 end

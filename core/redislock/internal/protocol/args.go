@@ -13,7 +13,7 @@ const (
 
 	// Linger is how long at least a lock's hash stays at the server after the
 	// end of its last lease, or the moment when that would have ended had it
-	// not been given back; up to five minutes more. It remembers the token and
+	// not been given back; up to ten minutes more. It remembers the token and
 	// the ended owners: tokens rise across backward steps of the server's clock
 	// of up to that much.
 	Linger = time.Hour

@@ -4,22 +4,26 @@
 // One hash per lock is the only key of every script, so that it can be neither
 // half migrated nor half evicted. Its fields:
 //
-//	o      owner; "-" while the key is kept for MinHold; empty when free
+//	o      owner; "-" while the key is kept for MinHold, "+" while several hold
+//	       it; empty when free; and "*" after any of these while anybody waits
 //	p      the holder's push channel; without meaning when free
 //	t      the latest token: server time in microseconds, made to rise
 //	x      when the lease ends, server time in ms
 //	l      the longest length given to the lease, in ms
 //	z      the last four ended owners, newest first
+//	s      those who hold the key together
+//	u      up to which token leases were taken from their holders
 //	h n c  the queue: index of its head, next index, number of entries
 //	w<i>   entry i: owner, its length E, its limit, its push channel
 //	i<o>   the index of owner o's entry
 //
-// The hash stays until the end of the lease's STEP of time (see opening.lua) and
-// [Linger]; whatever changes x sees to that.
+// The hash stays for [Linger] after the lease. To save a PEXPIRE each time, the
+// server is told to keep it some minutes longer, until a moment that follows from t;
+// whatever changes t or x sees to that.
 //
 // A script reads the server's time once. The commonest cases have a short way: one
-// read of a few fields, one write, and the token as the whole reply. In all others
-// the rest of the hash is read too, once. No script
-// shortens a live lease, except that an end with Keep gives one up; a script
-// that finds its own owner live extends it.
+// read of a few fields, one write, and a reply that is no list. In all others one
+// read more brings all but the queue's entries. No script shortens a live lease,
+// except that an end with Keep gives one up; a script that finds its own owner live
+// extends it.
 package protocol

@@ -34,5 +34,5 @@ else
   promote('')
 end
 save(true)
-if status == 'ended' and not nextOwner and s.c == 0 and s.o == '' then return text(s.t) end
+if status == 'ended' and not nextOwner and s.c == 0 and s.o == '' then return 1 end
 return {status, token(nextOwner or ''), s.c, more, outcome, head(), left(), status == 'notmine' and text(s.u) or '0'}

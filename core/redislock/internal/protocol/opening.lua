@@ -6,14 +6,17 @@ local stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', ti
 local us = stamp + 0
 local now = (us - us % 1000) / 1000
 
--- The hash stays for LINGER after the end of its last lease, and up to STEP longer:
--- until a moment that stands still while x moves within one STEP. Whatever writes x
--- sees to it that the server keeps the hash until stays(x), so that a new x within
--- the STEP of the old needs no PEXPIRE.
+-- The hash stays for LINGER after its last lease. So that this needs no PEXPIRE each
+-- time, the server is told to keep it for longer: until two STEPs after the one that
+-- t is in has begun. Whatever writes t or x sees to it that the
+-- hash is kept until then and until x + LINGER, whichever is later.
 local LINGER = 3600000
 local STEP = 300000
 
--- Next comes a short way for the commonest case. It does what the general way
--- after it would, at a fraction of the cost: defining the general way's functions
--- is much of what that takes. It reads what it needs of the hash, and o, t and x in
--- any case.
+-- WAITING follows the owner in o while anybody waits: the short ways must not take
+-- the key for one that nobody waits for.
+local WAITING = '*'
+
+-- Next comes a short way for the commonest case, if the script has one. It does
+-- what the general way after it would, at a fraction of the cost: defining the
+-- general way's functions is much of what that takes. It reads only what it needs.

@@ -62,8 +62,9 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0), "0"), nil},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "5"), protocol.EndReply{Status: protocol.NotMine, Token: 7, Ousted: 5}},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0)), nil},
-		{end, "7", protocol.EndReply{Status: protocol.Ended, Token: 7}},
-		{end, "0", nil},
+		{end, n(1), protocol.EndReply{Status: protocol.Ended}},
+		{end, n(0), nil},
+		{end, "1", nil},
 		{end, "ended", nil},
 		{renew, "7", protocol.RenewReply{Status: protocol.Renewed, Token: 7}},
 		{renew, "0", nil},
@@ -153,6 +154,7 @@ func FuzzParseReplies(f *testing.F) {
 	f.Add("nsnn", "1", "7", int64(1))
 	f.Add("", "", "", int64(0))
 	f.Add("a", "1700000000000000", "", int64(0))
+	f.Add("b", "", "", int64(1))
 	f.Fuzz(func(t *testing.T, shape, a, b string, n int64) {
 		var list []any
 		for _, c := range shape {
@@ -173,8 +175,11 @@ func FuzzParseReplies(f *testing.F) {
 			}
 		}
 		var in any = list
-		if shape == "a" {
+		switch shape {
+		case "a":
 			in = a
+		case "b":
+			in = n
 		}
 		if r, err := protocol.ParseAcquire(in); err == nil {
 			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Status == protocol.Granted && r.Token == 0 {

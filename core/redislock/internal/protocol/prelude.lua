@@ -34,16 +34,17 @@ end
 -- load returns the indexes of the entries of the owners in ARGV[1] and ARGV[3],
 -- if any.
 local function load()
-  local rest = redis.call('HMGET', key, 'p', 'l', 'z', 'h', 'n', 'c', 's', 'u',
+  local r = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
     'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''))
-  local o, t, x = read[1] or '', (read[2] or 0) + 0, (read[3] or 0) + 0
-  local p, l, z = o ~= '' and rest[1] or '', (rest[2] or 0) + 0, rest[3] or ''
-  local h, n, c = (rest[4] or 0) + 0, (rest[5] or 0) + 0, (rest[6] or 0) + 0
-  local shared, u = rest[7] or '', (rest[8] or 0) + 0
+  local o, p, z, shared = r[1] or '', r[2] or '', r[6] or '', r[10] or ''
+  local t, x, l = (r[3] or 0) + 0, (r[4] or 0) + 0, (r[5] or 0) + 0
+  local h, n, c, u = (r[7] or 0) + 0, (r[8] or 0) + 0, (r[9] or 0) + 0, (r[11] or 0) + 0
   was = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
+  if c > 0 then o = string.sub(o, 1, -2) end
+  if o == '' then p = '' end
   s = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
   if o == SHARED then parse() end
-  return tonumber(rest[9] or nil), tonumber(rest[10] or nil)
+  return tonumber(r[12] or nil), tonumber(r[13] or nil)
 end
 
 -- ended reports whether the owner is one of the last four that ended.
@@ -266,7 +267,6 @@ local function token(owner) return text((holding(owner) or s).t) end
 -- keeps something succeeds; who wants something new must be refused.
 local function save(frees)
   local last = left()
-  if s.o == '' and s.x > now + LINGER then s.x = now end
   if s.o == SHARED then
     local records = {}
     for i, h in ipairs(holders) do
@@ -277,15 +277,18 @@ local function save(frees)
   else
     s.s = ''
   end
-  local n = #puts
+  local o, n = s.o, #puts
+  if s.c > 0 then s.o = o .. WAITING end
   for k, v in pairs(s) do
     if v ~= was[k] then
       puts[n + 1], puts[n + 2] = k, v
       n = n + 2
     end
   end
+  s.o = o
   if n > 0 or #dels > 0 then
-    local keep = math.max(LINGER + last, s.x - s.x % STEP + STEP + LINGER - now)
+    local step = (s.t - s.t % (STEP * 1000)) / 1000
+    local keep = math.max(last, step + 2 * STEP - now) + LINGER
     if frees then redis.call('PEXPIRE', key, keep) end
     if n > 0 then redis.call('HSET', key, unpack(puts)) end
     if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end

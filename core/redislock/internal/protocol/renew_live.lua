@@ -1,11 +1,19 @@
-local read = redis.call('HMGET', key, 'o', 't', 'x', 'c', 'l')
-if read[1] == ARGV[1] and ARGV[3] == '0' then
-  local x, old, l = now + ARGV[2], read[3] + 0, read[5]
-  if old > now and x > old and x - x % STEP == old - old % STEP then
-    if l + 0 < ARGV[2] + 0 then l = ARGV[2] end
-    if type(redis.pcall('HSET', key, 'x', x, 'l', l)) == 'number' then
-      if (read[4] or '0') == '0' then return read[2] end
-      return {'ok', read[2], tonumber(read[4])}
+if ARGV[3] == '0' then
+  local read = redis.call('HMGET', key, 'o', 't', 'x', 'l')
+  local alone = read[1] == ARGV[1]
+  if alone or read[1] == ARGV[1] .. WAITING then
+    local t, x, l, ttl = read[2] + 0, read[3] + 0, read[4], ARGV[2] + 0
+    local till = now + ttl
+    if x > now and till > x then
+      if l + 0 < ttl then l = ARGV[2] end
+      if till > (t - t % (STEP * 1000)) / 1000 + 2 * STEP then
+        redis.call('PEXPIRE', key, ttl + LINGER)
+      end
+      -- As in the short way of end.
+      if type(redis.pcall('HSET', key, 'x', till, 'l', l)) == 'number' then
+        if alone then return read[2] end
+        return {'ok', read[2], tonumber(redis.call('HGET', key, 'c'))}
+      end
     end
   end
 end

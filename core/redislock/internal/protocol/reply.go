@@ -76,7 +76,7 @@ type AcquireReply struct {
 // EndReply is what [End] answers.
 type EndReply struct {
 	Status  Status // Ended, Withdrawn, NotMine or Absent
-	Token   int64  // the latest of the key; Next's own if Next is Granted; 0 if there was no grant
+	Token   int64  // the latest of the key; Next's own if Next is Granted; 0 if there was no grant, or if Ended with nobody next
 	Waiting int64
 	More    bool // as in AcquireReply
 
@@ -136,7 +136,7 @@ type OustReply struct {
 	More    bool // as in AcquireReply
 }
 
-// The commonest replies are a token alone, since a list costs the server more than
+// The commonest replies are a token or a number alone, since a list costs the server more than
 // most commands do.
 
 // ParseAcquire reads the reply of [Acquire] as a Redis client returns it. A token
@@ -163,15 +163,11 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 	return out, nil
 }
 
-// ParseEnd reads the reply of [End] as a Redis client returns it. A token alone
-// says Ended, without a next owner, and that nobody waits or holds.
+// ParseEnd reads the reply of [End] as a Redis client returns it. A 1 alone says
+// Ended, without a next owner, and that nobody waits or holds.
 func ParseEnd(reply any) (EndReply, error) {
-	if text, ok := reply.(string); ok {
-		token, err := alone("end", text)
-		if err != nil {
-			return EndReply{}, err
-		}
-		return EndReply{Status: Ended, Token: token}, nil
+	if n, ok := reply.(int64); ok && n == 1 {
+		return EndReply{Status: Ended}, nil
 	}
 	r := newReader("end", reply, 8)
 	out := EndReply{

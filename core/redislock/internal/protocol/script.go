@@ -17,8 +17,6 @@ type Script struct {
 var (
 	//go:embed opening.lua
 	openingSource string
-	//go:embed read.lua
-	readSource string
 	//go:embed prelude.lua
 	preludeSource string
 	//go:embed acquire_free.lua
@@ -51,10 +49,10 @@ var (
 	Renew = newScript("renew", renewLiveSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
-	Inspect = newScript("inspect", readSource, inspectSource)
+	Inspect = newScript("inspect", "", inspectSource)
 	// Oust takes [OustArgs] and answers an [OustReply]. It ends leases, whoever
 	// has them.
-	Oust = newScript("oust", readSource, oustSource)
+	Oust = newScript("oust", "", oustSource)
 )
 
 // Scripts returns all scripts.

@@ -73,10 +73,17 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		return n
 	}
 	st := reference.State{Token: number(hash["t"]), Ousted: number(hash["u"])}
-	if (hash["o"] == "+") != (hash["s"] != "") {
+	o := hash["o"]
+	if number(hash["c"]) > 0 {
+		var marked bool
+		if o, marked = strings.CutSuffix(o, "*"); !marked {
+			t.Fatalf("some wait, but o is %q", o)
+		}
+	}
+	if (o == "+") != (hash["s"] != "") {
 		t.Fatalf("o is %q, but s %q", hash["o"], hash["s"])
 	}
-	switch o := hash["o"]; o {
+	switch o {
 	case "":
 	case "+":
 		st.Holders = sharers(t, hash)

@@ -227,7 +227,7 @@ func (c *call) end() any {
 	}
 	c.close()
 	if status == protocol.Ended && nextOwner == "" && l.waiting() == 0 && len(l.holders) == 0 {
-		return c.token("")
+		return int64(1)
 	}
 	head := next == protocol.Queued && c.head(nextOwner)
 	ousted := int64(0)

@@ -1,1 +1,0 @@
-local read = redis.call('HMGET', key, 'o', 't', 'x')
