@@ -1,6 +1,8 @@
--- acquire: owner, channel, length, E, create, wait, room
-local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local create, wait, room = ARGV[5] == '1', ARGV[6] == '1', tonumber(ARGV[7])
+-- acquire: owner, channel, length, how [, E, room]. In how c stands for create and w
+-- for wait. E is 3 s, or less if the length is, and the room 1, if they are not given.
+local owner, channel, length, how = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local e, room = tonumber(ARGV[5] or math.min(length, 3000)), tonumber(ARGV[6] or 1)
+local create, wait = how == 'c' or how == 'cw', how == 'w' or how == 'cw'
 local i = load()
 settle()
 local known = i or holding(owner) or not create

@@ -1,4 +1,4 @@
-if ARGV[5] == '1' and ARGV[7] == '1' then
+if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
   local read = redis.call('HMGET', key, 'o', 't', 'z')
   if (read[1] or '') == '' and not (read[3] and string.find(read[3], ARGV[1], 1, true)) then
     local old, t, length = (read[2] or 0) + 0, us, ARGV[3] + 0

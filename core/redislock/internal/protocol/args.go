@@ -58,9 +58,21 @@ type AcquireArgs struct {
 	Limit int // of a Semaphore
 }
 
-// Args returns the script's arguments.
+// Args returns the script's arguments: as few as say it, since each costs the
+// server. A place's length and the room follow if they are not the usual.
 func (a AcquireArgs) Args() []any {
-	return []any{string(a.Owner[:]), a.Channel, millis(a.Length), millis(a.Enrol), flag(a.Create), flag(a.Wait), room(a.Mode, a.Limit)}
+	how := ""
+	if a.Create {
+		how += "c"
+	}
+	if a.Wait {
+		how += "w"
+	}
+	args := []any{string(a.Owner[:]), a.Channel, millis(a.Length), how}
+	if room := room(a.Mode, a.Limit); room != 1 || a.Enrol != Enrol(a.Length) {
+		args = append(args, millis(a.Enrol), room)
+	}
+	return args
 }
 
 // EndArgs are the arguments of [End].

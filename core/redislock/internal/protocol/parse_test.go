@@ -204,8 +204,12 @@ func FuzzParseReplies(f *testing.F) {
 }
 
 func TestArgumentsRoundTimesUp(t *testing.T) {
-	args := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 3 * time.Second, Create: true}.Args()
-	if want := []any{name(1), "c", int64(11), int64(3000), int64(1), int64(0), int64(1)}; !reflect.DeepEqual(args, want) {
+	a := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 10*time.Millisecond + 1, Create: true}
+	if args, want := a.Args(), []any{name(1), "c", int64(11), "c"}; !reflect.DeepEqual(args, want) {
+		t.Errorf("%q, want %q", args, want)
+	}
+	a.Enrol++
+	if args, want := a.Args(), []any{name(1), "c", int64(11), "c", int64(11), int64(1)}; !reflect.DeepEqual(args, want) {
 		t.Errorf("%q, want %q", args, want)
 	}
 }

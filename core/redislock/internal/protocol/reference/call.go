@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
@@ -168,13 +169,17 @@ func (c *call) isOver(owner string) bool {
 func (c *call) head(owner string) bool { return c.lock.place(owner) == 0 }
 
 func (c *call) acquire() any {
-	if len(c.args) != 7 {
+	if len(c.args) != 4 && len(c.args) != 6 {
 		c.err = fmt.Errorf("%w acquire", errArguments)
 		return nil
 	}
 	r := request{
-		owner: c.args[0], channel: c.args[1], length: c.number(2), enrol: c.number(3),
-		create: c.number(4) == 1, wait: c.number(5) == 1, room: c.number(6),
+		owner: c.args[0], channel: c.args[1], length: c.number(2),
+		create: strings.Contains(c.args[3], "c"), wait: strings.Contains(c.args[3], "w"),
+	}
+	r.enrol, r.room = min(r.length, protocol.MaxEnrol.Milliseconds()), 1
+	if len(c.args) == 6 {
+		r.enrol, r.room = c.number(4), c.number(5)
 	}
 	status := c.seek(r)
 	c.close()

@@ -55,7 +55,7 @@ func TestFlushedServerKnowsNothing(t *testing.T) {
 func TestWrongArgumentsChangeNothing(t *testing.T) {
 	s := reference.New(time.Now)
 	for script, args := range map[string][]any{
-		"acquire": {"o", "c", "x", int64(1), int64(1), int64(1), int64(1)},
+		"acquire": {"o", "c", "x", "cw"},
 		"end":     {"o"},
 		"renew":   {"o", -1.5, int64(0)},
 		"nothing": nil,
