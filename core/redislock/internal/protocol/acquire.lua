@@ -3,8 +3,6 @@
 local owner, channel, length, how = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local e, room = tonumber(ARGV[5] or math.min(length, 3000)), tonumber(ARGV[6] or 1)
 local create, wait = how == 'c' or how == 'cw', how == 'w' or how == 'cw'
-local i = load()
-settle()
 local known = i or holding(owner) or not create
 local status = seek(owner, channel, length, e, i, create, wait, room)
 save(known)

@@ -1,7 +1,5 @@
 -- end: owner, keep [, next owner, channel, length, E, room]
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local i, j = load()
-settle()
 local status
 local h = holding(owner)
 if h then
@@ -15,7 +13,9 @@ if h then
     h.owner, h.p, h.l, h.x = string.rep(KEPT, 16), '', till - now, till
     share()
   else
-    part(h)
+    for n = #holders, 1, -1 do
+      if holders[n] == h then table.remove(holders, n) end
+    end
     share()
   end
 elseif i then

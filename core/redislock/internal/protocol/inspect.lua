@@ -1,6 +1,4 @@
 -- inspect
-load()
-settle()
 local held = 0
 local all = {}
 local function note(room, t, x, kept)

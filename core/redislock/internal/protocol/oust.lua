@@ -1,7 +1,5 @@
 -- oust ends every lease whose token is at most that in ARGV[1], so that a repetition
 -- spares who came next. The token rises, and with it what a guard can refuse.
-load()
-settle()
 local upto = tonumber(ARGV[1])
 local over = {}
 if s.o == SHARED then

@@ -1,5 +1,6 @@
 -- The general way of all scripts. The hash as it was read is in was, and as it
--- shall be in s; what differs is written at the end.
+-- shall be in s and holders; what differs is written at the end. Redis defines the
+-- functions anew at every run, for which 100 ns each is a usual price.
 
 local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
@@ -7,8 +8,6 @@ local SHARED = '+'     -- in o while several may hold together: they stand in s
 
 local function text(n) return string.format('%.0f', n) end
 
-local s, was
-local holders = {}     -- those in s
 local puts, dels = {}, {}
 local gone = {}        -- entries that dels removes
 local pushes = {}      -- what to tell, at three elements: channel, kind and owner, token
@@ -16,35 +15,31 @@ local wanted = false   -- tell the holders that somebody waits
 local more = 0         -- 1 if the queue has to be looked at further
 local mine             -- an entry that is not yet written
 
--- parse reads those who share: owner, "room:token:expiry:length:n:" and the
--- channel of n bytes, for each.
-local function parse()
-  local at = 1
-  while at <= #s.s do
-    local room, t, x, l, n, rest = string.match(s.s, '^(%d+):(%d+):(%d+):(%d+):(%d+):()', at + 16)
+-- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
+local was = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
+  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''))
+local i, j = tonumber(was[12] or nil), tonumber(was[13] or nil)
+local s = {
+  o = was[1] or '', p = was[2] or '', t = (was[3] or 0) + 0, x = (was[4] or 0) + 0, l = (was[5] or 0) + 0,
+  z = was[6] or '', h = (was[7] or 0) + 0, n = (was[8] or 0) + 0, c = (was[9] or 0) + 0, u = (was[11] or 0) + 0,
+}
+if s.c > 0 then s.o = string.sub(s.o, 1, -2) end
+if s.o == '' then s.p = '' end
+
+-- Those who share: owner, "room:token:expiry:length:n:" and the channel of n bytes,
+-- for each.
+local holders = {}
+if s.o == SHARED then
+  local at, all = 1, was[10]
+  while at <= #all do
+    local room, t, x, l, n, rest = string.match(all, '^(%d+):(%d+):(%d+):(%d+):(%d+):()', at + 16)
     n = tonumber(n)
     holders[#holders + 1] = {
-      owner = string.sub(s.s, at, at + 15), p = string.sub(s.s, rest, rest + n - 1),
+      owner = string.sub(all, at, at + 15), p = string.sub(all, rest, rest + n - 1),
       room = tonumber(room), t = tonumber(t), x = tonumber(x), l = tonumber(l),
     }
     at = rest + n
   end
-end
-
--- load returns the indexes of the entries of the owners in ARGV[1] and ARGV[3],
--- if any.
-local function load()
-  local r = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
-    'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''))
-  local o, p, z, shared = r[1] or '', r[2] or '', r[6] or '', r[10] or ''
-  local t, x, l = (r[3] or 0) + 0, (r[4] or 0) + 0, (r[5] or 0) + 0
-  local h, n, c, u = (r[7] or 0) + 0, (r[8] or 0) + 0, (r[9] or 0) + 0, (r[11] or 0) + 0
-  was = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
-  if c > 0 then o = string.sub(o, 1, -2) end
-  if o == '' then p = '' end
-  s = {o = o, p = p, t = t, x = x, l = l, z = z, h = h, n = n, c = c, s = shared, u = u}
-  if o == SHARED then parse() end
-  return tonumber(r[12] or nil), tonumber(r[13] or nil)
 end
 
 -- ended reports whether the owner is one of the last four that ended.
@@ -62,8 +57,8 @@ end
 -- holding returns an owner's lease: s itself, or the record of one who shares.
 local function holding(owner)
   if s.o == owner then return s end
-  for _, h in ipairs(holders) do
-    if h.owner == owner then return h end
+  for n = 1, #holders do
+    if holders[n].owner == owner then return holders[n] end
   end
 end
 
@@ -77,34 +72,25 @@ local function share()
   end
 end
 
--- part removes one who shares.
-local function part(h)
-  for i, other in ipairs(holders) do
-    if other == h then table.remove(holders, i) end
-  end
-end
-
--- settle brings the leases up to date with the clock. A lease that lasts longer
--- than it was ever given shows that the clock went back. An end that was seen
--- is kept: it must not be undone by a clock that steps back later.
-local function settle()
-  if s.o == '' then return end
-  if s.o == SHARED then
-    for i = #holders, 1, -1 do
-      local h = holders[i]
-      h.x = math.min(h.x, now + h.l)
-      if h.x <= now then
-        if h.p ~= '' then bury(h.owner) end
-        table.remove(holders, i)
-      end
+-- The leases are brought up to date with the clock. A lease that lasts longer than
+-- it was ever given shows that the clock went back. An end that was seen is kept: it
+-- must not be undone by a clock that steps back later.
+if s.o == SHARED then
+  for n = #holders, 1, -1 do
+    local h = holders[n]
+    h.x = math.min(h.x, now + h.l)
+    if h.x <= now then
+      if h.p ~= '' then bury(h.owner) end
+      table.remove(holders, n)
     end
-    share()
-    return
   end
-  s.x = math.min(s.x, now + s.l)
-  if s.x > now then return end
-  if s.o ~= KEPT then bury(s.o) end
-  s.o, s.p = '', ''
+  share()
+elseif s.o ~= '' then
+  if s.x > now + s.l then s.x = now + s.l end
+  if s.x <= now then
+    if s.o ~= KEPT then bury(s.o) end
+    s.o, s.p = '', ''
+  end
 end
 
 -- fits reports whether one more may hold, beside whom no more than room may, its
@@ -266,41 +252,44 @@ local function token(owner) return text((holding(owner) or s).t) end
 -- but nothing after it. PEXPIRE needs none, so with it in front whoever frees or
 -- keeps something succeeds; who wants something new must be refused.
 local function save(frees)
-  local last = left()
+  local last, shared = left(), ''
   if s.o == SHARED then
     local records = {}
-    for i, h in ipairs(holders) do
+    for n, h in ipairs(holders) do
       last = math.max(last, h.x - now)
-      records[i] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
+      records[n] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
     end
-    s.s = table.concat(records)
-  else
-    s.s = ''
+    shared = table.concat(records)
   end
-  local o, n = s.o, #puts
-  if s.c > 0 then s.o = o .. WAITING end
-  for k, v in pairs(s) do
-    if v ~= was[k] then
-      puts[n + 1], puts[n + 2] = k, v
-      n = n + 2
-    end
-  end
-  s.o = o
+  local o = s.c > 0 and s.o .. WAITING or s.o
+  local n = #puts
+  if o ~= (was[1] or '') then puts[n + 1], puts[n + 2], n = 'o', o, n + 2 end
+  if s.p ~= (was[2] or '') then puts[n + 1], puts[n + 2], n = 'p', s.p, n + 2 end
+  if s.t ~= (was[3] or 0) + 0 then puts[n + 1], puts[n + 2], n = 't', s.t, n + 2 end
+  if s.x ~= (was[4] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'x', s.x, n + 2 end
+  if s.l ~= (was[5] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'l', s.l, n + 2 end
+  if s.z ~= (was[6] or '') then puts[n + 1], puts[n + 2], n = 'z', s.z, n + 2 end
+  if s.h ~= (was[7] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'h', s.h, n + 2 end
+  if s.n ~= (was[8] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'n', s.n, n + 2 end
+  if s.c ~= (was[9] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'c', s.c, n + 2 end
+  if shared ~= (was[10] or '') then puts[n + 1], puts[n + 2], n = 's', shared, n + 2 end
+  if s.u ~= (was[11] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'u', s.u, n + 2 end
   if n > 0 or #dels > 0 then
     local step = (s.t - s.t % (STEP * 1000)) / 1000
     local keep = math.max(last, step + 2 * STEP - now) + LINGER
     if frees then redis.call('PEXPIRE', key, keep) end
     if n > 0 then redis.call('HSET', key, unpack(puts)) end
     if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end
-    if not frees or was.t == 0 then redis.call('PEXPIRE', key, keep) end
+    if not frees or not was[3] then redis.call('PEXPIRE', key, keep) end
   end
   if wanted and #pushes == 0 then
     if s.p ~= '' then tell(s.p, 'w', s.o, s.t) end
-    for _, h in ipairs(holders) do
+    for n = 1, #holders do
+      local h = holders[n]
       if h.p ~= '' then tell(h.p, 'w', h.owner, h.t) end
     end
   end
-  for i = 1, #pushes, 3 do
-    redis.pcall('PUBLISH', pushes[i], pushes[i + 1] .. text(pushes[i + 2]) .. ':' .. s.c .. ':' .. key)
+  for n = 1, #pushes, 3 do
+    redis.pcall('PUBLISH', pushes[n], pushes[n + 1] .. text(pushes[n + 2]) .. ':' .. s.c .. ':' .. key)
   end
 end

@@ -1,7 +1,5 @@
 -- renew: owner, ttl, share
 local owner = ARGV[1]
-load()
-settle()
 local status, mark = 'lost', text(s.t)
 local h = holding(owner)
 if h then
