@@ -175,7 +175,7 @@ func TestScriptsFollowTheReference(t *testing.T) {
 	for seed := range (total + each - 1) / each {
 		p := profiles[seed%len(profiles)]
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
-		h := &history{profile: p, Rand: r, at: time.UnixMicro(1_700_000_000_000_000 + r.Int64N(1_000_000))}
+		h := &history{profile: p, Rand: r, at: time.UnixMicro(1_700_000_000_000_000 + r.Int64N(600_000_000))}
 		compare(t, s, shas, h, seed, each, seen)
 	}
 	t.Log(seen)
@@ -256,7 +256,12 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 				t.Fatalf("%v\n%s", err, where())
 			}
 		}
-		for _, h := range model.State(key).Holders {
+		after := model.State(key)
+		const step = 300_000
+		if until := after.Token/1000/step*step + 2*step + protocol.Linger.Milliseconds(); after.Token > 0 && kept < until {
+			t.Fatalf("the hash is kept until %d, want %d for its token\n%s", kept, until, where())
+		}
+		for _, h := range after.Holders {
 			if over := h.Expires + protocol.Linger.Milliseconds(); kept < over {
 				t.Fatalf("the hash is kept until %d, the lease and what lingers until %d\n%s", kept, over, where())
 			}

@@ -19,16 +19,16 @@ var (
 	openingSource string
 	//go:embed prelude.lua
 	preludeSource string
-	//go:embed acquire_free.lua
-	acquireFreeSource string
+	//go:embed acquire_short.lua
+	acquireShortSource string
 	//go:embed acquire.lua
 	acquireSource string
-	//go:embed end_alone.lua
-	endAloneSource string
+	//go:embed end_short.lua
+	endShortSource string
 	//go:embed end.lua
 	endSource string
-	//go:embed renew_live.lua
-	renewLiveSource string
+	//go:embed renew_short.lua
+	renewShortSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed inspect.lua
@@ -41,12 +41,12 @@ var (
 var (
 	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It enrols an
 	// owner, refreshes its place in the queue, or extends its lease.
-	Acquire = newScript("acquire", acquireFreeSource, acquireSource)
+	Acquire = newScript("acquire", acquireShortSource, acquireSource)
 	// End takes [EndArgs] and answers an [EndReply]. It releases a lease,
 	// withdraws from the queue, and bars an owner from coming back.
-	End = newScript("end", endAloneSource, endSource)
+	End = newScript("end", endShortSource, endSource)
 	// Renew takes [RenewArgs] and answers a [RenewReply].
-	Renew = newScript("renew", renewLiveSource, renewSource)
+	Renew = newScript("renew", renewShortSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
 	Inspect = newScript("inspect", "", inspectSource)

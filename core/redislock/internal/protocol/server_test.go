@@ -163,11 +163,11 @@ func sharers(t testing.TB, hash map[string]string) (all []reference.Holder) {
 func withClock(t testing.TB, script protocol.Script) string {
 	t.Helper()
 	const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
-	if strings.Count(script.Source, time) != 1 || strings.Count(script.Source, publish) != 1 {
-		t.Fatalf("script %s does not read the time once and publish once", script.Name)
+	if strings.Count(script.Source, time) != 1 || !strings.Contains(script.Source, publish) {
+		t.Fatalf("script %s does not read the time once, or publishes in another way", script.Name)
 	}
 	source := strings.Replace(script.Source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
-	source = strings.Replace(source, publish, "redis.call('RPUSH', 'published', ", 1)
+	source = strings.ReplaceAll(source, publish, "redis.call('RPUSH', 'published', ")
 	return strings.ReplaceAll(source, "redis.call('PEXPIRE', key, ", "redis.call('RPUSH', 'kept', now + ")
 }
 

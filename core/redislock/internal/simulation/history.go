@@ -170,24 +170,32 @@ func (h *History) executed(process int, c Command, value any, how string) {
 		text, _ := c.Args[0].(string)
 		owner = short(text)
 	}
-	next := ""
-	if c.Script.Name == protocol.End.Name && len(c.Args) > 2 {
-		text, _ := c.Args[2].(string)
-		next = " next " + short(text)
-		if r, err := protocol.ParseEnd(value); err == nil && r.Next == protocol.Granted {
+	next, status := "", protocol.Status(0)
+	switch c.Script.Name {
+	case protocol.Acquire.Name:
+		r, err := protocol.ParseAcquire(value)
+		if status = r.Status; err == nil && status == protocol.Granted {
+			text, _ := c.Args[0].(string)
 			h.grant(text, r.Token)
 		}
-	}
-	if r, err := protocol.ParseAcquire(value); err == nil && r.Status == protocol.Granted {
-		text, _ := c.Args[0].(string)
-		h.grant(text, r.Token)
+	case protocol.End.Name:
+		r, _ := protocol.ParseEnd(value)
+		status = r.Status
+		if len(c.Args) > 2 {
+			text, _ := c.Args[2].(string)
+			next = " next " + short(text)
+			if r.Next == protocol.Granted {
+				h.grant(text, r.Token)
+			}
+		}
+	case protocol.Renew.Name:
+		r, _ := protocol.ParseRenew(value)
+		status = r.Status
 	}
 	h.granted(c.Key)
 	h.Note("  server%s: %s %s%s of process %d on %s -> %v", how, c.Script.Name, owner, next, process, c.Key, value)
-	if list, ok := value.([]any); ok && len(list) > 0 {
-		if status, ok := list[0].(string); ok {
-			h.Count(c.Script.Name + " " + status)
-		}
+	if status != 0 {
+		h.Count(c.Script.Name + " " + status.String())
 	}
 }
 
