@@ -4,16 +4,30 @@ if ARGV[2] == '0' then
   local o, left = read[1] or '', (read[2] or 0) - now
   -- A server out of memory refuses the writes here; the general way knows what then
   -- helps.
-  if left <= 0 or left > LINGER then
+  if left <= 0 or left > LINGER or heir and ARGV[7] ~= '1' then
     o = ''
-  elseif o == owner and not heir then
+  elseif o == owner then
     local z = owner .. string.sub(read[3] or '', 1, 48)
-    if type(redis.pcall('HSET', key, 'o', '', 'z', z)) == 'number' then return 1 end
+    if not heir then
+      if type(redis.pcall('HSET', key, 'o', '', 'z', z)) == 'number' then return 1 end
+    elseif not string.find(z, heir, 1, true) then
+      local old, t, length = redis.call('HGET', key, 't') + 0, us, ARGV[5] + 0
+      if old >= us then
+        t = old + 1
+        stamp = string.format('%.0f', t)
+      end
+      local step = t - t % (STEP * 1000)
+      if length > STEP or old < step then
+        redis.call('PEXPIRE', key, math.max(length, step / 1000 + 2 * STEP - now) + LINGER)
+      end
+      local done = redis.pcall('HSET', key, 'o', heir, 'p', ARGV[4], 't', stamp, 'x', now + length, 'l', ARGV[5], 'z', z)
+      if type(done) == 'number' then return {'ended', stamp, 0, 0, 'granted', 0, length, '0'} end
+    end
   end
 
   -- Others wait, and the first of them, who still does, wants it alone. If there is
   -- an heir it gets the last place.
-  if o == owner .. WAITING and (not heir or ARGV[7] == '1') then
+  if o == owner .. WAITING then
     local q = redis.call('HMGET', key, 't', 'h', 'n', 'c', 'i' .. (heir or ''))
     local z = owner .. string.sub(read[3] or '', 1, 48)
     local h, n, c = (q[2] or 0) + 0, q[3], q[4] - 1

@@ -226,13 +226,17 @@ func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 	const key = "la1:{k}"
 	s.mustAcquire(key, ask(1), protocol.Granted)
 	s.mustAcquire(key, ask(2), protocol.Queued)
-	const alone = "la1:{alone}"
+	const alone, passed = "la1:{alone}", "la1:{passed}"
 	s.mustAcquire(alone, ask(1), protocol.Granted)
+	s.mustAcquire(passed, ask(1), protocol.Granted)
 	s.do("CONFIG", "SET", "maxmemory", "1")
 	s.mustRenew(alone, 1, 11*second, protocol.Renewed)
 	s.mustEnd(alone, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
 	if st := s.state(alone); len(st.Holders) != 0 || len(st.Ended) != 1 {
 		t.Errorf("after the end of a lease that nobody waits for: %+v", st)
+	}
+	if r := s.mustEnd(passed, protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.Ended); r.Next != protocol.Granted {
+		t.Errorf("the next owner is not granted what the ended one had: %+v", r)
 	}
 	if _, err := s.acquire(alone, ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 		t.Errorf("a free key is granted: %v", err)
