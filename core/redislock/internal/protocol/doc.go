@@ -6,7 +6,7 @@
 //
 //	o      owner; "-" while the key is kept for MinHold, "+" while several hold
 //	       it; empty when free; and "*" after any of these while anybody waits
-//	p      the holder's push channel; without meaning when free
+//	p      the holder's push channel; empty when free
 //	t      the latest token: server time in microseconds, made to rise
 //	x      when the lease ends, server time in ms
 //	l      the longest length given to the lease, in ms

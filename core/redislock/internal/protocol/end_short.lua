@@ -9,7 +9,7 @@ if ARGV[2] == '0' then
   elseif o == owner then
     local z = owner .. string.sub(read[3] or '', 1, 48)
     if not heir then
-      if type(redis.pcall('HSET', key, 'o', '', 'z', z)) == 'number' then return 1 end
+      if type(redis.pcall('HSET', key, 'o', '', 'p', '', 'z', z)) == 'number' then return 1 end
     elseif not string.find(z, heir, 1, true) then
       local old, t, length = redis.call('HGET', key, 't') + 0, us, ARGV[5] + 0
       if old >= us then

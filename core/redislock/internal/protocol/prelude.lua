@@ -24,7 +24,6 @@ local s = {
   z = was[6] or '', h = (was[7] or 0) + 0, n = (was[8] or 0) + 0, c = (was[9] or 0) + 0, u = (was[11] or 0) + 0,
 }
 if s.c > 0 then s.o = string.sub(s.o, 1, -2) end
-if s.o == '' then s.p = '' end
 
 -- Those who share: owner, "room:token:expiry:length:n:" and the channel of n bytes,
 -- for each.
