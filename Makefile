@@ -36,9 +36,9 @@ PROTOS = $(shell find core decorator examples interceptor middleware -name '*.pr
 PROTOC_GEN_GO      := .bin/protoc-gen-go-v1.34.2
 PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 
-# What only examples need, or tests on databases, is a module of its own. The main
+# What only examples need, tests on databases, or the comparison with peers, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters core/fence/databases
+NESTED := examples/adapters core/fence/databases core/lab
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it.

@@ -1,0 +1,91 @@
+// Command peers compares lockaround with other lock libraries for Go, each used as its
+// own documentation recommends, on servers that it starts itself:
+//
+//	go run ./core/lab/peers -out DIR
+//
+// It needs redis-server and, for one scenario, etcd. Every trial is a scenario of one
+// peer in processes of their own; the trials of the peers are interleaved, so that what
+// else the machine does hits all of them. In the folder it writes every trial as
+// peers.json, medians and ratios as peers.md, and charts as SVG. What happens meanwhile
+// is on the standard error.
+//
+// A ratio compares trials of the same round, with the best of the other peers, and is
+// above 1 for the better one, whichever way its figure counts. In all trials a witness
+// that the callers share counts those who entered a critical section while another one
+// was in. A peer that hangs, fails or lets two callers in is reported with its error.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+)
+
+func main() {
+	if job, ok := os.LookupEnv(jobVariable); ok {
+		os.Exit(work(job, os.Stdin, os.Stdout))
+	}
+	log.SetFlags(log.Ltime)
+	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
+	rounds := flag.Int("rounds", 5, "how many trials each peer has of each scenario; 1 with -short")
+	brief := flag.Bool("short", false, "short trials, to see that everything works")
+	only := flag.String("only", "", "regular expression of `scenarios` to run")
+	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
+	flag.Parse()
+	p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf}
+	if *brief {
+		p.Pace = short
+		if !given("rounds") {
+			p.Rounds = 1
+		}
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := compare(ctx, p, *only, *out); err != nil {
+		log.Print(err)
+		cancel()
+		os.Exit(1)
+	}
+}
+
+// given reports whether the command line has the flag.
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// compare runs the plan and writes the results, also of a run that was interrupted.
+func compare(ctx context.Context, p plan, only, out string) error {
+	if out == "" {
+		return errors.New("where do the results go? say -out DIR")
+	}
+	if p.Rounds < 1 {
+		return fmt.Errorf("-rounds %d: must be at least 1", p.Rounds)
+	}
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	for _, s := range scenarios {
+		if pattern.MatchString(s.Name) {
+			p.Scenarios = append(p.Scenarios, s)
+		}
+	}
+	if len(p.Scenarios) == 0 {
+		return fmt.Errorf("-only %q: there is no such scenario; there are %s", only, names(scenarios))
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	results, err := p.run(ctx)
+	if len(results.Trials) == 0 {
+		return err
+	}
+	return errors.Join(err, write(out, results))
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// rueidislock, as in its README for one Redis from 7.0.5: one key, and no notices of
+// its own writes. The validity is its default, 5 s, renewed.
+// https://github.com/redis/rueidis/tree/main/rueidislock
+type rueidislockProcess struct{ locks rueidislock.Locker }
+
+func openRueidislock(addr string) (Process, error) {
+	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyMajority:    1,
+		NoLoopTracking: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rueidislockProcess{locks}, nil
+}
+
+func (p rueidislockProcess) Lock(ctx context.Context, key string) (func() error, error) {
+	_, cancel, err := p.locks.WithContext(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { cancel(); return nil }, nil // it returns when the key is deleted, and says no more
+}
+
+func (p rueidislockProcess) Close() { p.locks.Close() }

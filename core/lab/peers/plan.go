@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// plan is what is to be run.
+type plan struct {
+	Rounds    int
+	Seed      uint64
+	Pace      Pace
+	Scenarios []Scenario
+	Peers     []Peer
+	Progress  func(format string, args ...any)
+}
+
+// Results are all trials of a run, and what they ran on.
+type Results struct {
+	Began    time.Time         `json:"began"`
+	Machine  string            `json:"machine"`
+	Versions map[string]string `json:"versions"` // of peers and stores
+	Rounds   int               `json:"rounds"`
+	Seed     uint64            `json:"seed"`
+	Pace     Pace              `json:"pace"`
+	Trials   []Trial           `json:"trials"`
+}
+
+// run starts the stores and runs the trials. If ctx ends it returns those that there are.
+// A store that does not start is an error of the trials that need it, except for Redis,
+// without which there is nothing to compare.
+func (p plan) run(ctx context.Context) (results Results, err error) {
+	results = Results{
+		Began: time.Now().UTC(), Rounds: p.Rounds, Seed: p.Seed, Pace: p.Pace, Versions: versions(p.Peers),
+		Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
+	}
+	folder, err := os.MkdirTemp("", "lockaround-lab-")
+	if err != nil {
+		return results, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	set := &setting{servers: map[Store]*server{}, errs: map[Store]error{}, folder: folder, pace: p.Pace}
+	for _, store := range p.stores() {
+		s, serr := startServer(ctx, store)
+		if serr != nil {
+			if store == Redis {
+				return results, serr
+			}
+			p.Progress("%v", serr)
+			set.errs[store] = serr
+			continue
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		set.servers[store] = s
+		results.Versions[string(store)+" server"] = s.Version
+	}
+	order := rand.New(rand.NewPCG(p.Seed, 0))
+	for round := range p.Rounds {
+		for _, s := range p.Scenarios {
+			turn := slices.Clone(p.Peers)
+			order.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
+			for _, peer := range turn {
+				if !slices.Contains(s.Stores, peer.Store) {
+					continue
+				}
+				t := set.try(ctx, s, peer, round+1)
+				if ctx.Err() != nil {
+					return results, context.Cause(ctx)
+				}
+				results.Trials = append(results.Trials, t)
+				p.Progress("%d/%d %-12s %-11s %s", round+1, p.Rounds, s.Name, peer.Name, describe(s, t))
+			}
+		}
+	}
+	return results, nil
+}
+
+// stores are those that the plan needs, in a fixed order.
+func (p plan) stores() (all []Store) {
+	for _, s := range p.Scenarios {
+		for _, peer := range p.Peers {
+			if slices.Contains(s.Stores, peer.Store) && !slices.Contains(all, peer.Store) {
+				all = append(all, peer.Store)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// describe is a trial in a line.
+func describe(s Scenario, t Trial) string {
+	var parts []string
+	for _, m := range s.Metrics {
+		if v, ok := t.Measures[m.Name]; ok {
+			parts = append(parts, m.Unit.Format(v))
+		}
+	}
+	if len(t.Shares) > 0 {
+		parts = append(parts, shares(t.Shares))
+	}
+	if n := t.GaveUp(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d gave up", n))
+	}
+	if t.Error != "" {
+		parts = append(parts, "ERROR: "+t.Error)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func shares(of []float64) string {
+	var parts []string
+	for _, v := range of {
+		parts = append(parts, fmt.Sprintf("%.0f", v))
+	}
+	return strings.Join(parts, ":") + " %"
+}
+
+func names(of []Scenario) string {
+	var all []string
+	for _, s := range of {
+		all = append(all, s.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// versions are the releases that this program was built with; none in a test.
+func versions(of []Peer) map[string]string {
+	found := map[string]string{}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return found
+	}
+	for _, p := range of {
+		for _, m := range info.Deps {
+			if m.Path == p.Module && m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {
+				found[p.Name] = m.Version
+			}
+		}
+	}
+	return found
+}

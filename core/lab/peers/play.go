@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stage is one process's part of a trial: what its callers use and what they report.
+type stage struct {
+	scenario Scenario
+	process  Process
+	number   int64 // of the process, from 1
+	prefix   string
+	pace     Pace
+	witness  *witness
+
+	callers []caller
+
+	mu      sync.Mutex
+	outcome Outcome
+}
+
+// caller is what one goroutine counts, on cache lines of its own.
+type caller struct {
+	sections atomic.Int64
+	_        [120]byte
+}
+
+// Outcome is what one process reports.
+type Outcome struct {
+	Sections int64         `json:"sections"`           // while watched
+	Watched  time.Duration `json:"watched,omitempty"`  // for how long, if by time
+	Began    int64         `json:"began"`              // Unix time in ns
+	Ended    int64         `json:"ended"`              //
+	Waits    *Waits        `json:"waits,omitempty"`    // what the scenario times
+	Stalled  time.Duration `json:"stalled,omitempty"`  // no section ended in this last part of Watched
+	GaveUp   int64         `json:"gave_up,omitempty"`  // locks that were asked for and not given
+	Refusal  string        `json:"refusal,omitempty"`  // the first of them
+	Unlocks  int64         `json:"unlocks,omitempty"`  // that failed
+	Unlocked string        `json:"unlocked,omitempty"` // the first of them
+}
+
+// saturate has every caller lock and unlock as often as it can.
+func saturate(ctx context.Context, s *stage) {
+	s.watch(ctx, func(ctx context.Context, i int) {
+		for ctx.Err() == nil {
+			if unlock := s.lock(ctx, i); unlock != nil {
+				s.section(i)
+				s.end(unlock)
+			}
+		}
+	})
+}
+
+// timed is saturate that times each wait. A wait that did not end counts among the
+// worst, or starvation would improve the figures.
+func timed(ctx context.Context, s *stage) {
+	s.watch(ctx, func(ctx context.Context, i int) {
+		waits := new(Waits)
+		defer func() { s.report(waits) }()
+		asked := time.Now()
+		for ctx.Err() == nil {
+			if unlock := s.lock(ctx, i); unlock != nil {
+				waits.Add(time.Since(asked))
+				s.section(i)
+				s.end(unlock)
+				asked = time.Now()
+			}
+		}
+		waits.Unfinished(time.Since(asked))
+	})
+}
+
+// relay passes the lock from process to process and times from one's wish to unlock to
+// the other's grant. A process asks again after another one has had its turn, so that it
+// does not take the lock back from those who wait.
+func relay(ctx context.Context, s *stage) {
+	s.watch(ctx, func(ctx context.Context, i int) {
+		waits := new(Waits)
+		defer func() { s.report(waits) }()
+		for ctx.Err() == nil {
+			unlock := s.lock(ctx, i)
+			if unlock == nil {
+				continue
+			}
+			if before := s.witness.released(); before > 0 {
+				waits.Add(time.Duration(time.Now().UnixNano() - before))
+			}
+			s.witness.holder().Store(s.number)
+			s.section(i)
+			s.witness.release(time.Now().UnixNano())
+			s.end(unlock)
+			for s.witness.holder().Load() == s.number && ctx.Err() == nil {
+				time.Sleep(500 * time.Microsecond)
+			}
+		}
+	})
+}
+
+// once has every caller lock once.
+func once(ctx context.Context, s *stage) {
+	ctx, cancel := context.WithTimeout(ctx, s.pace.Limit)
+	defer cancel()
+	s.outcome.Began = time.Now().UnixNano()
+	var all sync.WaitGroup
+	for i := range s.callers {
+		all.Go(func() {
+			unlock := s.lock(ctx, i)
+			if unlock == nil {
+				if ctx.Err() != nil {
+					s.refused(fmt.Errorf("still waiting after %v", s.pace.Limit))
+				}
+				return
+			}
+			s.section(i)
+			s.end(unlock)
+		})
+	}
+	all.Wait()
+	s.outcome.Ended = time.Now().UnixNano()
+	s.outcome.Sections = s.sections()
+}
+
+// watch runs the callers, counts what they do in the time that is watched, and has them
+// end.
+func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range s.callers {
+		all.Go(func() { call(ctx, i) })
+	}
+	time.Sleep(s.pace.Warm)
+	began, first := time.Now(), s.sections()
+	last, moved := first, began
+	for range 20 { // looks, as a hang shows only in what did not happen
+		time.Sleep(s.pace.Watch / 20)
+		if n := s.sections(); n != last {
+			last, moved = n, time.Now()
+		}
+	}
+	watched := time.Since(began)
+	count := s.sections() - first
+	cancel()
+	all.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcome.Began, s.outcome.Watched, s.outcome.Sections = began.UnixNano(), watched, count
+	s.outcome.Ended = time.Now().UnixNano()
+	if still := watched - moved.Sub(began); still > watched/2 {
+		s.outcome.Stalled = still
+	}
+}
+
+// lock returns nil if there is no lock, which counts unless the time is over.
+func (s *stage) lock(ctx context.Context, i int) func() error {
+	unlock, err := s.process.Lock(ctx, s.key(i))
+	if err == nil {
+		return unlock
+	}
+	if ctx.Err() == nil {
+		s.refused(err)
+	}
+	return nil
+}
+
+func (s *stage) key(i int) string {
+	if s.scenario.Own {
+		return fmt.Sprint(s.prefix, "-", s.number, "-", i)
+	}
+	return s.prefix
+}
+
+// section is the critical section.
+func (s *stage) section(i int) {
+	slot := 0
+	if s.scenario.Own {
+		slot = i
+	}
+	s.witness.enter(slot)
+	if s.scenario.Body > 0 {
+		time.Sleep(s.scenario.Body + rand.N(s.scenario.Jitter+1))
+	}
+	s.callers[i].sections.Add(1)
+	s.witness.leave(slot)
+}
+
+func (s *stage) end(unlock func() error) {
+	if err := unlock(); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.outcome.Unlocks++; s.outcome.Unlocks == 1 {
+			s.outcome.Unlocked = err.Error()
+		}
+	}
+}
+
+func (s *stage) refused(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outcome.GaveUp++; s.outcome.GaveUp == 1 {
+		s.outcome.Refusal = err.Error()
+	}
+}
+
+func (s *stage) report(w *Waits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outcome.Waits == nil {
+		s.outcome.Waits = new(Waits)
+	}
+	s.outcome.Waits.Merge(w)
+}
+
+func (s *stage) sections() (n int64) {
+	for i := range s.callers {
+		n += s.callers[i].sections.Load()
+	}
+	return n
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// Scenario is what callers do with a lock, and what is measured of it.
+type Scenario struct {
+	Name      string
+	Title     string
+	Chart     string // the one that shows it; scenarios of a chart share its scale
+	Stores    []Store
+	Processes int
+	Callers   int           // of each process
+	Own       bool          // each caller has a key of its own; otherwise all share one
+	Delay     time.Duration // of the link to the store, each way
+	Body      time.Duration // how long a critical section takes
+	Jitter    time.Duration // at random less than that longer
+	Finite    bool          // it ends by itself when all callers were served, or is given up at Pace.Limit
+	Longer    int           // how many times longer it is watched than others; 0 is once
+	Play      func(context.Context, *stage)
+	Metrics   []Metric
+}
+
+// Metric is a figure of a scenario.
+type Metric struct {
+	Name  string
+	Title string
+	Unit  Unit
+	Less  bool // the smaller the better
+}
+
+var (
+	onRedis = []Store{Redis}
+	onAny   = []Store{Redis, Etcd}
+	rate    = []Metric{{Name: "rate", Title: "critical sections", Unit: PerSecond}}
+	trips   = []Metric{
+		{Name: "median", Title: "median", Unit: Trips, Less: true},
+		{Name: "p99", Title: "p99", Unit: Trips, Less: true},
+	}
+)
+
+var scenarios = []Scenario{
+	free("1", 1), free("8", 8), free("64", 64), free("256", 256),
+	{
+		Name: "one-key/64", Title: "64 callers on 1 key, 1 process", Chart: "one-key",
+		Stores: onRedis, Processes: 1, Callers: 64, Play: saturate, Metrics: rate,
+	},
+	{
+		Name: "one-key/4x16", Title: "4 processes × 16 callers on 1 key", Chart: "one-key",
+		Stores: onRedis, Processes: 4, Callers: 16, Play: saturate,
+		Metrics: append(rate[:1:1], Metric{Name: "least-share", Title: "smallest share of a process (25 % is even)", Unit: Percent}),
+	},
+	{
+		// A hold is long enough for the other three to be waiting at its end, and no two
+		// are as long, so that those who ask again and again have neither luck nor none.
+		Name: "hand-over", Title: "hand-over between 4 processes, a round trip of 10 ms from the store", Chart: "hand-over",
+		Stores: onAny, Processes: 4, Callers: 1, Delay: 5 * time.Millisecond,
+		Body: 25 * time.Millisecond, Jitter: 20 * time.Millisecond, Longer: 4, Play: relay, Metrics: trips,
+	},
+	{
+		Name: "one-shot", Title: "200 waiters in 4 processes, once each, 2 ms body (ideal 400 ms)", Chart: "one-shot",
+		Stores: onRedis, Processes: 4, Callers: 50, Body: 2 * time.Millisecond, Finite: true, Play: once,
+		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true}},
+	},
+	{
+		// Not part of one-key/64: reading the clock for each wait would slow down the fast.
+		Name: "fairness", Title: "waits of 64 callers on 1 key, 1 process", Chart: "fairness",
+		Stores: onRedis, Processes: 1, Callers: 64, Longer: 2, Play: timed,
+		Metrics: []Metric{
+			{Name: "spread", Title: "worst ÷ median wait", Unit: Times, Less: true},
+			{Name: "worst", Title: "worst wait", Unit: Milliseconds, Less: true},
+		},
+	},
+}
+
+func free(name string, callers int) Scenario {
+	title := name + " callers, each its own key"
+	if callers == 1 {
+		title = "1 caller, a free key"
+	}
+	return Scenario{
+		Name: "free/" + name, Title: title, Chart: "free",
+		Stores: onRedis, Processes: 1, Callers: callers, Own: true, Play: saturate, Metrics: rate,
+	}
+}
+
+// charts are the titles of the charts, in their order.
+var charts = []struct{ name, title string }{
+	{"free", "Critical sections per second, free keys: more is better"},
+	{"one-key", "Critical sections per second, one key: more is better"},
+	{"hand-over", "Hand-over between processes, in round trips: less is better"},
+	{"one-shot", "200 waiters in 4 processes, 2 ms each: less is better"},
+	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better"},
+}
+
+// charted says which metrics of a scenario are bars; others are only in the table.
+func charted(m Metric) bool {
+	return m.Name != "least-share" && m.Name != "worst"
+}
+
+// Pace is how long things take.
+type Pace struct {
+	Warm  time.Duration `json:"warm"`  // before anything counts
+	Watch time.Duration `json:"watch"` // how long it counts then
+	Limit time.Duration `json:"limit"` // for what ends by itself
+	Grace time.Duration `json:"grace"` // for starting and ending
+}
+
+var (
+	full  = Pace{Warm: 200 * time.Millisecond, Watch: time.Second, Limit: 15 * time.Second, Grace: 6 * time.Second}
+	short = Pace{Warm: 50 * time.Millisecond, Watch: 150 * time.Millisecond, Limit: 8 * time.Second, Grace: 3 * time.Second}
+)
+
+// of returns the pace for a scenario.
+func (p Pace) of(s Scenario) Pace {
+	p.Watch *= time.Duration(max(s.Longer, 1))
+	return p
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// server is a store that this program has started, in a folder of its own and on ports
+// of 127.0.0.1 that were free.
+type server struct {
+	Addr    string
+	Version string
+	folder  string
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
+	wipe    func(context.Context) error
+	closers []io.Closer
+}
+
+// startServer returns when the store answers.
+func startServer(ctx context.Context, store Store) (*server, error) {
+	start := map[Store]func(context.Context, string) (*server, error){Redis: startRedis, Etcd: startEtcd}[store]
+	var err error
+	for range 3 { // a free port may be somebody else's by the time it is used
+		var folder string
+		if folder, err = os.MkdirTemp("", "lockaround-lab-"); err != nil {
+			return nil, err
+		}
+		var s *server
+		if s, err = start(ctx, folder); err == nil {
+			s.folder = folder
+			return s, nil
+		}
+		if rerr := os.RemoveAll(folder); rerr != nil {
+			return nil, errors.Join(err, rerr)
+		}
+		if errors.Is(err, exec.ErrNotFound) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// Close kills the server and removes its folder.
+func (s *server) Close() error {
+	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c.Close())
+	}
+	s.kill()
+	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
+}
+
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended by itself
+	<-s.done
+}
+
+// Wipe empties the store.
+func (s *server) Wipe(ctx context.Context) error { return s.wipe(ctx) }
+
+func startRedis(ctx context.Context, folder string) (*server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	s, err := launch(folder, "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
+		"--save", "", "--appendonly", "no", "--daemonize", "no")
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	s.Addr, s.closers = addr, []io.Closer{client}
+	s.wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
+	err = s.await(ctx, func() (bool, error) {
+		info, err := client.InfoMap(ctx, "server").Result()
+		if err != nil {
+			return false, err
+		}
+		s.Version = "Redis " + info["Server"]["redis_version"]
+		// Somebody else's server on the same port must not pass for this one.
+		return info["Server"]["process_id"] == strconv.Itoa(s.cmd.Process.Pid), nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+func startEtcd(ctx context.Context, folder string) (*server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	among, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	s, err := launch(folder, "etcd", "--name", "lab", "--data-dir", filepath.Join(folder, "data"),
+		"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
+		"--listen-peer-urls", "http://"+among, "--initial-advertise-peer-urls", "http://"+among,
+		"--initial-cluster", "lab=http://"+among, "--log-level", "error")
+	if err != nil {
+		return nil, err
+	}
+	s.Addr = addr
+	s.wipe = func(context.Context) error { return nil } // keys go with the sessions of a trial
+	err = s.await(ctx, func() (bool, error) {
+		if _, err := get(ctx, "http://"+addr+"/health"); err != nil {
+			return false, err
+		}
+		version, err := get(ctx, "http://"+addr+"/version")
+		_, version, _ = strings.Cut(version, `"etcdserver":"`)
+		version, _, _ = strings.Cut(version, `"`)
+		s.Version = "etcd " + version
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// packages are Debian's, by program.
+var packages = map[string]string{"redis-server": "redis-server", "etcd": "etcd-server"}
+
+// launch starts a program whose output goes to a file in folder.
+func launch(folder, program string, args ...string) (*server, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w; Debian has it in the package %s", program, err, packages[program])
+	}
+	log, err := os.Create(filepath.Join(folder, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() //nolint:errcheck // the program has it
+	s := &server{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.cmd.Wait() // killed, or its log tells
+	}()
+	return s, nil
+}
+
+// await asks until the server is ready; one that does not get there is killed.
+func (s *server) await(ctx context.Context, ready func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := ready()
+		if ok {
+			return nil
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("%s ended at once: %v", filepath.Base(s.cmd.Path), s.cmd.ProcessState)
+		case <-ctx.Done():
+			s.kill()
+			return fmt.Errorf("%s did not answer: %w", filepath.Base(s.cmd.Path), errors.Join(ctx.Err(), err))
+		case <-tick.C:
+		}
+	}
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return string(body), err
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

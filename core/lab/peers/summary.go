@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Row is one metric of a scenario over all rounds, for all peers.
+type Row struct {
+	Scenario Scenario
+	Metric   Metric
+	Cells    map[string]Cell // by peer; those that take part
+}
+
+// Cell is one metric of one peer over all rounds. If no trial counts, only Failed is set.
+type Cell struct {
+	Median, Min, Max float64
+	Counted, Failed  int     // trials
+	Ratio            float64 // median over rounds; 0 if it has no match in any
+}
+
+// summarize has a row for each metric that there are trials of, in the order given.
+func summarize(of []Scenario, trials []Trial) (rows []Row) {
+	for _, s := range of {
+		for _, m := range s.Metrics {
+			row := Row{Scenario: s, Metric: m, Cells: map[string]Cell{}}
+			for _, t := range trials {
+				if _, done := row.Cells[t.Peer]; t.Scenario == s.Name && !done {
+					row.Cells[t.Peer] = summary(m, t.Peer, ofScenario(trials, s.Name))
+				}
+			}
+			if len(row.Cells) > 0 {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+func ofScenario(trials []Trial, name string) (of []Trial) {
+	for _, t := range trials {
+		if t.Scenario == name {
+			of = append(of, t)
+		}
+	}
+	return of
+}
+
+// summary is a peer's cell, of the trials of one scenario.
+func summary(m Metric, peer string, trials []Trial) (c Cell) {
+	var values, ratios []float64
+	for _, t := range trials {
+		if t.Peer != peer {
+			continue
+		}
+		v, ok := t.figure(m)
+		if !ok {
+			c.Failed++
+			continue
+		}
+		values = append(values, v)
+		if r := ratio(m, v, t.Round, trials); r > 0 {
+			ratios = append(ratios, r)
+		}
+	}
+	if c.Counted = len(values); c.Counted > 0 {
+		c.Median, c.Min, c.Max = median(values), slices.Min(values), slices.Max(values)
+	}
+	if len(ratios) > 0 {
+		c.Ratio = median(ratios)
+	}
+	return c
+}
+
+// figure is the trial's value of a metric, if it counts.
+func (t Trial) figure(m Metric) (float64, bool) {
+	v, ok := t.Measures[m.Name]
+	return v, ok && t.Error == ""
+}
+
+// ratio compares a value with the best of all peers but the subject in a round, and is
+// above 1 if it is better than that. It is 0 if there is none to compare with.
+func ratio(m Metric, v float64, round int, trials []Trial) float64 {
+	var best float64
+	for _, t := range trials {
+		other, ok := t.figure(m)
+		if !ok || t.Round != round || t.Peer == subject {
+			continue
+		}
+		if best == 0 || m.Less == (other < best) {
+			best = other
+		}
+	}
+	if best == 0 || v == 0 {
+		return 0
+	}
+	if m.Less {
+		return best / v
+	}
+	return v / best
+}
+
+// median is 0 if there are no values.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// Note is an error, or something else that a reader must know of a peer's trials.
+type Note struct {
+	Scenario, Peer, Text string
+	Rounds               []int
+}
+
+// notes are what there is to say, those of a scenario and peer with the same words once.
+func notes(trials []Trial) (all []Note) {
+	add := func(t Trial, text string) {
+		i := slices.IndexFunc(all, func(n Note) bool { return n.Scenario == t.Scenario && n.Peer == t.Peer && n.Text == text })
+		if i < 0 {
+			i = len(all)
+			all = append(all, Note{Scenario: t.Scenario, Peer: t.Peer, Text: text})
+		}
+		all[i].Rounds = append(all[i].Rounds, t.Round)
+	}
+	least := map[[2]string]Trial{} // of scenario and peer: the one with the most given up
+	for _, t := range trials {
+		if t.Error != "" {
+			add(t, t.Error)
+			continue
+		}
+		if at := [2]string{t.Scenario, t.Peer}; t.GaveUp() > 0 && (least[at].Peer == "" || t.GaveUp() > (least[at]).GaveUp()) {
+			least[at] = t
+		}
+	}
+	for _, t := range trials {
+		if t.Round == least[[2]string{t.Scenario, t.Peer}].Round && t.Error == "" {
+			add(t, fmt.Sprintf("up to %d calls to lock gave up and were made again: %s", t.GaveUp(), t.refusal()))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Note) int { return cmp.Compare(a.Scenario, b.Scenario) })
+	return all
+}

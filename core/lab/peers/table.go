@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// markdown writes the results as a table with notes.
+func markdown(of []Scenario, r Results) string {
+	rows := summarize(of, r.Trials)
+	columns := takingPart(rows)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s; %s; %d rounds of %v after %v to warm up, order of the peers by seed %d; %s.\n\n",
+		r.Machine, servers(r), r.Rounds, r.Pace.Watch, r.Pace.Warm, r.Seed, r.Began.Format(time.DateOnly))
+	b.WriteString("Median over the rounds, its range, and how many times as good as the best peer of the same round\n" +
+		"(without lockaround): above 1 is better, whichever way a figure counts. **Bold** is the best median.\n\n")
+
+	b.WriteString("| | ")
+	for _, peer := range columns {
+		fmt.Fprintf(&b, "| %s ", strings.TrimSpace(peer+" "+r.Versions[peer]))
+	}
+	b.WriteString("|\n|---|---")
+	b.WriteString(strings.Repeat("|---", len(columns)))
+	b.WriteString("|\n")
+	before := ""
+	for _, row := range rows {
+		title := row.Scenario.Title
+		if row.Scenario.Name == before {
+			title = ""
+		}
+		before = row.Scenario.Name
+		fmt.Fprintf(&b, "| %s | %s ", title, row.Metric.Title)
+		for _, peer := range columns {
+			fmt.Fprintf(&b, "| %s ", row.text(peer))
+		}
+		b.WriteString("|\n")
+	}
+	writeNotes(&b, r)
+	return b.String()
+}
+
+func writeNotes(b *strings.Builder, r Results) {
+	var lines []string
+	for _, n := range notes(r.Trials) {
+		in := fmt.Sprintf("%d of %d rounds", len(n.Rounds), r.Rounds)
+		if strings.HasPrefix(n.Text, "up to ") {
+			in = "in a round"
+		}
+		lines = append(lines, fmt.Sprintf("- `%s`, %s, %s: %s\n", n.Scenario, n.Peer, in, n.Text))
+	}
+	for _, t := range r.Trials {
+		if len(t.Shares) > 0 && t.Round == r.Rounds && t.Error == "" && t.Scenario == "one-key/4x16" {
+			lines = append(lines, fmt.Sprintf("- `%s`, %s, shares of the processes in the last round: %s\n", t.Scenario, t.Peer, shares(t.Shares)))
+		}
+	}
+	if len(lines) > 0 {
+		b.WriteString("\n" + strings.Join(lines, ""))
+	}
+}
+
+// text is a peer's cell as it is shown.
+func (r Row) text(peer string) string {
+	c, ok := r.Cells[peer]
+	switch {
+	case !ok:
+		return "–"
+	case c.Counted == 0:
+		return "failed"
+	}
+	text := r.Metric.Unit.Format(c.Median)
+	if r.best(peer) {
+		text = "**" + text + "**"
+	}
+	if c.Counted > 1 {
+		text += fmt.Sprintf(" (%s–%s)", digits(c.Min), digits(c.Max))
+	}
+	if c.Ratio > 0 {
+		text += fmt.Sprintf(" · %s×", digits(c.Ratio))
+	}
+	if c.Failed > 0 {
+		text += fmt.Sprintf("; %d failed", c.Failed)
+	}
+	return text
+}
+
+// best reports whether nobody's median is better.
+func (r Row) best(peer string) bool {
+	mine := r.Cells[peer]
+	for _, c := range r.Cells {
+		if c.Counted > 0 && c.Median != mine.Median && r.Metric.Less == (c.Median < mine.Median) {
+			return false
+		}
+	}
+	return mine.Counted > 0
+}
+
+// takingPart are the peers that have a cell, in the order of peers.
+func takingPart(rows []Row) (columns []string) {
+	for _, p := range peers {
+		if slices.ContainsFunc(rows, func(r Row) bool { _, ok := r.Cells[p.Name]; return ok }) {
+			columns = append(columns, p.Name)
+		}
+	}
+	return columns
+}
+
+func servers(r Results) string {
+	var all []string
+	for _, s := range []Store{Redis, Etcd} {
+		if v := r.Versions[string(s)+" server"]; v != "" {
+			all = append(all, v)
+		}
+	}
+	return strings.Join(all, " and ")
+}

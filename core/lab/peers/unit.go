@@ -1,0 +1,47 @@
+package main
+
+import (
+	"math"
+	"strconv"
+)
+
+// Unit is what a figure counts.
+type Unit string
+
+// The units.
+const (
+	PerSecond    Unit = "/s"
+	Milliseconds Unit = "ms"
+	Trips        Unit = "trips"
+	Times        Unit = "×"
+	Percent      Unit = "%"
+)
+
+// Format writes a figure with three digits and its unit.
+func (u Unit) Format(v float64) string {
+	if u == PerSecond {
+		return digits(v) + "/s"
+	}
+	return digits(v) + " " + string(u)
+}
+
+// digits writes three digits of a number, in thousands and millions if it is large.
+func digits(v float64) string {
+	suffix := ""
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case v >= 999_500:
+		v, suffix = v/1e6, " M"
+	case v >= 9_995:
+		v, suffix = v/1e3, " k"
+	}
+	decimals := 0
+	switch {
+	case v < 9.995:
+		decimals = 2
+	case v < 99.95:
+		decimals = 1
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64) + suffix
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// jobVariable makes this program a worker: one process of a trial. It says ready on its
+// standard output, begins at a line on its standard input, and says its outcome. It ends
+// when its standard input does.
+const jobVariable = "LOCKAROUND_LAB_JOB"
+
+// Job is what a worker is to do.
+type Job struct {
+	Peer     string `json:"peer"`
+	Scenario string `json:"scenario"`
+	Addr     string `json:"addr"`
+	Witness  string `json:"witness"` // its file
+	Prefix   string `json:"prefix"`  // of keys
+	Number   int64  `json:"number"`  // of the process, from 1
+	Pace     Pace   `json:"pace"`
+}
+
+// Message is a line from a worker.
+type Message struct {
+	Ready   bool     `json:"ready,omitempty"`
+	Outcome *Outcome `json:"outcome,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// work does the job and returns the exit code.
+func work(job string, in io.Reader, out io.Writer) int {
+	say := json.NewEncoder(out)
+	outcome, err := perform(job, in, func() error { return say.Encode(Message{Ready: true}) })
+	message := Message{Outcome: outcome}
+	code := 0
+	if err != nil {
+		message.Error, code = err.Error(), 1
+	}
+	if err := say.Encode(message); err != nil {
+		return 1 // nobody reads it
+	}
+	return code
+}
+
+func perform(text string, in io.Reader, ready func() error) (*Outcome, error) {
+	var job Job
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		return nil, fmt.Errorf("read %s: %w", jobVariable, err)
+	}
+	p := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
+	s := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == job.Scenario })
+	if p < 0 || s < 0 {
+		return nil, fmt.Errorf("there is no peer %q or no scenario %q", job.Peer, job.Scenario)
+	}
+	scenario := scenarios[s]
+	eyes, err := openWitness(job.Witness, scenario.Callers)
+	if err != nil {
+		return nil, err
+	}
+	defer eyes.Close() //nolint:errcheck // the process ends
+	process, err := peers[p].Open(job.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	defer process.Close()
+	stage := &stage{
+		scenario: scenario, process: process, number: job.Number, prefix: job.Prefix, pace: job.Pace,
+		witness: eyes, callers: make([]caller, scenario.Callers),
+	}
+	if err := stage.warm(); err != nil {
+		return nil, err
+	}
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	begin := bufio.NewReader(in)
+	if _, err := begin.ReadString('\n'); err != nil {
+		return nil, fmt.Errorf("wait for the others: %w", err)
+	}
+	var over atomic.Bool
+	defer over.Store(true)
+	go func() {
+		_, _ = begin.ReadByte()
+		if !over.Load() { // whoever started the trial has gone
+			os.Exit(1)
+		}
+	}()
+	scenario.Play(context.Background(), stage)
+	return &stage.outcome, nil
+}
+
+// warm connects and has the store learn its scripts, with keys that nobody else wants. A
+// peer may fail at first, and is asked again: that is reported and is not what is measured.
+func (s *stage) warm() error {
+	const attempts = 3
+	var err error
+	for i := range attempts {
+		if err = s.greet(fmt.Sprint(s.prefix, "-warm-", s.number, "-", i), s.pace.Grace/attempts); err == nil {
+			return nil
+		}
+		s.refused(fmt.Errorf("before the start: %w", err))
+	}
+	return fmt.Errorf("%d attempts before the start: %w", attempts, err)
+}
+
+func (s *stage) greet(key string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for range 3 {
+		unlock, err := s.process.Lock(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := unlock(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
