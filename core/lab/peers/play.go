@@ -18,7 +18,8 @@ type stage struct {
 	pace     Pace
 	witness  *witness
 
-	callers []caller
+	callers  []caller
+	watching atomic.Bool
 
 	mu      sync.Mutex
 	outcome Outcome
@@ -27,7 +28,20 @@ type stage struct {
 // caller is what one goroutine counts, on cache lines of its own.
 type caller struct {
 	sections atomic.Int64
-	_        [120]byte
+	key      string
+	slot     int // of the witness
+	_        [96]byte
+}
+
+// enlist gives each caller its key.
+func (s *stage) enlist() {
+	s.callers = make([]caller, s.scenario.Callers)
+	for i := range s.callers {
+		s.callers[i].key = s.prefix
+		if s.scenario.Own {
+			s.callers[i].key, s.callers[i].slot = fmt.Sprint(s.prefix, "-", s.number, "-", i), i
+		}
+	}
 }
 
 // Outcome is what one process reports.
@@ -65,7 +79,9 @@ func timed(ctx context.Context, s *stage) {
 		asked := time.Now()
 		for ctx.Err() == nil {
 			if unlock := s.lock(ctx, i); unlock != nil {
-				waits.Add(time.Since(asked))
+				if s.watching.Load() {
+					waits.Add(time.Since(asked))
+				}
 				s.section(i)
 				s.end(unlock)
 				asked = time.Now()
@@ -87,7 +103,7 @@ func relay(ctx context.Context, s *stage) {
 			if unlock == nil {
 				continue
 			}
-			if before := s.witness.released(); before > 0 {
+			if before := s.witness.released(); before > 0 && s.watching.Load() {
 				waits.Add(time.Duration(time.Now().UnixNano() - before))
 			}
 			s.witness.holder().Store(s.number)
@@ -135,6 +151,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 		all.Go(func() { call(ctx, i) })
 	}
 	time.Sleep(s.pace.Warm)
+	s.watching.Store(true)
 	began, first := time.Now(), s.sections()
 	last, moved := first, began
 	for range 20 { // looks, as a hang shows only in what did not happen
@@ -159,7 +176,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 
 // lock returns nil if there is no lock, which counts unless the time is over.
 func (s *stage) lock(ctx context.Context, i int) func() error {
-	unlock, err := s.process.Lock(ctx, s.key(i))
+	unlock, err := s.process.Lock(ctx, s.callers[i].key)
 	if err == nil {
 		return unlock
 	}
@@ -169,19 +186,9 @@ func (s *stage) lock(ctx context.Context, i int) func() error {
 	return nil
 }
 
-func (s *stage) key(i int) string {
-	if s.scenario.Own {
-		return fmt.Sprint(s.prefix, "-", s.number, "-", i)
-	}
-	return s.prefix
-}
-
 // section is the critical section.
 func (s *stage) section(i int) {
-	slot := 0
-	if s.scenario.Own {
-		slot = i
-	}
+	slot := s.callers[i].slot
 	s.witness.enter(slot)
 	if s.scenario.Body > 0 {
 		time.Sleep(s.scenario.Body + rand.N(s.scenario.Jitter+1))

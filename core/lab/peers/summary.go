@@ -130,18 +130,18 @@ func notes(trials []Trial) (all []Note) {
 		}
 		all[i].Rounds = append(all[i].Rounds, t.Round)
 	}
-	least := map[[2]string]Trial{} // of scenario and peer: the one with the most given up
+	most := map[[2]string]Trial{} // by scenario and peer: the trial in which most calls gave up
 	for _, t := range trials {
-		if t.Error != "" {
+		of := [2]string{t.Scenario, t.Peer}
+		switch {
+		case t.Error != "":
 			add(t, t.Error)
-			continue
-		}
-		if at := [2]string{t.Scenario, t.Peer}; t.GaveUp() > 0 && (least[at].Peer == "" || t.GaveUp() > (least[at]).GaveUp()) {
-			least[at] = t
+		case t.GaveUp() > most[of].GaveUp():
+			most[of] = t
 		}
 	}
 	for _, t := range trials {
-		if t.Round == least[[2]string{t.Scenario, t.Peer}].Round && t.Error == "" {
+		if worst := most[[2]string{t.Scenario, t.Peer}]; worst.GaveUp() > 0 && worst.Round == t.Round {
 			add(t, fmt.Sprintf("up to %d calls to lock gave up and were made again: %s", t.GaveUp(), t.refusal()))
 		}
 	}

@@ -37,11 +37,11 @@ func markdown(of []Scenario, r Results) string {
 		}
 		b.WriteString("|\n")
 	}
-	writeNotes(&b, r)
+	writeNotes(&b, of, r)
 	return b.String()
 }
 
-func writeNotes(b *strings.Builder, r Results) {
+func writeNotes(b *strings.Builder, of []Scenario, r Results) {
 	var lines []string
 	for _, n := range notes(r.Trials) {
 		in := fmt.Sprintf("%d of %d rounds", len(n.Rounds), r.Rounds)
@@ -50,9 +50,14 @@ func writeNotes(b *strings.Builder, r Results) {
 		}
 		lines = append(lines, fmt.Sprintf("- `%s`, %s, %s: %s\n", n.Scenario, n.Peer, in, n.Text))
 	}
-	for _, t := range r.Trials {
-		if len(t.Shares) > 0 && t.Round == r.Rounds && t.Error == "" && t.Scenario == "one-key/4x16" {
-			lines = append(lines, fmt.Sprintf("- `%s`, %s, shares of the processes in the last round: %s\n", t.Scenario, t.Peer, shares(t.Shares)))
+	for _, s := range of {
+		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == Percent }) {
+			continue
+		}
+		for _, t := range ofScenario(r.Trials, s.Name) {
+			if t.Round == r.Rounds && t.Error == "" {
+				lines = append(lines, fmt.Sprintf("- `%s`, %s, shares of the processes in the last round: %s\n", s.Name, t.Peer, shares(t.Shares)))
+			}
 		}
 	}
 	if len(lines) > 0 {

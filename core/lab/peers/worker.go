@@ -73,8 +73,9 @@ func perform(text string, in io.Reader, ready func() error) (*Outcome, error) {
 	defer process.Close()
 	stage := &stage{
 		scenario: scenario, process: process, number: job.Number, prefix: job.Prefix, pace: job.Pace,
-		witness: eyes, callers: make([]caller, scenario.Callers),
+		witness: eyes,
 	}
+	stage.enlist()
 	if err := stage.warm(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestMain makes the test binary a worker too, which knows the peers and the scenario of
+// the tests.
+func TestMain(m *testing.M) {
+	// Workers with the race detector would wait a second at their end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	peers = append(peers, fakes...)
+	scenarios = append(scenarios, gathering, pair, endless)
+	if job, ok := os.LookupEnv(jobVariable); ok {
+		os.Exit(work(job, os.Stdin, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var (
+	gathering = Scenario{
+		Name: "gathering", Title: "8 callers once each", Stores: []Store{Redis, Etcd, nowhere}, Processes: 2, Callers: 4,
+		Body: 20 * time.Millisecond, Finite: true, Play: once,
+		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true}},
+	}
+	pair = Scenario{
+		Name: "pair", Title: "1 caller in each process", Stores: []Store{Etcd, nowhere}, Processes: 2, Callers: 1, Finite: true, Play: once,
+		Metrics: gathering.Metrics,
+	}
+	endless = Scenario{
+		Name: "endless", Title: "as often as they can", Stores: []Store{nowhere}, Processes: 2, Callers: 2, Play: saturate, Metrics: rate,
+	}
+	patient = Pace{Limit: time.Minute, Grace: 30 * time.Second}
+	brief   = Pace{Watch: 40 * time.Millisecond, Limit: 100 * time.Millisecond, Grace: 30 * time.Second}
+	hasty   = Pace{Watch: 40 * time.Millisecond, Grace: 300 * time.Millisecond}
+)
+
+// nowhere is the store of peers that need none.
+const nowhere Store = "nowhere"
+
+var fakes = []Peer{
+	{Name: "open to all", Store: nowhere, Open: fake(func(context.Context) (func() error, error) {
+		return func() error { return nil }, nil
+	})},
+	{Name: "starves", Store: nowhere, Open: fake(func(ctx context.Context) (func() error, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})},
+	{Name: "hangs", Store: nowhere, Open: fake(func(context.Context) (func() error, error) {
+		for {
+			time.Sleep(time.Hour)
+		}
+	})},
+	{Name: "gives up", Store: nowhere, Open: fake(func(context.Context) (func() error, error) {
+		return nil, errors.New("lock already taken")
+	})},
+	{Name: "cannot unlock", Store: nowhere, Open: fake(func(context.Context) (func() error, error) {
+		return func() error { return errors.New("lock not held") }, nil
+	})},
+	{Name: "cannot open", Store: nowhere, Open: func(string) (Process, error) { return nil, errors.New("connection refused") }},
+	{Name: "panics", Store: nowhere, Open: fake(func(context.Context) (func() error, error) { panic("a bug") })},
+}
+
+// fakeProcess passes the warm-up, as that is not what is tested.
+type fakeProcess func(ctx context.Context) (func() error, error)
+
+func fake(p fakeProcess) func(string) (Process, error) {
+	return func(string) (Process, error) { return p, nil }
+}
+
+func (p fakeProcess) Lock(ctx context.Context, key string) (func() error, error) {
+	if strings.Contains(key, "-warm-") {
+		return func() error { return nil }, nil
+	}
+	return p(ctx)
+}
+
+func (p fakeProcess) Close() {}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not as it was; go test -update writes it anew:\n%s", path, got)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestEachRedisPeerServesAllCallers(t *testing.T) {
+	needRedis(t)
+	var on []Peer
+	for _, p := range peers {
+		if p.Store == Redis {
+			on = append(on, p)
+		}
+	}
+	// A peer may fail on a machine that is busy, as some do if an answer takes 20 ms; one
+	// that never serves is not used as it should be.
+	const rounds = 3
+	p := plan{Rounds: rounds, Pace: patient, Scenarios: []Scenario{gathering}, Peers: on, Progress: t.Logf}
+	p.Pace.Limit /= 4
+	results, err := p.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results.Trials) != rounds*len(on) {
+		t.Fatalf("there were %d trials; want %d", len(results.Trials), rounds*len(on))
+	}
+	good := map[string]int{}
+	for _, trial := range results.Trials {
+		if trial.Overlaps > 0 {
+			t.Errorf("%s let two in at once", trial.Peer)
+		}
+		if trial.Error == "" {
+			good[trial.Peer]++
+		}
+	}
+	for _, p := range on {
+		if n := good[p.Name]; n == 0 || p.Name == subject && n < rounds {
+			t.Errorf("%s served all callers in %d of %d rounds", p.Name, n, rounds)
+		}
+	}
+}
+
+func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
+	needRedis(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := t.TempDir()
+	p := plan{Rounds: 5, Pace: patient, Peers: []Peer{peerNamed(t, subject)}, Progress: func(string, ...any) { interrupt() }}
+	if err := compare(ctx, p, "gathering", out); !errors.Is(err, context.Canceled) {
+		t.Errorf("compare: %v; want %v", err, context.Canceled)
+	}
+	table, err := os.ReadFile(filepath.Join(out, "peers.md"))
+	if err != nil || !strings.Contains(string(table), gathering.Title) {
+		t.Errorf("the table is %q, %v; want the one trial in it", table, err)
+	}
+}
+
+// Nothing but one scenario needs etcd, so that it is not among the servers that must be
+// there.
+func TestEtcdHandsOver(t *testing.T) {
+	if _, err := exec.LookPath("etcd"); err != nil {
+		t.Skipf("needs etcd in PATH: %v", err)
+	}
+	p := plan{Rounds: 1, Pace: patient, Scenarios: []Scenario{pair}, Peers: []Peer{peerNamed(t, "etcd")}, Progress: t.Logf}
+	results, err := p.run(t.Context())
+	if err != nil || len(results.Trials) != 1 || results.Trials[0].Error != "" {
+		t.Errorf("it did %+v, %v", results.Trials, err)
+	}
+}
+
+func TestMissingEtcdIsTheErrorOfItsTrials(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	p := plan{Rounds: 2, Pace: patient, Scenarios: []Scenario{gathering}, Peers: []Peer{peerNamed(t, "etcd")}, Progress: t.Logf}
+	results, err := p.run(t.Context())
+	if err != nil || len(results.Trials) != 2 {
+		t.Fatalf("there are %d trials, %v; want 2", len(results.Trials), err)
+	}
+	for _, trial := range results.Trials {
+		if !strings.Contains(trial.Error, "etcd-server") {
+			t.Errorf("the error is %q; want the package that is missing in it", trial.Error)
+		}
+	}
+}
+
+func TestWithoutRedisThereIsNothingToCompare(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := compare(t.Context(), plan{Rounds: 1, Peers: peers, Pace: brief, Progress: t.Logf}, "free/1$", t.TempDir())
+	if !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("compare: %v; want that redis-server was not found", err)
+	}
+}
+
+func TestCompareRefusesWhatCannotWork(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	for want, try := range map[string]func() error{
+		"-out DIR":         func() error { return compare(t.Context(), plan{Rounds: 1}, "", "") },
+		"-rounds 0":        func() error { return compare(t.Context(), plan{}, "", out) },
+		"-only":            func() error { return compare(t.Context(), plan{Rounds: 1}, "(", out) },
+		"no such scenario": func() error { return compare(t.Context(), plan{Rounds: 1}, "nothing", out) },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("compare: %v; want %q in it", err, want)
+		}
+	}
+}
+
+func peerNamed(t *testing.T, name string) Peer {
+	t.Helper()
+	for _, p := range peers {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no peer %s", name)
+	return Peer{}
+}
+
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+		}
+		t.Skipf("needs redis-server in PATH: %v", err)
+	}
+}
