@@ -3,7 +3,7 @@
 //
 //	go run ./core/lab/peers -out DIR
 //
-// It needs redis-server and, for one scenario, etcd. Every trial is a scenario of one
+// It needs a Unix, redis-server and, for one scenario, etcd. Every trial is a scenario of one
 // peer in processes of their own; the trials of the peers are interleaved, so that what
 // else the machine does hits all of them. In the folder it writes every trial as
 // peers.json, medians and ratios as peers.md, and charts as SVG. What happens meanwhile

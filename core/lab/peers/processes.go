@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// play has the processes begin together, and returns what they report. It ends with ctx,
+// and leaves no process behind.
+func play(ctx context.Context, processes int, job Job) ([]*Outcome, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outcomes := make([]*Outcome, processes)
+	var readying, all sync.WaitGroup
+	begin := make(chan struct{})
+	readying.Add(processes)
+	for i := range processes {
+		all.Go(func() {
+			job := job
+			job.Number = int64(i + 1)
+			outcome, err := run(ctx, program, job, sync.OnceFunc(readying.Done), begin)
+			if err != nil {
+				cancel(fmt.Errorf("process %d: %w", i+1, err)) // the others wait for it
+			}
+			outcomes[i] = outcome
+		})
+	}
+	readying.Wait()
+	close(begin)
+	all.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// run is one worker from its start to its end. It calls ready when the worker is, or
+// never will be.
+func run(ctx context.Context, program string, job Job, ready func(), begin <-chan struct{}) (*Outcome, error) {
+	defer ready()
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+	complaints := &tail{}
+	cmd.Stderr = complaints
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	outcome, err := converse(json.NewDecoder(out), in, ready, begin)
+	if werr := cmd.Wait(); ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	} else if werr != nil && (err == nil || errors.Is(err, io.EOF)) {
+		err = fmt.Errorf("%w: %s", werr, complaints)
+	}
+	return outcome, err
+}
+
+func converse(from *json.Decoder, to io.WriteCloser, ready func(), begin <-chan struct{}) (*Outcome, error) {
+	defer to.Close() //nolint:errcheck // the worker ends by it
+	for {
+		var m Message
+		if err := from.Decode(&m); err != nil {
+			return nil, fmt.Errorf("it said nothing of its end: %w", err)
+		}
+		switch {
+		case m.Error != "":
+			return nil, errors.New(m.Error)
+		case m.Outcome != nil:
+			return m.Outcome, nil
+		}
+		ready()
+		<-begin
+		if _, err := io.WriteString(to, "begin\n"); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ kept []byte }
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 2000
+	t.kept = append(t.kept, b...)
+	t.kept = t.kept[max(0, len(t.kept)-most):]
+	return len(b), nil
+}
+
+// String is the first line of the end, which tells most of a panic.
+func (t *tail) String() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(t.kept)), "\n")
+	return line
+}
