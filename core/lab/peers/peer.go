@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockaround/lockaround/core/lab/internal/server"
+)
 
 // Peer is a lock library, used as its own documentation recommends.
 type Peer struct {
@@ -19,12 +23,12 @@ type Process interface {
 }
 
 // Store is a server that locks are kept in.
-type Store string
+type Store = server.Kind
 
 // The stores.
 const (
-	Redis Store = "redis"
-	Etcd  Store = "etcd"
+	Redis = server.Redis
+	Etcd  = server.Etcd
 )
 
 // subject is the peer whose ratio to the others is asked for.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 // plan is what is to be run.
@@ -47,9 +49,9 @@ func (p plan) run(ctx context.Context) (results Results, err error) {
 		return results, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	set := &setting{servers: map[Store]*server{}, errs: map[Store]error{}, folder: folder, pace: p.Pace}
+	set := &setting{servers: map[Store]*server.Server{}, errs: map[Store]error{}, folder: folder, pace: p.Pace}
 	for _, store := range p.stores() {
-		s, serr := startServer(ctx, store)
+		s, serr := server.Start(ctx, store)
 		if serr != nil {
 			if store == Redis {
 				return results, serr

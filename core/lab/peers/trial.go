@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 // Trial is one scenario of one peer in one round.
@@ -32,7 +34,7 @@ func (t Trial) GaveUp() (n int64) {
 
 // setting is what the trials of a run have in common.
 type setting struct {
-	servers map[Store]*server
+	servers map[Store]*server.Server
 	errs    map[Store]error // of those that could not be started
 	folder  string          // for witnesses
 	pace    Pace

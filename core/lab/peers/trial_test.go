@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 func TestTrialReportsWhatIsWrongWithAPeer(t *testing.T) {
@@ -31,7 +33,7 @@ func TestTrialReportsWhatIsWrongWithAPeer(t *testing.T) {
 	} {
 		t.Run(c.peer+" "+c.scenario.Name, func(t *testing.T) {
 			set := &setting{
-				servers: map[Store]*server{nowhere: {wipe: func(context.Context) error { return nil }}},
+				servers: map[Store]*server.Server{nowhere: {Wipe: func(context.Context) error { return nil }}},
 				folder:  t.TempDir(), pace: c.pace,
 			}
 			trial := set.try(t.Context(), c.scenario, fakeNamed(c.peer), 1)

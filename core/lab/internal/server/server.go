@@ -1,4 +1,6 @@
-package main
+// Package server starts the stores that the laboratory measures, each as a process of
+// its own.
+package server
 
 import (
 	"context"
@@ -17,28 +19,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is a store that this program has started, in a folder of its own and on ports
-// of 127.0.0.1 that were free.
-type server struct {
+// Kind is the program of a server.
+type Kind string
+
+// The kinds.
+const (
+	Redis Kind = "redis"
+	Etcd  Kind = "etcd"
+)
+
+// Server is one that this program has started, in a folder of its own and on ports of
+// 127.0.0.1 that were free.
+type Server struct {
 	Addr    string
 	Version string
+	Wipe    func(context.Context) error // empties it
 	folder  string
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
-	wipe    func(context.Context) error
 	closers []io.Closer
 }
 
-// startServer returns when the store answers.
-func startServer(ctx context.Context, store Store) (*server, error) {
-	start := map[Store]func(context.Context, string) (*server, error){Redis: startRedis, Etcd: startEtcd}[store]
+// Start returns when the server answers. The error is an [exec.ErrNotFound] if its program
+// is not installed.
+func Start(ctx context.Context, kind Kind) (*Server, error) {
+	start := map[Kind]func(context.Context, string) (*Server, error){Redis: startRedis, Etcd: startEtcd}[kind]
 	var err error
 	for range 3 { // a free port may be somebody else's by the time it is used
 		var folder string
 		if folder, err = os.MkdirTemp("", "lockaround-lab-"); err != nil {
 			return nil, err
 		}
-		var s *server
+		var s *Server
 		if s, err = start(ctx, folder); err == nil {
 			s.folder = folder
 			return s, nil
@@ -54,7 +66,7 @@ func startServer(ctx context.Context, store Store) (*server, error) {
 }
 
 // Close kills the server and removes its folder.
-func (s *server) Close() error {
+func (s *Server) Close() error {
 	var errs []error
 	for _, c := range s.closers {
 		errs = append(errs, c.Close())
@@ -63,15 +75,12 @@ func (s *server) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
 }
 
-func (s *server) kill() {
+func (s *Server) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended by itself
 	<-s.done
 }
 
-// Wipe empties the store.
-func (s *server) Wipe(ctx context.Context) error { return s.wipe(ctx) }
-
-func startRedis(ctx context.Context, folder string) (*server, error) {
+func startRedis(ctx context.Context, folder string) (*Server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -87,7 +96,7 @@ func startRedis(ctx context.Context, folder string) (*server, error) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	s.Addr, s.closers = addr, []io.Closer{client}
-	s.wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
+	s.Wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
 	err = s.await(ctx, func() (bool, error) {
 		info, err := client.InfoMap(ctx, "server").Result()
 		if err != nil {
@@ -103,7 +112,7 @@ func startRedis(ctx context.Context, folder string) (*server, error) {
 	return s, nil
 }
 
-func startEtcd(ctx context.Context, folder string) (*server, error) {
+func startEtcd(ctx context.Context, folder string) (*Server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -120,7 +129,7 @@ func startEtcd(ctx context.Context, folder string) (*server, error) {
 		return nil, err
 	}
 	s.Addr = addr
-	s.wipe = func(context.Context) error { return nil } // keys go with the sessions of a trial
+	s.Wipe = func(context.Context) error { return nil } // keys go with the sessions of a trial
 	err = s.await(ctx, func() (bool, error) {
 		if _, err := get(ctx, "http://"+addr+"/health"); err != nil {
 			return false, err
@@ -141,7 +150,7 @@ func startEtcd(ctx context.Context, folder string) (*server, error) {
 var packages = map[string]string{"redis-server": "redis-server", "etcd": "etcd-server"}
 
 // launch starts a program whose output goes to a file in folder.
-func launch(folder, program string, args ...string) (*server, error) {
+func launch(folder, program string, args ...string) (*Server, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w; Debian has it in the package %s", program, err, packages[program])
@@ -151,7 +160,7 @@ func launch(folder, program string, args ...string) (*server, error) {
 		return nil, err
 	}
 	defer log.Close() //nolint:errcheck // the program has it
-	s := &server{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	s := &Server{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
@@ -164,7 +173,7 @@ func launch(folder, program string, args ...string) (*server, error) {
 }
 
 // await asks until the server is ready; one that does not get there is killed.
-func (s *server) await(ctx context.Context, ready func() (bool, error)) error {
+func (s *Server) await(ctx context.Context, ready func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
