@@ -5,6 +5,7 @@
 #   make test-long   more simulation, more kills, and time for each fuzz target
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
+#   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
 #   make model       check the models of the Redis protocol; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
@@ -47,7 +48,7 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench newest
+.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -132,6 +133,10 @@ model:
 bench:
 	@.ci/servers
 	@go test -run '^$$' -bench . -benchmem ./...
+
+peers:
+	@.ci/servers
+	@go run ./core/lab/peers -out core/lab/peers/results -readme README.md
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum

@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type link struct {
 	listen net.Listener
 	target string
 	delay  time.Duration
+	sent   *atomic.Int64 // commands of Redis clients; nil does not count
 	all    sync.WaitGroup
 
 	mu     sync.Mutex
@@ -19,13 +21,14 @@ type link struct {
 	closed bool
 }
 
-// newLink delays by that much each way.
-func newLink(target string, delay time.Duration) (*link, error) {
+// newLink delays by that much each way, and counts what Redis clients send if sent is not
+// nil.
+func newLink(target string, delay time.Duration, sent *atomic.Int64) (*link, error) {
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	l := &link{listen: listen, target: target, delay: delay, conns: map[net.Conn]bool{}}
+	l := &link{listen: listen, target: target, delay: delay, sent: sent, conns: map[net.Conn]bool{}}
 	l.all.Go(l.accept)
 	return l, nil
 }
@@ -61,8 +64,12 @@ func (l *link) accept() {
 		}
 		l.conns[client], l.conns[server] = true, true
 		l.mu.Unlock()
-		l.all.Go(func() { l.carry(client, server) })
-		l.all.Go(func() { l.carry(server, client) })
+		saw := func([]byte) {}
+		if l.sent != nil {
+			saw = (&requests{count: l.sent}).read
+		}
+		l.all.Go(func() { l.carry(client, server, saw) })
+		l.all.Go(func() { l.carry(server, client, func([]byte) {}) })
 	}
 }
 
@@ -73,7 +80,7 @@ type piece struct {
 }
 
 // carry takes one direction of a connection until an end closes it, and then closes both.
-func (l *link) carry(from, to net.Conn) {
+func (l *link) carry(from, to net.Conn, saw func([]byte)) {
 	pieces := make(chan piece, 4096)
 	l.all.Go(func() {
 		defer close(pieces)
@@ -81,6 +88,7 @@ func (l *link) carry(from, to net.Conn) {
 			buffer := make([]byte, 4<<10)
 			n, err := from.Read(buffer)
 			if n > 0 {
+				saw(buffer[:n])
 				pieces <- piece{buffer[:n], time.Now().Add(l.delay)}
 			}
 			if err != nil {
@@ -89,7 +97,7 @@ func (l *link) carry(from, to net.Conn) {
 		}
 	})
 	for p := range pieces {
-		time.Sleep(time.Until(p.due))
+		sleepUntil(p.due)
 		if _, err := to.Write(p.data); err != nil {
 			break
 		}

@@ -1,7 +1,7 @@
 // Command peers compares lockaround with other lock libraries for Go, each used as its
 // own documentation recommends, on servers that it starts itself:
 //
-//	go run ./core/lab/peers -out DIR
+//	go run ./core/lab/peers -out core/lab/peers/results -readme README.md
 //
 // It needs a Unix, redis-server and, for one scenario, etcd. Every trial is a scenario of one
 // peer in processes of their own; the trials of the peers are interleaved, so that what
@@ -9,10 +9,15 @@
 // peers.json, medians and ratios as peers.md, and charts as SVG. What happens meanwhile
 // is on the standard error.
 //
+// -readme puts the table and the charts into a page as well.
+//
 // A ratio compares trials of the same round, with the best of the other peers, and is
 // above 1 for the better one, whichever way its figure counts. In all trials a witness
 // that the callers share counts those who entered a critical section while another one
-// was in. A peer that hangs, fails or lets two callers in is reported with its error.
+// was in. A peer that hangs, fails or lets two callers in is reported with its error, and
+// one that has nothing to compare as such. Figures in brackets are of the machine, not of
+// a peer: what its bodies take without a lock, what its link takes, and how late it was to
+// wake up a process that asks for nothing else.
 package main
 
 import (
@@ -24,6 +29,8 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -33,9 +40,11 @@ func main() {
 	}
 	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
+	page := flag.String("readme", "", "a page to put the table and the charts into as well, between its marks")
 	rounds := flag.Int("rounds", 5, "how many trials each peer has of each scenario; 1 with -short")
 	brief := flag.Bool("short", false, "short trials, to see that everything works")
 	only := flag.String("only", "", "regular expression of `scenarios` to run")
+	with := flag.String("peers", "", "regular expression of `peers` that take part")
 	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
 	flag.Parse()
 	p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf}
@@ -47,7 +56,7 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if err := compare(ctx, p, *only, *out); err != nil {
+	if err := compare(ctx, p, *only, *with, *out, *page); err != nil {
 		log.Print(err)
 		cancel()
 		os.Exit(1)
@@ -61,7 +70,7 @@ func given(name string) (found bool) {
 }
 
 // compare runs the plan and writes the results, also of a run that was interrupted.
-func compare(ctx context.Context, p plan, only, out string) error {
+func compare(ctx context.Context, p plan, only, with, out, page string) error {
 	if out == "" {
 		return errors.New("where do the results go? say -out DIR")
 	}
@@ -72,10 +81,18 @@ func compare(ctx context.Context, p plan, only, out string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
+	who, err := regexp.Compile(with)
+	if err != nil {
+		return fmt.Errorf("-peers: %w", err)
+	}
+	p.Peers = slices.DeleteFunc(slices.Clone(p.Peers), func(peer Peer) bool { return !who.MatchString(peer.Name) })
 	for _, s := range scenarios {
 		if pattern.MatchString(s.Name) {
 			p.Scenarios = append(p.Scenarios, s)
 		}
+	}
+	if len(p.Peers) == 0 && with != "" {
+		return fmt.Errorf("-peers %q: there is no such peer", with)
 	}
 	if len(p.Scenarios) == 0 {
 		return fmt.Errorf("-only %q: there is no such scenario; there are %s", only, names(scenarios))
@@ -83,9 +100,18 @@ func compare(ctx context.Context, p plan, only, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	if page != "" { // before the hour that a run may take
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		if _, rest, found := strings.Cut(string(text), markBegin); !found || !strings.Contains(rest, markEnd) {
+			return fmt.Errorf("-readme %s: %w", page, errNoMarks)
+		}
+	}
 	results, err := p.run(ctx)
 	if len(results.Trials) == 0 {
 		return err
 	}
-	return errors.Join(err, write(out, results))
+	return errors.Join(err, write(out, page, results))
 }

@@ -70,15 +70,15 @@ var fakes = []Peer{
 	{Name: "cannot unlock", Store: nowhere, Open: fake(func(context.Context) (func() error, error) {
 		return func() error { return errors.New("lock not held") }, nil
 	})},
-	{Name: "cannot open", Store: nowhere, Open: func(string) (Process, error) { return nil, errors.New("connection refused") }},
+	{Name: "cannot open", Store: nowhere, Open: func(string, Scenario) (Process, error) { return nil, errors.New("connection refused") }},
 	{Name: "panics", Store: nowhere, Open: fake(func(context.Context) (func() error, error) { panic("a bug") })},
 }
 
 // fakeProcess passes the warm-up, as that is not what is tested.
 type fakeProcess func(ctx context.Context) (func() error, error)
 
-func fake(p fakeProcess) func(string) (Process, error) {
-	return func(string) (Process, error) { return p, nil }
+func fake(p fakeProcess) func(string, Scenario) (Process, error) {
+	return func(string, Scenario) (Process, error) { return p, nil }
 }
 
 func (p fakeProcess) Lock(ctx context.Context, key string) (func() error, error) {

@@ -7,11 +7,12 @@ import (
 )
 
 // measure computes the trial's figures from its outcomes.
-func (t *Trial) measure(s Scenario) {
+func (t *Trial) measure(s Scenario, p Peer) {
 	waits := new(Waits)
 	var sections int64
 	var perSecond float64
-	began, ended := t.Outcomes[0].Began, t.Outcomes[0].Ended
+	var leases Weight
+	var ideal time.Duration
 	for _, o := range t.Outcomes {
 		if o.Waits != nil {
 			waits.Merge(o.Waits)
@@ -20,8 +21,12 @@ func (t *Trial) measure(s Scenario) {
 		if o.Watched > 0 {
 			perSecond += float64(o.Sections) / o.Watched.Seconds()
 		}
-		began, ended = min(began, o.Began), max(ended, o.Ended)
+		leases.Heap += o.Leases.Heap
+		leases.Stacks += o.Leases.Stacks
+		leases.Goroutines += o.Leases.Goroutines
+		ideal = max(ideal, o.Ideal)
 	}
+	from, to := t.counted()
 	if s.Processes > 1 && sections > 0 {
 		for _, o := range t.Outcomes {
 			t.Shares = append(t.Shares, 100*float64(o.Sections)/float64(sections))
@@ -43,11 +48,30 @@ func (t *Trial) measure(s Scenario) {
 		case "p99":
 			v = float64(waits.Quantile(0.99)) / trip
 		case "elapsed":
-			v = milliseconds(time.Duration(ended - began))
+			v = milliseconds(to.Sub(from))
+		case "ideal":
+			v = milliseconds(ideal)
+		case "excess":
+			v = float64(to.Sub(from)) / float64(max(ideal, 1))
+		case "trip":
+			v = float64(t.Trip) / trip
 		case "spread":
 			v = float64(worst) / float64(max(median, 1))
 		case "worst":
 			v = milliseconds(worst)
+		case "stall":
+			v = milliseconds(t.Stall)
+		case "heap":
+			v = float64(leases.Heap) / float64(max(sections, 1))
+		case "stacks":
+			v = float64(leases.Stacks) / float64(max(sections, 1))
+		case "goroutines":
+			v = float64(leases.Goroutines) / float64(max(sections, 1))
+		case "commands":
+			v = float64(t.Commands) / to.Sub(from).Seconds()
+		case "renewal":
+			renewals := p.Renewals * float64(to.Sub(from)) / float64(s.TTL) * float64(sections)
+			v = float64(t.Commands) / max(renewals, 1)
 		}
 		t.Measures[m.Name] = v
 	}
@@ -63,11 +87,18 @@ func (t *Trial) verdict(s Scenario) error {
 		}
 	}
 	stalled := slices.MinFunc(t.Outcomes, func(a, b *Outcome) int { return int(a.Stalled - b.Stalled) })
+	var stuck int64
+	for _, o := range t.Outcomes {
+		stuck += o.Stuck
+	}
 	switch gaveUp := t.GaveUp(); {
 	case t.Overlaps > 0:
 		return fmt.Errorf("%d times two callers held one lock", t.Overlaps)
 	case s.Finite && sections < int64(s.Processes*s.Callers):
 		return fmt.Errorf("%d of %d gave up: %s", int64(s.Processes*s.Callers)-sections, s.Processes*s.Callers, t.refusal())
+	case stuck > 0:
+		return fmt.Errorf("it hung: %d of %d callers did not come back when their time was over; %d critical sections before",
+			stuck, s.Processes*s.Callers, sections)
 	case stalled.Stalled > 0:
 		return fmt.Errorf("it hung: %d critical sections, none in the last %v of %v", sections,
 			stalled.Stalled.Round(10*time.Millisecond), stalled.Watched.Round(10*time.Millisecond))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
@@ -11,7 +12,18 @@ type Peer struct {
 	Name   string
 	Module string // that it is in, for its release
 	Store  Store
-	Open   func(addr string) (Process, error)
+
+	GoRedis  bool    // it is built on go-redis
+	Renewals float64 // of a lease in each TTL; 0 if it renews none
+
+	// Open is given the scenario as a user knows what his locks are for: a peer may have
+	// settings of which not all are good for the same.
+	Open func(addr string, s Scenario) (Process, error)
+}
+
+// takesPart reports whether it has a part in the scenario.
+func (p Peer) takesPart(s Scenario) bool {
+	return slices.Contains(s.Stores, p.Store) && !slices.Contains(s.Out, p.Name)
 }
 
 // Process is what one process has of a peer: its client and what is built on it. It is
@@ -35,9 +47,9 @@ const (
 const subject = "lockaround"
 
 var peers = []Peer{
-	{Name: subject, Module: "github.com/lockaround/lockaround", Store: Redis, Open: openLockaround},
-	{Name: "redsync", Module: "github.com/go-redsync/redsync/v4", Store: Redis, Open: openRedsync},
-	{Name: "redislock", Module: "github.com/bsm/redislock", Store: Redis, Open: openRedislock},
-	{Name: "rueidislock", Module: "github.com/redis/rueidis", Store: Redis, Open: openRueidislock},
+	{Name: subject, Module: "github.com/lockaround/lockaround", Store: Redis, GoRedis: true, Renewals: 3, Open: openLockaround},
+	{Name: "redsync", Module: "github.com/go-redsync/redsync/v4", Store: Redis, GoRedis: true, Open: openRedsync},
+	{Name: "redislock", Module: "github.com/bsm/redislock", Store: Redis, GoRedis: true, Open: openRedislock},
+	{Name: "rueidislock", Module: "github.com/redis/rueidis", Store: Redis, Renewals: 2, Open: openRueidislock},
 	{Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Store: Etcd, Open: openEtcd},
 }

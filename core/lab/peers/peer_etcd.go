@@ -18,7 +18,7 @@ type etcdProcess struct {
 	session *concurrency.Session
 }
 
-func openEtcd(addr string) (Process, error) {
+func openEtcd(addr string, _ Scenario) (Process, error) {
 	client, err := etcd.New(etcd.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	metrics "go.opentelemetry.io/otel/metric/noop"
@@ -18,20 +19,21 @@ import (
 type lockaroundProcess struct {
 	client *redis.Client
 	locks  *core.Engine
+	ttl    time.Duration
 }
 
-func openLockaround(addr string) (Process, error) {
+func openLockaround(addr string, s Scenario) (Process, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	locks, err := core.New(redislock.New(client), core.WithNamespace("lab"),
 		core.WithTracerProvider(traces.NewTracerProvider()), core.WithMeterProvider(metrics.NewMeterProvider()))
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &lockaroundProcess{client, locks}, nil
+	return &lockaroundProcess{client, locks, s.TTL}, nil
 }
 
 func (p *lockaroundProcess) Lock(ctx context.Context, key string) (func() error, error) {
-	lease, err := p.locks.Acquire(ctx, core.Policy{Key: key, Wait: core.Forever})
+	lease, err := p.locks.Acquire(ctx, core.Policy{Key: key, Wait: core.Forever, TTL: p.ttl})
 	if err != nil {
 		return nil, err
 	}

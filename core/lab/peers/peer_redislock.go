@@ -19,17 +19,17 @@ type redislockProcess struct {
 }
 
 const (
-	redislockTTL   = 30 * time.Second // lockaround's; the examples have no two alike
-	redislockRetry = 16 * time.Millisecond
+	redislockTTL = 30 * time.Second // lockaround's; the examples have no two alike
+	pollInterval = 16 * time.Millisecond
 )
 
-func openRedislock(addr string) (Process, error) {
+func openRedislock(addr string, _ Scenario) (Process, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	return &redislockProcess{client, redislock.New(client)}, nil
 }
 
 func (p *redislockProcess) Lock(ctx context.Context, key string) (func() error, error) {
-	lock, err := p.locks.Obtain(ctx, key, redislockTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockRetry)})
+	lock, err := p.locks.Obtain(ctx, key, redislockTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollInterval)})
 	if err != nil {
 		return nil, err
 	}

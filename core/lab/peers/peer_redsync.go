@@ -2,27 +2,43 @@ package main
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
 
-// redsync, as in its README, without options: an expiry of 8 s that nobody renews, 32
-// tries at random intervals of 50 to 250 ms, and then it gives up.
-// https://github.com/go-redsync/redsync#usage
+// redsync, as in its README: an expiry of 8 s that nobody renews. Of its options it has
+// WithTries, since by default it gives up after 32 tries, and where callers wait for
+// another one's work WithRetryDelay, since by default it waits 50 to 250 ms at random.
+// https://pkg.go.dev/github.com/go-redsync/redsync/v4#Option
 type redsyncProcess struct {
-	client *redis.Client
-	locks  *redsync.Redsync
+	client  *redis.Client
+	locks   *redsync.Redsync
+	options []redsync.Option
 }
 
-func openRedsync(addr string) (Process, error) {
+func openRedsync(addr string, s Scenario) (Process, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	return &redsyncProcess{client, redsync.New(goredis.NewPool(client))}, nil
+	p := &redsyncProcess{client, redsync.New(goredis.NewPool(client)), []redsync.Option{redsync.WithTries(math.MaxInt)}}
+	if delay := redsyncDelay(s); delay > 0 {
+		p.options = append(p.options, redsync.WithRetryDelay(delay))
+	}
+	return p, nil
+}
+
+// redsyncDelay is what serves a scenario best; 0 is the default.
+func redsyncDelay(s Scenario) time.Duration {
+	if s.Body >= time.Millisecond {
+		return pollInterval
+	}
+	return 0
 }
 
 func (p *redsyncProcess) Lock(ctx context.Context, key string) (func() error, error) {
-	mutex := p.locks.NewMutex(key)
+	mutex := p.locks.NewMutex(key, p.options...)
 	if err := mutex.LockContext(ctx); err != nil {
 		return nil, err
 	}

@@ -8,15 +8,16 @@ import (
 )
 
 // rueidislock, as in its README for one Redis from 7.0.5: one key, and no notices of
-// its own writes. The validity is its default, 5 s, renewed.
+// its own writes. The validity is its default, 5 s, if the scenario asks for no other, renewed.
 // https://github.com/redis/rueidis/tree/main/rueidislock
 type rueidislockProcess struct{ locks rueidislock.Locker }
 
-func openRueidislock(addr string) (Process, error) {
+func openRueidislock(addr string, s Scenario) (Process, error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyMajority:    1,
 		NoLoopTracking: true,
+		KeyValidity:    s.TTL,
 	})
 	if err != nil {
 		return nil, err
@@ -25,11 +26,15 @@ func openRueidislock(addr string) (Process, error) {
 }
 
 func (p rueidislockProcess) Lock(ctx context.Context, key string) (func() error, error) {
-	_, cancel, err := p.locks.WithContext(ctx, key)
+	held, cancel, err := p.locks.WithContext(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return func() error { cancel(); return nil }, nil // it returns when the key is deleted, and says no more
+	return func() error {
+		err := held.Err() // not nil if it was lost
+		cancel()          // returns when the key is deleted, and says no more
+		return err
+	}, nil
 }
 
 func (p rueidislockProcess) Close() { p.locks.Close() }

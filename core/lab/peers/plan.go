@@ -70,7 +70,7 @@ func (p plan) run(ctx context.Context) (results Results, err error) {
 			turn := slices.Clone(p.Peers)
 			order.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
 			for _, peer := range turn {
-				if !slices.Contains(s.Stores, peer.Store) {
+				if !peer.takesPart(s) {
 					continue
 				}
 				t := set.try(ctx, s, peer, round+1)
@@ -89,7 +89,7 @@ func (p plan) run(ctx context.Context) (results Results, err error) {
 func (p plan) stores() (all []Store) {
 	for _, s := range p.Scenarios {
 		for _, peer := range p.Peers {
-			if slices.Contains(s.Stores, peer.Store) && !slices.Contains(all, peer.Store) {
+			if peer.takesPart(s) && !slices.Contains(all, peer.Store) {
 				all = append(all, peer.Store)
 			}
 		}
@@ -112,6 +112,7 @@ func describe(s Scenario, t Trial) string {
 	if n := t.GaveUp(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d gave up", n))
 	}
+	parts = append(parts, fmt.Sprintf("stall %v", t.Stall.Round(10*time.Microsecond)))
 	if t.Error != "" {
 		parts = append(parts, "ERROR: "+t.Error)
 	}

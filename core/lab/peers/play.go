@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ type stage struct {
 
 	callers  []caller
 	watching atomic.Bool
+	busy     atomic.Int64 // callers that have not returned
 
 	mu      sync.Mutex
 	outcome Outcome
@@ -56,6 +58,9 @@ type Outcome struct {
 	Refusal  string        `json:"refusal,omitempty"`  // the first of them
 	Unlocks  int64         `json:"unlocks,omitempty"`  // that failed
 	Unlocked string        `json:"unlocked,omitempty"` // the first of them
+	Stuck    int64         `json:"stuck,omitempty"`    // callers that did not return at the end
+	Ideal    time.Duration `json:"ideal,omitempty"`    // all bodies of all processes, one after the other
+	Leases   Weight        `json:"leases,omitzero"`    // what holding all of them adds
 }
 
 // saturate has every caller lock and unlock as often as it can.
@@ -124,7 +129,7 @@ func once(ctx context.Context, s *stage) {
 	s.outcome.Began = time.Now().UnixNano()
 	var all sync.WaitGroup
 	for i := range s.callers {
-		all.Go(func() {
+		s.begin(&all, func() {
 			unlock := s.lock(ctx, i)
 			if unlock == nil {
 				if ctx.Err() != nil {
@@ -136,9 +141,10 @@ func once(ctx context.Context, s *stage) {
 			s.end(unlock)
 		})
 	}
-	all.Wait()
-	s.outcome.Ended = time.Now().UnixNano()
-	s.outcome.Sections = s.sections()
+	s.gather(&all, s.pace.Limit+s.pace.Grace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcome.Ended, s.outcome.Sections = time.Now().UnixNano(), s.sections()
 }
 
 // watch runs the callers, counts what they do in the time that is watched, and has them
@@ -148,7 +154,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range s.callers {
-		all.Go(func() { call(ctx, i) })
+		s.begin(&all, func() { call(ctx, i) })
 	}
 	time.Sleep(s.pace.Warm)
 	s.watching.Store(true)
@@ -163,7 +169,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	watched := time.Since(began)
 	count := s.sections() - first
 	cancel()
-	all.Wait()
+	s.gather(&all, s.pace.Grace)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,6 +178,43 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	if still := watched - moved.Sub(began); still > watched/2 {
 		s.outcome.Stalled = still
 	}
+}
+
+// begin runs a caller.
+func (s *stage) begin(all *sync.WaitGroup, call func()) {
+	s.busy.Add(1)
+	all.Go(func() {
+		defer s.busy.Add(-1)
+		call()
+	})
+}
+
+// gather waits that long for the callers to return, and counts those that don't.
+func (s *stage) gather(all *sync.WaitGroup, patience time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.outcome.Stuck = s.busy.Load()
+	}
+}
+
+// result is what the process reports, which callers that are stuck may still change.
+func (s *stage) result() *Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.outcome
+	if o.Waits != nil {
+		w := *o.Waits
+		o.Waits = &w
+	}
+	return &o
 }
 
 // lock returns nil if there is no lock, which counts unless the time is over.
@@ -186,14 +229,20 @@ func (s *stage) lock(ctx context.Context, i int) func() error {
 	return nil
 }
 
+// lingers says how many critical sections with nothing to do there are for one that lets
+// other goroutines run, so that somebody else who believes to have the lock is met.
+const lingers = 256
+
 // section is the critical section.
 func (s *stage) section(i int) {
 	slot := s.callers[i].slot
 	s.witness.enter(slot)
+	n := s.callers[i].sections.Add(1)
 	if s.scenario.Body > 0 {
-		time.Sleep(s.scenario.Body + rand.N(s.scenario.Jitter+1))
+		spend(s.scenario.Body + rand.N(s.scenario.Jitter+1))
+	} else if n%lingers == 0 {
+		runtime.Gosched()
 	}
-	s.callers[i].sections.Add(1)
 	s.witness.leave(slot)
 }
 

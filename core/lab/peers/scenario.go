@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,11 @@ type Scenario struct {
 	Jitter    time.Duration // at random less than that longer
 	Finite    bool          // it ends by itself when all callers were served, or is given up at Pace.Limit
 	Longer    int           // how many times longer it is watched than others; 0 is once
+	TTL       time.Duration // of leases; 0 is each peer's default
+	Ideal     bool          // it is timed what the bodies take one after the other, without a lock
+	Count     bool          // commands that the processes send to the store are counted
+	Out       []string      // peers that take no part
+	Why       string        // what they do instead, after "they"
 	Play      func(context.Context, *stage)
 	Metrics   []Metric
 }
@@ -29,6 +35,8 @@ type Metric struct {
 	Title string
 	Unit  Unit
 	Less  bool // the smaller the better
+	Plain bool // it is no figure of a peer's and compared with nobody's
+	Also  bool // it is also compared with the peers on go-redis alone
 }
 
 var (
@@ -38,6 +46,12 @@ var (
 	trips   = []Metric{
 		{Name: "median", Title: "median", Unit: Trips, Less: true},
 		{Name: "p99", Title: "p99", Unit: Trips, Less: true},
+		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: Trips, Plain: true},
+	}
+	fairness = []Metric{
+		{Name: "spread", Title: "worst ÷ median wait", Unit: Times, Less: true},
+		{Name: "worst", Title: "worst wait", Unit: Milliseconds, Less: true},
+		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: Milliseconds, Plain: true},
 	}
 )
 
@@ -60,17 +74,33 @@ var scenarios = []Scenario{
 		Body: 25 * time.Millisecond, Jitter: 20 * time.Millisecond, Longer: 4, Play: relay, Metrics: trips,
 	},
 	{
-		Name: "one-shot", Title: "200 waiters in 4 processes, once each, 2 ms body (ideal 400 ms)", Chart: "one-shot",
-		Stores: onRedis, Processes: 4, Callers: 50, Body: 2 * time.Millisecond, Finite: true, Play: once,
-		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true}},
+		Name: "one-shot", Title: "200 waiters in 4 processes, once each, 2 ms body", Chart: "one-shot",
+		Stores: onRedis, Processes: 4, Callers: 50, Body: 2 * time.Millisecond, Finite: true, Ideal: true, Play: once,
+		Metrics: []Metric{
+			{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true},
+			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: Milliseconds, Plain: true},
+			{Name: "excess", Title: "÷ that", Unit: Times, Less: true},
+		},
 	},
 	{
 		// Not part of one-key/64: reading the clock for each wait would slow down the fast.
-		Name: "fairness", Title: "waits of 64 callers on 1 key, 1 process", Chart: "fairness",
-		Stores: onRedis, Processes: 1, Callers: 64, Longer: 2, Play: timed,
+		Name: "fairness/empty", Title: "waits of 64 callers on 1 key, 1 process, nothing to do", Chart: "fairness",
+		Stores: onRedis, Processes: 1, Callers: 64, Longer: 2, Play: timed, Metrics: fairness,
+	},
+	{
+		Name: "fairness/200us", Title: "the same, 0.2 ms body", Chart: "fairness",
+		Stores: onRedis, Processes: 1, Callers: 64, Body: 200 * time.Microsecond, Longer: 2, Play: timed, Metrics: fairness,
+	},
+	{
+		Name: "held/10000", Title: "10,000 leases held and renewed, a TTL of 3 s", Chart: "held",
+		Stores: onRedis, Processes: 1, Callers: 10_000, Own: true, TTL: 3 * time.Second, Finite: true, Count: true, Play: hold,
+		Out: []string{"redsync", "redislock"}, Why: "renew no leases",
 		Metrics: []Metric{
-			{Name: "spread", Title: "worst ÷ median wait", Unit: Times, Less: true},
-			{Name: "worst", Title: "worst wait", Unit: Milliseconds, Less: true},
+			{Name: "heap", Title: "heap for each", Unit: Bytes, Less: true},
+			{Name: "stacks", Title: "stacks for each", Unit: Bytes, Less: true},
+			{Name: "goroutines", Title: "goroutines for each", Unit: Each, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: PerSecond, Less: true},
+			{Name: "renewal", Title: "commands for each lease and renewal", Unit: Each, Less: true},
 		},
 	},
 }
@@ -80,9 +110,11 @@ func free(name string, callers int) Scenario {
 	if callers == 1 {
 		title = "1 caller, a free key"
 	}
+	metric := rate[0]
+	metric.Also = true
 	return Scenario{
 		Name: "free/" + name, Title: title, Chart: "free",
-		Stores: onRedis, Processes: 1, Callers: callers, Own: true, Play: saturate, Metrics: rate,
+		Stores: onRedis, Processes: 1, Callers: callers, Own: true, Play: saturate, Metrics: []Metric{metric},
 	}
 }
 
@@ -93,11 +125,12 @@ var charts = []struct{ name, title string }{
 	{"hand-over", "Hand-over between processes, in round trips: less is better"},
 	{"one-shot", "200 waiters in 4 processes, 2 ms each: less is better"},
 	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better"},
+	{"held", "10,000 leases held, bytes of heap for each: less is better"},
 }
 
 // charted says which metrics of a scenario are bars; others are only in the table.
 func charted(m Metric) bool {
-	return m.Name != "least-share" && m.Name != "worst"
+	return !m.Plain && slices.Contains([]string{"rate", "median", "p99", "elapsed", "spread", "heap"}, m.Name)
 }
 
 // Pace is how long things take.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestEachRedisPeerServesAllCallers(t *testing.T) {
-	needRedis(t)
+	need(t, "redis-server")
 	var on []Peer
 	for _, p := range peers {
 		if p.Store == Redis {
@@ -47,26 +47,29 @@ func TestEachRedisPeerServesAllCallers(t *testing.T) {
 }
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
-	needRedis(t)
+	need(t, "redis-server")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()
+	page := filepath.Join(out, "page.md")
+	if err := os.WriteFile(page, []byte("before\n"+markBegin+"old\n"+markEnd+"after\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	p := plan{Rounds: 5, Pace: patient, Peers: []Peer{peerNamed(t, subject)}, Progress: func(string, ...any) { interrupt() }}
-	if err := compare(ctx, p, "gathering", out); !errors.Is(err, context.Canceled) {
+	if err := compare(ctx, p, "gathering", "", out, page); !errors.Is(err, context.Canceled) {
 		t.Errorf("compare: %v; want %v", err, context.Canceled)
 	}
 	table, err := os.ReadFile(filepath.Join(out, "peers.md"))
 	if err != nil || !strings.Contains(string(table), gathering.Title) {
 		t.Errorf("the table is %q, %v; want the one trial in it", table, err)
 	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != "before\n"+markBegin+string(table)+markEnd+"after\n" {
+		t.Errorf("the page is %q, %v; want the table between its marks", got, err)
+	}
 }
 
-// Nothing but one scenario needs etcd, so that it is not among the servers that must be
-// there.
 func TestEtcdHandsOver(t *testing.T) {
-	if _, err := exec.LookPath("etcd"); err != nil {
-		t.Skipf("needs etcd in PATH: %v", err)
-	}
+	need(t, "etcd")
 	p := plan{Rounds: 1, Pace: patient, Scenarios: []Scenario{pair}, Peers: []Peer{peerNamed(t, "etcd")}, Progress: t.Logf}
 	results, err := p.run(t.Context())
 	if err != nil || len(results.Trials) != 1 || results.Trials[0].Error != "" {
@@ -90,7 +93,7 @@ func TestMissingEtcdIsTheErrorOfItsTrials(t *testing.T) {
 
 func TestWithoutRedisThereIsNothingToCompare(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := compare(t.Context(), plan{Rounds: 1, Peers: peers, Pace: brief, Progress: t.Logf}, "free/1$", t.TempDir())
+	err := compare(t.Context(), plan{Rounds: 1, Peers: peers, Pace: brief, Progress: t.Logf}, "free/1$", "", t.TempDir(), "")
 	if !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("compare: %v; want that redis-server was not found", err)
 	}
@@ -99,10 +102,14 @@ func TestWithoutRedisThereIsNothingToCompare(t *testing.T) {
 func TestCompareRefusesWhatCannotWork(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for want, try := range map[string]func() error{
-		"-out DIR":         func() error { return compare(t.Context(), plan{Rounds: 1}, "", "") },
-		"-rounds 0":        func() error { return compare(t.Context(), plan{}, "", out) },
-		"-only":            func() error { return compare(t.Context(), plan{Rounds: 1}, "(", out) },
-		"no such scenario": func() error { return compare(t.Context(), plan{Rounds: 1}, "nothing", out) },
+		"-out DIR":  func() error { return compare(t.Context(), plan{Rounds: 1}, "", "", "", "") },
+		"-rounds 0": func() error { return compare(t.Context(), plan{}, "", "", out, "") },
+		"-only":     func() error { return compare(t.Context(), plan{Rounds: 1}, "(", "", out, "") },
+		"<!-- /peers -->": func() error {
+			return compare(t.Context(), plan{Rounds: 1}, "", "", out, "smoke_test.go")
+		},
+		"no such peer":     func() error { return compare(t.Context(), plan{Rounds: 1}, "", "nobody", out, "") },
+		"no such scenario": func() error { return compare(t.Context(), plan{Rounds: 1}, "nothing", "", out, "") },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("compare: %v; want %q in it", err, want)
@@ -121,12 +128,12 @@ func peerNamed(t *testing.T, name string) Peer {
 	return Peer{}
 }
 
-func needRedis(t *testing.T) {
+func need(t *testing.T, program string) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := exec.LookPath(program); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", program, err)
 		}
-		t.Skipf("needs redis-server in PATH: %v", err)
+		t.Skipf("needs %s in PATH: %v", program, err)
 	}
 }

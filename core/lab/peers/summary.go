@@ -18,6 +18,7 @@ type Cell struct {
 	Median, Min, Max float64
 	Counted, Failed  int     // trials
 	Ratio            float64 // median over rounds; 0 if it has no match in any
+	OnGoRedis        float64 // the same to the peers on go-redis alone
 }
 
 // summarize has a row for each metric that there are trials of, in the order given.
@@ -49,7 +50,7 @@ func ofScenario(trials []Trial, name string) (of []Trial) {
 
 // summary is a peer's cell, of the trials of one scenario.
 func summary(m Metric, peer string, trials []Trial) (c Cell) {
-	var values, ratios []float64
+	var values, ratios, onGoRedis []float64
 	for _, t := range trials {
 		if t.Peer != peer {
 			continue
@@ -60,16 +61,20 @@ func summary(m Metric, peer string, trials []Trial) (c Cell) {
 			continue
 		}
 		values = append(values, v)
-		if r := ratio(m, v, t.Round, trials); r > 0 {
+		if m.Plain {
+			continue
+		}
+		if r := ratio(m, v, t.Round, trials, isOther); r > 0 {
 			ratios = append(ratios, r)
+		}
+		if r := ratio(m, v, t.Round, trials, isOnGoRedis); r > 0 && m.Also {
+			onGoRedis = append(onGoRedis, r)
 		}
 	}
 	if c.Counted = len(values); c.Counted > 0 {
 		c.Median, c.Min, c.Max = median(values), slices.Min(values), slices.Max(values)
 	}
-	if len(ratios) > 0 {
-		c.Ratio = median(ratios)
-	}
+	c.Ratio, c.OnGoRedis = median(ratios), median(onGoRedis)
 	return c
 }
 
@@ -79,17 +84,25 @@ func (t Trial) figure(m Metric) (float64, bool) {
 	return v, ok && t.Error == ""
 }
 
-// ratio compares a value with the best of all peers but the subject in a round, and is
-// above 1 if it is better than that. It is 0 if there is none to compare with.
-func ratio(m Metric, v float64, round int, trials []Trial) float64 {
+// isOther and isOnGoRedis are whom a ratio compares with.
+func isOther(peer string) bool { return peer != subject }
+
+func isOnGoRedis(peer string) bool {
+	return isOther(peer) && slices.ContainsFunc(peers, func(p Peer) bool { return p.Name == peer && p.GoRedis })
+}
+
+// ratio compares a value with the best of some peers in a round, and is above 1 if it is
+// better than that. It is 0 if there is none to compare with, or no quotient.
+func ratio(m Metric, v float64, round int, trials []Trial, among func(peer string) bool) float64 {
 	var best float64
+	found := false
 	for _, t := range trials {
 		other, ok := t.figure(m)
-		if !ok || t.Round != round || t.Peer == subject {
+		if !ok || t.Round != round || !among(t.Peer) {
 			continue
 		}
-		if best == 0 || m.Less == (other < best) {
-			best = other
+		if !found || other != best && m.Less == (other < best) {
+			best, found = other, true
 		}
 	}
 	if best == 0 || v == 0 {

@@ -44,9 +44,12 @@ func TestRatioIsToTheBestOtherPeerOfTheRound(t *testing.T) {
 		{rate, 50, 3, 0},   // nobody to compare with
 		{wait, 0, 1, 0},
 	} {
-		if got := ratio(c.metric, c.value, c.round, trials); got != c.want {
+		if got := ratio(c.metric, c.value, c.round, trials, isOther); got != c.want {
 			t.Errorf("the ratio of %v in round %d, less is better %v, is %v; want %v", c.value, c.round, c.metric.Less, got, c.want)
 		}
+	}
+	if got := ratio(rate, 30, 1, append(trials, trialOf("rueidislock", 1, 60)), isOnGoRedis); got != 1.5 {
+		t.Errorf("the ratio to those on go-redis is %v; want 1.5", got)
 	}
 	mine := summary(rate, subject, trials)
 	if want := (Cell{Median: 40, Min: 30, Max: 50, Counted: 3, Ratio: 1}); mine != want {
@@ -81,7 +84,7 @@ func failed(peer string, round int, v float64) Trial {
 
 func TestDigits(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0.00", 1.234: "1.23", 9.996: "10.0", 12.34: "12.3", 99.96: "100", 1234: "1234", 9994: "9994",
+		0: "0.00", 0.000123456: "0.00012", 0.0123456: "0.0123", 0.123: "0.12", 1.234: "1.23", 9.996: "10.0", 12.34: "12.3", 99.96: "100", 1234: "1234", 9994: "9994",
 		9996: "10.0 k", 12_345: "12.3 k", 123_456: "123 k", 999_600: "1.00 M", 1_234_567: "1.23 M",
 	} {
 		if got := digits(v); got != want {
@@ -103,11 +106,14 @@ func example() Results {
 	for round, v := range map[int]float64{1: 100_000, 2: 120_000} {
 		add("free/64", subject, round, "", map[string]float64{"rate": v})
 		add("free/64", "redsync", round, "", map[string]float64{"rate": v / 2})
-		add("hand-over", subject, round, "", map[string]float64{"median": 1.05 + v/1e8, "p99": 1.2})
+		add("free/64", "rueidislock", round, "", map[string]float64{"rate": v / 1.5})
+		add("hand-over", subject, round, "", map[string]float64{"median": 1.05 + v/1e8, "p99": 1.2, "trip": 1.01})
 		add("hand-over", "etcd", round, "start etcd: a < b", nil)
 		add("one-key/4x16", subject, round, "", map[string]float64{"rate": v, "least-share": 24})
 		r.Trials[len(r.Trials)-1].Shares = []float64{26, 25, 25, 24}
 	}
+	add("held/10000", subject, 1, "", map[string]float64{"heap": 650, "stacks": 0, "goroutines": 0, "commands": 150, "renewal": 0.015})
+	add("held/10000", "rueidislock", 1, "", map[string]float64{"heap": 6500, "stacks": 2048, "goroutines": 1, "commands": 6666, "renewal": 1})
 	add("free/64", "redislock", 1, "it hung", map[string]float64{"rate": 1})
 	add("free/64", "redislock", 2, "", map[string]float64{"rate": 33_333})
 	slices.SortStableFunc(r.Trials, func(a, b Trial) int { return a.Round - b.Round })

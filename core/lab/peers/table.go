@@ -36,9 +36,28 @@ func markdown(of []Scenario, r Results) string {
 			fmt.Fprintf(&b, "| %s ", row.text(peer))
 		}
 		b.WriteString("|\n")
+		if row.Metric.Also {
+			row.alsoOnGoRedis(&b, columns)
+		}
 	}
 	writeNotes(&b, of, r)
 	return b.String()
+}
+
+// alsoOnGoRedis is a row with the ratios to the peers on go-redis.
+func (r Row) alsoOnGoRedis(b *strings.Builder, columns []string) {
+	if !slices.ContainsFunc(columns, func(peer string) bool { return r.Cells[peer].OnGoRedis > 0 }) {
+		return
+	}
+	b.WriteString("| | to the fastest on go-redis ")
+	for _, peer := range columns {
+		text := "–"
+		if ratio := r.Cells[peer].OnGoRedis; ratio > 0 {
+			text = digits(ratio) + "×"
+		}
+		fmt.Fprintf(b, "| %s ", text)
+	}
+	b.WriteString("|\n")
 }
 
 func writeNotes(b *strings.Builder, of []Scenario, r Results) {
@@ -51,6 +70,9 @@ func writeNotes(b *strings.Builder, of []Scenario, r Results) {
 		lines = append(lines, fmt.Sprintf("- `%s`, %s, %s: %s\n", n.Scenario, n.Peer, in, n.Text))
 	}
 	for _, s := range of {
+		if len(s.Out) > 0 && len(ofScenario(r.Trials, s.Name)) > 0 {
+			lines = append(lines, fmt.Sprintf("- `%s`: %s take no part: they %s\n", s.Name, strings.Join(s.Out, " and "), s.Why))
+		}
 		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == Percent }) {
 			continue
 		}
@@ -93,6 +115,9 @@ func (r Row) text(peer string) string {
 // best reports whether nobody's median is better.
 func (r Row) best(peer string) bool {
 	mine := r.Cells[peer]
+	if r.Metric.Plain {
+		return false
+	}
 	for _, c := range r.Cells {
 		if c.Counted > 0 && c.Median != mine.Median && r.Metric.Less == (c.Median < mine.Median) {
 			return false

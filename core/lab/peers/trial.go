@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/server"
@@ -20,6 +21,9 @@ type Trial struct {
 	Shares   []float64          `json:"shares,omitempty"`   // of the processes, in percent, largest first
 	Overlaps int64              `json:"overlaps"`           // how often two were in the critical section
 	Error    string             `json:"error,omitempty"`    // why its measures do not count
+	Stall    time.Duration      `json:"stall,omitempty"`    // the machine's worst while it counted
+	Trip     time.Duration      `json:"trip,omitempty"`     // there and back over the link, median
+	Commands int64              `json:"commands,omitempty"` // sent to the store while it counted, if they are
 	Outcomes []*Outcome         `json:"outcomes,omitempty"` // of the processes
 	Took     time.Duration      `json:"took"`
 }
@@ -60,8 +64,13 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 		return fmt.Errorf("empty the store: %w", err)
 	}
 	addr := store.Addr
-	if s.Delay > 0 {
-		link, err := newLink(addr, s.Delay)
+	var commands atomic.Int64
+	if s.Delay > 0 || s.Count {
+		var sent *atomic.Int64
+		if s.Count {
+			sent = &commands
+		}
+		link, err := newLink(addr, s.Delay, sent)
 		if err != nil {
 			return err
 		}
@@ -76,6 +85,12 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 	}
 	defer os.Remove(path) //nolint:errcheck // its folder is removed too
 	defer eyes.Close()    //nolint:errcheck // nobody uses it any more
+
+	seen, err := observe(ctx, s.Delay, &commands)
+	if err != nil {
+		return err
+	}
+	defer seen.Close()
 
 	pace := l.pace.of(s)
 	ends := pace.Warm + pace.Watch
@@ -92,6 +107,22 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 	if err != nil {
 		return err
 	}
-	t.measure(s)
+	seen.Close()
+	from, to := t.counted()
+	t.Stall, t.Trip, t.Commands = seen.stall(from, to), seen.trips.Quantile(0.5), seen.commands(from, to)
+	t.measure(s, p)
 	return t.verdict(s)
+}
+
+// counted is the time in which what happened counts.
+func (t *Trial) counted() (from, to time.Time) {
+	began, ended := t.Outcomes[0].Began, int64(0)
+	for _, o := range t.Outcomes {
+		end := o.Ended
+		if o.Watched > 0 {
+			end = o.Began + int64(o.Watched)
+		}
+		began, ended = min(began, o.Began), max(ended, end)
+	}
+	return time.Unix(0, began), time.Unix(0, ended)
 }

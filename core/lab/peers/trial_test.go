@@ -25,7 +25,7 @@ func TestTrialReportsWhatIsWrongWithAPeer(t *testing.T) {
 		{"open to all", gathering, patient, "two callers held one lock"},
 		{"starves", endless, brief, "it hung: 0 critical sections"},
 		{"starves", gathering, brief, "8 of 8 gave up: still waiting after 100ms"},
-		{"hangs", endless, hasty, "it hung: not at its end"},
+		{"hangs", endless, hasty, "it hung: 4 of 4 callers did not come back"},
 		{"gives up", gathering, patient, "8 of 8 gave up: lock already taken"},
 		{"cannot unlock", gathering, patient, "unlocks failed: lock not held"},
 		{"cannot open", gathering, patient, "open: connection refused"},
@@ -96,7 +96,7 @@ func TestSharesAreOfAllProcessesAndTheLargestFirst(t *testing.T) {
 	trial := Trial{Outcomes: []*Outcome{
 		{Sections: 10, Watched: time.Second}, {Sections: 60, Watched: 2 * time.Second}, {Sections: 30, Watched: time.Second},
 	}}
-	trial.measure(scenarioNamed(t, "one-key/4x16"))
+	trial.measure(scenarioNamed(t, "one-key/4x16"), Peer{})
 	if got := shares(trial.Shares); got != "60:30:10 %" {
 		t.Errorf("the shares are %s; want 60:30:10 %%", got)
 	}
@@ -111,7 +111,7 @@ func TestSharesAreOfAllProcessesAndTheLargestFirst(t *testing.T) {
 func TestWaitersAreTimedFromTheFirstStartToTheLastEnd(t *testing.T) {
 	at := func(ms int64) int64 { return ms * 1e6 }
 	trial := Trial{Outcomes: []*Outcome{{Began: at(5), Ended: at(300)}, {Began: at(2), Ended: at(100)}}}
-	trial.measure(scenarioNamed(t, "one-shot"))
+	trial.measure(scenarioNamed(t, "one-shot"), Peer{})
 	if got := trial.Measures["elapsed"]; got != 298 {
 		t.Errorf("it took %v ms; want 298", got)
 	}

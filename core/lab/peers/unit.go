@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Unit is what a figure counts.
@@ -15,6 +16,8 @@ const (
 	Trips        Unit = "trips"
 	Times        Unit = "×"
 	Percent      Unit = "%"
+	Bytes        Unit = "B"
+	Each         Unit = ""
 )
 
 // Format writes a figure with three digits and its unit.
@@ -22,7 +25,7 @@ func (u Unit) Format(v float64) string {
 	if u == PerSecond {
 		return digits(v) + "/s"
 	}
-	return digits(v) + " " + string(u)
+	return strings.TrimSpace(digits(v) + " " + string(u))
 }
 
 // digits writes three digits of a number, in thousands and millions if it is large.
@@ -38,6 +41,10 @@ func digits(v float64) string {
 	}
 	decimals := 0
 	switch {
+	case v > 0 && v < 0.009995:
+		decimals = 5
+	case v > 0 && v < 0.09995:
+		decimals = 4
 	case v < 9.995:
 		decimals = 2
 	case v < 99.95:

