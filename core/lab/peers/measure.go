@@ -13,6 +13,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 	var perSecond float64
 	var leases Weight
 	var ideal time.Duration
+	var calls Calls
 	for _, o := range t.Outcomes {
 		if o.Waits != nil {
 			waits.Merge(o.Waits)
@@ -25,6 +26,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 		leases.Stacks += o.Leases.Stacks
 		leases.Goroutines += o.Leases.Goroutines
 		ideal = max(ideal, o.Ideal)
+		calls = o.Calls
 	}
 	from, to := t.counted()
 	if s.Processes > 1 && sections > 0 {
@@ -67,6 +69,12 @@ func (t *Trial) measure(s Scenario, p Peer) {
 			v = float64(leases.Stacks) / float64(max(sections, 1))
 		case "goroutines":
 			v = float64(leases.Goroutines) / float64(max(sections, 1))
+		case "with":
+			v = micros(calls.With)
+		case "added":
+			v = micros(calls.With - calls.Without)
+		case "allocs":
+			v = calls.Allocs
 		case "commands":
 			v = float64(t.Commands) / to.Sub(from).Seconds()
 		case "renewal":
@@ -118,3 +126,5 @@ func (t *Trial) refusal() string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

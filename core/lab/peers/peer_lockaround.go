@@ -22,10 +22,14 @@ type lockaroundProcess struct {
 	ttl    time.Duration
 }
 
+// silent is telemetry whose providers keep nothing.
+var silent = []core.Option{
+	core.WithTracerProvider(traces.NewTracerProvider()), core.WithMeterProvider(metrics.NewMeterProvider()),
+}
+
 func openLockaround(addr string, s Scenario) (Process, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	locks, err := core.New(redislock.New(client), core.WithNamespace("lab"),
-		core.WithTracerProvider(traces.NewTracerProvider()), core.WithMeterProvider(metrics.NewMeterProvider()))
+	locks, err := core.New(redislock.New(client), append(silent, core.WithNamespace("lab"))...)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

@@ -31,9 +31,12 @@ func (p rueidislockProcess) Lock(ctx context.Context, key string) (func() error,
 		return nil, err
 	}
 	return func() error {
-		err := held.Err() // not nil if it was lost
-		cancel()          // returns when the key is deleted, and says no more
-		return err
+		lost := held.Err()
+		cancel() // returns when the key is deleted, and says no more
+		if ctx.Err() != nil {
+			return nil // the hold ends with it, which is no loss
+		}
+		return lost
 	}, nil
 }
 

@@ -21,6 +21,7 @@ type stage struct {
 
 	callers  []caller
 	watching atomic.Bool
+	over     atomic.Int64 // Unix time in ns at which it ended; 0 as long as it has not
 	busy     atomic.Int64 // callers that have not returned
 
 	mu      sync.Mutex
@@ -61,12 +62,13 @@ type Outcome struct {
 	Stuck    int64         `json:"stuck,omitempty"`    // callers that did not return at the end
 	Ideal    time.Duration `json:"ideal,omitempty"`    // all bodies of all processes, one after the other
 	Leases   Weight        `json:"leases,omitzero"`    // what holding all of them adds
+	Calls    Calls         `json:"calls,omitzero"`     // what they cost
 }
 
 // saturate has every caller lock and unlock as often as it can.
 func saturate(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		for ctx.Err() == nil {
+		for s.goesOn() {
 			if unlock := s.lock(ctx, i); unlock != nil {
 				s.section(i)
 				s.end(unlock)
@@ -82,7 +84,7 @@ func timed(ctx context.Context, s *stage) {
 		waits := new(Waits)
 		defer func() { s.report(waits) }()
 		asked := time.Now()
-		for ctx.Err() == nil {
+		for s.goesOn() {
 			if unlock := s.lock(ctx, i); unlock != nil {
 				if s.watching.Load() {
 					waits.Add(time.Since(asked))
@@ -92,7 +94,7 @@ func timed(ctx context.Context, s *stage) {
 				asked = time.Now()
 			}
 		}
-		waits.Unfinished(time.Since(asked))
+		waits.Unfinished(time.Unix(0, s.over.Load()).Sub(asked))
 	})
 }
 
@@ -103,7 +105,7 @@ func relay(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
 		waits := new(Waits)
 		defer func() { s.report(waits) }()
-		for ctx.Err() == nil {
+		for s.goesOn() {
 			unlock := s.lock(ctx, i)
 			if unlock == nil {
 				continue
@@ -115,7 +117,7 @@ func relay(ctx context.Context, s *stage) {
 			s.section(i)
 			s.witness.release(time.Now().UnixNano())
 			s.end(unlock)
-			for s.witness.holder().Load() == s.number && ctx.Err() == nil {
+			for s.witness.holder().Load() == s.number && s.goesOn() {
 				time.Sleep(500 * time.Microsecond)
 			}
 		}
@@ -124,15 +126,16 @@ func relay(ctx context.Context, s *stage) {
 
 // once has every caller lock once.
 func once(ctx context.Context, s *stage) {
-	ctx, cancel := context.WithTimeout(ctx, s.pace.Limit)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(s.pace.Limit, func() { s.finish(cancel) }).Stop()
 	s.outcome.Began = time.Now().UnixNano()
 	var all sync.WaitGroup
 	for i := range s.callers {
 		s.begin(&all, func() {
 			unlock := s.lock(ctx, i)
 			if unlock == nil {
-				if ctx.Err() != nil {
+				if !s.goesOn() {
 					s.refused(fmt.Errorf("still waiting after %v", s.pace.Limit))
 				}
 				return
@@ -168,7 +171,8 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	}
 	watched := time.Since(began)
 	count := s.sections() - first
-	cancel()
+	s.watching.Store(false)
+	s.finish(cancel)
 	s.gather(&all, s.pace.Grace)
 
 	s.mu.Lock()
@@ -217,13 +221,29 @@ func (s *stage) result() *Outcome {
 	return &o
 }
 
-// lock returns nil if there is no lock, which counts unless the time is over.
+// goesOn reports whether callers are to lock.
+func (s *stage) goesOn() bool { return s.over.Load() == 0 }
+
+// settling is how long a caller may take to leave a critical section with nothing to do.
+const settling = 50 * time.Millisecond
+
+// finish has callers lock no more, and ends the waits of those who wait when nobody is in
+// a critical section any more: with some peers the context of a wait is that of the hold.
+func (s *stage) finish(cancel func()) {
+	s.over.Store(time.Now().UnixNano())
+	time.Sleep(settling + s.scenario.Body + s.scenario.Jitter)
+	cancel()
+}
+
+// lock returns nil if there is no lock, or it came too late. It counts if it was refused.
 func (s *stage) lock(ctx context.Context, i int) func() error {
 	unlock, err := s.process.Lock(ctx, s.callers[i].key)
-	if err == nil {
+	switch {
+	case err == nil && s.goesOn():
 		return unlock
-	}
-	if ctx.Err() == nil {
+	case err == nil:
+		_ = unlock() // it may have ended with its context
+	case s.goesOn():
 		s.refused(err)
 	}
 	return nil

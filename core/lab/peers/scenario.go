@@ -48,6 +48,7 @@ var (
 		{Name: "p99", Title: "p99", Unit: Trips, Less: true},
 		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: Trips, Plain: true},
 	}
+	others   = []string{"redsync", "redislock", "rueidislock"}
 	fairness = []Metric{
 		{Name: "spread", Title: "worst ÷ median wait", Unit: Times, Less: true},
 		{Name: "worst", Title: "worst wait", Unit: Milliseconds, Less: true},
@@ -103,6 +104,19 @@ var scenarios = []Scenario{
 			{Name: "renewal", Title: "commands for each lease and renewal", Unit: Each, Less: true},
 		},
 	},
+	{
+		Name: "call/function", Title: "a function by WithLock, in memory", Chart: "call",
+		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aFunction), Out: others, Why: "wrap no function",
+		Metrics: []Metric{
+			{Name: "with", Title: "a call", Unit: Microseconds, Less: true},
+			{Name: "allocs", Title: "allocations", Unit: Each, Less: true},
+		},
+	},
+	{
+		Name: "call/route", Title: "a gin route with a lock in memory", Chart: "call",
+		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aRoute), Out: others, Why: "wrap no route",
+		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: Microseconds, Less: true}},
+	},
 }
 
 func free(name string, callers int) Scenario {
@@ -125,12 +139,13 @@ var charts = []struct{ name, title string }{
 	{"hand-over", "Hand-over between processes, in round trips: less is better"},
 	{"one-shot", "200 waiters in 4 processes, 2 ms each: less is better"},
 	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better"},
+	{"call", "A call with a lock that nobody else wants, in memory"},
 	{"held", "10,000 leases held, bytes of heap for each: less is better"},
 }
 
 // charted says which metrics of a scenario are bars; others are only in the table.
 func charted(m Metric) bool {
-	return !m.Plain && slices.Contains([]string{"rate", "median", "p99", "elapsed", "spread", "heap"}, m.Name)
+	return !m.Plain && slices.Contains([]string{"rate", "median", "p99", "elapsed", "spread", "heap", "with", "added"}, m.Name)
 }
 
 // Pace is how long things take.

@@ -13,6 +13,7 @@ type Unit string
 const (
 	PerSecond    Unit = "/s"
 	Milliseconds Unit = "ms"
+	Microseconds Unit = "µs"
 	Trips        Unit = "trips"
 	Times        Unit = "×"
 	Percent      Unit = "%"
