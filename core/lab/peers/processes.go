@@ -56,8 +56,8 @@ func run(ctx context.Context, program string, job Job, ready func(), begin <-cha
 	}
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-	complaints := &tail{}
-	cmd.Stderr = complaints
+	said := &complaints{}
+	cmd.Stderr = said
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -74,7 +74,7 @@ func run(ctx context.Context, program string, job Job, ready func(), begin <-cha
 	if werr := cmd.Wait(); ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	} else if werr != nil && (err == nil || errors.Is(err, io.EOF)) {
-		err = fmt.Errorf("%w: %s", werr, complaints)
+		err = fmt.Errorf("%w: %s", werr, said)
 	}
 	return outcome, err
 }
@@ -100,18 +100,22 @@ func converse(from *json.Decoder, to io.WriteCloser, ready func(), begin <-chan 
 	}
 }
 
-// tail keeps the end of what is written to it.
-type tail struct{ kept []byte }
+// complaints keeps the beginning of what is written to it.
+type complaints struct{ kept []byte }
 
-func (t *tail) Write(b []byte) (int, error) {
-	const most = 2000
-	t.kept = append(t.kept, b...)
-	t.kept = t.kept[max(0, len(t.kept)-most):]
+func (c *complaints) Write(b []byte) (int, error) {
+	const most = 16 << 10
+	c.kept = append(c.kept, b[:min(len(b), most-len(c.kept))]...)
 	return len(b), nil
 }
 
-// String is the first line of the end, which tells most of a panic.
-func (t *tail) String() string {
-	line, _, _ := strings.Cut(strings.TrimSpace(string(t.kept)), "\n")
-	return line
+// String is the line that tells most: of a panic its first, otherwise the last.
+func (c *complaints) String() string {
+	lines := strings.Split(strings.TrimSpace(string(c.kept)), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return line
+		}
+	}
+	return lines[len(lines)-1]
 }

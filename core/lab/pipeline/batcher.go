@@ -15,6 +15,9 @@ type batcher struct {
 	width  int
 	yields int // how often others may run before a batch is taken from the queue
 
+	// send returns when each call of a batch has its reply or an error.
+	send func(*redis.Client, []*call)
+
 	mu     sync.Mutex
 	queue  []*call
 	active int
@@ -24,6 +27,8 @@ type batcher struct {
 const maxBatch = 128
 
 type call struct {
+	key, owner string
+
 	cmd  *redis.Cmd
 	wake chan []*call // nil once it is served; or the batch that it is to send, itself first
 }
@@ -37,7 +42,7 @@ func work(b *batcher, c *call) {
 		b.active++
 		go func() {
 			for batch := b.take(); batch != nil; batch = b.next() {
-				b.send(batch)
+				b.send(b.client, batch)
 				for _, c := range batch {
 					c.wake <- nil
 				}
@@ -63,7 +68,7 @@ func lead(b *batcher, c *call) {
 			return
 		}
 	}
-	b.send(batch)
+	b.send(b.client, batch)
 	if b.yields > 0 { // those who are served may be in the next batch
 		serve(batch)
 		batch = batch[:1]
@@ -105,16 +110,36 @@ func (b *batcher) take() []*call {
 	return batch
 }
 
-// send returns when each call has its reply or an error.
-func (b *batcher) send(batch []*call) {
+func pipelineOf(client *redis.Client, batch []*call) {
 	ctx := context.Background()
 	if len(batch) == 1 {
-		_ = b.client.Process(ctx, batch[0].cmd) // the command has it
+		_ = client.Process(ctx, batch[0].cmd) // the command has it
 		return
 	}
-	pipe := b.client.Pipeline()
+	pipe := client.Pipeline()
 	for _, c := range batch {
 		_ = pipe.Process(ctx, c.cmd) // it is sent by Exec
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own
+}
+
+func scriptOf(client *redis.Client, batch []*call) {
+	ctx := context.Background()
+	if len(batch) == 1 {
+		_ = client.Process(ctx, batch[0].cmd) // the command has it
+		return
+	}
+	keys, args := make([]string, len(batch)), make([]any, len(batch)+1)
+	for i, c := range batch {
+		keys[i], args[i] = c.key, c.owner
+	}
+	args[len(batch)] = ttl
+	replies, err := client.EvalSha(ctx, digestMany, keys, args...).Slice()
+	for i, c := range batch {
+		if err != nil {
+			c.cmd.SetErr(err)
+			continue
+		}
+		c.cmd.SetVal(replies[i])
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -42,7 +43,7 @@ type cell struct {
 type figure struct {
 	rate        float64       // scripts per second
 	median, p99 time.Duration // from a caller's wish to its reply
-	cpu         time.Duration // of this process for each script
+	cpu, server time.Duration // of this process and of Redis for each script
 }
 
 func (p plan) run(ctx context.Context) (r results, err error) {
@@ -51,8 +52,12 @@ func (p plan) run(ctx context.Context) (r results, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := teach(ctx, s.Addr); err != nil {
-		return r, err
+	admin := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	for _, script := range []string{source, sourceMany} {
+		if err := admin.ScriptLoad(ctx, script).Err(); err != nil {
+			return r, err
+		}
 	}
 	r = results{plan: p, figures: map[cell]figure{}, machine: fmt.Sprintf("%d cores, %s/%s, %s; %s, go-redis %s", runtime.NumCPU(),
 		runtime.GOOS, runtime.GOARCH, runtime.Version(), s.Version, redis.Version())}
@@ -61,7 +66,7 @@ func (p plan) run(ctx context.Context) (r results, err error) {
 	for _, n := range p.Callers {
 		for range p.Rounds {
 			for _, i := range order.Perm(len(p.Ways)) {
-				f, err := p.measure(ctx, p.Ways[i], s.Addr, n)
+				f, err := p.measure(ctx, p.Ways[i], admin, n)
 				if err != nil {
 					return r, fmt.Errorf("%s, %d callers: %w", p.Ways[i].name, n, err)
 				}
@@ -78,15 +83,9 @@ func (p plan) run(ctx context.Context) (r results, err error) {
 	return r, nil
 }
 
-// teach has the server know the script.
-func teach(ctx context.Context, addr string) error {
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	return errors.Join(client.ScriptLoad(ctx, source).Err(), client.Close())
-}
-
 // measure has callers run the script, each on its own key, as often as they can.
-func (p plan) measure(ctx context.Context, w way, addr string, callers int) (f figure, err error) {
-	send, err := w.open(addr)
+func (p plan) measure(ctx context.Context, w way, admin *redis.Client, callers int) (f figure, err error) {
+	send, err := w.open(admin.Options().Addr)
 	if err != nil {
 		return f, err
 	}
@@ -116,15 +115,17 @@ func (p plan) measure(ctx context.Context, w way, addr string, callers int) (f f
 		})
 	}
 	time.Sleep(p.Watch / 4)
+	before, err := serverTime(ctx, admin)
 	watching.Store(true)
 	began, used := time.Now(), processorTime()
 	time.Sleep(p.Watch)
 	watching.Store(false)
 	watched := time.Since(began)
 	used = processorTime() - used
+	after, err2 := serverTime(ctx, admin)
 	over.Store(true)
 	all.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := errors.Join(err, err2, context.Cause(ctx)); err != nil {
 		return f, err
 	}
 	sorted := slices.Concat(took...)
@@ -134,7 +135,8 @@ func (p plan) measure(ctx context.Context, w way, addr string, callers int) (f f
 	}
 	slices.Sort(sorted)
 	return figure{
-		rate: float64(n) / watched.Seconds(), median: sorted[n/2], p99: sorted[n*99/100], cpu: used / time.Duration(n),
+		rate: float64(n) / watched.Seconds(), median: sorted[n/2], p99: sorted[n*99/100],
+		cpu: used / time.Duration(n), server: (after - before) / time.Duration(n),
 	}, nil
 }
 
@@ -145,6 +147,23 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// serverTime is what Redis has used of all cores.
+func serverTime(ctx context.Context, admin *redis.Client) (time.Duration, error) {
+	info, err := admin.InfoMap(ctx, "cpu").Result()
+	if err != nil {
+		return 0, err
+	}
+	var sum float64
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][name], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += seconds
+	}
+	return time.Duration(sum * float64(time.Second)), nil
 }
 
 // middle is the median of each figure.
@@ -162,12 +181,14 @@ func middle(of []figure) figure {
 		median: time.Duration(at(func(f figure) float64 { return float64(f.median) })),
 		p99:    time.Duration(at(func(f figure) float64 { return float64(f.p99) })),
 		cpu:    time.Duration(at(func(f figure) float64 { return float64(f.cpu) })),
+		server: time.Duration(at(func(f figure) float64 { return float64(f.server) })),
 	}
 }
 
 // String is a figure as it is shown.
 func (f figure) String() string {
-	return fmt.Sprintf("%.1f k/s, median %.0f µs, p99 %.0f µs, CPU %.1f µs", f.rate/1e3, micros(f.median), micros(f.p99), micros(f.cpu))
+	return fmt.Sprintf("%.1f k/s, median %.0f µs, p99 %.0f µs, CPU %.1f µs, Redis %.1f µs", f.rate/1e3,
+		micros(f.median), micros(f.p99), micros(f.cpu), micros(f.server))
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

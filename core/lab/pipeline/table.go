@@ -20,6 +20,7 @@ func (r results) markdown() string {
 		{"Median from the wish to the reply, µs", "%.0f", func(f figure) float64 { return micros(f.median) }, true},
 		{"99th percentile, µs", "%.0f", func(f figure) float64 { return micros(f.p99) }, true},
 		{"Processor time of the process for each script, µs", "%.1f", func(f figure) float64 { return micros(f.cpu) }, true},
+		{"Processor time of Redis for each script, µs", "%.1f", func(f figure) float64 { return micros(f.server) }, true},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n| callers |", t.title)
 		for _, n := range r.Callers {
@@ -60,6 +61,7 @@ for the reply and run the next.
   the next batch. Goroutines of the batcher send them.
 - *leader*: the same, and callers send the batches: one that finds a place sends its own call, and at its end
   gives the place to the first of those who wait. *Yields*: runtime.Gosched before the next batch is taken.
+  *Joint*: a batch is one script for all of its keys, which a Cluster would refuse.
 - *rueidis*: another client library, which pipelines everything on one connection.
 
 `

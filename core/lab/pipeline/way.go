@@ -14,11 +14,16 @@ import (
 //go:embed script.lua
 var source string
 
-// digest is the script's name in Redis.
-var digest = func() string {
+//go:embed script_many.lua
+var sourceMany string
+
+// The scripts' names in Redis.
+var digest, digestMany = digestOf(source), digestOf(sourceMany)
+
+func digestOf(source string) string {
 	sum := sha1.Sum([]byte(source))
 	return hex.EncodeToString(sum[:])
-}()
+}
 
 const ttl = "30000"
 
@@ -52,9 +57,13 @@ var ways = []way{
 	{"leader 1", batching(lead, 1, 0)},
 	{"leader 2", batching(lead, 2, 0)},
 	{"leader 4", batching(lead, 4, 0)},
+	{"leader 8", batching(lead, 8, 0)},
 	{"leader 1, yields", batching(lead, 1, 1)},
 	{"leader 2, yields", batching(lead, 2, 1)},
 	{"leader 4, yields", batching(lead, 4, 1)},
+	{"leader 1, joint", joint(lead, 1, 0)},
+	{"leader 2, joint", joint(lead, 2, 0)},
+	{"leader 1, joint, yields", joint(lead, 1, 1)},
 	{"rueidis", pipelined},
 }
 
@@ -86,11 +95,20 @@ func auto(name string, options *redis.AutoPipelineOptions) way {
 
 // batching collects what comes while others are under way.
 func batching(carry func(*batcher, *call), width, yields int) func(string) (sender, error) {
+	return collect(carry, width, yields, pipelineOf)
+}
+
+// joint sends a batch as one script for all of its keys.
+func joint(carry func(*batcher, *call), width, yields int) func(string) (sender, error) {
+	return collect(carry, width, yields, scriptOf)
+}
+
+func collect(carry func(*batcher, *call), width, yields int, send func(*redis.Client, []*call)) func(string) (sender, error) {
 	return func(addr string) (sender, error) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
-		b := &batcher{client: client, width: width, yields: yields}
+		b := &batcher{client: client, width: width, yields: yields, send: send}
 		return sender{func(ctx context.Context, key, owner string) (string, error) {
-			c := &call{cmd: redis.NewCmd(ctx, "evalsha", digest, 1, key, owner, ttl), wake: make(chan []*call, 1)}
+			c := &call{key: key, owner: owner, cmd: redis.NewCmd(ctx, "evalsha", digest, 1, key, owner, ttl), wake: make(chan []*call, 1)}
 			carry(b, c)
 			return owned(c.cmd)
 		}, client.Close}, nil
