@@ -136,7 +136,7 @@ bench:
 
 peers:
 	@.ci/servers
-	@go run ./core/lab/peers -out core/lab/peers/results -readme README.md
+	@go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum

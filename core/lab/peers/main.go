@@ -1,7 +1,7 @@
 // Command peers compares lockaround with other lock libraries for Go, each used as its
 // own documentation recommends, on servers that it starts itself:
 //
-//	go run ./core/lab/peers -out core/lab/peers/results -readme README.md
+//	go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
 //
 // It needs a Unix, redis-server and, for one scenario, etcd. Every trial is a scenario of one
 // peer in processes of their own; the trials of the peers are interleaved, so that what
@@ -9,7 +9,9 @@
 // peers.json, medians and ratios as peers.md, and charts as SVG. What happens meanwhile
 // is on the standard error.
 //
-// -readme puts the table and the charts into a page as well.
+// -readme puts the table and the charts into a page as well; -awake, on Linux, keeps the
+// cores from halting between two messages, which takes longer than the message and makes
+// whoever is busier look faster.
 //
 // A ratio compares trials of the same round, with the best of the other peers, and is
 // above 1 for the better one, whichever way its figure counts. In all trials a witness
@@ -32,9 +34,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
 func main() {
+	awake.Main()
 	if job, ok := os.LookupEnv(jobVariable); ok {
 		os.Exit(work(job, os.Stdin, os.Stdout))
 	}
@@ -45,9 +50,17 @@ func main() {
 	brief := flag.Bool("short", false, "short trials, to see that everything works")
 	only := flag.String("only", "", "regular expression of `scenarios` to run")
 	with := flag.String("peers", "", "regular expression of `peers` that take part")
+	busy := flag.Bool("awake", false, "keep the cores from halting, by processes of the lowest priority")
 	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
 	flag.Parse()
-	p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf}
+	if *busy {
+		stop, err := awake.Start()
+		if err != nil {
+			log.Fatal("-awake: ", err)
+		}
+		defer stop()
+	}
+	p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: *busy}
 	if *brief {
 		p.Pace = short
 		if !given("rounds") {

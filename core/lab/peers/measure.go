@@ -54,7 +54,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 		case "ideal":
 			v = milliseconds(ideal)
 		case "excess":
-			v = float64(to.Sub(from)) / float64(max(ideal, 1))
+			v = float64(to.Sub(from)) / float64(time.Duration(s.Processes*s.Callers)*s.Body)
 		case "trip":
 			v = float64(t.Trip) / trip
 		case "spread":

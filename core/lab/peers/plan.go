@@ -22,6 +22,7 @@ type plan struct {
 	Pace      Pace
 	Scenarios []Scenario
 	Peers     []Peer
+	Awake     bool // the cores are kept from halting
 	Progress  func(format string, args ...any)
 }
 
@@ -50,6 +51,9 @@ func (p plan) run(ctx context.Context) (results Results, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	set := &setting{servers: map[Store]*server.Server{}, errs: map[Store]error{}, folder: folder, pace: p.Pace}
+	if p.Awake {
+		results.Machine += ", cores kept awake"
+	}
 	for _, store := range p.stores() {
 		s, serr := server.Start(ctx, store)
 		if serr != nil {

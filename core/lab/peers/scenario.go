@@ -80,7 +80,7 @@ var scenarios = []Scenario{
 		Metrics: []Metric{
 			{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true},
 			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: Milliseconds, Plain: true},
-			{Name: "excess", Title: "÷ that", Unit: Times, Less: true},
+			{Name: "excess", Title: "÷ 400 ms", Unit: Times, Less: true},
 		},
 	},
 	{

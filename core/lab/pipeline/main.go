@@ -2,7 +2,7 @@
 // process: one by one, by the pipelining that client libraries offer, and by batchers
 // like that of core/redislock in their smallest form:
 //
-//	go run ./core/lab/pipeline -out core/lab/pipeline/README.md
+//	go run ./core/lab/pipeline -awake -out core/lab/pipeline/README.md
 //
 // It needs redis-server, which it starts itself. Each goroutine runs a script on a key of
 // its own, waits for the reply and runs the next. The ways are interleaved, so that what
@@ -21,18 +21,29 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
 func main() {
+	awake.Main()
 	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "file for the tables, instead of the standard output")
 	rounds := flag.Int("rounds", 5, "how often each way is measured")
 	watch := flag.Duration("time", 400*time.Millisecond, "how long each time, after a fourth of it to warm up")
 	callers := flag.String("callers", "1,2,4,8,16,64,256", "numbers of goroutines")
+	busy := flag.Bool("awake", false, "keep the cores from halting, by processes of the lowest priority")
 	only := flag.String("only", "", "regular expression of `ways` to measure")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+	if *busy {
+		stop, err := awake.Start()
+		if err != nil {
+			log.Fatal("-awake: ", err)
+		}
+		defer stop()
+	}
 	if err := compare(ctx, *out, *only, *callers, *rounds, *watch); err != nil {
 		log.Print(err)
 		cancel()

@@ -51,7 +51,7 @@ func (r results) markdown() string {
 
 const heading = `# Ways to send small scripts
 
-` + "`go run ./core/lab/pipeline -out core/lab/pipeline/README.md`" + ` writes this page. Goroutines of one process each
+` + "`go run ./core/lab/pipeline -awake -out core/lab/pipeline/README.md`" + ` writes this page. Goroutines of one process each
 run a script of about the cost of granting a lock (HMGET, TIME, HSET, PEXPIRE) on a key of their own, wait
 for the reply and run the next.
 
