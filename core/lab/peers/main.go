@@ -1,5 +1,6 @@
 // Command peers compares lockaround with other lock libraries for Go, each used as its
-// own documentation recommends, on servers that it starts itself:
+// own documentation shows and with the settings that serve it best in a scenario, on
+// servers that it starts itself:
 //
 //	go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
 //
