@@ -46,12 +46,12 @@ func TestLeaseThatLingersEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, memlock.New())
 		mustBe(t, mustAcquire(t, e, lingering(0)).Release(t.Context()), nil)
-		time.Sleep(10*time.Second - 1)
+		time.Sleep(10*time.Second - time.Nanosecond)
 		synctest.Wait()
 		if !inspect(t, e).Held {
 			t.Error("it ended too soon")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if inspect(t, e).Held {
 			t.Error("it lingers on")
