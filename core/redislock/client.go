@@ -97,27 +97,32 @@ func atMost(bound, d time.Duration) time.Duration {
 // has forgotten.
 func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
 	began := time.Now()
-	replies := make([]reply, len(cmds))
-	todo := make([]int, len(cmds))
+	parcels := w.pack(cmds)
+	answers := make([]reply, len(parcels))
+	todo := make([]int, len(parcels))
 	for i := range todo {
 		todo[i] = i
 	}
-	w.send(ctx, cmds, replies, todo, func(i int) bool { return cmds[i].source })
-	if todo = unknown(replies, todo[:0]); len(todo) > 0 {
+	w.send(ctx, parcels, answers, todo, func(i int) bool { return parcels[i].source })
+	if todo = unknown(answers, todo[:0]); len(todo) > 0 {
 		// One copy of the source teaches a server all that follow.
 		seen := make(map[string]bool)
-		w.send(ctx, cmds, replies, todo, func(i int) bool {
-			first := !seen[cmds[i].script.SHA]
-			seen[cmds[i].script.SHA] = true
+		w.send(ctx, parcels, answers, todo, func(i int) bool {
+			first := !seen[parcels[i].script.SHA]
+			seen[parcels[i].script.SHA] = true
 			return first
 		})
 	}
-	if todo = unknown(replies, todo[:0]); len(todo) > 0 {
+	if todo = unknown(answers, todo[:0]); len(todo) > 0 {
 		// They went to another server of a Cluster.
-		w.send(ctx, cmds, replies, todo, func(int) bool { return true })
+		w.send(ctx, parcels, answers, todo, func(int) bool { return true })
 	}
-	w.heed(replies)
+	w.heed(answers)
 	took := time.Since(began)
+	replies := make([]reply, 0, len(cmds))
+	for i := range parcels {
+		replies = parcels[i].unpack(replies, answers[i])
+	}
 	for i := range replies {
 		r := &replies[i]
 		r.err = w.classify(r.err)
@@ -178,19 +183,22 @@ func unknown(replies []reply, to []int) []int {
 	return to
 }
 
-// send sends the commands at the indices todo in one pipeline, or straight if
+// send sends the parcels at the indices todo in one pipeline, or straight if
 // there is one, and sets their replies.
-func (w *clientWire) send(ctx context.Context, cmds []command, replies []reply, todo []int, source func(i int) bool) {
+func (w *clientWire) send(ctx context.Context, parcels []parcel, replies []reply, todo []int, source func(i int) bool) {
 	sent := make([]*redis.Cmd, len(todo))
 	for j, i := range todo {
-		c := &cmds[i]
-		args := make([]any, 0, 4+len(c.args))
+		p := &parcels[i]
+		args := make([]any, 0, 3+len(p.keys)+len(p.args))
 		if source(i) {
-			args = append(args, "eval", c.script.Source, 1, c.key)
+			args = append(args, "eval", p.script.Source, len(p.keys))
 		} else {
-			args = append(args, "evalsha", c.script.SHA, 1, c.key)
+			args = append(args, "evalsha", p.script.SHA, len(p.keys))
 		}
-		sent[j] = redis.NewCmd(ctx, append(args, c.args...)...)
+		for _, key := range p.keys {
+			args = append(args, key)
+		}
+		sent[j] = redis.NewCmd(ctx, append(args, p.args...)...)
 	}
 	var err error
 	if len(sent) == 1 {
@@ -207,7 +215,7 @@ func (w *clientWire) send(ctx context.Context, cmds []command, replies []reply, 
 		// A pipeline that got no connection leaves its commands untouched.
 		if replies[i].err == nil && replies[i].value == nil {
 			if replies[i].err = err; err == nil {
-				replies[i].err = errors.New("an empty reply")
+				replies[i].err = errEmpty
 			}
 		}
 	}

@@ -56,12 +56,15 @@ var (
 )
 
 // Scripts returns all scripts.
-func Scripts() []Script { return []Script{Acquire, End, Renew, Inspect, Oust} }
+func Scripts() []Script { return []Script{Acquire, End, Renew, Joint, Inspect, Oust} }
 
 // newScript puts a script together from its short way, which may be empty, and
 // its general way.
 func newScript(name, short, general string) Script {
-	source := openingSource + short + preludeSource + general
+	return script(name, openingSource+short+preludeSource+general)
+}
+
+func script(name, source string) Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
 	return Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }

@@ -1,0 +1,66 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+)
+
+func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
+	server := redistest.Start(t)
+	a := join(t, server.Addr())
+	warm(a)
+	if err := a.client.Set(t.Context(), protocol.Key("wrong"), "text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int32
+	gather(64, func(i int) {
+		key := fmt.Sprint("k", i)
+		if i%8 == 0 {
+			key = "wrong"
+		}
+		for range 50 {
+			g, err := a.Acquire(within(t, 20*time.Second), driver.Request{ID: newID(key), TTL: time.Minute})
+			var permanent *driver.PermanentError
+			switch {
+			case key == "wrong" && errors.As(err, &permanent):
+				refused.Add(1)
+			case key == "wrong" || err != nil:
+				t.Errorf("%s: %v", key, err)
+				return
+			default:
+				a.release(g)
+			}
+		}
+	})
+	if n := refused.Load(); n != 8*50 {
+		t.Errorf("%d of %d acquisitions of a key of another type were refused for good", n, 8*50)
+	}
+}
+
+func TestRenewalsTravelTogether(t *testing.T) {
+	server := redistest.Start(t)
+	a := join(t, server.Addr())
+	warm(a)
+	const n = 640
+	var renewals []driver.Renewal
+	for i := range n {
+		g := a.take(fmt.Sprint("k", i), time.Minute)
+		renewals = append(renewals, driver.Renewal{ID: g.ID, Token: g.Token, TTL: time.Minute})
+	}
+	before := commands(t, a.client)
+	for i, r := range a.Renew(within(t, 20*time.Second), renewals) {
+		if r.Err != nil {
+			t.Fatalf("renewal %d: %v", i, r.Err)
+		}
+	}
+	if sent := scripts(commands(t, a.client)) - scripts(before); sent > n/50 {
+		t.Errorf("%d leases were renewed by %d commands, want at most %d", n, sent, n/50)
+	}
+}
