@@ -26,6 +26,9 @@ type Engine struct {
 	prefix  string        // of every key in the store
 	signal  telemetry
 
+	plans   sync.Map // of terms to *plan
+	planned atomic.Int64
+
 	seed   maphash.Seed
 	shards [64]shard
 	keeper keeper
@@ -92,11 +95,10 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 // The error is an [*Error] around ErrBusy, ErrTimeout, ErrUnavailable,
 // ErrDeadlock, ErrClosed, ErrPolicy, ErrKey, or ctx's error.
 func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
-	pl, err := e.literal(p)
+	pl, key, several, err := e.literal(p)
 	if err != nil {
 		return nil, err
 	}
-	key, several := e.full(pl)
 	return e.acquire(ctx, pl, key, several)
 }
 
@@ -108,11 +110,10 @@ func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 // cause ErrLost, ErrMaxHold or ErrClosed if the lease ends before fn does. If it
 // has, and fn returns nil, Do returns that error; otherwise fn's own.
 func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	pl, err := e.literal(p)
+	pl, key, several, err := e.literal(p)
 	if err != nil {
 		return err
 	}
-	key, several := e.full(pl)
 	return e.do(ctx, pl, key, several, fn)
 }
 

@@ -332,7 +332,11 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 	for first := true; ln.first != nil && (first || may(ln.first.plan) && left >= ln.first.plan.floor()); first = false {
 		w := ln.first
 		ln.remove(w)
-		h := &hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}
+		h := &tn.single
+		if h.tenure != nil {
+			h = new(hold)
+		}
+		*h = hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}
 		tn.hold = h
 		tn.closed = tn.closed || w.plan.MinHold > 0
 		ln.engine.held.Add(1)

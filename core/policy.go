@@ -137,10 +137,18 @@ type plan struct {
 	signals *signals
 }
 
-// compile checks everything about p but its key template.
+// compile makes the plan of a policy with templates.
 func (e *Engine) compile(p Policy) (*plan, error) {
-	refuse := func(format string, a ...any) (*plan, error) {
-		return nil, e.failure("compile", p.Name, ErrPolicy).because(format, a...)
+	if err := e.check(&p); err != nil {
+		return nil, err
+	}
+	return &plan{Policy: p}, nil
+}
+
+// check checks everything about p but its key template, and fills in the defaults.
+func (e *Engine) check(p *Policy) error {
+	refuse := func(format string, a ...any) error {
+		return e.failure("compile", p.Name, ErrPolicy).because(format, a...)
 	}
 	switch {
 	case p.Key == "" && len(p.Keys) == 0:
@@ -202,7 +210,7 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 	if p.TTL == 0 {
 		p.TTL = max(DefaultTTL, e.caps.MinTTL)
 	}
-	return &plan{Policy: p}, nil
+	return nil
 }
 
 // maxLimit is far beyond what a store can count quickly.
@@ -211,27 +219,53 @@ const maxLimit = 1 << 16
 // maxTTL keeps arithmetic on times far from overflow.
 const maxTTL = 365 * 24 * time.Hour
 
-// literal compiles a policy whose Key is used as it stands.
-func (e *Engine) literal(p Policy) (*plan, error) {
-	pl, err := e.compile(p)
-	if err != nil {
-		return nil, err
+// literal compiles a policy whose keys are used as they stand, and returns them as the
+// store sees them: one, or several.
+func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err error) {
+	if err := e.check(&p); err != nil {
+		return nil, "", nil, err
 	}
-	for _, key := range pl.templates() {
-		if strings.ContainsAny(key, "{}") {
-			return nil, e.failure("compile", p.Name, ErrPolicy).because("a key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
+	for _, k := range p.templates() {
+		if strings.ContainsAny(k, "{}") {
+			return nil, "", nil, e.failure("compile", p.Name, ErrPolicy).because("a key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
 		}
 	}
-	e.prepare(pl)
-	return pl, nil
-}
-
-// full returns the keys of a literal policy as the store sees them: one, or several.
-func (e *Engine) full(pl *plan) (key string, several []string) {
-	for _, k := range pl.Keys {
+	for _, k := range p.Keys {
 		several = append(several, e.prefix+k)
 	}
-	return e.prefix + pl.Key, several
+	return e.planOf(p), e.prefix + p.Key, several, nil
+}
+
+// terms are a policy without its keys.
+type terms struct {
+	name                                string
+	mode                                Mode
+	limit                               int
+	wait, ttl, maxHold, minHold, linger time.Duration
+	noRenew, reentrant                  bool
+	fairness                            Fairness
+}
+
+// maxPlans is how many plans an engine remembers for policies with literal keys, which
+// are compiled at every call. Programs have few, unless they compute their times.
+const maxPlans = 256
+
+// planOf returns the plan of a literal policy that was checked.
+func (e *Engine) planOf(p Policy) *plan {
+	t := terms{
+		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
+		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, fairness: p.Fairness,
+	}
+	if pl, ok := e.plans.Load(t); ok {
+		return pl.(*plan)
+	}
+	p.Key, p.Keys = "", nil
+	pl := &plan{Policy: p}
+	e.prepare(pl)
+	if e.planned.Add(1) <= maxPlans {
+		e.plans.Store(t, pl)
+	}
+	return pl
 }
 
 // templates is Key, or Keys.

@@ -14,9 +14,12 @@ import (
 type tenure struct {
 	line *line
 	next *tenure // of the line
-	driver.Grant
+	driver.ID
+	Ref      string
+	Token    int64
+	Deadline time.Time
 	hold     *hold         // who hold, linked; nil while the process decides on the next one
-	handoffs int64         // holds on this grant, less one
+	single   hold          // room for the first of them
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
 	quiet moment // before the latest word of the store that nobody else waits was asked for
@@ -28,10 +31,11 @@ type tenure struct {
 
 	lingers moment // until when it is kept although nobody holds; zero if it is not
 
-	gone       bool // the line has parted from it
-	contended  bool // another process is known to wait
-	closed     bool // nobody joins those who hold
-	lowered    bool // from an exclusive lease to a share
+	handoffs   int16 // holds on this grant, less one
+	gone       bool  // the line has parted from it
+	contended  bool  // another process is known to wait
+	closed     bool  // nobody joins those who hold
+	lowered    bool  // from an exclusive lease to a share
 	renewing   bool
 	refreshing bool // it is being renewed before it is handed on
 }
@@ -52,7 +56,7 @@ const (
 )
 
 func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) *tenure {
-	tn := &tenure{line: ln, Grant: g, handoffs: -1, length: ttl, turn: at(now)}
+	tn := &tenure{line: ln, ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline, handoffs: -1, length: ttl, turn: at(now)}
 	tn.heard(g.Contended, at(sent))
 	return tn
 }
@@ -75,7 +79,7 @@ func (tn *tenure) nextToken() int64 {
 	if tn.Token == 0 {
 		return 0
 	}
-	return tn.Token*block + tn.handoffs
+	return tn.Token*block + int64(tn.handoffs)
 }
 
 func (tn *tenure) ending(keep time.Duration) driver.Ending {

@@ -10,12 +10,12 @@ import (
 // claim is what the session knows of one owner of its own, from before its
 // first request until it has ended.
 type claim struct {
-	id        driver.ID
-	place     *place    // while it is being acquired
-	contended bool      // a push said that somebody waits, before the grant was known
-	token     int64     // of a lease
-	deadline  time.Time // of a lease: the latest known
-	ending    time.Time // when its release was first asked for; zero if it was not
+	key       string
+	place     *place        // while it is being acquired
+	token     int64         // of a lease
+	deadline  time.Time     // of a lease: the latest known
+	ending    time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
+	contended bool          // a push said that somebody waits, before the grant was known
 }
 
 // claims are a session's owners. A push that names none of them is for an
@@ -24,6 +24,7 @@ type claims struct {
 	mu      sync.Mutex
 	byOwner map[driver.Owner]*claim
 	sweepAt int
+	epoch   time.Time // before everything else
 }
 
 // forgetAfter is how long after its deadline a lease is remembered that nobody
@@ -33,6 +34,7 @@ const forgetAfter = time.Minute
 func (c *claims) init() {
 	c.byOwner = make(map[driver.Owner]*claim)
 	c.sweepAt = 1024
+	c.epoch = time.Now().Add(-1)
 }
 
 // open begins the acquisition of an owner.
@@ -48,7 +50,7 @@ func (c *claims) open(p *place) {
 		}
 		c.sweepAt = 1024 + 2*len(c.byOwner)
 	}
-	c.byOwner[p.id.Owner] = &claim{id: p.id, place: p}
+	c.byOwner[p.id.Owner] = &claim{key: p.id.Key, place: p}
 }
 
 // leave lets Acquire go on with a place.
@@ -83,7 +85,7 @@ func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended 
 	defer c.mu.Unlock()
 	cl := c.byOwner[id.Owner]
 	if cl == nil { // an Acquire of the same owner beside this one has failed
-		cl = &claim{id: id}
+		cl = &claim{key: id.Key}
 		c.byOwner[id.Owner] = cl
 	}
 	cl.place, cl.token, cl.deadline = nil, token, deadline
@@ -102,9 +104,9 @@ func (c *claims) leases(now time.Time) []lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []lease
-	for _, cl := range c.byOwner {
+	for o, cl := range c.byOwner {
 		if cl.held(now) {
-			all = append(all, lease{cl.id, cl.token, cl.deadline})
+			all = append(all, lease{driver.ID{Key: cl.key, Owner: o}, cl.token, cl.deadline})
 		}
 	}
 	return all
@@ -124,7 +126,7 @@ func (c *claims) lose(l lease) bool {
 }
 
 func (cl *claim) held(now time.Time) bool {
-	return cl.place == nil && cl.ending.IsZero() && driver.Remaining(cl.deadline, now) > 0
+	return cl.place == nil && cl.ending == 0 && driver.Remaining(cl.deadline, now) > 0
 }
 
 // extend notes a renewal.
@@ -145,10 +147,10 @@ func (c *claims) release(o driver.Owner, now time.Time) time.Time {
 	if cl == nil {
 		return now
 	}
-	if cl.ending.IsZero() {
-		cl.ending = now
+	if cl.ending == 0 {
+		cl.ending = now.Sub(c.epoch)
 	}
-	return cl.ending
+	return c.epoch.Add(cl.ending)
 }
 
 // forget drops an owner that has ended.

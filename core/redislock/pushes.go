@@ -138,14 +138,14 @@ func (s *session) pushed(payload string) {
 	c := &s.claims
 	c.mu.Lock()
 	cl := c.byOwner[p.Owner]
-	if cl == nil || protocol.Key(cl.id.Key) != p.Key {
+	if cl == nil || protocol.Key(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
 			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxEnrol)
 		}
 		return
 	}
-	id, held := cl.id, cl.place == nil
+	id, held := driver.ID{Key: cl.key, Owner: p.Owner}, cl.place == nil
 	switch p.Kind {
 	case protocol.PushGrant:
 		if cl.place != nil {
