@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,21 +29,80 @@ func (n *holding) held() bool {
 	return n.hold.live(time.Now()) && !n.lease.released.Load()
 }
 
-// holdContext is a context with a lease in it, which ends with the hold.
+// holdContext is a context with a lease in it, which ends with the hold. What can be
+// cancelled of it is made when somebody first asks for it: many calls never do. Its
+// methods take no lock but its own, so that they may be called under a shard's.
 type holdContext struct {
-	context.Context
+	parent context.Context
 	holding
-	cancel     context.CancelCauseFunc
-	prev, next *holdContext // in hold.contexts
+	prev, next *holdContext // in hold.contexts, guarded by the hold's mutex
+
+	asked atomic.Pointer[cancellable]
+	mu    sync.Mutex
+	ended bool  // guarded by mu
+	cause error // likewise
 }
 
-// Value answers for the lease.
+type cancellable struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// cancellable makes what can be cancelled, unless it is there.
+func (c *holdContext) cancellable() context.Context {
+	if a := c.asked.Load(); a != nil {
+		return a
+	}
+	a := new(cancellable)
+	a.Context, a.cancel = context.WithCancelCause(c.parent) // which may ask a context of ours
+	c.mu.Lock()
+	if other := c.asked.Load(); other != nil {
+		c.mu.Unlock()
+		a.cancel(nil)
+		return other
+	}
+	c.asked.Store(a)
+	ended, cause := c.ended, c.cause
+	c.mu.Unlock()
+	if ended {
+		a.cancel(cause)
+	}
+	return a
+}
+
+// end cancels the context.
+func (c *holdContext) end(cause error) {
+	c.mu.Lock()
+	if !c.ended {
+		c.ended, c.cause = true, cause
+	}
+	c.mu.Unlock()
+	if a := c.asked.Load(); a != nil {
+		a.cancel(cause)
+	}
+}
+
+func (c *holdContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *holdContext) Done() <-chan struct{}       { return c.cancellable().Done() }
+
+func (c *holdContext) Err() error {
+	c.mu.Lock()
+	live := !c.ended && c.asked.Load() == nil
+	c.mu.Unlock()
+	if live && c.parent.Err() == nil {
+		return nil
+	}
+	return c.cancellable().Err()
+}
+
+// Value answers for the lease. Whoever looks for anything else may be the context
+// package, which looks for what it can cancel.
 func (c *holdContext) Value(key any) any {
 	switch key {
 	case leaseKey{}, LeaseContextKey:
 		return &c.holding
 	}
-	return c.Context.Value(key)
+	return c.cancellable().Value(key)
 }
 
 // Context returns a context with parent's values, deadline and cancellation and
@@ -88,11 +149,11 @@ func (b *binding) unbind() {
 // attach makes c a context that ends with one of the lease's holds.
 func (c *holdContext) attach(parent context.Context, l *Lease, h *hold) context.Context {
 	c.holding = holding{lease: l, hold: h, outer: holdingIn(parent)}
-	c.Context, c.cancel = context.WithCancelCause(h.span.within(parent))
+	c.parent = h.span.within(parent)
 	h.lock()
 	defer h.unlock()
 	if h.over {
-		c.cancel(kinds[h.fate])
+		c.end(kinds[h.fate])
 		return c
 	}
 	if c.next = h.contexts; c.next != nil {
@@ -102,10 +163,10 @@ func (c *holdContext) attach(parent context.Context, l *Lease, h *hold) context.
 	return c
 }
 
-// detach cancels the context and has its hold forget it.
+// detach ends the context and has its hold forget it.
 func (c *holdContext) detach() {
+	c.end(nil)
 	h := c.hold
-	c.cancel(nil)
 	h.lock()
 	defer h.unlock()
 	if h.over {

@@ -119,7 +119,7 @@ func (h *hold) close(cause error) {
 		close(h.done)
 	}
 	for c := h.contexts; c != nil; c = c.next {
-		c.cancel(cause)
+		c.end(cause)
 	}
 	h.contexts = nil
 }

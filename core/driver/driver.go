@@ -106,7 +106,7 @@ type Sink interface {
 
 	// Contended reports whether somebody waits in the store's queue for the key of
 	// the lease id; with Capabilities.Recall also that somebody has asked for it and
-	// would not wait. It bounds hand-off inside the holding process, and recalls a
+	// would not wait, as far as one message gets through. It bounds hand-off inside the holding process, and recalls a
 	// lease that it has kept for itself.
 	Contended(id ID, waiting bool)
 

@@ -95,7 +95,7 @@ func (d *database) work(ctx context.Context, tx *sql.Tx, id string) (status func
 		}
 		return func() string {
 			var n int
-			err := d.QueryRowContext(context.Background(), `SELECT count(*) FROM work WHERE id = ? FOR UPDATE NOWAIT`, id).Scan(&n)
+			err := d.QueryRowContext(context.Background(), `SELECT count(*) FROM work WHERE id = ? LOCK IN SHARE MODE NOWAIT`, id).Scan(&n)
 			var m *mysql.MySQLError
 			switch {
 			case errors.As(err, &m) && m.Number == 1205: // the row is locked
