@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -156,6 +157,8 @@ func (l *lane) spawn() {
 func (l *lane) work() {
 	defer l.workers.Done()
 	for {
+		// Who is about to send something gets the chance to, so that it travels too.
+		runtime.Gosched()
 		batch := l.take()
 		if batch == nil {
 			return
