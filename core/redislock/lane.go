@@ -62,7 +62,8 @@ type lane struct {
 	mu      sync.Mutex
 	queue   []*call
 	gone    int // calls in queue that were withdrawn
-	active  int
+	active  int // workers that are not overdue
+	alone   int // senders who send themselves
 	overdue int
 	closed  bool
 	quick   time.Time       // when the server has last answered quickly; zero if it has not since

@@ -17,6 +17,9 @@ const (
 	// it, no longer than patience.
 	quickTime = driver.Promptness / 5
 	quickFor  = time.Second
+
+	// maxAlone is how many send themselves at a time.
+	maxAlone = 8
 )
 
 // isQuick reports whether the server is expected to answer at once.
@@ -24,13 +27,14 @@ func (l *lane) isQuick(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := now.Sub(l.quick)
-	return since <= quickFor && (l.active == 0 || since <= patience)
+	return since <= quickFor && (l.active+l.alone == 0 || since <= patience)
 }
 
 // exchange sends a call and waits for its reply on a goroutine that cannot be
-// interrupted, for driver.Promptness at most: then the reply is an error. If a worker's
-// place is free, the sender takes it himself: to wake another goroutine for the call,
-// and this one for the reply, takes longer than a local server does.
+// interrupted, for driver.Promptness at most: then the reply is an error. While they
+// are few, senders send themselves, each on a connection: to wake another goroutine for
+// the call, and this one for the reply, takes longer than a local server does. One more
+// than that begins a batch, and as long as there are batches the others join the next.
 func (l *lane) exchange(c *call, now time.Time) {
 	c.lane = l
 	l.mu.Lock()
@@ -38,8 +42,8 @@ func (l *lane) exchange(c *call, now time.Time) {
 	case l.closed:
 		l.mu.Unlock()
 		c.reply = reply{err: driver.ErrClosed, once: true}
-	case l.active < l.width && len(l.queue) <= l.gone:
-		l.active++
+	case l.active == 0 && l.alone < maxAlone && len(l.queue) <= l.gone:
+		l.alone++
 		l.mu.Unlock()
 		l.straight(c, now)
 	default:
@@ -61,7 +65,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 	}
 }
 
-// straight sends a call alone, in a worker's place.
+// straight sends a call alone.
 func (l *lane) straight(c *call, now time.Time) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	replies := l.wire.run(ctx, []command{c.command})
@@ -73,8 +77,7 @@ func (l *lane) straight(c *call, now time.Time) {
 		l.giveUp(nil)
 	}
 	l.mu.Lock()
-	l.active--
-	l.spawn()
+	l.alone--
 	l.mu.Unlock()
 }
 
