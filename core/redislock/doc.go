@@ -28,6 +28,16 @@
 // its next renewal, and its token is refused wherever tokens are checked. The same
 // goes for an eviction: give Redis the policy noeviction.
 //
+// # On the caller's goroutine
+//
+// While the server answers quickly, callers send their requests themselves: up to
+// eight at a time, each on a connection of the client's pool, and more than that
+// together, several as one script. They are out of reach meanwhile: the end of a
+// context is noticed 50 ms late at most. As soon as the server takes longer than
+// 10 ms, requests go by goroutines of the session, and callers leave at once. With a
+// *redis.ClusterClient all do, unless its Options say ContextTimeoutEnabled, since it
+// cannot be told to give up a socket otherwise.
+//
 // # Sentinel
 //
 // A client made by redis.NewFailoverClient follows the master. A failover that
