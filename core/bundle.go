@@ -56,13 +56,13 @@ func (l *Lease) together(do func(*hold) error) error {
 
 // grantAll takes the locks of several keys. Everybody takes them in the same order, so
 // that two callers never wait for each other.
-func (e *Engine) grantAll(ctx context.Context, pl *plan, keys []string, l *Lease) error {
+func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []string, l *Lease) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	start := time.Now()
 	var holds []*hold
 	for _, key := range keys {
-		h, err := e.takeHold(ctx, pl, key, e.patience(pl, time.Since(start)))
+		h, err := e.takeHold(ctx, held, pl, key, e.patience(pl, time.Since(start)))
 		if err != nil {
 			giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, errSilent) {
@@ -73,7 +73,7 @@ func (e *Engine) grantAll(ctx context.Context, pl *plan, keys []string, l *Lease
 		holds = append(holds, h)
 	}
 	l.hold, l.bundle = holds[0], &bundle{holds: holds}
-	l.bundle.bind(context.Background(), l)
+	l.bundle.bind(context.Background(), nil, l)
 	if l.Err() != nil {
 		l.bundle.unbind()
 		giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))

@@ -113,7 +113,7 @@ func (c *holdContext) Value(key any) any {
 // [Detach].
 func (l *Lease) Context(parent context.Context) context.Context {
 	b := new(binding)
-	b.bind(parent, l)
+	b.bind(parent, holdingIn(parent), l)
 	return b.ctx
 }
 
@@ -124,17 +124,19 @@ type binding struct {
 	further []holdContext // for the other keys of the lease; ctx is the last
 }
 
-// bind makes the context. l is unreleased.
-func (b *binding) bind(parent context.Context, l *Lease) {
+// bind makes the context. held is what parent holds already; l is unreleased.
+func (b *binding) bind(parent context.Context, held *holding, l *Lease) {
 	if l.bundle == nil {
-		b.ctx = b.first.attach(parent, l, l.hold)
+		b.ctx = b.first.attach(parent, held, l, l.hold)
 		return
 	}
 	holds := l.bundle.holds
-	b.ctx = b.first.attach(parent, l, holds[0])
+	b.ctx = b.first.attach(parent, held, l, holds[0])
+	outer := &b.first.holding
 	b.further = make([]holdContext, len(holds)-1)
 	for i, h := range holds[1:] {
-		b.ctx = b.further[i].attach(b.ctx, l, h)
+		b.ctx = b.further[i].attach(b.ctx, outer, l, h)
+		outer = &b.further[i].holding
 	}
 }
 
@@ -147,8 +149,8 @@ func (b *binding) unbind() {
 }
 
 // attach makes c a context that ends with one of the lease's holds.
-func (c *holdContext) attach(parent context.Context, l *Lease, h *hold) context.Context {
-	c.holding = holding{lease: l, hold: h, outer: holdingIn(parent)}
+func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *hold) context.Context {
+	c.holding = holding{lease: l, hold: h, outer: outer}
 	c.parent = h.span.within(parent)
 	h.lock()
 	defer h.unlock()
@@ -182,6 +184,7 @@ func (c *holdContext) detach() {
 	}
 }
 
+// holdingIn returns what ctx holds, or nil.
 func holdingIn(ctx context.Context) *holding {
 	if n, ok := ctx.Value(leaseKey{}).(*holding); ok {
 		return n
@@ -227,9 +230,9 @@ func AssertHeld(ctx context.Context, key string) error {
 	return &Error{Op: "assert", Kind: ErrNotHeld, Detail: "the context carries no lease of the key that this code needs; call it with the context that the guarded call got"}
 }
 
-// heldIn returns the hold that ctx carries of a key of e, or nil.
-func heldIn(ctx context.Context, e *Engine, key string) *hold {
-	for n := holdingIn(ctx); n != nil; n = n.outer {
+// of returns the hold of a key of e, or nil.
+func (n *holding) of(e *Engine, key string) *hold {
+	for ; n != nil; n = n.outer {
 		if n.hold.tenure.Key == key && n.hold.engine() == e && n.held() {
 			return n.hold
 		}

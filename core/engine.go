@@ -47,6 +47,7 @@ type shard struct {
 	mu    sync.Mutex
 	locks map[string]*lock
 	spare []*lock // for the next keys
+	owners
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
@@ -126,28 +127,28 @@ func (e *Engine) Ping(ctx context.Context) error { return e.asking(ctx, "ping", 
 // engine's prefix from here on.
 func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several []string) (*Lease, error) {
 	var l Lease
-	if err := e.grant(ctx, pl, key, several, &l); err != nil {
+	if err := e.grant(ctx, holdingIn(ctx), pl, key, several, &l); err != nil {
 		return nil, err
 	}
 	l.watch()
 	return &l, nil
 }
 
-// grant is acquire for a lease that is there already.
-func (e *Engine) grant(ctx context.Context, pl *plan, key string, several []string, l *Lease) (err error) {
+// grant is acquire for a lease that is there already. held is what ctx holds.
+func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string, several []string, l *Lease) (err error) {
 	if len(several) > 0 {
-		return e.grantAll(ctx, pl, several, l)
+		return e.grantAll(ctx, held, pl, several, l)
 	}
-	l.hold, err = e.takeHold(ctx, pl, key, e.patience(pl, 0))
+	l.hold, err = e.takeHold(ctx, held, pl, key, e.patience(pl, 0))
 	return err
 }
 
 // takeHold takes the lock of one key, for which it waits that long.
-func (e *Engine) takeHold(ctx context.Context, pl *plan, key string, patience time.Duration) (*hold, error) {
+func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration) (*hold, error) {
 	if n := len(key) - len(e.prefix); n > MaxKeyLength {
 		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
 	}
-	if outer := heldIn(ctx, e, key); outer != nil {
+	if outer := held.of(e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
 	start := time.Now()

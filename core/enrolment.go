@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	mrand "math/rand/v2"
 	"sync"
@@ -202,10 +201,4 @@ func backoff(n int) time.Duration {
 	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
 	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()
 	return d/2 + time.Duration(jitter%uint64(d))
-}
-
-// newOwner draws a fresh owner.
-func newOwner() (o driver.Owner) {
-	_, _ = rand.Read(o[:]) // never fails: crypto/rand ends the program instead
-	return o
 }

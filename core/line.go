@@ -354,5 +354,5 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 // request is a fresh request for the first waiter, or whoever is first by then.
 func (ln *line) request() driver.Request {
 	pl := ln.first.plan
-	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}
+	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}
 }

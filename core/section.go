@@ -16,11 +16,11 @@ type Section struct {
 
 // enter takes the lock of a key, or of several, for a call.
 func (e *Engine) enter(ctx context.Context, pl *plan, key string, several []string) (*Section, error) {
-	s := &Section{outer: lasting{ctx}}
-	if err := e.grant(ctx, pl, key, several, &s.lease); err != nil {
+	s, held := &Section{outer: lasting{ctx}}, holdingIn(ctx)
+	if err := e.grant(ctx, held, pl, key, several, &s.lease); err != nil {
 		return nil, err
 	}
-	s.bind(ctx, &s.lease)
+	s.bind(ctx, held, &s.lease)
 	return s, nil
 }
 
