@@ -47,7 +47,7 @@ const (
 
 	// As soon as another process waits, this one hands the key on to its own
 	// callers this often and for this long at most.
-	turnHolds = 32
+	turnHolds = 128
 	turnTime  = 5 * time.Millisecond
 
 	// hearsay is how long the store's word that nobody else waits is taken

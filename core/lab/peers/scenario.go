@@ -106,10 +106,18 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "call/function", Title: "a function by WithLock, in memory", Chart: "call",
-		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aFunction), Out: others, Why: "wrap no function",
+		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(inMemory), Out: others, Why: "wrap no function",
 		Metrics: []Metric{
 			{Name: "with", Title: "a call", Unit: Microseconds, Less: true},
 			{Name: "allocs", Title: "allocations", Unit: Each, Less: true},
+		},
+	},
+	{
+		Name: "call/linger", Title: "a function by WithLock, the lease in Redis lingers", Chart: "call",
+		Stores: onRedis, Processes: 1, Callers: 1, Count: true, Play: again, Out: others, Why: "keep no lease from call to call",
+		Metrics: []Metric{
+			{Name: "with", Title: "a call", Unit: Microseconds, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: PerSecond, Less: true, Plain: true},
 		},
 	},
 	{
