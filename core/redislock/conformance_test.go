@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,22 +14,31 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
 )
 
-// runs matches a request that runs the script, by its name or its source.
-func runs(s protocol.Script) func(request []byte) bool {
-	return func(request []byte) bool {
+// runs matches a request that runs the script with that many arguments, by its name or
+// its source, alone or together with others; 0 is any number.
+func runs(s protocol.Script, args int) func(request []byte) bool {
+	calls := func(request []byte, s protocol.Script) bool {
 		return bytes.Contains(request, []byte(s.SHA)) || bytes.Contains(request, []byte(s.Source))
+	}
+	_, member := protocol.JointArgs([]protocol.Member{{Script: s}})
+	among := fmt.Sprintf("$1\r\n%s\r\n$1\r\n", member[0])
+	alone := "*"
+	if args > 0 {
+		among += fmt.Sprint(args)
+		alone += fmt.Sprint(4+args, "\r\n")
+	}
+	return func(request []byte) bool {
+		return calls(request, s) && bytes.HasPrefix(request, []byte(alone)) ||
+			calls(request, protocol.Joint) && bytes.Contains(request, []byte(among))
 	}
 }
 
 // requests match what a session sends for each kind of request.
 var requests = map[drivertest.Op]func(request []byte) bool{
-	drivertest.OpAcquire: func(r []byte) bool { return runs(protocol.Acquire)(r) || runs(protocol.End)(r) && replaces(r) },
-	drivertest.OpRenew:   runs(protocol.Renew),
-	drivertest.OpRelease: func(r []byte) bool { return runs(protocol.End)(r) && !replaces(r) },
+	drivertest.OpAcquire: func(r []byte) bool { return runs(protocol.Acquire, 0)(r) || runs(protocol.End, 7)(r) },
+	drivertest.OpRenew:   runs(protocol.Renew, 0),
+	drivertest.OpRelease: runs(protocol.End, 2),
 }
-
-// replaces tells an ending that names a next owner by its number of words.
-func replaces(request []byte) bool { return bytes.HasPrefix(request, []byte("*11\r\n")) }
 
 func newClient(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
