@@ -43,6 +43,33 @@ func ExampleNewGuard() {
 	// true lock acquire "refund:{Tenant}:{Order.ID}": invalid lock key: {Tenant}: value is missing or empty
 }
 
+// Enter is for functions that Do does not fit.
+func ExampleGuard_Enter() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close() }()
+	refunds, err := core.NewGuard(locks, core.Policy{Key: "refund:{Order.ID}"}, core.Fields[Refund]())
+	if err != nil {
+		panic(err)
+	}
+
+	refund := func(ctx context.Context, r Refund) (receipt string, err error) {
+		section, err := refunds.Enter(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		defer section.Leave(&err)
+		lease, _ := core.LeaseFrom(section.Context())
+		return "refunded under " + lease.Key(), nil
+	}
+	r := Refund{}
+	r.Order.ID = 17
+	fmt.Println(refund(context.Background(), r))
+	// Output: refunded under refund:17 <nil>
+}
+
 // A resolver of one's own reads values from any source.
 func ExampleResolver() {
 	labels := func(name string) (core.Accessor[map[string]string], error) {
