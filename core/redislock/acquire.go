@@ -23,6 +23,7 @@ const maxUnanswered = 4
 type place struct {
 	s     *session
 	id    driver.ID
+	key   string // as protocol.Key returns it
 	r     driver.Request
 	enrol time.Duration
 
@@ -71,9 +72,9 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	return g, err
 }
 
-func (s *session) newPlace(r driver.Request, now time.Time) *place {
+func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
 	enrol := protocol.Enrol(r.TTL)
-	return &place{s: s, id: r.ID, r: r, enrol: enrol, pause: min(firstPause, enrol/12), first: now, next: now}
+	return &place{s: s, id: r.ID, key: key, r: r, enrol: enrol, pause: min(firstPause, enrol/12), first: now, next: now}
 }
 
 // open prepares the place for waiting. Others may know it already: then s.claims.mu is
@@ -89,17 +90,16 @@ func (p *place) leave(err error) {
 			p.sent = true
 		}
 	}
-	key := protocol.Key(p.id.Key)
 	if old := p.r.Replace; old != nil {
 		p.s.claims.forget(old.Owner)
 		if !p.replaced {
-			p.s.cleaner.owe(key, old.Owner, 0, p.r.TTL)
+			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL)
 		}
 	}
 	if err != nil {
 		p.s.claims.forget(p.id.Owner)
 		if p.sent && !p.clean {
-			p.s.cleaner.owe(key, p.id.Owner, 0, p.r.TTL)
+			p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (p *place) alive(now time.Time) bool { return driver.Remaining(p.limit(), n
 
 // request makes the request that fits what is known, to be sent at once.
 func (p *place) request(now time.Time) *call {
-	key := protocol.Key(p.id.Key)
+	key := p.key
 	rq := &request{until: now.Add(p.s.timeout)}
 	var c command
 	if old := p.r.Replace; old != nil && !p.known {

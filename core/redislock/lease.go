@@ -110,8 +110,9 @@ func denied(value any) bool {
 // released judges the answer to an ending that was first asked for at the time
 // asked.
 func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
-	key := protocol.Key(e.Key)
-	left := max(time.Until(e.Deadline), 0) + driver.Margin(time.Second)
+	owe := func() {
+		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second))
+	}
 	err := c.reply.err
 	var r protocol.EndReply
 	if err == nil {
@@ -120,11 +121,11 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 	}
 	if err != nil {
 		// The owner is over for this process whatever became of the request.
-		s.cleaner.owe(key, e.Owner, e.Keep, left)
+		owe()
 		return err
 	}
 	if r.More {
-		s.cleaner.owe(key, e.Owner, e.Keep, left)
+		owe()
 	}
 	s.claims.forget(e.Owner)
 	if r.Status == protocol.Ended {

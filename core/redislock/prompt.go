@@ -17,12 +17,13 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 	}
 	defer s.running.Done()
 	now := time.Now()
-	l := s.calls.prompt(protocol.Key(r.Key), now)
+	key := protocol.Key(r.Key)
+	l := s.calls.prompt(key, now)
 	if l == nil {
 		return g, false, nil
 	}
 	s.listener.ensure()
-	p := s.newPlace(r, now)
+	p := s.newPlace(r, key, now)
 	p.brief = true
 	s.claims.open(p)
 	c := p.request(now)
@@ -56,7 +57,7 @@ func (s *session) resume(r driver.Request) *place {
 	if p := s.claims.resume(r.Owner); p != nil {
 		return p
 	}
-	p := s.newPlace(r, time.Now())
+	p := s.newPlace(r, protocol.Key(r.Key), time.Now())
 	if r.Replace != nil {
 		s.claims.release(r.Replace.Owner, p.first)
 	}
