@@ -51,13 +51,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not reach the store", file: "tenure.go",
-		old: "err := e.session.Release(rctx, []driver.Ending{end})[0]",
-		bug: "err := rctx.Err()",
+		old: "if e.prompt != nil && ctx.Err() == nil && leaves",
+		bug: "if ctx != nil {\n\t\treturn nil\n\t}\n\tif e.prompt != nil && ctx.Err() == nil && leaves",
 	},
 	{
 		name: "renewal goes on after the release", file: "tenure.go",
-		old: "err := e.session.Release(rctx, []driver.Ending{end})[0]",
-		bug: "err := e.session.Release(rctx, []driver.Ending{end})[0]\n" +
+		old: "err := e.end(ctx, end)",
+		bug: "err := e.end(ctx, end)\n" +
 			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(tn.length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: tn.length}}) } })",
 	},
 	{
@@ -68,10 +68,10 @@ var mutants = []mutant{
 	{
 		name: "a release does not wake the callers behind it", file: "hold.go",
 		old: "ln.handOn(tn, h.plan, now)",
-		bug: "ln.forget(tn)",
+		bug: "ln.forget(tn, now)",
 	},
 	{
-		name: "a lease that was lowered is handed on", file: "tenure.go",
+		name: "a lease that was lowered is handed on", file: "handoff.go",
 		old: "case tn.lowered, ln.mode == Shared,",
 		bug: "case ln.mode == Shared,",
 	},
@@ -84,6 +84,11 @@ var mutants = []mutant{
 		name: "the first of several keys is kept when the next cannot be had", file: "bundle.go",
 		old: "giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))\n\t\t\tif len(holds)",
 		bug: "if len(holds)",
+	},
+	{
+		name: "a lease lingers although another process wants it", file: "linger.go",
+		old: "!tn.contended && tn.lingers > at(now)",
+		bug: "tn.lingers > at(now)",
 	},
 	{
 		name: "a lease is not renewed", file: "keeper.go",
