@@ -70,16 +70,19 @@ func (c *holdContext) cancellable() context.Context {
 	return a
 }
 
-// end cancels the context.
-func (c *holdContext) end(cause error) {
+// end cancels the context, and reports whether it had not ended before.
+func (c *holdContext) end(cause error) bool {
 	c.mu.Lock()
-	if !c.ended {
-		c.ended, c.cause = true, cause
+	if c.ended {
+		c.mu.Unlock()
+		return false
 	}
+	c.ended, c.cause = true, cause
 	c.mu.Unlock()
 	if a := c.asked.Load(); a != nil {
 		a.cancel(cause)
 	}
+	return true
 }
 
 func (c *holdContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
@@ -167,7 +170,9 @@ func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h
 
 // detach ends the context and has its hold forget it.
 func (c *holdContext) detach() {
-	c.end(nil)
+	if !c.end(nil) {
+		return // with the hold, or it never was one of its contexts
+	}
 	h := c.hold
 	h.lock()
 	defer h.unlock()

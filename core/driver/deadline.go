@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Deadline returns when a lease must be considered over by the process that
 // holds it: sent, the time just before the request left, plus ttl, less a
@@ -20,7 +23,21 @@ func Margin(ttl time.Duration) time.Duration {
 // favourable of the monotonic and the wall clock: the monotonic one stops while
 // a machine is suspended. A negative result has passed.
 func Remaining(deadline, now time.Time) time.Duration {
-	return min(deadline.Sub(now), deadline.Round(0).Sub(now.Round(0)))
+	return min(deadline.Sub(now), wall(deadline, now))
+}
+
+// wall is the time between two times by the wall clock alone, which Time.Sub goes by
+// only if it has to.
+func wall(deadline, now time.Time) time.Duration {
+	const far = math.MaxInt64 / int64(time.Second)
+	s := deadline.Unix() - now.Unix()
+	switch {
+	case s >= far:
+		return math.MaxInt64
+	case s <= -far:
+		return math.MinInt64
+	}
+	return time.Duration(s)*time.Second + time.Duration(deadline.Nanosecond()-now.Nanosecond())
 }
 
 // Later returns the later of two deadlines. A zero time is the earliest.

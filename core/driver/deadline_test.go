@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -33,6 +34,9 @@ func TestRemainingGoesByTheClockThatLeavesLess(t *testing.T) {
 		{"clocks agree", deadline, now, time.Minute},
 		{"time has passed", deadline, now.Add(90 * time.Second), -30 * time.Second},
 		{"wall clock only", deadline, wall(20 * time.Second), 40 * time.Second},
+		{"wall clock of the deadline only", now.Round(0).Add(1500 * time.Millisecond), now, 1500 * time.Millisecond},
+		{"no deadline", time.Time{}, now, math.MinInt64},
+		{"a deadline beyond all", now.AddDate(1000, 0, 0), now, math.MaxInt64},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
