@@ -160,7 +160,7 @@ func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key stri
 	}
 	pl.signals.granted(sctx, sp, start, h)
 	_, h.span = pl.signals.follow(ctx, sp, pl.signals.hold)
-	h.span.token(h.token)
+	h.span.token(h.token())
 	return h, nil
 }
 

@@ -78,7 +78,7 @@ func (ln *line) begin(en *enrolment, w *waiter) {
 	defer ln.shard.mu.Unlock()
 	defer w.stay()
 	if h := w.hold; h != nil && !h.over && h.tenure.current() {
-		h.since = now // somebody has handed a lease on meanwhile: its caller hears of it here
+		h.begin(now) // somebody has handed a lease on meanwhile: its caller hears of it here
 		h.tenure.schedule()
 	}
 	if !done {
@@ -147,7 +147,7 @@ func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.
 		ln.lastHeld = at(now)
 	}
 	if err == nil {
-		ln.failures, ln.fault, ln.asking = 0, nil, nil
+		ln.trouble, ln.asking = nil, nil
 		g.Contended = g.Contended || en.contended
 		ln.take(newTenure(ln, g, en.TTL, sent, now), now)
 		ln.advance()
@@ -166,29 +166,57 @@ func (ln *line) refused(en *enrolment, err error) time.Duration {
 	case e.life.isClosed(), errors.Is(err, driver.ErrClosed):
 		ln.failIf(always, func(w *waiter) error { return e.failure("acquire", w.plan.Name, ErrClosed) })
 	case errors.As(err, &held):
-		ln.failures, ln.fault = 0, nil
+		ln.trouble = nil
 		ln.failTries(held.RetryAfter)
 		transient = en.Wait // it was asked to wait: do not spin on a store that will not
 	case errors.Is(err, driver.ErrPlaceLost):
-		ln.failures++
-		transient = ln.failures > 1
+		transient = ln.failed(nil) > 1
 	case errors.As(err, &permanent):
 		ln.failIf(always, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
 	case en.withdrawn:
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
-		ln.failures++
-		ln.fault = err
+		ln.failed(err)
 		ln.failIf((*waiter).try, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
 		transient = true
 	}
 	if transient && ln.first != nil {
 		en.queued = false
-		return backoff(int(ln.failures))
+		var failures int
+		if ln.trouble != nil {
+			failures = ln.trouble.failures
+		}
+		return backoff(failures)
 	}
 	ln.asking = nil
 	ln.advance()
 	return 0
+}
+
+// trouble is what a line has with the store since that last answered.
+type trouble struct {
+	failures int   // attempts in a row
+	fault    error // of the latest that says what is wrong
+}
+
+// fault is why the store could not be asked, as far as it is known.
+func (ln *line) fault() error {
+	if ln.trouble == nil {
+		return nil
+	}
+	return ln.trouble.fault
+}
+
+// failed counts an attempt that failed, for that reason if it is known.
+func (ln *line) failed(why error) (failures int) {
+	if ln.trouble == nil {
+		ln.trouble = new(trouble)
+	}
+	ln.trouble.failures++
+	if why != nil {
+		ln.trouble.fault = why
+	}
+	return ln.trouble.failures
 }
 
 func always(*waiter) bool { return true }

@@ -58,7 +58,7 @@ func (ln *line) pass(tn *tenure, from *plan, now time.Time) {
 	switch {
 	case tn.lowered, ln.mode == Shared, tn.usedUp(ln.first.plan, now), driver.Remaining(tn.Deadline, now) <= 0:
 		ln.replace(tn)
-	case !tn.contended && at(now).since(tn.quiet) > hearsay:
+	case !tn.contended && at(now).since(tn.news) > hearsay:
 		ln.refresh(tn)
 	default:
 		from.signals.handoff.Add(ln.engine.ctx, 1, from.signals.base...)
@@ -74,7 +74,7 @@ func (tn *tenure) usedUp(next *plan, now time.Time) bool {
 
 // turnIsOver reports whether the process has had its turn while others wait.
 func (tn *tenure) turnIsOver(now time.Time) bool {
-	return tn.contended && (tn.handoffs+1 >= turnHolds || at(now).since(tn.turn) >= turnTime)
+	return tn.contended && (tn.handoffs+1 >= turnHolds || at(now).since(tn.news) >= turnTime)
 }
 
 // replace ends a lease and asks for the next one in the same step, unless that has

@@ -10,23 +10,27 @@ import (
 
 // hold is one caller's time with the lock, from grant to release or loss. Its
 // leases are the handles that callers have: one, and one more for each nested
-// use. It is guarded by the mutex of its line's shard; tenure, plan and token never
+// use. It is guarded by the mutex of its line's shard; tenure, plan and number never
 // change, nor does since once the caller has the hold.
 type hold struct {
 	tenure *tenure
 	next   *hold // of the tenure
 	plan   *plan
-	token  int64
-	since  time.Time
-
-	extended time.Duration // after since; how long it lasts if that is longer than its policy says
+	since  moment
 
 	uses     int32 // handles that are not released
+	number   int16 // on the tenure's grant
 	over     bool  // released, or ended
 	fate     fate  // why it ended before its release
-	done     chan struct{}
+	rare     *rare // nil: nothing of it
 	contexts *holdContext
 	span     span
+}
+
+// rare is what few holds have.
+type rare struct {
+	end  time.Time     // of one that is not renewed: when it is over; otherwise zero
+	done chan struct{} // closed with the hold; nil: nobody has asked for it
 }
 
 // fate is why a hold ended before its release.
@@ -70,24 +74,38 @@ func (h *hold) live(now time.Time) bool {
 // not to be renewed may have come from a holder who had more time.
 func (h *hold) deadline() time.Time {
 	d := h.tenure.Deadline
-	if h.plan.NoRenew {
-		own := driver.Deadline(h.since, h.plan.TTL)
-		if own = driver.Later(own, h.since.Add(h.extended)); own.Before(d) {
-			return own
-		}
+	if h.plan.NoRenew && h.rare.end.Before(d) {
+		return h.rare.end
 	}
 	return d
 }
 
+// begin has the hold count from now on.
+func (h *hold) begin(now time.Time) {
+	h.since = at(now)
+	if h.plan.NoRenew {
+		h.rare = &rare{end: driver.Deadline(now, h.plan.TTL)}
+	}
+}
+
+// token is the fencing token: the store's token times the block's length, plus the
+// number of the hold within the grant. It is 0 if the store has none.
+func (h *hold) token() int64 {
+	if h.tenure.Token == 0 {
+		return 0
+	}
+	return h.tenure.Token*block + int64(h.number)
+}
+
 // maxAt is when MaxHold is over; ok is false if the policy has none.
-func (h *hold) maxAt() (at time.Time, ok bool) {
-	return h.since.Add(h.plan.MaxHold), h.plan.MaxHold > 0
+func (h *hold) maxAt() (end moment, ok bool) {
+	return h.since.add(h.plan.MaxHold), h.plan.MaxHold > 0
 }
 
 // pastMax reports whether MaxHold is over.
 func (h *hold) pastMax(now time.Time) bool {
-	at, ok := h.maxAt()
-	return ok && !at.After(now)
+	end, ok := h.maxAt()
+	return ok && end <= at(now)
 }
 
 // use adds a nested use, if the hold is live.
@@ -115,8 +133,8 @@ func (h *hold) finish(f fate) bool {
 func (h *hold) close(cause error) {
 	h.over = true
 	h.engine().held.Add(-1)
-	if h.done != nil {
-		close(h.done)
+	if h.rare != nil && h.rare.done != nil {
+		close(h.rare.done)
 	}
 	for c := h.contexts; c != nil; c = c.next {
 		c.end(cause)
@@ -149,13 +167,16 @@ var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); retu
 func (h *hold) doneChan() <-chan struct{} {
 	h.lock()
 	defer h.unlock()
-	if h.done == nil {
+	if h.rare == nil {
+		h.rare = new(rare)
+	}
+	if h.rare.done == nil {
 		if h.over {
 			return closedChan
 		}
-		h.done = make(chan struct{})
+		h.rare.done = make(chan struct{})
 	}
-	return h.done
+	return h.rare.done
 }
 
 func (h *hold) failure(op string, kind error) *Error {
@@ -283,7 +304,9 @@ func (h *hold) ask(ctx context.Context, q question) error {
 	defer h.unlock()
 	if tn.current() {
 		if res.Err == nil && extends {
-			h.extended = max(h.extended, res.Deadline.Sub(h.since))
+			if h.plan.NoRenew {
+				h.rare.end = driver.Later(h.rare.end, res.Deadline)
+			}
 			tn.extend(res, ttl, sent)
 			tn.planRenewal(tn.ttl(), time.Now())
 			tn.schedule()

@@ -25,9 +25,12 @@ type keeper struct {
 // entry is a tenure's place in the agenda, guarded by the keeper's mutex.
 type entry struct {
 	at    moment
-	early time.Duration // how much sooner than at it may be attended, in company
-	index int           // in the heap, from 1; 0 if it is not there
+	early int32 // how many ms sooner than at it may be attended, in company
+	index int32 // in the heap, from 1; 0 if it is not there
 }
+
+// soonest is when it may be attended.
+func (n *entry) soonest() moment { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
 
 func (k *keeper) init(e *Engine) {
 	k.engine, k.kick = e, make(chan struct{}, 1)
@@ -38,11 +41,11 @@ func (k *keeper) init(e *Engine) {
 func (k *keeper) put(tn *tenure, at moment, early time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	tn.entry.at, tn.entry.early = at, early
+	tn.entry.at, tn.entry.early = at, int32(early/time.Millisecond)
 	if tn.entry.index == 0 {
 		heap.Push(&k.heap, tn)
 	} else {
-		heap.Fix(&k.heap, tn.entry.index-1)
+		heap.Fix(&k.heap, int(tn.entry.index)-1)
 	}
 	if at < k.wakeAt {
 		k.wakeAt = at
@@ -57,7 +60,7 @@ func (k *keeper) remove(tn *tenure) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if tn.entry.index > 0 {
-		heap.Remove(&k.heap, tn.entry.index-1)
+		heap.Remove(&k.heap, int(tn.entry.index)-1)
 	}
 }
 
@@ -67,7 +70,7 @@ func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var due []*tenure
-	for len(k.heap) > 0 && k.heap[0].entry.at.add(-k.heap[0].entry.early) <= now {
+	for len(k.heap) > 0 && k.heap[0].entry.soonest() <= now {
 		due = append(due, heap.Pop(&k.heap).(*tenure))
 	}
 	next := maxTTL
@@ -193,8 +196,9 @@ func (tn *tenure) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 func (tn *tenure) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	tn.Deadline = driver.Later(tn.Deadline, r.Deadline)
 	tn.length = max(tn.length, ttl)
-	tn.heard(r.Contended, at(sent))
-	tn.planRenewal(ttl, time.Now())
+	now := time.Now()
+	tn.heard(r.Contended, at(sent), now)
+	tn.planRenewal(ttl, now)
 }
 
 // planRenewal sets when the lease is next renewed: after a third of its TTL, or
@@ -216,7 +220,7 @@ func (tn *tenure) schedule() {
 		}
 		due = min(due, at(h.deadline()))
 		if end, ok := h.maxAt(); ok {
-			due = min(due, at(end))
+			due = min(due, end)
 		}
 	}
 	if tn.renewable() && !tn.renewing && tn.renewAt < due {
@@ -232,13 +236,13 @@ func (a agenda) Len() int           { return len(a) }
 func (a agenda) Less(i, j int) bool { return a[i].entry.at < a[j].entry.at }
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].entry.index, a[j].entry.index = i+1, j+1
+	a[i].entry.index, a[j].entry.index = int32(i+1), int32(j+1)
 }
 
 func (a *agenda) Push(x any) {
 	tn := x.(*tenure)
 	*a = append(*a, tn)
-	tn.entry.index = len(*a)
+	tn.entry.index = int32(len(*a))
 }
 
 func (a *agenda) Pop() any {

@@ -43,14 +43,14 @@ func (l *Lease) Keys() []string {
 //
 // A lease of several keys has a token for each: this is the one of [Lease.Key], and
 // [Lease.TokenOf] has the others.
-func (l *Lease) Token() int64 { return l.hold.token }
+func (l *Lease) Token() int64 { return l.hold.token() }
 
 // TokenOf returns the fencing token of one of the lease's keys, and 0 for another
 // key. See [Lease.Token].
 func (l *Lease) TokenOf(key string) int64 {
 	for h := range l.holds {
 		if h.key() == key {
-			return h.token
+			return h.token()
 		}
 	}
 	return 0

@@ -32,10 +32,8 @@ type standing struct {
 	tenures     *tenure // linked
 	held        int32   // tenures
 	ending      int32   // leases that are being given back
-	failures    int32   // attempts to reach the store since the last answer
-	dropped     bool
-	fault       error  // of the latest of them
-	lastHeld    moment // when the key was last known to be taken, before the present step
+	trouble     *trouble // nil: the store has answered
+	lastHeld    moment   // when the key was last known to be taken, before the present step
 }
 
 // join puts w at the end of its line, or decides it on the spot. An error says that
@@ -162,10 +160,10 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 		// The caller states its context's error.
 	case ln.taken() && w.try():
 		w.err = ln.busy(w, 0)
-	case ln.taken(), ln.fault == nil && !w.try() && ln.lastHeld > at(w.since):
+	case ln.taken(), ln.fault() == nil && !w.try() && ln.lastHeld > at(w.since):
 		w.err = ln.engine.failure("acquire", w.plan.Name, ErrTimeout)
-	case ln.fault != nil:
-		w.err = ln.engine.unavailable("acquire", w.plan.Name, ln.fault)
+	case ln.fault() != nil:
+		w.err = ln.engine.unavailable("acquire", w.plan.Name, ln.fault())
 	default:
 		w.err = ln.engine.unavailable("acquire", w.plan.Name, errSilent)
 	}
@@ -234,7 +232,9 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 		if h.tenure != nil {
 			h = new(hold)
 		}
-		*h = hold{tenure: tn, plan: w.plan, token: tn.nextToken(), uses: 1, since: now, next: tn.hold}
+		tn.handoffs++
+		*h = hold{tenure: tn, plan: w.plan, number: tn.handoffs, uses: 1, next: tn.hold}
+		h.begin(now)
 		tn.hold = h
 		tn.closed = tn.closed || w.plan.MinHold > 0
 		ln.engine.held.Add(1)

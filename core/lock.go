@@ -65,8 +65,9 @@ func (e *Engine) lineOf(s *shard, lk *lock, k kind) *line {
 		ln = new(line)
 	}
 	if ln.shard == nil { // it stays with the shard for good
-		ln.engine, ln.shard, ln.lock = e, s, lk
+		ln.engine, ln.shard = e, s
 	}
+	ln.lock = lk
 	ln.standing = standing{}
 	ln.kind, ln.next, lk.lines = k, lk.lines, ln
 	return ln
@@ -74,16 +75,16 @@ func (e *Engine) lineOf(s *shard, lk *lock, k kind) *line {
 
 // drop forgets a line that has nothing to do.
 func (ln *line) drop() {
-	if ln.dropped {
+	if ln.lock == nil {
 		return
 	}
-	ln.dropped = true
-	at := &ln.lock.lines
+	lk, s := ln.lock, ln.shard
+	at := &lk.lines
 	for *at != ln {
 		at = &(*at).next
 	}
 	*at = ln.next
-	lk, s := ln.lock, ln.shard
+	ln.lock = nil
 	if lk.lines != nil {
 		return
 	}

@@ -16,7 +16,7 @@ func (s sink) Waiting(id driver.ID) {
 	s.visit(id, func(ln *line, en *enrolment, _ *tenure) {
 		if en != nil && !en.queued {
 			en.queued = true
-			ln.failures, ln.fault = 0, nil
+			ln.trouble = nil
 			ln.failTries(0)
 		}
 	})
@@ -29,8 +29,11 @@ func (s sink) Contended(id driver.ID, waiting bool) {
 			en.contended = waiting // the grant is still on its way
 			return
 		}
-		tn.heard(waiting, tn.quiet) // a push may be old: it says nothing about this moment
-		tn.recall(time.Now())
+		now := time.Now()
+		if waiting != tn.contended {
+			tn.heard(waiting, 0, now) // a push may be old: it says nothing about this moment
+		}
+		tn.recall(now)
 		ln.advance()
 	})
 }

@@ -214,11 +214,11 @@ func (s span) within(ctx context.Context) context.Context {
 
 // granted notes that a caller got the lock after it asked for it at start.
 func (s *signals) granted(ctx context.Context, sp span, start time.Time, h *hold) {
-	s.waited.Record(ctx, h.since.Sub(start).Seconds(), s.outcomes[acquired]...)
+	s.waited.Record(ctx, h.since.since(at(start)).Seconds(), s.outcomes[acquired]...)
 	s.held.Add(ctx, 1, s.base...)
-	sp.token(h.token)
+	sp.token(h.token())
 	if sp.Span != nil && sp.IsRecording() {
-		sp.SetAttributes(attribute.Float64("lock.wait", h.since.Sub(start).Seconds()))
+		sp.SetAttributes(attribute.Float64("lock.wait", h.since.since(at(start)).Seconds()))
 	}
 	sp.end(acquired, nil)
 }
@@ -232,7 +232,7 @@ func (s *signals) refused(ctx context.Context, sp span, start time.Time, err err
 // released notes that a caller gave the lock back, and why its hold had ended
 // before if it had.
 func (s *signals) released(ctx context.Context, h *hold, now time.Time, err error) {
-	s.heldFor.Record(ctx, now.Sub(h.since).Seconds(), s.outcomes[outcomeOfHold(err)]...)
+	s.heldFor.Record(ctx, at(now).since(h.since).Seconds(), s.outcomes[outcomeOfHold(err)]...)
 	s.held.Add(ctx, -1, s.base...)
 	h.span.end(outcomeOfHold(err), err)
 }

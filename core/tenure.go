@@ -22,8 +22,9 @@ type tenure struct {
 	single   hold          // room for the first of them
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	quiet moment // before the latest word of the store that nobody else waits was asked for
-	turn  moment // when the grant, or the first word that another process waits, came
+	// If contended: when the first word of that came. Otherwise: before the latest
+	// word of the store that nobody else waits was asked for.
+	news moment
 
 	renewAt moment
 	leeway  time.Duration // how much sooner than renewAt it may travel with others
@@ -47,30 +48,20 @@ const (
 )
 
 func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) *tenure {
-	tn := &tenure{line: ln, ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline, handoffs: -1, length: ttl, turn: at(now)}
-	tn.heard(g.Contended, at(sent))
+	tn := &tenure{line: ln, ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline, handoffs: -1, length: ttl}
+	tn.heard(g.Contended, at(sent), now)
 	return tn
 }
 
 // heard takes in whether another process waits, as the store said in answer to
 // something that was sent at that time.
-func (tn *tenure) heard(waiting bool, sent moment) {
+func (tn *tenure) heard(waiting bool, sent moment, now time.Time) {
 	switch {
 	case !waiting:
-		tn.contended, tn.quiet = false, sent
+		tn.contended, tn.news = false, sent
 	case !tn.contended:
-		tn.contended, tn.turn = true, at(time.Now())
+		tn.contended, tn.news = true, at(now)
 	}
-}
-
-// nextToken is the fencing token of the next hold: the store's token times the
-// block's length, plus the number of the hold within the grant.
-func (tn *tenure) nextToken() int64 {
-	tn.handoffs++
-	if tn.Token == 0 {
-		return 0
-	}
-	return tn.Token*block + int64(tn.handoffs)
 }
 
 func (tn *tenure) ending(keep time.Duration) driver.Ending {
@@ -117,7 +108,7 @@ func (ln *line) admit() {
 		switch {
 		case tn == nil || tn.refreshing || tn.hold == nil:
 			return
-		case at(now).since(tn.quiet) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
+		case at(now).since(tn.news) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
 			ln.refresh(tn)
 			return
 		}
