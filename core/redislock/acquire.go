@@ -26,6 +26,7 @@ type place struct {
 	key   string // as protocol.Key returns it
 	r     driver.Request
 	enrol time.Duration
+	args  protocol.AcquireArgs // of the next request
 
 	// Guarded by s.claims.mu.
 	wake  chan struct{} // nil until Acquire has the place
@@ -37,6 +38,9 @@ type place struct {
 	brief      bool // it is Begin's, which has no time to renew
 	answers    chan *call
 	unanswered []*request // oldest first
+	opening    request    // the first
+	room       [1]*request
+	grant      driver.Grant
 	sent       bool       // a request may have been executed
 	clean      bool       // and certainly left nothing behind
 	known      bool       // no request may create the place any more
@@ -54,8 +58,9 @@ type place struct {
 
 // request is an unanswered call of a place.
 type request struct {
-	call  *call
-	ends  bool // it ends the lease to replace
+	call
+	room  [7]any // for its arguments
+	ends  bool   // it ends the lease to replace
 	until time.Time
 }
 
@@ -72,9 +77,19 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	return g, err
 }
 
+// newPlace returns a place: Begin's, unless it is prepared for waiting.
 func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
-	enrol := protocol.Enrol(r.TTL)
-	return &place{s: s, id: r.ID, key: key, r: r, enrol: enrol, pause: min(firstPause, enrol/12), first: now, next: now}
+	p, ok := s.places.Get().(*place)
+	if !ok {
+		p = new(place)
+	}
+	enrol, replied := protocol.Enrol(r.TTL), p.opening.replied
+	*p = place{s: s, id: r.ID, key: key, r: r, enrol: enrol, brief: true, pause: min(firstPause, enrol/12), first: now, next: now}
+	p.opening.replied, p.unanswered = replied, p.room[:0]
+	p.args = protocol.AcquireArgs{
+		Owner: r.Owner, Channel: s.channel, Length: r.TTL, Enrol: enrol, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit,
+	}
+	return p
 }
 
 // open prepares the place for waiting. Others may know it already: then s.claims.mu is
@@ -86,7 +101,7 @@ func (p *place) open() {
 // leave cleans up after an Acquire that returns err.
 func (p *place) leave(err error) {
 	for _, rq := range p.unanswered {
-		if !rq.call.withdraw() {
+		if !rq.withdraw() {
 			p.sent = true
 		}
 	}
@@ -204,26 +219,25 @@ func (p *place) alive(now time.Time) bool { return driver.Remaining(p.limit(), n
 // request makes the request that fits what is known, to be sent at once.
 func (p *place) request(now time.Time) *call {
 	key := p.key
-	rq := &request{until: now.Add(p.s.timeout)}
-	var c command
+	rq := &p.opening
+	if rq.script != nil {
+		rq = new(request)
+	}
+	rq.until = now.Add(p.s.timeout)
 	if old := p.r.Replace; old != nil && !p.known {
 		rq.ends = true
 		next := &protocol.Next{
 			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
 			Mode: p.r.Mode, Limit: p.r.Limit,
 		}
-		c = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
+		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
 	} else {
-		a := protocol.AcquireArgs{
-			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
-			Create: !p.known, Wait: p.r.Wait, Mode: p.r.Mode, Limit: p.r.Limit,
-		}
-		c = command{script: protocol.Acquire, key: key, args: a.Args()}
+		p.args.Create = !p.known
+		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0])}
 	}
-	rq.call = &call{command: c}
 	p.unanswered = append(p.unanswered, rq)
 	// A little less than a third of what the place lasts, so that two may be
 	// lost, and different for each waiter.
 	p.next = now.Add(time.Duration((0.28 + 0.04*p.s.jitter()) * float64(p.enrol)))
-	return rq.call
+	return &rq.call
 }

@@ -89,7 +89,7 @@ func (p *place) granted(c *call) time.Time {
 // settle removes the answered request.
 func (p *place) settle(c *call) *request {
 	for i, rq := range p.unanswered {
-		if rq.call == c {
+		if &rq.call == c {
 			p.unanswered = append(p.unanswered[:i], p.unanswered[i+1:]...)
 			return rq
 		}
@@ -196,7 +196,8 @@ func (p *place) claim(ctx context.Context, token int64, deadline time.Time, cont
 			if p.s.claims.hold(p.id, token, deadline) {
 				contended = true
 			}
-			return &driver.Grant{ID: p.id, Token: token, Deadline: deadline, Contended: contended}, nil
+			p.grant = driver.Grant{ID: p.id, Token: token, Deadline: deadline, Contended: contended}
+			return &p.grant, nil
 		}
 		if p.brief {
 			p.next = time.Now()

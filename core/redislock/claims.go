@@ -13,8 +13,8 @@ type claim struct {
 	key       string
 	place     *place        // while it is being acquired
 	token     int64         // of a lease
-	deadline  time.Time     // of a lease: the latest known
-	ending    time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
+	deadline  time.Duration // of a lease: the latest known, after claims.epoch
+	ending    time.Duration // when its release was first asked for, likewise; 0 if it was not
 	contended bool          // a push said that somebody waits, before the grant was known
 }
 
@@ -42,9 +42,9 @@ func (c *claims) open(p *place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.byOwner) >= c.sweepAt {
-		now := time.Now()
+		now := time.Since(c.epoch)
 		for o, cl := range c.byOwner {
-			if cl.place == nil && driver.Remaining(cl.deadline, now) < -forgetAfter {
+			if cl.place == nil && cl.deadline < now-forgetAfter {
 				delete(c.byOwner, o)
 			}
 		}
@@ -88,7 +88,7 @@ func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended 
 		cl = &claim{key: id.Key}
 		c.byOwner[id.Owner] = cl
 	}
-	cl.place, cl.token, cl.deadline = nil, token, deadline
+	cl.place, cl.token, cl.deadline = nil, token, deadline.Sub(c.epoch)
 	return cl.contended
 }
 
@@ -105,8 +105,8 @@ func (c *claims) leases(now time.Time) []lease {
 	defer c.mu.Unlock()
 	var all []lease
 	for o, cl := range c.byOwner {
-		if cl.held(now) {
-			all = append(all, lease{driver.ID{Key: cl.key, Owner: o}, cl.token, cl.deadline})
+		if cl.held(now.Sub(c.epoch)) {
+			all = append(all, lease{driver.ID{Key: cl.key, Owner: o}, cl.token, c.epoch.Add(cl.deadline)})
 		}
 	}
 	return all
@@ -118,15 +118,15 @@ func (c *claims) lose(l lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[l.id.Owner]
-	if cl == nil || !cl.held(time.Now()) || cl.token != l.token {
+	if cl == nil || !cl.held(time.Since(c.epoch)) || cl.token != l.token {
 		return false
 	}
 	delete(c.byOwner, l.id.Owner)
 	return true
 }
 
-func (cl *claim) held(now time.Time) bool {
-	return cl.place == nil && cl.ending == 0 && driver.Remaining(cl.deadline, now) > 0
+func (cl *claim) held(now time.Duration) bool {
+	return cl.place == nil && cl.ending == 0 && cl.deadline > now
 }
 
 // extend notes a renewal.
@@ -134,7 +134,7 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cl := c.byOwner[o]; cl != nil {
-		cl.deadline = driver.Later(cl.deadline, deadline)
+		cl.deadline = max(cl.deadline, deadline.Sub(c.epoch))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // strayTime is less than it takes to move a slot to another master and back, and
@@ -93,43 +95,74 @@ func atMost(bound, d time.Duration) time.Duration {
 	return min(bound, d)
 }
 
+// shipment is one run's parcels, with what the client says of each.
+type shipment struct {
+	parcels []parcel
+	answers []reply
+	todo    []int // indices of the parcels to send
+	sent    []*redis.Cmd
+	args    []any // of sent
+}
+
+var shipments = sync.Pool{New: func() any { return new(shipment) }}
+
 // run sends scripts by their names, and by their source those that the server
 // has forgotten.
-func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
+func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) {
 	began := time.Now()
-	parcels := w.pack(cmds)
-	answers := make([]reply, len(parcels))
-	todo := make([]int, len(parcels))
-	for i := range todo {
-		todo[i] = i
+	sh := shipments.Get().(*shipment)
+	sh.parcels = w.pack(sh.parcels, cmds)
+	sh.answers = slices.Grow(sh.answers, len(sh.parcels))[:len(sh.parcels)]
+	for i := range sh.parcels {
+		sh.todo = append(sh.todo, i)
 	}
-	w.send(ctx, parcels, answers, todo, func(i int) bool { return parcels[i].source })
-	if todo = unknown(answers, todo[:0]); len(todo) > 0 {
+	w.send(ctx, sh, func(p parcel) bool { return p[0].source })
+	if sh.unknown() {
 		// One copy of the source teaches a server all that follow.
-		seen := make(map[string]bool)
-		w.send(ctx, parcels, answers, todo, func(i int) bool {
-			first := !seen[parcels[i].script.SHA]
-			seen[parcels[i].script.SHA] = true
+		seen := make(map[*protocol.Script]bool)
+		w.send(ctx, sh, func(p parcel) bool {
+			first := !seen[p.script()]
+			seen[p.script()] = true
 			return first
 		})
 	}
-	if todo = unknown(answers, todo[:0]); len(todo) > 0 {
+	if sh.unknown() {
 		// They went to another server of a Cluster.
-		w.send(ctx, parcels, answers, todo, func(int) bool { return true })
+		w.send(ctx, sh, func(parcel) bool { return true })
 	}
-	w.heed(answers)
+	w.heed(sh.answers)
 	took := time.Since(began)
-	replies := make([]reply, 0, len(cmds))
-	for i := range parcels {
-		replies = parcels[i].unpack(replies, answers[i])
+	for i, p := range sh.parcels {
+		p.unpack(replies[:len(p)], sh.answers[i])
+		for j := range p {
+			r := &replies[j]
+			r.err = w.classify(r.err)
+			r.once = r.err == nil && (w.resend < 0 || took < w.resend)
+			r.astray = r.err == nil && w.redirected && took >= strayTime
+		}
+		replies = replies[len(p):]
 	}
-	for i := range replies {
-		r := &replies[i]
-		r.err = w.classify(r.err)
-		r.once = r.err == nil && (w.resend < 0 || took < w.resend)
-		r.astray = r.err == nil && w.redirected && took >= strayTime
+	sh.reset()
+	shipments.Put(sh)
+}
+
+// reset empties a shipment for the next run.
+func (sh *shipment) reset() {
+	clear(sh.parcels)
+	clear(sh.answers)
+	sh.parcels, sh.answers, sh.todo = sh.parcels[:0], sh.answers[:0], sh.todo[:0]
+}
+
+// unknown has those sent once more whose script the server did not know, and reports
+// whether there are any. They have done nothing.
+func (sh *shipment) unknown() bool {
+	sh.todo = sh.todo[:0]
+	for i, r := range sh.answers {
+		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+			sh.todo = append(sh.todo, i)
+		}
 	}
-	return replies
+	return len(sh.todo) > 0
 }
 
 // classify is the package's, which knows nothing of clients.
@@ -172,53 +205,37 @@ func (w *clientWire) node(key string) string {
 	return master.Options().Addr
 }
 
-// unknown appends the indices of the commands whose script the server did not
-// know. Such a command has done nothing.
-func unknown(replies []reply, to []int) []int {
-	for i, r := range replies {
-		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			to = append(to, i)
-		}
-	}
-	return to
-}
-
-// send sends the parcels at the indices todo in one pipeline, or straight if
-// there is one, and sets their replies.
-func (w *clientWire) send(ctx context.Context, parcels []parcel, replies []reply, todo []int, source func(i int) bool) {
-	sent := make([]*redis.Cmd, len(todo))
-	for j, i := range todo {
-		p := &parcels[i]
-		args := make([]any, 0, 3+len(p.keys)+len(p.args))
-		if source(i) {
-			args = append(args, "eval", p.script.Source, len(p.keys))
-		} else {
-			args = append(args, "evalsha", p.script.SHA, len(p.keys))
-		}
-		for _, key := range p.keys {
-			args = append(args, key)
-		}
-		sent[j] = redis.NewCmd(ctx, append(args, p.args...)...)
+// send sends the parcels that are to be sent in one pipeline, or straight if
+// there is one, and sets their answers.
+func (w *clientWire) send(ctx context.Context, sh *shipment, source func(parcel) bool) {
+	for _, i := range sh.todo {
+		p, n := sh.parcels[i], len(sh.args)
+		sh.args = p.request(sh.args, source(p))
+		sh.sent = append(sh.sent, redis.NewCmd(ctx, sh.args[n:len(sh.args):len(sh.args)]...))
 	}
 	var err error
-	if len(sent) == 1 {
-		err = w.client.Process(ctx, sent[0])
+	if len(sh.sent) == 1 {
+		err = w.client.Process(ctx, sh.sent[0])
 	} else {
 		pipe := w.client.Pipeline()
-		for _, c := range sent {
+		for _, c := range sh.sent {
 			_ = pipe.Process(ctx, c) // only queues it
 		}
 		_, err = pipe.Exec(ctx)
 	}
-	for j, i := range todo {
-		replies[i] = reply{value: sent[j].Val(), err: sent[j].Err()}
+	for j, i := range sh.todo {
+		a := reply{value: sh.sent[j].Val(), err: sh.sent[j].Err()}
 		// A pipeline that got no connection leaves its commands untouched.
-		if replies[i].err == nil && replies[i].value == nil {
-			if replies[i].err = err; err == nil {
-				replies[i].err = errEmpty
+		if a.err == nil && a.value == nil {
+			if a.err = err; err == nil {
+				a.err = errEmpty
 			}
 		}
+		sh.answers[i] = a
 	}
+	clear(sh.sent)
+	clear(sh.args)
+	sh.sent, sh.args = sh.sent[:0], sh.args[:0]
 }
 
 // subscriber is the client to subscribe with. A Cluster's masters tell each other

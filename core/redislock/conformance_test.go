@@ -20,7 +20,7 @@ func runs(s protocol.Script, args int) func(request []byte) bool {
 	calls := func(request []byte, s protocol.Script) bool {
 		return bytes.Contains(request, []byte(s.SHA)) || bytes.Contains(request, []byte(s.Source))
 	}
-	_, member := protocol.JointArgs([]protocol.Member{{Script: s}})
+	member := protocol.JointArgs(nil, &s, nil)
 	among := fmt.Sprintf("$1\r\n%s\r\n$1\r\n", member[0])
 	alone := "*"
 	if args > 0 {

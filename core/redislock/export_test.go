@@ -23,16 +23,14 @@ func WithChannel(f func() string) Option { return optionFunc(func(c *config) { c
 
 type simulated struct{ link *simulation.Link }
 
-func (s simulated) run(ctx context.Context, cmds []command) []reply {
+func (s simulated) run(ctx context.Context, cmds []*command, replies []reply) {
 	in := make([]simulation.Command, len(cmds))
 	for i, c := range cmds {
-		in[i] = simulation.Command{Script: c.script, Key: c.key, Args: c.args}
+		in[i] = simulation.Command{Script: *c.script, Key: c.key, Args: c.args}
 	}
-	out := make([]reply, len(cmds))
 	for i, r := range s.link.Run(ctx, in) {
-		out[i] = reply{value: r.Value, err: r.Err, once: r.Once}
+		replies[i] = reply{value: r.Value, err: r.Err, once: r.Once}
 	}
-	return out
 }
 
 func (s simulated) prompt() bool { return s.link.Heeds() }

@@ -3,7 +3,9 @@ package redislock
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -33,8 +35,8 @@ type call struct {
 	lane *lane // that it was sent on
 	// Guarded by lane.mu.
 	queued   bool
-	replied  chan struct{} // gets one element once there is a reply; nil if nobody waits for it
-	answered bool          // it has got it
+	answered bool          // to a sender who waits
+	replied  chan struct{} // gets one element then
 }
 
 // withdraw takes a call back that nobody waits for any longer. It reports
@@ -66,8 +68,9 @@ type lane struct {
 	alone   int // senders who send themselves
 	overdue int
 	closed  bool
-	quick   time.Time       // when the server has last answered quickly; zero if it has not since
-	spare   []chan struct{} // for call.replied, empty
+
+	born  time.Time
+	quick atomic.Int64 // when the server has last answered quickly, after born; 0 if it has not since
 }
 
 // send queues the calls. Their done functions are called from a worker's
@@ -139,10 +142,16 @@ func (c *call) finish(sent time.Time, r reply) {
 	}
 	c.lane.mu.Lock()
 	defer c.lane.mu.Unlock()
-	if !c.answered {
-		c.sent = sent
-		c.answer(r)
+	c.answer(sent, r)
+}
+
+// answer tells a sender who waits, unless he has been told. The lane's mutex is held.
+func (c *call) answer(sent time.Time, r reply) {
+	if c.answered {
+		return
 	}
+	c.answered, c.sent, c.reply = true, sent, r
+	c.replied <- struct{}{}
 }
 
 // spawn starts a worker if there is work for one more. l.mu is held.
@@ -154,17 +163,43 @@ func (l *lane) spawn() {
 	}
 }
 
+// batch is what travels together.
+type batch struct {
+	calls   []*call
+	cmds    []*command
+	replies []reply
+
+	// Guarded by the lane's mutex.
+	back     bool // the replies are there
+	replaced bool // another worker has the place
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+func (b *batch) add(c *call) {
+	b.calls, b.cmds, b.replies = append(b.calls, c), append(b.cmds, &c.command), append(b.replies, reply{})
+}
+
+// free gives a batch back that nobody knows of any more.
+func (b *batch) free() {
+	clear(b.calls)
+	clear(b.cmds)
+	clear(b.replies)
+	*b = batch{calls: b.calls[:0], cmds: b.cmds[:0], replies: b.replies[:0]}
+	batches.Put(b)
+}
+
 // work sends one batch after the other until the queue is empty.
 func (l *lane) work() {
 	defer l.workers.Done()
 	for {
 		// Who is about to send something gets the chance to, so that it travels too.
 		runtime.Gosched()
-		batch := l.take()
-		if batch == nil {
+		b := l.take()
+		if b == nil {
 			return
 		}
-		if !l.deliver(batch) {
+		if !l.deliver(b) {
 			return
 		}
 	}
@@ -172,44 +207,39 @@ func (l *lane) work() {
 
 // take returns the next batch, or nil after it has given up the worker's place
 // because there is none.
-func (l *lane) take() []*call {
+func (l *lane) take() *batch {
+	b := batches.Get().(*batch)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	var batch []*call
 	i := 0
-	for ; i < len(l.queue) && len(batch) < maxBatch; i++ {
+	for ; i < len(l.queue) && len(b.calls) < maxBatch; i++ {
 		c := l.queue[i]
-		l.queue[i] = nil
 		if !c.queued {
 			l.gone--
 			continue
 		}
 		c.queued = false
-		batch = append(batch, c)
+		b.add(c)
 	}
-	if l.queue = l.queue[i:]; len(l.queue) == 0 {
-		l.queue = nil
-	}
-	if batch == nil {
+	l.queue = slices.Delete(l.queue, 0, i)
+	if len(b.calls) == 0 {
 		l.active--
+		l.mu.Unlock()
+		b.free()
+		return nil
 	}
-	return batch
+	l.mu.Unlock()
+	return b
 }
 
 // deliver sends a batch and hands its replies out. It reports whether the
 // worker goes on; if not it has lost its place.
-func (l *lane) deliver(batch []*call) bool {
-	cmds := make([]command, len(batch))
-	for i, c := range batch {
-		cmds[i] = c.command
-	}
-	overdue := time.AfterFunc(patience, func() { l.giveUp(batch) })
-	var back, replaced bool // guarded by l.mu
+func (l *lane) deliver(b *batch) (goOn bool) {
+	overdue := time.AfterFunc(patience, func() { l.giveUp(b) })
 	late := time.AfterFunc(l.timeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !back && l.overdue < maxOverdue {
-			replaced = true
+		if !b.back && l.overdue < maxOverdue {
+			b.replaced = true
 			l.overdue++
 			l.active--
 			l.spawn()
@@ -217,25 +247,34 @@ func (l *lane) deliver(batch []*call) bool {
 	})
 	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
 	sent := time.Now()
-	replies := l.wire.run(ctx, cmds)
+	l.wire.run(ctx, b.cmds, b.replies)
 	cancel()
-	overdue.Stop()
-	l.heard(sent, replies)
+	unknown := overdue.Stop()
+	unknown = late.Stop() && unknown
+	l.heard(sent, b.replies)
 
-	goOn := true
-	if !late.Stop() {
-		l.mu.Lock()
-		back = true
-		if replaced {
-			l.overdue--
-			if goOn = l.active < l.width; goOn {
-				l.active++
-			}
+	l.mu.Lock()
+	b.back, goOn = true, true
+	if b.replaced {
+		l.overdue--
+		if goOn = l.active < l.width; goOn {
+			l.active++
 		}
-		l.mu.Unlock()
 	}
-	for i, c := range batch {
-		c.finish(sent, replies[i])
+	for i, c := range b.calls {
+		if c.done == nil {
+			b.calls[i] = nil // its sender may use it for something else from now on
+			c.answer(sent, b.replies[i])
+		}
+	}
+	l.mu.Unlock()
+	for i, c := range b.calls {
+		if c != nil {
+			c.finish(sent, b.replies[i])
+		}
+	}
+	if unknown {
+		b.free()
 	}
 	return goOn
 }

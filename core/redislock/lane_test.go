@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,25 +15,23 @@ import (
 
 // slowWire answers a batch when it is told to.
 type slowWire struct {
-	batches chan []command
+	batches chan []*command
 	answer  chan struct{}
 	running atomic.Int32
 }
 
 func newSlowWire() *slowWire {
-	return &slowWire{batches: make(chan []command, 1024), answer: make(chan struct{})}
+	return &slowWire{batches: make(chan []*command, 1024), answer: make(chan struct{})}
 }
 
-func (w *slowWire) run(_ context.Context, cmds []command) []reply {
+func (w *slowWire) run(_ context.Context, cmds []*command, replies []reply) {
 	w.running.Add(1)
 	defer w.running.Add(-1)
-	w.batches <- cmds
+	w.batches <- slices.Clone(cmds)
 	<-w.answer
-	out := make([]reply, len(cmds))
 	for i, c := range cmds {
-		out[i].value = c.key
+		replies[i].value = c.key
 	}
-	return out
 }
 
 func (*slowWire) prompt() bool { return true }
@@ -52,7 +51,7 @@ type testLane struct {
 
 func newTestLane(width int) *testLane {
 	l := &testLane{wire: newSlowWire()}
-	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, timeout: time.Second}
+	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, timeout: time.Second, born: time.Now()}
 	return l
 }
 

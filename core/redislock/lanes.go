@@ -11,8 +11,9 @@ type lanes struct {
 	wire wire
 	open func() *lane
 
-	mu     sync.Mutex
-	byNode map[string]*lane
+	byNode sync.Map // of names to *lane
+
+	mu     sync.Mutex // guards what is below, and additions
 	closed bool
 }
 
@@ -46,17 +47,17 @@ func (l *lanes) prompt(key string, now time.Time) *lane {
 
 // to returns the lane of a server, which is closed if l is.
 func (l *lanes) to(node string) *lane {
+	if to, ok := l.byNode.Load(node); ok {
+		return to.(*lane)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.byNode[node]
-	if to == nil {
-		if l.byNode == nil {
-			l.byNode = make(map[string]*lane)
-		}
-		to = l.open()
-		to.closed = l.closed
-		l.byNode[node] = to
+	if to, ok := l.byNode.Load(node); ok {
+		return to.(*lane)
 	}
+	to := l.open()
+	to.closed = l.closed
+	l.byNode.Store(node, to)
 	return to
 }
 
@@ -64,12 +65,8 @@ func (l *lanes) to(node string) *lane {
 func (l *lanes) close() {
 	l.mu.Lock()
 	l.closed = true
-	all := make([]*lane, 0, len(l.byNode))
-	for _, one := range l.byNode {
-		all = append(all, one)
-	}
 	l.mu.Unlock()
-	for _, one := range all {
-		one.close()
+	for _, to := range l.byNode.Range {
+		to.(*lane).close()
 	}
 }

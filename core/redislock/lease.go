@@ -9,12 +9,12 @@ import (
 )
 
 func endCommand(key string, a protocol.EndArgs) command {
-	return command{script: protocol.End, key: key, args: a.Args()}
+	return command{script: &protocol.End, key: key, args: a.Args()}
 }
 
 func renewCommand(r driver.Renewal) command {
 	return command{
-		script: protocol.Renew,
+		script: &protocol.Renew,
 		key:    protocol.Key(r.Key),
 		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL, Share: r.Share}.Args(),
 	}

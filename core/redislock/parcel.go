@@ -12,66 +12,71 @@ const maxJoint = 64
 
 // parcel is what the client sends as one command: one of ours, or several that the
 // server runs as one, which takes it little more than half as long.
-type parcel struct {
-	script protocol.Script
-	keys   []string
-	args   []any
-	source bool // send the script's source
-	count  int  // of our commands
-}
+type parcel []*command
 
-// pack makes parcels of commands, in their order. The keys of a Cluster are on several
-// servers, and each goes alone.
-func (w *clientWire) pack(cmds []command) []parcel {
-	parcels := make([]parcel, 0, 1+len(cmds)/maxJoint)
-	var together []protocol.Member
-	finish := func() {
-		switch len(together) {
-		case 0:
-			return
-		case 1:
-			m := together[0]
-			parcels = append(parcels, parcel{script: m.Script, keys: []string{m.Key}, args: m.Args, count: 1})
-		default:
-			keys, args := protocol.JointArgs(together)
-			parcels = append(parcels, parcel{script: protocol.Joint, keys: keys, args: args, count: len(together)})
+// pack appends parcels of the commands, in their order. The keys of a Cluster are on
+// several servers, and each goes alone.
+func (w *clientWire) pack(to []parcel, cmds []*command) []parcel {
+	for len(cmds) > 0 {
+		n := 0
+		for n < min(len(cmds), maxJoint) && w.cluster == nil && !cmds[n].source && protocol.Joins(cmds[n].script) {
+			n++
 		}
-		together = together[:0]
-	}
-	for _, c := range cmds {
-		if w.cluster != nil || c.source || !protocol.Joins(c.script) {
-			finish()
-			parcels = append(parcels, parcel{script: c.script, keys: []string{c.key}, args: c.args, source: c.source, count: 1})
-			continue
-		}
-		if together = append(together, protocol.Member{Script: c.script, Key: c.key, Args: c.args}); len(together) == maxJoint {
-			finish()
-		}
-	}
-	finish()
-	return parcels
-}
-
-// unpack returns the reply to each of a parcel's commands.
-func (p *parcel) unpack(to []reply, r reply) []reply {
-	if p.count == 1 {
-		return append(to, r)
-	}
-	all, _ := r.value.([]any)
-	if r.err == nil && len(all) != p.count {
-		r.err = errors.New("a reply of the wrong length")
-	}
-	for i := range p.count {
-		one := r
-		if r.err == nil {
-			one.value = all[i]
-			if one.err, _ = all[i].(error); one.value == nil {
-				one.err = errEmpty
-			}
-		}
-		to = append(to, one)
+		n = max(n, 1)
+		to, cmds = append(to, cmds[:n:n]), cmds[n:]
 	}
 	return to
+}
+
+// script is what the server runs.
+func (p parcel) script() *protocol.Script {
+	if len(p) == 1 {
+		return p[0].script
+	}
+	return &protocol.Joint
+}
+
+// request appends what is sent: the script's name or its source, the keys and the
+// arguments. Where there are several keys they are no Cluster's, whose client would
+// read them, and go as pointers, which are cheaper.
+func (p parcel) request(to []any, source bool) []any {
+	s := p.script()
+	if source {
+		to = append(to, "eval", s.Source, len(p))
+	} else {
+		to = append(to, "evalsha", s.SHA, len(p))
+	}
+	if len(p) == 1 {
+		return append(append(to, p[0].key), p[0].args...)
+	}
+	for _, c := range p {
+		to = append(to, &c.key)
+	}
+	for _, c := range p {
+		to = protocol.JointArgs(to, c.script, c.args)
+	}
+	return to
+}
+
+// unpack sets the reply to each of the parcel's commands.
+func (p parcel) unpack(to []reply, r reply) {
+	if len(p) == 1 {
+		to[0] = r
+		return
+	}
+	all, _ := r.value.([]any)
+	if r.err == nil && len(all) != len(p) {
+		r.err = errors.New("a reply of the wrong length")
+	}
+	for i := range p {
+		to[i] = r
+		if r.err == nil {
+			to[i].value = all[i]
+			if to[i].err, _ = all[i].(error); all[i] == nil {
+				to[i].err = errEmpty
+			}
+		}
+	}
 }
 
 // errEmpty is the fault of a server that answers nothing.

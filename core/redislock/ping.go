@@ -16,7 +16,7 @@ import (
 //go:embed probe.lua
 var probeSource string
 
-var probe = protocol.Script{Name: "probe", Source: probeSource, SHA: sha(probeSource)}
+var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: sha(probeSource)}
 
 func sha(source string) string {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above

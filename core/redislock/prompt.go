@@ -24,7 +24,6 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 	}
 	s.listener.ensure()
 	p := s.newPlace(r, key, now)
-	p.brief = true
 	s.claims.open(p)
 	c := p.request(now)
 	l.exchange(c, now)
@@ -38,7 +37,9 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 	if err != nil {
 		return g, true, err
 	}
-	return *granted, true, nil
+	g = *granted
+	s.places.Put(p)
+	return g, true, nil
 }
 
 // begun takes the answer to the first request. Without a result, Acquire goes on with
@@ -79,10 +80,29 @@ func (s *session) End(e driver.Ending) (done bool, err error) {
 		return false, nil
 	}
 	asked := s.claims.release(e.Owner, now)
-	c := &call{command: endCommand(key, protocol.EndArgs{Owner: e.Owner, Keep: e.Keep})}
-	l.exchange(c, now)
-	if c.reply.err != nil || c.reply.astray && denied(c.reply.value) {
+	end := s.newEnding(key, protocol.EndArgs{Owner: e.Owner, Keep: e.Keep})
+	l.exchange(&end.call, now)
+	if end.reply.err != nil || end.reply.astray && denied(end.reply.value) {
 		return false, nil
 	}
-	return true, s.released(e, asked, c)
+	err = s.released(e, asked, &end.call)
+	s.endings.Put(end)
+	return true, err
+}
+
+// ending is End's call.
+type ending struct {
+	call
+	args protocol.EndArgs
+	room [7]any // for the arguments
+}
+
+func (s *session) newEnding(key string, a protocol.EndArgs) *ending {
+	end, ok := s.endings.Get().(*ending)
+	if !ok {
+		end = new(ending)
+	}
+	*end = ending{call: call{replied: end.replied}, args: a}
+	end.command = command{script: &protocol.End, key: key, args: end.args.Append(end.room[:0])}
+	return end
 }

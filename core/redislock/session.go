@@ -24,6 +24,9 @@ type session struct {
 	cleaner  *cleaner
 	listener *listener
 
+	places  sync.Pool // of *place, for Begin
+	endings sync.Pool // of *ending, for End
+
 	ctx     context.Context // ends when Close has done its work
 	cancel  context.CancelFunc
 	closing chan struct{} // closed when Close begins
@@ -54,7 +57,7 @@ func newSession(c config, dc driver.Config, w wire) *session {
 
 func (s *session) newLanes(width int) *lanes {
 	return &lanes{wire: s.wire, open: func() *lane {
-		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout}
+		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout, born: time.Now()}
 	}}
 }
 
@@ -135,7 +138,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer s.running.Done()
-	c := s.askTwice(ctx, s.calls, []command{{script: protocol.Inspect, key: protocol.Key(key)}}, func(value any) bool {
+	c := s.askTwice(ctx, s.calls, []command{{script: &protocol.Inspect, key: protocol.Key(key)}}, func(value any) bool {
 		r, err := protocol.ParseInspect(value)
 		return err == nil && !r.Held
 	})[0]
@@ -164,7 +167,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	defer s.running.Done()
 	more := true
 	for more { // the queue is long and its first places are stale
-		oust := command{script: protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
+		oust := command{script: &protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
 		c := s.askTwice(ctx, s.calls, []command{oust}, func(value any) bool {
 			r, err := protocol.ParseOust(value)
 			return err == nil && r.Ended == 0

@@ -41,8 +41,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a pushed lease counts from a refresh that nobody answered", file: "redislock/acquire.go",
-		old: "rq.call = &call{",
-		bug: "p.acked = now\n\trq.call = &call{",
+		old: "p.unanswered = append(p.unanswered, rq)",
+		bug: "p.acked = now\n\tp.unanswered = append(p.unanswered, rq)",
 	},
 	{
 		name: "a place is not refreshed", file: "redislock/acquire.go",

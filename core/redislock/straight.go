@@ -24,10 +24,31 @@ const (
 
 // isQuick reports whether the server is expected to answer at once.
 func (l *lane) isQuick(now time.Time) bool {
+	quick := l.quick.Load()
+	since := now.Sub(l.born) - time.Duration(quick)
+	switch {
+	case quick == 0 || since > quickFor:
+		return false
+	case since <= patience:
+		return true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since := now.Sub(l.quick)
-	return since <= quickFor && (l.active+l.alone == 0 || since <= patience)
+	return l.active+l.alone == 0
+}
+
+// heard notes how quickly the server has answered.
+func (l *lane) heard(sent time.Time, replies []reply) {
+	now := time.Now()
+	answered := now.Sub(sent) <= quickTime
+	for i := range replies {
+		answered = answered && (replies[i].err == nil || isReply(replies[i].err))
+	}
+	if !answered {
+		l.quick.Store(0)
+		return
+	}
+	l.quick.Store(int64(now.Sub(l.born)))
 }
 
 // exchange sends a call and waits for its reply on a goroutine that cannot be
@@ -35,6 +56,8 @@ func (l *lane) isQuick(now time.Time) bool {
 // are few, senders send themselves, each on a connection: to wake another goroutine for
 // the call, and this one for the reply, takes longer than a local server does. One more
 // than that begins a batch, and as long as there are batches the others join the next.
+//
+// After a reply that is no error nobody knows of the call any more.
 func (l *lane) exchange(c *call, now time.Time) {
 	c.lane = l
 	l.mu.Lock()
@@ -47,9 +70,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 		l.mu.Unlock()
 		l.straight(c, now)
 	default:
-		if n := len(l.spare); n > 0 {
-			c.replied, l.spare = l.spare[n-1], l.spare[:n-1]
-		} else {
+		if c.replied == nil {
 			c.replied = make(chan struct{}, 1)
 		}
 		c.queued = true
@@ -57,22 +78,20 @@ func (l *lane) exchange(c *call, now time.Time) {
 		l.spawn()
 		l.mu.Unlock()
 		<-c.replied
-		l.mu.Lock()
-		if len(l.spare) < maxBatch {
-			l.spare = append(l.spare, c.replied)
-		}
-		l.mu.Unlock()
 	}
 }
 
 // straight sends a call alone.
 func (l *lane) straight(c *call, now time.Time) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
-	replies := l.wire.run(ctx, []command{c.command})
+	b := batches.Get().(*batch)
+	b.add(c)
+	l.wire.run(ctx, b.cmds, b.replies)
 	overdue := ctx.Err() != nil
 	cancel()
-	c.sent, c.reply = now, replies[0]
-	l.heard(now, replies)
+	c.sent, c.reply = now, b.replies[0]
+	l.heard(now, b.replies)
+	b.free()
 	if overdue {
 		l.giveUp(nil)
 	}
@@ -83,42 +102,24 @@ func (l *lane) straight(c *call, now time.Time) {
 
 // giveUp ends the waiting of those who cannot be interrupted, in a batch that is
 // overdue and in the queue behind it.
-func (l *lane) giveUp(batch []*call) {
+func (l *lane) giveUp(b *batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range batch {
-		c.answer(reply{err: &silence{patience}})
-	}
-	for _, c := range l.queue {
-		if c != nil && c.queued && c.replied != nil {
-			c.queued = false
-			l.gone++
-			c.answer(reply{err: &silence{patience}, once: true})
+	if b != nil {
+		if b.back {
+			return
+		}
+		for _, c := range b.calls {
+			if c.done == nil {
+				c.answer(time.Time{}, reply{err: &silence{patience}})
+			}
 		}
 	}
-}
-
-// answer ends the waiting of the call's sender, if he waits for it in exchange and has
-// not been answered before. The lane's mutex is held.
-func (c *call) answer(r reply) {
-	if c.replied == nil || c.answered {
-		return
-	}
-	c.answered, c.reply = true, r
-	c.replied <- struct{}{}
-}
-
-// heard notes how quickly the server has answered.
-func (l *lane) heard(sent time.Time, replies []reply) {
-	now := time.Now()
-	answered := now.Sub(sent) <= quickTime
-	for i := range replies {
-		answered = answered && (replies[i].err == nil || isReply(replies[i].err))
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.quick = time.Time{}
-	if answered {
-		l.quick = now
+	for _, c := range l.queue {
+		if c.queued && c.done == nil {
+			c.queued = false
+			l.gone++
+			c.answer(time.Time{}, reply{err: &silence{patience}, once: true})
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // command is one run of a script.
 type command struct {
-	script protocol.Script
+	script *protocol.Script
 	key    string // as protocol.Key returns it
 	args   []any
 	source bool // send the script's source even if the server may know it
@@ -32,10 +32,10 @@ type reply struct {
 
 // wire is how a session reaches its server. It is safe for concurrent use.
 type wire interface {
-	// run sends the commands as one batch and returns one reply for each, in
-	// their order. ctx asks it to return; it may take longer, for as long as
-	// the client library holds on to a socket.
-	run(ctx context.Context, cmds []command) []reply
+	// run sends the commands as one batch and sets the reply to each, at its
+	// index. ctx asks it to return; it may take longer, for as long as the client
+	// library holds on to a socket. Then nothing of what it was given is used any more.
+	run(ctx context.Context, cmds []*command, replies []reply)
 
 	// prompt reports whether run returns at the end of its ctx in any case.
 	prompt() bool

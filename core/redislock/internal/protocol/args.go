@@ -23,6 +23,14 @@ const (
 // leases of length ttl. It is refreshed every third of that.
 func Enrol(ttl time.Duration) time.Duration { return min(MaxEnrol, ttl) }
 
+// secret is an owner as an argument. It is written as its bytes, and whoever prints it
+// sees none of them: a client's hooks may show what is sent.
+type secret driver.Owner
+
+func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
+
+func (*secret) String() string { return "(owner)" }
+
 // room is how many may hold a key together as far as one owner is concerned; 0 is
 // any number. The least that anybody states counts for all.
 func room(m driver.Mode, limit int) int64 {
@@ -58,21 +66,27 @@ type AcquireArgs struct {
 	Limit int // of a Semaphore
 }
 
-// Args returns the script's arguments: as few as say it, since each costs the
-// server. A place's length and the room follow if they are not the usual.
-func (a AcquireArgs) Args() []any {
-	how := ""
-	if a.Create {
-		how += "c"
+// Args returns the script's arguments.
+func (a AcquireArgs) Args() []any { return a.Append(nil) }
+
+// Append appends the script's arguments, which point into a: it may change again
+// when they have been sent. They are as few as say it, since each costs the server: a
+// place's length and the room follow if they are not the usual.
+func (a *AcquireArgs) Append(to []any) []any {
+	var how any = ""
+	switch {
+	case a.Create && a.Wait:
+		how = "cw"
+	case a.Create:
+		how = "c"
+	case a.Wait:
+		how = "w"
 	}
-	if a.Wait {
-		how += "w"
-	}
-	args := []any{string(a.Owner[:]), a.Channel, millis(a.Length), how}
+	to = append(to, (*secret)(&a.Owner), &a.Channel, millis(a.Length), how)
 	if room := room(a.Mode, a.Limit); room != 1 || a.Enrol != Enrol(a.Length) {
-		args = append(args, millis(a.Enrol), room)
+		to = append(to, millis(a.Enrol), room)
 	}
-	return args
+	return to
 }
 
 // EndArgs are the arguments of [End].
@@ -99,12 +113,15 @@ type Next struct {
 }
 
 // Args returns the script's arguments.
-func (a EndArgs) Args() []any {
-	args := []any{string(a.Owner[:]), millis(a.Keep)}
+func (a EndArgs) Args() []any { return a.Append(nil) }
+
+// Append appends the script's arguments, as [AcquireArgs.Append] does.
+func (a *EndArgs) Append(to []any) []any {
+	to = append(to, (*secret)(&a.Owner), millis(a.Keep))
 	if n := a.Next; n != nil {
-		args = append(args, string(n.Owner[:]), n.Channel, millis(n.Length), millis(n.Enrol), room(n.Mode, n.Limit))
+		to = append(to, (*secret)(&n.Owner), &n.Channel, millis(n.Length), millis(n.Enrol), room(n.Mode, n.Limit))
 	}
-	return args
+	return to
 }
 
 // RenewArgs are the arguments of [Renew].
@@ -119,7 +136,7 @@ type RenewArgs struct {
 
 // Args returns the script's arguments.
 func (a RenewArgs) Args() []any {
-	return []any{string(a.Owner[:]), millis(a.TTL), flag(a.Share)}
+	return []any{(*secret)(&a.Owner), millis(a.TTL), flag(a.Share)}
 }
 
 // OustArgs are the arguments of [Oust].

@@ -26,7 +26,11 @@ type step struct {
 }
 
 func (s step) String() string {
-	return fmt.Sprintf("%d %s %q", s.at.UnixMicro(), s.script.Name, s.args)
+	words, err := reference.Words(s.args)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s %q", s.at.UnixMicro(), s.script.Name, words)
 }
 
 // profile is a kind of random history.
@@ -210,7 +214,7 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 			}
 			return text
 		}
-		joint := protocol.Joins(st.script) && h.IntN(2) == 0
+		joint := protocol.Joins(&st.script) && h.IntN(2) == 0
 		var reply *redis.Cmd
 		var published, keeps *redis.StringSliceCmd
 		var hash *redis.MapStringStringCmd
@@ -223,11 +227,9 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 			p.Del(ctx, "clock", "published", "kept")
 			p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
 			if joint {
-				keys, args := protocol.JointArgs([]protocol.Member{
-					{Script: protocol.Renew, Key: "other", Args: protocol.RenewArgs{Owner: owner(1), TTL: second}.Args()},
-					{Script: st.script, Key: key, Args: st.args},
-				})
-				reply = p.EvalSha(ctx, shas[protocol.Joint.Name], keys, args...)
+				args := protocol.JointArgs(nil, &protocol.Renew, protocol.RenewArgs{Owner: owner(1), TTL: second}.Args())
+				args = protocol.JointArgs(args, &st.script, st.args)
+				reply = p.EvalSha(ctx, shas[protocol.Joint.Name], []string{"other", key}, args...)
 			} else {
 				reply = p.EvalSha(ctx, shas[st.script.Name], []string{key}, st.args...)
 			}

@@ -7,19 +7,13 @@ var jointSource string
 
 // Joint runs several of the scripts [Acquire], [End] and [Renew], each on a key of its
 // own: the server takes as long for a call of any script as for what most of these do.
-// It takes the [Member]s' keys, which are all on one server, and [JointArgs]; it
-// answers a list of what each answers by itself, which may be an error.
+// It takes the keys of all, which are on one server, and for each in that order what
+// [JointArgs] appends; it answers a list of what each answers by itself, which may be
+// an error.
 var Joint = newJoint()
 
-// Member is one run of a script by [Joint].
-type Member struct {
-	Script Script
-	Key    string
-	Args   []any
-}
-
-// letter names a script to Joint; empty if it cannot run it.
-func letter(name string) string {
+// letter names a script to Joint; nil if it cannot run it.
+func letter(name string) any {
 	switch name {
 	case Acquire.Name:
 		return "a"
@@ -28,22 +22,16 @@ func letter(name string) string {
 	case Renew.Name:
 		return "r"
 	}
-	return ""
+	return nil
 }
 
 // Joins reports whether [Joint] can run the script.
-func Joins(s Script) bool { return letter(s.Name) != "" }
+func Joins(s *Script) bool { return letter(s.Name) != nil }
 
-// JointArgs returns the keys and arguments of [Joint] for members that it can run.
-func JointArgs(members []Member) (keys []string, args []any) {
-	keys = make([]string, len(members))
-	args = make([]any, 0, 6*len(members))
-	for i, m := range members {
-		keys[i] = m.Key
-		args = append(args, letter(m.Script.Name), len(m.Args))
-		args = append(args, m.Args...)
-	}
-	return keys, args
+// JointArgs appends the arguments of [Joint] for one script, which it can run, and that
+// one's arguments.
+func JointArgs(to []any, s *Script, args []any) []any {
+	return append(append(to, letter(s.Name), len(args)), args...)
 }
 
 // newJoint makes a function of each script. What the opening has read of the time is
@@ -55,7 +43,7 @@ func newJoint() Script {
 		{End.Name, endShortSource, endSource},
 		{Renew.Name, renewShortSource, renewSource},
 	} {
-		source += "run." + letter(s.name) + " = function(key, ARGV)\nlocal stamp = stamp\n" + s.short + preludeSource + s.general + "end\n"
+		source += "run." + letter(s.name).(string) + " = function(key, ARGV)\nlocal stamp = stamp\n" + s.short + preludeSource + s.general + "end\n"
 	}
 	return script("joint", source+jointSource)
 }

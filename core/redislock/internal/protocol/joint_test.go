@@ -8,10 +8,20 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// joint runs members as one script.
-func (s *store) joint(members ...protocol.Member) []any {
+// member is one of the scripts that run as one.
+type member struct {
+	script protocol.Script
+	key    string
+	args   []any
+}
+
+func (s *store) joint(members ...member) []any {
 	s.t.Helper()
-	keys, args := protocol.JointArgs(members)
+	var keys []string
+	var args []any
+	for _, m := range members {
+		keys, args = append(keys, m.key), protocol.JointArgs(args, &m.script, m.args)
+	}
 	v, err := s.rdb.Eval(context.Background(), protocol.Joint.Source, keys, args...).Result()
 	if err != nil {
 		s.t.Fatal(err)
@@ -24,11 +34,9 @@ func (s *store) joint(members ...protocol.Member) []any {
 }
 
 func TestScriptThatFailsLeavesThoseItRanWithAlone(t *testing.T) {
-	acquire := func(n int, key string) protocol.Member {
-		return protocol.Member{Script: protocol.Acquire, Key: key, Args: ask(n).Args()}
-	}
-	end := func(n int, key string) protocol.Member {
-		return protocol.Member{Script: protocol.End, Key: key, Args: protocol.EndArgs{Owner: owner(n)}.Args()}
+	acquire := func(n int, key string) member { return member{protocol.Acquire, key, ask(n).Args()} }
+	end := func(n int, key string) member {
+		return member{protocol.End, key, protocol.EndArgs{Owner: owner(n)}.Args()}
 	}
 	s := start(t)
 	s.do("SET", "la1:{wrong}", "text")

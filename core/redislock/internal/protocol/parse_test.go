@@ -2,13 +2,16 @@ package protocol_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
 
 func list(v ...any) any { return v }
@@ -205,13 +208,38 @@ func FuzzParseReplies(f *testing.F) {
 
 func TestArgumentsRoundTimesUp(t *testing.T) {
 	a := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 10*time.Millisecond + 1, Create: true}
-	if args, want := a.Args(), []any{name(1), "c", int64(11), "c"}; !reflect.DeepEqual(args, want) {
-		t.Errorf("%q, want %q", args, want)
+	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 	a.Enrol++
-	if args, want := a.Args(), []any{name(1), "c", int64(11), "c", int64(11), int64(1)}; !reflect.DeepEqual(args, want) {
-		t.Errorf("%q, want %q", args, want)
+	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c", "11", "1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+func TestPrintedArgumentsShowNoOwner(t *testing.T) {
+	next := &protocol.Next{Owner: owner(2), Channel: "c", Length: second, Enrol: second}
+	for _, args := range [][]any{
+		protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: second, Enrol: second}.Args(),
+		protocol.EndArgs{Owner: owner(1), Next: next}.Args(),
+		protocol.RenewArgs{Owner: owner(1), TTL: second}.Args(),
+	} {
+		for _, format := range []string{"%v", "%s", "%q", "%+v"} {
+			if text := fmt.Sprintf(format, args); !strings.Contains(text, "(owner)") || strings.Contains(text, "owner-") {
+				t.Errorf("printed by %s: %s", format, text)
+			}
+		}
+	}
+}
+
+// words are arguments as a server sees them.
+func words(t *testing.T, args []any) []string {
+	t.Helper()
+	out, err := reference.Words(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestPlaceInTheQueueLastsNoLongerThanTheTTL(t *testing.T) {

@@ -3,7 +3,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -354,9 +353,16 @@ const longest time.Duration = 1<<63 - 1
 
 // parseNumber reads a plain decimal number, as '%.0f' writes it.
 func parseNumber(s string) (int64, bool) {
-	n, err := strconv.ParseUint(s, 10, 53)
-	if err != nil || strconv.FormatUint(n, 10) != s {
+	if s == "" || len(s) > len("9007199254740991") || s[0] == '0' && len(s) > 1 {
 		return 0, false
 	}
-	return int64(n), true
+	var n int64
+	for i := range len(s) {
+		digit := s[i] - '0'
+		if digit > 9 {
+			return 0, false
+		}
+		n = 10*n + int64(digit)
+	}
+	return n, n <= maxToken
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
 
 // Command is one run of a script.
@@ -145,6 +146,7 @@ func (l *Link) Heeds() bool { return l.faults().Stubborn == 0 }
 
 // Run sends a batch and waits for the replies, or for ctx.
 func (l *Link) Run(ctx context.Context, cmds []Command) []Reply {
+	cmds = asSent(cmds)
 	l.watch(cmds)
 	if l.isCut() {
 		<-ctx.Done()
@@ -174,6 +176,23 @@ func (l *Link) Run(ctx context.Context, cmds []Command) []Reply {
 		}
 	}
 	return fail(cmds, ctx.Err())
+}
+
+// asSent returns commands whose arguments are texts: the sender may use the memory of
+// what was sent for something else, and copies arrive later.
+func asSent(cmds []Command) []Command {
+	sent := slices.Clone(cmds)
+	for i, c := range sent {
+		words, err := reference.Words(c.Args)
+		if err != nil {
+			panic(err)
+		}
+		sent[i].Args = make([]any, len(words))
+		for j, word := range words {
+			sent[i].Args[j] = word
+		}
+	}
+	return sent
 }
 
 // arrive executes a batch at the server.

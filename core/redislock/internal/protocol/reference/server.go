@@ -4,6 +4,7 @@
 package reference
 
 import (
+	"encoding"
 	"fmt"
 	"strconv"
 	"sync"
@@ -41,7 +42,7 @@ func (s *Server) Flush() {
 // Run executes a script, given by name, and returns its reply in the shape in
 // which a Redis client returns it, with what it published.
 func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
-	words, err := wire(args)
+	words, err := Words(args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,17 +76,25 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 	return reply, c.messages(), nil
 }
 
-// wire turns arguments into what a server sees of them.
-func wire(args []any) ([]string, error) {
+// Words turns arguments into what a server sees of them.
+func Words(args []any) ([]string, error) {
 	words := make([]string, len(args))
 	for i, a := range args {
 		switch a := a.(type) {
 		case string:
 			words[i] = a
+		case *string:
+			words[i] = *a
+		case encoding.BinaryMarshaler:
+			text, err := a.MarshalBinary()
+			if err != nil {
+				return nil, err
+			}
+			words[i] = string(text)
 		case int64:
 			words[i] = strconv.FormatInt(a, 10)
 		default:
-			return nil, fmt.Errorf("argument %d of a script is a %T; strings and int64 are possible", i, a)
+			return nil, fmt.Errorf("argument %d of a script is a %T, which is not possible", i, a)
 		}
 	}
 	return words, nil
