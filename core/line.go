@@ -29,9 +29,9 @@ type line struct {
 type standing struct {
 	first, last *waiter
 	asking      *enrolment
-	tenures     *tenure // linked
-	held        int32   // tenures
-	ending      int32   // leases that are being given back
+	tenures     *tenure  // linked
+	held        int32    // tenures
+	ending      int32    // leases that are being given back
 	trouble     *trouble // nil: the store has answered
 	lastHeld    moment   // when the key was last known to be taken, before the present step
 }

@@ -41,17 +41,17 @@ type place struct {
 	opening    request    // the first
 	room       [1]*request
 	grant      driver.Grant
-	sent       bool       // a request may have been executed
-	clean      bool       // and certainly left nothing behind
-	known      bool       // no request may create the place any more
-	replaced   bool       // the lease to replace has ended
-	queued     bool       // the server has confirmed the place
-	first      time.Time  // before the first request
-	acked      time.Time  // before the last request that was answered "queued"
-	astray     bool       // that answer
-	floor      int64      // the latest token seen with "queued": a push must name a later one
-	holderEnds time.Time  // if the place is the first: when the lease ends unless it is renewed
-	next       time.Time  // when to ask again
+	sent       bool      // a request may have been executed
+	clean      bool      // and certainly left nothing behind
+	known      bool      // no request may create the place any more
+	replaced   bool      // the lease to replace has ended
+	queued     bool      // the server has confirmed the place
+	first      time.Time // before the first request
+	acked      time.Time // before the last request that was answered "queued"
+	astray     bool      // that answer
+	floor      int64     // the latest token seen with "queued": a push must name a later one
+	holderEnds time.Time // if the place is the first: when the lease ends unless it is renewed
+	next       time.Time // when to ask again
 	pause      time.Duration
 	recheck    bool // once the place is confirmed: the subscription came up meanwhile
 }

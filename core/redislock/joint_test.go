@@ -44,6 +44,28 @@ func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
 	}
 }
 
+func TestServerOutOfMemoryEndsLeasesBesideThoseItRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	a := join(t, server.Addr())
+	warm(a)
+	const n = 64
+	held := make([]driver.Grant, n)
+	for i := range held {
+		held[i] = a.take(fmt.Sprint("held", i), time.Minute)
+	}
+	if err := a.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	gather(2*n, func(i int) {
+		if i%2 == 0 {
+			a.release(held[i/2])
+			return
+		}
+		// Refused, unless it travels behind a release, after which the server takes it.
+		_, _ = a.try(fmt.Sprint("new", i), time.Minute)
+	})
+}
+
 func TestRenewalsTravelTogether(t *testing.T) {
 	server := redistest.Start(t)
 	a := join(t, server.Addr())

@@ -72,7 +72,9 @@ func (p parcel) unpack(to []reply, r reply) {
 		to[i] = r
 		if r.err == nil {
 			to[i].value = all[i]
-			if to[i].err, _ = all[i].(error); all[i] == nil {
+			if text, failed := protocol.Failed(all[i]); failed {
+				to[i].err = serverError(text)
+			} else if all[i] == nil {
 				to[i].err = errEmpty
 			}
 		}

@@ -8,8 +8,7 @@ var jointSource string
 // Joint runs several of the scripts [Acquire], [End] and [Renew], each on a key of its
 // own: the server takes as long for a call of any script as for what most of these do.
 // It takes the keys of all, which are on one server, and for each in that order what
-// [JointArgs] appends; it answers a list of what each answers by itself, which may be
-// an error.
+// [JointArgs] appends; it answers a list of what each answers by itself: see [Failed].
 var Joint = newJoint()
 
 // letter names a script to Joint; nil if it cannot run it.
@@ -32,6 +31,14 @@ func Joins(s *Script) bool { return letter(s.Name) != nil }
 // one's arguments.
 func JointArgs(to []any, s *Script, args []any) []any {
 	return append(append(to, letter(s.Name), len(args)), args...)
+}
+
+// Failed returns the error's text if the answer of a script that [Joint] ran is one.
+func Failed(answer any) (text string, failed bool) {
+	if list, ok := answer.([]any); ok && len(list) == 1 {
+		text, failed = list[0].(string)
+	}
+	return text, failed
 }
 
 // newJoint makes a function of each script. What the opening has read of the time is

@@ -44,7 +44,7 @@ func TestScriptThatFailsLeavesThoseItRanWithAlone(t *testing.T) {
 	want := []protocol.Status{protocol.Granted, 0, protocol.Queued, protocol.Granted}
 	for i, status := range want {
 		if status == 0 {
-			if err, _ := all[i].(error); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+			if text, _ := protocol.Failed(all[i]); !strings.HasPrefix(text, "WRONGTYPE") {
 				t.Errorf("a key of another type is answered %q", all[i])
 			}
 			continue
@@ -62,7 +62,7 @@ func TestScriptThatFailsLeavesThoseItRanWithAlone(t *testing.T) {
 
 	s.do("CONFIG", "SET", "maxmemory", "1")
 	all = s.joint(acquire(3, "la1:{new}"), end(2, "la1:{a}"), end(1, "la1:{b}"))
-	if err, _ := all[0].(error); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+	if text, _ := protocol.Failed(all[0]); !strings.HasPrefix(text, "OOM") {
 		t.Errorf("a new key is answered %q by a server out of memory", all[0])
 	}
 	for _, v := range all[1:] {
