@@ -18,8 +18,16 @@ const (
 	quickTime = driver.Promptness / 5
 	quickFor  = time.Second
 
-	// maxAlone is how many send themselves at a time.
+	// maxAlone is how many send themselves at a time to a server that is not near.
 	maxAlone = 8
+
+	// A server is near if the fastest answer of the last nearFor took no longer than
+	// nearTime. Then what a request costs is processor time, of which it takes a
+	// fraction as one of a batch: one sends itself, and beside a batch that is under
+	// way the next leaves if it is of nearBatch.
+	nearTime  = 200 * time.Microsecond
+	nearFor   = time.Second
+	nearBatch = 4
 )
 
 // isQuick reports whether the server is expected to answer at once.
@@ -38,8 +46,7 @@ func (l *lane) isQuick(now time.Time) bool {
 }
 
 // heard notes how quickly the server has answered.
-func (l *lane) heard(sent time.Time, replies []reply) {
-	now := time.Now()
+func (l *lane) heard(sent, now time.Time, replies []reply) {
 	answered := now.Sub(sent) <= quickTime
 	for i := range replies {
 		answered = answered && (replies[i].err == nil || isReply(replies[i].err))
@@ -50,6 +57,16 @@ func (l *lane) heard(sent time.Time, replies []reply) {
 	}
 	l.quick.Store(int64(now.Sub(l.born)))
 }
+
+// timed notes how long an answer took. l.mu is held.
+func (l *lane) timed(sent, now time.Time) {
+	if took := now.Sub(sent); took < l.trip || now.Sub(l.tripAt) > nearFor {
+		l.trip, l.tripAt = took, now
+	}
+}
+
+// near reports whether the server is. l.mu is held.
+func (l *lane) near() bool { return l.trip <= nearTime && !l.tripAt.IsZero() }
 
 // exchange sends a call and waits for its reply on a goroutine that cannot be
 // interrupted, for driver.Promptness at most: then the reply is an error. While they
@@ -65,7 +82,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 	case l.closed:
 		l.mu.Unlock()
 		c.reply = reply{err: driver.ErrClosed, once: true}
-	case l.active == 0 && l.alone < maxAlone && len(l.queue) <= l.gone:
+	case l.active == 0 && (l.alone == 0 || l.alone < maxAlone && !l.near()) && len(l.queue) <= l.gone:
 		l.alone++
 		l.mu.Unlock()
 		l.straight(c, now)
@@ -90,13 +107,15 @@ func (l *lane) straight(c *call, now time.Time) {
 	overdue := ctx.Err() != nil
 	cancel()
 	c.sent, c.reply = now, b.replies[0]
-	l.heard(now, b.replies)
+	after := time.Now()
+	l.heard(now, after, b.replies)
 	b.free()
 	if overdue {
 		l.giveUp(nil)
 	}
 	l.mu.Lock()
 	l.alone--
+	l.timed(now, after)
 	l.mu.Unlock()
 }
 
@@ -122,4 +141,6 @@ func (l *lane) giveUp(b *batch) {
 			c.answer(time.Time{}, reply{err: &silence{patience}, once: true})
 		}
 	}
+	l.tripAt = time.Time{}
+	l.spawn()
 }
