@@ -1,0 +1,32 @@
+// Package twinlock is a driver over two others, for the time in which a service goes
+// from one store to another, or from one server to another, without a pause and
+// without a moment in which two processes hold the same key.
+//
+// A lease is one of both stores: it is granted when both have granted it, and over when
+// either is. So a process that uses both is excluded by those that use the old store
+// alone, by those that use both, and by those that use the new one alone. Those of the
+// first and the last kind do not see each other and must not run at the same time:
+//
+//  1. All processes use the old store.
+//  2. Roll out New(old, new). When the last process of step 1 has ended,
+//  3. roll out the new store alone. Step 1 must not come back without step 2 between.
+//
+// # What it promises
+//
+// Exclusion as far as at least one of the stores that two processes have in common
+// keeps it. The old store is always asked first, so that processes never wait for each
+// other in a circle. Among those that use both, first come is first served, by the old
+// store's queue; one that uses the new store alone may overtake them.
+//
+// Fencing tokens are the old store's, so that they rise through steps 1 and 2. Through
+// step 3 they go on rising if both stores give clock tokens (Redis to Redis, say) and
+// their clocks differ by less than a hold takes. Other stores count differently: then
+// what the tokens guard must be told to begin anew when step 3 is over, and refuses in
+// the meantime what bears the smaller kind.
+//
+// # Cost
+//
+// Acquisition asks one store after the other, so it takes the round trips of both and
+// waits in two queues; renewals and releases ask both at once. While either store is
+// down there are no grants, and a hold ends with the first of its two deadlines.
+package twinlock
