@@ -75,45 +75,48 @@ func (s *session) replaced(ctx context.Context, e driver.Ending) driver.Ending {
 
 // follow asks the new store for its part, and keeps the old one's meanwhile.
 func (s *session) follow(ctx context.Context, c *claim, r driver.Request) error {
-	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan error, 1)
+	asking, cancel := context.WithCancel(ctx)
+	var answer error
+	answered := make(chan struct{})
 	s.workers.Go(func() {
-		g, err := s.stores[to].Acquire(ctx, r)
+		defer close(answered)
+		g, err := s.stores[to].Acquire(asking, r)
 		if err == nil {
 			s.hold(c, to, g)
 		}
-		answers <- err
+		answer = err
 	})
-	answered, err := s.keep(ctx, c, r.TTL, answers)
+	err := s.keep(asking, c, r.TTL, answered)
 	cancel()
-	if !answered {
-		_ = <-answers // at once, since ctx has ended
+	<-answered // at once, since asking has ended
+	if err == nil {
+		err = answer
 	}
 	if err != nil {
 		return err
 	}
-	// What has waited for long begins with a whole lease.
-	if p, _ := s.part(r.Owner, from); driver.Remaining(p.deadline, time.Now()) < r.TTL/2 {
+	// A lease that is not to be renewed begins with all of its time, also after a wait.
+	if p, _ := s.part(r.Owner, from); driver.Remaining(p.deadline, time.Now()) < r.TTL-r.TTL/10-driver.Margin(r.TTL) {
 		return s.renewFirst(ctx, c, r.TTL)
 	}
 	return nil
 }
 
-// keep renews the old store's part until the new store has answered, and returns that
-// answer; if it does not, the old store's part is over before there is any.
-func (s *session) keep(ctx context.Context, c *claim, ttl time.Duration, answers <-chan error) (answered bool, err error) {
+// keep renews the old store's part until the new store has answered. An error says that
+// it is over before that.
+func (s *session) keep(ctx context.Context, c *claim, ttl time.Duration, answered <-chan struct{}) error {
 	timer := time.NewTimer(ttl / 3)
 	defer timer.Stop()
 	for {
 		select {
-		case err := <-answers:
-			return true, err
+		case <-answered:
+			return nil
 		case <-c.lost:
-			return false, driver.ErrPlaceLost
+			return driver.ErrPlaceLost
 		case <-timer.C:
 		}
 		if err := s.renewFirst(ctx, c, ttl); err != nil {
-			return false, err
+			return err
 		}
 		p, _ := s.part(c.id.Owner, from)
 		timer.Reset(min(ttl/3, driver.Remaining(p.deadline, time.Now())/2))

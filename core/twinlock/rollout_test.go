@@ -137,11 +137,12 @@ func TestOldStoresLeaseLastsWhileTheNewStoreIsWaitedFor(t *testing.T) {
 				t.Fatalf("the old store has %+v, %v", st, err)
 			}
 		}
+		time.Sleep(700 * time.Millisecond)
 		if err := alone.Release(t.Context(), []driver.Ending{{ID: id(1)}})[0]; err != nil {
 			t.Fatal(err)
 		}
 		g := <-granted
-		if left := time.Until(g.Deadline); left < 1400*time.Millisecond {
+		if left := time.Until(g.Deadline); left < 2700*time.Millisecond {
 			t.Errorf("a lease of 3s begins with %v", left)
 		}
 		if err := twin.Release(t.Context(), []driver.Ending{{ID: g.ID}})[0]; err != nil {
