@@ -66,7 +66,7 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	case !e.force:
 		return 0, e.failure(op, "", ErrPolicy).because("it takes locks from their holders, which is off; pass core.WithForceRelease() to core.New")
 	case !e.caps.Oust:
-		return 0, e.failure(op, "", ErrPolicy).because("driver %s does not offer it", e.caps.Name)
+		return 0, e.failure(op, "", ErrPolicy).because("%s", e.lacks(func(c driver.Capabilities) bool { return c.Oust }))
 	}
 	sctx, sp := e.signal.tracer.Start(ctx, "lock "+op, trace.WithAttributes(attribute.String("lock.driver", e.caps.Name)))
 	defer func() { span{sp}.end(outcomeOfHold(err), err) }()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // Lease is a lock that its holder has been granted, until it releases it or
@@ -135,8 +137,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // reader's from here on all the same; Downgrade may be repeated. The errors are those
 // of [Lease.Check], and ErrPolicy if the driver has no read side.
 func (l *Lease) Downgrade(ctx context.Context) error {
-	if e := l.hold.engine(); !slices.Contains(e.caps.Modes, Shared) {
-		return l.hold.failure("downgrade", ErrPolicy).because("driver %s offers %s", e.caps.Name, modeNames(e.caps.Modes))
+	reads := func(c driver.Capabilities) bool { return slices.Contains(c.Modes, Shared) }
+	if e := l.hold.engine(); !reads(e.caps) {
+		return l.hold.failure("downgrade", ErrPolicy).because("%s", e.lacks(reads))
 	}
 	return l.ask(ctx, question{op: "downgrade", lower: true})
 }

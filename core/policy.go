@@ -88,6 +88,12 @@ type Policy struct {
 	// lease then ends with its last use. False returns ErrDeadlock at once.
 	Reentrant bool
 
+	// Tokens is the least promise of rising fencing tokens that will do, see
+	// [Lease.Token]: DurableTokens for a resource that must never refuse the rightful
+	// holder nor accept an earlier one, whatever befalls a server of the store. A
+	// driver that promises less is refused. The zero value asks for none.
+	Tokens Strength
+
 	// Fairness is the order in which callers of several processes are served. It
 	// is the same wherever a process uses the key: another one at the same time is
 	// an ErrPolicy of the call.
@@ -102,6 +108,16 @@ const (
 	Exclusive = driver.Exclusive // one holder
 	Shared    = driver.Shared    // the read side of a read-write lock
 	Semaphore = driver.Semaphore // up to Policy.Limit holders
+)
+
+// Strength says how far the promise of rising fencing tokens goes.
+type Strength = driver.Strength
+
+// The promises, each more than the one before.
+const (
+	NoTokens      = driver.NoTokens      // there may be none
+	ClockTokens   = driver.ClockTokens   // they rise also if the store loses its data, unless its clock goes back
+	DurableTokens = driver.DurableTokens // they rise whatever happens to a single server
 )
 
 // Fairness is the order in which callers of several processes are served.
@@ -173,14 +189,10 @@ func (e *Engine) check(p *Policy) error {
 		return refuse("MinHold is %v; use 0 for none", p.MinHold)
 	case p.MinHold > maxTTL:
 		return refuse("MinHold is %v; at most %v is possible", p.MinHold, maxTTL)
-	case p.MinHold > 0 && !e.caps.Keep:
-		return refuse("MinHold is set, which driver %s does not offer", e.caps.Name)
 	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
 		return refuse("MinHold %v is longer than MaxHold %v", p.MinHold, p.MaxHold)
 	case p.Mode > Semaphore:
 		return refuse("Mode %d is unknown; use core.Exclusive, core.Shared or core.Semaphore", p.Mode)
-	case !slices.Contains(e.caps.Modes, p.Mode):
-		return refuse("Mode is %s; driver %s offers %s", p.Mode, e.caps.Name, modeNames(e.caps.Modes))
 	case p.Mode == Semaphore && p.Limit < 1:
 		return refuse("Limit is %d; a Semaphore needs at least 1", p.Limit)
 	case p.Limit > maxLimit:
@@ -191,8 +203,6 @@ func (e *Engine) check(p *Policy) error {
 		return refuse("Linger is %v; use 0 for none", p.Linger)
 	case p.Linger > maxTTL:
 		return refuse("Linger is %v; at most %v is possible", p.Linger, maxTTL)
-	case p.Linger > 0 && !e.caps.Recall:
-		return refuse("Linger is set, but driver %s does not tell a holder that another process wants the key", e.caps.Name)
 	case p.Linger > 0 && p.Mode != Exclusive:
 		return refuse("Linger is set but Mode is %s; only an Exclusive lease can linger", p.Mode)
 	case p.Linger > 0 && p.Fairness == Strict:
@@ -201,8 +211,11 @@ func (e *Engine) check(p *Policy) error {
 		return refuse("both Linger and MinHold are set; MinHold counts from a grant of the hold's own; use one of them")
 	case p.Fairness > Strict:
 		return refuse("Fairness %d is unknown; use core.Balanced or core.Strict", p.Fairness)
-	case p.Fairness == Strict && !e.caps.Strict:
-		return refuse("Fairness is Strict, which driver %s does not offer", e.caps.Name)
+	case p.Tokens > DurableTokens:
+		return refuse("Tokens is %d, which is unknown; use core.ClockTokens or core.DurableTokens", p.Tokens)
+	}
+	if fault := e.unoffered(p); fault != "" {
+		return refuse("%s", fault)
 	}
 	if len(p.Keys) == 1 {
 		p.Key, p.Keys = p.Keys[0], nil
@@ -243,6 +256,7 @@ type terms struct {
 	limit                               int
 	wait, ttl, maxHold, minHold, linger time.Duration
 	noRenew, reentrant                  bool
+	tokens                              Strength
 	fairness                            Fairness
 }
 
@@ -254,7 +268,7 @@ const maxPlans = 256
 func (e *Engine) planOf(p Policy) *plan {
 	t := terms{
 		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
-		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, fairness: p.Fairness,
+		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, tokens: p.Tokens, fairness: p.Fairness,
 	}
 	if pl, ok := e.plans.Load(t); ok {
 		return pl.(*plan)
@@ -274,12 +288,4 @@ func (p *Policy) templates() []string {
 		return p.Keys
 	}
 	return []string{p.Key}
-}
-
-func modeNames(ms []Mode) string {
-	names := make([]string, len(ms))
-	for i, m := range ms {
-		names[i] = m.String()
-	}
-	return strings.Join(names, ", ")
 }

@@ -250,6 +250,19 @@ const (
 	DurableTokens
 )
 
+// String returns the name of the promise.
+func (s Strength) String() string {
+	switch s {
+	case NoTokens:
+		return "none"
+	case ClockTokens:
+		return "clock"
+	case DurableTokens:
+		return "durable"
+	}
+	return "unknown"
+}
+
 // Capabilities says what a driver offers.
 type Capabilities struct {
 	Name   string        // in telemetry and errors: "redis", "memory"
