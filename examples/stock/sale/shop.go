@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 
 	"github.com/lockaround/lockaround/core"
@@ -53,11 +52,14 @@ type shop struct {
 	grpc   *grpc.Server
 	served chan error   // what each server ended with
 	locks  *core.Engine // nil without locks
-	rdb    redis.UniversalClient
+	shut   func() error // closes the connection to their store; nil: there is none
 
 	mu    sync.Mutex
 	waits []time.Duration // from the arrival of each call to its run
 }
+
+// openTime bounds what it takes to begin with a store.
+const openTime = 20 * time.Second
 
 // servers is how many servers a shop has.
 const servers = 2
@@ -75,7 +77,11 @@ func open(o options, st stock, wait time.Duration) (*shop, error) {
 
 func (s *shop) start(o options, wait time.Duration) error {
 	if o.locked {
-		locks, err := core.New(s.driver(o.place), core.WithNamespace("stock-example."+o.namespace), core.WithMaxWaiters(maxBuyers))
+		store, err := s.driver(o)
+		if err != nil {
+			return err
+		}
+		locks, err := core.New(store, core.WithNamespace("stock-example."+o.namespace), core.WithMaxWaiters(maxBuyers))
 		if err != nil {
 			return err
 		}
@@ -103,13 +109,24 @@ func (s *shop) start(o options, wait time.Duration) error {
 }
 
 // driver is the store of the locks, counted.
-func (s *shop) driver(p place) driver.Driver {
-	if p.kind == nowhere {
-		return counted{Driver: memlock.New(), counter: &s.cost, calls: true}
+func (s *shop) driver(o options) (driver.Driver, error) {
+	if o.store != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), openTime)
+		defer cancel()
+		d, shut, err := o.store.Open(ctx, o.at)
+		if err != nil {
+			return nil, fmt.Errorf("open the locks in %s at %s: %w", o.store.Name, o.at, err)
+		}
+		s.shut = shut
+		return counted{Driver: d, counter: &s.cost, calls: true}, nil
 	}
-	s.rdb = p.client()
-	s.rdb.AddHook(wire{&s.cost})
-	return counted{Driver: redislock.New(s.rdb), counter: &s.cost}
+	if o.place.kind == nowhere {
+		return counted{Driver: memlock.New(), counter: &s.cost, calls: true}, nil
+	}
+	rdb := o.place.client()
+	rdb.AddHook(wire{&s.cost})
+	s.shut = rdb.Close
+	return counted{Driver: redislock.New(rdb), counter: &s.cost}, nil
 }
 
 // sell takes one unit: it reads the number and writes one less. Whoever reads
@@ -193,8 +210,8 @@ func (s *shop) closeLocks() error {
 	if s.locks != nil {
 		err = s.locks.Close()
 	}
-	if s.rdb != nil {
-		err = errors.Join(err, s.rdb.Close())
+	if s.shut != nil {
+		err = errors.Join(err, s.shut())
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ const (
 func replica(ctx context.Context, o options, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	st := newRedisStock(o.place, o.namespace)
+	st := stockOf(o)
 	defer func() { _ = st.Close() }()
 	s, err := open(o, st, core.Forever)
 	if err != nil {
@@ -65,7 +65,7 @@ type started struct {
 
 // buyInReplicas splits the buyers over o.processes processes, lets them all
 // go at the same time and adds up what they report.
-func buyInReplicas(ctx context.Context, o options, stderr io.Writer) (total tally, err error) {
+func buyInReplicas(ctx context.Context, o options, st stock, stderr io.Writer) (total tally, err error) {
 	errs := &inTurn{w: stderr}
 
 	// Whatever goes wrong, no replica outlives this call.
@@ -89,7 +89,7 @@ func buyInReplicas(ctx context.Context, o options, stderr io.Writer) (total tall
 		if i < o.buyers%o.processes {
 			share++
 		}
-		r, err := startReplica(ctx, o, share, errs)
+		r, err := startReplica(ctx, o, st, share, errs)
 		if err != nil {
 			return total, err
 		}
@@ -128,14 +128,22 @@ func (s *inTurn) Write(p []byte) (int, error) {
 }
 
 // startReplica runs this program again as a replica with its share of buyers.
-func startReplica(ctx context.Context, o options, share int, stderr io.Writer) (started, error) {
+func startReplica(ctx context.Context, o options, st stock, share int, stderr io.Writer) (started, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return started{}, fmt.Errorf("find this program to start it again: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, program, "-replica",
-		"-redis", o.place.list, "-sentinel", o.place.master, "-namespace", o.namespace,
-		"-buyers", strconv.Itoa(share), "-locked="+strconv.FormatBool(o.locked))
+	args := []string{
+		"-replica", "-redis", o.place.list, "-sentinel", o.place.master, "-namespace", o.namespace,
+		"-buyers", strconv.Itoa(share), "-locked=" + strconv.FormatBool(o.locked),
+	}
+	if o.store != nil {
+		args = append(args, "-store", o.store.Name, "-at", o.at)
+	}
+	if service, ok := st.(*httpStock); ok {
+		args = append(args, "-stock", service.url)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

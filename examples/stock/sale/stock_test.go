@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"bytes"
@@ -14,9 +14,12 @@ import (
 // start it as a child.
 const asProgram = "STOCK_EXAMPLE_AS_PROGRAM"
 
+// both are the stores of the program.
+var both = []Store{Memory, Redis}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		main()
+		Main(both...)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -32,8 +35,13 @@ func TestFlagsThatCannotWorkAreRefused(t *testing.T) {
 		{"no units", []string{"-units", "0"}, "-units is 0; from 1"},
 		{"no process", []string{"-processes", "0"}, "-processes is 0; from 1"},
 		{"processes in memory", []string{"-processes", "2"}, "-processes needs -redis"},
+		{"processes with a store in memory", []string{"-processes", "2", "-store", "memory"}, "-processes needs -redis"},
+		{"unknown store", []string{"-store", "disk"}, "these are possible:\n  memory\n  redis  host:port"},
+		{"store without an address", []string{"-store", "redis"}, "-store redis needs -at: host:port"},
+		{"address without a store", []string{"-at", "h:1"}, "say which by -store"},
+		{"address of the memory", []string{"-store", "memory", "-at", "h:1"}, "has no address"},
 		{"processes without buyers", []string{"-redis", "h:1", "-processes", "4", "-buyers", "10"}, "each process needs at least 3"},
-		{"replica by hand", []string{"-replica"}, "-replica needs -redis and -namespace"},
+		{"replica by hand", []string{"-replica"}, "-replica needs -redis or -store and -stock, and -namespace"},
 		{"empty address", []string{"-redis", "a:1,,b:2"}, `-redis is "a:1,,b:2"; address 2 of the list is empty`},
 		{"only a comma", []string{"-redis", ","}, "address 1 of the list is empty"},
 		{"two commas at the end", []string{"-redis", "a:1,,"}, "address 2 of the list is empty"},
@@ -51,7 +59,7 @@ func TestFlagsThatCannotWorkAreRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			if status := run(t.Context(), tc.args, nil, &out, &errs); status != 2 {
+			if status := run(t.Context(), both, tc.args, nil, &out, &errs); status != 2 {
 				t.Errorf("exit status %d, want 2", status)
 			}
 			if !strings.Contains(errs.String(), tc.want) {
@@ -73,7 +81,7 @@ func TestLocksSellExactlyTheStock(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			if status := run(t.Context(), tc.args, nil, &out, &errs); status != 0 {
+			if status := run(t.Context(), both, tc.args, nil, &out, &errs); status != 0 {
 				t.Fatalf("exit status %d: %s\n%s", status, errs.String(), out.String())
 			}
 			row := rowOf(t, out.String(), "with locks")

@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"strings"
@@ -75,7 +75,7 @@ func TestAServerOfAnotherKindIsNamed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs strings.Builder
-			if status := run(t.Context(), tc.args, nil, &out, &errs); status != 1 {
+			if status := run(t.Context(), both, tc.args, nil, &out, &errs); status != 1 {
 				t.Errorf("exit status %d, want 1", status)
 			}
 			if !strings.Contains(errs.String(), tc.want) {

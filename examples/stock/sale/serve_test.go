@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ func TestServeAnswersTheCommandsItPrints(t *testing.T) {
 	var errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"-serve", "-buyers", "10", "-units", "5"}, nil, w, &errs)
+		ended <- run(ctx, both, []string{"-serve", "-buyers", "10", "-units", "5"}, nil, w, &errs)
 		_ = w.Close()
 	}()
 
@@ -97,7 +97,7 @@ func TestAnAddressInUseIsSaid(t *testing.T) {
 	for name, want := range map[string]string{"-addr": "open the shop to HTTP: ", "-grpc-addr": "open the shop to gRPC: "} {
 		var errs strings.Builder
 		args := []string{"-serve", "-buyers", "3", "-units", "3", name, l.Addr().String()}
-		if status := run(t.Context(), args, nil, io.Discard, &errs); status != 1 {
+		if status := run(t.Context(), both, args, nil, io.Discard, &errs); status != 1 {
 			t.Errorf("%s in use: exit status %d, want 1", name, status)
 		}
 		if !strings.Contains(errs.String(), want) {

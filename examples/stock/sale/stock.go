@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"bytes"
@@ -75,19 +75,37 @@ func newHTTPStock() (*httpStock, error) {
 	server := &http.Server{Handler: stockService(), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
+	s := dialStock("http://" + l.Addr().String() + "/units/")
+	hangUp := s.close
+	s.close = func() error {
+		err := errors.Join(hangUp(), server.Close())
+		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+	return s, nil
+}
+
+// dialStock returns a client of a stock service that another process has started.
+func dialStock(url string) *httpStock {
 	transport := &http.Transport{MaxConnsPerHost: stockConnections, MaxIdleConnsPerHost: stockConnections}
 	return &httpStock{
-		url:    "http://" + l.Addr().String() + "/units/",
+		url:    url,
 		client: &http.Client{Transport: transport},
 		close: func() error {
 			transport.CloseIdleConnections()
-			err := server.Close()
-			if e := <-served; !errors.Is(e, http.ErrServerClosed) {
-				err = errors.Join(err, e)
-			}
-			return err
+			return nil
 		},
-	}, nil
+	}
+}
+
+// stockOf returns the stock that a replica is told of.
+func stockOf(o options) stock {
+	if o.stock != "" {
+		return dialStock(o.stock)
+	}
+	return newRedisStock(o.place, o.namespace)
 }
 
 // stockService keeps the units of each product in memory. Each request by

@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -14,7 +15,11 @@ import (
 // demonstrate sells the stock out without a lock, then with one, and serves if
 // asked to. The error says what went wrong with locks, or that a run failed.
 func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	fmt.Fprintf(stdout, "%d buyers at once for %d units; lock and stock %s, buyers in %s.\n\n", o.buyers, o.units, o.place, crew(o))
+	where := fmt.Sprintf("lock and stock %s", o.place)
+	if o.store != nil {
+		where = fmt.Sprintf("lock in %s, stock %s", strings.TrimSpace(o.store.Name+" "+o.shown()), o.place)
+	}
+	fmt.Fprintf(stdout, "%d buyers at once for %d units; %s, buyers in %s.\n\n", o.buyers, o.units, where, crew(o))
 	fmt.Fprintln(stdout, heading)
 
 	o.locked = false
@@ -41,6 +46,14 @@ func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) error
 	return nil
 }
 
+// shown is where the locks are kept, without what may be a secret.
+func (o options) shown() string {
+	if o.at == "" || strings.Contains(o.at, "@") {
+		return ""
+	}
+	return "at " + o.at
+}
+
 const explanation = `
 The race: a sale reads the number of units and writes one less, in two requests. Everybody
 who reads before the first of them writes sees the same number, and sells the same unit again.
@@ -65,7 +78,7 @@ func sellOut(ctx context.Context, o options, stderr io.Writer) (t tally, err err
 	defer func() { err = errors.Join(err, st.Close()) }()
 
 	if o.processes > 1 {
-		t, err = buyInReplicas(ctx, o, stderr)
+		t, err = buyInReplicas(ctx, o, st, stderr)
 		if err != nil {
 			return t, err
 		}
