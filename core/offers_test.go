@@ -2,17 +2,13 @@ package core_test
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // lesser is a driver in memory that says that it offers less.
@@ -69,27 +65,5 @@ func TestDriverIsNotToldToUseItself(t *testing.T) {
 	mustBe(t, err, core.ErrPolicy)
 	if _, others, _ := strings.Cut(err.Error(), ";"); strings.Contains(others, "drivers memory") || strings.Contains(others, "; driver memory") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestKnownDriversOfferWhatIsSaidOfThem(t *testing.T) {
-	drivers := map[string]driver.Driver{
-		"memory": memlock.New(),
-		"redis":  redislock.New(redis.NewClient(&redis.Options{})),
-	}
-	for _, want := range core.Known {
-		d, ok := drivers[want.Name]
-		if !ok {
-			continue // in a module of its own, whose tests see to it
-		}
-		got := d.Capabilities()
-		got.MinTTL, got.Wake = 0, 0
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("driver %s offers %+v, and %+v is said of it", want.Name, got, want)
-		}
-		delete(drivers, want.Name)
-	}
-	for name := range drivers {
-		t.Errorf("nothing is said of driver %s", name)
 	}
 }
