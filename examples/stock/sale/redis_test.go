@@ -41,6 +41,7 @@ func TestProcessesSellExactlyTheStock(t *testing.T) {
 		{"by a Sentinel", func(t *testing.T) []string {
 			return []string{"-redis", startSentinel(t, startRedis(t)), "-sentinel", masterName}
 		}},
+		{"with locks elsewhere", func(t *testing.T) []string { return []string{"-store", "redis", "-at", startRedis(t)} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append(tc.place(t), "-processes", "2", "-buyers", "120", "-units", "40")
@@ -72,6 +73,8 @@ func TestAServerOfAnotherKindIsNamed(t *testing.T) {
 		{"no Sentinel", []string{"-redis", plain, "-sentinel", masterName}, plain + " is no Sentinel"},
 		{"unknown master", []string{"-redis", watcher, "-sentinel", "nobody"}, "the Sentinel at " + watcher + ` watches no master "nobody"`},
 		{"nobody", []string{"-redis", absent}, "open the stock in Redis at " + absent},
+		{"nobody with locks", []string{"-store", "redis", "-at", absent, "-buyers", "3"}, "the locks in redis: "},
+		{"no address", []string{"-store", "redis", "-at", "h"}, "host:port is right"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs strings.Builder

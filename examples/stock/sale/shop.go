@@ -86,6 +86,9 @@ func (s *shop) start(o options, wait time.Duration) error {
 			return err
 		}
 		s.locks = locks
+		if err := s.greet(o); err != nil {
+			return err
+		}
 	}
 	s.deduct = s.function(s.locks, wait)
 	s.http = &http.Server{Handler: s.router(s.locks, wait), ReadHeaderTimeout: time.Minute}
@@ -105,6 +108,20 @@ func (s *shop) start(o options, wait time.Duration) error {
 	s.url, s.target = "http://"+web.Addr().String(), rpc.Addr().String()
 	go func() { s.served <- s.http.Serve(web) }()
 	go func() { s.served <- s.grpc.Serve(rpc) }()
+	return nil
+}
+
+// greet finds out whether the store of the locks answers. That of the stock has been
+// asked before.
+func (s *shop) greet(o options) error {
+	if o.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	if err := s.locks.Ping(ctx); err != nil {
+		return fmt.Errorf("the locks in %s: %w", o.store.Name, err)
+	}
 	return nil
 }
 
