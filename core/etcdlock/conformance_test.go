@@ -1,0 +1,100 @@
+package etcdlock_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+)
+
+const (
+	methodTxn       = "/etcdserverpb.KV/Txn"
+	methodGrant     = "/etcdserverpb.Lease/LeaseGrant"
+	methodRevoke    = "/etcdserverpb.Lease/LeaseRevoke"
+	methodKeepAlive = "/etcdserverpb.Lease/LeaseKeepAlive"
+)
+
+// takes matches the transaction by which a place is taken.
+func takes(r etcdtest.Request) bool {
+	return r.Method == methodTxn && (bytes.Contains(r.Body, []byte(" h 0 ")) || bytes.Contains(r.Body, []byte(" w 0 ")))
+}
+
+func is(methods ...string) func(etcdtest.Request) bool {
+	return func(r etcdtest.Request) bool {
+		for _, m := range methods {
+			if r.Method == m {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// requests match what a session sends for each kind of request.
+var requests = map[drivertest.Op]func(etcdtest.Request) bool{
+	drivertest.OpAcquire: takes,
+	drivertest.OpRenew:   is(methodKeepAlive, methodTxn),
+	drivertest.OpRelease: is(methodRevoke),
+}
+
+// harness reaches a server through a proxy of its own.
+func harness(t *testing.T, server *etcdtest.Server) *drivertest.Harness {
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	return &drivertest.Harness{
+		Driver:    etcdlock.New(etcdtest.Client(t, proxy.Addr())),
+		Peer:      etcdlock.New(etcdtest.Client(t, server.Addr())),
+		Stall:     proxy.Stall,
+		DropReply: func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]) },
+		DelayReplies: func(d time.Duration) func() {
+			proxy.Delay(d)
+			return func() { proxy.Delay(0) }
+		},
+		LosePushes: proxy.LosePushes,
+	}
+}
+
+// alone are the checks that restart the server or empty it: it is not shared then.
+var alone = []string{"Restart", "LossOfData"}
+
+func TestConformance(t *testing.T) {
+	shared := etcdtest.Start(t)
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+		for _, word := range alone {
+			if strings.Contains(t.Name(), word) {
+				server := etcdtest.Start(t)
+				h := harness(t, server)
+				h.Restart = server.Restart
+				h.Wipe = func() { wipe(t, server) }
+				return h
+			}
+		}
+		return harness(t, shared)
+	})
+}
+
+// wipe removes all keys and leases.
+func wipe(t *testing.T, server *etcdtest.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c := etcdtest.Client(t, server.Addr())
+	if _, err := c.Delete(ctx, "", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Leases(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all.Leases {
+		if _, err := c.Revoke(ctx, l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package etcdlock
+
+import (
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// block is how many fencing tokens the engine makes of one of the driver's: one for
+// each caller of a process that a lease is handed on to.
+const block = 1024
+
+// grants are the leases that the driver's sessions hold, by token. A token is a
+// revision of etcd, which makes it the only one of its cluster.
+type grants struct {
+	mu      sync.Mutex
+	byToken map[int64]grant
+}
+
+// grant is where a lease is in etcd.
+type grant struct {
+	name   string // of the owner's place
+	create int64  // revision
+}
+
+func newGrants() *grants { return &grants{byToken: make(map[int64]grant)} }
+
+func (g *grants) add(token int64, at grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.byToken[token] = at
+}
+
+func (g *grants) remove(token int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byToken, token)
+}
+
+// IsOwner returns a comparison for the user's own transactions that is true as long as
+// the lease with that fencing token, as core.Lease.Token or TokenOf returns it, is
+// held at etcd:
+//
+//	client.Txn(ctx).If(locks.IsOwner(lease.Token())).Then(clientv3.OpPut("stock/7", "41")).Commit()
+//
+// What such a transaction writes is written while nobody else holds the key, whatever
+// pauses and clocks do: etcd itself decides. The lease must be one of a session of this
+// Driver in this process, which has not been released; for any other token the
+// comparison is never true.
+func (d *Driver) IsOwner(token int64) clientv3.Cmp {
+	d.grants.mu.Lock()
+	at, ok := d.grants.byToken[token/block]
+	d.grants.mu.Unlock()
+	if !ok {
+		return clientv3.Compare(clientv3.CreateRevision(KeyPrefix), "=", -1)
+	}
+	return clientv3.Compare(clientv3.CreateRevision(at.name), "=", at.create)
+}

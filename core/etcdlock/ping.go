@@ -1,0 +1,29 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Ping reports whether a majority of the cluster answers and permits what locks need.
+// It asks for a transaction that does nothing, since its condition never holds: the
+// rights are checked for both of its branches all the same.
+func (s *session) Ping(ctx context.Context) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	never := clientv3.Compare(clientv3.CreateRevision(KeyPrefix), "=", -1)
+	all := clientv3.OpGet(KeyPrefix, clientv3.WithPrefix())
+	_, err = s.commit(ctx, []clientv3.Cmp{never}, []clientv3.Op{clientv3.OpPut(KeyPrefix+"ping", ""), all}, nil)
+	if p := new(driver.PermanentError); errors.As(err, &p) {
+		return &driver.PermanentError{Err: fmt.Errorf("etcd does not permit what locks need, readwrite on the prefix %s: %w", KeyPrefix, p.Err)}
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package etcdlock
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Release ends leases.
+func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
+	out := make([]error, len(es))
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		for i := range out {
+			out[i] = err
+		}
+		return out
+	}
+	defer leave()
+	each(len(es), func(i int) { out[i] = s.release(ctx, es[i]) })
+	return out
+}
+
+func (s *session) release(ctx context.Context, e driver.Ending) error {
+	switch s.claims.fate(e.ID) {
+	case released:
+		return nil
+	case over:
+		return driver.ErrNotHeld
+	}
+	cl := s.claims.get(e.ID)
+	if cl == nil {
+		var err error
+		if cl, err = s.recover(ctx, e.ID); err != nil {
+			return err
+		}
+	}
+	first, timely := s.claims.part(cl, e.Deadline, time.Now())
+	held, err := s.part(ctx, cl, e.Keep, first, timely)
+	if err != nil {
+		// The owner is over for this process whatever became of the request.
+		d := debt{leases: s.claims.on(cl), done: func() { s.claims.end(e.ID, released) }}
+		if e.Keep > 0 && !cl.granted.IsZero() {
+			d.due, d.keep = cl.granted.Add(e.Keep), true
+		}
+		s.cleaner.owe(d, cl.place.ttl)
+		return err
+	}
+	if held {
+		s.claims.end(e.ID, released)
+		return nil
+	}
+	s.claims.end(e.ID, over)
+	return driver.ErrNotHeld
+}
+
+// part ends a lease, or has the key kept. held is false if it was not there any more,
+// unless a request that was sent in time, and whose answer was lost, may have ended it.
+func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first, timely bool) (held bool, err error) {
+	if keep > 0 {
+		left := keep
+		if !cl.granted.IsZero() { // or else another session knows when
+			left = time.Until(cl.granted.Add(keep))
+		}
+		if left > 0 {
+			return s.leave(ctx, cl, left)
+		}
+	}
+	for _, lease := range s.claims.on(cl) {
+		_, doubt, err := reach(ctx, s, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
+			return s.d.client.Revoke(ctx, lease)
+		})
+		switch {
+		case err == nil, absent(err) && (doubt || !first) && timely:
+			held = true
+		case !absent(err):
+			return false, err
+		}
+	}
+	return held, nil
+}
+
+// leave has the key kept, by nobody, for as long as is left, and as long as its last
+// holder's process lives to end it. After that the lease ends it, which is a few
+// seconds longer.
+func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (held bool, err error) {
+	due := time.Now().Add(left)
+	if err := cl.turn(ctx); err != nil {
+		return false, err
+	}
+	defer cl.turned()
+	t, err := s.newTerm(ctx, left)
+	if err != nil {
+		return false, err
+	}
+	s.claims.mu.Lock()
+	before := cl.leases
+	cl.leases = append(before[:len(before):len(before)], t.id)
+	s.claims.mu.Unlock()
+	p := cl.place
+	p.stage = kept
+	_, err = s.touch(ctx, cl, t.id, p, true)
+	switch {
+	case isLost(err):
+		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}}, left)
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	s.cleaner.owe(debt{leases: before}, cl.place.ttl)
+	s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due, keep: true}, left)
+	return true, nil
+}
+

@@ -1,0 +1,273 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// poll is how often a waiter looks for itself at what it would have heard of. With the
+// time of an answer it stays below wake.
+const poll = 800 * time.Millisecond
+
+// firstRenewal is how long a grant waits for the renewal that it was sent with.
+const firstRenewal = 100 * time.Millisecond
+
+// wait waits for the turn of the owner's place in q.
+func (e *enrolment) wait(ctx context.Context, q queue) (driver.Grant, error) {
+	said := false
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		own, before := q.find(e.names.place)
+		switch {
+		case own == nil || own.stage == kept:
+			return driver.Grant{}, driver.ErrPlaceLost
+		case own.stage == holding: // by a request whose answer was lost
+			return e.take(own.create, own.token, false)
+		}
+		e.create = own.create
+		woken := true
+		if !admits(own.place, before) {
+			if !said {
+				said = true
+				stop = e.live(ctx)
+				e.s.sink.Waiting(e.r.ID)
+			}
+			if err := e.rest(ctx, watches(own.place, before), q.rev); err != nil {
+				return driver.Grant{}, err
+			}
+			woken = false
+		}
+		next, g, err := e.ask(ctx, woken)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if g != nil {
+			return *g, nil
+		}
+		q = next
+	}
+}
+
+// ask takes the lease if it is the owner's turn, and reads the queue otherwise. sure
+// says that it is. Without that, only who excludes all others takes it in the same
+// step: if nobody came before.
+func (e *enrolment) ask(ctx context.Context, sure bool) (queue, *driver.Grant, error) {
+	late := e.refresh(ctx)
+	for {
+		e.granted = time.Now()
+		r, err := e.commit(ctx, sure)
+		switch {
+		case absent(err):
+			return queue{}, nil, driver.ErrPlaceLost
+		case passing(err) && ctx.Err() == nil && e.alive():
+			continue // reach has taken its time
+		case err != nil:
+			return queue{}, nil, err
+		case !r.Succeeded || !sure && e.r.Mode != driver.Exclusive:
+			q, err := queueOf(r)
+			return q, nil, err
+		}
+		others, err := othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), e.names.place)
+		if err != nil {
+			return queue{}, nil, err
+		}
+		brief := time.NewTimer(firstRenewal)
+		select {
+		case <-late:
+		case <-brief.C:
+		case <-ctx.Done():
+		}
+		brief.Stop()
+		g, err := e.take(e.create, r.Header.Revision, others)
+		return queue{}, &g, err
+	}
+}
+
+func (e *enrolment) commit(ctx context.Context, sure bool) (*clientv3.TxnResponse, error) {
+	read := []clientv3.Op{e.names.read()}
+	if !sure && e.r.Mode != driver.Exclusive {
+		return e.s.commit(ctx, nil, read, nil)
+	}
+	ifs := []clientv3.Cmp{e.names.untouched(e.create)}
+	if !sure {
+		ifs = append(ifs, e.names.all(">", e.create-1))
+	}
+	e.mu.Lock()
+	on := e.term.id
+	e.mu.Unlock()
+	then := []clientv3.Op{e.names.write(e.place(holding), on), e.names.newest()}
+	return e.s.commit(ctx, ifs, then, read)
+}
+
+// rest returns when what is watched has changed, or may have.
+func (e *enrolment) rest(ctx context.Context, w watched, rev int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stirred := make(chan struct{}, 1)
+	stir := func() {
+		select {
+		case stirred <- struct{}{}:
+		default:
+		}
+	}
+	e.s.start(func() { e.hear(ctx, watched{name: e.names.place}, rev, stir) })
+	e.s.start(func() { e.hear(ctx, w, rev, stir) })
+	e.s.start(func() { e.look(ctx, w, rev, stir) })
+
+	end := time.NewTimer(e.left())
+	defer end.Stop()
+	for {
+		select {
+		case <-stirred:
+			return nil
+		case <-ctx.Done():
+			return ended(ctx)
+		case <-end.C:
+		}
+		e.mu.Lock()
+		gone := e.gone
+		e.mu.Unlock()
+		left := e.left()
+		switch {
+		case gone:
+			return driver.ErrPlaceLost
+		case left <= 0:
+			return errors.New("etcd: the cluster has not answered for so long that the place in the queue may be gone")
+		}
+		end.Reset(left)
+	}
+}
+
+// hear listens for what is watched, from the revision after rev on. A watch that ends,
+// for compaction, a lost leader or a lost right, is no reason to believe anything: the
+// waiter reads the queue again.
+func (e *enrolment) hear(ctx context.Context, w watched, rev int64, stir func()) {
+	name, options := w.name, []clientv3.OpOption{clientv3.WithRev(rev + 1)}
+	if name == "" {
+		name, options = e.names.queue, append(options, clientv3.WithPrefix())
+	}
+	if !w.puts {
+		options = append(options, clientv3.WithFilterPut())
+	}
+	for r := range e.s.d.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
+		if r.Err() != nil {
+			break
+		}
+		for _, event := range r.Events {
+			// Whoever has come later changes nothing for those before.
+			if event.Kv.CreateRevision <= e.create || event.Type == mvccpb.Event_DELETE {
+				stir()
+				return
+			}
+		}
+	}
+	if sleep(ctx, time.Duration((0.5+rand.Float64())*float64(maxPause))) {
+		stir()
+	}
+}
+
+// look is for what was not heard: it asks, from time to time, for what is watched and
+// for the owner's own place.
+func (e *enrolment) look(ctx context.Context, w watched, rev int64, stir func()) {
+	own := clientv3.OpGet(e.names.place, clientv3.WithKeysOnly())
+	ops := []clientv3.Op{own, e.names.read()}
+	if w.name != "" {
+		ops[1] = clientv3.OpGet(w.name, clientv3.WithKeysOnly())
+	}
+	for sleep(ctx, poll) {
+		r, err := e.s.commit(ctx, nil, ops, nil)
+		if err != nil {
+			continue
+		}
+		if len(r.Responses[0].GetResponseRange().Kvs) == 0 {
+			stir()
+			return
+		}
+		there, changed := 0, false
+		for _, kv := range r.Responses[1].GetResponseRange().Kvs {
+			if kv.CreateRevision < e.create {
+				there++
+				changed = changed || w.puts && kv.ModRevision > rev
+			}
+		}
+		if changed || there != w.places {
+			stir()
+			return
+		}
+	}
+}
+
+// live keeps the place's lease alive while the owner waits, until stop is called.
+func (e *enrolment) live(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.s.start(func() {
+		for {
+			e.mu.Lock()
+			t := e.term
+			e.mu.Unlock()
+			third := time.Duration((0.28 + 0.04*rand.Float64()) * float64(inSeconds(t.seconds)))
+			if !sleep(ctx, max(time.Until(t.sent.Add(third)), firstPause)) || !e.prolong(ctx) {
+				return
+			}
+		}
+	})
+	return cancel
+}
+
+// prolong renews the place's lease and reports whether it may still be there.
+func (e *enrolment) prolong(ctx context.Context) bool {
+	e.mu.Lock()
+	id := e.term.id
+	e.mu.Unlock()
+	t, err := e.s.keepAlive(ctx, id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case absent(err):
+		e.gone = true
+		return false
+	case err == nil && t.sent.After(e.term.sent):
+		e.term = t
+	}
+	return true
+}
+
+// refresh renews the place's lease, if that was long ago, so that it begins anew with
+// the grant. The channel is closed when that is done, or has failed.
+func (e *enrolment) refresh(ctx context.Context) (done chan struct{}) {
+	done = make(chan struct{})
+	e.mu.Lock()
+	t := e.term
+	e.mu.Unlock()
+	if time.Since(t.sent) < inSeconds(t.seconds)/10 {
+		close(done)
+		return done
+	}
+	e.s.start(func() {
+		defer close(done)
+		e.prolong(ctx)
+	})
+	return done
+}
+
+// left is how long the place is there for certain.
+func (e *enrolment) left() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return driver.Remaining(e.term.deadline(inSeconds(e.term.seconds)), time.Now())
+}
+
+func (e *enrolment) alive() bool {
+	e.mu.Lock()
+	gone := e.gone
+	e.mu.Unlock()
+	return !gone && e.left() > 0
+}
