@@ -7,7 +7,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
 )
 
 // cleaners bounds how many endings of given-up owners are under way at once.
@@ -18,12 +17,12 @@ const cleaners = 16
 // put on it.
 type debt struct {
 	leases []clientv3.LeaseID
-	place  string           // a place whose lease is not known; "" is none
-	knock  string           // to be written, before its lease is revoked; "" is nothing
-	keep   bool             // it is not given up, but kept until due
-	due    time.Time        // when to end it
-	until  time.Time        // the server has ended it by then
-	done   func()           // called when it is over, with c.mu held; nil is nothing
+	place  string    // a place whose lease is not known; "" is none
+	knock  string    // to be written, before its lease is revoked; "" is nothing
+	keep   bool      // it is not given up, but kept until due
+	due    time.Time // when to end it
+	until  time.Time // the server has ended it by then
+	done   func()    // called when it is over, with c.mu held; nil is nothing
 	pause  time.Duration
 }
 
@@ -150,7 +149,8 @@ func (c *cleaner) settle(d *debt) error {
 		}
 	}
 	for len(d.leases) > 0 {
-		if err := c.s.revoke(ctx, d.leases[0]); err != nil && !absent(err) {
+		lease := d.leases[0]
+		if _, err := once(ctx, c.s, func(ctx context.Context) (none, error) { return c.s.revoke(ctx, lease) }); err != nil && !absent(err) {
 			return err
 		}
 		d.leases = d.leases[1:]
@@ -165,14 +165,6 @@ func (s *session) leaseOf(ctx context.Context, place string) (clientv3.LeaseID, 
 		return clientv3.NoLease, err
 	}
 	return clientv3.LeaseID(r.Kvs[0].Lease), nil
-}
-
-// revoke makes one attempt.
-func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) error {
-	_, err := once(ctx, s, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
-		return s.d.client.Revoke(ctx, id)
-	})
-	return err
 }
 
 // tell wakes who waits for the cleaner to be empty. c.mu is held.
@@ -232,5 +224,3 @@ func (h *debtHeap) Pop() any {
 	*h = old[:len(old)-1]
 	return d
 }
-
-

@@ -30,9 +30,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		}
 		errs := make([]error, len(leases))
 		each(len(leases), func(i int) {
-			_, _, errs[i] = reach(ctx, s, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
-				return s.d.client.Revoke(ctx, leases[i])
-			})
+			_, _, errs[i] = reach(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, leases[i]) })
 		})
 		for _, err := range errs {
 			if err != nil && !absent(err) {

@@ -39,7 +39,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 		}
 	}
 	first, timely := s.claims.part(cl, e.Deadline, time.Now())
-	held, err := s.part(ctx, cl, e.Keep, first, timely)
+	held, err := s.part(ctx, cl, e.Keep, first)
 	if err != nil {
 		// The owner is over for this process whatever became of the request.
 		d := debt{leases: s.claims.on(cl), done: func() { s.claims.end(e.ID, released) }}
@@ -49,7 +49,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 		s.cleaner.owe(d, cl.place.ttl)
 		return err
 	}
-	if held {
+	if held && timely { // etcd keeps a lease for longer than its holder may believe in it
 		s.claims.end(e.ID, released)
 		return nil
 	}
@@ -58,8 +58,8 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 }
 
 // part ends a lease, or has the key kept. held is false if it was not there any more,
-// unless a request that was sent in time, and whose answer was lost, may have ended it.
-func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first, timely bool) (held bool, err error) {
+// unless a request whose answer was lost may have ended it.
+func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first bool) (held bool, err error) {
 	if keep > 0 {
 		left := keep
 		if !cl.granted.IsZero() { // or else another session knows when
@@ -70,11 +70,9 @@ func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first
 		}
 	}
 	for _, lease := range s.claims.on(cl) {
-		_, doubt, err := reach(ctx, s, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
-			return s.d.client.Revoke(ctx, lease)
-		})
+		_, doubt, err := reach(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, lease) })
 		switch {
-		case err == nil, absent(err) && (doubt || !first) && timely:
+		case err == nil, absent(err) && (doubt || !first):
 			held = true
 		case !absent(err):
 			return false, err
@@ -114,4 +112,3 @@ func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (hel
 	s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due, keep: true}, left)
 	return true, nil
 }
-

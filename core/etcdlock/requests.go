@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -61,6 +62,18 @@ func (s *session) keepAlive(ctx context.Context, id clientv3.LeaseID) (term, err
 		return term{id: id, seconds: r.TTL, sent: sent}, nil
 	})
 	return t, err
+}
+
+// none is the result of what has none.
+type none struct{}
+
+// revoke ends a lease, with all that is on it, in one attempt. The client's own Revoke
+// makes another by itself when an answer is lost, and then says that there is no such
+// lease, as if somebody else had ended it.
+func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) (none, error) {
+	_, err := pb.NewLeaseClient(s.d.client.ActiveConnection()).
+		LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
+	return none{}, clientv3.ContextError(ctx, err)
 }
 
 // commit runs a transaction that bears being run twice.
