@@ -75,11 +75,12 @@ func (e *enrolment) settle(err error) {
 	}
 	e.s.claims.end(e.r.ID, over)
 	if e.leased {
-		d := debt{leases: []clientv3.LeaseID{e.term.id}}
+		t := e.now()
+		d := debt{leases: []clientv3.LeaseID{t.id}}
 		if e.knock {
 			d.knock = e.names.knock
 		}
-		e.s.cleaner.owe(d, inSeconds(e.term.seconds))
+		e.s.cleaner.owe(d, inSeconds(t.seconds))
 	}
 }
 
@@ -258,9 +259,7 @@ func (e *enrolment) lost(err error) error {
 
 // take returns the lease, which the owner's place has become.
 func (e *enrolment) take(create, token int64, contended bool) (driver.Grant, error) {
-	e.mu.Lock()
-	t := e.term
-	e.mu.Unlock()
+	t := e.now()
 	deadline := t.deadline(e.r.TTL)
 	if driver.Remaining(deadline, time.Now()) <= 0 {
 		return driver.Grant{}, errors.New("etcd: the lease was granted too late to be of use")

@@ -100,10 +100,7 @@ func (e *enrolment) commit(ctx context.Context, sure bool) (*clientv3.TxnRespons
 	if !sure {
 		ifs = append(ifs, e.names.all(">", e.create-1))
 	}
-	e.mu.Lock()
-	on := e.term.id
-	e.mu.Unlock()
-	then := []clientv3.Op{e.names.write(e.place(holding), on), e.names.newest()}
+	then := []clientv3.Op{e.names.write(e.place(holding), e.now().id), e.names.newest()}
 	return e.s.commit(ctx, ifs, then, read)
 }
 
@@ -132,14 +129,8 @@ func (e *enrolment) rest(ctx context.Context, w watched, rev int64) error {
 			return ended(ctx)
 		case <-end.C:
 		}
-		e.mu.Lock()
-		gone := e.gone
-		e.mu.Unlock()
 		left := e.left()
-		switch {
-		case gone:
-			return driver.ErrPlaceLost
-		case left <= 0:
+		if left <= 0 {
 			return errors.New("etcd: the cluster has not answered for so long that the place in the queue may be gone")
 		}
 		end.Reset(left)
@@ -210,11 +201,12 @@ func (e *enrolment) live(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.s.start(func() {
 		for {
-			e.mu.Lock()
-			t := e.term
-			e.mu.Unlock()
+			t := e.now()
 			third := time.Duration((0.28 + 0.04*rand.Float64()) * float64(inSeconds(t.seconds)))
-			if !sleep(ctx, max(time.Until(t.sent.Add(third)), firstPause)) || !e.prolong(ctx) {
+			if !sleep(ctx, time.Until(t.sent.Add(third))) {
+				return
+			}
+			if err := e.prolong(ctx); absent(err) || err != nil && !sleep(ctx, maxPause) {
 				return
 			}
 		}
@@ -222,47 +214,46 @@ func (e *enrolment) live(ctx context.Context) (stop func()) {
 	return cancel
 }
 
-// prolong renews the place's lease and reports whether it may still be there.
-func (e *enrolment) prolong(ctx context.Context) bool {
-	e.mu.Lock()
-	id := e.term.id
-	e.mu.Unlock()
-	t, err := e.s.keepAlive(ctx, id)
+// prolong renews the place's lease.
+func (e *enrolment) prolong(ctx context.Context) error {
+	t, err := e.s.keepAlive(ctx, e.now().id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case absent(err):
 		e.gone = true
-		return false
 	case err == nil && t.sent.After(e.term.sent):
 		e.term = t
 	}
-	return true
+	return err
+}
+
+// now returns the lease that the place is on, with what is known of its end.
+func (e *enrolment) now() term {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term
 }
 
 // refresh renews the place's lease, if that was long ago, so that it begins anew with
 // the grant. The channel is closed when that is done, or has failed.
 func (e *enrolment) refresh(ctx context.Context) (done chan struct{}) {
 	done = make(chan struct{})
-	e.mu.Lock()
-	t := e.term
-	e.mu.Unlock()
-	if time.Since(t.sent) < inSeconds(t.seconds)/10 {
+	if t := e.now(); time.Since(t.sent) < inSeconds(t.seconds)/10 {
 		close(done)
 		return done
 	}
 	e.s.start(func() {
 		defer close(done)
-		e.prolong(ctx)
+		_ = e.prolong(ctx) // the lease goes on as it was
 	})
 	return done
 }
 
 // left is how long the place is there for certain.
 func (e *enrolment) left() time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return driver.Remaining(e.term.deadline(inSeconds(e.term.seconds)), time.Now())
+	t := e.now()
+	return driver.Remaining(t.deadline(inSeconds(t.seconds)), time.Now())
 }
 
 func (e *enrolment) alive() bool {

@@ -30,6 +30,7 @@ type Proxy struct {
 	deaf   int           // how many want what watches send to be lost
 	gate   chan struct{} // closed when a stall ends; nil if there is none
 	drops  []*drop
+	counts map[string]int // of requests, by method
 }
 
 // Request is what a client has sent on one stream.
@@ -75,7 +76,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
-	p := &Proxy{target: target, listen: l, links: make(map[*link]bool)}
+	p := &Proxy{target: target, listen: l, links: make(map[*link]bool), counts: make(map[string]int)}
 	p.all.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -139,6 +140,13 @@ func (p *Proxy) DropReply(match func(Request) bool) (dropped func() bool) {
 		defer p.mu.Unlock()
 		return d.done
 	}
+}
+
+// Count returns how many requests of a method have passed.
+func (p *Proxy) Count(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[method]
 }
 
 // Cut closes all connections.
@@ -258,6 +266,7 @@ func (l *link) headers(stream uint32, d *hpack.Decoder, block []byte) {
 	for _, f := range fields {
 		if f.Name == ":path" {
 			l.methods[stream] = f.Value
+			l.p.counts[f.Value]++
 		}
 	}
 }

@@ -1,0 +1,319 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+)
+
+const long = 30 * time.Second
+
+// leaseAt returns the lease of etcd on which the only place of a key is.
+func leaseAt(t testing.TB, c *clientv3.Client, key string) clientv3.LeaseID {
+	t.Helper()
+	r, err := c.Get(within(t, 10*time.Second), etcdlock.KeyPrefix+key+"/q/", clientv3.WithPrefix())
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("read the only place of a key: %v, %v", r, err)
+	}
+	return clientv3.LeaseID(r.Kvs[0].Lease)
+}
+
+func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	p := open(t, etcdlock.New(c), time.Second)
+	g := p.take("k", long)
+	lease := leaseAt(t, c, "k")
+	if _, err := c.Revoke(within(t, 10*time.Second), lease); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, 2*time.Second, p.event(p.lost, g.ID), "Sink.Lost")
+	if err := p.renew(g, long).Err; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("renewal of a lease that was revoked returned %v, not ErrNotHeld", err)
+	}
+	if err := p.end(g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("release of a lease that was revoked returned %v, not ErrNotHeld", err)
+	}
+}
+
+func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	p := open(t, etcdlock.New(c), time.Second)
+	g := p.take("k", long)
+	if _, err := c.Delete(within(t, 10*time.Second), etcdlock.KeyPrefix, clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, 2*time.Second, p.event(p.lost, g.ID), "Sink.Lost")
+	if err := p.renew(g, long).Err; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("renewal of a lease whose place was deleted returned %v, not ErrNotHeld", err)
+	}
+}
+
+// A waiter that only looks at who came before it would take the key here.
+func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	a, b := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)
+	g := a.take("k", long)
+	holder := leaseAt(t, c, "k")
+	w := b.queue(within(t, 20*time.Second), "k", long)
+	all, err := c.Leases(within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all.Leases {
+		if l.ID != holder {
+			if _, err := c.Revoke(within(t, 10*time.Second), l.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a.drop(g)
+	if r := receive(t, 5*time.Second, w.done, "the end of a wait whose lease was revoked"); !errors.Is(r.err, driver.ErrPlaceLost) {
+		t.Errorf("a wait whose lease was revoked returned %v, not ErrPlaceLost", r.err)
+	}
+}
+
+func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	p := open(t, etcdlock.New(c), 300*time.Millisecond)
+	g := p.take("k", 2*time.Second)
+	server.Stop()
+	defer server.Cont()
+	for driver.Remaining(g.Deadline, time.Now()) > 0 {
+		ctx, cancel := context.WithDeadline(context.Background(), g.Deadline)
+		out := p.Renew(ctx, []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: 2 * time.Second}})[0]
+		cancel()
+		if out.Err == nil || errors.Is(out.Err, driver.ErrNotHeld) {
+			t.Fatalf("renewal by a silent server returned %v", out.Err)
+		}
+	}
+	if late := time.Since(g.Deadline); late > 50*time.Millisecond+time.Second {
+		t.Errorf("the last renewal returned %v after the deadline", late)
+	}
+	server.Cont()
+	// The server may have it still, by its own time. Its holder does not.
+	if err := p.end(g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("release after the deadline returned %v, not ErrNotHeld", err)
+	}
+}
+
+func TestWaiterOutlivesCompaction(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	c := etcdtest.Client(t, server.Addr())
+	a := open(t, etcdlock.New(c), time.Second)
+	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), time.Second)
+	g := a.take("k", long)
+	w := b.queue(within(t, 20*time.Second), "k", long)
+	for i := range 3 {
+		// While the watch is cut off, what it has still to hear is compacted away.
+		resume := proxy.Stall()
+		var rev int64
+		for range 50 {
+			r, err := c.Put(within(t, 10*time.Second), "other", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rev = r.Header.Revision
+		}
+		if i == 2 {
+			a.drop(g)
+			rev++
+		}
+		if _, err := c.Compact(within(t, 10*time.Second), rev, clientv3.WithCompactPhysical()); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Cut()
+		resume()
+	}
+	b.drop(w.granted(t, 5*time.Second))
+}
+
+func TestHolderOutlivesCompaction(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	c := etcdtest.Client(t, server.Addr())
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), time.Second)
+	g := p.take("k", long)
+	other := open(t, etcdlock.New(c), time.Second)
+	w := other.queue(within(t, 20*time.Second), "k", long)
+	if _, err := c.Put(within(t, 10*time.Second), "other", ""); err != nil {
+		t.Fatal(err)
+	}
+	resume := proxy.Stall()
+	if _, err := c.Revoke(within(t, 10*time.Second), leaseOf(t, c, g.ID)); err != nil {
+		t.Fatal(err)
+	}
+	next := w.granted(t, 5*time.Second)
+	if _, err := c.Compact(within(t, 10*time.Second), next.Token, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	resume()
+	receive(t, 5*time.Second, p.event(p.lost, g.ID), "Sink.Lost after what told of it was compacted away")
+	other.drop(next)
+}
+
+// leaseOf returns the lease of etcd of one owner.
+func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
+	t.Helper()
+	r, err := c.Get(within(t, 10*time.Second), etcdlock.KeyPrefix+id.Key+"/q/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if strings.HasSuffix(string(kv.Key), hexOf(id.Owner)) {
+			return clientv3.LeaseID(kv.Lease)
+		}
+	}
+	t.Fatal("the owner has no place")
+	return 0
+}
+
+func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	c := etcdlock.New(etcdtest.Client(t, proxy.Addr()))
+	a, b := open(t, c, 2*time.Second), open(t, c, 2*time.Second)
+	g := a.take("k", long)
+	var last int64
+	for i := range 10 {
+		w := b.queue(within(t, 20*time.Second), "k", long)
+		if i%2 == 0 {
+			proxy.Cut()
+		}
+		released := make(chan error, 1)
+		go func() { released <- a.Release(within(t, 20*time.Second), []driver.Ending{ending(g)})[0] }()
+		if i%2 == 1 {
+			proxy.Cut()
+		}
+		if err := receive(t, 20*time.Second, released, "a release"); err != nil {
+			t.Fatalf("release while connections are cut: %v", err)
+		}
+		g = w.granted(t, 10*time.Second)
+		if g.Token <= last {
+			t.Fatalf("token %d after %d", g.Token, last)
+		}
+		last = g.Token
+		a, b = b, a
+	}
+	a.drop(g)
+}
+
+func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
+	server := etcdtest.Start(t)
+	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
+	for name, match := range map[string]func(etcdtest.Request) bool{
+		"of the lease":        is(methodGrant),
+		"of the place":        takes,
+		"of the renewal":      is(methodKeepAlive),
+		"of the release":      is(methodRevoke),
+		"of the second grant": second(is(methodTxn)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := etcdtest.NewProxy(t, server.Addr())
+			p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
+			key := strings.ReplaceAll(name, " ", "-")
+			before := direct.take(key, long)
+			dropped := proxy.DropReply(match)
+			w := p.queue(within(t, 20*time.Second), key, 3*time.Second)
+			direct.drop(before)
+			g := w.granted(t, 10*time.Second)
+			if out := p.renew(g, 3*time.Second); out.Err != nil {
+				t.Fatalf("renewal: %v", out.Err)
+			}
+			if _, err := direct.Acquire(within(t, 10*time.Second), request(key, long)); !isHeld(err) {
+				t.Errorf("a request for a key that is held returned %v, not a *HeldError", err)
+			}
+			p.drop(g)
+			if !dropped() {
+				t.Error("no reply was lost, so nothing was tested")
+			}
+			direct.drop(direct.take(key, long))
+		})
+	}
+}
+
+// second matches from the second request on that the other matches.
+func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
+	n := 0
+	return func(r etcdtest.Request) bool {
+		if match(r) {
+			n++
+		}
+		return n > 1 && match(r)
+	}
+}
+
+// It is why a lease that was revoked bars every late copy of the requests of its owner.
+func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	ctx := within(t, 20*time.Second)
+	l, err := c.Grant(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Revoke(ctx, l.ID); err != nil {
+		t.Fatal(err)
+	}
+	put := clientv3.OpPut("late", "", clientv3.WithLease(l.ID))
+	for name, txn := range map[string]clientv3.Txn{
+		"in a transaction":   c.Txn(ctx).Then(put),
+		"in a transaction's": c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{put}, nil)),
+		"in a branch of one": c.Txn(ctx).Then(clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("late"), "=", 0)}, []clientv3.Op{put}, nil)),
+	} {
+		if _, err := txn.Commit(); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			t.Errorf("a put %s on a lease that was revoked returned %v", name, err)
+		}
+	}
+	if r, err := c.Get(ctx, "late"); err != nil || len(r.Kvs) != 0 {
+		t.Errorf("it left %v, %v", r, err)
+	}
+}
+
+func TestNothingStaysInEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	p, q := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)
+	for range 5 {
+		g := p.take("k", long)
+		if _, err := q.Acquire(within(t, 10*time.Second), request("k", long)); !isHeld(err) {
+			t.Fatalf("a request for a key that is held returned %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		gone, w := q.queue(ctx, "k", long), q.queue(within(t, 10*time.Second), "k", long)
+		cancel()
+		receive(t, time.Second, gone.done, "the end of a wait that was given up")
+		if out := p.renew(g, 2*long); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		p.drop(g)
+		q.drop(w.granted(t, 5*time.Second))
+	}
+	for _, p := range []*process{p, q} {
+		if err := p.Close(within(t, 5*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := c.Get(within(t, 10*time.Second), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil || len(keys.Kvs) != 0 {
+		t.Errorf("after the last release these keys stay: %v, %v", keys, err)
+	}
+	all, err := c.Leases(within(t, 10*time.Second))
+	if err != nil || len(all.Leases) != 0 {
+		t.Errorf("after the last release these leases stay: %v, %v", all, err)
+	}
+}
