@@ -74,12 +74,14 @@ func (e *enrolment) settle(err error) {
 		return
 	}
 	e.s.claims.end(e.r.ID, over)
+	t, d := e.now(), debt{}
 	if e.leased {
-		t := e.now()
-		d := debt{leases: []clientv3.LeaseID{t.id}}
-		if e.knock {
-			d.knock = e.names.knock
-		}
+		d.leases = []clientv3.LeaseID{t.id}
+	}
+	if e.knock {
+		d.knock = e.names.knock
+	}
+	if e.leased || e.knock {
 		e.s.cleaner.owe(d, inSeconds(t.seconds))
 	}
 }
@@ -110,6 +112,15 @@ func (e *enrolment) run(ctx context.Context) (driver.Grant, error) {
 	}
 	if cl := e.s.claims.get(e.r.ID); cl != nil {
 		return e.again(ctx, cl)
+	}
+	if !e.r.Wait && e.r.Replace == nil && e.s.refusals.recent(e.r.Key, time.Now()) {
+		q, err := e.s.queue(ctx, e.names)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if own, _ := q.find(e.names.place); own == nil && !admits(e.place(waiting), q.entries) {
+			return driver.Grant{}, e.refuse(&q)
+		}
 	}
 	t, err := e.s.newTerm(ctx, e.r.TTL)
 	if err != nil {
@@ -207,8 +218,7 @@ func (e *enrolment) try(ctx context.Context) (driver.Grant, error) {
 			return e.found(ctx, own, before, q)
 		}
 		if !admits(e.place(waiting), q.entries) {
-			e.knock = true
-			return driver.Grant{}, &driver.HeldError{RetryAfter: q.retryAfter()}
+			return driver.Grant{}, e.refuse(&q)
 		}
 		// Whoever has come since then stands before this request.
 		e.granted = time.Now()
@@ -228,9 +238,15 @@ func (e *enrolment) found(ctx context.Context, own *entry, before []entry, q que
 		return driver.Grant{}, err
 	}
 	if own.stage == waiting && !admits(own.place, before) {
-		return driver.Grant{}, &driver.HeldError{RetryAfter: q.retryAfter()}
+		return driver.Grant{}, e.refuse(&q)
 	}
 	return e.wait(ctx, q)
+}
+
+// refuse answers a request that would not wait.
+func (e *enrolment) refuse(q *queue) error {
+	e.knock = e.s.refusals.add(e.r.Key, q.token(), time.Now())
+	return &driver.HeldError{RetryAfter: q.retryAfter()}
 }
 
 // adopt goes on with the place that an earlier copy of the request has taken.

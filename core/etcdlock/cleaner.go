@@ -132,11 +132,8 @@ func (c *cleaner) settle(d *debt) error {
 	ctx, cancel := context.WithTimeoutCause(c.s.ctx, c.s.timeout, &silence{c.s.timeout})
 	defer cancel()
 	if d.knock != "" {
-		knock := clientv3.OpPut(d.knock, "", clientv3.WithLease(d.leases[0]))
+		c.knock(ctx, d)
 		d.knock = "" // one message is enough, and may be lost
-		_, _ = once(ctx, c.s, func(ctx context.Context) (clientv3.OpResponse, error) {
-			return c.s.d.client.Do(ctx, knock)
-		})
 	}
 	if d.place != "" {
 		lease, err := once(ctx, c.s, func(ctx context.Context) (clientv3.LeaseID, error) { return c.s.leaseOf(ctx, d.place) })
@@ -156,6 +153,21 @@ func (c *cleaner) settle(d *debt) error {
 		d.leases = d.leases[1:]
 	}
 	return nil
+}
+
+// knock lets the holder of a key hear of a request that was refused.
+func (c *cleaner) knock(ctx context.Context, d *debt) {
+	if len(d.leases) == 0 {
+		t, err := c.s.newTerm(ctx, minTTL)
+		if err != nil {
+			return
+		}
+		d.leases = append(d.leases, t.id)
+	}
+	_, _ = once(ctx, c.s, func(ctx context.Context) (none, error) {
+		_, err := c.s.d.client.Put(ctx, d.knock, "", clientv3.WithLease(d.leases[0]))
+		return none{}, err
+	})
 }
 
 // leaseOf returns the lease of a place, or none.

@@ -67,3 +67,21 @@ func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
 		}
 	}
 }
+
+func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
+	g := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second).take("k", long)
+	start := time.Now()
+	const n = 100
+	for range n {
+		if _, err := p.Acquire(within(t, 10*time.Second), request(g.Key, long)); !isHeld(err) {
+			t.Fatalf("a request for a key that is held returned %v", err)
+		}
+	}
+	most := 2 + int(time.Since(start)/(100*time.Millisecond))
+	if got := proxy.Count(methodGrant); got > most {
+		t.Errorf("%d refused requests took %d leases, want at most %d", n, got, most)
+	}
+}

@@ -246,6 +246,43 @@ func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 	}
 }
 
+func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
+	for i := range 6 {
+		seen := make(chan struct{}, 1)
+		proxy.DropReply(func(r etcdtest.Request) bool {
+			if takes(r) {
+				tell(seen)
+			}
+			return takes(r)
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		r := request("k", long)
+		r.Wait = i%2 == 0
+		done := make(chan result, 1)
+		go func() {
+			g, err := p.Acquire(ctx, r)
+			done <- result{g, err}
+		}()
+		receive(t, 10*time.Second, seen, "the transaction that takes the place")
+		cancel()
+		got := receive(t, 2*time.Second, done, "the end of an acquire that was given up")
+		if got.err == nil { // it had its answer at once
+			p.drop(got.Grant)
+		}
+		r = request("k", long)
+		r.Wait = true
+		g, err := direct.Acquire(within(t, 5*time.Second), r)
+		if err != nil {
+			t.Fatalf("a place that was given up keeps others out: %v", err)
+		}
+		direct.drop(g)
+	}
+}
+
 // second matches from the second request on that the other matches.
 func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
 	n := 0

@@ -16,7 +16,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer leave()
-	q, err := s.queue(ctx, key)
+	q, err := s.queue(ctx, names{queue: roomOf(key) + queuePart})
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -57,8 +57,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 }
 
 // queue reads a key's queue.
-func (s *session) queue(ctx context.Context, key string) (queue, error) {
-	n := names{queue: roomOf(key) + queuePart}
+func (s *session) queue(ctx context.Context, n names) (queue, error) {
 	r, err := s.commit(ctx, nil, []clientv3.Op{n.read()}, nil)
 	if err != nil {
 		return queue{}, err

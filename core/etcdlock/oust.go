@@ -14,8 +14,9 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		return err
 	}
 	defer leave()
+	n := names{queue: roomOf(key) + queuePart}
 	for {
-		q, err := s.queue(ctx, key)
+		q, err := s.queue(ctx, n)
 		if err != nil {
 			return err
 		}

@@ -93,3 +93,12 @@ func (q *queue) retryAfter() time.Duration {
 	}
 	return least
 }
+
+// token is that of the latest grant.
+func (q *queue) token() int64 {
+	var last int64
+	for i := range q.entries {
+		last = max(last, q.entries[i].token)
+	}
+	return last
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -16,8 +15,9 @@ type session struct {
 	sink    driver.Sink
 	timeout time.Duration // of one request, with its repetitions
 
-	claims  claims
-	cleaner *cleaner
+	claims   claims
+	refusals refusals
+	cleaner  *cleaner
 
 	open  context.Context // ends, with ErrClosed, when Close begins
 	shut  context.CancelCauseFunc

@@ -27,12 +27,14 @@ func (e *enrolment) wait(ctx context.Context, q queue) (driver.Grant, error) {
 	for {
 		own, before := q.find(e.names.place)
 		switch {
-		case own == nil || own.stage == kept:
+		case own == nil || own.stage == kept || e.create != 0 && own.create != e.create:
 			return driver.Grant{}, driver.ErrPlaceLost
 		case own.stage == holding: // by a request whose answer was lost
 			return e.take(own.create, own.token, false)
 		}
-		e.create = own.create
+		if e.create == 0 { // it does not change, and what listens reads it
+			e.create = own.create
+		}
 		woken := true
 		if !admits(own.place, before) {
 			if !said {

@@ -44,8 +44,11 @@ type drop struct {
 	match  func(Request) bool
 	link   *link // that has sent the request; nil before
 	stream uint32
-	done   bool
+	once   sync.Once
+	done   chan struct{}
 }
+
+func (d *drop) happened() { d.once.Do(func() { close(d.done) }) }
 
 // link is one connection through the proxy.
 type link struct {
@@ -129,16 +132,20 @@ func (p *Proxy) lose(what *int) (restore func()) {
 }
 
 // DropReply loses the reply to the next request that matches, after the server has sent
-// it: its connection is closed instead. dropped tells whether it has happened.
+// it: its connection is closed instead. dropped tells whether it has happened, or whether
+// the client has given the request up before.
 func (p *Proxy) DropReply(match func(Request) bool) (dropped func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := &drop{match: match}
+	d := &drop{match: match, done: make(chan struct{})}
 	p.drops = append(p.drops, d)
 	return func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return d.done
+		select {
+		case <-d.done:
+			return true
+		case <-time.After(time.Second): // what a client sends last may still be on its way
+			return false
+		}
 	}
 }
 
@@ -235,6 +242,8 @@ func (l *link) readClient(to chan<- frame) {
 			}
 		case http2.FrameData:
 			l.note(f)
+		case http2.FrameRSTStream:
+			l.reset(f.stream)
 		}
 	})
 }
@@ -279,6 +288,18 @@ func (l *link) note(f *frame) {
 		if d.link == nil && d.match(Request{Method: l.methods[f.stream], Body: f.payload()}) {
 			d.link, d.stream = l, f.stream
 			return
+		}
+	}
+}
+
+// reset sees that a client has given a request up: its reply will not be sent, or not be
+// heard.
+func (l *link) reset(stream uint32) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	for _, d := range l.p.drops {
+		if d.link == l && d.stream == stream {
+			d.happened()
 		}
 	}
 }
@@ -362,7 +383,7 @@ func (l *link) passes(f *frame) (pass, cut bool) {
 	reply := f.kind == http2.FrameData || f.kind == http2.FrameHeaders
 	for _, d := range l.p.drops {
 		if reply && d.link == l && d.stream == f.stream {
-			d.done = true
+			d.happened()
 			return false, true
 		}
 	}
