@@ -14,6 +14,7 @@ import (
 )
 
 func TestPingFindsOutWhatARoleLacks(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	root := etcdtest.Client(t, server.Addr())
 	ctx := within(t, 30*time.Second)

@@ -28,6 +28,7 @@ func leaseAt(t testing.TB, c *clientv3.Client, key string) clientv3.LeaseID {
 }
 
 func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c), time.Second)
@@ -46,6 +47,7 @@ func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
 }
 
 func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c), time.Second)
@@ -61,6 +63,7 @@ func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
 
 // A waiter that only looks at who came before it would take the key here.
 func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	a, b := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)
@@ -85,6 +88,7 @@ func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
 }
 
 func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c), 300*time.Millisecond)
@@ -110,6 +114,7 @@ func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
 }
 
 func TestWaiterOutlivesCompaction(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
@@ -142,6 +147,7 @@ func TestWaiterOutlivesCompaction(t *testing.T) {
 }
 
 func TestHolderOutlivesCompaction(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
@@ -183,6 +189,7 @@ func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
 }
 
 func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdlock.New(etcdtest.Client(t, proxy.Addr()))
@@ -213,6 +220,7 @@ func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 }
 
 func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
 	for name, match := range map[string]func(etcdtest.Request) bool{
@@ -247,6 +255,7 @@ func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 }
 
 func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
@@ -296,6 +305,7 @@ func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
 
 // It is why a lease that was revoked bars every late copy of the requests of its owner.
 func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	ctx := within(t, 20*time.Second)
@@ -322,6 +332,7 @@ func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
 }
 
 func TestNothingStaysInEtcd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p, q := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestKeptKeyIsFreedByItsProcessOrByItsLease(t *testing.T) {
+	t.Parallel()
 	const keep = 500 * time.Millisecond
 	server := etcdtest.Start(t)
 	c := etcdlock.New(etcdtest.Client(t, server.Addr()))
@@ -52,6 +53,7 @@ func TestKeptKeyIsFreedByItsProcessOrByItsLease(t *testing.T) {
 }
 
 func TestHolderThatIsGoneDelaysTheNextByItsTTL(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	gone, next := open(t, etcdlock.New(c), 2*time.Second), open(t, etcdlock.New(c), 2*time.Second)
