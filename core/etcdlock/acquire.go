@@ -20,10 +20,9 @@ type enrolment struct {
 	old   *claim // the lease to replace, if the session has it
 
 	create   int64 // revision of the owner's place; 0 while it has none
-	granted  time.Time
-	leased   bool // there is a lease to give back
-	replaced bool // the lease to replace has ended
-	knock    bool // the holder is to hear of a request that would not wait
+	leased   bool  // there is a lease to give back
+	replaced bool  // the lease to replace has ended
+	knock    bool  // the holder is to hear of a request that would not wait
 
 	mu   sync.Mutex
 	term term // of the place
@@ -61,7 +60,7 @@ func (e *enrolment) settle(err error) {
 		d := debt{}
 		switch {
 		case e.old != nil:
-			d.leases = e.s.claims.on(e.old)
+			d.leases, _ = e.s.claims.on(e.old)
 		case !e.replaced:
 			d.place = namesOf(old.ID).place
 		}
@@ -140,7 +139,8 @@ func (e *enrolment) again(ctx context.Context, cl *claim) (driver.Grant, error) 
 	case errors.Is(out.Err, driver.ErrNotHeld):
 		return driver.Grant{}, driver.ErrPlaceLost
 	case out.Err != nil:
-		e.s.cleaner.owe(debt{leases: e.s.claims.on(cl)}, e.r.TTL)
+		leases, ttl := e.s.claims.on(cl)
+		e.s.cleaner.owe(debt{leases: leases}, ttl)
 		return driver.Grant{}, out.Err
 	}
 	return driver.Grant{ID: e.r.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
@@ -167,7 +167,6 @@ func (e *enrolment) opening(ctx context.Context, more ...clientv3.Op) (*clientv3
 			then = append([]clientv3.Op{end}, then...)
 		}
 	}
-	e.granted = time.Now()
 	r, err := e.s.commit(ctx, []clientv3.Cmp{free}, then, more)
 	if err == nil {
 		e.replaced = true
@@ -221,7 +220,6 @@ func (e *enrolment) try(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, e.refuse(&q)
 		}
 		// Whoever has come since then stands before this request.
-		e.granted = time.Now()
 		r, err = e.s.commit(ctx,
 			[]clientv3.Cmp{e.names.isNew(), e.names.all("<", q.rev+1)},
 			[]clientv3.Op{e.names.write(e.place(holding), e.term.id)},
@@ -283,7 +281,7 @@ func (e *enrolment) take(create, token int64, contended bool) (driver.Grant, err
 	place := e.place(holding)
 	place.token = token
 	e.s.claims.add(&claim{
-		id: e.r.ID, names: e.names, create: create, granted: e.granted, token: token,
+		id: e.r.ID, names: e.names, create: create, granted: time.Now(), token: token,
 		turning: make(chan struct{}, 1),
 		leases:  []clientv3.LeaseID{t.id}, seconds: t.seconds, place: place, contended: contended,
 	}, e.s.listen)

@@ -14,7 +14,6 @@ import (
 )
 
 func TestPingFindsOutWhatARoleLacks(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	root := etcdtest.Client(t, server.Addr())
 	ctx := within(t, 30*time.Second)

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ type claim struct {
 	id      driver.ID
 	names   names
 	create  int64     // revision of the owner's place
-	granted time.Time // before the grant was sent
+	granted time.Time // or a little later; zero if it was another session's
 	token   int64
 
 	// turning is held while a renewal writes to the owner's place, or a release that
@@ -142,11 +143,12 @@ func (c *claims) abandon() {
 	}
 }
 
-// on returns the leases on one of which the owner's place is.
-func (c *claims) on(cl *claim) []clientv3.LeaseID {
+// on returns the leases on one of which the owner's place is, and how long they last at
+// most.
+func (c *claims) on(cl *claim) ([]clientv3.LeaseID, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]clientv3.LeaseID(nil), cl.leases...)
+	return slices.Clone(cl.leases), cl.place.ttl
 }
 
 // halt ends what listens for the lease's end. It has none if another session was

@@ -37,7 +37,6 @@ type hold struct {
 }
 
 func TestLeaderKilledUnderLoadOverlapsNobody(t *testing.T) {
-	t.Parallel()
 	const processes, callers, rounds = 3, 3, 12
 	members := etcdtest.StartCluster(t, 3)
 	var addrs []string
@@ -152,7 +151,6 @@ func verify(t *testing.T, holds []hold) {
 }
 
 func TestLeaseSurvivesTheLeader(t *testing.T) {
-	t.Parallel()
 	members := etcdtest.StartCluster(t, 3)
 	var addrs []string
 	for _, m := range members {
@@ -183,7 +181,6 @@ func TestLeaseSurvivesTheLeader(t *testing.T) {
 }
 
 func TestMinorityGrantsNothing(t *testing.T) {
-	t.Parallel()
 	members := etcdtest.StartCluster(t, 3)
 	p := open(t, etcdlock.New(etcdtest.Client(t, members[0].Addr())), time.Second)
 	p.drop(p.take("k", long))

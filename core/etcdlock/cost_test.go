@@ -20,7 +20,6 @@ func counts(p *etcdtest.Proxy) map[string]int {
 }
 
 func TestFreeKeyCostsThreeRequests(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
@@ -39,7 +38,6 @@ func TestFreeKeyCostsThreeRequests(t *testing.T) {
 }
 
 func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
 	for _, waiters := range []int{2, 16} {
@@ -71,7 +69,6 @@ func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
 }
 
 func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)

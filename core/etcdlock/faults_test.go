@@ -28,7 +28,6 @@ func leaseAt(t testing.TB, c *clientv3.Client, key string) clientv3.LeaseID {
 }
 
 func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c), time.Second)
@@ -47,7 +46,6 @@ func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
 }
 
 func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c), time.Second)
@@ -63,7 +61,6 @@ func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
 
 // A waiter that only looks at who came before it would take the key here.
 func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	a, b := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)
@@ -88,16 +85,16 @@ func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
 }
 
 func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
-	p := open(t, etcdlock.New(c), 300*time.Millisecond)
-	g := p.take("k", 2*time.Second)
+	p := open(t, etcdlock.New(c), 2*time.Second)
+	const ttl = 3 * time.Second
+	g := p.take("k", ttl)
 	server.Stop()
 	defer server.Cont()
 	for driver.Remaining(g.Deadline, time.Now()) > 0 {
 		ctx, cancel := context.WithDeadline(context.Background(), g.Deadline)
-		out := p.Renew(ctx, []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: 2 * time.Second}})[0]
+		out := p.Renew(ctx, []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
 		cancel()
 		if out.Err == nil || errors.Is(out.Err, driver.ErrNotHeld) {
 			t.Fatalf("renewal by a silent server returned %v", out.Err)
@@ -114,7 +111,6 @@ func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
 }
 
 func TestWaiterOutlivesCompaction(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
@@ -147,7 +143,6 @@ func TestWaiterOutlivesCompaction(t *testing.T) {
 }
 
 func TestHolderOutlivesCompaction(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
@@ -189,7 +184,6 @@ func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
 }
 
 func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdlock.New(etcdtest.Client(t, proxy.Addr()))
@@ -220,7 +214,6 @@ func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 }
 
 func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
 	for name, match := range map[string]func(etcdtest.Request) bool{
@@ -255,7 +248,6 @@ func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 }
 
 func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
@@ -305,7 +297,6 @@ func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
 
 // It is why a lease that was revoked bars every late copy of the requests of its owner.
 func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	ctx := within(t, 20*time.Second)
@@ -332,7 +323,6 @@ func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
 }
 
 func TestNothingStaysInEtcd(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	p, q := open(t, etcdlock.New(c), time.Second), open(t, etcdlock.New(c), time.Second)

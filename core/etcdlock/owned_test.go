@@ -23,7 +23,6 @@ func guarded(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
 }
 
 func TestIsOwnerHoldsAsLongAsTheLease(t *testing.T) {
-	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	store := etcdlock.New(c)

@@ -42,11 +42,12 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 	held, err := s.part(ctx, cl, e.Keep, first)
 	if err != nil {
 		// The owner is over for this process whatever became of the request.
-		d := debt{leases: s.claims.on(cl), done: func() { s.claims.end(e.ID, released) }}
+		leases, ttl := s.claims.on(cl)
+		d := debt{leases: leases, done: func() { s.claims.end(e.ID, released) }}
 		if e.Keep > 0 && !cl.granted.IsZero() {
 			d.due, d.keep = cl.granted.Add(e.Keep), true
 		}
-		s.cleaner.owe(d, cl.place.ttl)
+		s.cleaner.owe(d, ttl)
 		return err
 	}
 	if held && timely { // etcd keeps a lease for longer than its holder may believe in it
@@ -69,7 +70,8 @@ func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first
 			return s.leave(ctx, cl, left)
 		}
 	}
-	for _, lease := range s.claims.on(cl) {
+	leases, _ := s.claims.on(cl)
+	for _, lease := range leases {
 		_, doubt, err := reach(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, lease) })
 		switch {
 		case err == nil, absent(err) && (doubt || !first):

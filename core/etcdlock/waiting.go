@@ -64,7 +64,6 @@ func (e *enrolment) wait(ctx context.Context, q queue) (driver.Grant, error) {
 func (e *enrolment) ask(ctx context.Context, sure bool) (queue, *driver.Grant, error) {
 	late := e.refresh(ctx)
 	for {
-		e.granted = time.Now()
 		r, err := e.commit(ctx, sure)
 		switch {
 		case absent(err):

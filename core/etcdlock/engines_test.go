@@ -1,0 +1,82 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+)
+
+// add reads a number and writes the next one, as whoever holds the lock may.
+func add(ctx context.Context, c *clientv3.Client, owner clientv3.Cmp) error {
+	r, err := c.Get(ctx, "counter")
+	if err != nil {
+		return err
+	}
+	n := 0
+	if len(r.Kvs) > 0 {
+		if n, err = strconv.Atoi(string(r.Kvs[0].Value)); err != nil {
+			return err
+		}
+	}
+	answer, err := c.Txn(ctx).If(owner).Then(clientv3.OpPut("counter", strconv.Itoa(n+1))).Commit()
+	if err == nil && !answer.Succeeded {
+		err = errors.New("the write of an owner was refused")
+	}
+	return err
+}
+
+func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
+	const engines, callers, rounds = 3, 5, 10
+	server := etcdtest.Start(t)
+	ctx := within(t, time.Minute)
+	var running sync.WaitGroup
+	failure := make(chan error, engines*callers)
+	for range engines {
+		c := etcdtest.Client(t, server.Addr())
+		store := etcdlock.New(c)
+		locks, err := core.New(store, core.WithNamespace("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := locks.Close(); err != nil {
+				t.Errorf("close the engine: %v", err)
+			}
+		})
+		for range callers {
+			running.Go(func() {
+				for range rounds {
+					l, err := locks.Acquire(ctx, core.Policy{Key: "k", TTL: 5 * time.Second, Wait: core.Forever})
+					if err == nil {
+						err = errors.Join(add(ctx, c, store.IsOwner(l.Token())), l.Release(ctx))
+					}
+					if err != nil {
+						failure <- err
+						return
+					}
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { running.Wait(); close(done) }()
+	receive(t, time.Minute, done, "the load")
+	select {
+	case err := <-failure:
+		t.Fatal(err)
+	default:
+	}
+	r, err := etcdtest.Client(t, server.Addr()).Get(ctx, "counter")
+	if err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != strconv.Itoa(engines*callers*rounds) {
+		t.Errorf("after %d increments the counter is %v, %v", engines*callers*rounds, r.Kvs, err)
+	}
+}
