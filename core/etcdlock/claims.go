@@ -76,6 +76,16 @@ func (c *claims) add(cl *claim, watch func(*claim) (stop func())) {
 	c.grants.add(cl.token, grant{name: cl.names.place, create: cl.create})
 }
 
+// note takes in a lease that another session was granted and that this one is to end, so
+// that the request may be repeated.
+func (c *claims) note(cl *claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[cl.id] == nil {
+		c.byID[cl.id] = cl
+	}
+}
+
 // get returns the lease of an owner; nil if the session has none.
 func (c *claims) get(id driver.ID) *claim {
 	c.mu.Lock()

@@ -355,3 +355,30 @@ func TestNothingStaysInEtcd(t *testing.T) {
 		t.Errorf("after the last release these leases stay: %v, %v", all, err)
 	}
 }
+
+func TestReleaseByAnotherSessionMayBeRepeated(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	a := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
+	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
+	g := a.take("k", long)
+	seen := make(chan struct{}, 1)
+	proxy.DropReply(func(r etcdtest.Request) bool {
+		if r.Method == methodRevoke {
+			tell(seen)
+		}
+		return r.Method == methodRevoke
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Release(ctx, []driver.Ending{ending(g)})[0] }()
+	receive(t, 10*time.Second, seen, "the revocation")
+	cancel()
+	if err := receive(t, 2*time.Second, done, "the end of a release that was given up"); errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a release whose reply was lost returned %v", err)
+	}
+	if err := b.end(g); err != nil {
+		t.Errorf("the release repeated returned %v", err)
+	}
+	a.drop(a.take("k", long))
+}

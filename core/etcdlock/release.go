@@ -37,6 +37,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 		if cl, err = s.recover(ctx, e.ID); err != nil {
 			return err
 		}
+		s.claims.note(cl)
 	}
 	first, timely := s.claims.part(cl, e.Deadline, time.Now())
 	held, err := s.part(ctx, cl, e.Keep, first)
