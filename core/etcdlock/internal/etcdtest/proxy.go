@@ -20,12 +20,14 @@ import (
 type Proxy struct {
 	target string
 	listen net.Listener
+	born   time.Time
 	all    sync.WaitGroup
 
 	mu     sync.Mutex
 	links  map[*link]bool
 	closed bool
 	delay  time.Duration // of what goes to clients
+	bunch  time.Duration // between its arrivals; 0 is none
 	hole   int           // how many want what goes to clients to be lost
 	deaf   int           // how many want what watches send to be lost
 	gate   chan struct{} // closed when a stall ends; nil if there is none
@@ -79,7 +81,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
-	p := &Proxy{target: target, listen: l, links: make(map[*link]bool), counts: make(map[string]int)}
+	p := &Proxy{target: target, listen: l, born: time.Now(), links: make(map[*link]bool), counts: make(map[string]int)}
 	p.all.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -93,6 +95,13 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Bunch lets what servers send arrive in bunches, with that much time between them.
+func (p *Proxy) Bunch(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bunch = d
 }
 
 // Stall holds everything back, in both directions, until resume is called.
@@ -200,14 +209,19 @@ func (p *Proxy) connect(client net.Conn) {
 	up, down := make(chan frame, 1024), make(chan frame, 1024)
 	p.all.Go(func() { l.readClient(up) })
 	p.all.Go(func() { l.write(server, up) })
-	p.all.Go(func() { l.read(server, down, func(f *frame) { f.due = time.Now().Add(p.late()) }) })
+	p.all.Go(func() { l.read(server, down, func(f *frame) { f.due = p.due() }) })
 	p.all.Go(func() { l.write(client, down) })
 }
 
-func (p *Proxy) late() time.Duration {
+// due is when what has come from a server now is to arrive.
+func (p *Proxy) due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.delay
+	after := time.Since(p.born) + p.delay
+	if p.bunch > 0 {
+		after = (after/p.bunch + 1) * p.bunch
+	}
+	return p.born.Add(after)
 }
 
 // close ends both connections at once.
