@@ -16,6 +16,10 @@ import (
 // time of an answer it stays below wake.
 const poll = 800 * time.Millisecond
 
+// patient is how long a waiter waits before it listens for the end of its own place,
+// which is rare. Most are served sooner, and a grant asks for the place itself.
+const patient = 100 * time.Millisecond
+
 // firstRenewal is how long a grant waits for the renewal that it was sent with.
 const firstRenewal = 100 * time.Millisecond
 
@@ -116,7 +120,12 @@ func (e *enrolment) rest(ctx context.Context, w watched, rev int64) error {
 		default:
 		}
 	}
-	e.s.start(func() { e.hear(ctx, watched{name: e.names.place}, rev, stir) })
+	e.s.start(func() {
+		// Nothing is missed: the watch begins at the revision of the reading.
+		if sleep(ctx, patient) {
+			e.hear(ctx, watched{name: e.names.place}, rev, stir)
+		}
+	})
 	e.s.start(func() { e.hear(ctx, w, rev, stir) })
 	e.s.start(func() { e.look(ctx, w, rev, stir) })
 
