@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // lateClient goes late where a master of the Cluster sends it: the first time

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // TestClusterReshardingLosesNoLease moves a slot between two masters without a

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_(\S+):calls=(\d+)`)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 const (

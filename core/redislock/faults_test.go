@@ -11,7 +11,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // eventually asks until the answer is yes.

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 func TestLeaseThatLingersCostsNoCommandAndIsRecalledByPush(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // engineOn returns an engine on the server at addr, with a client of its own.

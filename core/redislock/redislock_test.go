@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 func TestMain(m *testing.M) {

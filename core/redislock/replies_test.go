@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 func noRetries(o *redis.Options) { o.MaxRetries = -1 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // follower is an engine whose client asks the sentinels who is the master.

@@ -30,7 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"

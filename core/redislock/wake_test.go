@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/redislock/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 const wake = time.Second
