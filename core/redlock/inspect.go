@@ -75,10 +75,12 @@ func (s *session) merge(answers []answer) driver.State {
 		driver.Holder
 	}
 	parties := make(map[driver.Owner]*party) // the key that is kept has the zero Owner
-	var waiting []int
+	waiting := make(map[driver.Owner]int)
 	for _, a := range answers {
 		st.Token = max(st.Token, a.token)
-		waiting = append(waiting, a.waiting)
+		for _, o := range a.queue {
+			waiting[o]++
+		}
 		if !a.held {
 			continue
 		}
@@ -94,8 +96,11 @@ func (s *session) merge(answers []answer) driver.State {
 			p.Since = a.since
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(b, a) })
-	st.Waiting = waiting[s.quorum-1]
+	for _, n := range waiting {
+		if n+len(s.nodes)-len(answers) >= s.quorum { // a majority may know the place
+			st.Waiting++
+		}
+	}
 	for _, p := range parties {
 		if len(p.left) < s.quorum {
 			continue

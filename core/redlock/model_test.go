@@ -225,6 +225,11 @@ func (m *model) execute(c *command) answer {
 	}
 	if c.op == opInspect {
 		a.holder, a.held, a.kept, a.accepted, a.since = r.owner, r.taken, r.kept, r.accepted, r.since
+		for _, e := range r.queue {
+			if e.limit.After(now) && !r.has(e.owner) {
+				a.queue = append(a.queue, e.owner)
+			}
+		}
 	}
 	return a
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,12 +116,12 @@ func parseAnswer(op operation, value any) (answer, error) {
 	}
 	want := 11
 	if op == opInspect {
-		want = 15
+		want = 16
 	}
 	if len(words) != want {
 		return a, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(words), want)
 	}
-	p := numbers{}
+	p := reader{}
 	a = answer{
 		status:   status(words[0]),
 		accepted: p.of(words[1]),
@@ -138,17 +139,22 @@ func parseAnswer(op operation, value any) (answer, error) {
 		a.accepted = p.of(words[12])
 		a.since = time.UnixMilli(p.of(words[13]))
 		a.held, a.kept = words[11] != "", words[14] == "1"
-		if a.held && !a.kept && copy(a.holder[:], words[11]) != len(driver.Owner{}) {
-			p.err = fmt.Errorf("%w: an owner of %d bytes", errMalformed, len(words[11]))
+		if a.held && !a.kept {
+			p.owner(&a.holder, words[11])
+		}
+		for o := range slices.Chunk([]byte(words[15]), len(driver.Owner{})) {
+			a.queue = append(a.queue, driver.Owner{})
+			p.owner(&a.queue[len(a.queue)-1], string(o))
 		}
 	}
 	return a, p.err
 }
 
-// numbers reads numbers that are at least 0 and below 2^53, and keeps the first error.
-type numbers struct{ err error }
+// reader reads numbers that are at least 0 and below 2^53, and owners, and keeps the
+// first error.
+type reader struct{ err error }
 
-func (p *numbers) of(word string) int64 {
+func (p *reader) of(word string) int64 {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 || n >= 1<<53 {
 		if p.err == nil {
@@ -159,7 +165,15 @@ func (p *numbers) of(word string) int64 {
 	return n
 }
 
-func (p *numbers) millis(word string) time.Duration {
+func (p *reader) owner(o *driver.Owner, word string) {
+	if len(word) != len(o) {
+		p.err = fmt.Errorf("%w: an owner of %d bytes", errMalformed, len(word))
+		return
+	}
+	copy(o[:], word)
+}
+
+func (p *reader) millis(word string) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(min(p.of(word), most)) * time.Millisecond
 }

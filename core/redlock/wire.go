@@ -72,6 +72,7 @@ type answer struct {
 	held    bool // somebody has the node's vote, or the key is kept
 	since   time.Time
 	kept    bool
+	queue   []driver.Owner // those who wait
 	failure []string // of a probe: name and error of each command that failed
 }
 
