@@ -51,11 +51,17 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 				return driver.Grant{}, err
 			}
 			p.take(&e)
+			if e.op == opYield {
+				p.vote(e.node)
+			}
 		}
 		n := len(p.sides)
 		switch {
 		case p.count((*side).hasVoted) >= p.s.quorum:
-			return p.confirm(ctx)
+			g, err := p.confirm(ctx)
+			if err != errVotesLost || p.splits >= maxSplits {
+				return g, err
+			}
 		case p.count((*side).isOver) > 0:
 			return driver.Grant{}, driver.ErrPlaceLost
 		case p.count((*side).hasAnswered) < p.s.quorum:

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +12,10 @@ import (
 
 // errTooLate says that the lease was all but over when it was granted.
 var errTooLate = errors.New("redlock: the nodes took longer to grant the lease than it lasts")
+
+// errVotesLost says that votes ended before a token was accepted with them, as after a
+// node's restart. Who waits may ask again.
+var errVotesLost = fmt.Errorf("redlock: votes were lost before a majority had accepted a token: %w", driver.ErrPlaceLost)
 
 // confirm turns votes of a majority into a lease, by having a token accepted by a
 // majority. Only then does the lock count as taken.
@@ -57,7 +62,7 @@ func (p *place) confirm(ctx context.Context) (driver.Grant, error) {
 	if p.count((*side).hasAnswered) < p.s.quorum {
 		return driver.Grant{}, p.unreachable()
 	}
-	return driver.Grant{}, driver.ErrPlaceLost // votes were lost in between
+	return driver.Grant{}, errVotesLost
 }
 
 // adopted is the largest token that voters have accepted for this owner; 0: none.
@@ -102,7 +107,7 @@ func (p *place) propose(ctx context.Context, token int64) error {
 		}
 		d := &p.sides[e.node]
 		switch {
-		case e.op == opVote:
+		case e.op != opAccept:
 			p.take(&e)
 			if d.voted && !d.accepted {
 				offer(e.node)

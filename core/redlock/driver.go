@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -45,8 +46,9 @@ func WithNodeTimeout(d time.Duration) Option {
 	return option(func(r *Driver) { r.nodeTimeout = d })
 }
 
-// WithRestartDelay keeps a node out of every majority until d after its data began, by
-// its own clock: after its first use, and after it has lost everything. Give it the
+// WithRestartDelay keeps a node out of every majority until d after its data began,
+// which is when it is first asked for a vote, by its own clock: when it is new, and
+// when it has lost everything. Give it the
 // largest TTL in use, and a little more; the package's documentation says what happens
 // without it. The default is 0, no delay. Below 0 is an error of Open.
 //
@@ -62,7 +64,9 @@ type Driver struct {
 	nodeTimeout  time.Duration
 	restartDelay time.Duration
 	jitter       func() float64 // in [0, 1)
+	meters       metric.MeterProvider
 	health       *health
+	gauge        gauge
 }
 
 // New returns a driver for the locks in independent Redis masters, one client for
@@ -129,6 +133,9 @@ func (d *Driver) Open(c driver.Config) (driver.Session, error) {
 	}
 	ws, err := d.wires(c.StoreTimeout)
 	if err != nil {
+		return nil, fmt.Errorf("open a redlock session: %w", err)
+	}
+	if err := d.gauge.start(d); err != nil {
 		return nil, fmt.Errorf("open a redlock session: %w", err)
 	}
 	return newSession(d, c, ws), nil

@@ -12,13 +12,12 @@ import (
 // model is a node in plain Go: what the scripts do, in one process. Its clock is the
 // process's, so that in a synctest bubble time is virtual.
 type model struct {
-	label  string
-	logic  bool // tokens and tickets come from counters alone: its clock stands at 0
-	mu     sync.Mutex
-	boot   int64
-	keys   map[string]*record
-	subs   map[string]map[*subscription]bool
-	mutant func(*command, *record) bool // a bug: reports whether to skip what it knows of
+	label string
+	logic bool // tokens and tickets come from counters alone: its clock stands at 0
+	mu    sync.Mutex
+	boot  int64
+	keys  map[string]*record
+	subs  map[string]map[*subscription]bool
 }
 
 type record struct {
@@ -143,18 +142,18 @@ func (m *model) execute(c *command) answer {
 		}
 		r.clear()
 	}
-	skip := m.mutant != nil && m.mutant(c, r)
+
 	st, head, firm := statusDenied, false, false
 	switch c.op {
 	case opVote:
-		st, head, firm = m.vote(c, r, now, skip)
+		st, head, firm = m.vote(c, r, now)
 	case opAccept:
 		if r.over(c.owner) {
 			st = statusOver
 		} else if c.create && !r.taken && c.token > r.token {
 			r.owner, r.taken, r.channel = c.owner, true, c.channel
 		}
-		if st != statusOver && r.has(c.owner) && (c.token > r.token || c.token == r.accepted || skip) {
+		if st != statusOver && r.has(c.owner) && (c.token > r.token || c.token == r.accepted) {
 			st = statusGranted
 			if r.accepted == 0 {
 				r.since = now
@@ -170,10 +169,7 @@ func (m *model) execute(c *command) answer {
 		}
 	case opRenew:
 		st = statusLost
-		if r.has(c.owner) || skip && !r.taken {
-			if !r.taken {
-				r.owner, r.taken, r.channel = c.owner, true, ""
-			}
+		if r.has(c.owner) { // and is not made anew
 			st = statusGranted
 			r.extend(now, c.ttl)
 			r.first(now)
@@ -234,7 +230,7 @@ func (m *model) execute(c *command) answer {
 	return a
 }
 
-func (m *model) vote(c *command, r *record, now time.Time, skip bool) (st status, head, firm bool) {
+func (m *model) vote(c *command, r *record, now time.Time) (st status, head, firm bool) {
 	if m.boot == 0 {
 		m.boot = now.UnixMicro()
 	}
@@ -266,7 +262,7 @@ func (m *model) vote(c *command, r *record, now time.Time, skip bool) (st status
 		}
 		one := r.first(now)
 		head = one != nil && one.owner == c.owner
-		if !r.taken && (head || one == nil) || skip {
+		if !r.taken && (head || one == nil) {
 			st = statusGranted
 			r.owner, r.taken, r.kept, r.channel, r.accepted, r.since = c.owner, true, false, c.channel, 0, now
 			r.expires = now.Add(c.ttl)

@@ -40,7 +40,7 @@ type place struct {
 
 // side is one node as a place sees it.
 type side struct {
-	asking   bool // a vote is asked for
+	asking   bool // a vote is asked for, or given back: one after the other
 	again    bool // and is to be asked for again at once
 	answered bool // last is the node's answer to the latest request
 	last     answer
@@ -92,10 +92,10 @@ func (p *place) deliver(e event) {
 	defer p.mu.Unlock()
 	p.pending--
 	switch {
-	case !p.left && e.op != opYield:
-		p.events <- e
 	case p.left:
 		p.late(e)
+	default:
+		p.events <- e
 	}
 }
 
@@ -141,12 +141,19 @@ func (p *place) vote(node int) {
 	p.send(node, c)
 }
 
-// take notes the reply to a vote.
+// take notes the reply to a vote, or to one given back.
 func (p *place) take(e *event) {
 	d := &p.sides[e.node]
-	d.asking, d.answered, d.err = false, false, e.err
+	d.asking = false
 	d.doubt = d.doubt || e.twice || e.err != nil && !e.never
 	now := time.Now()
+	if e.op == opYield {
+		if d.again {
+			d.next = now
+		}
+		return
+	}
+	d.answered, d.err = false, e.err
 	if e.err != nil {
 		d.fails++
 		d.next = now.Add(p.jittered(min(50*time.Millisecond<<min(d.fails, 5), p.refresh())))
@@ -216,6 +223,7 @@ func (p *place) yield(again time.Time) {
 	for i := range p.sides {
 		if d := &p.sides[i]; d.voted {
 			d.voted, d.next = false, again
+			d.asking, d.again = true, false
 			p.send(i, command{op: opYield})
 		}
 	}

@@ -160,6 +160,7 @@ func (s *session) Close(ctx context.Context) error {
 	if !s.closed {
 		s.closed = true
 		close(s.closing)
+		s.d.gauge.stop()
 	}
 	s.mu.Unlock()
 

@@ -73,7 +73,7 @@ type answer struct {
 	since   time.Time
 	kept    bool
 	queue   []driver.Owner // those who wait
-	failure []string // of a probe: name and error of each command that failed
+	failure []string       // of a probe: name and error of each command that failed
 }
 
 // nextToken is larger than every token that the node has accepted, and than most that
