@@ -100,7 +100,7 @@
 //
 //	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~lr1:* &lr1:*
 //	    +evalsha +eval +time +get +set +hmget +hget +hset +hdel +zadd +zrem +zrange
-//	    +zcard +zscore +pexpire +publish +subscribe +unsubscribe +ping +hello +client|setinfo
+//	    +zcard +zscore +pexpire +publish +subscribe +ping
 //
 // Ping checks those that scripts run, and names what is missing. Anyone who may read
 // these keys may end the locks in them.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -29,8 +30,8 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "token = max(token, d.last.nextToken())", bug: "token = 1",
 	},
 	{
-		name: "the deadline counts from the reply", file: "place.go",
-		old: "d.voted, d.sent = true, e.sent", bug: "d.voted, d.sent = true, now",
+		name: "the deadline counts from the reply", file: "confirm.go",
+		old: "driver.Deadline(sent[p.s.quorum-1], p.r.TTL)", bug: "driver.Deadline(time.Now(), p.r.TTL)",
 	},
 	{
 		name: "a minority renews", file: "renew.go",
@@ -53,20 +54,17 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "if !r.taken && (head || one == nil) {", bug: "if !r.taken || !c.wait {",
 	},
 	{
-		name: "a node renews what it does not have", file: "model_test.go",
-		old: "if r.has(c.owner) { // and", bug: "if !r.taken {\nr.owner, r.taken = c.owner, true\n}\nif r.has(c.owner) { // and",
-	},
-	{
-		name: "a node frees its vote too soon", file: "model_test.go",
-		old: "r.expires = now.Add(c.ttl)", bug: "r.expires = now.Add(c.ttl * 3 / 4)",
+		name: "a node extends a lease by less than it says", file: "model_test.go",
+		old: "x := now.Add(ttl); ", bug: "x := now.Add(ttl * 3 / 4); ",
 	},
 }
 
 // TestSimulationCatchesMutants puts one bug after the other in and expects the
 // simulation to fail.
 func TestSimulationCatchesMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles and runs the simulation once for each bug")
+	const enough = 1000
+	if n := schedulesToRun(t); n < enough {
+		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s=%d", simulationSchedules, enough)
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skipf("needs the go command: %v", err)
@@ -99,7 +97,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			}
 			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", list,
 				"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed)$", ".")
-			cmd.Env = append(os.Environ(), simulationSchedules+"=2000")
+			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough))
 			out, err := cmd.CombinedOutput()
 			text := string(out)
 			switch {

@@ -155,6 +155,7 @@ func (p *place) take(e *event) {
 	}
 	d.answered, d.err = false, e.err
 	if e.err != nil {
+		d.known = d.voted || d.queued || d.doubt
 		d.fails++
 		d.next = now.Add(p.jittered(min(50*time.Millisecond<<min(d.fails, 5), p.refresh())))
 		return

@@ -20,7 +20,7 @@ import (
 
 const (
 	simulationSchedules = "LOCKAROUND_REDLOCK_SCHEDULES" // how many; the default is defaultSchedules
-	defaultSchedules    = 300
+	defaultSchedules    = 200
 )
 
 // TestSimulation runs sessions of the driver in virtual time over modelled nodes and a
@@ -31,13 +31,7 @@ const (
 // rise by counting alone. In even ones nodes lose their data and stay out for the
 // largest TTL, so that the rule of the delayed restart is proven to be enough.
 func TestSimulation(t *testing.T) {
-	n := defaultSchedules
-	if text := os.Getenv(simulationSchedules); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("%s: %v", simulationSchedules, err)
-		}
-	}
+	n := schedulesToRun(t)
 	total := make(map[string]int)
 	for seed := range uint64(n) {
 		w := world{forgetful: seed%2 == 0, delayed: true}
@@ -49,11 +43,23 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for _, what := range []string{"grants", "waits", "crashes", "losses of data", "renewals", "held", "lost replies"} {
+	for _, what := range []string{"grants", "waits", "crashes", "losses of data", "partitions", "renewals", "held", "lost replies"} {
 		if n >= 100 && total[what] == 0 {
 			t.Errorf("no schedule had any %s", what)
 		}
 	}
+}
+
+func schedulesToRun(t *testing.T) int {
+	text := os.Getenv(simulationSchedules)
+	if text == "" {
+		return defaultSchedules
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", simulationSchedules, err)
+	}
+	return n
 }
 
 // TestWithoutRestartDelayTwoMayHold shows what the delayed restart is for: without it
@@ -182,6 +188,7 @@ func (w *world) trouble() {
 type process struct {
 	driver.Session
 	w      *world
+	cut    uint64 // nodes that it cannot reach, a bit each; guarded by w.mu
 	cancel context.CancelFunc
 	dead   context.Context
 }
@@ -232,7 +239,7 @@ func (f faultyWire) run(ctx context.Context, cmds []command) []reply {
 		return w.span(8 * time.Millisecond)
 	}
 	w.mu.Lock()
-	calm, down := w.calm, w.down[f.node]
+	calm, down := w.calm, w.down[f.node] || f.p.cut>>f.node&1 == 1
 	w.mu.Unlock()
 	if calm {
 		return f.model.run(ctx, cmds)
@@ -329,8 +336,13 @@ func (w *world) turn(p *process, r driver.Request) {
 	}
 	w.count("grants")
 	deadline := g.Deadline
-	for w.chance(40) {
+	for w.chance(50) {
 		time.Sleep(w.span(r.TTL / 2))
+		if w.chance(40) {
+			w.count("partitions")
+			p.partition(uint64(w.draw(1 << len(w.nodes))))
+			defer p.partition(0)
+		}
 		if !time.Now().Before(deadline) {
 			break
 		}
@@ -344,13 +356,20 @@ func (w *world) turn(p *process, r driver.Request) {
 			deadline = driver.Later(deadline, out.Deadline)
 		}
 	}
-	if w.chance(15) { // it forgets to release
+	if w.chance(25) { // it forgets to release
 		w.claim(from, deadline, g.Token)
 		return
 	}
 	time.Sleep(w.span(50 * time.Millisecond))
 	w.claim(from, earlier(deadline, time.Now()), g.Token)
 	_ = p.Release(ctx, []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: deadline}})
+}
+
+// partition parts the process from nodes.
+func (p *process) partition(nodes uint64) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.cut = nodes
 }
 
 func (w *world) claim(from, to time.Time, token int64) {
