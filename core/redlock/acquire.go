@@ -7,8 +7,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// maxSplits is how often one who does not wait tries again when all that is in its way
-// are bare votes, of others who try as well: some of them will have gone by then.
+// maxSplits is how often one who does not wait tries again when it may be that nobody
+// holds the key: what is in its way are bare votes, of others who try as well, or votes
+// of too few nodes, as just after a release.
 const maxSplits = 6
 
 // Acquire asks for a lease.
@@ -70,7 +71,7 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 			}
 		case p.r.Wait:
 			return p.wait(ctx)
-		case p.count((*side).isFirm)+p.count((*side).isSilent) > n-p.s.quorum || p.splits >= maxSplits:
+		case p.count((*side).isFirm) > n-p.s.quorum || p.splits >= maxSplits:
 			return driver.Grant{}, &driver.HeldError{RetryAfter: p.retryAfter()}
 		}
 		p.yield(time.Time{})

@@ -3,6 +3,7 @@ package redlock
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,14 +23,26 @@ type fleet struct {
 	direct  []*redis.Client
 }
 
-// startFleet starts n servers, which end with the test. They know the scripts.
+// startFleet starts n servers, which end with the test.
 func startFleet(t testing.TB, n int, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, servers: make([]*redistest.Server, n)}
-	for i := range n {
-		f.servers[i] = redistest.Start(t, args...)
+	return newFleet(t, startServers(t, n, args...))
+}
+
+func startServers(t testing.TB, n int, args ...string) []*redistest.Server {
+	t.Helper()
+	servers := make([]*redistest.Server, n)
+	for i := range servers {
+		servers[i] = redistest.Start(t, args...)
 	}
-	for _, s := range f.servers {
+	return servers
+}
+
+// newFleet makes the ways to servers, which know the scripts after it.
+func newFleet(t testing.TB, servers []*redistest.Server) *fleet {
+	t.Helper()
+	f := &fleet{t: t, servers: servers}
+	for _, s := range servers {
 		p := redistest.NewProxy(t, s.Addr())
 		f.proxies = append(f.proxies, p)
 		f.proxied = append(f.proxied, newClient(t, p.Addr()))
@@ -127,11 +140,19 @@ func (f *fleet) harness() *drivertest.Harness {
 	}
 }
 
+// TestConformance gives servers of their own to the checks that restart or wipe them.
+// All others share some, by proxies of their own.
 func TestConformance(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprintf("%dNodes", n), func(t *testing.T) {
+			shared := startServers(t, n)
 			drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
-				return startFleet(t, n, "--appendonly", "yes", "--appendfsync", "always").harness()
+				if strings.Contains(t.Name(), "Restart") || strings.Contains(t.Name(), "LossOfData") {
+					return startFleet(t, n, "--appendonly", "yes", "--appendfsync", "always").harness()
+				}
+				h := newFleet(t, shared).harness()
+				h.Restart, h.Wipe = nil, nil
+				return h
 			})
 		})
 	}

@@ -81,8 +81,8 @@ func TestHandOverCostsWithManyWaiters(t *testing.T) {
 		ps[waiters-1].drop(g)
 		slices.Sort(took)
 		refreshes := float64(waiters) / 2 * 3 / 0.84 * time.Since(began).Seconds()
-		t.Log(fmt.Sprintf("%d waiters: hand-over in %v (median), %v (largest); %.1f commands each, of which about %.1f refresh places", waiters,
-			took[len(took)/2], took[len(took)-1], float64(f.commands()-before)/float64(waiters), refreshes/float64(waiters)))
+		t.Logf("%d waiters: hand-over in %v (median), %v (largest); %.1f commands each, of which about %.1f refresh places", waiters,
+			took[len(took)/2], took[len(took)-1], float64(f.commands()-before)/float64(waiters), refreshes/float64(waiters))
 	}
 }
 

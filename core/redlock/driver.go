@@ -23,6 +23,9 @@ const (
 	// minTTL leaves room for two rounds of messages to the nodes.
 	minTTL = 100 * time.Millisecond
 
+	// maxNodes fit into claim.lost.
+	maxNodes = 63
+
 	// maxPlace is how long a place in the queue lasts at most unless it is refreshed,
 	// which is done three times as often.
 	maxPlace = 3 * time.Second
@@ -143,7 +146,9 @@ func (d *Driver) Open(c driver.Config) (driver.Session, error) {
 
 // usable refuses the nodes with which there is no majority to speak of.
 func usable(nodes []*redis.Client) error {
-	if n := len(nodes); n < 3 || n%2 == 0 {
+	if n := len(nodes); n > maxNodes {
+		return fmt.Errorf("%d nodes; pass at most %d: five bear two failures, and more cost more than they bring", n, maxNodes)
+	} else if n < 3 || n%2 == 0 {
 		return fmt.Errorf("%d nodes; pass an odd number of independent masters, at least 3: "+
 			"with fewer a single failure stops every lock, and an even number bears no more failures than one less", n)
 	}

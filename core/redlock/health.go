@@ -93,7 +93,7 @@ func (h *health) note(node int, r *reply, bound time.Duration) {
 	switch {
 	case r.err == nil || isReply(r.err):
 		v.misses, v.Took = 0, took
-		if r.boot != 0 {
+		if r.status != "" {
 			if v.boot != 0 && v.boot != r.boot {
 				v.emptied = now
 			}

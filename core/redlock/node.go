@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -142,6 +141,3 @@ func (n *node) listen(ctx context.Context, channel string, up func(), message fu
 		}
 	}
 }
-
-// errEnded says that a subscription ended by itself.
-var errEnded = errors.New("the subscription has ended")

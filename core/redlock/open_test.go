@@ -69,7 +69,9 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 	h := newHealth([]string{"a:1"})
 	h.asked(time.Minute)
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
-	answered := func(boot int64) reply { return reply{answer: answer{boot: boot}, sent: time.Now()} }
+	answered := func(boot int64) reply {
+		return reply{answer: answer{status: statusDenied, boot: boot}, sent: time.Now()}
+	}
 	const bound = time.Second
 	steps := []struct {
 		reply
@@ -80,14 +82,15 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 		{reply{err: &silence{}}, Slow},
 		{reply{err: &silence{}}, Down},
 		{reply{err: &silence{}}, Down},
-		{reply{answer: answer{boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, Slow},
+		{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, Slow},
 		{answered(5), Up},
 		{reply{err: dial}, Down},
 		{answered(5), Up}, // it had kept its data
 		{reply{err: dial}, Down},
+		{answered(0), RestartedEmpty}, // nobody has asked it for a vote since
 		{answered(9), RestartedEmpty},
 		{reply{err: dial}, Down},
-		{answered(0), RestartedEmpty}, // nothing is said about it
+		{reply{sent: time.Now()}, RestartedEmpty}, // a probe says nothing about it
 		{answered(9), RestartedEmpty},
 	}
 	if got := h.states(time.Now())[0]; got != (NodeState{Addr: "a:1"}) {

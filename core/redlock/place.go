@@ -29,7 +29,7 @@ type place struct {
 	since  time.Time // votes are held that are too few; zero: none are
 	rtt    time.Duration
 
-	mu      sync.Mutex
+	mu      sync.Mutex // locked after claims.mu, if both are
 	ctx     context.Context // of its requests
 	cancel  context.CancelFunc
 	pending int    // requests whose replies are to come
@@ -217,7 +217,6 @@ func (d *side) isQueued() bool    { return d.queued }
 func (d *side) hasAccepted() bool { return d.accepted }
 func (d *side) isOver() bool      { return d.answered && d.last.status == statusOver }
 func (d *side) isFirm() bool      { return d.answered && !d.voted && d.last.firm }
-func (d *side) isSilent() bool    { return !d.answered }
 
 // yield gives back votes that are too few, so that another can have them.
 func (p *place) yield(again time.Time) {
@@ -274,8 +273,8 @@ func (p *place) retryAfter() time.Duration {
 	return left[need-1]
 }
 
-// leave cleans up after an Acquire that returns err.
-func (p *place) leave(g *driver.Grant, err error) {
+// part has replies that come from here on taken by late.
+func (p *place) part(g *driver.Grant, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = true
@@ -290,6 +289,11 @@ func (p *place) leave(g *driver.Grant, err error) {
 	if p.pending == 0 {
 		p.cancel()
 	}
+}
+
+// leave cleans up after an Acquire that returns err.
+func (p *place) leave(g *driver.Grant, err error) {
+	p.part(g, err)
 	for i := range p.sides {
 		d, c := &p.sides[i], p.s.cleaners[i]
 		if old := p.r.Replace; old != nil && !d.oldEnded {

@@ -89,7 +89,9 @@ func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds [
 			done(rs)
 		})
 	}
+	s.workers.Add(1) // of the function that is called when ctx is done
 	stop := context.AfterFunc(ctx, func() {
+		defer s.workers.Done()
 		rs := make([]reply, len(cmds))
 		for i := range rs {
 			rs[i].err = ctx.Err()
@@ -102,7 +104,9 @@ func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds [
 	s.workers.Go(func() {
 		defer cancel()
 		rs := s.nodes[node].run(ctx, cmds)
-		stop()
+		if stop() {
+			s.workers.Done()
+		}
 		deliver(rs)
 	})
 }

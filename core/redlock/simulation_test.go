@@ -134,12 +134,11 @@ func (w *world) span(most time.Duration) time.Duration {
 func (w *world) simulate(t testing.TB, seed uint64) map[string]int {
 	w.rng = mathrand.New(mathrand.NewPCG(seed, 1)) //nolint:gosec // a schedule, no secret
 	w.counts = make(map[string]int)
-	test, ok := t.(*testing.T)
-	if f := (*finding)(nil); !ok {
-		f, _ = t.(*finding)
-		test, _ = f.TB.(*testing.T)
+	bubble := t
+	if f, ok := t.(*finding); ok {
+		bubble = f.TB
 	}
-	synctest.Test(test, func(*testing.T) {
+	synctest.Test(bubble.(*testing.T), func(*testing.T) {
 		size := 3 + 2*w.draw(2)
 		for i := range size {
 			m := newModel(fmt.Sprint("node ", i))
