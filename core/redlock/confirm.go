@@ -14,7 +14,7 @@ import (
 var errTooLate = errors.New("redlock: the nodes took longer to grant the lease than it lasts")
 
 // errVotesLost says that votes ended before a token was accepted with them, as after a
-// node's restart. Who waits may ask again.
+// node's restart. Who waits goes on waiting.
 var errVotesLost = fmt.Errorf("redlock: votes were lost before a majority had accepted a token: %w", driver.ErrPlaceLost)
 
 // confirm turns votes of a majority into a lease, by having a token accepted by a

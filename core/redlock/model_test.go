@@ -161,7 +161,9 @@ func (m *model) execute(c *command) answer {
 			r.accepted, r.token = c.token, c.token
 			r.extend(now, c.ttl)
 		}
-		r.drop(c.owner)
+		if st != statusDenied || c.create {
+			r.drop(c.owner)
+		}
 	case opYield:
 		if r.has(c.owner) && r.accepted == 0 {
 			r.clear()

@@ -29,7 +29,7 @@ type place struct {
 	since  time.Time // votes are held that are too few; zero: none are
 	rtt    time.Duration
 
-	mu      sync.Mutex // locked after claims.mu, if both are
+	mu      sync.Mutex      // locked after claims.mu, if both are
 	ctx     context.Context // of its requests
 	cancel  context.CancelFunc
 	pending int    // requests whose replies are to come

@@ -30,7 +30,12 @@ func (p *place) wait(ctx context.Context) (driver.Grant, error) {
 		now := time.Now()
 		switch votes := p.count((*side).hasVoted); {
 		case votes >= p.s.quorum:
-			return p.confirm(ctx)
+			g, err := p.confirm(ctx)
+			if err != errVotesLost {
+				return g, err
+			}
+			p.reconsider(now)
+			continue
 		case len(p.sides)-p.count((*side).isOver) < p.s.quorum:
 			return driver.Grant{}, driver.ErrPlaceLost
 		case now.After(p.forgotten()):
@@ -40,7 +45,7 @@ func (p *place) wait(ctx context.Context) (driver.Grant, error) {
 		case p.since.IsZero():
 			p.since = now
 		case now.Sub(p.since) >= p.patience():
-			p.yield(now.Add(time.Duration((0.5 + p.s.d.jitter()) * float64(20*time.Millisecond<<min(p.splits, 5)))))
+			p.yield(p.retry(now))
 		}
 		if !p.told && p.count((*side).isQueued) >= p.s.quorum {
 			p.told = true
@@ -78,6 +83,22 @@ func (p *place) askDue(now time.Time) time.Time {
 		}
 	}
 	return at
+}
+
+// reconsider has the nodes asked again whose votes were lost. The place is still there.
+func (p *place) reconsider(now time.Time) {
+	for i := range p.sides {
+		if d := &p.sides[i]; d.voted && !d.accepted {
+			d.voted, d.next = false, p.retry(now)
+		}
+	}
+	p.splits++
+}
+
+// retry is when to ask again where votes were split or lost: at random, and later each
+// time.
+func (p *place) retry(now time.Time) time.Time {
+	return now.Add(time.Duration((0.5 + p.s.d.jitter()) * float64(20*time.Millisecond<<min(p.splits, 5))))
 }
 
 // woken takes the pushes that have come.

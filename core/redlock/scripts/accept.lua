@@ -14,6 +14,6 @@ if status ~= 'over' and s.o == owner and (token > s.t or token == s.a) then
   s.a, s.t = token, token
   extend(length)
 end
-drop(owner)
+if status ~= 'denied' or create then drop(owner) end -- else it goes on waiting
 save(false)
 return answer(status, owner, false, false)
