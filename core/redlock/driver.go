@@ -38,9 +38,10 @@ type option func(*Driver)
 
 func (o option) apply(d *Driver) { o(d) }
 
-// WithNodeTimeout bounds each attempt to reach one node. It is never longer than a
-// quarter of the lease's TTL and the engine's store time-out; those two are the bound
-// if d is 0, the default. Below 0 is an error of Open.
+// WithNodeTimeout bounds each attempt to reach one node. It is never longer than the
+// engine's store time-out and a quarter of the lease's TTL (of one below 2 s: half, and
+// at most 500 ms); those two are the bound if d is 0, the default. Below 0 is an error
+// of Open.
 //
 // A node that does not answer delays nobody while a majority does. The bound counts
 // when it is not known whether there is a majority: then an acquisition takes that

@@ -61,10 +61,10 @@ func (s *session) enter() error {
 	return nil
 }
 
-// bound is how long one attempt to reach a node may take, for a lease of ttl. Several
-// of them fit into the lease.
+// bound is how long one attempt to reach a node may take, for a lease of ttl: a quarter
+// of it. Of a short one it is more, up to half, since nodes may have to be connected to.
 func (s *session) bound(ttl time.Duration) time.Duration {
-	b := min(s.timeout, ttl/4)
+	b := min(s.timeout, max(ttl/4, min(ttl/2, 500*time.Millisecond)))
 	if s.d.nodeTimeout > 0 {
 		b = min(b, s.d.nodeTimeout)
 	}
