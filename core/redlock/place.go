@@ -27,6 +27,7 @@ type place struct {
 	told   bool      // the sink, that it waits
 	splits int       // in a row: attempts that got votes, and too few
 	since  time.Time // votes are held that are too few; zero: none are
+	swept  bool      // and the other nodes were asked since
 	rtt    time.Duration
 
 	mu      sync.Mutex      // locked after claims.mu, if both are

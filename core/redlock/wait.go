@@ -43,9 +43,17 @@ func (p *place) wait(ctx context.Context) (driver.Grant, error) {
 		case votes == 0:
 			p.since = time.Time{}
 		case p.since.IsZero():
-			p.since = now
+			p.since, p.swept = now, false
 		case now.Sub(p.since) >= p.patience():
 			p.yield(p.retry(now))
+		case !p.swept && now.Sub(p.since) >= p.patience()/2:
+			// The others have not told that they are free, or their message was lost.
+			p.swept = true
+			for i := range p.sides {
+				if d := &p.sides[i]; !d.voted {
+					d.next = now
+				}
+			}
 		}
 		if !p.told && p.count((*side).isQueued) >= p.s.quorum {
 			p.told = true
@@ -70,7 +78,11 @@ func (p *place) wait(ctx context.Context) (driver.Grant, error) {
 func (p *place) askDue(now time.Time) time.Time {
 	at := p.forgotten().Add(time.Millisecond)
 	if !p.since.IsZero() {
-		at = earlier(at, p.since.Add(p.patience()))
+		limit := p.patience()
+		if !p.swept {
+			limit /= 2
+		}
+		at = earlier(at, p.since.Add(limit))
 	}
 	for i := range p.sides {
 		d := &p.sides[i]
