@@ -138,8 +138,11 @@ func acquireAnew(ctx context.Context, p *process, r driver.Request) (*lease, err
 }
 
 // yield lets other goroutines run, so that a second holder would show.
-func yield() {
-	t := time.NewTimer(100 * time.Microsecond)
+func yield() { linger(100 * time.Microsecond) }
+
+// linger holds for a moment.
+func linger(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	<-t.C
 }

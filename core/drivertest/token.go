@@ -88,7 +88,7 @@ func tokensAreIssuedAtGrantThoughLate(f *fixture) {
 	restore := f.delayReplies(delay)
 	w := slow.start(f.patient(), f.waiting(f.key, f.long()))
 	var last int64
-	for {
+	for len(w.done) == 0 {
 		l, err := quick.try(f.key, f.long())
 		if err != nil {
 			if !isHeld(err) {
