@@ -76,6 +76,14 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	}
 }
 
+// holds reports whether an owner has its lease, and nobody has asked for its end.
+func (c *claims) holds(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.all[o]
+	return cl != nil && cl.place == nil && cl.asked.IsZero()
+}
+
 // release returns when the end of an owner's lease was first asked for, which is now
 // unless it was before.
 func (c *claims) release(e *driver.Ending, now time.Time) time.Time {

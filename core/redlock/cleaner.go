@@ -13,6 +13,11 @@ const (
 	firstPause = 20 * time.Millisecond // before endings are repeated
 	maxPause   = time.Second
 	maxDebts   = 64 // in one batch
+
+	// late is how long a node that was silent and answers again takes at most to
+	// execute what it was sent before. That may come in another order: a request of an
+	// owner after its end, which the node remembers of the latest owners only.
+	late = 100 * time.Millisecond
 )
 
 // debt is an owner that was given up and whose end one node has not confirmed.
@@ -20,6 +25,9 @@ type debt struct {
 	id    driver.ID
 	keep  time.Duration
 	until time.Time // the node has forgotten the owner by then
+
+	silent bool      // an end has had no answer since the last that had
+	next   time.Time // when to send the end again
 }
 
 // cleaner ends owners at one node: detached from whoever gave them up, and repeated
@@ -62,13 +70,17 @@ func (c *cleaner) nudge() {
 func (c *cleaner) run() {
 	pause := firstPause
 	for {
-		cmds := c.collect()
+		cmds, next := c.collect()
 		if len(cmds) == 0 {
+			timer := time.NewTimer(next)
 			select {
 			case <-c.wake:
+			case <-timer.C:
 			case <-c.s.ctx.Done():
+				timer.Stop()
 				return
 			}
+			timer.Stop()
 			continue
 		}
 		if c.send(cmds) {
@@ -82,22 +94,27 @@ func (c *cleaner) run() {
 	}
 }
 
-// collect returns some of the endings that are owed.
-func (c *cleaner) collect() []command {
+// collect returns some of the endings that are owed, and when to look again if there are
+// none.
+func (c *cleaner) collect() (cmds []command, next time.Duration) {
 	now := time.Now()
+	next = time.Hour
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var cmds []command
 	for o, d := range c.debts {
 		if now.After(d.until) {
 			c.settle(o)
+			continue
+		}
+		if left := d.next.Sub(now); left > 0 {
+			next = min(next, left)
 			continue
 		}
 		if cmds = append(cmds, command{op: opEnd, key: d.id.Key, owner: o, keep: d.keep}); len(cmds) == maxDebts {
 			break
 		}
 	}
-	return cmds
+	return cmds, next
 }
 
 // send sends endings and reports whether the node has answered all.
@@ -109,11 +126,18 @@ func (c *cleaner) send(cmds []command) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, r := range replies {
-		refused := new(driver.PermanentError)
-		if r.err == nil || errors.As(r.err, &refused) {
-			c.settle(cmds[i].owner)
-		} else {
-			all = false
+		o, refused := cmds[i].owner, new(driver.PermanentError)
+		d, owed := c.debts[o]
+		switch {
+		case !owed:
+		case errors.As(r.err, &refused), r.err == nil && !d.silent:
+			c.settle(o)
+		case r.err == nil: // once more, after what the node has still to execute
+			d.silent, d.next = false, time.Now().Add(late)
+			c.debts[o] = d
+		default:
+			all, d.silent = false, true
+			c.debts[o] = d
 		}
 	}
 	return all

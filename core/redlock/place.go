@@ -89,25 +89,33 @@ func (p *place) send(node int, c command) {
 }
 
 func (p *place) deliver(e event) {
+	held := p.s.claims.holds(p.r.Owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pending--
 	switch {
 	case p.left:
-		p.late(e)
+		p.late(e, held)
 	default:
 		p.events <- e
 	}
 }
 
-// late takes a reply that has come when Acquire had returned. p.mu is held.
-func (p *place) late(e event) {
+// late takes a reply that has come when Acquire had returned; held says that the lease is
+// there and nobody has asked for its end. p.mu is held.
+func (p *place) late(e event, held bool) {
 	if p.pending == 0 {
 		p.cancel()
 	}
-	if p.token != 0 && e.op == opVote && e.err == nil && (e.status == statusGranted || e.ticket != 0) {
-		p.join(e.node)
+	if e.op != opVote || e.err != nil || e.status != statusGranted && e.ticket == 0 {
+		return
 	}
+	if p.token != 0 && held {
+		p.join(e.node)
+		return
+	}
+	// The node has executed the request after the owner's end, if that had come.
+	p.s.cleaners[e.node].owe(p.r.ID, 0, p.r.TTL)
 }
 
 // join tells a node that did not take part in the grant that the lease is there: it
@@ -285,7 +293,7 @@ func (p *place) part(g *driver.Grant, err error) {
 		p.cancel() // what has not been sent need not be
 	}
 	for len(p.events) > 0 {
-		p.late(<-p.events)
+		p.late(<-p.events, true)
 	}
 	if p.pending == 0 {
 		p.cancel()
