@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/examples/stock/sale"
+)
+
+// etcd keeps locks in an etcd cluster.
+var etcd = sale.Store{Name: "etcd", Address: "host:port,host:port of some of the cluster's members", Open: openEtcd}
+
+func openEtcd(_ context.Context, at string) (driver.Driver, func() error, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            strings.Split(at, ","),
+		DialKeepAliveTime:    2 * time.Second,
+		DialKeepAliveTimeout: time.Second,
+		Logger:               zap.NewNop(), // or it logs every attempt at a server that is down
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return etcdlock.New(client), client.Close, nil
+}
