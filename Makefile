@@ -37,9 +37,10 @@ PROTOS = $(shell find core decorator examples interceptor middleware -name '*.pr
 PROTOC_GEN_GO      := .bin/protoc-gen-go-v1.34.2
 PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 
-# What only examples need, tests on databases, or the comparison with peers, is a module of its own. The main
+# What only examples need, tests on databases, the comparison with peers, or a driver
+# that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters core/fence/databases core/lab
+NESTED := examples/adapters examples/stores core/etcdlock core/fence/databases core/lab
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it.
@@ -100,16 +101,17 @@ proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 		diff -q "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto generates: run make proto" >&2; exit 1; }; \
 	done
 
+# Most of the time these tests wait, so more packages run at a time than there are cores.
 race:
-	@GOWORK=off CGO_ENABLED=1 $(FEW) go test -race -count=1 -timeout=8m ./...
-	@for m in $(NESTED); do (cd $$m && CGO_ENABLED=1 go test -race -count=1 -timeout=8m ./...); done
+	@GOWORK=off CGO_ENABLED=1 $(FEW) go test -race -p 3 -count=1 -timeout=10m ./...
+	@printf '%s\n' $(NESTED) | CGO_ENABLED=1 xargs -P 2 -I{} sh -c 'cd {} && go test -race -count=1 -timeout=8m ./...'
 
 simulation:
 	@LOCKAROUND_SIM_SCHEDULES=$(SCHEDULES) go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redislock
 
 newest-tests:
 	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -count=1 -timeout=8m \
-		. ./core ./core/fence/... ./core/redislock/... ./middleware/... ./interceptor/... ./decorator ./examples/...
+		. ./core ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./examples/...
 
 test-long:
 	@.ci/step "servers and compiler" .ci/servers

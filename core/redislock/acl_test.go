@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // minimalACL is what the package's documentation says that a user needs.

@@ -12,9 +12,9 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // TestClusterConformance runs the suite on three masters, each behind a proxy of

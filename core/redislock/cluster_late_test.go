@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // lateClient goes late where a master of the Cluster sends it: the first time

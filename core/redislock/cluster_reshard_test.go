@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // TestClusterReshardingLosesNoLease moves a slot between two masters without a

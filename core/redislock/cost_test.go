@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_(\S+):calls=(\d+)`)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 
 // A service moves from one store to another: while it is rolled out, it takes both.
 func Example() {
-	oldStore, newStore := memlock.New(), memlock.New() // say, redislock.New(…) and zklock.New(…)
+	oldStore, newStore := memlock.New(), memlock.New() // say, redislock.New(…) and etcdlock.New(…)
 	locks, err := core.New(twinlock.New(oldStore, newStore), core.WithNamespace("shop:prod"))
 	if err != nil {
 		fmt.Println(err)

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
