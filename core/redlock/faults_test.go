@@ -50,6 +50,35 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 	}
 }
 
+func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]func(*redistest.Server){
+		"down":    (*redistest.Server).Kill,
+		"stalled": (*redistest.Server).Stop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, 3)
+			a := open(t, New(f.direct))
+			a.drop(a.take("k", time.Minute))
+			hurt(f.servers[0])
+			for range 3 {
+				a.drop(a.take("k", time.Minute))
+			}
+			began := time.Now()
+			if err := a.Close(within(t, 10*time.Second)); err != nil {
+				t.Errorf("closed with %v", err)
+			}
+			if took, most := time.Since(began), closeGrace+2*time.Second+slack; took > most {
+				t.Errorf("closing took %v, want at most %v", took, most)
+			}
+			if name == "stalled" {
+				f.servers[0].Cont()
+			}
+		})
+	}
+}
+
 func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second

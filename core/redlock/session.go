@@ -158,7 +158,40 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 	return err
 }
 
-// Close ends the session.
+// closeGrace is how long the session's end waits for the other nodes when a majority has
+// confirmed the end of all that was given up, with which every key is free.
+const closeGrace = 300 * time.Millisecond
+
+// drain waits until the nodes have confirmed that, and reports whether a majority has.
+func (s *session) drain(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	defer cancel()
+	results := make(chan bool, len(s.cleaners))
+	for _, c := range s.cleaners {
+		draining.Go(func() { results <- c.drain(ctx) })
+	}
+	confirmed := 0
+	grace := time.NewTimer(time.Hour)
+	defer grace.Stop()
+	for range s.cleaners {
+		select {
+		case ok := <-results:
+			if !ok {
+				continue
+			}
+			if confirmed++; confirmed == s.quorum {
+				grace.Reset(closeGrace)
+			}
+		case <-grace.C:
+			return true
+		}
+	}
+	return confirmed >= s.quorum
+}
+
+// Close ends the session. A minority of nodes that do not answer does not hold it up.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {
@@ -169,16 +202,14 @@ func (s *session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 
 	done := make(chan struct{})
-	drained := true // once done
+	drained := false // once done
 	go func() {
 		defer close(done)
 		s.running.Wait()
 		// A node that is down for good must not hold up a program's end.
 		patience, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
-		for _, c := range s.cleaners {
-			drained = c.drain(patience) && drained
-		}
+		drained = s.drain(patience)
 		s.cancel()
 		s.workers.Wait()
 	}()
@@ -193,7 +224,7 @@ func (s *session) Close(ctx context.Context) error {
 		if drained {
 			return nil
 		}
-		return errors.Join(errors.New("redlock: session closed before all nodes had confirmed the end of all leases"), ctx.Err())
+		return errors.Join(errors.New("redlock: session closed before a majority of nodes had confirmed the end of all leases"), ctx.Err())
 	default:
 		return errors.Join(errors.New("redlock: session closed with work left"), ctx.Err())
 	}
