@@ -26,18 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(settling{m})
-}
-
-// settling runs the tests and then lets clients end: one that has lost its server
-// looks for it every second, and only then notices that it was closed.
-type settling struct{ *testing.M }
-
-func (m settling) Run() int {
-	code := m.M.Run()
-	for began := time.Now(); goleak.Find() != nil && time.Since(began) < 2*time.Second; {
-	}
-	return code
+	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 
 // sink records what a session reports.
