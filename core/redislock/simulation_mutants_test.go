@@ -35,9 +35,9 @@ var mutants = []mutant{
 		bug: "if false {",
 	},
 	{
-		name: "hand-offs share one token", file: "tenure.go",
-		old: "tn.handoffs++\n",
-		bug: "tn.handoffs = 0\n",
+		name: "hand-offs share one token", file: "line.go",
+		old: "number: tn.handoffs,",
+		bug: "number: 0,",
 	},
 	{
 		name: "a pushed lease counts from a refresh that nobody answered", file: "redislock/acquire.go",
