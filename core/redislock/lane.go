@@ -68,8 +68,6 @@ type lane struct {
 	alone   int // senders who send themselves
 	overdue int
 	closed  bool
-	trip    time.Duration // that the fastest answer took, of late
-	tripAt  time.Time     // when it came
 
 	born  time.Time
 	quick atomic.Int64 // when the server has last answered quickly, after born; 0 if it has not since
@@ -158,8 +156,7 @@ func (c *call) answer(sent time.Time, r reply) {
 
 // spawn starts a worker if there is work for one more. l.mu is held.
 func (l *lane) spawn() {
-	waiting := len(l.queue) - l.gone
-	if l.active < l.width && waiting > 0 && (l.active == 0 || waiting >= nearBatch || !l.near()) {
+	if l.active < l.width && len(l.queue) > l.gone {
 		l.active++
 		l.workers.Add(1)
 		go l.work()
@@ -254,12 +251,10 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 	cancel()
 	unknown := overdue.Stop()
 	unknown = late.Stop() && unknown
-	now := time.Now()
-	l.heard(sent, now, b.replies)
+	l.heard(sent, b.replies)
 
 	l.mu.Lock()
 	b.back, goOn = true, true
-	l.timed(sent, now)
 	if b.replaced {
 		l.overdue--
 		if goOn = l.active < l.width; goOn {

@@ -18,16 +18,8 @@ const (
 	quickTime = driver.Promptness / 5
 	quickFor  = time.Second
 
-	// maxAlone is how many send themselves at a time to a server that is not near.
+	// maxAlone is how many send themselves at a time.
 	maxAlone = 8
-
-	// A server is near if the fastest answer of the last nearFor took no longer than
-	// nearTime. Then what a request costs is processor time, of which it takes a
-	// fraction as one of a batch: one sends itself, and beside a batch that is under
-	// way the next leaves if it is of nearBatch.
-	nearTime  = 200 * time.Microsecond
-	nearFor   = time.Second
-	nearBatch = 4
 )
 
 // isQuick reports whether the server is expected to answer at once.
@@ -46,7 +38,8 @@ func (l *lane) isQuick(now time.Time) bool {
 }
 
 // heard notes how quickly the server has answered.
-func (l *lane) heard(sent, now time.Time, replies []reply) {
+func (l *lane) heard(sent time.Time, replies []reply) {
+	now := time.Now()
 	answered := now.Sub(sent) <= quickTime
 	for i := range replies {
 		answered = answered && (replies[i].err == nil || isReply(replies[i].err))
@@ -57,16 +50,6 @@ func (l *lane) heard(sent, now time.Time, replies []reply) {
 	}
 	l.quick.Store(int64(now.Sub(l.born)))
 }
-
-// timed notes how long an answer took. l.mu is held.
-func (l *lane) timed(sent, now time.Time) {
-	if took := now.Sub(sent); took < l.trip || now.Sub(l.tripAt) > nearFor {
-		l.trip, l.tripAt = took, now
-	}
-}
-
-// near reports whether the server is. l.mu is held.
-func (l *lane) near() bool { return l.trip <= nearTime && !l.tripAt.IsZero() }
 
 // exchange sends a call and waits for its reply on a goroutine that cannot be
 // interrupted, for driver.Promptness at most: then the reply is an error. While they
@@ -82,7 +65,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 	case l.closed:
 		l.mu.Unlock()
 		c.reply = reply{err: driver.ErrClosed, once: true}
-	case l.active == 0 && (l.alone == 0 || l.alone < maxAlone && !l.near()) && len(l.queue) <= l.gone:
+	case l.active == 0 && l.alone < maxAlone && len(l.queue) <= l.gone:
 		l.alone++
 		l.mu.Unlock()
 		l.straight(c, now)
@@ -107,15 +90,13 @@ func (l *lane) straight(c *call, now time.Time) {
 	overdue := ctx.Err() != nil
 	cancel()
 	c.sent, c.reply = now, b.replies[0]
-	after := time.Now()
-	l.heard(now, after, b.replies)
+	l.heard(now, b.replies)
 	b.free()
 	if overdue {
 		l.giveUp(nil)
 	}
 	l.mu.Lock()
 	l.alone--
-	l.timed(now, after)
 	l.mu.Unlock()
 }
 
@@ -141,6 +122,4 @@ func (l *lane) giveUp(b *batch) {
 			c.answer(time.Time{}, reply{err: &silence{patience}, once: true})
 		}
 	}
-	l.tripAt = time.Time{}
-	l.spawn()
 }
