@@ -59,7 +59,7 @@ type place struct {
 // request is an unanswered call of a place.
 type request struct {
 	call
-	room  [7]any // for its arguments
+	room  [6]any // for its arguments
 	ends  bool   // it ends the lease to replace
 	until time.Time
 }

@@ -94,7 +94,7 @@ func (s *session) End(e driver.Ending) (done bool, err error) {
 type ending struct {
 	call
 	args protocol.EndArgs
-	room [7]any // for the arguments
+	room [2]any // for the arguments
 }
 
 func (s *session) newEnding(key string, a protocol.EndArgs) *ending {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/redislock"
 )
 
@@ -127,18 +126,19 @@ func (s *shop) greet(o options) error {
 
 // driver is the store of the locks, counted.
 func (s *shop) driver(o options) (driver.Driver, error) {
-	if o.store != nil {
+	store := o.store
+	if store == nil && o.place.kind == nowhere {
+		store = &Memory
+	}
+	if store != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), openTime)
 		defer cancel()
-		d, shut, err := o.store.Open(ctx, o.at)
+		d, shut, err := store.Open(ctx, o.at)
 		if err != nil {
-			return nil, fmt.Errorf("open the locks in %s at %s: %w", o.store.Name, o.at, err)
+			return nil, fmt.Errorf("open the locks in %s: %w", store.Name, err) // the address may hold a password
 		}
 		s.shut = shut
 		return counted{Driver: d, counter: &s.cost, calls: true}, nil
-	}
-	if o.place.kind == nowhere {
-		return counted{Driver: memlock.New(), counter: &s.cost, calls: true}, nil
 	}
 	rdb := o.place.client()
 	rdb.AddHook(wire{&s.cost})
