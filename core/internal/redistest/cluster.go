@@ -163,8 +163,15 @@ func (c *Cluster) Move(slot int, to *Server, meanwhile ...func()) {
 	for _, f := range meanwhile {
 		f()
 	}
-	c.ask(into, "CLUSTER", "SETSLOT", s, "NODE", into.id)
-	c.ask(from, "CLUSTER", "SETSLOT", s, "NODE", into.id)
+	told := []*clusterNode{into, from}
+	for _, m := range c.Masters() {
+		if n := c.node(m); n != into && n != from {
+			told = append(told, n)
+		}
+	}
+	for _, n := range told {
+		c.ask(n, "CLUSTER", "SETSLOT", s, "NODE", into.id)
+	}
 	c.Settled()
 }
 
@@ -295,7 +302,19 @@ func (c *Cluster) ask(n *clusterNode, words ...any) string {
 	return answer
 }
 
+// until is the package's until, and logs what each node knows if it waits in vain.
 func (c *Cluster) until(what string, holds func(context.Context) bool) {
 	c.t.Helper()
+	held := false
+	defer func() {
+		if held {
+			return
+		}
+		for _, n := range c.nodes {
+			nodes, err := n.client.ClusterNodes(context.Background()).Result()
+			c.t.Logf("%s knows, error %v:\n%s", n.Addr(), err, nodes)
+		}
+	}()
 	until(c.t, what, holds)
+	held = true
 }
