@@ -10,5 +10,7 @@ import (
 )
 
 func TestErrorsOfOtherDriversNameThisOneForWhatItOffers(t *testing.T) {
-	offertest.Check(t, redislock.New(redis.NewClient(&redis.Options{})))
+	client := redis.NewClient(&redis.Options{})
+	defer func() { _ = client.Close() }() // it was not used
+	offertest.Check(t, redislock.New(client))
 }
