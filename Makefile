@@ -111,7 +111,7 @@ simulation:
 
 newest-tests:
 	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -count=1 -timeout=8m \
-		. ./core ./core/fence/... ./core/redislock/... ./middleware/... ./interceptor/... ./decorator ./examples/...
+		. ./core ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./examples/...
 
 test-long:
 	@.ci/step "servers and compiler" .ci/servers

@@ -20,7 +20,7 @@
 //
 // The locks alone may be kept elsewhere, in one of the stores that -help lists:
 //
-//	-store redis -at 127.0.0.1:6379
+//	-store redlock -at 10.0.1.1:6379,10.0.2.1:6379,10.0.3.1:6379
 //
 // Command examples/stores is this program with more stores.
 package main
@@ -29,4 +29,4 @@ import (
 	"github.com/lockaround/lockaround/examples/stock/sale"
 )
 
-func main() { sale.Main(sale.Memory, sale.Redis) }
+func main() { sale.Main(sale.Memory, sale.Redis, sale.Redlock) }

@@ -1,6 +1,7 @@
 // Command stores is examples/stock with its locks in any store. It is a module of its
 // own, for the stores' clients:
 //
+//	go run ./examples/stores -store redlock -at 10.0.1.1:6379,10.0.2.1:6379,10.0.3.1:6379
 //	go run ./examples/stores -store etcd -at 10.0.0.1:2379,10.0.0.2:2379
 //
 // With -processes 4 the buyers come from several processes, which share the locks.
@@ -9,5 +10,5 @@ package main
 import "github.com/lockaround/lockaround/examples/stock/sale"
 
 func main() {
-	sale.Main(sale.Memory, sale.Redis, etcd)
+	sale.Main(sale.Memory, sale.Redis, sale.Redlock, etcd)
 }

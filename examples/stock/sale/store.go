@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redlock"
 )
 
 // Store is where locks can be kept.
@@ -36,6 +37,25 @@ var Redis = Store{Name: "redis", Address: "host:port", Open: func(_ context.Cont
 	}
 	client := redis.NewClient(&redis.Options{Addr: at})
 	return redislock.New(client), client.Close, nil
+}}
+
+// Redlock keeps locks in several independent Redis servers, by majority.
+var Redlock = Store{Name: "redlock", Address: "host:port,host:port,host:port of independent Redis masters, 3 or more", Open: func(_ context.Context, at string) (driver.Driver, func() error, error) {
+	var nodes []*redis.Client
+	shut := func() error {
+		var err error
+		for _, n := range nodes {
+			err = errors.Join(err, n.Close())
+		}
+		return err
+	}
+	for addr := range strings.SplitSeq(at, ",") {
+		if err := checkAddr(addr); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("-at has the address %q: %w; host:port is right", addr, err), shut())
+		}
+		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	return redlock.New(nodes), shut, nil
 }}
 
 func nothing() error { return nil }

@@ -1,0 +1,114 @@
+package redlock
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+var commandCalls = regexp.MustCompile(`(?m)^cmdstat_evalsha:calls=(\d+)`)
+
+// commands counts the scripts that all nodes have run.
+func (f *fleet) commands() int {
+	f.t.Helper()
+	total := 0
+	for _, c := range f.direct {
+		text, err := c.Info(f.t.Context(), "commandstats").Result()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if m := commandCalls.FindStringSubmatch(text); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			total += n
+		}
+	}
+	return total
+}
+
+func TestFreeKeyCostsThreeCommandsOfEachNode(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		f := startFleet(t, n)
+		a := join(t, f.direct)
+		a.drop(a.take("k", time.Minute))
+		eventually(t, 5*time.Second, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
+		before := f.commands()
+		const rounds = 50
+		for range rounds {
+			a.drop(a.take("k", time.Minute))
+		}
+		eventually(t, 5*time.Second, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
+		// The nodes outside of the majority may be told twice.
+		if got, most := f.commands()-before, rounds*(3*n+n/2); got > most {
+			t.Errorf("%d nodes: %d commands for %d acquisitions and releases, more than %d", n, got, rounds, most)
+		} else {
+			t.Logf("%d nodes: %.1f commands for an acquisition and its release", n, float64(got)/rounds)
+		}
+	}
+}
+
+func TestHandOverCostsWithManyWaiters(t *testing.T) {
+	for _, waiters := range []int{2, 32} {
+		f := startFleet(t, 3)
+		a := join(t, f.direct)
+		var ps []*peer
+		for range waiters {
+			ps = append(ps, join(t, f.direct))
+		}
+		g := a.take("k", time.Minute)
+		var queue []<-chan result
+		for _, p := range ps {
+			queue = append(queue, p.queue("k", time.Minute))
+		}
+		before, began := f.commands(), time.Now()
+		var took []time.Duration
+		for i, w := range queue {
+			freed := time.Now()
+			if i == 0 {
+				a.drop(g)
+			} else {
+				ps[i-1].drop(g)
+			}
+			next := <-w
+			if next.err != nil {
+				t.Fatal(next.err)
+			}
+			took = append(took, next.at.Sub(freed))
+			g = next.Grant
+		}
+		ps[waiters-1].drop(g)
+		slices.Sort(took)
+		refreshes := float64(waiters) / 2 * 3 / 0.84 * time.Since(began).Seconds()
+		t.Logf("%d waiters: hand-over in %v (median), %v (largest); %.1f commands each, of which about %.1f refresh places", waiters,
+			took[len(took)/2], took[len(took)-1], float64(f.commands()-before)/float64(waiters), refreshes/float64(waiters))
+	}
+}
+
+func BenchmarkFreeKey(b *testing.B) {
+	for _, n := range []int{3, 5} {
+		b.Run(fmt.Sprintf("%dNodes", n), func(b *testing.B) {
+			a := join(b, startFleet(b, n).direct)
+			a.drop(a.take("k", time.Minute))
+			for b.Loop() {
+				a.drop(a.take("k", time.Minute))
+			}
+		})
+	}
+}
+
+func BenchmarkHandOver(b *testing.B) {
+	f := startFleet(b, 3)
+	ps := []*peer{join(b, f.direct), join(b, f.direct)}
+	g := ps[0].take("k", time.Minute)
+	for i := 0; b.Loop(); i++ {
+		w := ps[(i+1)%2].queue("k", time.Minute)
+		ps[i%2].drop(g)
+		next := <-w
+		if next.err != nil {
+			b.Fatal(next.err)
+		}
+		g = next.Grant
+	}
+}

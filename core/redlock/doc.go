@@ -1,0 +1,107 @@
+// Package redlock keeps locks in several independent Redis masters (6.2 and later, or
+// Valkey), by majority.
+//
+//	var nodes []*redis.Client
+//	for _, addr := range []string{"10.0.1.1:6379", "10.0.2.1:6379", "10.0.3.1:6379"} {
+//		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: addr}))
+//	}
+//	locks, err := core.New(redlock.New(nodes), core.WithNamespace("shop:prod"))
+//
+// It follows "Distributed Locks with Redis" (redis.io), whose algorithm is called
+// Redlock, and answers what M. Kleppmann found missing in it ("How to do distributed
+// locking", 2016): it has fencing tokens. S. Sanfilippo's reply ("Is Redlock safe?",
+// 2016) is right that a lease which is checked after the votes bears slow messages,
+// and does not help a process that is paused after the check. Tokens do.
+//
+// # What it is for
+//
+// A lock that outlives the loss of a minority of servers, where there are Redis
+// masters and no ZooKeeper or etcd. If you have one of those, or a SQL database that
+// holds the data anyway, use it: this is weaker, for three reasons.
+//
+//   - Exclusion rests on time. A node gives its vote for the TTL, by its own clock, and
+//     the holder counts the same time from before it asked. A node whose clock runs
+//     fast by more than the margin (1% of the TTL and 2 ms), or is set forward, frees
+//     its vote too soon; two of three such nodes are two holders. No clock is ever
+//     compared with another's. ZooKeeper and etcd time sessions too, but the order of
+//     what is written never depends on it.
+//   - The nodes know nothing of each other. What a node has forgotten the others cannot
+//     tell it: there is no log to catch up with. Hence the rule of the delayed restart.
+//   - Redis acknowledges before it writes to disk, unless appendfsync is always.
+//
+// So protect what matters with the tokens; see package fence.
+//
+// # Guarantees
+//
+// While at most a minority of the nodes is down, slow or out, the lock can be had and
+// renewed, and it takes no longer than with all of them. While clocks run at the same
+// rate and no node forgets what it has acknowledged, or stays out as said below, a key
+// has one holder at a time. A holder considers its lease over before a majority of
+// nodes does. Without a majority nothing is granted and nothing renewed: callers get a
+// [NoMajorityError], and holders on the wrong side of a partition end at their
+// deadline.
+//
+// # The delayed restart
+//
+// A node that comes back without its data has forgotten its votes. It must not vote
+// before every lease that it may have voted for is over: it has to stay out for longer
+// than the largest TTL in use. Otherwise, of three nodes, a lease with the votes of A
+// and B is in danger as soon as B restarts empty: B and C may vote for somebody else,
+// and two hold the key until the first one's next renewal, which finds no majority, or
+// its deadline. The second one's token is the larger one, unless the nodes' clocks are
+// behind by more than the outage took, so that a guard refuses the first.
+//
+// [WithRestartDelay] makes the nodes keep the rule by themselves: each has a key,
+// lr1:boot, with the time at which its data began, and has no vote until the delay has
+// passed since. It is the right choice unless restarts lose nothing: persistence with
+// appendfsync always. A delay does not help against a node that comes back with old
+// data (appendfsync everysec, a snapshot): that has the key and lacks the last votes.
+// Keep such a node down for the largest TTL.
+//
+// [Driver.States] shows which nodes are up, slow, down or restarted empty.
+//
+// # Tokens
+//
+// They rise per key, strictly, in the order of the leases, for as long as no majority
+// of nodes loses its data: a token counts only when a majority has accepted it, and a
+// node accepts only larger ones; the reason is told in confirm.go. They are made of the
+// nodes' clocks in microseconds, so that they also rise when all data is lost, unless
+// the clocks are then behind by more than the outage took.
+//
+// # Waiting
+//
+// Waiters queue at all nodes, with tickets that a majority knows, and are served in
+// that order: nobody overtakes a place that a majority knows. Across processes this
+// cannot be promised for good, and Capabilities.Strict is false: nodes that lose their
+// data, or that a waiter cannot reach for 3 seconds or its TTL, forget places. A waiter
+// repeats its ticket every second, so that a node learns it again. The callers of one
+// process are served in turn by the engine in any case.
+//
+// A release tells the first in the queue of each node by Pub/Sub. Whoever misses all
+// of these messages finds out within a second. If a holder crashes the next one is
+// served after the TTL, and if the first in the queue has crashed too, 3 seconds later.
+// One who does not wait and meets others who have only just asked, so that none has a
+// majority, gives its votes back and tries again up to six times after a random pause.
+//
+// # Cost
+//
+// With N nodes asked at once, taking a free key is two round trips, to the nearest
+// majority, and 2N commands; a release is one and N. A hand-over to a waiter is the
+// message, and then the same two round trips. A waiter sends N commands a second, and
+// a holder N every third of its TTL. Each session has one subscription at each node,
+// beside the clients' pools.
+//
+// # In the servers
+//
+// For each lock a hash, lr1:l:key, and while somebody waits a sorted set, lr1:q:key.
+// The hash stays for an hour after its last lease, about 200 bytes, to remember the
+// token and the latest owners. Give the servers the policy noeviction. In an ACL a
+// user needs
+//
+//	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~lr1:* &lr1:*
+//	    +evalsha +eval +time +get +set +hmget +hget +hset +hdel +zadd +zrem +zrange
+//	    +zcard +zscore +pexpire +publish +subscribe +ping
+//
+// Ping checks those that scripts run, and names what is missing. Anyone who may read
+// these keys may end the locks in them.
+package redlock

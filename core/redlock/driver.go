@@ -1,0 +1,180 @@
+package redlock
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// KeyPrefix begins the name of every Redis key and of every Pub/Sub channel. Grant a
+// user of an ACL "~lr1:*" and "&lr1:*". It holds the version of the protocol: another
+// version would not exclude this one.
+const KeyPrefix = "lr1:"
+
+const (
+	// minTTL leaves room for two rounds of messages to the nodes.
+	minTTL = 100 * time.Millisecond
+
+	// maxNodes fit into claim.lost.
+	maxNodes = 63
+
+	// maxPlace is how long a place in the queue lasts at most unless it is refreshed,
+	// which is done three times as often.
+	maxPlace = 3 * time.Second
+)
+
+// Option configures a driver.
+type Option interface{ apply(*Driver) }
+
+type option func(*Driver)
+
+func (o option) apply(d *Driver) { o(d) }
+
+// WithNodeTimeout bounds each attempt to reach one node. It is never longer than the
+// engine's store time-out and a quarter of the lease's TTL (of one below 2 s: half, and
+// at most 500 ms); those two are the bound if d is 0, the default. Below 0 is an error
+// of Open.
+//
+// A node that does not answer delays nobody while a majority does. The bound counts
+// when it is not known whether there is a majority: then an acquisition takes that
+// much longer.
+func WithNodeTimeout(d time.Duration) Option {
+	return option(func(r *Driver) { r.nodeTimeout = d })
+}
+
+// WithRestartDelay keeps a node out of every majority until d after its data began,
+// which is when it is first asked for a vote, by its own clock: when it is new, and
+// when it has lost everything. Give it the
+// largest TTL in use, and a little more; the package's documentation says what happens
+// without it. The default is 0, no delay. Below 0 is an error of Open.
+//
+// The first use of new nodes waits for it too. All processes should give the same.
+func WithRestartDelay(d time.Duration) Option {
+	return option(func(r *Driver) { r.restartDelay = d })
+}
+
+// Driver keeps locks in independent Redis servers, by majority. It is safe for
+// concurrent use, and any number of engines may share it.
+type Driver struct {
+	wires        func(timeout time.Duration) ([]wire, error)
+	nodeTimeout  time.Duration
+	restartDelay time.Duration
+	jitter       func() float64 // in [0, 1)
+	meters       metric.MeterProvider
+	health       *health
+	gauge        gauge
+}
+
+// New returns a driver for the locks in independent Redis masters, one client for
+// each: an odd number, at least 3, which is checked when the driver is opened. Every
+// process gives the same masters; the order does not matter. It does no I/O, and the
+// clients stay the caller's: closing a session does not close them.
+//
+// A client of a Sentinel or of a Cluster does not serve: a failover brings up a master
+// that may have forgotten what the old one had acknowledged, at once.
+func New(nodes []*redis.Client, opts ...Option) *Driver {
+	names := make([]string, len(nodes))
+	for i, c := range nodes {
+		if c != nil {
+			names[i] = c.Options().Addr
+		}
+	}
+	return newDriver(names, func(timeout time.Duration) ([]wire, error) {
+		if err := usable(nodes); err != nil {
+			return nil, err
+		}
+		ws := make([]wire, len(nodes))
+		for i, c := range nodes {
+			ws[i] = newNode(c, timeout)
+		}
+		return ws, nil
+	}, opts)
+}
+
+func newDriver(names []string, wires func(time.Duration) ([]wire, error), opts []Option) *Driver {
+	d := &Driver{wires: wires, jitter: mathrand.Float64, health: newHealth(names)}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(d)
+		}
+	}
+	return d
+}
+
+// Capabilities says what the masters offer together.
+func (*Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{
+		Name:   "redlock",
+		Modes:  []driver.Mode{driver.Exclusive},
+		MinTTL: minTTL,
+		Tokens: driver.ClockTokens,
+		Keep:   true,
+		Oust:   true,
+		Recall: true,
+		Wake:   time.Second,
+	}
+}
+
+// Open starts a session.
+func (d *Driver) Open(c driver.Config) (driver.Session, error) {
+	switch {
+	case c.Sink == nil:
+		return nil, errors.New("open a redlock session: Config.Sink is nil")
+	case c.StoreTimeout <= 0:
+		return nil, fmt.Errorf("open a redlock session: Config.StoreTimeout is %v; it must be positive", c.StoreTimeout)
+	case d.nodeTimeout < 0:
+		return nil, fmt.Errorf("open a redlock session: WithNodeTimeout(%v); it must not be negative", d.nodeTimeout)
+	case d.restartDelay < 0:
+		return nil, fmt.Errorf("open a redlock session: WithRestartDelay(%v); it must not be negative", d.restartDelay)
+	}
+	ws, err := d.wires(c.StoreTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("open a redlock session: %w", err)
+	}
+	if err := d.gauge.start(d); err != nil {
+		return nil, fmt.Errorf("open a redlock session: %w", err)
+	}
+	return newSession(d, c, ws), nil
+}
+
+// usable refuses the nodes with which there is no majority to speak of.
+func usable(nodes []*redis.Client) error {
+	if n := len(nodes); n > maxNodes {
+		return fmt.Errorf("%d nodes; pass at most %d: five bear two failures, and more cost more than they bring", n, maxNodes)
+	} else if n < 3 || n%2 == 0 {
+		return fmt.Errorf("%d nodes; pass an odd number of independent masters, at least 3: "+
+			"with fewer a single failure stops every lock, and an even number bears no more failures than one less", n)
+	}
+	seen := make(map[string]bool)
+	for i, c := range nodes {
+		if c == nil {
+			return fmt.Errorf("the client of node %d is nil; pass one made by redis.NewClient", i)
+		}
+		addr := c.Options().Addr
+		switch {
+		case addr == "FailoverClient":
+			return fmt.Errorf("the client of node %d is one of a Sentinel, whose failovers forget; pass one made by redis.NewClient for each master", i)
+		case seen[addr]:
+			return fmt.Errorf("two clients for %s; a node counts once, so pass one client for each master", addr)
+		}
+		seen[addr] = true
+	}
+	return nil
+}
+
+// majority is the smallest number of n nodes of which any two sets have one in common.
+func majority(n int) int { return n/2 + 1 }
+
+func randomChannel() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
+	return KeyPrefix + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,109 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// silence is the error of a request that a node has not answered in time.
+type silence struct{ after time.Duration }
+
+func (e *silence) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
+
+// Timeout reports true, as for a net.Error.
+func (*silence) Timeout() bool { return true }
+
+// errOut says that a node has lost its data lately, and stays out.
+var errOut = errors.New("the node has lost its data and stays out for the time of WithRestartDelay")
+
+// NoMajorityError says that too few nodes answered for a majority, so that the store
+// counts as unreachable.
+type NoMajorityError struct {
+	Nodes    int // of the driver
+	Answered int // of them
+	Err      error
+}
+
+func (e *NoMajorityError) Error() string {
+	return fmt.Sprintf("redlock: %d of %d nodes answered, and %d are needed: %v", e.Answered, e.Nodes, majority(e.Nodes), e.Err)
+}
+
+// Unwrap returns the errors of the nodes that did not answer.
+func (e *NoMajorityError) Unwrap() error { return e.Err }
+
+// noMajority judges the errors of nodes: permanent if so many are that no majority can
+// ever answer.
+func noMajority(n, answered int, errs []error) error {
+	permanent := 0
+	for _, err := range errs {
+		if p := new(driver.PermanentError); errors.As(err, &p) {
+			permanent++
+		}
+	}
+	err := &NoMajorityError{Nodes: n, Answered: answered, Err: errors.Join(errs...)}
+	if n-permanent < majority(n) {
+		return &driver.PermanentError{Err: err}
+	}
+	return err
+}
+
+// permanentPrefixes begin the error replies, less a leading "ERR ", that the same
+// command will get again until somebody changes the server or the client's options.
+var permanentPrefixes = []string{
+	"NOPERM",
+	"NOAUTH",
+	"Protocol error: unauthenticated", // in place of NOAUTH, for a command of many words
+	"WRONGPASS",
+	"WRONGTYPE",
+	"MOVED", // the server is one of a Cluster
+	"unknown command",
+	"The user executing the script can't",
+	"invalid password",
+	"Client sent AUTH",
+	"AUTH ",
+}
+
+// classify wraps an error of the client library or of a reply's parser: in a
+// *driver.PermanentError if sending the same again is useless.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, errMalformed) {
+		return &driver.PermanentError{Err: err}
+	}
+	if isReply(err) {
+		text := strings.TrimPrefix(err.Error(), "ERR ")
+		for _, p := range permanentPrefixes {
+			if strings.HasPrefix(text, p) {
+				return &driver.PermanentError{Err: err}
+			}
+		}
+	}
+	return err
+}
+
+// isReply reports whether err is an error reply: the connection still works.
+func isReply(err error) bool {
+	re := redis.Error(nil)
+	return errors.As(err, &re)
+}
+
+// isTimeout reports whether nothing was heard in time.
+func isTimeout(err error) bool {
+	t := interface{ Timeout() bool }(nil)
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// neverSent reports whether err says that there was no connection to send by.
+func neverSent(err error) bool {
+	op := new(net.OpError)
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrClosed)
+}

@@ -1,0 +1,158 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// straggle is how long an inspection waits for further nodes when a majority has
+// answered.
+const straggle = 250 * time.Millisecond
+
+// isPermanent reports whether asking again is useless.
+func isPermanent(err error) bool {
+	p := new(driver.PermanentError)
+	return errors.As(err, &p)
+}
+
+// Inspect reports the state of a key as the nodes see it together: it is held if a
+// majority has voted for the same owner, or keeps it.
+func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
+	if err := s.enter(); err != nil {
+		return driver.State{}, err
+	}
+	defer s.running.Done()
+	answers, err := s.gather(ctx, command{op: opInspect, key: key})
+	if err != nil {
+		return driver.State{}, err
+	}
+	return s.merge(answers), nil
+}
+
+// gather asks all nodes and returns the answers of a majority at least.
+func (s *session) gather(ctx context.Context, c command) ([]answer, error) {
+	var answers []answer
+	var errs []error
+	timely, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	enough := errors.New("enough")
+	var hurry *time.Timer
+	err := s.everywhere(timely, s.timeout, []command{c}, func(b batch) bool {
+		if r := b.replies[0]; r.err != nil {
+			errs = append(errs, r.err)
+		} else {
+			answers = append(answers, r.answer)
+		}
+		if len(answers) == s.quorum && hurry == nil {
+			hurry = time.AfterFunc(straggle, func() { cancel(enough) })
+		}
+		return false
+	}, nil)
+	if hurry != nil {
+		hurry.Stop()
+	}
+	switch {
+	case len(answers) >= s.quorum && (err == nil || context.Cause(timely) == enough):
+		return answers, nil
+	case err != nil:
+		return nil, err
+	}
+	return nil, noMajority(len(s.nodes), len(answers), errs)
+}
+
+// merge makes one state of what nodes say.
+func (s *session) merge(answers []answer) driver.State {
+	var st driver.State
+	type party struct {
+		left []time.Duration
+		driver.Holder
+	}
+	parties := make(map[driver.Owner]*party) // the key that is kept has the zero Owner
+	waiting := make(map[driver.Owner]int)
+	for _, a := range answers {
+		st.Token = max(st.Token, a.token)
+		for _, o := range a.queue {
+			waiting[o]++
+		}
+		if !a.held {
+			continue
+		}
+		p := parties[a.holder]
+		if p == nil {
+			p = &party{Holder: driver.Holder{Mode: driver.Exclusive}}
+			parties[a.holder] = p
+		}
+		p.left = append(p.left, a.left)
+		p.Token = max(p.Token, a.accepted)
+		p.Kept = a.kept
+		if a.since.After(p.Since) {
+			p.Since = a.since
+		}
+	}
+	for _, n := range waiting {
+		if n+len(s.nodes)-len(answers) >= s.quorum { // a majority may know the place
+			st.Waiting++
+		}
+	}
+	for _, p := range parties {
+		if len(p.left) < s.quorum {
+			continue
+		}
+		slices.SortFunc(p.left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+		p.Remaining = p.left[s.quorum-1] // then no majority is left
+		if p.Token == 0 {
+			p.Token = st.Token // votes alone: the token is on its way
+		}
+		st.Held, st.Remaining, st.Token = true, p.Remaining, p.Token
+		st.Holders = []driver.Holder{p.Holder}
+	}
+	return st
+}
+
+// Oust ends the lease of a key, whoever has it.
+func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	_, err := s.gather(ctx, command{op: opOust, key: key, token: upTo})
+	return err
+}
+
+// Ping reports whether a majority of the nodes answers and permits every command, the
+// keys and the channel that the driver needs. It leaves no trace.
+func (s *session) Ping(ctx context.Context) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	answers, err := s.gather(ctx, command{op: opProbe, key: s.channel, channel: s.channel})
+	if err != nil {
+		return err
+	}
+	able := 0
+	var missing []string
+	for _, a := range answers {
+		if len(a.failure) == 0 {
+			able++
+			continue
+		}
+		for i := 0; i < len(a.failure); i += 2 {
+			missing = append(missing, a.failure[i]+" ("+a.failure[i+1]+")")
+		}
+	}
+	if able >= s.quorum {
+		return nil
+	}
+	slices.Sort(missing)
+	text := strings.Join(slices.Compact(missing), ", ")
+	return &driver.PermanentError{Err: fmt.Errorf("redlock: %d of %d nodes do not permit what locks need on keys and channels %s*: %s",
+		len(answers)-able, len(s.nodes), KeyPrefix, text)}
+}

@@ -1,0 +1,337 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// model is a node in plain Go: what the scripts do, in one process. Its clock is the
+// process's, so that in a synctest bubble time is virtual.
+type model struct {
+	label string
+	logic bool // tokens and tickets come from counters alone: its clock stands at 0
+	mu    sync.Mutex
+	boot  int64
+	keys  map[string]*record
+	subs  map[string]map[*subscription]bool
+}
+
+type record struct {
+	owner    driver.Owner
+	taken    bool // by owner, or kept
+	kept     bool
+	channel  string
+	expires  time.Time
+	accepted int64
+	since    time.Time
+	token    int64
+	ticket   int64
+	ended    []driver.Owner
+	ousted   int64
+	queue    []entry // by ticket, then owner
+}
+
+type entry struct {
+	owner   driver.Owner
+	ticket  int64
+	limit   time.Time
+	channel string
+}
+
+type subscription struct{ message func(string) }
+
+func newModel(label string) *model {
+	return &model{label: label, keys: make(map[string]*record), subs: make(map[string]map[*subscription]bool)}
+}
+
+func (m *model) name() string { return m.label }
+
+// wipe makes the node forget everything.
+func (m *model) wipe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boot = 0
+	clear(m.keys)
+}
+
+func (m *model) micros() int64 {
+	if m.logic {
+		return 0
+	}
+	return time.Now().UnixMicro()
+}
+
+func (r *record) over(o driver.Owner) bool { return slices.Contains(r.ended, o) }
+
+func (r *record) bury(o driver.Owner) {
+	if !r.over(o) {
+		r.ended = append([]driver.Owner{o}, r.ended[:min(len(r.ended), 7)]...)
+	}
+}
+
+func (r *record) clear() {
+	r.owner, r.taken, r.kept, r.channel, r.expires, r.accepted = driver.Owner{}, false, false, "", time.Time{}, 0
+}
+
+func (r *record) has(o driver.Owner) bool { return r.taken && !r.kept && r.owner == o }
+
+func (r *record) extend(now time.Time, ttl time.Duration) {
+	if x := now.Add(ttl); x.After(r.expires) {
+		r.expires = x
+	}
+}
+
+func (r *record) drop(o driver.Owner) bool {
+	n := len(r.queue)
+	r.queue = slices.DeleteFunc(r.queue, func(e entry) bool { return e.owner == o })
+	return len(r.queue) < n
+}
+
+func (r *record) first(now time.Time) *entry {
+	r.queue = slices.DeleteFunc(r.queue, func(e entry) bool { return !e.limit.After(now) })
+	if len(r.queue) == 0 {
+		return nil
+	}
+	return &r.queue[0]
+}
+
+func (r *record) enqueue(e entry) {
+	if i := slices.IndexFunc(r.queue, func(x entry) bool { return x.owner == e.owner }); i >= 0 {
+		e.ticket = r.queue[i].ticket
+		r.queue[i] = e
+		return
+	}
+	r.queue = append(r.queue, e)
+	slices.SortFunc(r.queue, func(a, b entry) int {
+		if a.ticket != b.ticket {
+			return int(max(-1, min(1, a.ticket-b.ticket)))
+		}
+		return slices.Compare(a.owner[:], b.owner[:])
+	})
+}
+
+func (r *record) others(o driver.Owner) int {
+	n := 0
+	for _, e := range r.queue {
+		if e.owner != o && !r.has(e.owner) {
+			n++
+		}
+	}
+	return n
+}
+
+// execute does what a script does.
+func (m *model) execute(c *command) answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	r := m.keys[c.key]
+	if r == nil {
+		r = new(record)
+		if c.op != opInspect && c.op != opProbe {
+			m.keys[c.key] = r
+		}
+	}
+	if r.taken && !r.expires.After(now) {
+		if !r.kept {
+			r.bury(r.owner)
+		}
+		r.clear()
+	}
+
+	st, head, firm := statusDenied, false, false
+	switch c.op {
+	case opVote:
+		st, head, firm = m.vote(c, r, now)
+	case opAccept:
+		if r.over(c.owner) {
+			st = statusOver
+		} else if c.create && !r.taken && c.token > r.token {
+			r.owner, r.taken, r.channel = c.owner, true, c.channel
+		}
+		if st != statusOver && r.has(c.owner) && (c.token > r.token || c.token == r.accepted) {
+			st = statusGranted
+			if r.accepted == 0 {
+				r.since = now
+			}
+			r.accepted, r.token = c.token, c.token
+			r.extend(now, c.ttl)
+		}
+		if st != statusDenied || c.create {
+			r.drop(c.owner)
+		}
+	case opYield:
+		if r.has(c.owner) && r.accepted == 0 {
+			r.clear()
+			m.free(r, c.owner, now)
+		}
+	case opRenew:
+		st = statusLost
+		if r.has(c.owner) { // and is not made anew
+			st = statusGranted
+			r.extend(now, c.ttl)
+			r.first(now)
+		}
+	case opEnd:
+		switch {
+		case r.has(c.owner):
+			st = statusEnded
+			till := r.since.Add(c.keep)
+			if c.keep > 0 && till.After(now) {
+				r.owner, r.channel, r.kept, r.expires = driver.Owner{}, "", true, till
+			} else {
+				r.clear()
+			}
+		case slices.ContainsFunc(r.queue, func(e entry) bool { return e.owner == c.owner }):
+			st = statusWithdrawn
+		case r.token == 0:
+			st = statusAbsent
+		default:
+			st = statusNotMine
+		}
+		r.bury(c.owner)
+		r.drop(c.owner)
+		if !r.taken || st == statusEnded {
+			m.free(r, c.owner, now)
+		}
+	case opOust:
+		st = statusAbsent
+		if r.accepted > 0 && r.accepted <= c.token {
+			st = statusEnded
+			if !r.kept {
+				r.bury(r.owner)
+				m.tell(r.channel, pushLost, r.owner)
+			}
+			r.clear()
+			m.free(r, driver.Owner{}, now)
+		}
+		r.token, r.ousted = max(r.token, c.token), max(r.ousted, c.token)
+	}
+	a := answer{
+		status: st, token: r.token, ticket: r.ticket, clock: m.micros(), waiting: r.others(c.owner),
+		first: head, firm: firm, ousted: r.ousted, boot: m.boot,
+	}
+	if r.taken {
+		a.left = r.expires.Sub(now)
+	}
+	if r.has(c.owner) {
+		a.accepted = r.accepted
+	}
+	if c.op == opInspect {
+		a.holder, a.held, a.kept, a.accepted, a.since = r.owner, r.taken, r.kept, r.accepted, r.since
+		for _, e := range r.queue {
+			if e.limit.After(now) && !r.has(e.owner) {
+				a.queue = append(a.queue, e.owner)
+			}
+		}
+	}
+	return a
+}
+
+func (m *model) vote(c *command, r *record, now time.Time) (st status, head, firm bool) {
+	if m.boot == 0 {
+		m.boot = now.UnixMicro()
+	}
+	out := now.Before(time.UnixMicro(m.boot).Add(c.rest))
+	freed := false
+	if c.old != nil {
+		if r.has(*c.old) {
+			r.clear()
+			freed = true
+		}
+		r.drop(*c.old)
+		r.bury(*c.old)
+	}
+	st = statusDenied
+	var holder *driver.Owner
+	switch {
+	case r.over(c.owner):
+		st = statusOver
+		r.drop(c.owner)
+	case r.has(c.owner):
+		st = statusGranted
+		r.extend(now, c.ttl)
+	case out:
+		st = statusOut
+	default:
+		if c.ticket > 0 {
+			r.enqueue(entry{c.owner, c.ticket, now.Add(c.place), c.channel})
+			r.ticket = max(r.ticket, c.ticket)
+		}
+		one := r.first(now)
+		head = one != nil && one.owner == c.owner
+		if !r.taken && (head || one == nil) {
+			st = statusGranted
+			r.owner, r.taken, r.kept, r.channel, r.accepted, r.since = c.owner, true, false, c.channel, 0, now
+			r.expires = now.Add(c.ttl)
+		} else {
+			firm = r.kept || r.accepted > 0 || one != nil && !head
+			if (head || !c.wait) && r.taken && !r.kept {
+				holder = &r.owner
+			}
+		}
+	}
+	if freed && !r.taken {
+		m.free(r, c.owner, now)
+	}
+	if holder != nil {
+		m.tell(r.channel, pushWanted, *holder)
+	}
+	return st, head, firm
+}
+
+func (m *model) free(r *record, self driver.Owner, now time.Time) {
+	if e := r.first(now); e != nil && e.owner != self {
+		m.tell(e.channel, pushFree, e.owner)
+	}
+}
+
+func (m *model) tell(channel string, kind byte, o driver.Owner) {
+	for s := range m.subs[channel] {
+		s.message(string(kind) + string(o[:]))
+	}
+}
+
+// run implements wire.
+func (m *model) run(ctx context.Context, cmds []command) []reply {
+	rs := make([]reply, len(cmds))
+	for i := range cmds {
+		rs[i].answer = m.execute(&cmds[i])
+	}
+	return rs
+}
+
+// listen implements wire. Messages come through a channel of their own, as a socket's.
+func (m *model) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+	in := make(chan string, 1024)
+	s := &subscription{func(payload string) {
+		select {
+		case in <- payload:
+		default:
+		}
+	}}
+	m.mu.Lock()
+	if m.subs[channel] == nil {
+		m.subs[channel] = make(map[*subscription]bool)
+	}
+	m.subs[channel][s] = true
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.subs[channel], s)
+	}()
+	up()
+	for {
+		select {
+		case payload := <-in:
+			message(payload)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package redlock
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mutants are bugs that the simulation has to find: in the driver, and in the modelled
+// nodes what would be one in the scripts, which are compared with the model elsewhere.
+var mutants = []struct{ name, file, old, bug string }{
+	{
+		name: "half of the nodes pass for a majority", file: "driver.go",
+		old: "return n/2 + 1", bug: "return n / 2",
+	},
+	{
+		name: "a token counts before it is written back", file: "confirm.go",
+		old: "d.voted && d.last.accepted == token, false", bug: "d.voted, false",
+	},
+	{
+		name: "a token that was refused counts", file: "confirm.go",
+		old: "case e.status == statusGranted:", bug: "case e.status != statusOver:",
+	},
+	{
+		name: "a token is not larger than what voters have accepted", file: "confirm.go",
+		old: "token = max(token, d.last.nextToken())", bug: "token = 1",
+	},
+	{
+		name: "the deadline counts from the reply", file: "confirm.go",
+		old: "driver.Deadline(sent[p.s.quorum-1], p.r.TTL)", bug: "driver.Deadline(time.Now(), p.r.TTL)",
+	},
+	{
+		name: "a minority renews", file: "renew.go",
+		old: "case t.yes >= s.quorum:", bug: "case t.yes >= 1:",
+	},
+	{
+		name: "a renewal counts from the reply", file: "renew.go",
+		old: "deadline := driver.Deadline(sent, r.TTL)", bug: "deadline := driver.Deadline(sent.Add(r.TTL/2), r.TTL)",
+	},
+	{
+		name: "one who may come no more keeps its votes", file: "place.go",
+		old: "d.voted, d.next = false, again\n", bug: "d.next = again\n\t\t\tcontinue\n",
+	},
+	{
+		name: "a node accepts smaller tokens", file: "model_test.go",
+		old: "(c.token > r.token || c.token == r.accepted)", bug: "(c.token > 0)",
+	},
+	{
+		name: "a node votes for two", file: "model_test.go",
+		old: "if !r.taken && (head || one == nil) {", bug: "if !r.taken || !c.wait {",
+	},
+	{
+		name: "a node extends a lease by less than it says", file: "model_test.go",
+		old: "x := now.Add(ttl); ", bug: "x := now.Add(ttl * 3 / 4); ",
+	},
+}
+
+// TestSimulationCatchesMutants puts one bug after the other in and expects the
+// simulation to fail.
+func TestSimulationCatchesMutants(t *testing.T) {
+	const enough = 1000
+	if n := schedulesToRun(t); n < enough {
+		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s=%d", simulationSchedules, enough)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("needs the go command: %v", err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			file, err := filepath.Abs(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("%s holds the text to replace %d times; it must be there once", m.file, n)
+			}
+			dir := t.TempDir()
+			mutated := filepath.Join(dir, m.file)
+			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(list, overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", list,
+				"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed)$", ".")
+			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough))
+			out, err := cmd.CombinedOutput()
+			text := string(out)
+			switch {
+			case err == nil:
+				t.Errorf("no schedule fails with %q in the place of %q", m.bug, m.old)
+			case !strings.Contains(text, "simulation: seed ") && !strings.Contains(text, "nodes: "):
+				t.Errorf("the run fails for another reason: %v\n%s", err, text[max(0, len(text)-2000):])
+			default:
+				for line := range strings.Lines(text) {
+					if strings.Contains(line, "seed ") || strings.Contains(line, "nodes: ") {
+						t.Log(strings.TrimSpace(line))
+						break
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// node is the way to one Redis server.
+type node struct {
+	client *redis.Client
+	check  time.Duration // how long a subscription may be silent before it is pinged
+}
+
+// newNode uses the client's connections in ways of its own: no socket is waited for
+// longer than a context says, and nothing is sent again unasked, so that it is known
+// what may still be executed.
+func newNode(client *redis.Client, timeout time.Duration) *node {
+	own := client.WithTimeout(timeout)
+	o := own.Options()
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = 0
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	return &node{client: own, check: timeout}
+}
+
+func (n *node) name() string { return n.client.Options().Addr }
+
+// run sends the commands, and once more those whose connection broke: it may have
+// been a connection that had been closed long before.
+func (n *node) run(ctx context.Context, cmds []command) []reply {
+	replies := make([]reply, len(cmds))
+	todo := make([]int, len(cmds))
+	for i := range todo {
+		todo[i] = i
+	}
+	n.send(ctx, cmds, replies, todo)
+	again := todo[:0]
+	for i := range replies {
+		if err := replies[i].err; err != nil && !isReply(err) && !isTimeout(err) && ctx.Err() == nil {
+			replies[i].twice = !neverSent(err)
+			again = append(again, i)
+		}
+	}
+	if len(again) > 0 {
+		n.send(ctx, cmds, replies, again)
+	}
+	for i := range replies {
+		r := &replies[i]
+		r.never = r.err != nil && !r.twice && neverSent(r.err)
+		r.err = classify(r.err)
+	}
+	return replies
+}
+
+// send sends some of the commands by their scripts' names, and by their source those
+// that the server does not know.
+func (n *node) send(ctx context.Context, cmds []command, replies []reply, which []int) {
+	n.ship(ctx, cmds, replies, which, false)
+	var unknown []int
+	for _, i := range which {
+		if err := replies[i].err; err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) > 0 {
+		n.ship(ctx, cmds, replies, unknown, true)
+	}
+}
+
+func (n *node) ship(ctx context.Context, cmds []command, replies []reply, which []int, source bool) {
+	sent := make([]*redis.Cmd, len(which))
+	for j, i := range which {
+		s := scripts[cmds[i].op]
+		verb, name := "evalsha", s.sha
+		if source {
+			verb, name = "eval", s.source
+		}
+		sent[j] = redis.NewCmd(ctx, append([]any{verb, name}, cmds[i].arguments()...)...)
+	}
+	var err error
+	if len(sent) == 1 {
+		err = n.client.Process(ctx, sent[0])
+	} else {
+		pipe := n.client.Pipeline()
+		for _, c := range sent {
+			_ = pipe.Process(ctx, c) // only queues it
+		}
+		_, err = pipe.Exec(ctx)
+	}
+	for j, i := range which {
+		r := &replies[i]
+		value, cerr := sent[j].Result()
+		switch {
+		case cerr != nil:
+			r.err = cerr
+		case value == nil && err != nil:
+			r.err = err // a pipeline that got no connection leaves its commands untouched
+		default:
+			r.answer, r.err = parseAnswer(cmds[i].op, value)
+		}
+	}
+}
+
+// listen receives on a connection outside of the client's pool.
+func (n *node) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+	subscription := n.client.Subscribe(ctx)
+	closing := sync.OnceFunc(func() { _ = subscription.Close() }) // nothing is left to be lost
+	defer closing()
+	stop := context.AfterFunc(ctx, closing) // ends a Receive
+	defer stop()
+	if err := subscription.Subscribe(ctx, channel); err != nil {
+		return classify(err)
+	}
+	confirmed, asked := false, false
+	for {
+		m, err := subscription.ReceiveTimeout(ctx, n.check)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && isTimeout(err) && confirmed && !asked:
+			if err := subscription.Ping(ctx); err != nil {
+				return err
+			}
+			asked = true
+			continue
+		case err != nil:
+			return classify(err)
+		}
+		asked = false
+		switch m := m.(type) {
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				confirmed = true
+				up()
+			}
+		case *redis.Message:
+			message(m.Payload)
+		}
+	}
+}

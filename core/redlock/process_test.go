@@ -1,0 +1,143 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// slack is what tests of real servers add to a bound for a busy machine.
+const slack = 1500 * time.Millisecond
+
+// noting is a sink that notes what was lost and who waits.
+type noting struct {
+	lost, waiting chan driver.ID
+}
+
+func (n noting) Waiting(id driver.ID)       { n.waiting <- id }
+func (noting) Contended(driver.ID, bool)    {}
+func (n noting) Lost(id driver.ID, _ error) { n.lost <- id }
+
+// peer is a session that stands for a process.
+type peer struct {
+	driver.Session
+	t    testing.TB
+	sink noting
+}
+
+func join(t testing.TB, nodes []*redis.Client, opts ...Option) *peer {
+	t.Helper()
+	return open(t, New(nodes, opts...))
+}
+
+func open(t testing.TB, d *Driver) *peer {
+	t.Helper()
+	sink := noting{make(chan driver.ID, 64), make(chan driver.ID, 64)}
+	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx) // nodes may be gone
+	})
+	return &peer{s, t, sink}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func request(key string, ttl time.Duration) driver.Request {
+	return driver.Request{ID: driver.ID{Key: key, Owner: newOwner()}, TTL: ttl}
+}
+
+func (p *peer) try(key string, ttl time.Duration) (driver.Grant, error) {
+	return p.Acquire(within(p.t, 10*time.Second), request(key, ttl))
+}
+
+func (p *peer) take(key string, ttl time.Duration) driver.Grant {
+	p.t.Helper()
+	g, err := p.try(key, ttl)
+	if err != nil {
+		p.t.Fatalf("acquire of a free key: %v", err)
+	}
+	return g
+}
+
+func (p *peer) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
+	return p.Renew(within(p.t, 10*time.Second), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
+}
+
+func (p *peer) release(g driver.Grant) error {
+	return p.Release(within(p.t, 10*time.Second), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]
+}
+
+// drop releases a lease that must be held.
+func (p *peer) drop(g driver.Grant) {
+	p.t.Helper()
+	if err := p.release(g); err != nil {
+		p.t.Fatalf("release: %v", err)
+	}
+}
+
+// result is how an Acquire ended.
+type result struct {
+	driver.Grant
+	err error
+	at  time.Time
+}
+
+// queue waits for a key, and returns when the store has said that it is taken.
+func (p *peer) queue(key string, ttl time.Duration) <-chan result {
+	p.t.Helper()
+	r := request(key, ttl)
+	r.Wait = true
+	done := make(chan result, 1)
+	ctx := within(p.t, 20*time.Second)
+	go func() {
+		g, err := p.Acquire(ctx, r)
+		done <- result{g, err, time.Now()}
+	}()
+	select {
+	case <-p.sink.waiting:
+	case res := <-done:
+		p.t.Fatalf("a key that is held: %v, %v", res.Grant.Token, res.err)
+	case <-ctx.Done():
+		p.t.Fatal("a waiter had no place")
+	}
+	return done
+}
+
+func isHeld(err error) bool {
+	held := new(driver.HeldError)
+	return errors.As(err, &held)
+}
+
+func isNoMajority(err error) bool {
+	none := new(NoMajorityError)
+	return errors.As(err, &none)
+}
+
+// eventually asks until the answer is yes.
+func eventually(t testing.TB, limit time.Duration, what string, ask func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(limit)
+	for !ask() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}

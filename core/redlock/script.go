@@ -1,0 +1,179 @@
+package redlock
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// script is one operation in a node.
+type script struct {
+	source string
+	sha    string // for EVALSHA
+}
+
+var scripts = func() map[operation]script {
+	all := make(map[operation]script)
+	prelude := mustRead("prelude")
+	for _, op := range []operation{opVote, opAccept, opYield, opRenew, opEnd, opOust, opInspect} {
+		all[op] = newScript(prelude + mustRead(string(op)))
+	}
+	all[opProbe] = newScript(mustRead(string(opProbe)))
+	return all
+}()
+
+func mustRead(name string) string {
+	b, err := sources.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("redlock: a script is not embedded: " + err.Error()) // a mistake of the build
+	}
+	return string(b)
+}
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// The keys of a node. What follows the prefix is the lock's key as it is: no two
+// prefixes begin alike.
+const (
+	hashPrefix  = KeyPrefix + "l:"
+	queuePrefix = KeyPrefix + "q:"
+	bootKey     = KeyPrefix + "boot"
+)
+
+// arguments returns what follows the script's name or source.
+func (c *command) arguments() []any {
+	args := []any{3, hashPrefix + c.key, queuePrefix + c.key, bootKey}
+	switch c.op {
+	case opVote:
+		old := ""
+		if c.old != nil {
+			old = string(c.old[:])
+		}
+		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.place), c.ticket, flag(c.wait), old, millis(c.rest))
+	case opAccept:
+		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), c.token, flag(c.create))
+	case opYield:
+		return append(args, string(c.owner[:]))
+	case opRenew:
+		return append(args, string(c.owner[:]), millis(c.ttl))
+	case opEnd:
+		return append(args, string(c.owner[:]), millis(c.keep))
+	case opOust:
+		return append(args, c.token)
+	case opProbe:
+		return append(args, c.channel)
+	}
+	return args
+}
+
+// millis rounds up: a lease lasts at least as long as was asked.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// errMalformed says that a reply is not one of the scripts'.
+var errMalformed = errors.New("a reply that no script of this driver gives")
+
+// parseAnswer reads a script's reply.
+func parseAnswer(op operation, value any) (answer, error) {
+	var a answer
+	list, ok := value.([]any)
+	if !ok {
+		return a, fmt.Errorf("%w: %T instead of a list", errMalformed, value)
+	}
+	words := make([]string, len(list))
+	for i, v := range list {
+		if words[i], ok = v.(string); !ok {
+			return a, fmt.Errorf("%w: %T in the list", errMalformed, v)
+		}
+	}
+	if op == opProbe {
+		if len(words)%2 != 0 {
+			return a, fmt.Errorf("%w: %d words", errMalformed, len(words))
+		}
+		a.failure = words
+		return a, nil
+	}
+	want := 11
+	if op == opInspect {
+		want = 16
+	}
+	if len(words) != want {
+		return a, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(words), want)
+	}
+	p := reader{}
+	a = answer{
+		status:   status(words[0]),
+		accepted: p.of(words[1]),
+		token:    p.of(words[2]),
+		ticket:   p.of(words[3]),
+		clock:    p.of(words[4]),
+		left:     p.millis(words[5]),
+		waiting:  int(p.of(words[6])),
+		first:    words[7] == "1",
+		firm:     words[8] == "1",
+		ousted:   p.of(words[9]),
+		boot:     p.of(words[10]),
+	}
+	if op == opInspect {
+		a.accepted = p.of(words[12])
+		a.since = time.UnixMilli(p.of(words[13]))
+		a.held, a.kept = words[11] != "", words[14] == "1"
+		if a.held && !a.kept {
+			p.owner(&a.holder, words[11])
+		}
+		for o := range slices.Chunk([]byte(words[15]), len(driver.Owner{})) {
+			a.queue = append(a.queue, driver.Owner{})
+			p.owner(&a.queue[len(a.queue)-1], string(o))
+		}
+	}
+	return a, p.err
+}
+
+// reader reads numbers that are at least 0 and below 2^53, and owners, and keeps the
+// first error.
+type reader struct{ err error }
+
+func (p *reader) of(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < 0 || n >= 1<<53 {
+		if p.err == nil {
+			p.err = fmt.Errorf("%w: a word that is no number from 0 to 2^53-1", errMalformed)
+		}
+		return 0
+	}
+	return n
+}
+
+func (p *reader) owner(o *driver.Owner, word string) {
+	if len(word) != len(o) {
+		p.err = fmt.Errorf("%w: an owner of %d bytes", errMalformed, len(word))
+		return
+	}
+	copy(o[:], word)
+}
+
+func (p *reader) millis(word string) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(p.of(word), most)) * time.Millisecond
+}

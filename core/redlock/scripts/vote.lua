@@ -1,0 +1,54 @@
+-- vote: owner, channel, length, place's length, ticket (0: none), wait, the owner that
+-- ends (or ''), how long a node stays out that has lost its data.
+local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local ticket, wait, old, rest = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8])
+
+local boot = redis.call('GET', marker)
+if not boot then
+  boot = text(us)
+  redis.call('SET', marker, boot)
+end
+local out = rest > 0 and tonumber(boot) / 1000 + rest > now
+
+local freed = false
+if old ~= '' then
+  if s.o == old then
+    clear()
+    freed = true
+  end
+  drop(old)
+  bury(old)
+end
+
+local status, head, firm = 'denied', false, false
+local holder = ''
+if ended(owner) then
+  status = 'over'
+  drop(owner)
+elseif s.o == owner then
+  status = 'granted'
+  extend(length)
+elseif out then
+  status = 'out'
+else
+  if ticket > 0 then
+    redis.call('ZADD', queue, 'NX', text(ticket), owner)
+    redis.call('HSET', key, 'e' .. owner, text(now + e) .. ':' .. text(e) .. ':' .. channel)
+    redis.call('PEXPIRE', queue, LINGER)
+    s.n = math.max(s.n, ticket)
+  end
+  local one = first()
+  head = one == owner
+  if s.o == '' and (head or not one) then
+    status = 'granted'
+    s.o, s.p, s.a, s.g = owner, channel, 0, now
+    extend(length)
+  else
+    firm = s.o == KEPT or s.a > 0 or (one and not head)
+    if head or not wait then holder = s.o end
+  end
+end
+save(false)
+if freed and s.o == '' then free(owner) end
+if holder ~= '' then tell(s.p, 'w', holder) end
+return answer(status, owner, head, firm)

@@ -1,0 +1,231 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// session is one engine's connection to the nodes.
+type session struct {
+	d       *Driver
+	sink    driver.Sink
+	timeout time.Duration // of one attempt to reach the store
+	nodes   []wire
+	quorum  int
+	channel string // of this session's pushes
+
+	claims   claims
+	cleaners []*cleaner // one for each node
+	listen   sync.Once
+
+	ctx     context.Context // ends when Close has done its work
+	cancel  context.CancelFunc
+	closing chan struct{} // closed when Close begins
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // calls of the session's methods
+	workers sync.WaitGroup // goroutines
+}
+
+func newSession(d *Driver, c driver.Config, ws []wire) *session {
+	s := &session{
+		d:       d,
+		sink:    c.Sink,
+		timeout: c.StoreTimeout,
+		nodes:   ws,
+		quorum:  majority(len(ws)),
+		channel: randomChannel(),
+		closing: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.claims.all = make(map[driver.Owner]*claim)
+	for i := range ws {
+		s.cleaners = append(s.cleaners, newCleaner(s, i))
+	}
+	return s
+}
+
+// enter begins a method's call, which ends with s.running.Done.
+func (s *session) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return driver.ErrClosed
+	}
+	s.running.Add(1)
+	return nil
+}
+
+// bound is how long one attempt to reach a node may take, for a lease of ttl: a quarter
+// of it. Of a short one it is more, up to half, since nodes may have to be connected to.
+func (s *session) bound(ttl time.Duration) time.Duration {
+	b := min(s.timeout, max(ttl/4, min(ttl/2, 500*time.Millisecond)))
+	if s.d.nodeTimeout > 0 {
+		b = min(b, s.d.nodeTimeout)
+	}
+	return b
+}
+
+// ask sends commands to a node and calls done once, on another goroutine: with the
+// replies, or with silence when the bound has passed or ctx has ended. Done does not
+// block.
+func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	sent := time.Now()
+	var once sync.Once
+	deliver := func(rs []reply) {
+		once.Do(func() {
+			for i := range rs {
+				rs[i].sent = sent
+			}
+			if !errors.Is(rs[0].err, context.Canceled) { // the caller's change of mind
+				s.d.health.note(node, &rs[0], bound)
+			}
+			done(rs)
+		})
+	}
+	s.workers.Add(1) // of the function that is called when ctx is done
+	stop := context.AfterFunc(ctx, func() {
+		defer s.workers.Done()
+		rs := make([]reply, len(cmds))
+		for i := range rs {
+			rs[i].err = ctx.Err()
+			if errors.Is(rs[i].err, context.DeadlineExceeded) {
+				rs[i].err = &silence{bound}
+			}
+		}
+		deliver(rs)
+	})
+	s.workers.Go(func() {
+		defer cancel()
+		rs := s.nodes[node].run(ctx, cmds)
+		if stop() {
+			s.workers.Done()
+		}
+		deliver(rs)
+	})
+}
+
+// batch is what one node has replied.
+type batch struct {
+	node    int
+	replies []reply
+}
+
+// everywhere sends the commands to all nodes at once, each for at most bound, and
+// calls take with each node's replies until that says that it has enough or all have
+// come. What comes later goes to late, on other goroutines. An error is the reason for
+// having stopped before.
+func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []command, take func(batch) (enough bool), late func(batch)) error {
+	var mu sync.Mutex
+	over := false
+	in := make(chan batch, len(s.nodes))
+	for i := range s.nodes {
+		s.ask(s.ctx, i, bound, cmds, func(rs []reply) {
+			b := batch{i, rs}
+			mu.Lock()
+			defer mu.Unlock()
+			if !over {
+				in <- b
+			} else if late != nil {
+				late(b)
+			}
+		})
+	}
+	var err error
+	for n, enough := 0, false; n < len(s.nodes) && !enough && err == nil; {
+		select {
+		case b := <-in:
+			enough = take(b)
+			n++
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.closing:
+			err = driver.ErrClosed
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	for late != nil && len(in) > 0 {
+		late(<-in)
+	}
+	return err
+}
+
+// closeGrace is how long the session's end waits for the other nodes when a majority has
+// confirmed the end of all that was given up, with which every key is free.
+const closeGrace = 300 * time.Millisecond
+
+// drain waits until the nodes have confirmed that, and reports whether a majority has.
+func (s *session) drain(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	defer cancel()
+	results := make(chan bool, len(s.cleaners))
+	for _, c := range s.cleaners {
+		draining.Go(func() { results <- c.drain(ctx) })
+	}
+	confirmed := 0
+	grace := time.NewTimer(time.Hour)
+	defer grace.Stop()
+	for range s.cleaners {
+		select {
+		case ok := <-results:
+			if !ok {
+				continue
+			}
+			if confirmed++; confirmed == s.quorum {
+				grace.Reset(closeGrace)
+			}
+		case <-grace.C:
+			return true
+		}
+	}
+	return confirmed >= s.quorum
+}
+
+// Close ends the session. A minority of nodes that do not answer does not hold it up.
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+		s.d.gauge.stop()
+	}
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	drained := false // once done
+	go func() {
+		defer close(done)
+		s.running.Wait()
+		// A node that is down for good must not hold up a program's end.
+		patience, cancel := context.WithTimeout(ctx, 2*s.timeout)
+		defer cancel()
+		drained = s.drain(patience)
+		s.cancel()
+		s.workers.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		// What is still under way ends when the client library lets go of it.
+		s.cancel()
+	}
+	select {
+	case <-done:
+		if drained {
+			return nil
+		}
+		return errors.Join(errors.New("redlock: session closed before a majority of nodes had confirmed the end of all leases"), ctx.Err())
+	default:
+		return errors.Join(errors.New("redlock: session closed with work left"), ctx.Err())
+	}
+}

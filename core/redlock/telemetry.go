@@ -1,0 +1,75 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+const scope = "github.com/lockaround/lockaround/core/redlock"
+
+// WithMeterProvider sets where the gauge lock.node.condition goes: for each node
+// (server.address) and each condition (lock.node.condition) 1 if the node was last
+// seen so, and else 0. The default, and nil, is OpenTelemetry's global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return option(func(d *Driver) { d.meters = p })
+}
+
+// gauge reports the nodes' conditions for as long as any session is open.
+type gauge struct {
+	mu           sync.Mutex
+	sessions     int
+	registration metric.Registration
+}
+
+// start reports from the first session on.
+func (g *gauge) start(d *Driver) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions > 0 {
+		g.sessions++
+		return nil
+	}
+	mp := d.meters
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	m := mp.Meter(scope)
+	condition, err := m.Int64ObservableGauge("lock.node.condition", metric.WithUnit("1"),
+		metric.WithDescription("1 for what a node of a quorum was last seen to be, 0 for what it was not."))
+	if err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	g.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, n := range d.health.states(time.Now()) {
+			for c := Unknown; c <= RestartedEmpty; c++ {
+				var value int64
+				if n.Condition == c {
+					value = 1
+				}
+				o.ObserveInt64(condition, value, metric.WithAttributes(
+					attribute.String("server.address", n.Addr), attribute.String("lock.node.condition", c.String())))
+			}
+		}
+		return nil
+	}, condition)
+	if err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	g.sessions++
+	return nil
+}
+
+// stop ends the report with the last session.
+func (g *gauge) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions--; g.sessions == 0 {
+		_ = g.registration.Unregister() // of a provider that is shut down nothing is left to undo
+	}
+}

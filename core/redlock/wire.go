@@ -1,0 +1,108 @@
+package redlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// operation is what a node is asked to do: the name of a script.
+type operation string
+
+const (
+	opVote    operation = "vote"
+	opAccept  operation = "accept"
+	opYield   operation = "yield"
+	opRenew   operation = "renew"
+	opEnd     operation = "end"
+	opOust    operation = "oust"
+	opInspect operation = "inspect"
+	opProbe   operation = "probe"
+)
+
+// command is one request to one node. Which fields count depends on the operation.
+type command struct {
+	op      operation
+	key     string
+	owner   driver.Owner
+	channel string        // of the session's pushes
+	ttl     time.Duration // of the vote
+	place   time.Duration // how long a place in the queue lasts unless it is refreshed
+	ticket  int64         // the place's; 0: none is wanted
+	wait    bool          // the owner will wait
+	old     *driver.Owner // ends with this request
+	rest    time.Duration // how long a node that has lost its data stays out
+	token   int64         // to accept, or up to which to oust
+	create  bool          // the vote may be taken for an owner that has a majority
+	keep    time.Duration // how long the key stays taken, from the grant on
+}
+
+// status is what became of a request at one node.
+type status string
+
+const (
+	statusGranted   status = "granted"   // the vote is the owner's
+	statusDenied    status = "denied"    // it is not
+	statusOver      status = "over"      // the owner has ended
+	statusOut       status = "out"       // the node has lost its data and stays out
+	statusLost      status = "lost"      // there is no vote to renew
+	statusEnded     status = "ended"     // the vote has ended with this request
+	statusWithdrawn status = "withdrawn" // so has the place in the queue
+	statusNotMine   status = "notmine"   // the owner had nothing, on a key that was granted before
+	statusAbsent    status = "absent"    // and on one that never was
+)
+
+// answer is what a node says about a key.
+type answer struct {
+	status   status
+	accepted int64 // the token accepted with the asker's vote; 0: none
+	token    int64 // the largest token ever accepted
+	ticket   int64 // the largest ticket ever seen
+	clock    int64 // the node's time in µs
+	left     time.Duration
+	waiting  int   // places of others
+	first    bool  // the asker is the first in the queue
+	firm     bool  // what is in the way is more than a bare vote
+	ousted   int64 // leases with tokens up to this were ousted
+	boot     int64 // when the node's data began, in µs by its clock; 0: not known
+
+	// Of an inspection.
+	holder  driver.Owner
+	held    bool // somebody has the node's vote, or the key is kept
+	since   time.Time
+	kept    bool
+	queue   []driver.Owner // those who wait
+	failure []string       // of a probe: name and error of each command that failed
+}
+
+// nextToken is larger than every token that the node has accepted, and than most that
+// it has forgotten: a hybrid logical clock (Kulkarni and others, 2014).
+func (a *answer) nextToken() int64 { return max(a.token+1, a.clock) }
+
+// nextTicket is larger than every ticket that the node has seen.
+func (a *answer) nextTicket() int64 { return max(a.ticket+1, a.clock) }
+
+// reply is an answer or why there is none.
+type reply struct {
+	answer
+	err   error     // a *driver.PermanentError if asking again is useless
+	sent  time.Time // before the request left
+	never bool      // it was certainly not executed, nor will be
+	twice bool      // a copy of it may still be executed
+}
+
+// wire is the way to one node. It is safe for concurrent use.
+type wire interface {
+	// name is the node's address, for people.
+	name() string
+
+	// run sends the commands as one batch, at most twice, and returns a reply to
+	// each. ctx has a deadline, and asks it to return; it may take longer.
+	run(ctx context.Context, cmds []command) []reply
+
+	// listen subscribes to the channel and blocks until the subscription ends or
+	// ctx does. It calls up when the node has confirmed the subscription, and
+	// message with each payload, both from one goroutine.
+	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
+}
