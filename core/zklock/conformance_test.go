@@ -1,0 +1,99 @@
+package zklock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/zklock"
+	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+)
+
+// requests are what a session sends first for each kind of request.
+var requests = map[drivertest.Op][]int32{
+	drivertest.OpAcquire: {zktest.Create, zktest.Multi},
+	drivertest.OpRenew:   {zktest.Set},
+	drivertest.OpRelease: {zktest.Delete},
+}
+
+// long is a session time-out of which two fifths are longer than the leases of the
+// suite, so that their deadlines are those of their TTLs.
+var long = zklock.WithSessionTimeout(250 * time.Second)
+
+var roots atomic.Int64
+
+// on returns drivers for servers, with a root of their own.
+func on(proxy string, servers ...string) (d, peer driver.Driver, root string) {
+	root = fmt.Sprintf("/test/root-%d", roots.Add(1))
+	return zklock.New([]string{proxy}, zklock.WithRoot(root), long), zklock.New(servers, zklock.WithRoot(root), long), root
+}
+
+// wipe deletes a node and all below it.
+func wipe(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	for {
+		err := conn.Delete(path, -1)
+		if err == nil || errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		if !errors.Is(err, zk.ErrNotEmpty) {
+			t.Fatalf("delete a node: %v", err)
+		}
+		children, _, err := conn.Children(path)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Fatalf("list a node: %v", err)
+		}
+		for _, c := range children {
+			wipe(t, conn, path+"/"+c)
+		}
+	}
+}
+
+// TestConformance has one server for all checks, and another for each that restarts
+// it. To forget everything is to delete the root.
+func TestConformance(t *testing.T) {
+	shared := zktest.Start(t)
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+		server := shared
+		if strings.Contains(t.Name(), "Restart") {
+			server = zktest.Start(t)
+		}
+		proxy := zktest.NewProxy(t, server.Addr())
+		d, peer, root := on(proxy.Addr(), server.Addr())
+		return &drivertest.Harness{
+			Driver:    d,
+			Peer:      peer,
+			Stall:     proxy.Stall,
+			DropReply: func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]...) },
+			DelayReplies: func(d time.Duration) func() {
+				proxy.Delay(d)
+				return func() { proxy.Delay(0) }
+			},
+			LosePushes: proxy.LosePushes,
+			Restart:    server.Restart,
+			Wipe:       func() { wipe(t, raw(t, server), root) },
+		}
+	})
+}
+
+// TestConformanceOfAnEnsemble has three servers, and a connection to any of them.
+func TestConformanceOfAnEnsemble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite on one server is enough with -short")
+	}
+	var addrs []string
+	for _, s := range zktest.StartEnsemble(t, 3) {
+		addrs = append(addrs, s.Addr())
+	}
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+		_, d, _ := on("", addrs...)
+		return &drivertest.Harness{Driver: d}
+	})
+}

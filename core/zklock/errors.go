@@ -1,0 +1,58 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// silence is the error of an attempt that got no answer in time.
+type silence struct{ after time.Duration }
+
+func (e *silence) Error() string { return fmt.Sprintf("zookeeper: no answer within %v", e.after) }
+
+// Timeout reports true, as for a net.Error.
+func (*silence) Timeout() bool { return true }
+
+// permanent are the errors that the same request will get again until somebody
+// changes the servers or the options.
+var permanent = []error{
+	zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrAPIError,
+	zk.ErrNoChildrenForEphemerals,
+}
+
+// classify wraps an error of the client library: in a *driver.PermanentError if
+// sending the same again is useless.
+func classify(err error) error {
+	if err == nil || errors.Is(err, driver.ErrClosed) {
+		return err
+	}
+	if s := new(silence); errors.As(err, &s) {
+		return err
+	}
+	if p := new(driver.PermanentError); errors.As(err, &p) {
+		return err
+	}
+	wrapped := fmt.Errorf("zookeeper: %w", err)
+	for _, p := range permanent {
+		if errors.Is(err, p) {
+			return &driver.PermanentError{Err: wrapped}
+		}
+	}
+	return wrapped
+}
+
+// lostReply reports whether a request that failed so may have been executed.
+func lostReply(err error) bool {
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) ||
+		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) || isNet(err)
+}
+
+func isNet(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t)
+}

@@ -1,0 +1,245 @@
+// Package zktest runs real ZooKeeper servers for tests, and a proxy that does to
+// their connections what networks do.
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// classPath is where Debian's package zookeeper has what the server needs.
+const (
+	serverJar = "/usr/share/java/zookeeper.jar"
+	classPath = "/etc/zookeeper/conf:/usr/share/java/*"
+)
+
+// Server is a ZooKeeper server of its own, on a free port of 127.0.0.1, with ticks of
+// 100 ms. It ends with the test that started it. Its methods fail the test when they
+// cannot do what they say, and are for one goroutine.
+type Server struct {
+	t    testing.TB
+	dir  string
+	port string
+	cmd  *exec.Cmd // nil if it does not run
+	done chan struct{}
+}
+
+// Start starts a server and returns when it answers.
+//
+// If there is no ZooKeeper the test is skipped, or fails if the environment says
+// LOCKAROUND_REQUIRE_SERVERS=1.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	need(t)
+	s := newServer(t)
+	// A free port may be taken by somebody else before the server has it.
+	var err error
+	for range 5 {
+		s.port = freePorts(t, 1)[0]
+		s.configure("")
+		if err = s.run(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("start ZooKeeper: %v", err)
+	return nil
+}
+
+// StartEnsemble starts an ensemble of n servers and returns when all serve.
+func StartEnsemble(t testing.TB, n int) []*Server {
+	t.Helper()
+	need(t)
+	ports := freePorts(t, 3*n)
+	var peers strings.Builder
+	for i := range n {
+		fmt.Fprintf(&peers, "server.%d=127.0.0.1:%s:%s\n", i+1, ports[3*i], ports[3*i+1])
+	}
+	var all []*Server
+	for i := range n {
+		s := newServer(t)
+		s.port = ports[3*i+2]
+		s.configure(peers.String())
+		s.write("myid", fmt.Sprint(i+1))
+		if err := s.spawn(); err != nil {
+			t.Fatalf("start ZooKeeper: %v", err)
+		}
+		all = append(all, s)
+	}
+	for _, s := range all {
+		if err := s.serves(); err != nil {
+			t.Fatalf("start an ensemble: %v", err)
+		}
+	}
+	return all
+}
+
+func need(t testing.TB) {
+	t.Helper()
+	_, err := exec.LookPath("java")
+	if err == nil {
+		_, err = os.Stat(serverJar)
+	}
+	if err == nil {
+		return
+	}
+	if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+		t.Fatalf("ZooKeeper is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+	}
+	t.Skipf("needs Debian's package zookeeper, and java: %v", err)
+}
+
+func newServer(t testing.TB) *Server {
+	s := &Server{t: t, dir: t.TempDir()}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Addr returns the server's host and port.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+
+// Mode returns what the server is: standalone, leader, follower, or "" if it does not
+// serve.
+func (s *Server) Mode() string {
+	for line := range strings.Lines(s.ask("srvr")) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode)
+		}
+	}
+	return ""
+}
+
+// Kill ends the server with SIGKILL and returns when it is gone. Killing it twice is a
+// no-op.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if s.cmd == nil {
+		return
+	}
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Errorf("kill ZooKeeper: %v", err)
+	}
+	<-s.done
+	s.cmd = nil
+}
+
+// Restart starts the server again, on the same port and with its data, after killing
+// it if it still runs.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if err := s.run(); err != nil {
+		s.t.Fatalf("restart ZooKeeper: %v", err)
+	}
+}
+
+func (s *Server) configure(peers string) {
+	s.write("zoo.cfg", "tickTime=100\ninitLimit=100\nsyncLimit=20\nminSessionTimeout=200\nmaxSessionTimeout=1000000\n"+
+		"maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\nclientPortAddress=127.0.0.1\n"+
+		"clientPort="+s.port+"\ndataDir="+s.dir+"\n"+peers)
+}
+
+func (s *Server) write(name, content string) {
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *Server) run() error {
+	if err := s.spawn(); err != nil {
+		return err
+	}
+	return s.serves()
+}
+
+func (s *Server) spawn() error {
+	out, err := os.Create(filepath.Join(s.dir, "out"))
+	if err != nil {
+		return err
+	}
+	// What a killed process has written stays, so that nothing is lost without
+	// forcing it to the disk. Empty containers are looked for every second.
+	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=1000", "-Dzookeeper.jmx.log4j.disable=true",
+		"-cp", classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // killed, or its output tells
+		_ = out.Close()
+	}()
+	s.cmd, s.done = cmd, done
+	return nil
+}
+
+// serves returns when the server answers requests.
+func (s *Server) serves() error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		select {
+		case <-s.done:
+			s.cmd = nil
+			return fmt.Errorf("it ended at once: %s", s.lastWords())
+		case <-limit.C:
+			s.Kill()
+			return fmt.Errorf("it did not serve within a minute: %s", s.lastWords())
+		case <-tick.C:
+		}
+		// Somebody else's server on the same port must not pass for ours.
+		if s.Mode() != "" && strings.Contains(s.ask("conf"), "dataDir="+s.dir+string(filepath.Separator)) {
+			return nil
+		}
+	}
+}
+
+func (s *Server) lastWords() string {
+	out, err := os.ReadFile(filepath.Join(s.dir, "out"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(out[max(0, len(out)-1000):])
+}
+
+// ask sends a word of four letters and returns the answer, "" if there is none.
+func (s *Server) ask(word string) string {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close() //nolint:errcheck // the answer has been read
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := io.WriteString(conn, word); err != nil {
+		return ""
+	}
+	answer, _ := io.ReadAll(conn) // what came before an error is no answer that counts
+	return string(answer)
+}
+
+func freePorts(t testing.TB, n int) []string {
+	t.Helper()
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("find a free port: %v", err)
+		}
+		defer l.Close() //nolint:errcheck // open until all are found, so that they differ
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		ports = append(ports, port)
+	}
+	return ports
+}

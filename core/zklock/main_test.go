@@ -1,0 +1,195 @@
+package zklock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process is a session and what it was told.
+type process struct {
+	t *testing.T
+	driver.Session
+
+	mu        sync.Mutex
+	waiting   map[driver.ID]chan struct{}
+	contended map[driver.ID]chan struct{}
+	lost      map[driver.ID]chan struct{}
+}
+
+// open opens a session on d that is closed with the test.
+func open(t *testing.T, d driver.Driver) *process {
+	t.Helper()
+	p := &process{
+		t: t, waiting: make(map[driver.ID]chan struct{}),
+		contended: make(map[driver.ID]chan struct{}), lost: make(map[driver.ID]chan struct{}),
+	}
+	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Session = s
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = s.Close(ctx) // a test may have ended its server
+	})
+	return p
+}
+
+func (p *process) Waiting(id driver.ID) { p.note(p.waiting, id) }
+
+func (p *process) Contended(id driver.ID, _ bool) { p.note(p.contended, id) }
+
+func (p *process) Lost(id driver.ID, _ error) { p.note(p.lost, id) }
+
+func (p *process) note(m map[driver.ID]chan struct{}, id driver.ID) {
+	select {
+	case p.told(m, id) <- struct{}{}:
+	default:
+	}
+}
+
+// told returns a channel that receives when the session is told so of id.
+func (p *process) told(m map[driver.ID]chan struct{}, id driver.ID) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m[id] == nil {
+		m[id] = make(chan struct{}, 1)
+	}
+	return m[id]
+}
+
+// patience ends what is expected to happen.
+const patience = 30 * time.Second
+
+// await waits for what is expected to happen.
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v := <-c:
+		return v
+	case <-timer.C:
+		t.Fatalf("%s: not within %v", what, patience)
+		panic("unreachable")
+	}
+}
+
+// eventually waits until ok becomes true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+		<-tick.C
+	}
+}
+
+func request(key string, ttl time.Duration) driver.Request {
+	r := driver.Request{ID: driver.ID{Key: key}, TTL: ttl}
+	_, _ = rand.Read(r.Owner[:]) // never fails
+	return r
+}
+
+// take acquires a key that must be free.
+func (p *process) take(key string, ttl time.Duration) driver.Grant {
+	p.t.Helper()
+	g, err := p.Acquire(p.t.Context(), request(key, ttl))
+	if err != nil {
+		p.t.Fatalf("acquire of a free key: %v", err)
+	}
+	return g
+}
+
+// outcome is what an Acquire has returned.
+type outcome struct {
+	driver.Grant
+	err error
+	at  time.Time
+}
+
+// ask calls Acquire in the background.
+func (p *process) ask(r driver.Request) <-chan outcome {
+	done := make(chan outcome, 1)
+	ctx := p.t.Context()
+	go func() {
+		g, err := p.Acquire(ctx, r)
+		done <- outcome{g, err, time.Now()}
+	}()
+	return done
+}
+
+// queue waits for a key that is taken and returns when it has its place.
+func (p *process) queue(key string, ttl time.Duration) <-chan outcome {
+	p.t.Helper()
+	r := request(key, ttl)
+	r.Wait = true
+	done := p.ask(r)
+	await(p.t, "a place in the queue", p.told(p.waiting, r.ID))
+	return done
+}
+
+func granted(t *testing.T, what string, c <-chan outcome) driver.Grant {
+	t.Helper()
+	o := await(t, what, c)
+	if o.err != nil {
+		t.Fatalf("%s: %v", what, o.err)
+	}
+	return o.Grant
+}
+
+func ending(g driver.Grant) driver.Ending {
+	return driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}
+}
+
+// drop releases a lease that must be held.
+func (p *process) drop(g driver.Grant) {
+	p.t.Helper()
+	if err := p.Release(p.t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+		p.t.Fatalf("release of a lease that is held: %v", err)
+	}
+}
+
+func (p *process) state(key string) driver.State {
+	p.t.Helper()
+	st, err := p.Inspect(p.t.Context(), key)
+	if err != nil {
+		p.t.Fatalf("inspect: %v", err)
+	}
+	return st
+}
+
+// raw connects to a server without the driver.
+func raw(t *testing.T, s *zktest.Server) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events { // until the client's goroutines have ended
+		}
+	})
+	return conn
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
