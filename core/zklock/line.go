@@ -76,26 +76,23 @@ type target struct {
 
 // target returns what the waiter at index i watches, with n holders: what has to
 // change before it can be granted the key, and nothing else, so that a change wakes
-// as few as possible. What it watches does not hide a change that lets it in: a
-// waiter before it that is granted the key writes to its own node.
+// those only whom it may let in. Who shares watches the last writer before it, unless
+// others before it wait for room in a semaphore; who does not watches the one before
+// it, which, being granted the key, writes to its own node.
 func (l line) target(i, n int) target {
 	before := target{name: l[i-1].name, sole: i == 1}
-	switch me := l[i]; {
-	case me.room == 1 || i == 1:
+	if l[i].room == 1 || i == 1 {
 		return before
+	}
+	j := i - 1
+	for j >= 0 && l[j].room != 1 {
+		j--
+	}
+	switch {
+	case j >= 0 && l[j+1:].holders(false) > i-j-1:
+		return target{name: l[j].name} // all between are let in together
 	case i == n && n > 1:
 		return target{} // any of several holders makes room
-	case me.room == 0:
-		last := -1
-		for j, m := range l[:i] {
-			if m.room > 1 {
-				return before
-			}
-			if m.room == 1 {
-				last = j
-			}
-		}
-		return target{name: l[last].name}
 	}
 	return before
 }

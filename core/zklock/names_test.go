@@ -190,6 +190,9 @@ func TestWaitersWatchWhatLetsThemIn(t *testing.T) {
 		{"22rr", 3, target{"c", false}},
 		{"x2", 1, target{"a", true}},
 		{"22x", 2, target{"b", false}},
+		{"xr3", 2, target{"a", false}},
+		{"x222", 3, target{"c", false}},
+		{"rx2r", 3, target{"b", false}},
 	} {
 		l := lineOf(tt.line)
 		if got := l.target(tt.i, l.holders(false)); got != tt.want {
