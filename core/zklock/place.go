@@ -194,7 +194,7 @@ func (p *place) enrol(c caller) error {
 			}
 			return res[0].String, nil
 		})
-		name := ""
+		var name string
 		switch {
 		case err == nil:
 			name = path[len(p.parent)+1:]

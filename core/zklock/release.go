@@ -35,7 +35,7 @@ func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 		return driver.ErrNotHeld
 	}
 	parent := s.keyPath(e.Key)
-	name := ""
+	var name string
 	var err error
 	if l != nil {
 		name = l.name
