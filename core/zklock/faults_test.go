@@ -81,7 +81,7 @@ func TestCrashedHolderIsFollowedAfterItsTTL(t *testing.T) {
 	b := open(t, d)
 	g := a.take("k", ttl)
 	w := b.queue("k", time.Minute)
-	proxy.BlackHole()
+	defer proxy.BlackHole()()
 	next := await(t, "the grant after a crash", w)
 	if next.err != nil {
 		t.Fatal(next.err)
@@ -107,7 +107,7 @@ func TestCrashedSharersAreFollowedAfterOneTTL(t *testing.T) {
 		}
 	}
 	w := b.queue("k", time.Minute)
-	proxy.BlackHole()
+	defer proxy.BlackHole()()
 	next := await(t, "the grant after a crash", w)
 	if next.err != nil {
 		t.Fatal(next.err)
@@ -239,7 +239,7 @@ func TestKeysGoAndComeUnderLoad(t *testing.T) {
 	running.Wait()
 }
 
-// TestRefusedCredentialsAreAPermanentError asks with the rights of nobody.
+// TestRefusedRightsAreAPermanentError asks with the rights of nobody.
 func TestRefusedRightsAreAPermanentError(t *testing.T) {
 	s := zktest.Start(t)
 	owner := open(t, zklock.New([]string{s.Addr()}, zklock.WithAuth("digest", []byte("locks:secret")), zklock.WithACL(digest()...)))

@@ -34,7 +34,7 @@ func open(t *testing.T, d driver.Driver) *process {
 		t: t, waiting: make(map[driver.ID]chan struct{}),
 		contended: make(map[driver.ID]chan struct{}), lost: make(map[driver.ID]chan struct{}),
 	}
-	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: 3 * time.Second})
+	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

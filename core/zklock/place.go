@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -29,7 +30,7 @@ type place struct {
 	watches string // a path
 	armed   bool   // the servers will tell when that changes
 	gone    bool   // it was deleted
-	lost    bool   // the servers' session has expired
+	lost    bool   // its node is gone: the servers' session has expired, or it was withdrawn
 
 	// Of Acquire's goroutine.
 	made     sending // the request that makes the node
@@ -51,12 +52,14 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer s.running.Done()
-	if err := check(r); err != nil {
-		return driver.Grant{}, err
-	}
 	p := &place{
 		s: s, r: r, parent: s.keyPath(r.Key), mark: mark(r.Owner),
 		done: make(chan struct{}), woken: make(chan struct{}, 1), ahead: make(map[string]*sight), opened: time.Now(),
+	}
+	if err := check(r); err != nil {
+		s.claims.end(r.Owner, over)
+		p.endReplaced()
+		return driver.Grant{}, err
 	}
 	for {
 		other, g, err := s.claims.open(p)
@@ -100,11 +103,12 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 	if err == nil {
 		err = p.enrol(c)
 	}
+	unread := false
 	if err == nil {
-		err = p.turn(c)
+		unread, err = p.turn(c)
 	}
 	if err == nil {
-		g, err = p.take(c)
+		g, err = p.take(c, unread)
 	}
 	if err != nil {
 		p.giveUp()
@@ -129,14 +133,14 @@ func soften(err error) error {
 // giveUp burns the owner, and has the end of its node seen to.
 func (p *place) giveUp() {
 	p.s.claims.leave(p)
-	if p.made.begun && !p.over() {
+	if p.made.begun && !p.isGone() {
 		p.s.cleaner.owe(debt{parent: p.parent, mark: p.mark, name: p.name, after: p.made.done, ttl: p.r.TTL})
 	}
 	p.endReplaced()
 }
 
-// over reports whether it is certain that the place has no node.
-func (p *place) over() bool {
+// isGone reports whether it is certain that the place has no node.
+func (p *place) isGone() bool {
 	p.s.claims.mu.Lock()
 	defer p.s.claims.mu.Unlock()
 	return p.lost
@@ -148,7 +152,7 @@ func (p *place) endReplaced() {
 	if old := p.r.Replace; old != nil && !p.replaced {
 		p.replaced = true
 		p.s.claims.takeBack(old.Owner, released)
-		p.s.cleaner.owe(debt{parent: p.parent, mark: mark(old.Owner), name: refOf(old), after: p.made.done, ttl: p.r.TTL})
+		p.s.cleaner.owe(debt{parent: p.s.keyPath(old.Key), mark: mark(old.Owner), name: refOf(old), after: p.made.done, ttl: p.r.TTL})
 	}
 }
 
@@ -248,44 +252,51 @@ func (p *place) replacing(c caller) string {
 }
 
 // take turns the place, whose turn it is, into a lease: by a write to its node, whose
-// number is the token.
-func (p *place) take(c caller) (driver.Grant, error) {
+// number is the token. If the line is unread it looks meanwhile who waits.
+func (p *place) take(c caller, unread bool) (driver.Grant, error) {
+	var reading sync.WaitGroup
+	if unread {
+		reading.Go(func() { p.follow(c) })
+	}
+	w, err := p.claim(c)
+	reading.Wait()
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	l := &lease{
+		id: p.r.ID, parent: p.parent, name: p.name, room: p.room,
+		version: w.stat.Version, token: w.stat.Mzxid, since: w.stat.Mtime,
+		ends:    w.sent.Add(p.r.TTL),
+		believe: driver.Deadline(w.sent, p.s.client.lasting(p.r.TTL)),
+	}
+	g := driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.believe, Contended: p.behind > 0}
+	if !p.s.claims.hold(p, l, p.key) {
+		return driver.Grant{}, driver.ErrPlaceLost
+	}
+	return g, nil
+}
+
+// claim writes to the node that it is a lease.
+func (p *place) claim(c caller) (written, error) {
 	rec := record{state: granted, ttl: p.r.TTL}
 	path := p.parent + "/" + p.name
 	for {
 		w, err := p.s.set(c, path, rec, p.version)
-		switch {
-		case err == zk.ErrNoNode:
-			return driver.Grant{}, driver.ErrPlaceLost
-		case err == zk.ErrBadVersion: // an earlier try was executed
-			n, err := p.s.get(c, path)
-			if err == nil {
+		if err == zk.ErrBadVersion { // an earlier try was executed
+			var n node
+			if n, err = p.s.get(c, path); err == nil {
 				p.version = n.stat.Version
 				continue
 			}
-			if err == zk.ErrNoNode {
-				return driver.Grant{}, driver.ErrPlaceLost
-			}
-			if !p.bears(c, err) {
-				return driver.Grant{}, err
-			}
-			continue
-		case err != nil:
-			if !p.bears(c, err) {
-				return driver.Grant{}, err
-			}
-			continue
 		}
-		l := &lease{
-			id: p.r.ID, parent: p.parent, name: p.name, room: p.room,
-			version: w.stat.Version, token: w.stat.Mzxid, since: w.stat.Mtime,
-			ends:    w.sent.Add(p.r.TTL),
-			believe: driver.Deadline(w.sent, p.s.client.lasting(p.r.TTL)),
+		switch {
+		case err == nil:
+			return w, nil
+		case err == zk.ErrNoNode:
+			return written{}, driver.ErrPlaceLost
+		case !p.bears(c, err):
+			return written{}, err
 		}
-		if !p.s.claims.hold(p, l, p.key) {
-			return driver.Grant{}, driver.ErrPlaceLost
-		}
-		return driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.believe, Contended: p.behind > 0}, nil
 	}
 }
 

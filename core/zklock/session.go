@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"path"
 	"sync"
 	"time"
 
@@ -88,33 +89,34 @@ func (s *session) event(e zk.Event) {
 }
 
 // Ping reports whether the servers answer and permit what the driver needs: a node
-// is made and deleted in one step, so that nobody sees it.
+// is made and deleted in one step, so that nobody sees it. As long as the root is not
+// there it stands in for that node.
 func (s *session) Ping(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
 	defer s.running.Done()
 	c := s.by(ctx)
-	probe := s.root + "/ping"
-	ping := func() error {
-		return do(s, c, func(conn *zk.Conn) error {
+	err := s.probe(c)
+	if lostReply(err) && ctx.Err() == nil { // of a connection that has just been replaced
+		err = s.probe(c)
+	}
+	return soften(err)
+}
+
+func (s *session) probe(c caller) error {
+	for probe := s.root + "/ping"; ; probe = path.Dir(probe) {
+		err := do(s, c, func(conn *zk.Conn) error {
 			_, err := conn.Multi(
 				&zk.CreateRequest{Path: probe, Acl: s.acl},
 				&zk.SetDataRequest{Path: probe, Version: -1},
 				&zk.DeleteRequest{Path: probe, Version: -1})
 			return err
 		})
-	}
-	err := ping()
-	if err == zk.ErrNoNode {
-		if err = s.makeRoot(c); err == nil {
-			err = ping()
+		if err != zk.ErrNoNode || probe == "/" {
+			return ignore(err, zk.ErrNodeExists) // somebody has just made it
 		}
 	}
-	if lostReply(err) && ctx.Err() == nil { // of a connection that has just been replaced
-		err = ping()
-	}
-	return classify(err)
 }
 
 // makeRoot makes the node under which the keys have theirs.
@@ -152,11 +154,15 @@ func (s *session) makeKey(c caller, parent string) error {
 			err = container()
 		}
 	}
-	if err == zk.ErrNodeExists {
-		return nil
+	if err != nil && err.Error() == unimplemented {
+		return &driver.PermanentError{Err: errors.New("zookeeper: the servers know no containers; use 3.5.3 or later")}
 	}
-	return err
+	return ignore(err, zk.ErrNodeExists)
 }
+
+// unimplemented is how the client library puts the answer of a server that does not
+// know a kind of request.
+const unimplemented = "unknown error: -6"
 
 // Close ends the session. Without leases ZooKeeper's session is closed; with some it
 // is left to expire, so that they last until their TTL or its time-out is over.

@@ -20,15 +20,16 @@ type sight struct {
 	since   time.Time // after the answer that showed this version first
 }
 
-// turn waits until the place is among those that hold the key.
-func (p *place) turn(c caller) error {
+// turn waits until the place is among those that hold the key. unread reports that it
+// has learnt so without reading the line.
+func (p *place) turn(c caller) (unread bool, err error) {
 	for {
 		t, first, err := p.read(c)
 		switch {
 		case err == nil && first == nil:
-			return nil
+			return false, nil
 		case err == nil && !p.r.Wait:
-			return p.refuse(c, first[0])
+			return false, p.refuse(c, first[0])
 		case err == nil:
 			if !p.waits {
 				p.waits = true
@@ -39,11 +40,11 @@ func (p *place) turn(c caller) error {
 			}
 			var mine bool
 			if mine, err = p.wait(c, t, first); mine {
-				return p.follow(c)
+				return true, nil
 			}
 		}
 		if err != nil && !p.bears(c, err) {
-			return err
+			return false, err
 		}
 	}
 }
@@ -89,23 +90,15 @@ func (p *place) read(c caller) (t target, first []member, err error) {
 	return t, all.line[j : j+1], nil
 }
 
-// follow looks who waits behind a place that has just become the first.
-func (p *place) follow(c caller) error {
-	all, err := p.s.list(c, p.parent)
-	if err == nil {
-		p.key = all.version
+// follow looks who waits behind a place that has just become the first. If it cannot,
+// the bell will tell.
+func (p *place) follow(c caller) {
+	p.key, p.behind = -1, 0
+	if all, err := p.s.list(c, p.parent); err == nil {
 		if i := all.index(p.name); i >= 0 {
-			p.behind = all.line.behind(i, false)
+			p.key, p.behind = all.version, all.line.behind(i, false)
 		}
 	}
-	if err == zk.ErrNoNode {
-		return driver.ErrPlaceLost
-	}
-	if err != nil && lostReply(err) && c.ctx.Err() == nil {
-		p.key, p.behind = -1, 0 // the bell tells
-		return nil
-	}
-	return err
 }
 
 // refuse withdraws a place that does not wait, and tells the holders that somebody
@@ -113,7 +106,7 @@ func (p *place) follow(c caller) error {
 func (p *place) refuse(c caller, first member) error {
 	held := new(driver.HeldError)
 	if head, err := p.sight(c, first.name, false); err == nil && head.state != waiting {
-		held.RetryAfter = min(head.ttl, p.s.client.lasting(head.ttl))
+		held.RetryAfter = head.ttl
 	}
 	if err := p.s.endAndRing(c, p.parent, -1, p.name); err == nil || err == zk.ErrNoNode {
 		p.s.claims.mu.Lock()
