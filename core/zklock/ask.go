@@ -61,7 +61,7 @@ func ask[T any](s *session, c caller, how *sending, f func(*zk.Conn) (T, error))
 	case <-limit.C:
 		err = &silence{s.timeout}
 		if l.silentSince(sent) {
-			_ = l.Close() // another server may answer
+			s.client.cut(l) // another server may answer
 		}
 	case <-c.stop:
 		err = driver.ErrClosed

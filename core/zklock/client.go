@@ -87,9 +87,7 @@ func (c *client) see(e zk.Event) {
 			c.mu.Unlock()
 		case zk.StateDisconnected, zk.StateExpired:
 			c.mu.Lock()
-			if c.isUp {
-				c.isUp, c.up = false, make(chan struct{})
-			}
+			c.sink()
 			c.mu.Unlock()
 		}
 	}
@@ -102,6 +100,24 @@ func (c *client) rise() {
 		c.isUp = true
 		close(c.up)
 	}
+}
+
+// sink holds calls back until the session is connected again. c.mu is held.
+func (c *client) sink() {
+	if c.isUp {
+		c.isUp, c.up = false, make(chan struct{})
+	}
+}
+
+// cut ends a connection on which nothing is answered. The client library makes
+// another.
+func (c *client) cut(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == l {
+		c.sink()
+	}
+	_ = l.Close() // nothing is expected from it
 }
 
 // authenticate tells the servers who the client is, before anything is asked. The

@@ -52,6 +52,13 @@ func lostReply(err error) bool {
 		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) || isNet(err)
 }
 
+// again reports whether to repeat a request at once, on the connection that follows
+// the one that is lost: it bears being executed twice.
+func again(c caller, err error) bool {
+	return lostReply(err) && !errors.As(err, new(*silence)) && c.ctx.Err() == nil
+}
+
+// isNet reports whether the error is one of a connection, or a silence.
 func isNet(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t)

@@ -90,8 +90,8 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	}
 	defer s.running.Done()
 	holders, waiting, err := s.survey(s.by(ctx), s.keyPath(key))
-	if lostReply(err) && !isNet(err) && ctx.Err() == nil { // of a connection that has just been replaced
-		holders, waiting, err = s.survey(s.by(ctx), s.keyPath(key))
+	if c := s.by(ctx); again(c, err) {
+		holders, waiting, err = s.survey(c, s.keyPath(key))
 	}
 	if err != nil {
 		return driver.State{}, soften(err)

@@ -77,12 +77,15 @@ func (s *session) renew(c caller, r driver.Renewal) (driver.Renewed, error) {
 // extend writes to a lease's node.
 func (s *session) extend(c caller, l *lease, r driver.Renewal) (written, error) {
 	path := l.parent + "/" + l.name
-	for {
+	for first := true; ; first = false {
 		rec, version, ok := s.claims.next(l, r)
 		if !ok {
 			return written{}, zk.ErrNoNode
 		}
 		w, err := s.set(c, path, rec, version)
+		if first && again(c, err) {
+			continue
+		}
 		if err != zk.ErrBadVersion {
 			return w, err
 		}

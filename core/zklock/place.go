@@ -206,14 +206,17 @@ func (p *place) enrol(c caller) error {
 			old = "" // it ended before
 			continue
 		case err == zk.ErrNoNode:
-			if err := p.s.makeKey(c, p.parent); err != nil {
+			if err := p.s.makeKey(c, p.parent); err != nil && !p.bears(c, err) {
 				return err
 			}
 			continue
-		case lostReply(err) && p.made.begun && c.ctx.Err() == nil && !errors.As(err, new(*silence)):
+		case p.made.begun && again(c, err):
 			m, ok, ferr := p.s.find(c, p.parent, p.mark)
-			if ferr != nil || !ok {
+			if ferr != nil {
 				return err
+			}
+			if !ok { // nor will it be there
+				continue
 			}
 			name = m.name
 		default:
@@ -231,7 +234,7 @@ func (p *place) enrol(c caller) error {
 		p.endReplaced() // it may have ended before
 		return nil
 	}
-	return errors.New("zookeeper: the key's node went away as often as it was made")
+	return errors.New("zookeeper: the key's node went away, or the connection did, as often as it was made")
 }
 
 // replacing returns the node of the lease to replace, or "" if there is none. The

@@ -28,6 +28,7 @@ func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
 // which is not there was ended by others, unless an earlier release has had no answer.
 func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 	l, repeated := s.claims.releasing(e, now)
+	owed := repeated != 0
 	switch repeated {
 	case released:
 		return nil
@@ -44,6 +45,10 @@ func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 	}
 	if err == nil {
 		err = s.remove(c, parent+"/"+name)
+		if again(c, err) {
+			_, repeated = s.claims.releasing(e, now)
+			err = s.remove(c, parent+"/"+name)
+		}
 	}
 	switch {
 	case err == nil, err == zk.ErrNoNode && repeated == releasing:
@@ -53,7 +58,7 @@ func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 		s.claims.end(e.Owner, over)
 		return driver.ErrNotHeld
 	}
-	if repeated == 0 {
+	if !owed {
 		s.cleaner.owe(debt{parent: parent, mark: mark(e.Owner), name: name, ttl: max(time.Until(e.Deadline), 0)})
 	}
 	return err

@@ -98,7 +98,7 @@ func (s *session) Ping(ctx context.Context) error {
 	defer s.running.Done()
 	c := s.by(ctx)
 	err := s.probe(c)
-	if lostReply(err) && ctx.Err() == nil { // of a connection that has just been replaced
+	if again(c, err) {
 		err = s.probe(c)
 	}
 	return soften(err)
