@@ -26,6 +26,7 @@ type client struct {
 
 	granted atomic.Int64 // the session's time-out as the server has granted it; 0 before
 	keep    atomic.Bool  // leave the session to expire
+	zxid    atomic.Int64 // the latest transaction that a server has shown; 0: none
 
 	mu      sync.Mutex
 	conn    *zk.Conn // nil: not begun

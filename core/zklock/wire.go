@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,48 +14,110 @@ import (
 
 // link is one connection. The client library neither bounds the handshake, nor says
 // what session time-out the server has granted, nor lets go of a session without
-// ending it; the link sees the bytes and does all three.
+// ending it; the link sees the bytes and does all three. It also keeps the number of
+// the latest transaction (zxid) for the library, which reads its own while another
+// goroutine sets it (go-zookeeper/zk#35): when it has connected again, it might ask for
+// the events since a time at which they had passed. Replies reach the library without
+// the number, and the link puts it into the requests that have one.
 type link struct {
 	net.Conn
 	client *client
 	limit  time.Duration // of the handshake
+	since  int64         // the latest transaction that earlier connections have shown
 
 	up    atomic.Bool  // the handshake is over
-	head  []byte       // what has been read of it
 	heard atomic.Int64 // when something was last read, after client.epoch
+
+	// The message that is being read.
+	head [headLength]byte
+	at   int // how much of the head was read
+	left int // how much is to follow it
 }
 
-// The handshake's answer begins with its length, the protocol's version, the
-// session's time-out in milliseconds and the session's number, 0 if it has expired.
+// A message begins with its length, not counting that. There follow in a reply the
+// number of the request, or a negative one if there is none, and that of the
+// transaction; in the handshake's answer the protocol's version and the session's
+// time-out in milliseconds.
 const (
+	zxidAt     = 8
 	timeoutAt  = 8
-	headLength = 20
+	headLength = 16
+	greetings  = 1 << 10 // the handshake's answer is shorter
 )
 
-// opClose ends a session. It is in bytes 8 to 11 of a request, after its length and
-// number.
-const opClose = -11
+// After its length a request has a number and what it asks for, and the handshake the
+// protocol's version, the latest transaction, a time-out and the session, 0 for a new
+// one.
+const (
+	opcodeAt       = 8
+	opClose        = -11 // ends the session
+	opSetWatches   = 101 // begins with the latest transaction
+	watchesSinceAt = 12
+	greetSinceAt   = 8
+	greetSessionAt = 20
+	greetLength    = 28
+)
+
+var errAlien = errors.New("what the server sends is not ZooKeeper's")
 
 func (l *link) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if n > 0 {
 		l.heard.Store(int64(time.Since(l.client.epoch)))
-		if !l.up.Load() {
-			l.greet(b[:n])
+		if !l.scan(b[:n]) {
+			return n, errAlien
 		}
 	}
 	return n, err
 }
 
-// greet reads the handshake's answer.
-func (l *link) greet(b []byte) {
-	l.head = append(l.head, b...)
-	if len(l.head) >= headLength {
+// scan goes through what was read, takes the numbers of transactions out, and reports
+// whether it may be ZooKeeper's.
+func (l *link) scan(b []byte) bool {
+	for len(b) > 0 {
+		var n int
+		if l.at < headLength {
+			n = copy(l.head[l.at:], b)
+			if l.up.Load() {
+				clear(b[min(n, max(0, zxidAt-l.at)):n])
+			}
+			l.at += n
+			if !l.measure() {
+				return false
+			}
+		} else {
+			n = min(len(b), l.left)
+			l.left -= n
+		}
+		b = b[n:]
+		if l.at == headLength && l.left == 0 {
+			l.at = 0
+			l.up.Store(true)
+		}
+	}
+	return true
+}
+
+// measure takes what is known of the head.
+func (l *link) measure() bool {
+	if l.at < 4 {
+		return true
+	}
+	length := int(int32(binary.BigEndian.Uint32(l.head[:])))
+	if length < headLength-4 || !l.up.Load() && length > greetings {
+		return false
+	}
+	if l.at < headLength {
+		return true
+	}
+	l.left = length - (headLength - 4)
+	if !l.up.Load() {
 		ms := int32(binary.BigEndian.Uint32(l.head[timeoutAt:]))
 		l.client.granted.Store(int64(ms) * int64(time.Millisecond))
-		l.head = nil
-		l.up.Store(true)
+	} else if zxid := int64(binary.BigEndian.Uint64(l.head[zxidAt:])); zxid > 0 {
+		l.client.zxid.Store(zxid)
 	}
+	return true
 }
 
 // SetReadDeadline bounds the handshake, whatever the client library asks for.
@@ -72,11 +135,30 @@ var errKept = errors.New("the session is left to expire")
 // Write does not send the end of a session that is to outlive the client. The
 // library writes each request in one piece.
 func (l *link) Write(b []byte) (int, error) {
-	if l.client.keep.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opClose && l.up.Load() {
-		_ = l.Conn.Close() // the error below is what counts
-		return 0, errKept
+	if !l.up.Load() {
+		if len(b) >= greetLength && binary.BigEndian.Uint64(b[greetSessionAt:]) != 0 {
+			b = l.date(b, greetSinceAt)
+		}
+		return l.Conn.Write(b)
+	}
+	if len(b) >= opcodeAt+4 {
+		switch op := int32(binary.BigEndian.Uint32(b[opcodeAt:])); {
+		case op == opClose && l.client.keep.Load():
+			_ = l.Conn.Close() // the error below is what counts
+			return 0, errKept
+		case op == opSetWatches && len(b) >= watchesSinceAt+8:
+			b = l.date(b, watchesSinceAt)
+		}
 	}
 	return l.Conn.Write(b)
+}
+
+// date returns a request with the latest transaction that was seen when the link was
+// made.
+func (l *link) date(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	binary.BigEndian.PutUint64(b[at:], uint64(l.since))
+	return b
 }
 
 // silentSince reports whether nothing was read after t.
@@ -92,7 +174,7 @@ func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: conn, client: c, limit: c.attempt}
+	l := &link{Conn: conn, client: c, limit: c.attempt, since: c.zxid.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
