@@ -134,19 +134,22 @@ func (s *session) list(c caller, parent string) (members, error) {
 	})
 }
 
-// sync brings the server that is asked up to date with the leader.
-func (s *session) sync(c caller, path string) error {
-	return do(s, c, func(conn *zk.Conn) error {
-		_, err := conn.Sync(path)
+// catchUp has the server that is asked apply what was acknowledged to anybody before. It
+// is a write that changes nothing: ZooKeeper's own sync does nothing on the leader,
+// which may not have applied yet what a follower has applied and acknowledged.
+func (s *session) catchUp(c caller, path string) error {
+	err := do(s, c, func(conn *zk.Conn) error {
+		_, err := conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
 		return err
 	})
+	return ignore(err, zk.ErrNoNode)
 }
 
 // find looks for an owner's node after a reply was lost. Requests of a connection
 // that is over are not executed after those of the next one, so that what it does
 // not find will not come.
 func (s *session) find(c caller, parent, mark string) (m member, ok bool, err error) {
-	if err := s.sync(c, parent); err != nil {
+	if err := s.catchUp(c, parent); err != nil {
 		return member{}, false, err
 	}
 	all, err := s.list(c, parent)

@@ -22,7 +22,7 @@ type reading struct {
 // survey reads the line of a key, up to date with the leader, and the nodes of those
 // who hold it. It returns how many wait.
 func (s *session) survey(c caller, parent string) (holders []reading, waiting int, err error) {
-	if err := s.sync(c, parent); err != nil {
+	if err := s.catchUp(c, parent); err != nil {
 		return nil, 0, err
 	}
 	all, err := s.list(c, parent)
