@@ -9,6 +9,8 @@ require (
 	go.uber.org/zap v1.27.1
 )
 
+require github.com/go-zookeeper/zk v1.0.4 // indirect
+
 require (
 	github.com/bytedance/sonic v1.11.6 // indirect
 	github.com/bytedance/sonic/loader v0.1.1 // indirect
@@ -32,6 +34,7 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.7 // indirect
 	github.com/leodido/go-urn v1.4.0 // indirect
+	github.com/lockaround/lockaround/core/zklock v0.0.0
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
@@ -62,3 +65,5 @@ replace (
 	github.com/lockaround/lockaround => ../..
 	github.com/lockaround/lockaround/core/etcdlock => ../../core/etcdlock
 )
+
+replace github.com/lockaround/lockaround/core/zklock => ../../core/zklock

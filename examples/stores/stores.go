@@ -10,11 +10,19 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/zklock"
 	"github.com/lockaround/lockaround/examples/stock/sale"
 )
 
-// etcd keeps locks in an etcd cluster.
-var etcd = sale.Store{Name: "etcd", Address: "host:port,host:port of some of the cluster's members", Open: openEtcd}
+// The stores, each with the client that its driver is made from.
+var (
+	zookeeper = sale.Store{Name: "zookeeper", Address: "host:port,host:port of some of the ensemble's servers", Open: openZooKeeper}
+	etcd      = sale.Store{Name: "etcd", Address: "host:port,host:port of some of the cluster's members", Open: openEtcd}
+)
+
+func openZooKeeper(_ context.Context, at string) (driver.Driver, func() error, error) {
+	return zklock.New(strings.Split(at, ",")), func() error { return nil }, nil // a session closes its own connection
+}
 
 func openEtcd(_ context.Context, at string) (driver.Driver, func() error, error) {
 	client, err := clientv3.New(clientv3.Config{
