@@ -103,11 +103,11 @@ func (s *shop) lose(t *testing.T, run guarded, l loss, id string) (seen, left st
 }
 
 func TestTransactionWhoseLeaseIsLostNeverCommits(t *testing.T) {
-	rounds := map[string]int{postgres.name: 100, mariadb.name: 20}
+	rounds := map[string]int{postgres.Name: 100, mariadb.Name: 20}
 	each(t, func(t *testing.T, d *database) {
 		s := newShop(t, d)
 		all, ended := losses(t, s.witness), map[string]int{}
-		for round := range rounds[d.server.name] {
+		for round := range rounds[d.server.Name] {
 			l := all[round%len(all)]
 			id := fmt.Sprintf("round %d, %s", round, l.name)
 			seen, left, err := s.lose(t, correct, l, id)

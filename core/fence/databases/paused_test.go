@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/internal/dbserver"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 )
@@ -106,7 +107,7 @@ func startRedis(t testing.TB) string {
 		}
 		t.Skipf("needs redis-server in PATH: %v", err)
 	}
-	port, err := freePort()
+	port, err := dbserver.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: addr})
 			defer func() { _ = client.Close() }()
 			e := newEngine(t, redislock.New(client))
-			paused := startHolder(t, tc.what, addr, postgresURL(d.port, d.name))
+			paused := startHolder(t, tc.what, addr, d.source())
 			paused.signal(t, syscall.SIGSTOP)
 			over := time.NewTimer(3 * pausedTTL)
 			next := late(func() error {

@@ -1,0 +1,236 @@
+// Package dbserver runs real PostgreSQL and MariaDB servers for tests. It needs no driver:
+// the test's module has registered those that it opens.
+package dbserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a database server of its own on a free port of 127.0.0.1, in a folder of its
+// own. It starts with the first test that needs it and ends with [Server.Stop].
+type Server struct {
+	Name   string // of the product
+	Driver string // of database/sql, which the test's module registers
+
+	// find returns what is missing on this machine.
+	find func() error
+	// create fills the folder.
+	create func(dir string) *exec.Cmd
+	// run is the server. It ends in good order on end.
+	run func(dir, port string) *exec.Cmd
+	end os.Signal
+	// source is the data source of a database; empty is the one that there is from the
+	// start.
+	source func(addr, database string) string
+	// home is the expression for the server's folder.
+	home string
+
+	once    sync.Once
+	fault   error
+	dir     string
+	port    string
+	cmd     *exec.Cmd
+	created atomic.Int64
+}
+
+// Start starts the server unless it runs. It skips the test if there is no server on this
+// machine, or fails it if the environment says LOCKAROUND_REQUIRE_SERVERS=1.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.find(); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", s.Name, err)
+		}
+		t.Skipf("needs %s: %v", s.Name, err)
+	}
+	s.once.Do(func() { s.fault = s.start() })
+	if s.fault != nil {
+		t.Fatalf("start %s: %v", s.Name, s.fault)
+	}
+}
+
+// Addr returns the host and port of a server that was started.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+
+// Source returns the data source of a database of this server, by way of an address that
+// may be a proxy's; empty is the database that there is from the start.
+func (s *Server) Source(addr, database string) string { return s.source(addr, database) }
+
+// Create starts the server if need be, creates an empty database in it and returns its
+// name.
+func (s *Server) Create(t testing.TB) string {
+	t.Helper()
+	s.Start(t)
+	root, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	name := "test" + strconv.FormatInt(s.created.Add(1), 10)
+	if _, err := root.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Restart ends the server in good order and starts it again on the same port. It returns
+// when the server answers.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.halt(); err != nil {
+		t.Fatalf("stop %s: %v", s.Name, err)
+	}
+	if err := s.launch(); err != nil {
+		t.Fatalf("restart %s: %v", s.Name, err)
+	}
+}
+
+// Stop ends the server and removes its folder. Of a server that was never started it is a
+// no-op.
+func (s *Server) Stop() error {
+	err := s.halt()
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}
+
+func (s *Server) halt() error {
+	if s.cmd == nil || s.cmd.Process == nil || s.cmd.ProcessState != nil {
+		return nil
+	}
+	return errors.Join(s.cmd.Process.Signal(s.end), s.cmd.Wait())
+}
+
+func (s *Server) start() (err error) {
+	if s.dir, err = os.MkdirTemp("", "lockaround-"+s.Name); err != nil {
+		return err
+	}
+	uid, gid, err := unprivileged()
+	if err != nil {
+		return err
+	}
+	if err := os.Chown(s.dir, uid, gid); err != nil {
+		return err
+	}
+	create, err := s.as(s.create(filepath.Join(s.dir, "data")))
+	if err != nil {
+		return err
+	}
+	if out, err := create.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", create.Path, err, out)
+	}
+	// A free port may be taken by somebody else before the server has it.
+	for range 5 {
+		if s.port, err = FreePort(); err != nil {
+			return err
+		}
+		if err = s.launch(); err == nil {
+			return nil
+		}
+	}
+	out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	return fmt.Errorf("%w: %s", err, out)
+}
+
+// launch runs the server on its port, and returns when it answers.
+func (s *Server) launch() error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	if s.cmd, err = s.as(s.run(filepath.Join(s.dir, "data"), s.port)); err != nil {
+		return err
+	}
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	if err := s.answer(); err != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		return err
+	}
+	return nil
+}
+
+// as runs a command as a user that is not root, which database servers refuse to be.
+func (s *Server) as(cmd *exec.Cmd) (*exec.Cmd, error) {
+	uid, gid, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "HOME="+s.dir, "LC_ALL=C")
+	if uid != os.Getuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+	return cmd, nil
+}
+
+func unprivileged() (uid, gid int, err error) {
+	if os.Getuid() != 0 {
+		return os.Getuid(), os.Getgid(), nil
+	}
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		return 0, 0, err
+	}
+	if uid, err = strconv.Atoi(u.Uid); err != nil {
+		return 0, 0, err
+	}
+	gid, err = strconv.Atoi(u.Gid)
+	return uid, gid, err
+}
+
+// FreePort returns a port of 127.0.0.1 that nobody had a moment ago.
+func FreePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
+}
+
+// answer returns when the server answers, and that it is this one.
+func (s *Server) answer() error {
+	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var home string
+		if err = db.QueryRowContext(ctx, "SELECT "+s.home).Scan(&home); err == nil {
+			if filepath.Clean(home) != filepath.Join(s.dir, "data") {
+				return errors.New("another server has the port")
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("no answer within 30 s: %w", err)
+		case <-tick.C:
+		}
+	}
+}
