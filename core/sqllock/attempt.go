@@ -1,0 +1,121 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+const (
+	firstPause = 5 * time.Millisecond // before a try is repeated
+	maxPause   = 250 * time.Millisecond
+)
+
+// attempt is one request to the database, of one try or several, which its caller may
+// give up at any time: whatever a client library does, nothing is committed after that.
+type attempt struct {
+	mu     sync.Mutex
+	gone   bool // the caller has given up
+	busy   bool // a COMMIT is on its way
+	unsure bool // the outcome of a COMMIT is not known
+}
+
+// errGone is what an attempt that was given up ends with. Nobody sees it.
+var errGone = errors.New("the attempt was given up")
+
+// commit commits unless the caller has given up.
+func (a *attempt) commit(tx *sql.Tx) error {
+	a.mu.Lock()
+	if a.gone {
+		a.mu.Unlock()
+		return errGone
+	}
+	a.busy = true
+	a.mu.Unlock()
+	err := tx.Commit()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy = false
+	if err != nil {
+		a.unsure = true
+	}
+	return err
+}
+
+// giveUp ends the attempt, and reports whether it has certainly changed nothing.
+func (a *attempt) giveUp() (clean bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = true
+	return !a.busy && !a.unsure
+}
+
+// ask runs f on a goroutine of the session, and again after what may pass, until it
+// succeeds, ctx ends, an attempt's time is up or stop is closed. clean says of an error
+// that the request has certainly changed nothing.
+func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(context.Context, *attempt) (T, error)) (out T, clean bool, err error) {
+	type result struct {
+		out T
+		err error
+	}
+	if err := ctx.Err(); err != nil {
+		return out, true, err
+	}
+	a := &attempt{}
+	inner, cancel := context.WithTimeout(s.ctx, s.timeout)
+	done := make(chan result, 1)
+	s.start(func() {
+		defer cancel()
+		var r result
+		r.err = repeat(inner, s.timeout, func() (err error) {
+			r.out, err = f(inner, a)
+			return err
+		})
+		done <- r
+	})
+	select {
+	case r := <-done:
+		if r.err == nil {
+			return r.out, false, nil
+		}
+		err = r.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-inner.Done():
+		err = &silence{s.timeout, nil}
+		if s.ctx.Err() != nil {
+			err = driver.ErrClosed
+		}
+	case <-stop:
+		err = driver.ErrClosed
+	}
+	clean = a.giveUp()
+	cancel()
+	return out, clean, err
+}
+
+// repeat runs f until it succeeds, fails for good, or ctx ends.
+func repeat(ctx context.Context, limit time.Duration, f func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := f()
+		var refused *driver.PermanentError
+		switch err = classify(err); {
+		case err == nil, errors.As(err, &refused), errors.Is(err, errGone):
+			return err
+		case ctx.Err() != nil:
+			return &silence{limit, err}
+		}
+		again := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(pause)))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return &silence{limit, err}
+		}
+	}
+}

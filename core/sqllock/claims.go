@@ -1,0 +1,123 @@
+package sqllock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// mine is what a session knows of a claim of its own.
+type mine struct {
+	id    driver.ID
+	wake  chan struct{} // of one that waits: the key may be free for it
+	held  bool          // it has become a lease
+	told  bool          // what the holder last heard about others waiting
+	asked int64         // the latest request of one who would not wait that it heard of
+	first time.Time     // when its release was first asked for; zero before
+	since uint64        // the claims' clock when it last changed between waiting and held
+	enrol time.Duration // how long its place lasts
+}
+
+// nudge has a waiter ask again.
+func (m *mine) nudge() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// claims are those of a session.
+type claims struct {
+	mu      sync.Mutex
+	byOwner map[driver.Owner]*mine
+	byMark  map[string]*mine
+	clock   uint64        // counts changes and looks
+	change  chan struct{} // holds one element after a change that the watch must know of
+}
+
+func (c *claims) init() {
+	c.byOwner, c.byMark = make(map[driver.Owner]*mine), make(map[string]*mine)
+	c.change = make(chan struct{}, 1)
+}
+
+func (c *claims) changed() {
+	select {
+	case c.change <- struct{}{}:
+	default:
+	}
+}
+
+// wait registers a place in the queue.
+func (c *claims) wait(id driver.ID, enrol time.Duration) *mine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := &mine{id: id, wake: make(chan struct{}, 1), enrol: enrol}
+	c.put(m)
+	return m
+}
+
+// hold registers a lease.
+func (c *claims) hold(g driver.Grant, asked int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(&mine{id: g.ID, held: true, told: g.Contended, asked: asked})
+}
+
+func (c *claims) put(m *mine) {
+	c.clock++
+	m.since = c.clock
+	c.byOwner[m.id.Owner] = m
+	c.byMark[mark(m.id.Owner)] = m
+	c.changed()
+}
+
+// forget drops whatever is known of an owner.
+func (c *claims) forget(o driver.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(o)
+}
+
+func (c *claims) drop(o driver.Owner) {
+	delete(c.byOwner, o)
+	delete(c.byMark, mark(o))
+}
+
+// release notes that the end of a lease is asked for, and returns when it first was.
+func (c *claims) release(o driver.Owner, now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.byOwner[o]
+	if m == nil {
+		return now
+	}
+	if m.first.IsZero() {
+		m.first = now
+	}
+	return m.first
+}
+
+// begin starts a look: what changes from now on is not judged by it.
+func (c *claims) begin() (at uint64, any bool, enrol time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	for _, m := range c.byOwner {
+		if !m.held && (enrol == 0 || m.enrol < enrol) {
+			enrol = m.enrol
+		}
+	}
+	return c.clock, len(c.byOwner) > 0, enrol
+}
+
+// nudge has every waiter ask again.
+func (c *claims) nudge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.byOwner {
+		if !m.held {
+			m.nudge()
+		}
+	}
+}

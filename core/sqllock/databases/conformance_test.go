@@ -1,0 +1,74 @@
+package databases_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+// harness is a database of the check's own, reached through a proxy. Only the checks that
+// restart their server have one of their own.
+func (p *product) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
+	on := p.server
+	restarts := strings.Contains(t.Name(), "Restart")
+	if restarts {
+		on = p.start()
+		t.Cleanup(func() {
+			if err := on.Stop(); err != nil {
+				t.Errorf("stop %s: %v", on.Name, err)
+			}
+		})
+	}
+	d := p.database(t, on)
+	way := newProxy(t, on.Addr())
+	opts := func(addr string) (all []sqllock.Option) {
+		if notified {
+			all = append(all, sqllock.WithNotifications(Notifications{on.Source(addr, d.name)}))
+		}
+		return all
+	}
+	h := &drivertest.Harness{
+		Driver:       d.locks(t, d.connect(t, way.addr(), options), opts(way.addr())...),
+		Peer:         d.locks(t, d.DB, opts(on.Addr())...),
+		Stall:        way.stall,
+		DelayReplies: way.delayReplies,
+		Wipe: func() {
+			d.exec(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
+		},
+	}
+	if options != "" {
+		h.DropReply = way.dropReply
+	}
+	h.LosePushes = func() func() { return func() {} } // who looks by himself has none to lose
+	if notified {
+		h.LosePushes = way.losePushes
+	}
+	if restarts {
+		h.Restart = func() { on.Restart(t) }
+	}
+	return h
+}
+
+func TestConformance(t *testing.T) {
+	for _, p := range products {
+		t.Run(p.server.Name, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return p.harness(t, p.options, false) })
+		})
+	}
+}
+
+func TestConformanceWithNotifications(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return products[0].harness(t, products[0].options, true) })
+}
+
+// TestConformanceAsTheDriverComes has statements prepared, which the proxy does not
+// understand, so that no replies are lost.
+func TestConformanceAsTheDriverComes(t *testing.T) {
+	for _, p := range products {
+		t.Run(p.server.Name, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return p.harness(t, "", false) })
+		})
+	}
+}

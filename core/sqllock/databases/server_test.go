@@ -1,0 +1,143 @@
+package databases_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+func TestMain(m *testing.M) {
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // connections are broken on purpose
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		for _, p := range products {
+			if err := p.server.Stop(); err != nil {
+				fmt.Fprintf(os.Stderr, "stop %s: %v\n", p.server.Name, err)
+				code = max(code, 1)
+			}
+		}
+		os.Exit(code)
+	}))
+}
+
+// product is a database server with what tests must know of it.
+type product struct {
+	server  *dbserver.Server
+	start   func() *dbserver.Server // another one
+	dialect sqllock.Dialect
+	options string // of a data source: statements go as text, so that the proxy can tell them apart
+	kill    string // ends another connection
+	others  string // the other connections of a database
+}
+
+var products = []*product{
+	{
+		server: dbserver.PostgreSQL(), start: dbserver.PostgreSQL, dialect: sqllock.PostgreSQL,
+		options: "&default_query_exec_mode=simple_protocol",
+		kill:    `SELECT pg_terminate_backend(%d)`,
+		others:  `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+	},
+	{
+		server: dbserver.MariaDB(), start: dbserver.MariaDB, dialect: sqllock.MySQL,
+		options: "?interpolateParams=true",
+		kill:    `KILL %d`,
+		others:  `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
+	},
+}
+
+// each runs a test on every database.
+func each(t *testing.T, test func(t *testing.T, d *database)) {
+	for _, p := range products {
+		t.Run(p.server.Name, func(t *testing.T) { test(t, p.database(t, p.server)) })
+	}
+}
+
+// database is a database with sqllock's tables and nothing in them.
+type database struct {
+	*sql.DB
+	*product
+	on   *dbserver.Server
+	name string
+}
+
+func (p *product) database(t testing.TB, on *dbserver.Server) *database {
+	t.Helper()
+	d := &database{product: p, on: on, name: on.Create(t)}
+	d.DB = d.connect(t, on.Addr(), "")
+	if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// connect returns a pool of connections by way of an address.
+func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.on.Driver, d.on.Source(addr, d.name)+options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(20)
+	db.SetMaxIdleConns(20)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close the database: %v", err)
+		}
+	})
+	return db
+}
+
+// locks returns a driver for the database.
+func (d *database) locks(t testing.TB, db *sql.DB, opts ...sqllock.Option) driver.Driver {
+	t.Helper()
+	locks, err := sqllock.New(db, d.dialect, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+// number is the result of a query for one number.
+func (d *database) number(t testing.TB, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// exec executes statements that must succeed.
+func (d *database) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := d.ExecContext(context.WithoutCancel(t.Context()), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// eventually fails the test unless ok becomes true in time.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,98 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// silence is the error of an attempt that got no answer in time.
+type silence struct {
+	after time.Duration
+	last  error // of the attempt's last try; nil if it hung
+}
+
+func (e *silence) Error() string {
+	if e.last != nil {
+		return fmt.Sprintf("sql: no success within %v: %v", e.after, e.last)
+	}
+	return fmt.Sprintf("sql: no answer within %v", e.after)
+}
+
+func (e *silence) Unwrap() error { return e.last }
+
+// Timeout reports true, as for a net.Error.
+func (*silence) Timeout() bool { return true }
+
+// refusals are the errors that the same statement will get again until somebody changes
+// the database or its user.
+var refusals = map[string]string{
+	// SQLSTATE, of PostgreSQL
+	"42P01": "a table is missing; run Migrate, or the statements of Schema",
+	"3F000": "the schema does not exist",
+	"42703": "a column is missing; the tables are of another version",
+	"42501": "the user has no right to it; grant SELECT, INSERT, UPDATE and DELETE on the three tables",
+	"42601": "the server does not understand the statement; is the dialect right?",
+	"42883": "the server lacks a function; PostgreSQL 11 or later is needed",
+	"28000": "the user may not log in",
+	"28P01": "the password is wrong",
+	"3D000": "the database does not exist",
+	// numbers, of MySQL
+	"1146": "a table is missing; run Migrate, or the statements of Schema",
+	"1054": "a column is missing; the tables are of another version",
+	"1142": "the user has no right to it; grant SELECT, INSERT, UPDATE and DELETE on the three tables",
+	"1143": "the user has no right to it; grant SELECT, INSERT, UPDATE and DELETE on the three tables",
+	"1044": "the user has no right to the database",
+	"1045": "the user may not log in",
+	"1049": "the database does not exist",
+	"1046": "the connection has chosen no database; name one in the data source",
+	"1064": "the server does not understand the statement; is the dialect right?",
+	"1665": "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW",
+}
+
+// code returns the SQLSTATE of an error of PostgreSQL, the number of one of MySQL, or "".
+// database/sql has no common way to them: the drivers of PostgreSQL have a method, that of
+// MySQL has a field.
+func code(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	for err != nil {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct {
+			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
+				return strconv.FormatUint(n.Uint(), 10)
+			}
+		}
+		err = errors.Unwrap(err)
+	}
+	return ""
+}
+
+// classify wraps an error of database/sql: in a *driver.PermanentError if repeating the
+// same is useless. All others are repeated: deadlocks (40P01, 1213), serialization
+// failures (40001, 1020), waits for a row that were too long (55P03, 1205), broken
+// connections, servers that start or stop, and what a later server invents.
+func classify(err error) error {
+	if err == nil || errors.Is(err, driver.ErrClosed) {
+		return err
+	}
+	if p := new(driver.PermanentError); errors.As(err, &p) {
+		return err
+	}
+	if why, ok := refusals[code(err)]; ok {
+		return &driver.PermanentError{Err: fmt.Errorf("sql: %s: %w", why, err)}
+	}
+	if err.Error() == "sql: database is closed" { // database/sql does not export it
+		return &driver.PermanentError{Err: fmt.Errorf("sql: the *sql.DB is closed; close it after its sessions: %w", err)}
+	}
+	return fmt.Errorf("sql: %w", err)
+}

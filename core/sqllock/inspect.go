@@ -1,0 +1,100 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Inspect reports the state of a key.
+func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
+	if err := s.enter(); err != nil {
+		return driver.State{}, err
+	}
+	defer s.running.Done()
+	st, _, err := ask(ctx, s, s.closing, func(ctx context.Context, _ *attempt) (driver.State, error) {
+		return s.inspect(ctx, key)
+	})
+	return st, err
+}
+
+func (s *session) inspect(ctx context.Context, key string) (st driver.State, err error) {
+	rows, err := s.db.QueryContext(ctx, s.q.inspect, []byte(key), []byte(key))
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var now, last int64
+		var what, room, token, since, expires sql.NullInt64
+		if err := rows.Scan(&now, &last, &what, &room, &token, &since, &expires); err != nil {
+			return driver.State{}, err
+		}
+		st.Token = max(st.Token, last, token.Int64)
+		switch {
+		case !what.Valid:
+			continue
+		case state(what.Int64) == waits:
+			st.Waiting++
+			continue
+		}
+		h := driver.Holder{
+			Token: token.Int64, Since: time.UnixMicro(since.Int64),
+			Remaining: micros(expires.Int64 - now), Kept: state(what.Int64) == kept,
+		}
+		h.Mode, h.Limit = mode(int32(room.Int64))
+		if !st.Held || h.Remaining < st.Remaining {
+			st.Remaining = h.Remaining
+		}
+		st.Held = true
+		st.Holders = append(st.Holders, h)
+	}
+	return st, rows.Err()
+}
+
+// maxToken is the largest token that the contract allows.
+const maxToken = 1<<53 - 1
+
+// Oust ends leases, whoever has them.
+func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	if upTo >= maxToken {
+		return &driver.PermanentError{Err: fmt.Errorf("sql: oust up to token %d, after which there is none; use one that was granted", upTo)}
+	}
+	_, _, err := ask(ctx, s, s.closing, func(ctx context.Context, a *attempt) (struct{}, error) {
+		return struct{}{}, s.decide(ctx, a, key, func(d *decision) error { return d.oust(upTo) })
+	})
+	return err
+}
+
+func (d *decision) oust(upTo int64) error {
+	for i := 0; i < len(d.claims); {
+		c := d.claims[i]
+		if c.state == waits || c.token > upTo {
+			i++
+			continue
+		}
+		d.ousted = max(d.ousted, c.token)
+		d.dirty, d.freed = true, true
+		d.push(&c, pushLost)
+		d.part(c.owner)
+		if err := d.exec(d.s.q.remove, []byte(d.key), c.owner[:]); err != nil {
+			return err
+		}
+	}
+	if upTo > d.token {
+		d.token, d.dirty = upTo, true
+	}
+	return nil
+}
+
+// errTaken is the cause of a lease that the server does not have any more: somebody took it
+// away, or the server has lost it.
+var errTaken = errors.New("sql: the lease was taken from its owner, or the server has lost it")
