@@ -78,36 +78,63 @@ func check(r driver.Request) error {
 	return nil
 }
 
-// acquire asks, and asks again when told to, until the lease is granted or cannot be.
+// acquire asks, and asks again when told to, until the lease is granted or cannot be. clean
+// says of an error that nothing of the request is left.
 func (s *session) acquire(ctx context.Context, r driver.Request) (g driver.Grant, clean bool, err error) {
-	var place *mine
-	for {
-		a, clean, err := s.request(ctx, r, place == nil)
-		switch {
-		case err != nil && place != nil && !refused(err) && ctx.Err() == nil && !s.isClosing():
-			// The place may be there yet: the next look tells.
-		case err != nil:
-			return driver.Grant{}, clean && place == nil, err
-		case a.outcome == granted:
-			g := driver.Grant{ID: r.ID, Token: a.token, Deadline: driver.Deadline(a.sent, r.TTL), Contended: a.others}
-			s.claims.hold(g, a.now)
-			return g, false, nil
-		case a.outcome == busy:
-			return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.left}
-		case a.outcome == over:
-			return driver.Grant{}, true, driver.ErrPlaceLost
-		case place == nil:
-			place = s.claims.wait(r.ID, enrol(r.TTL))
-			s.sink.Waiting(r.ID)
-		}
-		select {
-		case <-place.wake:
-		case <-ctx.Done():
-			return driver.Grant{}, false, ctx.Err()
-		case <-s.closing:
-			return driver.Grant{}, false, driver.ErrClosed
+	a, clean, err := s.request(ctx, r, true)
+	if err != nil {
+		return driver.Grant{}, clean, err
+	}
+	if a.outcome == queued {
+		place := s.claims.wait(r.ID, enrol(r.TTL))
+		s.sink.Waiting(r.ID)
+		for a.outcome == queued {
+			select {
+			case <-place.wake:
+			case <-ctx.Done():
+				return driver.Grant{}, false, ctx.Err()
+			case <-s.closing:
+				return driver.Grant{}, false, driver.ErrClosed
+			}
+			if a, err = s.again(ctx, r); err != nil {
+				return driver.Grant{}, false, err
+			}
 		}
 	}
+	switch a.outcome {
+	case busy:
+		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.left}
+	case over:
+		return driver.Grant{}, true, driver.ErrPlaceLost
+	}
+	g = driver.Grant{ID: r.ID, Token: a.token, Deadline: driver.Deadline(a.sent, r.TTL), Contended: a.others}
+	s.claims.hold(g, a.now)
+	return g, false, nil
+}
+
+// again asks for one that waits, who has probably been granted its lease, or may be. It
+// goes on waiting if the server cannot be reached: the place may be there yet.
+func (s *session) again(ctx context.Context, r driver.Request) (answer, error) {
+	f, err := s.askForMore(ctx, driver.Renewal{ID: r.ID, TTL: r.TTL})
+	if l, ok := f.leases[r.ID]; ok && err == nil {
+		return answer{outcome: granted, token: l.token, sent: f.sent, now: l.since, others: l.waiting}, nil
+	}
+	var a answer
+	if err == nil {
+		r.Replace = nil // it has ended
+		a, _, err = s.request(ctx, r, false)
+	}
+	switch {
+	case err == nil:
+		return a, nil
+	case ctx.Err() != nil:
+		return a, ctx.Err()
+	case s.isClosing():
+		return a, driver.ErrClosed
+	case refused(err):
+		return a, err
+	}
+	return answer{outcome: queued}, nil
 }
 
 func refused(err error) bool {
@@ -169,12 +196,7 @@ func (d *decision) seek(r driver.Request, create bool) (outcome, error) {
 		return granted, d.exec(d.s.q.extend, c.expires, c.ttl, []byte(d.key), r.Owner[:])
 
 	case c != nil && d.head() == c && d.fits(c.room):
-		c.token = d.next()
-		c.state, c.turn, c.granted, c.expires, c.ttl = holds, noTurn, d.now, d.now+ttl, ttl
-		token := c.token
-		d.order()
-		d.freed = true // the next one may fit beside it
-		return granted, d.exec(d.s.q.grant, token, d.now, d.now+ttl, ttl, []byte(d.key), r.Owner[:])
+		return granted, d.grant(c, d.now+ttl, ttl)
 
 	case c != nil:
 		c.expires = max(c.expires, d.now+c.ttl)

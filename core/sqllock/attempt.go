@@ -23,6 +23,15 @@ type attempt struct {
 	gone   bool // the caller has given up
 	busy   bool // a COMMIT is on its way
 	unsure bool // the outcome of a COMMIT is not known
+
+	answered func() // gives the next statement an attempt's time; nil if there is no limit
+}
+
+// progress notes that the server has answered a statement.
+func (a *attempt) progress() {
+	if a.answered != nil {
+		a.answered()
+	}
 }
 
 // errGone is what an attempt that was given up ends with. Nobody sees it.
@@ -56,8 +65,8 @@ func (a *attempt) giveUp() (clean bool) {
 }
 
 // ask runs f on a goroutine of the session, and again after what may pass, until it
-// succeeds, ctx ends, an attempt's time is up or stop is closed. clean says of an error
-// that the request has certainly changed nothing.
+// succeeds, ctx ends, the server has been silent for an attempt's time, or stop is closed.
+// clean says of an error that the request has certainly changed nothing.
 func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(context.Context, *attempt) (T, error)) (out T, clean bool, err error) {
 	type result struct {
 		out T
@@ -66,10 +75,12 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 	if err := ctx.Err(); err != nil {
 		return out, true, err
 	}
-	a := &attempt{}
-	inner, cancel := context.WithTimeout(s.ctx, s.timeout)
+	inner, cancel := context.WithCancel(s.ctx)
+	limit := time.AfterFunc(s.timeout, cancel)
+	a := &attempt{answered: func() { limit.Reset(s.timeout) }}
 	done := make(chan result, 1)
 	s.start(func() {
+		defer limit.Stop()
 		defer cancel()
 		var r result
 		r.err = repeat(inner, s.timeout, func() (err error) {
@@ -99,15 +110,16 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 	return out, clean, err
 }
 
-// repeat runs f until it succeeds, fails for good, or ctx ends.
+// repeat runs f until it succeeds, fails for good, ctx ends, or has failed for so long.
 func repeat(ctx context.Context, limit time.Duration, f func() error) error {
+	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := f()
 		var refused *driver.PermanentError
 		switch err = classify(err); {
 		case err == nil, errors.As(err, &refused), errors.Is(err, errGone):
 			return err
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, time.Since(start) > limit:
 			return &silence{limit, err}
 		}
 		again := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(pause)))

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -17,6 +18,7 @@ type mine struct {
 	first time.Time     // when its release was first asked for; zero before
 	since uint64        // the claims' clock when it last changed between waiting and held
 	enrol time.Duration // how long its place lasts
+	ahead int64         // how many a look has found before it; -1 before the first
 }
 
 // nudge has a waiter ask again.
@@ -33,6 +35,7 @@ type claims struct {
 	byOwner map[driver.Owner]*mine
 	byMark  map[string]*mine
 	clock   uint64        // counts changes and looks
+	used    atomic.Bool   // since the last sweep
 	change  chan struct{} // holds one element after a change that the watch must know of
 }
 
@@ -52,7 +55,7 @@ func (c *claims) changed() {
 func (c *claims) wait(id driver.ID, enrol time.Duration) *mine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &mine{id: id, wake: make(chan struct{}, 1), enrol: enrol}
+	m := &mine{id: id, wake: make(chan struct{}, 1), enrol: enrol, ahead: -1}
 	c.put(m)
 	return m
 }
@@ -65,6 +68,7 @@ func (c *claims) hold(g driver.Grant, asked int64) {
 }
 
 func (c *claims) put(m *mine) {
+	c.used.Store(true)
 	c.clock++
 	m.since = c.clock
 	c.byOwner[m.id.Owner] = m
@@ -99,7 +103,7 @@ func (c *claims) release(o driver.Owner, now time.Time) time.Time {
 }
 
 // begin starts a look: what changes from now on is not judged by it.
-func (c *claims) begin() (at uint64, any bool, enrol time.Duration) {
+func (c *claims) begin() (at uint64, some bool, enrol time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -111,8 +115,22 @@ func (c *claims) begin() (at uint64, any bool, enrol time.Duration) {
 	return c.clock, len(c.byOwner) > 0, enrol
 }
 
-// nudge has every waiter ask again.
-func (c *claims) nudge() {
+// nudge has waiters ask again.
+func (c *claims) nudge(owners ...driver.Owner) {
+	if len(owners) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range owners {
+		if m := c.byOwner[o]; m != nil && !m.held {
+			m.nudge()
+		}
+	}
+}
+
+// nudgeAll has every waiter ask again.
+func (c *claims) nudgeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.byOwner {

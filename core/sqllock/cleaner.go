@@ -48,17 +48,11 @@ func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration) {
 	})
 }
 
-// look has the key's queue looked at, so that its head is told of room.
+// look has the key's queue looked at, so that its first are granted the room there is.
 func (c *cleaner) look(key string) {
-	if c.s.source == nil {
-		return // its next look tells it
-	}
 	c.s.start(func() {
-		_, _, _ = ask(c.s.ctx, c.s, nil, func(ctx context.Context, a *attempt) (struct{}, error) { // its next look tells it too
-			return struct{}{}, c.s.decide(ctx, a, key, func(d *decision) error {
-				d.freed = true
-				return nil
-			})
+		_, _, _ = ask(c.s.ctx, c.s, nil, func(ctx context.Context, a *attempt) (struct{}, error) { // those who wait find out by themselves too
+			return struct{}{}, c.s.decide(ctx, a, key, func(*decision) error { return nil })
 		})
 	})
 }

@@ -21,6 +21,7 @@ const linger = int64(time.Minute / time.Microsecond)
 type decision struct {
 	board
 	s   *session
+	a   *attempt
 	ctx context.Context
 	tx  *sql.Tx
 	key string
@@ -29,9 +30,9 @@ type decision struct {
 
 	dirty  bool // the row differs from the board
 	wrote  bool // there is something to commit
-	freed  bool // the head of the queue may hold
 	news   bool // somebody began to wait, or has asked: the holders are told
 	pushes []push
+	turns  []driver.Owner // of this session, that were granted the key while they waited
 }
 
 // push is a notification.
@@ -72,26 +73,35 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
-	d := &decision{s: s, ctx: ctx, tx: tx, key: key}
+	a.progress()
+	d := &decision{s: s, a: a, ctx: ctx, tx: tx, key: key}
 	if err := d.lock(); err != nil {
 		return err
 	}
+	a.progress()
 	if err := d.load(); err != nil {
 		return err
 	}
+	a.progress()
 	if err := d.collect(); err != nil {
 		return err
 	}
 	if err := f(d); err != nil {
 		return err
 	}
+	if err := d.promote(); err != nil {
+		return err
+	}
 	if err := d.save(); err != nil {
 		return err
 	}
-	if !d.wrote {
-		return nil
+	if d.wrote {
+		if err := a.commit(tx); err != nil {
+			return err
+		}
 	}
-	return a.commit(tx)
+	s.claims.nudge(d.turns...)
+	return nil
 }
 
 // lock locks the key's row, and creates it if need be.
@@ -169,7 +179,7 @@ func (d *decision) collect() error {
 			continue
 		}
 		d.part(c.owner)
-		d.dirty, d.wrote, d.freed = true, true, true
+		d.dirty, d.wrote = true, true
 	}
 	if again {
 		return d.load()
@@ -193,11 +203,32 @@ func (d *decision) save() error {
 	return nil
 }
 
+// promote grants the key to the first of the queue for as long as they fit. Their leases
+// last as their places would have: whoever is alive makes its own last longer when it
+// learns of it.
+func (d *decision) promote() error {
+	for c := d.head(); c != nil && d.fits(c.room); c = d.head() {
+		if err := d.grant(c, max(c.expires, d.now+c.ttl/3), c.ttl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant turns a place into a lease.
+func (d *decision) grant(c *claim, expires, ttl int64) error {
+	d.push(c, pushTurn)
+	if c.session == d.s.name {
+		d.turns = append(d.turns, c.owner)
+	}
+	o, token := c.owner, d.next()
+	c.token, c.state, c.turn, c.granted, c.expires, c.ttl = token, holds, noTurn, d.now, expires, ttl
+	d.order()
+	return d.exec(d.s.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
+}
+
 // tell has those told whom the decision concerns, as far as they listen.
 func (d *decision) tell() {
-	if h := d.head(); h != nil && d.freed && d.fits(h.room) {
-		d.push(h, pushTurn)
-	}
 	if d.news {
 		for i := range d.claims {
 			if c := &d.claims[i]; c.state == holds {
@@ -216,6 +247,7 @@ func (d *decision) push(c *claim, kind byte) {
 func (d *decision) exec(statement string, args ...any) error {
 	d.wrote = true
 	_, err := d.tx.ExecContext(d.ctx, statement, args...)
+	d.a.progress()
 	return err
 }
 
@@ -252,6 +284,5 @@ func (d *decision) end(o driver.Owner, keep time.Duration) (ended bool, err erro
 		return true, d.exec(d.s.q.keep, c.expires, c.ttl, []byte(d.key), o[:])
 	}
 	d.part(o)
-	d.freed = true
 	return held, d.exec(d.s.q.remove, []byte(d.key), o[:])
 }

@@ -82,7 +82,7 @@ func (d *decision) oust(upTo int64) error {
 			continue
 		}
 		d.ousted = max(d.ousted, c.token)
-		d.dirty, d.freed = true, true
+		d.dirty = true
 		d.push(&c, pushLost)
 		d.part(c.owner)
 		if err := d.exec(d.s.q.remove, []byte(d.key), c.owner[:]); err != nil {

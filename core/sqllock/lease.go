@@ -34,19 +34,30 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	return out
 }
 
-// alive is a lease that a renewal has found, and whether others wait for its key.
-type alive struct{ waiting bool }
+// alive is a lease that a renewal has found.
+type alive struct {
+	waiting bool // others wait for its key
+	token   int64
+	since   int64 // the server's time when it was granted
+}
 
-func (s *session) renew(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {
-	type found struct {
-		leases map[driver.ID]alive
-		sent   time.Time
-	}
-	f, _, err := ask(ctx, s, s.closing, func(ctx context.Context, _ *attempt) (f found, err error) {
+// found is what a renewal has found, and when it was sent.
+type found struct {
+	leases map[driver.ID]alive
+	sent   time.Time
+}
+
+func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) (found, error) {
+	f, _, err := ask(ctx, s, s.closing, func(ctx context.Context, a *attempt) (f found, err error) {
 		f.sent = time.Now()
-		f.leases, err = s.extend(ctx, rs, f.sent)
+		f.leases, err = s.extend(ctx, a, rs, f.sent)
 		return f, err
 	})
+	return f, err
+}
+
+func (s *session) renew(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {
+	f, err := s.askForMore(ctx, rs...)
 	if err != nil {
 		return err
 	}
@@ -67,7 +78,7 @@ func (s *session) renew(ctx context.Context, rs []driver.Renewal, out []driver.R
 
 // extend renews leases in one statement, and returns those that it has found. In MySQL,
 // whose UPDATE returns nothing, a second one finds them.
-func (s *session) extend(ctx context.Context, rs []driver.Renewal, sent time.Time) (map[driver.ID]alive, error) {
+func (s *session) extend(ctx context.Context, a *attempt, rs []driver.Renewal, sent time.Time) (map[driver.ID]alive, error) {
 	n := 1 // few numbers of leases make few statements
 	for n < len(rs) {
 		n *= 2
@@ -79,7 +90,7 @@ func (s *session) extend(ctx context.Context, rs []driver.Renewal, sent time.Tim
 	if s.d == PostgreSQL {
 		return s.extendReturning(ctx, padded)
 	}
-	return s.extendAndLook(ctx, padded, sent)
+	return s.extendAndLook(ctx, a, padded, sent)
 }
 
 const contended = `EXISTS (SELECT 1 FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.expires_us > {now})`
@@ -94,7 +105,7 @@ func (s *session) extendReturning(ctx context.Context, rs []driver.Renewal) (map
 ttl_us = GREATEST(c.ttl_us, r.ttl), room = CASE WHEN r.share AND c.room = 1 THEN 0 ELSE c.room END
 FROM (VALUES `+strings.TrimSuffix(values, ", ")+`) AS r (lock_key, owner, ttl, share)
 WHERE c.lock_key = r.lock_key AND c.owner = r.owner AND c.state = 1 AND c.expires_us > {now}
-RETURNING c.lock_key, c.owner, `+contended), args...)
+RETURNING c.lock_key, c.owner, c.token, c.granted_us, `+contended), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +114,7 @@ RETURNING c.lock_key, c.owner, `+contended), args...)
 	for rows.Next() {
 		var key, owner []byte
 		var a alive
-		if err := rows.Scan(&key, &owner, &a.waiting); err != nil {
+		if err := rows.Scan(&key, &owner, &a.token, &a.since, &a.waiting); err != nil {
 			return nil, err
 		}
 		leases[identify(key, owner)] = a
@@ -117,7 +128,7 @@ func identify(key, owner []byte) driver.ID {
 	return id
 }
 
-func (s *session) extendAndLook(ctx context.Context, rs []driver.Renewal, sent time.Time) (map[driver.ID]alive, error) {
+func (s *session) extendAndLook(ctx context.Context, at *attempt, rs []driver.Renewal, sent time.Time) (map[driver.ID]alive, error) {
 	var ttls, shares, which, ids []any
 	for _, r := range rs {
 		ttls = append(ttls, r.Owner[:], r.TTL.Microseconds())
@@ -133,7 +144,8 @@ ttl_us = GREATEST(ttl_us, %s), room = CASE WHEN room = 1 AND CASE owner%s ELSE 0
 WHERE %s AND state = 1 AND expires_us > {now}`, ttl, ttl, strings.Repeat(" WHEN ? THEN ?", len(rs)), where)), args...); err != nil {
 		return nil, err
 	}
-	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT c.lock_key, c.owner, c.expires_us, {now}, `+contended+`
+	at.progress()
+	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT c.lock_key, c.owner, c.token, c.granted_us, c.expires_us, {now}, `+contended+`
 FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
 	if err != nil {
 		return nil, err
@@ -145,7 +157,7 @@ FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
 		var key, owner []byte
 		var end, now int64
 		var a alive
-		if err := rows.Scan(&key, &owner, &end, &now, &a.waiting); err != nil {
+		if err := rows.Scan(&key, &owner, &a.token, &a.since, &end, &now, &a.waiting); err != nil {
 			return nil, err
 		}
 		leases[identify(key, owner)] = a

@@ -25,7 +25,7 @@ func (s *session) listen() {
 			worked := false
 			_ = s.source.Listen(ctx, channel(s.name), func() {
 				worked = true
-				s.claims.nudge() // what was sent before is gone
+				s.claims.nudgeAll() // what was sent before is gone
 			}, s.notified)
 			ended <- worked
 		})

@@ -11,47 +11,44 @@ import (
 // watchAndListen starts the goroutines that look after the session's claims.
 func (s *session) watchAndListen() {
 	s.start(s.watch)
+	s.start(s.sweepAtTimes)
 	if s.source != nil {
 		s.start(s.listen)
 	}
 }
 
-// watch looks at the session's claims as long as it has any, keeps its places, and sweeps
-// from time to time while the session is used.
+// watch looks at the session's claims as long as it has any, and keeps its places.
 func (s *session) watch() {
-	tick := time.NewTimer(time.Hour)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
-	var refreshed time.Time
-	sweep := time.Now().Add(sweepPause())
-	used := false
+	last, refreshed := time.Now(), time.Time{}
+	pace := minPoll
 	for {
-		next := time.Hour
-		at, any, enrol := s.claims.begin()
-		if any {
-			used = true
-			next = s.poll
-			if enrol > 0 {
-				next = min(next, enrol/4)
-				if time.Since(refreshed) >= enrol/5 {
-					refreshed = time.Now()
-					s.refresh()
-				}
+		at, some, enrol := s.claims.begin()
+		every := s.poll
+		if enrol > 0 { // somebody waits
+			every = min(every, enrol/4)
+			if s.source == nil {
+				every = min(every, pace)
 			}
-			s.look(at)
 		}
-		if used {
-			if time.Now().After(sweep) {
-				_, _, _ = ask(s.ctx, s, s.closing, s.sweep) // the next one does what this did not
-				sweep, used = time.Now().Add(sweepPause()), false
+		now := time.Now()
+		switch left := last.Add(every).Sub(now); {
+		case !some:
+			last = now
+			tick.Stop()
+		case left > 0:
+			tick.Reset(left)
+		default:
+			last = now
+			if enrol > 0 && now.Sub(refreshed) >= enrol/5 {
+				refreshed = now
+				s.refresh()
 			}
-			next = min(next, time.Until(sweep))
-		}
-		tick.Reset(max(next, minPoll))
-		if any {
-			select {
-			case <-tick.C:
-			case <-s.closing:
-				return
+			// A queue that moves is looked at more often than one that stands.
+			pace = min(pace*3/2, s.poll)
+			if s.look(at) {
+				pace = minPoll
 			}
 			continue
 		}
@@ -64,9 +61,21 @@ func (s *session) watch() {
 	}
 }
 
-// sweepPause is between half a minute and a minute and a half, different in each process.
-func sweepPause() time.Duration {
-	return time.Duration((0.5 + rand.Float64()) * float64(time.Minute))
+// sweepAtTimes sweeps about once a minute, at other times in each process, while the
+// session is used.
+func (s *session) sweepAtTimes() {
+	for {
+		pause := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(time.Minute)))
+		select {
+		case <-pause.C:
+		case <-s.closing:
+			pause.Stop()
+			return
+		}
+		if s.claims.used.Swap(false) {
+			_, _, _ = ask(s.ctx, s, s.closing, s.sweep) // the next one does what this did not
+		}
+	}
 }
 
 // refresh makes the session's places last.
@@ -87,13 +96,13 @@ type seen struct {
 }
 
 // look asks the server for the session's claims in one statement, and wakes or tells whom
-// it concerns.
-func (s *session) look(at uint64) {
+// it concerns. It reports whether a queue has moved.
+func (s *session) look(at uint64) (moved bool) {
 	all, _, err := ask(s.ctx, s, s.closing, func(ctx context.Context, _ *attempt) (map[driver.Owner]seen, error) {
 		return s.find(ctx)
 	})
 	if err != nil {
-		return // the next one is soon
+		return false // the next one is soon
 	}
 	var lost []driver.ID
 	told := make(map[driver.ID]bool)
@@ -101,6 +110,9 @@ func (s *session) look(at uint64) {
 	c.mu.Lock()
 	for o, m := range c.byOwner {
 		f, ok := all[o]
+		if ok && !m.held && m.ahead != f.ahead {
+			m.ahead, moved = f.ahead, true
+		}
 		switch {
 		case ok && !m.held && (f.may || f.state != waits):
 			m.nudge()
@@ -125,6 +137,7 @@ func (s *session) look(at uint64) {
 	for _, id := range lost {
 		s.sink.Lost(id, errTaken)
 	}
+	return moved
 }
 
 func (s *session) find(ctx context.Context) (map[driver.Owner]seen, error) {

@@ -1,0 +1,189 @@
+package databases_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+// killing is how long connections are killed: LOCKAROUND_KILLS, such as 60s, or a moment.
+func killing(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("LOCKAROUND_KILLS")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("LOCKAROUND_KILLS is %q; use a duration such as 60s", text)
+	}
+	return d
+}
+
+// empty waits until the table of claims is: long before a lease would have ended by itself.
+func (d *database) empty(t testing.TB) {
+	t.Helper()
+	eventually(t, 8*time.Second, "the end of all claims", func() bool {
+		return d.number(t, `SELECT count(*) FROM lockaround_claim`) == 0
+	})
+}
+
+func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
+	duration := killing(t)
+	each(t, func(t *testing.T, d *database) {
+		var processes []*process
+		for range 3 {
+			pool := d.connect(t, d.on.Addr(), "")
+			var opts []sqllock.Option
+			if d.dialect == sqllock.PostgreSQL && len(processes) == 0 { // one hears, the others look
+				opts = append(opts, sqllock.WithNotifications(Notifications{d.on.Source(d.on.Addr(), d.name)}))
+			}
+			processes = append(processes, open(t, d.locks(t, pool, opts...), 2*time.Second))
+		}
+		var all claims
+		ctx, cancel := context.WithTimeout(t.Context(), duration)
+		defer cancel()
+		var running sync.WaitGroup
+		running.Go(func() { load(ctx, &all, processes, 4, fewKeys) })
+		killed := 0
+		tick := time.NewTicker(25 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			killed += d.killSome(t)
+		}
+		running.Wait()
+		d.empty(t)
+		n := all.verify(t)
+		if killed == 0 || n < 10 {
+			t.Errorf("%d connections were killed and %d leases granted, so nothing was tested", killed, n)
+		}
+		t.Logf("%v: %d connections killed, %d leases, no overlap, no row left", duration, killed, n)
+	})
+}
+
+// killSome kills one connection of the database in three, and returns how many.
+func (d *database) killSome(t testing.TB) (n int) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := d.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	rows, err := conn.QueryContext(ctx, d.others)
+	if err != nil {
+		return 0 // it was killed by the one before, as it is the test's own
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if rand.IntN(3) == 0 {
+			if _, err := conn.ExecContext(ctx, fmt.Sprintf(d.kill, id)); err == nil { // it may have ended by itself
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
+	const rounds = 20
+	each(t, func(t *testing.T, d *database) {
+		way := newProxy(t, d.on.Addr())
+		p := open(t, d.locks(t, d.connect(t, way.addr(), d.options)), 2*time.Second)
+		other := open(t, d.locks(t, d.DB), 2*time.Second)
+		for round := range rounds {
+			dropped := way.dropReply(drivertest.OpAcquire)
+			g, err := p.Acquire(t.Context(), request("stock", false))
+			if err != nil || !dropped() {
+				t.Fatalf("round %d: acquire: %v; a reply was lost: %v", round, err, dropped())
+			}
+			if n := d.number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
+				t.Fatalf("round %d: there are %d claims, not 1", round, n)
+			}
+			dropped = way.dropReply(drivertest.OpRelease)
+			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil || !dropped() {
+				t.Fatalf("round %d: release: %v; a reply was lost: %v", round, err, dropped())
+			}
+			next, err := other.Acquire(t.Context(), request("stock", false))
+			if err != nil || next.Token <= g.Token {
+				t.Fatalf("round %d: the next one got token %d after %d, %v", round, next.Token, g.Token, err)
+			}
+			if err := other.Release(t.Context(), []driver.Ending{ending(next)})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
+	for _, p := range products {
+		t.Run(p.server.Name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("starts a server of its own")
+			}
+			on := p.start()
+			t.Cleanup(func() {
+				if err := on.Stop(); err != nil {
+					t.Errorf("stop %s: %v", on.Name, err)
+				}
+			})
+			d := p.database(t, on)
+			a := open(t, d.locks(t, d.connect(t, on.Addr(), "")), 2*time.Second)
+			b := open(t, d.locks(t, d.connect(t, on.Addr(), "")), 2*time.Second)
+			held, err := a.Acquire(t.Context(), request("stock", false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			type result struct {
+				g   driver.Grant
+				err error
+			}
+			next := make(chan result, 1)
+			go func() {
+				var r result
+				for {
+					r.g, r.err = b.Acquire(t.Context(), request("stock", true))
+					if r.err != driver.ErrPlaceLost { // as the engine does when the restart took too long
+						break
+					}
+				}
+				next <- r
+			}()
+			<-b.queued
+			on.Restart(t)
+			if r := a.Renew(t.Context(), []driver.Renewal{{ID: held.ID, Token: held.Token, TTL: 30 * time.Second}})[0]; r.Err != nil {
+				t.Errorf("renew after the restart: %v", r.Err)
+			}
+			if err := a.Release(t.Context(), []driver.Ending{ending(held)})[0]; err != nil {
+				t.Errorf("release after the restart: %v", err)
+			}
+			r := <-next
+			if r.err != nil || r.g.Token <= held.Token {
+				t.Fatalf("the waiter got token %d after %d, %v", r.g.Token, held.Token, r.err)
+			}
+			if err := b.Release(t.Context(), []driver.Ending{ending(r.g)})[0]; err != nil {
+				t.Error(err)
+			}
+			d.empty(t)
+		})
+	}
+}

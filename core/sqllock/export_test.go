@@ -1,0 +1,7 @@
+package sqllock
+
+var (
+	Code         = code
+	ParsePayload = parsePayload
+	Classify     = classify
+)
