@@ -13,7 +13,7 @@ import (
 
 const (
 	firstPause = 5 * time.Millisecond // before a try is repeated
-	maxPause   = 250 * time.Millisecond
+	maxPause   = 50 * time.Millisecond
 )
 
 // attempt is one request to the database, of one try or several, which its caller may

@@ -56,7 +56,7 @@ func (p *product) harness(t *testing.T, options string, notified bool) *driverte
 
 // warm has several connections made, so that a check whose time is short need not wait for
 // one after another was cut.
-func warm(t *testing.T, db *sql.DB) {
+func warm(t testing.TB, db *sql.DB) {
 	t.Helper()
 	var conns [4]*sql.Conn
 	for i := range conns {

@@ -24,6 +24,14 @@ type proxy struct {
 	deaf   bool          // who listens hears nothing
 	gate   chan struct{} // closed when a stall ends; nil if there is none
 	drops  []*drop
+	sent   int // requests
+}
+
+// requests returns how many requests have passed: each costs a round trip.
+func (p *proxy) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
 }
 
 // drop is one reply that is to vanish.
@@ -246,6 +254,7 @@ func (p *proxy) stalled() chan struct{} {
 
 // note sees what a client sends. p.mu is held.
 func (l *link) note(request []byte) {
+	l.p.sent++
 	has := func(text string) bool { return bytes.Contains(request, []byte(text)) }
 	var sent []drivertest.Op
 	switch {

@@ -40,7 +40,7 @@ func (d *database) waiting(t testing.TB) {
 	t.Helper()
 	query := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	if d.dialect == sqllock.MySQL {
-		query = `SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id WHERE p.db = database() AND t.trx_state = 'LOCK WAIT'`
+		query = `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_row_lock_current_waits'`
 	}
 	eventually(t, 5*time.Second, "a statement that waits", func() bool { return d.number(t, query) > 0 })
 }

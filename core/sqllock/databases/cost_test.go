@@ -1,0 +1,114 @@
+package databases_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+// TestRoundTripsAreFew counts what passes the proxy, as the package's documentation
+// promises it. Looks are too seldom to be among them.
+func TestRoundTripsAreFew(t *testing.T) {
+	most := map[sqllock.Dialect][4]int{
+		sqllock.PostgreSQL: {5, 6, 1, 7},
+		sqllock.MySQL:      {6, 7, 2, 8},
+	}
+	each(t, func(t *testing.T, d *database) {
+		way := newProxy(t, d.on.Addr())
+		db := d.connect(t, way.addr(), d.options)
+		warm(t, db)
+		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)), 5*time.Second)
+		waiter := open(t, d.locks(t, d.DB), 5*time.Second)
+		count := func(f func()) int {
+			before := way.requests()
+			f()
+			return way.requests() - before
+		}
+		var got [4]int
+		for i := range 3 { // the first use of the key makes its row
+			var g driver.Grant
+			var err error
+			got[0] = count(func() { g, err = p.Acquire(t.Context(), request("stock", false)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[2] = count(func() {
+				err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: time.Minute}})[0].Err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := make(chan driver.Grant, 1)
+			if i == 2 {
+				go func() {
+					g, _ := waiter.Acquire(t.Context(), request("stock", true))
+					next <- g
+				}()
+				<-waiter.queued
+			}
+			n := count(func() { err = p.Release(t.Context(), []driver.Ending{ending(g)})[0] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 1 {
+				got[1] = n
+			}
+			if i == 2 {
+				got[3] = n
+				if g := <-next; waiter.Release(t.Context(), []driver.Ending{ending(g)})[0] != nil {
+					t.Error("the waiter was not granted the key")
+				}
+			}
+		}
+		for i, what := range []string{"acquire", "release", "renew", "release to a waiter"} {
+			if got[i] > most[d.dialect][i] {
+				t.Errorf("%s took %d round trips, more than %d", what, got[i], most[d.dialect][i])
+			}
+		}
+		t.Logf("round trips: acquire %d, release %d, renew %d, release to a waiter %d", got[0], got[1], got[2], got[3])
+	})
+}
+
+// BenchmarkHandOver passes a key between two processes.
+func BenchmarkHandOver(b *testing.B) {
+	for _, p := range products {
+		for _, notified := range []bool{false, true} {
+			if notified && p.dialect != sqllock.PostgreSQL {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/notified=%v", p.server.Name, notified), func(b *testing.B) {
+				d := p.database(b, p.server)
+				var ps []*process
+				for range 2 {
+					var opts []sqllock.Option
+					if notified {
+						opts = append(opts, sqllock.WithNotifications(Notifications{d.on.Source(d.on.Addr(), d.name)}))
+					}
+					ps = append(ps, open(b, d.locks(b, d.connect(b, d.on.Addr(), ""), opts...), 5*time.Second))
+				}
+				held, err := ps[0].Acquire(context.Background(), request("stock", true))
+				for i := 0; b.Loop(); i++ {
+					if err != nil {
+						b.Fatal(err)
+					}
+					next := make(chan struct{})
+					before := held
+					go func() {
+						defer close(next)
+						held, err = ps[(i+1)%2].Acquire(context.Background(), request("stock", true))
+					}()
+					<-ps[(i+1)%2].queued
+					if err := ps[i%2].Release(context.Background(), []driver.Ending{ending(before)})[0]; err != nil {
+						b.Fatal(err)
+					}
+					<-next
+				}
+				_ = ps[0].Release(context.Background(), []driver.Ending{ending(held)})
+			})
+		}
+	}
+}
