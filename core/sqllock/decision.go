@@ -112,10 +112,10 @@ func (d *decision) lock() error {
 		if err != sql.ErrNoRows {
 			return err
 		}
-		if _, err := d.tx.ExecContext(d.ctx, d.s.q.ensure, linger, []byte(d.key)); err != nil {
+		d.a.progress()
+		if err := d.exec(d.s.q.ensure, linger, []byte(d.key)); err != nil {
 			return err
 		}
-		d.wrote = true
 	}
 	return fmt.Errorf("the row of a key was swept ten times while it was to be locked")
 }
@@ -169,6 +169,7 @@ func (d *decision) collect() error {
 		if err != nil {
 			return err
 		}
+		d.a.progress()
 		n, err := done.RowsAffected()
 		if err != nil {
 			return err
@@ -247,7 +248,9 @@ func (d *decision) push(c *claim, kind byte) {
 func (d *decision) exec(statement string, args ...any) error {
 	d.wrote = true
 	_, err := d.tx.ExecContext(d.ctx, statement, args...)
-	d.a.progress()
+	if err == nil {
+		d.a.progress()
+	}
 	return err
 }
 

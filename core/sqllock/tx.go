@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Forever, as the wait of [InTx] and [WithTx], is as long as the context lives.
+// Forever is the wait of [InTx] and [WithTx] that lasts as long as the context lives.
 const Forever time.Duration = math.MaxInt64
 
 // longest is more than a server's settings need to know of a wait.

@@ -45,11 +45,14 @@ func (s *session) watch() {
 				refreshed = now
 				s.refresh()
 			}
-			// A queue that moves is looked at more often than one that stands.
-			pace = min(pace*3/2, s.poll)
+			// A queue that moves is looked at more often than one that stands, but a
+			// server that is busy is not kept so by looks.
+			pace = pace * 3 / 2
+			asked := time.Now()
 			if s.look(at) {
 				pace = minPoll
 			}
+			pace = min(max(pace, 4*time.Since(asked)), s.poll)
 			continue
 		}
 		select {
@@ -115,6 +118,7 @@ func (s *session) look(at uint64) (moved bool) {
 		}
 		switch {
 		case ok && !m.held && (f.may || f.state != waits):
+			moved = true
 			m.nudge()
 		case ok && m.held && f.state == holds:
 			waiting := f.ahead > 0

@@ -3,10 +3,13 @@ package databases_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,6 +24,10 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // connections are broken on purpose
+	flag.Parse()
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", "8") // most of the time the checks wait
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		for _, p := range products {
 			if err := p.server.Stop(); err != nil {
