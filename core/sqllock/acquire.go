@@ -40,12 +40,10 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	s.started.Do(s.watchAndListen)
-	g, clean, err := s.acquire(ctx, r)
+	g, clean, err := s.acquire(ctx, &r)
 	if err != nil {
 		s.claims.forget(r.Owner)
 		s.dispose(r, !clean)
-	} else if r.Replace != nil {
-		s.claims.forget(r.Replace.Owner)
 	}
 	return g, err
 }
@@ -79,11 +77,16 @@ func check(r driver.Request) error {
 }
 
 // acquire asks, and asks again when told to, until the lease is granted or cannot be. clean
-// says of an error that nothing of the request is left.
-func (s *session) acquire(ctx context.Context, r driver.Request) (g driver.Grant, clean bool, err error) {
-	a, clean, err := s.request(ctx, r, true)
+// says of an error that nothing of the request is left. r.Replace is nil once that lease has
+// ended.
+func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Grant, clean bool, err error) {
+	a, clean, err := s.request(ctx, *r, true)
 	if err != nil {
 		return driver.Grant{}, clean, err
+	}
+	if r.Replace != nil {
+		s.claims.forget(r.Replace.Owner)
+		r.Replace = nil
 	}
 	if a.outcome == queued {
 		place := s.claims.wait(r.ID, enrol(r.TTL))
@@ -96,7 +99,7 @@ func (s *session) acquire(ctx context.Context, r driver.Request) (g driver.Grant
 			case <-s.closing:
 				return driver.Grant{}, false, driver.ErrClosed
 			}
-			if a, err = s.again(ctx, r); err != nil {
+			if a, err = s.again(ctx, *r); err != nil {
 				return driver.Grant{}, false, err
 			}
 		}
@@ -121,7 +124,6 @@ func (s *session) again(ctx context.Context, r driver.Request) (answer, error) {
 	}
 	var a answer
 	if err == nil {
-		r.Replace = nil // it has ended
 		a, _, err = s.request(ctx, r, false)
 	}
 	switch {
@@ -219,10 +221,15 @@ func (d *decision) seek(r driver.Request, create bool) (outcome, error) {
 	}
 }
 
-// note tells the holders of a request that would not wait, if that is not just noted.
+// note tells the holders of a request that would not wait, unless they have just been told
+// of another one.
 func (d *decision) note() error {
-	const often = 20 * time.Millisecond / time.Microsecond
-	if d.now-d.asked > int64(often) {
+	const often = int64(20 * time.Millisecond / time.Microsecond)
+	var granted int64
+	for i := range d.claims {
+		granted = max(granted, d.claims[i].granted)
+	}
+	if d.asked <= granted || d.now-d.asked > often {
 		d.asked, d.dirty, d.news = d.now, true, true
 	}
 	return nil

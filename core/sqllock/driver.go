@@ -27,8 +27,9 @@ const (
 )
 
 // Notifications is where a driver for PostgreSQL hears what others tell it by NOTIFY,
-// which database/sql has no way to receive. It is safe for concurrent use. The example
-// of [WithNotifications] implements it with pgx.
+// which database/sql has no way to receive. It is safe for concurrent use. The tests in
+// core/sqllock/databases have one in twenty lines of pgx: connect, Exec "LISTEN", ready,
+// and notify after each WaitForNotification.
 type Notifications interface {
 	// Listen listens on the channel, on a connection of its own that no transaction
 	// pooler shares, until ctx ends or the connection breaks, and returns why; the
@@ -45,9 +46,11 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithPoll sets how often a session that waits or holds looks at its claims: from 10 ms to
-// 10 s. One statement serves all of them. It is how long a waiter may sleep beside a
-// free key, and Capabilities.Wake. The default is 200 ms, or 1 s with notifications.
+// WithPoll sets how long at most a session that waits or holds leaves its claims without a
+// look: from 10 ms to 10 s. One statement serves all of them. It is how long a waiter may
+// sleep beside a free key, and Capabilities.Wake. Without notifications a session whose
+// queues move looks sooner, up to every 10 ms, and one that waits looks four times in the
+// life of its place. The default is 200 ms, or 1 s with notifications.
 func WithPoll(every time.Duration) Option {
 	return optionFunc(func(c *config) { c.poll, c.polls = every, true })
 }
