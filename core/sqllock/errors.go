@@ -50,6 +50,7 @@ var refusals = map[string]string{
 	"1045": "the user may not log in",
 	"1049": "the database does not exist",
 	"1046": "the connection has chosen no database; name one in the data source",
+	"1305": "the server lacks a function; is the dialect right?",
 	"1064": "the server does not understand the statement; is the dialect right?",
 	"1665": "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW",
 }

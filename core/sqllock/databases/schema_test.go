@@ -1,0 +1,61 @@
+package databases_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		d.exec(t, `DROP TABLE lockaround_lock`, `DROP TABLE lockaround_claim`, `DROP TABLE lockaround_row`)
+		var running sync.WaitGroup
+		for range 8 {
+			running.Go(func() {
+				if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		if err := open(t, d.locks(t, d.DB), 2*time.Second).Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMissingTablesAreAPermanentErrorThatSaysSo(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		p := open(t, d.locks(t, d.DB), 2*time.Second)
+		for _, table := range []string{"lockaround_row", "lockaround_claim", "lockaround_lock"} {
+			d.exec(t, `DROP TABLE `+table)
+			var refused *driver.PermanentError
+			if err := p.Ping(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "Migrate") {
+				t.Errorf("without %s: %v", table, err)
+			}
+		}
+		var refused *driver.PermanentError
+		if _, err := p.Acquire(t.Context(), request("stock", false)); !errors.As(err, &refused) {
+			t.Errorf("acquire without tables: %v", err)
+		}
+	})
+}
+
+func TestDialectOfAnotherDatabaseIsRefusedByPing(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		other := map[sqllock.Dialect]sqllock.Dialect{sqllock.PostgreSQL: sqllock.MySQL, sqllock.MySQL: sqllock.PostgreSQL}[d.dialect]
+		locks, err := sqllock.New(d.DB, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *driver.PermanentError
+		if err := open(t, locks, 2*time.Second).Ping(t.Context()); !errors.As(err, &refused) {
+			t.Errorf("a ping in another dialect: %v", err)
+		}
+	})
+}
