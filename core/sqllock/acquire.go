@@ -80,7 +80,20 @@ func check(r driver.Request) error {
 // says of an error that nothing of the request is left. r.Replace is nil once that lease has
 // ended.
 func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Grant, clean bool, err error) {
-	a, clean, err := s.request(ctx, *r, true)
+	// Who may wait is not sent away because the key's row was in use for an attempt's
+	// time: neither database hands a row's lock on in a strict order.
+	const attempts = 3
+	var a answer
+	clean = true
+	for n := 1; ; n++ {
+		var unchanged bool
+		a, unchanged, err = s.request(ctx, *r, true)
+		clean = clean && unchanged
+		silent := new(silence)
+		if err == nil || !r.Wait || n == attempts || !errors.As(err, &silent) {
+			break
+		}
+	}
 	if err != nil {
 		return driver.Grant{}, clean, err
 	}
