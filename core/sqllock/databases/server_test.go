@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // connections are broken on purpose
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = flag.Set("test.parallel", "8") // most of the time the checks wait
+		_ = flag.Set("test.parallel", "4") // much of the time the checks wait
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		for _, p := range products {
