@@ -24,7 +24,8 @@ type proxy struct {
 	deaf   bool          // who listens hears nothing
 	gate   chan struct{} // closed when a stall ends; nil if there is none
 	drops  []*drop
-	sent   int // requests
+	early  bool // an acquisition is known by its first look at the key, not by its COMMIT
+	sent   int  // requests
 }
 
 // requests returns how many requests have passed: each costs a round trip.
@@ -266,6 +267,8 @@ func (l *link) note(request []byte) {
 		l.adds = true
 	case has("DELETE FROM lockaround_claim") || has("SET state = 2"):
 		l.removes = true
+	case l.p.early && has("FOR UPDATE"):
+		sent = append(sent, drivertest.OpAcquire)
 	case has("UPDATE lockaround_claim c SET"):
 		sent = append(sent, drivertest.OpRenew)
 	case has("commit") || has("COMMIT"):
