@@ -76,12 +76,12 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 		return out, true, err
 	}
 	inner, cancel := context.WithCancel(s.ctx)
+	defer cancel() // not before the answer is taken, which would be silence then
 	limit := time.AfterFunc(s.timeout, cancel)
 	a := &attempt{answered: func() { limit.Reset(s.timeout) }}
 	done := make(chan result, 1)
 	s.start(func() {
 		defer limit.Stop()
-		defer cancel()
 		var r result
 		r.err = repeat(inner, s.timeout, func() (err error) {
 			r.out, err = f(inner, a)
@@ -105,9 +105,7 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 	case <-stop:
 		err = driver.ErrClosed
 	}
-	clean = a.giveUp()
-	cancel()
-	return out, clean, err
+	return out, a.giveUp(), err
 }
 
 // repeat runs f until it succeeds, fails for good, ctx ends, or has failed for so long.

@@ -176,7 +176,7 @@ func (s *Server) as(cmd *exec.Cmd) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir, "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C") // two that install at once share no temporary files
 	if uid != os.Getuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
