@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -19,10 +18,9 @@ const (
 // attempt is one request to the database, of one try or several, which its caller may
 // give up at any time: whatever a client library does, nothing is committed after that.
 type attempt struct {
-	mu     sync.Mutex
-	gone   bool // the caller has given up
-	busy   bool // a COMMIT is on its way
-	unsure bool // the outcome of a COMMIT is not known
+	mu   sync.Mutex
+	gone bool // the caller has given up
+	sent bool // a COMMIT was on its way, whatever has become of it
 
 	answered func() // gives the next statement an attempt's time; nil if there is no limit
 }
@@ -38,22 +36,15 @@ func (a *attempt) progress() {
 var errGone = errors.New("the attempt was given up")
 
 // commit commits unless the caller has given up.
-func (a *attempt) commit(tx *sql.Tx) error {
+func (a *attempt) commit(tx interface{ Commit() error }) error {
 	a.mu.Lock()
 	if a.gone {
 		a.mu.Unlock()
 		return errGone
 	}
-	a.busy = true
+	a.sent = true
 	a.mu.Unlock()
-	err := tx.Commit()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.busy = false
-	if err != nil {
-		a.unsure = true
-	}
-	return err
+	return tx.Commit()
 }
 
 // giveUp ends the attempt, and reports whether it has certainly changed nothing.
@@ -61,7 +52,7 @@ func (a *attempt) giveUp() (clean bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone = true
-	return !a.busy && !a.unsure
+	return !a.sent
 }
 
 // ask runs f on a goroutine of the session, and again after what may pass, until it

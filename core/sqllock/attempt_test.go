@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -16,5 +17,35 @@ func TestAnAnswerIsNeverTakenForSilence(t *testing.T) {
 		if got != i || err != nil {
 			t.Fatalf("the answer %d came as %d, %v", i, got, err)
 		}
+	}
+}
+
+// transaction counts its commits.
+type transaction struct {
+	commits int
+	err     error
+}
+
+func (t *transaction) Commit() error {
+	t.commits++
+	return t.err
+}
+
+func TestAnAttemptIsGivenUpWithNothingChangedOnlyBeforeACommit(t *testing.T) {
+	for name, err := range map[string]error{"answered": nil, "failed": errors.New("lost")} {
+		a, tx := &attempt{}, &transaction{err: err}
+		if got := a.commit(tx); got != err {
+			t.Errorf("%s: committed with %v", name, got)
+		}
+		if a.giveUp() {
+			t.Errorf("%s: the attempt has committed, and says that it has changed nothing", name)
+		}
+	}
+	a, tx := &attempt{}, &transaction{}
+	if !a.giveUp() {
+		t.Error("an attempt without a COMMIT may have changed something")
+	}
+	if err := a.commit(tx); err != errGone || tx.commits != 0 {
+		t.Errorf("after it was given up it has committed %d times, with %v", tx.commits, err)
 	}
 }
