@@ -40,7 +40,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters examples/stores core/etcdlock core/fence/databases core/lab core/zklock
+NESTED := examples/adapters examples/stores core/etcdlock core/fence/databases core/lab core/sqllock/databases core/zklock
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it.

@@ -3,13 +3,22 @@ module github.com/lockaround/lockaround/examples/stores
 go 1.26.0
 
 require (
+	github.com/go-sql-driver/mysql v1.10.1
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lockaround/lockaround v0.0.0
 	github.com/lockaround/lockaround/core/etcdlock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 )
 
-require github.com/go-zookeeper/zk v1.0.4 // indirect
+require (
+	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
 
 require (
 	github.com/bytedance/sonic v1.11.6 // indirect
