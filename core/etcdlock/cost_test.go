@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/internal/driverbench"
 )
 
 // methods are those of requests, with what they cost by the documentation.
@@ -40,7 +42,7 @@ func TestFreeKeyCostsThreeRequests(t *testing.T) {
 func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
 	server := etcdtest.Start(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
-	for _, waiters := range []int{2, 16} {
+	for _, waiters := range []int{2, 32} {
 		proxy := etcdtest.NewProxy(t, server.Addr())
 		ps := []*process{
 			open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second),
@@ -84,4 +86,9 @@ func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
 	if got := proxy.Count(methodGrant); got > most {
 		t.Errorf("%d refused requests took %d leases, want at most %d", n, got, most)
 	}
+}
+
+func BenchmarkDriver(b *testing.B) {
+	server := etcdtest.Start(b)
+	driverbench.Run(b, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/driverbench"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // BenchmarkFreeKeys runs critical sections of a key of each caller's own, in one
@@ -98,4 +100,13 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 	b.ReportMetric(trips(0.5), "trips-median")
 	b.ReportMetric(trips(0.99), "trips-p99")
+}
+
+func BenchmarkDriver(b *testing.B) {
+	server := redistest.Start(b)
+	driverbench.Run(b, func(t testing.TB) driver.Driver {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		t.Cleanup(func() { _ = client.Close() }) // it has done its work
+		return redislock.New(client)
+	})
 }

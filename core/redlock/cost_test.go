@@ -7,6 +7,11 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/driverbench"
 )
 
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_evalsha:calls=(\d+)`)
@@ -86,29 +91,17 @@ func TestHandOverCostsWithManyWaiters(t *testing.T) {
 	}
 }
 
-func BenchmarkFreeKey(b *testing.B) {
+func BenchmarkDriver(b *testing.B) {
 	for _, n := range []int{3, 5} {
 		b.Run(fmt.Sprintf("%dNodes", n), func(b *testing.B) {
-			a := join(b, startFleet(b, n).direct)
-			a.drop(a.take("k", time.Minute))
-			for b.Loop() {
-				a.drop(a.take("k", time.Minute))
-			}
+			f := startFleet(b, n)
+			driverbench.Run(b, func(t testing.TB) driver.Driver {
+				var clients []*redis.Client
+				for _, s := range f.servers {
+					clients = append(clients, newClient(t, s.Addr()))
+				}
+				return New(clients)
+			})
 		})
-	}
-}
-
-func BenchmarkHandOver(b *testing.B) {
-	f := startFleet(b, 3)
-	ps := []*peer{join(b, f.direct), join(b, f.direct)}
-	g := ps[0].take("k", time.Minute)
-	for i := 0; b.Loop(); i++ {
-		w := ps[(i+1)%2].queue("k", time.Minute)
-		ps[i%2].drop(g)
-		next := <-w
-		if next.err != nil {
-			b.Fatal(next.err)
-		}
-		g = next.Grant
 	}
 }

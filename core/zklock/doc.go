@@ -74,6 +74,7 @@
 //	acquire a free key    3   make the node (w), read the line, take the lease (w)
 //	release               1   delete the node (w)
 //	hand-over             1   after the event: take the lease (w), reading the line at the same time
+//	                          (who is next then reads the new holder once)
 //	refused at once       4   make the node (w), read the line, read the holder, delete the node and tell it (w)
 //	renewal               1   write to the node (w), reading the line at the same time
 //	a waiter              3   writes in its TTL, or in 10 s if that is less, and

@@ -1,12 +1,12 @@
 package databases_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/driverbench"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -73,8 +73,7 @@ func TestRoundTripsAreFew(t *testing.T) {
 	})
 }
 
-// BenchmarkHandOver passes a key between two processes.
-func BenchmarkHandOver(b *testing.B) {
+func BenchmarkDriver(b *testing.B) {
 	for _, p := range products {
 		for _, notified := range []bool{false, true} {
 			if notified && p.dialect != sqllock.PostgreSQL {
@@ -82,32 +81,13 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/notified=%v", p.server.Name, notified), func(b *testing.B) {
 				d := p.database(b, p.server)
-				var ps []*process
-				for range 2 {
+				driverbench.Run(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {
 						opts = append(opts, sqllock.WithNotifications(Notifications{d.on.Source(d.on.Addr(), d.name)}))
 					}
-					ps = append(ps, open(b, d.locks(b, d.connect(b, d.on.Addr(), ""), opts...), 5*time.Second))
-				}
-				held, err := ps[0].Acquire(context.Background(), request("stock", true))
-				for i := 0; b.Loop(); i++ {
-					if err != nil {
-						b.Fatal(err)
-					}
-					next := make(chan struct{})
-					before := held
-					go func() {
-						defer close(next)
-						held, err = ps[(i+1)%2].Acquire(context.Background(), request("stock", true))
-					}()
-					<-ps[(i+1)%2].queued
-					if err := ps[i%2].Release(context.Background(), []driver.Ending{ending(before)})[0]; err != nil {
-						b.Fatal(err)
-					}
-					<-next
-				}
-				_ = ps[0].Release(context.Background(), []driver.Ending{ending(held)})
+					return d.locks(t, d.connect(t, d.on.Addr(), ""), opts...)
+				})
 			})
 		}
 	}
