@@ -18,7 +18,23 @@ type KeyState struct {
 	Remaining time.Duration // until the key is free unless a lease is renewed; 0 if it is free
 	Waiting   int           // places in the store's queue: processes, or callers under Strict
 	Holders   []Holder      // leases; empty if the key is free or the driver cannot tell
+	Nodes     []Node        // of a store that has several independent ones, such as redlock's; else nil
 }
+
+// Node is one server of a store that has several, as it was last seen.
+type Node = driver.Node
+
+// Condition is what a node was last seen to be.
+type Condition = driver.Condition
+
+// The conditions of nodes.
+const (
+	NodeUnknown        = driver.NodeUnknown        // not asked yet
+	NodeUp             = driver.NodeUp             // it answers
+	NodeSlow           = driver.NodeSlow           // it answers late, or has just missed an answer or two
+	NodeDown           = driver.NodeDown           // it cannot be connected to, refuses, or has missed more
+	NodeRestartedEmpty = driver.NodeRestartedEmpty // it has lost its data, and leases that it had voted for may still run
+)
 
 // Holder is one lease of a key: of a caller, or of a process whose callers share it
 // or hand it on.
@@ -44,7 +60,7 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	if err != nil {
 		return KeyState{}, err
 	}
-	out := KeyState{Held: st.Held, Token: st.Token * block, Remaining: st.Remaining, Waiting: st.Waiting}
+	out := KeyState{Held: st.Held, Token: st.Token * block, Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
 		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, h.Token * block, h.Since, h.Remaining, h.Kept})
 	}

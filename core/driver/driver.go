@@ -222,6 +222,7 @@ type State struct {
 	Remaining time.Duration // until the lease ends, by the store's clock
 	Waiting   int           // places in the store's queue
 	Holders   []Holder      // of a key that is held; nil if the driver cannot tell
+	Nodes     []Node        // of a store that has several independent ones; else nil
 }
 
 // Holder is one lease of a key.

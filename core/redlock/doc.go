@@ -58,7 +58,8 @@
 // data (appendfsync everysec, a snapshot): that has the key and lacks the last votes.
 // Keep such a node down for the largest TTL.
 //
-// [Driver.States] shows which nodes are up, slow, down or restarted empty.
+// [Driver.States], the engine's Inspect and the gauge lock.node.condition show which
+// nodes are up, slow, down or restarted empty.
 //
 // # Tokens
 //

@@ -112,7 +112,7 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	}
 	down := 0
 	for _, n := range d.States() {
-		if n.Condition == Down {
+		if n.Condition == driver.NodeDown {
 			down++
 		}
 	}
@@ -156,7 +156,11 @@ func TestOneNodeRestartedEmptyHarmsNoLeaseOfThree(t *testing.T) {
 		t.Errorf("%d nodes have the lease; a renewal must not make it anew", n)
 	}
 	other := a.take("other", time.Minute) // asks for votes, which shows the node's boot marker
-	eventually(t, 5*time.Second, "the restarted node being shown", func() bool { return d.States()[1].Condition == RestartedEmpty })
+	eventually(t, 5*time.Second, "the restarted node being shown", func() bool { return d.States()[1].Condition == driver.NodeRestartedEmpty })
+	if st, err := a.Inspect(within(t, 10*time.Second), "k"); err != nil || !st.Held ||
+		len(st.Nodes) != 3 || st.Nodes[0].Condition != driver.NodeUp || st.Nodes[1].Condition != driver.NodeRestartedEmpty {
+		t.Errorf("Inspect says %+v, %v", st, err)
+	}
 	a.drop(other)
 	a.drop(g)
 	next := b.take("k", time.Minute)
@@ -285,13 +289,13 @@ func TestAStalledNodeDelaysNobody(t *testing.T) {
 	eventually(t, 10*time.Second, "the stalled node being shown", func() bool {
 		b.renew(next.Grant, time.Minute)
 		_, _ = a.try("other", minTTL) // whoever has it
-		return d.States()[1].Condition == Down
+		return d.States()[1].Condition == driver.NodeDown
 	})
 	b.drop(next.Grant)
 	f.servers[1].Cont()
 	eventually(t, 10*time.Second, "the node being up again", func() bool {
 		turn()
-		return d.States()[1].Condition == Up
+		return d.States()[1].Condition == driver.NodeUp
 	})
 	// Everything that was given up meanwhile is ended there too.
 	eventually(t, 10*time.Second, "the key being free at every node", func() bool { return f.votes(t, "k") == 0 })

@@ -3,53 +3,14 @@ package redlock
 import (
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
-
-// Condition is what a node was last seen to be.
-type Condition uint8
-
-const (
-	// Unknown says that the node has not been asked yet.
-	Unknown Condition = iota
-	// Up says that the node answers.
-	Up
-	// Slow says that its last answer took more than half of the time it was given,
-	// or that it has missed up to two in a row.
-	Slow
-	// Down says that it cannot be connected to, refuses, or has missed more.
-	Down
-	// RestartedEmpty says that it answers, and lost its data less than the largest
-	// TTL ago that was asked for: leases that it had voted for may still run. With
-	// WithRestartDelay it has no vote for that delay.
-	RestartedEmpty
-)
-
-// String returns the name of the condition as used in telemetry.
-func (c Condition) String() string {
-	switch c {
-	case Up:
-		return "up"
-	case Slow:
-		return "slow"
-	case Down:
-		return "down"
-	case RestartedEmpty:
-		return "restarted_empty"
-	}
-	return "unknown"
-}
-
-// NodeState is one node as the driver's sessions have last seen it.
-type NodeState struct {
-	Addr      string
-	Condition Condition
-	Since     time.Time     // when it came to be so; zero while Unknown
-	Took      time.Duration // of its last answer; 0 if there was none
-}
 
 // States returns the nodes as they were last seen, in the order of New. It asks
-// nobody: a node that no session has asked for a while may have changed since.
-func (d *Driver) States() []NodeState { return d.health.states(time.Now()) }
+// nobody: a node that no session has asked for a while may have changed since. With
+// WithRestartDelay one that has restarted empty has no vote for that delay.
+func (d *Driver) States() []driver.Node { return d.health.states(time.Now()) }
 
 // missesDown is how many answers in a row a node misses before it counts as down.
 const missesDown = 3
@@ -62,7 +23,7 @@ type health struct {
 }
 
 type vitals struct {
-	NodeState
+	driver.Node
 	misses  int
 	boot    int64     // when the node's data began, as it says; 0: not known
 	emptied time.Time // when that was first seen to change
@@ -100,35 +61,35 @@ func (h *health) note(node int, r *reply, bound time.Duration) {
 			v.boot = r.boot
 		}
 		if took > bound/2 {
-			v.become(Slow, now)
+			v.become(driver.NodeSlow, now)
 		} else {
-			v.become(Up, now)
+			v.become(driver.NodeUp, now)
 		}
 	case isTimeout(r.err):
 		if v.misses++; v.misses >= missesDown {
-			v.become(Down, now)
-		} else if v.Condition != Down {
-			v.become(Slow, now)
+			v.become(driver.NodeDown, now)
+		} else if v.Condition != driver.NodeDown {
+			v.become(driver.NodeSlow, now)
 		}
 	default:
-		v.become(Down, now)
+		v.become(driver.NodeDown, now)
 	}
 }
 
-func (v *vitals) become(c Condition, now time.Time) {
+func (v *vitals) become(c driver.Condition, now time.Time) {
 	if v.Condition != c {
 		v.Condition, v.Since = c, now
 	}
 }
 
-func (h *health) states(now time.Time) []NodeState {
+func (h *health) states(now time.Time) []driver.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]NodeState, len(h.nodes))
+	out := make([]driver.Node, len(h.nodes))
 	for i, v := range h.nodes {
-		out[i] = v.NodeState
-		if !v.emptied.IsZero() && now.Sub(v.emptied) < h.maxTTL && v.Condition != Down {
-			out[i].Condition, out[i].Since = RestartedEmpty, v.emptied
+		out[i] = v.Node
+		if !v.emptied.IsZero() && now.Sub(v.emptied) < h.maxTTL && v.Condition != driver.NodeDown {
+			out[i].Condition, out[i].Since = driver.NodeRestartedEmpty, v.emptied
 		}
 	}
 	return out

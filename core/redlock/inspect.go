@@ -33,7 +33,9 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if err != nil {
 		return driver.State{}, err
 	}
-	return s.merge(answers), nil
+	st := s.merge(answers)
+	st.Nodes = s.d.States()
+	return st, nil
 }
 
 // gather asks all nodes and returns the answers of a majority at least.

@@ -75,25 +75,25 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 	const bound = time.Second
 	steps := []struct {
 		reply
-		want Condition
+		want driver.Condition
 	}{
-		{answered(5), Up},
-		{reply{err: &silence{}}, Slow},
-		{reply{err: &silence{}}, Slow},
-		{reply{err: &silence{}}, Down},
-		{reply{err: &silence{}}, Down},
-		{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, Slow},
-		{answered(5), Up},
-		{reply{err: dial}, Down},
-		{answered(5), Up}, // it had kept its data
-		{reply{err: dial}, Down},
-		{answered(0), RestartedEmpty}, // nobody has asked it for a vote since
-		{answered(9), RestartedEmpty},
-		{reply{err: dial}, Down},
-		{reply{sent: time.Now()}, RestartedEmpty}, // a probe says nothing about it
-		{answered(9), RestartedEmpty},
+		{answered(5), driver.NodeUp},
+		{reply{err: &silence{}}, driver.NodeSlow},
+		{reply{err: &silence{}}, driver.NodeSlow},
+		{reply{err: &silence{}}, driver.NodeDown},
+		{reply{err: &silence{}}, driver.NodeDown},
+		{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, driver.NodeSlow},
+		{answered(5), driver.NodeUp},
+		{reply{err: dial}, driver.NodeDown},
+		{answered(5), driver.NodeUp}, // it had kept its data
+		{reply{err: dial}, driver.NodeDown},
+		{answered(0), driver.NodeRestartedEmpty}, // nobody has asked it for a vote since
+		{answered(9), driver.NodeRestartedEmpty},
+		{reply{err: dial}, driver.NodeDown},
+		{reply{sent: time.Now()}, driver.NodeRestartedEmpty}, // a probe says nothing about it
+		{answered(9), driver.NodeRestartedEmpty},
 	}
-	if got := h.states(time.Now())[0]; got != (NodeState{Addr: "a:1"}) {
+	if got := h.states(time.Now())[0]; got != (driver.Node{Addr: "a:1"}) {
 		t.Errorf("before anything was asked: %+v", got)
 	}
 	for i, st := range steps {
@@ -102,7 +102,7 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 			t.Fatalf("step %d: %+v, want %v", i, got, st.want)
 		}
 	}
-	if got := h.states(time.Now().Add(2 * time.Minute))[0].Condition; got != Up {
+	if got := h.states(time.Now().Add(2 * time.Minute))[0].Condition; got != driver.NodeUp {
 		t.Errorf("when the largest TTL has passed: %v", got)
 	}
 }

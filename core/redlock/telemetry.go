@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 const scope = "github.com/lockaround/lockaround/core/redlock"
@@ -47,7 +49,7 @@ func (g *gauge) start(d *Driver) error {
 	}
 	g.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, n := range d.health.states(time.Now()) {
-			for c := Unknown; c <= RestartedEmpty; c++ {
+			for c := driver.NodeUnknown; c <= driver.NodeRestartedEmpty; c++ {
 				var value int64
 				if n.Condition == c {
 					value = 1

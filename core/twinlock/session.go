@@ -3,6 +3,7 @@ package twinlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +80,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if !a.Held {
 		st.Holders = b.Holders
 	}
+	st.Nodes = slices.Concat(a.Nodes, b.Nodes)
 	return st, nil
 }
 
