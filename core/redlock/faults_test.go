@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -197,36 +198,50 @@ func (f *fleet) accepted(t testing.TB, key string, token int64) int {
 func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	forget := func(t *testing.T, opts ...Option) (a, b *peer, g driver.Grant) {
+	// reach lets the first holder reach the third node again.
+	forget := func(t *testing.T, opts ...Option) (a, b *peer, g driver.Grant, reach func()) {
 		f := startFleet(t, 3)
-		a, b = join(t, f.direct, opts...), join(t, f.direct, opts...)
-		eventually(t, 2*ttl, "the first use of the nodes", func() bool {
-			g, err := a.try("k", ttl)
-			if err == nil {
-				a.drop(g)
-			}
+		a, b = join(t, f.proxied, opts...), join(t, f.direct, opts...)
+		var first driver.Grant
+		eventually(t, 2*ttl, "the first use of the nodes", func() (used bool) {
+			var err error
+			first, err = a.try("k", ttl)
 			return err == nil
 		})
-		f.servers[2].Kill()
+		a.drop(first)
+		eventually(t, ttl, "the end of that at every node", func() bool {
+			n := 0
+			for _, c := range f.direct {
+				if strings.Contains(c.HGet(t.Context(), hashPrefix+"k", "z").Val(), string(first.Owner[:])) {
+					n++
+				}
+			}
+			return n == len(f.direct)
+		})
+		reach = f.proxies[2].BlackHole(redistest.ToServer)
 		g = a.take("k", ttl)
-		f.servers[2].Restart() // with --save '' it is empty, as the next
-		f.servers[1].Restart()
-		return a, b, g
+		f.servers[1].Restart() // with --save '' it is empty
+		return a, b, g, reach
 	}
 	t.Run("without", func(t *testing.T) {
-		a, b, g := forget(t)
+		a, b, g, reach := forget(t)
 		// This is what is promised, not what is wished for.
 		next := b.take("k", ttl)
 		if next.Token <= g.Token {
 			t.Errorf("token %d was granted after token %d: the guard would accept the first holder", next.Token, g.Token)
 		}
-		if err := a.renew(g, ttl).Err; !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("renewal of a lease that two of three nodes have forgotten returned %v, not ErrNotHeld", err)
-		}
+		reach()
+		eventually(t, ttl, "the first holder's loss", func() bool {
+			err := a.renew(g, ttl).Err // what it sends by connections that it has is lost
+			if err == nil {
+				t.Error("the lease was renewed, of which two of three nodes know nothing")
+			}
+			return err == nil || errors.Is(err, driver.ErrNotHeld)
+		})
 		b.drop(next)
 	})
 	t.Run("with", func(t *testing.T) {
-		a, b, g := forget(t, WithRestartDelay(ttl))
+		_, b, g, _ := forget(t, WithRestartDelay(ttl))
 		w := make(chan result, 1)
 		r := request("k", ttl)
 		r.Wait = true
@@ -248,7 +263,6 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 		if next.at.Before(g.Deadline) {
 			t.Errorf("the key was granted %v before the first holder's deadline", g.Deadline.Sub(next.at))
 		}
-		_ = a
 		b.drop(next.Grant)
 	})
 }
