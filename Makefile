@@ -110,7 +110,7 @@ simulation:
 	@LOCKAROUND_SIM_SCHEDULES=$(SCHEDULES) go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redislock
 
 newest-tests:
-	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -count=1 -timeout=8m \
+	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
 		. ./core ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./examples/...
 
 test-long:

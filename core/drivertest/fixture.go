@@ -100,6 +100,7 @@ func (f *fixture) stateAt(key string) (driver.State, time.Time) {
 	if a.err != nil {
 		f.t.Fatalf("inspect: %v", a.err)
 	}
+	a.Nodes = nil // they are not the key's
 	return a.State, a.back
 }
 

@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 )
 
+// defaultSchedules are run beside other tests; make simulation runs more, and the mutants.
+const defaultSchedules = 150
+
 const (
 	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is defaultSchedules
 	simulationSeed      = "LOCKAROUND_SIM_SEED"      // the only one to run
