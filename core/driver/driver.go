@@ -177,7 +177,7 @@ type Grant struct {
 	Ref       string    // the driver's own name for it, handed back unread
 	Token     int64     // 1 to 2^53-1, rising per key; 0 if Tokens is NoTokens
 	Deadline  time.Time // see Deadline; carries a monotonic reading
-	Contended bool      // somebody waits in the store's queue for this key
+	Contended bool      // somebody waits in the store's queue for this key, or did a moment ago
 }
 
 // Renewal asks for a lease to last TTL from now. It never shortens one.
