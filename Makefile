@@ -119,6 +119,7 @@ test-long:
 	@.ci/step "kill -9 of the holder, 100 times" env LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=20m -run '^TestKilledHolder' ./core/redislock
 	@.ci/step "Sentinel failovers that lose writes, 20 times" env LOCKAROUND_FAILOVERS=20 go test -count=1 -v -timeout=20m -run '^TestSentinel' ./core/redislock
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
+	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.

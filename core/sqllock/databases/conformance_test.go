@@ -90,8 +90,8 @@ func TestConformanceWithNotifications(t *testing.T) {
 // TestConformanceAsTheDriverComes has statements prepared, as most of the other tests have.
 // The proxy does not understand them, so that no replies are lost.
 func TestConformanceAsTheDriverComes(t *testing.T) {
-	if os.Getenv("LOCKAROUND_KILLS") == "" {
-		t.Skip("with LOCKAROUND_KILLS, which asks for long tests")
+	if os.Getenv("LOCKAROUND_KILLING") == "" {
+		t.Skip("with LOCKAROUND_KILLING, which asks for long tests")
 	}
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {

@@ -14,16 +14,16 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// killing is how long connections are killed: LOCKAROUND_KILLS, such as 60s, or a moment.
+// killing is how long connections are killed: LOCKAROUND_KILLING, such as 60s, or a moment.
 func killing(t *testing.T) time.Duration {
 	t.Helper()
-	text := os.Getenv("LOCKAROUND_KILLS")
+	text := os.Getenv("LOCKAROUND_KILLING")
 	if text == "" {
 		return 2 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("LOCKAROUND_KILLS is %q; use a duration such as 60s", text)
+		t.Fatalf("LOCKAROUND_KILLING is %q; use a duration such as 60s", text)
 	}
 	return d
 }
