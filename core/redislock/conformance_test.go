@@ -56,15 +56,27 @@ func harness(t *testing.T, o redis.Options) *drivertest.Harness {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.NewProxy(t, server.Addr())
 	direct := newClient(t, redis.Options{Addr: server.Addr()})
+	o.Addr = proxy.Addr()
+	h := proxied(t, proxy, newClient(t, o), direct)
+	h.Restart = server.Restart
+	h.Wipe = func() {
+		if err := direct.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+// proxied is one server, reached by a proxy and past it.
+func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client) *drivertest.Harness {
 	// The scripts are known to the server, so that a request is one command.
 	for _, s := range protocol.Scripts() {
 		if err := direct.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o.Addr = proxy.Addr()
 	return &drivertest.Harness{
-		Driver: redislock.New(newClient(t, o)),
+		Driver: redislock.New(by),
 		Peer:   redislock.New(direct),
 		Stall:  proxy.Stall,
 		DropReply: func(op drivertest.Op) func() bool {
@@ -75,12 +87,6 @@ func harness(t *testing.T, o redis.Options) *drivertest.Harness {
 			return func() { proxy.Delay(0, 0) }
 		},
 		LosePushes: proxy.LosePushes,
-		Restart:    server.Restart,
-		Wipe: func() {
-			if err := direct.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		},
 	}
 }
 

@@ -1,8 +1,10 @@
 package redislock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -22,6 +25,38 @@ func follower(t testing.TB, s *redistest.Sentinel) *engine {
 	return newEngine(t, redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
 	}))
+}
+
+// TestSentinelConformance runs the suite on a master that Sentinels watch. What restarts
+// or wipes servers is told by the tests of failovers.
+func TestSentinelConformance(t *testing.T) {
+	s := redistest.StartSentinel(t, 1)
+	master := s.Master().Addr()
+	open := func(t *testing.T, to string) *redis.Client {
+		c := redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr == master {
+					addr = to
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
+		})
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("close the client: %v", err)
+			}
+		})
+		return c
+	}
+	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+		proxy := redistest.NewProxy(t, master)
+		by := open(t, proxy.Addr())
+		if err := by.Ping(t.Context()).Err(); err != nil { // it has found the master
+			t.Fatal(err)
+		}
+		return proxied(t, proxy, by, open(t, master))
+	})
 }
 
 func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
