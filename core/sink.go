@@ -30,7 +30,7 @@ func (s sink) Contended(id driver.ID, waiting bool) {
 			return
 		}
 		now := time.Now()
-		if waiting != tn.contended {
+		if waiting != tn.contended || tn.renewing {
 			tn.heard(waiting, 0, now) // a push may be old: it says nothing about this moment
 		}
 		tn.recall(now)

@@ -22,7 +22,7 @@ type tenure struct {
 	single   hold          // room for the first of them
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	// If contended: when the first word of that came. Otherwise: before the latest
+	// If contended: when the first word of that came, or one during a renewal. Otherwise: before the latest
 	// word of the store that nobody else waits was asked for.
 	news moment
 
@@ -57,9 +57,11 @@ func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time)
 // something that was sent at that time.
 func (tn *tenure) heard(waiting bool, sent moment, now time.Time) {
 	switch {
+	case !waiting && tn.contended && 0 < sent && sent <= tn.news:
+		// The answer may be older than what was pushed meanwhile.
 	case !waiting:
 		tn.contended, tn.news = false, sent
-	case !tn.contended:
+	case !tn.contended || tn.renewing:
 		tn.contended, tn.news = true, at(now)
 	}
 }
