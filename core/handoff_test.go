@@ -20,6 +20,7 @@ type counted struct {
 	acquire, replace, renew, release atomic.Int64
 
 	renewal func() // called before each, if not nil
+	renewed func() // called when the store has answered one and its answer is on its way, if not nil
 }
 
 type countedSession struct {
@@ -45,7 +46,11 @@ func (s countedSession) Renew(ctx context.Context, rs []driver.Renewal) []driver
 	if s.c.renewal != nil {
 		s.c.renewal()
 	}
-	return s.Session.Renew(ctx, rs)
+	out := s.Session.Renew(ctx, rs)
+	if s.c.renewed != nil {
+		s.c.renewed()
+	}
+	return out
 }
 
 func (s countedSession) Release(ctx context.Context, rs []driver.Ending) []error {

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,38 @@ func TestLeaseThatLingersIsRecalledByAnotherProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnswerOlderThanAPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		c := &counted{Driver: d}
+		a, b := open(t, c), open(t, d)
+		granted := make(chan time.Time, 1)
+		var once sync.Once
+		c.renewed = func() {
+			once.Do(func() {
+				go func() {
+					l := mustAcquire(t, b, core.Policy{Key: "k", Wait: core.Forever})
+					granted <- time.Now()
+					mustBe(t, l.Release(t.Context()), nil)
+				}()
+				time.Sleep(time.Millisecond) // so that its push comes before the answer
+			})
+		}
+		p := lingering(0)
+		p.TTL = 3 * time.Second
+		l := mustAcquire(t, a, p)
+		time.Sleep(1500 * time.Millisecond) // one renewal
+		if n := c.renew.Load(); n != 1 {
+			t.Fatalf("%d renewals, want 1", n)
+		}
+		released := time.Now()
+		mustBe(t, l.Release(t.Context()), nil)
+		if late := (<-granted).Sub(released); late > 0 {
+			t.Errorf("the lease went to who waits %v after its release", late)
+		}
+	})
 }
 
 func TestLeaseThatLingersIsRecalledByAnotherUseOfTheProcess(t *testing.T) {
