@@ -68,7 +68,7 @@ func (en *enrolment) cancel() {
 // rest to another one if that does not settle it.
 func (ln *line) begin(en *enrolment, w *waiter) {
 	e := ln.engine
-	g, done, err := e.prompt.Begin(en.Request)
+	g, done, err := e.prompt.Begin(en.Request, w.since)
 	now := time.Now()
 	if done {
 		err = e.usable(en, g, err, now)

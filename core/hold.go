@@ -242,7 +242,7 @@ func (h *hold) release(ctx context.Context) error {
 		ln.forget(tn, now)
 		ln.ending++
 		h.unlock()
-		if rerr := h.giveBack(ctx); err == nil {
+		if rerr := h.giveBack(ctx, now); err == nil {
 			err = rerr
 		}
 	}
@@ -251,9 +251,9 @@ func (h *hold) release(ctx context.Context) error {
 }
 
 // giveBack releases the lease of the hold at the store.
-func (h *hold) giveBack(ctx context.Context) error {
+func (h *hold) giveBack(ctx context.Context, now time.Time) error {
 	ctx, sp := h.plan.signals.follow(ctx, h.span, h.plan.signals.release)
-	err := h.tenure.line.finish(ctx, h.tenure, h.plan.MinHold)
+	err := h.tenure.line.finish(ctx, h.tenure, h.plan.MinHold, now)
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)

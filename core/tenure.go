@@ -176,17 +176,18 @@ func (tn *tenure) expire(h *hold, now time.Time) {
 
 // giveBack releases a lease at the store without anybody waiting for it.
 func (ln *line) giveBack(tn *tenure, keep time.Duration) {
-	ln.forget(tn, time.Now())
+	now := time.Now()
+	ln.forget(tn, now)
 	ln.ending++
-	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), tn, keep) })
+	ln.engine.calls.Go(func() { _ = ln.finish(context.Background(), tn, keep, now) })
 }
 
 // finish releases a lease that the line has parted from at the store, within ctx
 // and the store's time, and lets the line go on. What could not be asked in time
 // goes on in the background.
-func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) error {
+func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration, now time.Time) error {
 	e, end := ln.engine, tn.ending(keep)
-	err := e.end(ctx, end)
+	err := e.end(ctx, end, now)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		e.ender.add(end, tn.length)
 	}
@@ -198,9 +199,9 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration) erro
 }
 
 // end releases a lease at the store, within ctx and the store's time.
-func (e *Engine) end(ctx context.Context, end driver.Ending) error {
+func (e *Engine) end(ctx context.Context, end driver.Ending, now time.Time) error {
 	if e.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
-		if done, err := e.prompt.End(end); done {
+		if done, err := e.prompt.End(end, now); done {
 			return err
 		}
 	}

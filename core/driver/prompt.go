@@ -13,7 +13,9 @@ const Promptness = 50 * time.Millisecond
 // assertion.
 //
 // Its methods return within [Promptness], and never wait for a key to become free.
-// The other methods of a Session and these may be mixed at will.
+// The other methods of a Session and these may be mixed at will. now is a time of the
+// engine's before the call, most often just before it: what counts from before the send
+// may count from there.
 type Prompt interface {
 	Session
 
@@ -22,9 +24,9 @@ type Prompt interface {
 	// and the same request, whose owner stays as it is: Begin may have taken its
 	// place in the queue, or have had no answer. The caller must go on, with a
 	// context that has ended if it gives up: what Begin has left is cleaned up then.
-	Begin(r Request) (g Grant, done bool, err error)
+	Begin(r Request, now time.Time) (g Grant, done bool, err error)
 
 	// End is the Release of one lease. If done is false, the caller goes on with
 	// Release.
-	End(e Ending) (done bool, err error)
+	End(e Ending, now time.Time) (done bool, err error)
 }

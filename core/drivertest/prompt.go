@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -41,7 +42,7 @@ func (p *process) begin(r driver.Request) (g driver.Grant, done bool, err error)
 		err  error
 	}
 	a := within(p.f, driver.Promptness+Slack, "Begin", func() answer {
-		g, done, err := p.s.(driver.Prompt).Begin(r)
+		g, done, err := p.s.(driver.Prompt).Begin(r, time.Now())
 		return answer{g, done, err}
 	})
 	return a.g, a.done, a.err
@@ -69,7 +70,7 @@ func promptInSilence(f *fixture) {
 		err  error
 	}
 	a := within(f, driver.Promptness+Slack, "End", func() answer {
-		done, err := p.s.(driver.Prompt).End(held.ending())
+		done, err := p.s.(driver.Prompt).End(held.ending(), time.Now())
 		return answer{done, err}
 	})
 	if a.done && (a.err == nil || errors.Is(a.err, driver.ErrNotHeld)) {
@@ -123,9 +124,9 @@ func endOfAnother(f *fixture) {
 	l := q.take(f.key, f.long())
 	e := l.ending()
 	e.Owner = owner()
-	_, _ = p.s.(driver.Prompt).End(e) // it may look like a repetition
+	_, _ = p.s.(driver.Prompt).End(e, time.Now()) // it may look like a repetition
 	l.holds()
-	if done, err := q.s.(driver.Prompt).End(l.ending()); done && err != nil {
+	if done, err := q.s.(driver.Prompt).End(l.ending(), time.Now()); done && err != nil {
 		f.t.Fatalf("End of a lease that is held: %v", err)
 	} else if !done {
 		l.drop()
@@ -177,7 +178,7 @@ type promptSession struct{ driver.Prompt }
 
 func (s promptSession) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if ctx.Err() == nil && r.Replace == nil {
-		if g, done, err := s.Begin(r); done {
+		if g, done, err := s.Begin(r, time.Now()); done {
 			return g, err
 		}
 	}
@@ -186,7 +187,7 @@ func (s promptSession) Acquire(ctx context.Context, r driver.Request) (driver.Gr
 
 func (s promptSession) Release(ctx context.Context, es []driver.Ending) []error {
 	if ctx.Err() == nil && len(es) == 1 {
-		if done, err := s.End(es[0]); done {
+		if done, err := s.End(es[0], time.Now()); done {
 			return []error{err}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 var _ driver.Prompt = (*session)(nil)
 
-func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+func (s *session) Begin(r driver.Request, sent time.Time) (g driver.Grant, done bool, err error) {
 	if s.enter() != nil {
 		return g, false, nil
 	}
@@ -31,7 +31,6 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 	if s.d.fault == begunHasAPlaceOfItsOwn {
 		asked.Owner[0]++
 	}
-	sent := time.Now()
 	a := ask{Request: asked, from: s, create: true}
 	rep, err := exchange(ctx, s.d.wire, &s.requests, s.dead, drivertest.OpAcquire, func() reply { return s.d.store.ask(a) })
 	switch {
@@ -45,7 +44,7 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 	return driver.Grant{ID: r.ID, Token: rep.token, Deadline: driver.Deadline(sent, r.TTL), Contended: rep.contended}, true, nil
 }
 
-func (s *session) End(e driver.Ending) (done bool, err error) {
+func (s *session) End(e driver.Ending, _ time.Time) (done bool, err error) {
 	if s.enter() != nil {
 		return false, nil
 	}

@@ -1,16 +1,20 @@
 package memlock
 
-import "github.com/lockaround/lockaround/core/driver"
+import (
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
 
 var _ driver.Prompt = (*session)(nil)
 
 // Begin takes a lease or a place in the queue. A store that does not answer is left
 // to Acquire.
-func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
 	if s.silent() || check(&r) != nil {
 		return g, false, nil
 	}
-	g, w, tell, err := s.ask(&r)
+	g, w, tell, err := s.ask(&r, s.d.moment(now))
 	if err == errAgain {
 		return g, false, nil
 	}
@@ -19,11 +23,11 @@ func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error)
 }
 
 // End ends a lease.
-func (s *session) End(e driver.Ending) (done bool, err error) {
+func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	switch {
 	case s.silent():
 		return false, nil
-	case !s.end(e.ID, e.Keep, released):
+	case !s.end(e.ID, e.Keep, released, s.d.moment(now)):
 		return true, driver.ErrNotHeld
 	}
 	return true, nil

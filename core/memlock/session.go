@@ -48,7 +48,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		err = s.reach(ctx)
 	}
 	for err == nil {
-		g, w, tell, asked := s.ask(&r)
+		g, w, tell, asked := s.ask(&r, s.d.moment(time.Now()))
 		if asked == errAgain {
 			err = s.reach(ctx)
 			continue
@@ -82,8 +82,7 @@ func check(r *driver.Request) error {
 }
 
 // ask takes a lease or a place in the queue, in one step.
-func (s *session) ask(r *driver.Request) (g driver.Grant, w *waiter, tell sessions, err error) {
-	m := s.d.moment()
+func (s *session) ask(r *driver.Request, m moment) (g driver.Grant, w *waiter, tell sessions, err error) {
 	sh := s.d.of(r.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -148,7 +147,7 @@ func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
 		return w.grant, w.err
 	case <-ctx.Done():
 	}
-	m := s.d.moment()
+	m := s.d.moment(time.Now())
 	sh := s.d.of(w.id.Key)
 	sh.mu.Lock()
 	var tell sessions
@@ -163,15 +162,15 @@ func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
 // giveUp ends the owners of a request that failed, as the clean-up after a
 // request that may have been executed.
 func (s *session) giveUp(r *driver.Request) {
-	s.end(r.ID, 0, over)
+	m := s.d.moment(time.Now())
+	s.end(r.ID, 0, over, m)
 	if r.Replace != nil {
-		s.end(r.Replace.ID, 0, released)
+		s.end(r.Replace.ID, 0, released, m)
 	}
 }
 
 // end ends an owner and reports whether its lease ended by a release.
-func (s *session) end(id driver.ID, keep time.Duration, how end) bool {
-	m := s.d.moment()
+func (s *session) end(id driver.ID, keep time.Duration, how end, m moment) bool {
 	sh := s.d.of(id.Key)
 	sh.mu.Lock()
 	ok, tell := sh.end(id, keep, how, m)
@@ -195,7 +194,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 }
 
 func (s *session) renew(r *driver.Renewal) driver.Renewed {
-	m := s.d.moment()
+	m := s.d.moment(time.Now())
 	sh := s.d.of(r.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -220,7 +219,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 		switch r := &rs[i]; {
 		case err != nil:
 			errs[i] = err
-		case !s.end(r.ID, r.Keep, released):
+		case !s.end(r.ID, r.Keep, released, s.d.moment(time.Now())):
 			errs[i] = driver.ErrNotHeld
 		}
 	}
@@ -232,7 +231,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if err := s.reach(ctx); err != nil {
 		return driver.State{}, err
 	}
-	m := s.d.moment()
+	m := s.d.moment(time.Now())
 	sh := s.d.of(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -266,7 +265,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	if err := s.reach(ctx); err != nil {
 		return err
 	}
-	m := s.d.moment()
+	m := s.d.moment(time.Now())
 	sh := s.d.of(key)
 	sh.mu.Lock()
 	var tell sessions

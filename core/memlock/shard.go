@@ -115,10 +115,8 @@ type moment struct {
 	store time.Time
 }
 
-func (d *Driver) moment() moment {
-	t := time.Now()
-	return moment{sent: t, store: d.storeTime(t)}
-}
+// moment is when something happens that was asked for at now.
+func (d *Driver) moment(now time.Time) moment { return moment{sent: now, store: d.storeTime(now)} }
 
 // find returns the lock of a key, or nil if the key is free.
 func (sh *shard) find(key string, m moment) *lock {
@@ -357,7 +355,7 @@ func (sh *shard) watch(l *lock, m moment) {
 }
 
 func (sh *shard) ring(key string, n uint64) {
-	m := sh.d.moment()
+	m := sh.d.moment(time.Now())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.keys[key]

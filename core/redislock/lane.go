@@ -65,9 +65,13 @@ type lane struct {
 	queue   []*call
 	gone    int // calls in queue that were withdrawn
 	active  int // workers that are not overdue
+	silent  int // of them, those whose batch has been given up
 	alone   int // senders who send themselves
 	overdue int
 	closed  bool
+	going   spell         // of those who send themselves at about this time
+	trip    time.Duration // that the fastest answer took, of late
+	tripAt  time.Time     // when it came
 
 	born  time.Time
 	quick atomic.Int64 // when the server has last answered quickly, after born; 0 if it has not since
@@ -123,6 +127,7 @@ func (l *lane) close() {
 		}
 	}
 	l.queue, l.gone = nil, 0
+	l.going.end()
 	l.mu.Unlock()
 	refuse(left)
 }
@@ -171,6 +176,7 @@ type batch struct {
 
 	// Guarded by the lane's mutex.
 	back     bool // the replies are there
+	silent   bool // nobody who cannot be interrupted waits for it any longer
 	replaced bool // another worker has the place
 }
 
@@ -242,6 +248,7 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 			b.replaced = true
 			l.overdue++
 			l.active--
+			l.mindSilence(b, false)
 			l.spawn()
 		}
 	})
@@ -251,10 +258,13 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 	cancel()
 	unknown := overdue.Stop()
 	unknown = late.Stop() && unknown
-	l.heard(sent, b.replies)
+	now := time.Now()
+	l.heard(sent, now, b.replies)
 
 	l.mu.Lock()
 	b.back, goOn = true, true
+	l.mindSilence(b, false)
+	l.timed(sent, now)
 	if b.replaced {
 		l.overdue--
 		if goOn = l.active < l.width; goOn {

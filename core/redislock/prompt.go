@@ -11,12 +11,11 @@ import (
 var _ driver.Prompt = (*session)(nil)
 
 // Begin sends the first request of an acquisition.
-func (s *session) Begin(r driver.Request) (g driver.Grant, done bool, err error) {
+func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
 	if s.check(r) != nil || s.enter() != nil {
 		return g, false, nil
 	}
 	defer s.running.Done()
-	now := time.Now()
 	key := protocol.Key(r.Key)
 	l := s.calls.prompt(key, now)
 	if l == nil {
@@ -68,12 +67,11 @@ func (s *session) resume(r driver.Request) *place {
 }
 
 // End sends the release of one lease.
-func (s *session) End(e driver.Ending) (done bool, err error) {
+func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	if s.enter() != nil {
 		return false, nil
 	}
 	defer s.running.Done()
-	now := time.Now()
 	key := protocol.Key(e.Key)
 	l := s.calls.prompt(key, now)
 	if l == nil {

@@ -56,8 +56,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewal goes on after the release", file: "tenure.go",
-		old: "err := e.end(ctx, end)",
-		bug: "err := e.end(ctx, end)\n" +
+		old: "err := e.end(ctx, end, now)",
+		bug: "err := e.end(ctx, end, now)\n" +
 			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(tn.length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: tn.length}}) } })",
 	},
 	{

@@ -1,0 +1,162 @@
+package redislock
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ask sends a call as one that cannot be interrupted does.
+func (l *testLane) ask() *call {
+	c := &call{}
+	go l.exchange(c, time.Now())
+	synctest.Wait()
+	return c
+}
+
+// after has the server answer one batch after that time.
+func (l *testLane) after(d time.Duration) {
+	time.Sleep(d) // of the bubble's clock
+	l.wire.answer <- struct{}{}
+	synctest.Wait()
+}
+
+// newBusyNearLane returns a lane to a near server, with one sender who sends himself and
+// a batch of one under way.
+func newBusyNearLane() *testLane {
+	l := newTestLane(2)
+	l.ask()
+	l.after(0)
+	l.ask()
+	l.ask()
+	return l
+}
+
+// under is how many batches are under way.
+func (l *testLane) under() int { return int(l.wire.running.Load()) }
+
+func TestFewTravelTogetherToANearServerAndAloneToAFarOne(t *testing.T) {
+	tests := []struct {
+		name string
+		trip time.Duration
+		want []int // under way after each of several calls
+	}{
+		{"near", nearTime, []int{1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}},
+		{"far", nearTime + 1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTestLane(2)
+				l.ask()
+				l.after(tt.trip)
+				var calls []*call
+				for i, want := range tt.want {
+					calls = append(calls, l.ask())
+					if got := l.under(); got != want {
+						t.Errorf("%d batches are under way after %d calls, want %d", got, i+1, want)
+					}
+				}
+				close(l.wire.answer)
+				synctest.Wait()
+				for i, c := range calls {
+					if c.reply.err != nil {
+						t.Errorf("call %d: %v", i, c.reply.err)
+					}
+				}
+				l.workers.Wait()
+			})
+		})
+	}
+}
+
+func TestServerThatFallsSilentIsNotNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBusyNearLane()
+		given := l.ask()
+		time.Sleep(patience)
+		synctest.Wait()
+		if s := new(silence); !errors.As(given.reply.err, &s) {
+			t.Errorf("who waited behind a batch that got no answer got %v", given.reply)
+		}
+		l.mu.Lock()
+		if l.near() {
+			t.Error("a server that does not answer is near")
+		}
+		l.mu.Unlock()
+		close(l.wire.answer)
+		synctest.Wait()
+		l.workers.Wait()
+	})
+}
+
+func TestNobodyWaitsBehindABatchThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(2)
+		for want := range 2 {
+			_, answered := l.add(1)
+			time.Sleep(patience)
+			synctest.Wait()
+			l.mu.Lock()
+			l.timed(time.Now(), time.Now()) // another connection's answer was quick
+			l.mu.Unlock()
+			if got := l.under(); got != want+1 || answered.Load() != 0 {
+				t.Fatalf("%d batches are under way, want %d", got, want+1)
+			}
+		}
+		began := time.Now()
+		if c := l.ask(); !errors.As(c.reply.err, new(*silence)) || !c.reply.once {
+			t.Errorf("who came when all batches were given up got %v", c.reply)
+		}
+		l.after(0) // one is answered after all
+		c := l.ask()
+		if got := l.under(); got != 2 {
+			t.Errorf("%d batches are under way, want 2", got)
+		}
+		if since := time.Since(began); since > 0 {
+			t.Errorf("that took %v", since)
+		}
+		close(l.wire.answer)
+		synctest.Wait()
+		if c.reply.err != nil {
+			t.Errorf("who came after an answer got %v", c.reply)
+		}
+		l.workers.Wait()
+	})
+}
+
+func TestOthersWaitForNoBatchOfThose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBusyNearLane()
+		l.add(1)
+		synctest.Wait()
+		if got := l.under(); got != 3 {
+			t.Errorf("%d batches are under way when a call has come that can be interrupted, want 3", got)
+		}
+		close(l.wire.answer)
+		synctest.Wait()
+		l.workers.Wait()
+	})
+}
+
+func TestServerIsNearForAsLongAsItsFastestAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(2)
+		near := func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.near()
+		}
+		for _, step := range []struct {
+			trip time.Duration
+			want bool
+		}{{nearTime, true}, {10 * nearTime, true}, {nearFor + nearTime, false}, {10 * nearTime, false}, {nearTime / 2, true}} {
+			l.ask()
+			if l.after(step.trip); near() != step.want {
+				t.Errorf("after an answer that took %v a server is near: %v", step.trip, near())
+			}
+		}
+		l.workers.Wait()
+	})
+}
