@@ -42,6 +42,12 @@
 // A policy with several Keys takes all or none of them. An operator looks at a key by
 // [Engine.Inspect], and takes it from its holder by [Engine.ForceRelease].
 //
+// # What an operator can change
+//
+// Policies go by their names: [WithOverrides] has some of their fields come from a
+// configuration, which package policies reads from a file, and [Engine.CheckOverrides]
+// finds names that no policy has.
+//
 // # Spans and metrics
 //
 // Each call has the spans "lock acquire", "lock hold", with the guarded call's

@@ -26,6 +26,8 @@ type Engine struct {
 	prefix  string        // of every key in the store
 	signal  telemetry
 
+	overrides *overrides // nil if there are none
+
 	plans   sync.Map // of terms to *plan
 	planned atomic.Int64
 
@@ -64,6 +66,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
 	e.prefix = s.namespace + "/"
 	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
+		return nil, err
+	}
+	if e.overrides, err = e.newOverrides(s.configured); err != nil {
 		return nil, err
 	}
 	for i := range e.shards {
@@ -136,6 +141,9 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several []st
 
 // grant is acquire for a lease that is there already. held is what ctx holds.
 func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string, several []string, l *Lease) (err error) {
+	if e.overrides != nil {
+		e.overrides.remind(e)
+	}
 	if len(several) > 0 {
 		return e.grantAll(ctx, held, pl, several, l)
 	}

@@ -49,3 +49,29 @@ func ExampleEngine_Acquire() {
 	// true
 	// stock:A%3A1 <nil> <nil>
 }
+
+// What a configuration states replaces what the program says, by the policy's name.
+func ExampleWithOverrides() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"), core.WithOverrides(map[string]core.Override{
+		"report": {TTL: new(time.Minute)},
+		"stok":   {Wait: new(2 * time.Second)},
+	}))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close() }()
+
+	report, err := core.NewGuard(locks, core.Policy{Name: "report", Key: "report:{.}", Wait: time.Second}, core.Fields[string]())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(report.Policy().Wait, report.Policy().TTL)
+	_, err = core.NewGuard(locks, core.Policy{Name: "stock", Key: "stock:{.}"}, core.Fields[string]())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(locks.CheckOverrides())
+	// Output:
+	// 1s 1m0s
+	// lock override "stok": invalid lock policy: no policy has this name; did you mean "stock"? (memory)
+}

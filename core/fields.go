@@ -8,19 +8,38 @@ import (
 	"strings"
 )
 
-// Fields resolves placeholders to exported fields of T, by their Go names:
-// {SKU}, {Warehouse.ID}. T is a struct or a pointer to one; embedded structs
-// promote their fields as in Go. If T is itself a string, an integer or a bool,
-// {.} is its value.
+// Fields resolves placeholders to exported fields of T: {SKU}, {Warehouse.ID}. T is a
+// struct or a pointer to one; embedded structs promote their fields as in Go. If T is
+// itself a string, an integer or a bool, {.} is its value.
+//
+// A field goes by its Go name, and by its lock tag if it has one:
+//
+//	type deduction struct {
+//		SKU   string `lock:"sku"` // {sku} and {SKU}
+//		Order struct {
+//			ID int `lock:"id"`
+//		} `lock:"order"` // {order.id}, and {Order.ID}, {order.ID}, {Order.id}
+//	}
+//
+// A tag is one name: letters, digits, "_" and "-", beginning with a letter. A struct
+// that a placeholder goes through is refused if one of its tags is anything else,
+// stands on a field that is not exported, or equals the Go name or the tag of another
+// of its fields. Its fields are those that Go selects by name: its own, and promoted
+// ones unless a shallower field hides them or one as deep makes them ambiguous. What
+// Go does not promote has no tag there either.
 //
 // The field has the kind string, bool or an integer; named types count by
 // their kind, and their String methods are not used. A nil pointer on the way
 // and an empty string are [ErrMissing]; zero and false are values.
 func Fields[T any]() Resolver[T] {
 	return func(name string) (Accessor[T], error) {
-		path, err := findField(reflect.TypeFor[T](), name)
+		fields, err := FieldPath(reflect.TypeFor[T](), name)
 		if err != nil {
 			return nil, err
+		}
+		var path fieldPath
+		for _, f := range fields {
+			path = append(path, f.Index...)
 		}
 		return func(dst []byte, src T) ([]byte, error) {
 			return path.appendTo(dst, reflect.ValueOf(&src).Elem())
@@ -59,13 +78,16 @@ func (p fieldPath) appendTo(dst []byte, v reflect.Value) ([]byte, error) {
 
 const leafKinds = "a string, an integer or a bool"
 
-// findField resolves a dotted name in t.
-func findField(t reflect.Type, name string) (fieldPath, error) {
+// FieldPath returns the fields that a placeholder of [Fields] goes through in a t, from
+// the outside in, and none for {.}. The Index of each is relative to the struct that it
+// is a field of. The error is that of the resolver. It is for surfaces that need to
+// know more of a field than its value: how it is filled, say.
+func FieldPath(t reflect.Type, name string) ([]reflect.StructField, error) {
 	t = pointee(t)
 	if name == "." {
 		return nil, checkLeaf(t, "the source")
 	}
-	var path fieldPath
+	var path []reflect.StructField
 	walked := ""
 	for element := range strings.SplitSeq(name, ".") {
 		if element == "" {
@@ -74,18 +96,18 @@ func findField(t reflect.Type, name string) (fieldPath, error) {
 		if t.Kind() != reflect.Struct {
 			return nil, noFields(t, walked)
 		}
-		f, ok := t.FieldByName(element)
-		if !ok {
-			return nil, unknownField(t, element)
+		f, err := fieldNamed(t, element)
+		if err != nil {
+			return nil, err
 		}
-		if !f.IsExported() {
-			return nil, fmt.Errorf("%s of %s is not exported, and only exported fields can be read%s", element, t, suggestion(t, element))
-		}
-		path = append(path, f.Index...)
+		path = append(path, f)
 		t = pointee(f.Type)
 		walked = strings.TrimPrefix(walked+"."+element, ".")
 	}
-	return path, checkLeaf(t, walked)
+	if err := checkLeaf(t, walked); err != nil {
+		return nil, err
+	}
+	return path, nil
 }
 
 // pointee follows pointers, though not those of a type that points to itself.
@@ -107,7 +129,7 @@ func checkLeaf(t reflect.Type, what string) error {
 	if t.Kind() == reflect.Struct {
 		for _, f := range reflect.VisibleFields(t) {
 			if f.IsExported() && isLeaf(pointee(f.Type)) {
-				hint = ", so name a field of it, such as " + f.Name
+				hint = ", so name a field of it, such as " + namesOf(f)[0]
 				break
 			}
 		}
@@ -134,42 +156,4 @@ func noFields(t reflect.Type, walked string) error {
 		return fmt.Errorf("the source is of type %s, which has no fields; its value is {.}", t)
 	}
 	return fmt.Errorf("the source is of type %s, which has no fields; use a struct, or %s with {.}", t, leafKinds)
-}
-
-// unknownField says that t has no field of that name, or several.
-func unknownField(t reflect.Type, name string) error {
-	var promoters []string
-	for f := range t.Fields() {
-		if inner := pointee(f.Type); f.Anonymous && inner.Kind() == reflect.Struct {
-			if _, ok := inner.FieldByName(name); ok {
-				promoters = append(promoters, f.Name+"."+name)
-			}
-		}
-	}
-	if len(promoters) > 1 {
-		return fmt.Errorf("%s has more than one %s; write which: %s", t, name, strings.Join(promoters, " or "))
-	}
-	return fmt.Errorf("%s has no field %s%s", t, name, suggestion(t, name))
-}
-
-// suggestion names the exported field of t that is spelt most like name, or all
-// of them if there are few.
-func suggestion(t reflect.Type, name string) string {
-	var names []string
-	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() {
-			names = append(names, f.Name)
-		}
-	}
-	nearest := Nearest(name, names)
-	const few = 12
-	switch {
-	case nearest != "":
-		return "; did you mean " + nearest + "?"
-	case len(names) == 0:
-		return "; it has no exported fields"
-	case len(names) <= few:
-		return "; it has " + strings.Join(names, ", ")
-	}
-	return ""
 }

@@ -63,6 +63,10 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 // its template; several templates are joined by plus signs.
 func (g *Guard[T]) Name() string { return g.plan.Name }
 
+// Policy returns the policy as the guard enforces it: with its override, its name and
+// the defaults of zero values. Its Keys must not be changed.
+func (g *Guard[T]) Policy() Policy { return g.plan.Policy }
+
 // Do runs fn while it holds the lock of the key that src renders to, as
 // [Engine.Do] does for a literal key.
 func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error) error {

@@ -34,7 +34,7 @@ func (n *entry) soonest() moment { return n.at.add(-time.Duration(n.early) * tim
 
 func (k *keeper) init(e *Engine) {
 	k.engine, k.kick = e, make(chan struct{}, 1)
-	k.wakeAt = at(time.Now()).add(maxTTL)
+	k.wakeAt = at(time.Now()).add(MaxTTL)
 }
 
 // put sets when tn needs attention.
@@ -73,7 +73,7 @@ func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
 	for len(k.heap) > 0 && k.heap[0].entry.soonest() <= now {
 		due = append(due, heap.Pop(&k.heap).(*tenure))
 	}
-	next := maxTTL
+	next := MaxTTL
 	if len(k.heap) > 0 {
 		next = k.heap[0].entry.at.since(now)
 	}
@@ -82,7 +82,7 @@ func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
 }
 
 func (k *keeper) run() {
-	timer := time.NewTimer(maxTTL)
+	timer := time.NewTimer(MaxTTL)
 	defer timer.Stop()
 	for {
 		due, next := k.due(at(time.Now()))

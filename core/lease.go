@@ -122,8 +122,8 @@ func (l *Lease) Check(ctx context.Context) error {
 // the driver's minimum or beyond a year is an ErrPolicy.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	e := l.hold.engine()
-	if d < max(e.caps.MinTTL, 1) || d > maxTTL {
-		return l.hold.failure("extend", ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, maxTTL)
+	if d < max(e.caps.MinTTL, 1) || d > MaxTTL {
+		return l.hold.failure("extend", ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, MaxTTL)
 	}
 	return l.ask(ctx, question{op: "extend", ttl: d})
 }

@@ -10,7 +10,7 @@ import "time"
 type moment time.Duration
 
 // epoch is before every moment, also by the clocks of simulations.
-var epoch = time.Now().Add(-100 * maxTTL)
+var epoch = time.Now().Add(-100 * MaxTTL)
 
 func at(t time.Time) moment { return moment(t.Sub(epoch)) }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type settings struct {
 	maxWaiters int
 	maxHeld    int
 	force      bool
+	configured map[string]Override
 }
 
 type optionFunc func(*settings)
@@ -78,6 +80,22 @@ func WithMaxHeld(n int) Option {
 // refuses otherwise. It is for an operator's tool, not for a service.
 func WithForceRelease() Option {
 	return optionFunc(func(s *settings) { s.force = true })
+}
+
+// WithOverrides replaces fields of policies by what a configuration says, without a new
+// build; package policies reads it from a file. The keys of the map are the names of
+// policies: [Policy].Name, or the template of one without. All policies of that name are
+// meant, whatever surface or guard they are of. They are changed as they are compiled
+// and, if their key is a literal, at each [Engine.Do] and [Engine.Acquire]; then they
+// go through the same checks as any policy, whose [ErrPolicy] says which fields are from
+// here. Every process that uses a key should have the same Mode and Limit for it.
+//
+// New refuses an override that no policy could have. Whether every name is that of a
+// policy is for [Engine.CheckOverrides] to say. The map is copied: later changes have
+// no effect. The default, and nil, is none; of two such options the last one counts.
+func WithOverrides(byName map[string]Override) Option {
+	byName = maps.Clone(byName)
+	return optionFunc(func(s *settings) { s.configured = byName })
 }
 
 func newSettings(o []Option) (settings, error) {

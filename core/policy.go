@@ -28,7 +28,7 @@ type Policy struct {
 	// own grant.
 	Keys []string
 
-	// Name names the policy in errors, telemetry and configuration. Empty
+	// Name names the policy in errors, telemetry and configuration ([WithOverrides]). Empty
 	// means the template, or all templates joined by plus signs; a literal key has no name unless given one, so that
 	// key values do not end up in metrics.
 	Name string
@@ -67,7 +67,8 @@ type Policy struct {
 
 	// MaxHold ends the hold that long after it began: the context is
 	// cancelled with ErrMaxHold and the lease is renewed no more, so that a
-	// stuck call cannot hold for ever. Zero is no bound.
+	// stuck call cannot hold for ever. The key stays taken until the call returns, or
+	// for the rest of its TTL. Zero is no bound.
 	MaxHold time.Duration
 
 	// MinHold keeps the key taken for that long after it was granted, by the
@@ -143,6 +144,12 @@ const (
 	// Forever as a Wait waits for as long as the context lives.
 	Forever time.Duration = math.MaxInt64
 
+	// MaxTTL is the largest TTL, MinHold and Linger.
+	MaxTTL = 365 * 24 * time.Hour
+
+	// MaxLimit is the largest Limit of a Semaphore.
+	MaxLimit = 1 << 16
+
 	// MaxKeyLength is the largest length of a rendered key in bytes.
 	MaxKeyLength = 1024
 )
@@ -161,9 +168,23 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 	return &plan{Policy: p}, nil
 }
 
-// check checks everything about p but its key template, and fills in the defaults.
+// check applies the override of p's name, checks everything about the result but its key
+// template, and fills in the defaults.
 func (e *Engine) check(p *Policy) error {
-	refuse := func(format string, a ...any) error {
+	if e.overrides != nil {
+		if o := e.overrides.of(p.Name); o != nil {
+			return e.checkOverridden(p, o)
+		}
+	}
+	if fault := e.fault(p); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// fault checks everything about p but its key template, and fills in the defaults.
+func (e *Engine) fault(p *Policy) *Error {
+	refuse := func(format string, a ...any) *Error {
 		return e.failure("compile", p.Name, ErrPolicy).because(format, a...)
 	}
 	switch {
@@ -181,28 +202,28 @@ func (e *Engine) check(p *Policy) error {
 		return refuse("TTL is %v; use 0 for the default of %v", p.TTL, DefaultTTL)
 	case p.TTL != 0 && p.TTL < e.caps.MinTTL:
 		return refuse("TTL is %v; driver %s needs at least %v", p.TTL, e.caps.Name, e.caps.MinTTL)
-	case p.TTL > maxTTL:
-		return refuse("TTL is %v; at most %v is possible", p.TTL, maxTTL)
+	case p.TTL > MaxTTL:
+		return refuse("TTL is %v; at most %v is possible", p.TTL, MaxTTL)
 	case p.MaxHold < 0:
 		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
 	case p.MinHold < 0:
 		return refuse("MinHold is %v; use 0 for none", p.MinHold)
-	case p.MinHold > maxTTL:
-		return refuse("MinHold is %v; at most %v is possible", p.MinHold, maxTTL)
+	case p.MinHold > MaxTTL:
+		return refuse("MinHold is %v; at most %v is possible", p.MinHold, MaxTTL)
 	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
 		return refuse("MinHold %v is longer than MaxHold %v", p.MinHold, p.MaxHold)
 	case p.Mode > Semaphore:
 		return refuse("Mode %d is unknown; use core.Exclusive, core.Shared or core.Semaphore", p.Mode)
 	case p.Mode == Semaphore && p.Limit < 1:
 		return refuse("Limit is %d; a Semaphore needs at least 1", p.Limit)
-	case p.Limit > maxLimit:
-		return refuse("Limit is %d; at most %d is possible", p.Limit, maxLimit)
+	case p.Limit > MaxLimit:
+		return refuse("Limit is %d; at most %d is possible", p.Limit, MaxLimit)
 	case p.Mode != Semaphore && p.Limit != 0:
 		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
 	case p.Linger < 0:
 		return refuse("Linger is %v; use 0 for none", p.Linger)
-	case p.Linger > maxTTL:
-		return refuse("Linger is %v; at most %v is possible", p.Linger, maxTTL)
+	case p.Linger > MaxTTL:
+		return refuse("Linger is %v; at most %v is possible", p.Linger, MaxTTL)
 	case p.Linger > 0 && p.Mode != Exclusive:
 		return refuse("Linger is set but Mode is %s; only an Exclusive lease can linger", p.Mode)
 	case p.Linger > 0 && p.Fairness == Strict:
@@ -225,12 +246,6 @@ func (e *Engine) check(p *Policy) error {
 	}
 	return nil
 }
-
-// maxLimit is far beyond what a store can count quickly.
-const maxLimit = 1 << 16
-
-// maxTTL keeps arithmetic on times far from overflow.
-const maxTTL = 365 * 24 * time.Hour
 
 // literal compiles a policy whose keys are used as they stand, and returns them as the
 // store sees them: one, or several.

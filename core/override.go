@@ -1,0 +1,224 @@
+package core
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Override replaces fields of a policy by what a configuration says, see
+// [WithOverrides]. A nil field keeps the program's value; a pointer to a zero value
+// sets what zero means in [Policy], so that a Wait of zero tries once. Only fields
+// are here that an operator can judge without the program: what is locked, and what
+// the code relies on, stay the program's.
+type Override struct {
+	Wait    *time.Duration // zero tries once; Forever
+	TTL     *time.Duration // zero is DefaultTTL
+	MaxHold *time.Duration // zero is no bound
+	Mode    *Mode
+	Limit   *int // of a Semaphore; nil also if Mode makes something else of one
+}
+
+// apply sets what o states.
+func (o *Override) apply(p *Policy) {
+	set(&p.Wait, o.Wait)
+	set(&p.TTL, o.TTL)
+	set(&p.MaxHold, o.MaxHold)
+	if o.Mode != nil && *o.Mode != p.Mode && p.Mode == Semaphore {
+		p.Limit = 0 // it was of the semaphore
+	}
+	set(&p.Mode, o.Mode)
+	set(&p.Limit, o.Limit)
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// stated says which fields are o's.
+func (o *Override) stated() string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"Wait", o.Wait != nil}, {"TTL", o.TTL != nil}, {"MaxHold", o.MaxHold != nil}, {"Mode", o.Mode != nil}, {"Limit", o.Limit != nil}} {
+		if f.set {
+			names = append(names, f.name)
+		}
+	}
+	return "from core.WithOverrides: " + strings.Join(names, ", ")
+}
+
+// clone copies what o points to.
+func (o *Override) clone() Override {
+	return Override{Wait: copied(o.Wait), TTL: copied(o.TTL), MaxHold: copied(o.MaxHold), Mode: copied(o.Mode), Limit: copied(o.Limit)}
+}
+
+func copied[T any](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	return new(*v)
+}
+
+// overrides are those of an engine.
+type overrides struct {
+	byName map[string]*override // not changed
+
+	names   sync.Map // of policies, with overrides or without, for suggestions
+	named   atomic.Int64
+	settled atomic.Bool // CheckOverrides was called, or the engine has warned that it was not
+}
+
+type override struct {
+	Override
+	used    atomic.Bool
+	relaxed atomic.Bool // and the log says so
+}
+
+// maxNames is how many names are remembered for suggestions: programs have few, unless
+// they make names of values.
+const maxNames = 1024
+
+// newOverrides checks each override as far as that goes without its policy. The result
+// is nil if there are none.
+func (e *Engine) newOverrides(byName map[string]Override) (*overrides, error) {
+	if len(byName) == 0 {
+		return nil, nil
+	}
+	all := &overrides{byName: make(map[string]*override, len(byName))}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		o := byName[name]
+		all.byName[name] = &override{Override: o.clone()}
+		if name == "" {
+			faults = append(faults, e.failure("override", "", ErrPolicy).because("WithOverrides has an override for an empty name; use a policy's Name, or its template"))
+			continue
+		}
+		// The policy that is likeliest to be possible with it.
+		p := Policy{Name: name, Key: name}
+		if o.Mode == nil && o.Limit != nil && *o.Limit != 0 {
+			p.Mode = Semaphore
+		}
+		if o.Mode != nil && *o.Mode == Semaphore {
+			p.Limit = 1
+		}
+		o.apply(&p)
+		if fault := e.fault(&p); fault != nil {
+			fault.Op = "override"
+			faults = append(faults, fault.because("%s; %s", fault.Detail, o.stated()))
+		}
+	}
+	return all, errors.Join(faults...)
+}
+
+// company orders modes by how many they let hold together.
+var company = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
+
+// checkOverridden is check for a policy that has an override.
+func (e *Engine) checkOverridden(p *Policy, o *override) error {
+	own := *p
+	o.apply(p)
+	fault := e.fault(p)
+	if fault == nil {
+		if company[p.Mode] > company[own.Mode] && o.relaxed.CompareAndSwap(false, true) {
+			e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
+				"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", own.Mode.String(), "lock.driver", e.caps.Name)
+		}
+		return nil
+	}
+	if e.fault(&own) == nil {
+		return fault.because("%s; %s", fault.Detail, o.stated())
+	}
+	return fault
+}
+
+// of returns the override of the policy of that name, or nil, and notes that there is
+// such a policy.
+func (all *overrides) of(name string) *override {
+	if name == "" {
+		return nil
+	}
+	if _, known := all.names.Load(name); !known && all.named.Load() < maxNames {
+		all.named.Add(1)
+		all.names.Store(name, nil)
+	}
+	o := all.byName[name]
+	if o != nil && !o.used.Load() {
+		o.used.Store(true)
+	}
+	return o
+}
+
+// unused returns the names for which no policy was seen, sorted.
+func (all *overrides) unused() []string {
+	var names []string
+	for name, o := range all.byName {
+		if !o.used.Load() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// CheckOverrides reports the names given to [WithOverrides] that no policy has had so
+// far, each with the name that was probably meant: a misspelt one would change nothing,
+// and nobody would know. Call it when all guards are made, tables compiled and routes
+// registered, and let the program end if the error is not nil. It joins an [*Error]
+// around ErrPolicy for each such name.
+//
+// A policy with a literal key is known when Do or Acquire has first been called with
+// it. If its name has an override, use it before the check, or make a [Guard] of it: a
+// template without placeholders is a literal key.
+//
+// A program that never calls it is warned in the log, once, when the first lock is
+// taken while a name is unused. By then most programs have registered all that they
+// have; a failure would be wrong, for the policy may still come.
+func (e *Engine) CheckOverrides() error {
+	all := e.overrides
+	if all == nil {
+		return nil
+	}
+	all.settled.Store(true)
+	var known []string
+	all.names.Range(func(name, _ any) bool {
+		known = append(known, name.(string))
+		return true
+	})
+	slices.Sort(known)
+	var faults []error
+	for _, name := range all.unused() {
+		fault := e.failure("override", name, ErrPolicy)
+		const few = 12
+		switch nearest := Nearest(name, known); {
+		case nearest != "":
+			_ = fault.because("no policy has this name; did you mean %q?", nearest)
+		case len(known) == 0:
+			_ = fault.because("no policy has this name, or any; check the overrides after guards, tables and routes are made")
+		case len(known) <= few:
+			_ = fault.because("no policy has this name; there are %q", known)
+		default:
+			_ = fault.because("no policy has this name; use a policy's Name, or its template")
+		}
+		faults = append(faults, fault)
+	}
+	return errors.Join(faults...)
+}
+
+// remind warns of names that may be misspelt if nobody has asked.
+func (all *overrides) remind(e *Engine) {
+	if all.settled.Load() || !all.settled.CompareAndSwap(false, true) {
+		return
+	}
+	if unused := all.unused(); len(unused) > 0 {
+		e.log().Warn("lockaround: overrides are unused, perhaps misspelt; have the program call Engine.CheckOverrides when all policies are registered",
+			"lock.names", unused, "lock.driver", e.caps.Name)
+	}
+}

@@ -1,0 +1,44 @@
+// Package policies reads from a file what an operator changes about the policies of a
+// program, without a new build: for [core.WithOverrides].
+//
+//	# locks.yaml
+//	policies:
+//	  "stock:{path.sku}": # the policy's Name, or its template if it has none
+//	    wait: 2s
+//	    ttl: 10s
+//	  rebuild:
+//	    mode: semaphore
+//	    limit: 3
+//	    max_hold: 1m30s
+//
+//	overrides, err := policies.Load("locks.yaml")
+//	if err != nil { … }
+//	locks, err := core.New(driver, core.WithOverrides(overrides))
+//	… // guards, tables and routes
+//	err = locks.CheckOverrides() // names that no policy has
+//
+// What is not stated stays as the program says. The fields mean what those of
+// [core.Policy] mean:
+//
+//	wait      0s or more, or forever; 0s tries once
+//	ttl       more than 0s, at most 8760h; drivers have a least TTL, which core.New checks
+//	max_hold  0s or more; 0s is no bound
+//	mode      exclusive, shared or semaphore
+//	limit     1 to 65536: holders of a semaphore; 0 beside another mode
+//
+// A mode that lets more hold together than the program's, as shared in place of exclusive,
+// takes away what the program may rely on. That is for an operator who knows the code, and
+// the engine says so in the log.
+//
+// Times are written as for [time.ParseDuration], always with a unit: 2s, 500ms, 1m30s.
+// Policies of one name, wherever they are in the program, are changed alike. Whether
+// the whole of a policy is possible is checked by core, where it is compiled.
+//
+// # What is refused
+//
+// The file is one YAML document in UTF-8 of up to 1 MiB. JSON is YAML, and goes by the
+// same rules, but for one thing: a character beyond U+FFFF is not written as two \u
+// escapes. A name or field that comes twice is an error and not a choice of one, and
+// so is a field that nobody knows. Anchors, aliases, merge keys and tags are refused, so
+// that every override says in its own lines what it does.
+package policies
