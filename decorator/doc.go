@@ -10,6 +10,15 @@
 // lock, and releases it when the function returns, panics or ends its
 // goroutine; a panic goes on unchanged.
 //
+// A field with a lock tag can also be named by that, at any depth of a path:
+//
+//	type DeductRequest struct {
+//		SKU   string `lock:"sku"`   // {sku} or {SKU}
+//		Order Order  `lock:"order"` // {order.id}, if the ID of Order is tagged lock:"id"
+//	}
+//
+// So templates look alike over all surfaces, and a field can be renamed without them.
+//
 // # Where to decorate
 //
 // Only calls that go through the returned function are locked: a method that
@@ -17,6 +26,20 @@
 // and hand out nothing else. A transaction belongs inside the function, so that
 // it is committed before the lock is released; [WithLockTx] has it there, bound to
 // the lease and fenced in its database.
+//
+// # Generated decorators
+//
+// Functions with several parameters, methods and whole interfaces get their locks from
+// directives in the source, by the command
+// [github.com/lockaround/lockaround/decorator/lockgen]:
+//
+//	type Stock interface {
+//		//lock:with "stock:{sku}" wait=2s
+//		Deduct(ctx context.Context, sku string, n int) (left int, err error)
+//	}
+//
+// gives NewStockWithLock(locks, next), which returns a Stock around another. What is said
+// here of functions is true of its methods.
 //
 // # Errors
 //

@@ -50,6 +50,27 @@ func ExampleWithLock() {
 	// 0 lock acquire "stock:{SKU}": invalid lock key: {SKU}: value is missing or empty
 }
 
+type Parcel struct {
+	Order struct {
+		ID int64 `lock:"id"`
+	} `lock:"order"`
+}
+
+// Fields can be named by a tag.
+func ExampleWithLock_tags() {
+	locks := newLocks()
+	defer func() { _ = locks.Close() }()
+
+	send := decorator.WithLock(locks, core.Policy{Key: "parcel:{order.id}"}, func(ctx context.Context, p Parcel) (string, error) {
+		lease, _ := core.LeaseFrom(ctx)
+		return "sent under " + lease.Key(), nil
+	})
+	var p Parcel
+	p.Order.ID = 17
+	fmt.Println(send(context.Background(), p))
+	// Output: sent under parcel:17 <nil>
+}
+
 func ExampleWithLockErr() {
 	locks := newLocks()
 	defer func() { _ = locks.Close() }()

@@ -125,8 +125,8 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 	if err := choose(&instead, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	if p.Mode != core.Exclusive {
-		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", p.Mode))
+	if mode := guard.Policy().Mode; mode != core.Exclusive {
+		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
 	}
 	if err := db.check(); err != nil {
 		return nil, refuse(guard.Name(), err)

@@ -23,6 +23,12 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		return db
 	}
 	toInt := decorator.OnBusy(func(context.Context, deduction, error) (int, error) { return 0, nil })
+	shared, err := core.New(memlock.New(), core.WithNamespace("shop"),
+		core.WithOverrides(map[string]core.Override{"stock:{SKU}": {Mode: new(core.Shared)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = shared.Close() }()
 	for _, tc := range []struct {
 		name   string
 		engine *core.Engine
@@ -41,6 +47,7 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		{"read only", till.engine, stock, with(func(db *decorator.Database) { db.TxOptions = &sql.TxOptions{ReadOnly: true} }), sell, nil, "ReadOnly"},
 		{"negative timeout", till.engine, stock, with(func(db *decorator.Database) { db.EndTimeout = -time.Second }), sell, nil, "EndTimeout is -1s; use 0"},
 		{"shared", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Shared}, till.db, sell, nil, "Mode is shared"},
+		{"shared by an override", shared, stock, till.db, sell, nil, "Mode is shared"},
 		{"semaphore", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Semaphore, Limit: 2}, till.db, sell, nil, "Mode is semaphore"},
 		{"fallback of another result", till.engine, stock, till.db, sell, []decorator.Option{toInt}, "OnBusy"},
 	} {

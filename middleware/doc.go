@@ -76,6 +76,9 @@
 //	r.POST("/products/:sku/deduct",
 //		middleware.Locked(locks, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, d deduction) { … }))
 //
+// A field may have a name of its own for the key, by a lock tag: {sku} is a field
+// tagged lock:"sku", see core.Fields. It says nothing about where the value comes from.
+//
 // Then the request's headers fill the fields with a header tag, and the route's
 // parameters those with a uri tag: the path wins over a header, and a header
 // over the body or query. A tag's default counts if none of them has the value.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin/binding"
+
+	"github.com/lockaround/lockaround/core"
 )
 
 // bodyTags are the struct tags of the formats that a body or query can have;
@@ -105,19 +107,16 @@ func addTrue(to, from map[string]bool) {
 // pathOnly returns the route's parameter that alone fills a field, if there is
 // such a field and its other tags leave it to the path.
 func pathOnly(t reflect.Type, name string) (param string, ok bool) {
+	path, err := core.FieldPath(t, name)
+	if err != nil || len(path) == 0 {
+		return "", false
+	}
 	var named map[string]bool
 	var field reflect.StructField
-	for element := range strings.SplitSeq(name, ".") {
-		if t = pointee(t); t.Kind() != reflect.Struct {
-			return "", false
-		}
-		if field, ok = t.FieldByName(element); !ok {
-			return "", false
-		}
+	for _, field = range path {
 		if own := namedBy(field.Tag); own != nil {
 			named = own
 		}
-		t = field.Type
 	}
 	for source, does := range named {
 		if does && source != "uri" {

@@ -21,7 +21,9 @@ import (
 //
 // Besides {path.…}, {query.…}, {header.…}, {client.ip} and the names given with
 // [WithValue], the placeholders of the key are the fields of Req by their Go
-// names: {SKU}, {Warehouse.ID}, see core.Fields; {body.…} is refused. A number
+// names or their lock tags: {SKU}, {Warehouse.ID}, {sku} of a field tagged
+// lock:"sku", see core.Fields; {body.…} is refused, and so is a name that is both
+// a field's and a part of the request's. A number
 // that a request leaves out is 0, and a key made of it would be shared by all
 // such requests: tag the field binding:"required". Req is a struct.
 //
@@ -80,11 +82,13 @@ func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 	l, err := compileLock(e, p, o, func(others core.Resolver[*request]) core.Resolver[*request] {
 		fields := core.Fields[*Req]()
 		return func(name string) (core.Accessor[*request], error) {
-			if name == "body" || strings.HasPrefix(name, "body.") {
-				return nil, fmt.Errorf("the body is bound into %s; name the field that holds the value, such as {SKU}", t)
-			}
+			part := partOf(name)
 			field, err := fields(name)
 			switch {
+			case err == nil && part != "":
+				return nil, fmt.Errorf("it is a field of %s and could be meant as a part of the request; use the field's Go name, or another lock tag", t)
+			case part == "body":
+				return nil, fmt.Errorf("the body is bound into %s; name the field that holds the value, such as {SKU}", t)
 			case err == nil && o.HasValue(name):
 				return nil, fmt.Errorf("it is a field of %s and the name of a WithValue; use another name for the option", t)
 			case err == nil:
@@ -94,7 +98,7 @@ func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 				return func(dst []byte, r *request) ([]byte, error) { return field(dst, r.bound.(*Req)) }, nil
 			}
 			other, otherErr := others(name)
-			if otherErr == nil || isBuiltin(name) {
+			if otherErr == nil || part != "" {
 				return other, otherErr
 			}
 			return nil, fmt.Errorf("%w; besides fields there are {path.name}, {query.name}, {header.Name}, {client.ip} and the names given with WithValue", err)
@@ -138,15 +142,14 @@ func checkReq(t reflect.Type) error {
 	return fmt.Errorf("the request type is %s, a %s; use a struct with a field for each value", t, t.Kind())
 }
 
-// isBuiltin reports whether a placeholder can only be meant as a part of the
-// request: a Go field would not begin with such a name.
-func isBuiltin(name string) bool {
-	prefix, _, _ := strings.Cut(name, ".")
-	switch prefix {
-	case "path", "query", "header", "client":
-		return true
+// partOf returns which part of the request a placeholder is written as, or "". A
+// field begins with such a name by its lock tag only.
+func partOf(name string) string {
+	switch part, _, _ := strings.Cut(name, "."); part {
+	case "path", "query", "header", "body", "client":
+		return part
 	}
-	return false
+	return ""
 }
 
 // bindsBody reports whether binding c's request reads its body.
