@@ -15,6 +15,75 @@
 // unlocked, unless [WithFilter] says so. A method without a rule is not locked;
 // [Interceptor.Validate] finds rules for methods that do not exist.
 //
+// # Locks in the .proto file
+//
+// The lock of a method can stand where the method does:
+//
+//	import "lockaround/v1/lock.proto";
+//
+//	service Stock {
+//	  rpc Deduct(DeductRequest) returns (DeductResponse) {
+//	    option (lockaround.v1.lock) = {
+//	      key: "stock:{sku}:{warehouse.id}"
+//	      wait: { seconds: 2 }
+//	      ttl: { seconds: 10 }
+//	      mode: EXCLUSIVE
+//	    };
+//	  }
+//	}
+//
+// The fields are those of core.Policy; lock.proto describes each. [FromProto] takes the
+// place of New, and what is said here of rules holds for options:
+//
+//	li := interceptor.FromProto(locks)
+//
+// It reads the options of every service that is linked into the program, checks each key
+// against its method's message, and panics with all that is wrong, by file, service and
+// method. [WithRules] replaces the whole option of a method from within the program or
+// adds a method's lock, and [WithFiles] adds descriptors that are not linked. The option
+// alone locks nothing: a server without the interceptor runs the methods unlocked.
+//
+// With protoc, lock.proto is found in the module's folder, of the very release that the
+// program uses:
+//
+//	protoc -I proto -I "$(go list -m -f '{{.Dir}}' github.com/lockaround/lockaround)/interceptor/lockpb" \
+//		--go_out=. --go_opt=module=example.com/shop \
+//		--go-grpc_out=. --go-grpc_opt=module=example.com/shop \
+//		stock/v1/stock.proto
+//
+// The folder is there once go mod download, or a build, has fetched the module; with a
+// vendor folder, add -mod=mod to go list. protoc also needs its own google/protobuf
+// files, which Debian has in libprotobuf-dev. lock.proto itself is not to be compiled:
+// generated code imports package lockpb.
+//
+// With buf, which takes only folders of its workspace, copy the file first; it needs no
+// account at a registry. In a shell:
+//
+//	buf export "$(go list -m -f '{{.Dir}}' github.com/lockaround/lockaround)/interceptor/lockpb" -o third_party
+//
+// in buf.yaml:
+//
+//	version: v2
+//	modules:
+//	  - path: proto
+//	  - path: third_party
+//	lint:
+//	  ignore:
+//	    - third_party
+//
+// and in buf.gen.yaml, beside its plugins, so that code is generated for your own files
+// only, and managed mode, if you use it, leaves the import path of package lockpb as it
+// is:
+//
+//	version: v2
+//	inputs:
+//	  - directory: proto
+//	managed:
+//	  enabled: true
+//	  disable:
+//	    - file_option: go_package
+//	      path: lockaround/v1
+//
 // # Where the key comes from
 //
 //	{sku}           a field of the message, by its name in the .proto
@@ -39,6 +108,10 @@
 // server a key of metadata. A message that the handler receives into a type of its
 // own must be the same message.
 //
+// The end of a lease does not wake a handler that waits in Recv or Send, which go by
+// gRPC's own context: it learns of it when the next message comes, or watches its
+// stream's Context beside.
+//
 // # The context
 //
 // The handler's context is cancelled with cause core.ErrLost, core.ErrMaxHold or
@@ -47,11 +120,27 @@
 // in the middle of its commit. Interceptors that bound a call's time go before this
 // one, so that their deadlines bound the waiting as well.
 //
+// The handler's context ends, too, when the client hangs up. What must be done whole once
+// it has begun takes one that ends with the lock alone:
+//
+//	lease, _ := core.LeaseFrom(ctx)
+//	whole := lease.Context(context.WithoutCancel(ctx))
+//
+// # Locks inside of the handler
+//
+// A lock that the handler takes itself, or what it calls, is its own affair, and so is
+// the status of a call in which that fails: gRPC makes UNKNOWN of a *core.Error. ABORTED
+// suits core.ErrBusy and core.ErrTimeout, if nothing was done before them. UNAVAILABLE
+// suits none once the call may have had an effect. Let all callers take keys in one order;
+// a key that the call holds already is taken again only by a policy that is Reentrant.
+//
 // # Clients
 //
 // [Interceptor.UnaryClient] holds the lock from before the call is sent until its
 // reply is in; retries that the connection makes by itself are inside. Give a
-// client rules and an interceptor of its own.
+// client rules and an interceptor of its own. One of FromProto belongs to servers: a
+// client that took the lock of an option would keep the server, which takes it too, from
+// ever having it.
 //
 // # Behind another service
 //

@@ -59,7 +59,7 @@ func ExampleCompile() {
 	_, err = interceptor.Compile(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{skuu}"}})
 	fmt.Println(err)
 	// Output:
-	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
+	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": Key, column 7: {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
 }
 
 // A client that lets no other call for the same product be under way.
@@ -77,4 +77,47 @@ func ExampleInterceptor_UnaryClient() {
 		return
 	}
 	defer conn.Close()
+}
+
+// A server whose locks stand in its .proto file:
+//
+//	service Desk {
+//	  rpc Buy(Request) returns (Reply) {
+//	    option (lockaround.v1.lock) = {
+//	      key: "stock:{sku}"
+//	      wait: { seconds: 2 }
+//	      ttl: { seconds: 10 }
+//	      mode: EXCLUSIVE
+//	    };
+//	  }
+//	}
+func ExampleFromProto() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	li := interceptor.FromProto(locks)
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(li.UnaryServer()),
+		grpc.ChainStreamInterceptor(li.StreamServer()),
+	)
+	testpb.RegisterDeskServer(server, testpb.UnimplementedDeskServer{})
+	fmt.Println("locks for nothing:", li.Validate(server))
+
+	// What server does with a call:
+	_, err = li.UnaryServer()(context.Background(), &testpb.Request{Sku: "book"},
+		&grpc.UnaryServerInfo{FullMethod: "/lockaround.test.v1.Desk/Buy"},
+		func(ctx context.Context, _ any) (any, error) {
+			lease, _ := core.LeaseFrom(ctx)
+			fmt.Println("under", lease.Key())
+			return &testpb.Reply{}, nil
+		})
+	fmt.Println(err)
+	// Output:
+	// locks for nothing: <nil>
+	// under stock:book
+	// <nil>
 }

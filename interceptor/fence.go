@@ -65,15 +65,33 @@ func CompileFence(g fence.Guard, rules FenceRules, o ...Option) (*Fence, error) 
 		return nil, errors.New("gRPC fence: guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
 	}
 	f := &Fence{guard: g}
-	err := compileTable(&f.table, rules, o, func(r *rule, key string, resolver core.Resolver[*call]) (err error) {
-		r.name = key
-		r.render, err = core.NewKey(key, resolver)
-		return err
-	})
+	err := f.options.apply(o)
+	if err == nil {
+		err = f.options.withoutRules("CompileFence")
+	}
+	if err == nil {
+		var entries []entry
+		for method, key := range rules {
+			entries = append(entries, fenceEntry(method, key))
+		}
+		err = f.compile(entries)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("gRPC fence: %w", err)
 	}
 	return f, nil
+}
+
+// fenceEntry is the entry of a table of keys.
+func fenceEntry(method, key string) entry {
+	return entry{
+		method: method, where: fmt.Sprintf("rule %q", method), keys: []string{key},
+		compile: func(r *rule, resolver core.Resolver[call]) (err error) {
+			r.name = key
+			r.render, err = core.NewKey(key, resolver)
+			return err
+		},
+	}
 }
 
 // Validate is [Interceptor.Validate] for the rules of the fence.
@@ -92,7 +110,7 @@ func (f *Fence) UnaryServer() grpc.UnaryServerInterceptor {
 			return nil, f.refuse(ctx, &rule{method: info.FullMethod}, err)
 		}
 		if r := f.rule(ctx, info.FullMethod); r != nil {
-			if err := f.check(r, &call{ctx: ctx, req: req}, tokens); err != nil {
+			if err := f.check(r, call{ctx: ctx, req: req}, tokens); err != nil {
 				return nil, err
 			}
 		}
@@ -112,7 +130,7 @@ func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
 		}
 		s := &stream{ServerStream: ss}
 		if r := f.rule(ctx, info.FullMethod); r != nil {
-			var c *call
+			var c call
 			if c, s, err = f.begin(r, ss); err != nil {
 				return err
 			}
@@ -127,7 +145,7 @@ func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
 
 // check returns nil if the token of the call's key is among those that came with it,
 // and admitted.
-func (f *Fence) check(r *rule, c *call, tokens []fence.Token) error {
+func (f *Fence) check(r *rule, c call, tokens []fence.Token) error {
 	key, err := r.render(c)
 	if err == nil {
 		err = fence.Check(c.ctx, f.guard, tokens, key)

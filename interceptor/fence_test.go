@@ -7,14 +7,12 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -39,26 +37,9 @@ func serveBehind(t testing.TB, s *shop, i serverSide) testpb.ShopClient {
 	t.Helper()
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(i.UnaryServer()), grpc.ChainStreamInterceptor(i.StreamServer()))
 	testpb.RegisterShopServer(server, s)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return testpb.NewShopClient(connect(t, server,
 		grpc.WithChainUnaryInterceptor(interceptor.Tokens{}.UnaryClient()),
-		grpc.WithChainStreamInterceptor(interceptor.Tokens{}.StreamClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		server.GracefulStop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return testpb.NewShopClient(conn)
+		grpc.WithChainStreamInterceptor(interceptor.Tokens{}.StreamClient())))
 }
 
 // tokensIn is all that fence.All finds, as it travels.

@@ -64,6 +64,8 @@ func noField(md protoreflect.MessageDescriptor, name string) error {
 	const few = 12
 	hint := ""
 	switch near := core.Nearest(name, names); {
+	case md.IsPlaceholder():
+		hint = "; the file that declares this message is not there"
 	case near != "":
 		hint = "; did you mean " + near + "?"
 	case len(names) == 0:
@@ -113,10 +115,10 @@ func (p fieldPath) appendTo(dst []byte, m protoreflect.Message) ([]byte, error) 
 type field struct {
 	name string
 
-	// compiled is for the method's message, if it was known beforehand. last is
-	// for the message that came last and was another: another instance of the
+	// compiled is for the method's message, as far as it was known beforehand. last
+	// is for the message that came last and was another: another instance of the
 	// descriptor is another message, and programs may make them without end.
-	compiled resolved
+	compiled []resolved
 	last     atomic.Pointer[resolved]
 }
 
@@ -136,8 +138,10 @@ func (f *field) appendTo(dst []byte, req any) ([]byte, error) {
 		return dst, fmt.Errorf("%w: %w: it is no protobuf message", core.ErrInvalid, errField)
 	}
 	md := m.Descriptor()
-	if f.compiled.message == md {
-		return f.compiled.path.appendTo(dst, m)
+	for i := range f.compiled {
+		if f.compiled[i].message == md {
+			return f.compiled[i].path.appendTo(dst, m)
+		}
 	}
 	last := f.last.Load()
 	if last == nil || last.message != md {

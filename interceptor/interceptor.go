@@ -31,19 +31,35 @@ func New(e *core.Engine, rules Rules, o ...Option) *Interceptor {
 // wrong with all rules. The interceptor is nil if and only if the error is not
 // nil.
 //
-// Methods are looked up among the services that are linked into the program. Of
-// one that is not linked, [Interceptor.Validate] finds out whether it exists.
+// Methods are looked up among the services that are linked into the program and those
+// of [WithFiles]. Of one that is not there, [Interceptor.Validate] finds out whether it
+// exists.
 func Compile(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
-	i := &Interceptor{}
+	return compile(e, o, func(set *options) ([]entry, error) {
+		if err := set.withoutRules("Compile"); err != nil {
+			return nil, err
+		}
+		var entries []entry
+		for method, p := range rules {
+			entries = append(entries, policyEntry(e, method, p))
+		}
+		return entries, nil
+	})
+}
+
+// compile makes an interceptor of the entries that its options leave.
+func compile(e *core.Engine, o []Option, entries func(*options) ([]entry, error)) (*Interceptor, error) {
 	if e == nil {
 		return nil, errors.New("gRPC lock interceptor: engine is nil; make one with core.New")
 	}
-	err := compileTable(&i.table, rules, o, func(r *rule, p core.Policy, resolver core.Resolver[*call]) (err error) {
-		if r.guard, err = core.NewGuard(e, p, resolver); err == nil {
-			r.name = r.guard.Name()
+	i := &Interceptor{}
+	err := i.options.apply(o)
+	if err == nil {
+		var all []entry
+		if all, err = entries(&i.options); err == nil {
+			err = i.compile(all)
 		}
-		return err
-	})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("gRPC lock interceptor: %w", err)
 	}
@@ -59,7 +75,7 @@ func (i *Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 			return handler(ctx, req)
 		}
 		var res any
-		err := i.around(ctx, r, &call{ctx: ctx, req: req}, func(ctx context.Context) (err error) {
+		err := i.around(ctx, r, call{ctx: ctx, req: req}, func(ctx context.Context) (err error) {
 			res, err = handler(ctx, req)
 			return err
 		})
@@ -79,31 +95,32 @@ func (i *Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
 		if r == nil {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		}
-		return i.around(ctx, r, &call{ctx: ctx, outgoing: true, req: req}, func(ctx context.Context) error {
+		return i.around(ctx, r, call{ctx: ctx, outgoing: true, req: req}, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		})
 	}
 }
 
 // around runs a call while it holds the lock of its rule.
-func (i *Interceptor) around(ctx context.Context, r *rule, c *call, run func(context.Context) error) error {
-	var ran, lost bool
-	var failed error // the call's own error
-	err := r.guard.Do(ctx, c, func(hold context.Context) error {
-		ran = true
-		if failed = run(hold); failed != nil && byLoss(hold, failed) {
-			lost = true
-			return nil // Do says what has become of the lease
-		}
-		return failed
-	})
-	switch {
-	case !ran:
+func (i *Interceptor) around(ctx context.Context, r *rule, c call, run func(context.Context) error) error {
+	section, err := r.guard.Enter(ctx, c)
+	if err != nil {
 		return i.refuse(ctx, r, err)
-	case err == nil, failed != nil && !lost:
+	}
+	failed, own, ended := inside(section, run)
+	if own || ended == nil {
 		return failed
 	}
-	return i.fail(ctx, r, loss(err), err)
+	return i.fail(ctx, r, loss(ended), ended)
+}
+
+// inside runs a call in its section and leaves that. failed is what the call returned,
+// own says that this is its own error and no consequence of a lost lock, and ended is
+// how the lease ended too early.
+func inside(section *core.Section, run func(context.Context) error) (failed error, own bool, ended error) {
+	defer section.Leave(&ended)
+	failed = run(section.Context())
+	return failed, failed != nil && !byLoss(section.Context(), failed), nil
 }
 
 // byLoss reports whether err only says that the context of the hold has ended,

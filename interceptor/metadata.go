@@ -13,7 +13,7 @@ import (
 const metaPrefix = "meta."
 
 // resolveMetadata returns how the value of {meta.name} is read from a call.
-func resolveMetadata(name string) (core.Accessor[*call], error) {
+func resolveMetadata(name string) (core.Accessor[call], error) {
 	name = strings.ToLower(name)
 	switch {
 	case !metadataName(name):
@@ -23,7 +23,7 @@ func resolveMetadata(name string) (core.Accessor[*call], error) {
 	case strings.HasPrefix(name, "grpc-"):
 		return nil, errors.New("metadata that begins with grpc- is gRPC's own; use another name")
 	}
-	return func(dst []byte, c *call) ([]byte, error) {
+	return func(dst []byte, c call) ([]byte, error) {
 		switch vs := c.metadata(name); {
 		case len(vs) > 1:
 			return dst, core.ErrRepeated
@@ -49,7 +49,7 @@ func metadataName(name string) bool {
 
 // metadata returns all values of a name: those that came with the call, or at a
 // client those that go with it.
-func (c *call) metadata(name string) []string {
+func (c call) metadata(name string) []string {
 	if !c.outgoing {
 		return metadata.ValueFromIncomingContext(c.ctx, name)
 	}

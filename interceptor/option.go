@@ -2,9 +2,12 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
 // Option changes how locks go around calls. A nil Option does nothing. An option
@@ -15,7 +18,27 @@ type options struct {
 	mapper func(ctx context.Context, fullMethod string, err error) error
 	filter func(ctx context.Context, fullMethod string) bool
 	values map[string]func(ctx context.Context, req any) (string, error)
+	rules  Rules
+	files  []*protoregistry.Files
 	given  map[string]bool
+}
+
+// apply applies a list of options.
+func (o *options) apply(list []Option) error {
+	for _, option := range list {
+		if option == nil {
+			continue
+		}
+		if err := option(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sources are where methods are looked up.
+func (o *options) sources() sources {
+	return append(sources{protoregistry.GlobalFiles}, o.files...)
 }
 
 // WithErrorMapper replaces the statuses and the logging that the package comment
@@ -69,6 +92,46 @@ func WithValue(name string, value func(ctx context.Context, req any) (string, er
 		o.values[name] = value
 		return o.once("WithValue(" + name + ")")
 	}
+}
+
+// WithRules adds a table to what [FromProto] finds: a policy for a method that has no
+// option, or in place of the whole option of a method that has one, which is not looked
+// at then. As everywhere, a rule for a method that does not exist is an error. Nil and
+// an empty table add nothing, which is the default. [Compile] and [CompileFence], which
+// have tables of their own, refuse it.
+func WithRules(rules Rules) Option {
+	return func(o *options) error {
+		o.rules = rules
+		return o.once("WithRules")
+	}
+}
+
+// WithFiles adds files whose services are not linked into the program: methods and
+// messages are looked up in them as well, and [FromProto] reads their options. Calls
+// may come with messages of any Go type, dynamicpb's too. Files that were parsed
+// without knowing the option will do.
+//
+//	files, err := protodesc.NewFiles(descriptorSet) // as protoc --include_imports -o writes it
+//	li := interceptor.FromProto(locks, interceptor.WithFiles(files))
+//
+// The option is given once, with all files; nil files are refused. Files must not be
+// added to them while the interceptor is in use.
+func WithFiles(files ...*protoregistry.Files) Option {
+	return func(o *options) error {
+		if len(files) == 0 || slices.Contains(files, nil) {
+			return errors.New("WithFiles: there are no files, or nil ones; give it what protodesc.NewFiles returned")
+		}
+		o.files = slices.Clone(files)
+		return o.once("WithFiles")
+	}
+}
+
+// withoutRules refuses a second table.
+func (o *options) withoutRules(function string) error {
+	if !o.given["WithRules"] {
+		return nil
+	}
+	return fmt.Errorf("WithRules is for FromProto; put the rules into the table of %s", function)
 }
 
 // once fails the second time that it is called for an option.

@@ -135,13 +135,19 @@ func serve(t testing.TB, s *shop, i *interceptor.Interceptor, more ...grpc.Serve
 	if err := i.Validate(server); err != nil {
 		t.Fatal(err)
 	}
+	return testpb.NewShopClient(connect(t, server))
+}
+
+// connect serves and returns a connection to it.
+func connect(t testing.TB, server *grpc.Server, o ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(l.Addr().String(), append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +158,7 @@ func serve(t testing.TB, s *shop, i *interceptor.Interceptor, more ...grpc.Serve
 			t.Error(err)
 		}
 	})
-	return testpb.NewShopClient(conn)
+	return conn
 }
 
 // returns has every call's end at the server told, after its lock's.

@@ -43,8 +43,8 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 
 // begin returns what the key of a stream's rule is rendered from, and the stream for
 // its handler, which has no context yet.
-func (t *table) begin(r *rule, ss grpc.ServerStream) (*call, *stream, error) {
-	c := &call{ctx: ss.Context()}
+func (t *table) begin(r *rule, ss grpc.ServerStream) (call, *stream, error) {
+	c := call{ctx: ss.Context()}
 	s := &stream{ServerStream: ss}
 	if len(r.fields) == 0 {
 		return c, s, nil
@@ -52,11 +52,11 @@ func (t *table) begin(r *rule, ss grpc.ServerStream) (*call, *stream, error) {
 	first, err := r.receive(ss)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, nil, t.refuse(c.ctx, r, r.keyless())
+		return call{}, nil, t.refuse(c.ctx, r, r.keyless())
 	case errors.Is(err, core.ErrPolicy):
-		return nil, nil, t.refuse(c.ctx, r, err)
+		return call{}, nil, t.refuse(c.ctx, r, err)
 	case err != nil:
-		return nil, nil, err // of the stream itself
+		return call{}, nil, err // of the stream itself
 	}
 	c.req, s.first = first, first
 	return c, s, nil
@@ -68,11 +68,11 @@ func (r *rule) receive(ss grpc.ServerStream) (proto.Message, error) {
 	if input == nil {
 		return nil, &core.Error{
 			Op: "do", Policy: r.name, Kind: core.ErrPolicy, Placeholder: r.fields[0].name,
-			Detail: "the service is not linked into the program, so that its streams cannot be looked into; link it, or use {meta.name}",
+			Detail: "the service is not linked into the program, so that its streams cannot be looked into; link it, give its files with WithFiles, or use {meta.name}",
 		}
 	}
 	var first proto.Message
-	if t, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName()); err == nil {
+	if t, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName()); err == nil && t.Descriptor() == input {
 		first = t.New().Interface()
 	} else {
 		first = dynamicpb.NewMessage(input)

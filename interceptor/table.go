@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -20,32 +20,26 @@ type table struct {
 	rules   map[string]*rule
 	options options
 
+	// fromProto: the rules are those of the options in .proto files, too.
+	fromProto bool
+
 	validated atomic.Bool
 	warning   sync.Once
 }
 
-// compiler makes r what p says, with keys by way of the resolver.
-type compiler[P any] func(r *rule, p P, resolver core.Resolver[*call]) error
-
-// compileTable fills t, or returns all that is wrong with the rules.
-func compileTable[P any](t *table, rules map[string]P, o []Option, compile compiler[P]) error {
-	for _, option := range o {
-		if option == nil {
-			continue
-		}
-		if err := option(&t.options); err != nil {
-			return err
-		}
-	}
-	t.rules = make(map[string]*rule, len(rules))
+// compile fills t, or returns all that is wrong with the entries, by the order of their
+// methods.
+func (t *table) compile(entries []entry) error {
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.method, b.method) })
+	t.rules = make(map[string]*rule, len(entries))
 	used := make(map[string]bool)
 	var faults []error
-	for _, method := range slices.Sorted(maps.Keys(rules)) {
-		r, errs := compileRule(method, rules[method], &t.options, used, compile)
+	for _, n := range entries {
+		r, errs := compileRule(n, &t.options, used)
 		for _, err := range errs {
-			faults = append(faults, fmt.Errorf("rule %q: %w", method, err))
+			faults = append(faults, fmt.Errorf("%s: %w", n.where, err))
 		}
-		t.rules[method] = r
+		t.rules[n.method] = r
 	}
 	// A rule that does not compile may be the one that would use an option.
 	if len(faults) == 0 {
@@ -75,7 +69,7 @@ func (t *table) warnUnlinked() {
 		for method, r := range t.rules {
 			if r.message() == nil {
 				slog.Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
-					" link it, or at a server call Validate before serving", "method", method, "lock.name", r.name)
+					" link it, give its files with WithFiles, or at a server call Validate before serving", "method", method, "lock.name", r.name)
 			}
 		}
 	})
