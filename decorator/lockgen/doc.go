@@ -1,0 +1,144 @@
+// Lockgen generates code that puts distributed locks around functions, methods and the
+// methods of interfaces, from directives in their comments:
+//
+//	//go:generate go tool lockgen
+//
+//	type Stock interface {
+//		// Deduct takes n units of an article.
+//		//
+//		//lock:with "stock:{sku}" wait=2s ttl=10s
+//		Deduct(ctx context.Context, sku string, n int) (left int, err error)
+//
+//		Name() string
+//	}
+//
+// gives a type StockWithLock that implements Stock around another one of it:
+//
+//	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
+//	…
+//	shelf, err := NewStockWithLock(locks, realShelf)
+//	…
+//	left, err := shelf.Deduct(ctx, "A-1", 2) // holds the lock of stock:A-1
+//
+// A call renders the key from its arguments, waits for the lock as the directive says,
+// runs while holding it, and releases it when it returns or panics. What is guaranteed is
+// what [github.com/lockaround/lockaround/decorator] guarantees for a function; the errors
+// are the same, and the context of the call carries the lease. The code is as fast as a
+// lock taken by hand, and uses no reflection.
+//
+// # Installation
+//
+//	go get -tool github.com/lockaround/lockaround/decorator/lockgen@latest
+//
+// pins the command in go.mod; go generate ./... or go tool lockgen ./... runs it. Each
+// package with directives gets a file lock_gen.go, to be committed; -o gives it another
+// name. Where no directive is left lockgen removes its file. In continuous integration
+//
+//	go tool lockgen -check ./...
+//
+// fails if a file is not what lockgen would write. Generated code compiles only with a
+// library that it goes with: otherwise a constant such as decorator.SupportsLockgen1 is
+// undefined, and go generate cures it.
+//
+// # Directives
+//
+// A directive is a line of the comment right above what it is for, without a blank after
+// the slashes: a key template as a Go string, and options.
+//
+//	directive = "//lock:with" template { option } .
+//	template  = interpreted or raw Go string .
+//	option    = name [ "=" value ] .
+//	value     = characters without blanks, or a Go string .
+//
+// The options are the fields of [github.com/lockaround/lockaround/core.Policy], which says
+// more about each; durations are written as in Go.
+//
+//	wait=2s             how long to wait for a key that is taken; forever is as long as
+//	                    the context lives; without it, the call fails at once
+//	ttl=10s             how long the key stays taken when its process dies (30s)
+//	mode=shared         or semaphore, with limit=3, or exclusive, as without it
+//	name=deduct         what errors and telemetry call the lock; else the template
+//	maxhold=1m          ends the hold after that long
+//	minhold=5s          keeps the key taken for that long at least
+//	linger=1s           keeps the lease in the process for that long after a call
+//	norenew             lets the lease end after ttl whatever the call does
+//	reentrant           lets a call that holds the key take it again
+//	fairness=strict     or balanced, as without it
+//	tokens=durable      or clock: what fencing tokens have to keep
+//
+// Several directives on one function are several keys, all or none; the options stand on
+// one of them:
+//
+//	//lock:with "account:{from}" wait=5s
+//	//lock:with "account:{to}"
+//	Transfer(ctx context.Context, from, to AccountID, cents int64) error
+//
+// They are taken in sorted order, so that callers never wait for each other in a circle,
+// unless a caller holds one of them already and comes in with reentrant: let it take
+// all of them at once instead.
+//
+// Give each lock a name if an operator may change it by a file, as
+// [github.com/lockaround/lockaround/core.WithOverrides] does: templates are names, too, and
+// a reader and a writer of one key share theirs.
+//
+// # Keys
+//
+// {sku} is a parameter, {order.Customer.ID} a field of one, by its Go name or its lock
+// tag, as [github.com/lockaround/lockaround/core.Fields] describes. It is a string, an
+// integer or a bool, or a type of that kind; of a type parameter, all types must be so.
+// Pointers are followed. A nil on the way and an empty string make the call fail with
+// core.ErrKey, before it runs and without a request to the store. Fields that are not
+// exported can be named where the package can name them, but have no tags.
+//
+// # What is generated
+//
+// The function has a context.Context for its first parameter and an error for its last
+// result. It is
+//
+//   - a method of an interface Stock: a type StockWithLock with all methods of Stock, and
+//     NewStockWithLock(locks *core.Engine, next Stock) (*StockWithLock, error).
+//   - a method of a type Shelf, by value or by pointer: a type ShelfWithLock with all
+//     methods of *Shelf, and NewShelfWithLock(locks *core.Engine, next *Shelf).
+//   - a function Refill: RefillLocked(locks *core.Engine) (func(…) …, error), which returns
+//     Refill with a lock around it, in its own type. A generic one is instantiated there:
+//     RefillLocked[string](locks).
+//
+// Names of what is not exported begin in lower case: newStockWithLock. A constructor's
+// error is a core.ErrPolicy; that is to say that the engine or next is nil, or its driver
+// does not offer what a directive asks for.
+//
+// A type with a directive of its own also has the locks of what it embeds of its package,
+// interfaces and structs; types of other packages bring none. An interface redeclares a
+// method to give it a lock, or another one:
+//
+//	type Commands interface {
+//		redis.UniversalClient
+//		//lock:with "transaction" wait=2s
+//		Watch(ctx context.Context, fn func(*redis.Tx) error, keys ...string) error
+//	}
+//
+// # What has no lock
+//
+// Only calls that go through what was generated are locked, so hand out nothing else.
+//
+//   - Methods without a directive are passed on as they are, also those that only another
+//     package could implement, as the servers that gRPC generates have.
+//   - Calls that a Shelf makes to methods of its own do not pass through ShelfWithLock.
+//   - A ShelfWithLock embeds its *Shelf, and so has the fields of Shelf; a call through a
+//     field, such as an embedded struct's method by its full name, has no lock. An
+//     interface has no fields.
+//
+// # What is checked
+//
+// Lockgen type-checks the packages and reports every fault, at its line and column, and
+// what would be right: a template that is malformed or names what there is not, a value
+// that can be no part of a key, an option that is unknown or impossible beside another, by
+// the very rules of core.NewGuard; and any directive that would do nothing: misspelt, with
+// a blank after the slashes, parted from its function by a blank line, on a variable or a
+// type, inside of a function, in a test, in a file that is not built everywhere. Faults
+// have exit status 1 and leave all files as they are; a wrong command line has 2.
+//
+// Code that uses what is not generated yet, and output that is stale or broken, do not
+// stand in the way. Other errors of compilation matter only where they touch a signature
+// that has a directive.
+package main

@@ -1,0 +1,125 @@
+package directive
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// term is an option that there is. One without set is written alone.
+type term struct {
+	name    string
+	example string
+	set     func(*core.Policy, string) error
+	flag    func(*core.Policy)
+}
+
+func (t term) apply(p *core.Policy, value string) error {
+	if t.set == nil {
+		t.flag(p)
+		return nil
+	}
+	return t.set(p, value)
+}
+
+var terms = []term{
+	{name: "name", example: `name="deduct stock"`, set: func(p *core.Policy, v string) error {
+		p.Name = v
+		return nil
+	}},
+	{name: "mode", example: "mode=shared", set: oneOf(func(p *core.Policy) *core.Mode { return &p.Mode }, core.Exclusive, core.Shared, core.Semaphore)},
+	{name: "limit", example: "limit=3", set: func(p *core.Policy, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number; write limit=3", v)
+		}
+		p.Limit = n
+		return nil
+	}},
+	{name: "wait", example: "wait=2s", set: func(p *core.Policy, v string) error {
+		if v == "forever" {
+			p.Wait = core.Forever
+			return nil
+		}
+		return duration(&p.Wait, v, ", or forever")
+	}},
+	{name: "ttl", example: "ttl=10s", set: func(p *core.Policy, v string) error { return duration(&p.TTL, v, "") }},
+	{name: "norenew", flag: func(p *core.Policy) { p.NoRenew = true }},
+	{name: "maxhold", example: "maxhold=1m", set: func(p *core.Policy, v string) error { return duration(&p.MaxHold, v, "") }},
+	{name: "minhold", example: "minhold=5s", set: func(p *core.Policy, v string) error { return duration(&p.MinHold, v, "") }},
+	{name: "linger", example: "linger=1s", set: func(p *core.Policy, v string) error { return duration(&p.Linger, v, "") }},
+	{name: "reentrant", flag: func(p *core.Policy) { p.Reentrant = true }},
+	{name: "fairness", example: "fairness=strict", set: oneOf(func(p *core.Policy) *core.Fairness { return &p.Fairness }, core.Balanced, core.Strict)},
+	{name: "tokens", example: "tokens=durable", set: oneOf(func(p *core.Policy) *core.Strength { return &p.Tokens }, core.ClockTokens, core.DurableTokens)},
+}
+
+func find(name string) (term, bool) {
+	for _, t := range terms {
+		if t.name == name {
+			return t, true
+		}
+	}
+	return term{}, false
+}
+
+func names() []string {
+	var all []string
+	for _, t := range terms {
+		all = append(all, t.name)
+	}
+	return all
+}
+
+func suggestion(name string, known []string) string {
+	if nearest := core.Nearest(name, known); nearest != "" {
+		return "; did you mean " + nearest + "?"
+	}
+	return "; there are " + strings.Join(known, ", ")
+}
+
+func duration(set *time.Duration, text, or string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		if _, noUnit := strconv.ParseFloat(text, 64); noUnit == nil {
+			return fmt.Errorf("%s has no unit; write a duration such as %[1]ss or %[1]sms%s", text, or)
+		}
+		return fmt.Errorf("%q is no duration; write one such as 2s, 500ms or 1m30s%s", text, or)
+	}
+	*set = d
+	return nil
+}
+
+// oneOf sets a field to the value that is written as the option's.
+func oneOf[V any](field func(*core.Policy) *V, values ...V) func(*core.Policy, string) error {
+	var written []string
+	for _, v := range values {
+		written = append(written, spelt(v))
+	}
+	return func(p *core.Policy, text string) error {
+		for i, w := range written {
+			if w == text {
+				*field(p) = values[i]
+				return nil
+			}
+		}
+		if nearest := core.Nearest(text, written); nearest != "" {
+			return fmt.Errorf("%s is unknown; did you mean %s?", text, nearest)
+		}
+		return errors.New(text + " is unknown; use " + strings.Join(written, " or "))
+	}
+}
+
+// spelt is how a directive writes a value.
+func spelt(v any) string {
+	switch v {
+	case core.Balanced:
+		return "balanced"
+	case core.Strict:
+		return "strict"
+	}
+	return fmt.Sprint(v)
+}

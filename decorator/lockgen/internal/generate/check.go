@@ -1,0 +1,199 @@
+package generate
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// lock is a function or a method as it is to be generated.
+type lock struct {
+	*guarded
+	sig    *types.Signature // as it is seen from what is generated
+	policy core.Policy
+	values []value // one for each name in the templates
+
+	keyType    string // what the code calls the values' type
+	guardField string // and where a wrapper has the guard
+}
+
+// check checks a guarded function against its signature, and returns what is to be
+// generated, or nil after a fault.
+func (s *source) check(g *guarded, sig *types.Signature) *lock {
+	before := len(s.faults)
+	if !s.checkTypes(g) || !s.checkSignature(g, sig) || g.lame {
+		return nil
+	}
+	l := &lock{guarded: g, sig: sig}
+	s.checkPolicy(l)
+	seen := map[string]bool{}
+	for _, m := range g.marks {
+		if seen[m.Key] {
+			s.fault(m.at(m.KeyAt), "the key is there already; remove this directive")
+		}
+		seen[m.Key] = true
+		s.checkTemplate(l, m)
+	}
+	if len(s.faults) > before {
+		return nil
+	}
+	return l
+}
+
+// checkTypes reports whether the types of a signature are known, and otherwise which is
+// not and why.
+func (s *source) checkTypes(g *guarded) bool {
+	known := true
+	ast.Inspect(g.typ, func(n ast.Node) bool {
+		expr, ok := n.(ast.Expr)
+		if !ok || n == ast.Node(g.typ) || !known {
+			return known
+		}
+		at := expr
+		if selector, ok := expr.(*ast.SelectorExpr); ok {
+			at = selector.Sel
+		}
+		if t, typed := s.TypesInfo.Types[expr]; typed && invalid(t.Type) && !holdsTypes(expr) {
+			s.fault(expr.Pos(), fmt.Sprintf("%s in the signature of %s is not known: %s", types.ExprString(expr), g.name.Name, s.cause(expr, at)))
+			known = false
+		}
+		return known
+	})
+	return known
+}
+
+// holdsTypes reports whether an expression has others in it that are to blame.
+func holdsTypes(expr ast.Expr) bool {
+	switch expr.(type) {
+	case *ast.Ident, *ast.SelectorExpr:
+		return false
+	}
+	return true
+}
+
+func invalid(t types.Type) bool {
+	b, ok := t.(*types.Basic)
+	return ok && b.Kind() == types.Invalid
+}
+
+// cause is why the compiler does not know a type.
+func (s *source) cause(expr, at ast.Expr) string {
+	for _, g := range s.guarded {
+		if name, ok := expr.(*ast.Ident); ok && g.owner != nil && name.Name == g.owner.Name()+"WithLock" {
+			return "lockgen is about to generate it; use " + g.owner.Name() + " here"
+		}
+	}
+	for _, e := range s.TypeErrors {
+		if e.Pos == expr.Pos() || e.Pos == at.Pos() {
+			return e.Msg
+		}
+	}
+	if selector, ok := expr.(*ast.SelectorExpr); ok {
+		if name, ok := selector.X.(*ast.Ident); ok {
+			if imported, ok := s.TypesInfo.Uses[name].(*types.PkgName); ok {
+				return "its package " + imported.Imported().Path() + " does not load; let that compile first"
+			}
+		}
+	}
+	return "let what it stands for compile first"
+}
+
+// checkSignature reports whether there can be a lock around a signature.
+func (s *source) checkSignature(g *guarded, sig *types.Signature) bool {
+	before := len(s.faults)
+	params, results, name := sig.Params(), sig.Results(), g.name.Name
+	if params.Len() == 0 || !isContext(params.At(0).Type()) {
+		at := g.typ.Params.Opening
+		if len(g.typ.Params.List) > 0 {
+			at = g.typ.Params.List[0].Pos()
+		}
+		s.fault(at, fmt.Sprintf("%s has no context.Context as its first parameter; the wait for the lock ends with it, and the lock travels in it", name))
+	}
+	if n := results.Len(); n == 0 || !types.Identical(results.At(n-1).Type(), types.Universe.Lookup("error").Type()) {
+		at := g.typ.Params.Closing
+		if g.typ.Results != nil && n > 0 {
+			at = g.typ.Results.List[len(g.typ.Results.List)-1].Pos()
+		}
+		s.fault(at, fmt.Sprintf("%s has no error as its last result; the lock needs one to say that it could not be had, or was lost", name))
+	}
+	for p := range sig.TypeParams().TypeParams() {
+		if p.Obj().Name() == "_" {
+			s.fault(p.Obj().Pos(), fmt.Sprintf("a type parameter of %s is called _; name it, so that the generated code can", name))
+		}
+	}
+	return len(s.faults) == before
+}
+
+func isContext(t types.Type) bool {
+	named, ok := types.Unalias(t).(*types.Named)
+	return ok && named.Obj().Name() == "Context" && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context"
+}
+
+// checkPolicy puts the directives of a function together.
+func (s *source) checkPolicy(l *lock) {
+	with := -1 // the directive that has the options
+	for i, m := range l.marks {
+		switch {
+		case len(m.Options) == 0:
+		case with < 0:
+			with, l.policy = i, m.Policy
+		default:
+			s.fault(m.at(m.Options[0].At), "options stand on one directive of a function only; move these to the one at line "+
+				fmt.Sprint(s.Fset.Position(l.marks[with].pos).Line))
+		}
+	}
+	if text := s.judge.policy(l.policy, len(l.marks)); text != "" {
+		at := l.marks[0].pos
+		if with >= 0 {
+			at = blamed(l.marks[with], text)
+		}
+		s.fault(at, text)
+	}
+	if l.policy.Key = l.marks[0].Key; len(l.marks) > 1 {
+		l.policy.Key = ""
+		for _, m := range l.marks {
+			l.policy.Keys = append(l.policy.Keys, m.Key)
+		}
+	}
+}
+
+// blamed is the first option that core's words about a policy name.
+func blamed(m mark, text string) token.Pos {
+	first, at := len(text), m.pos
+	for _, o := range m.Options {
+		words := []string{o.Name}
+		if o.Name == "mode" || o.Name == "fairness" {
+			words = append(words, o.Value) // as in "a Semaphore needs"
+		}
+		for _, word := range words {
+			if i := strings.Index(strings.ToLower(text), word); i >= 0 && i < first {
+				first, at = i, m.at(o.At)
+			}
+		}
+	}
+	return at
+}
+
+// checkTemplate resolves what a template names.
+func (s *source) checkTemplate(l *lock, m mark) {
+	fault, at := s.judge.template(m.Key, func(name string, at int) {
+		v, in, err := s.resolve(l.name.Name, l.sig, name)
+		if err != nil {
+			s.fault(m.at(m.OffsetOf(at+in)), fmt.Sprintf("{%s}: %v", name, err))
+			return
+		}
+		for _, other := range l.values {
+			if other.name == name {
+				return
+			}
+		}
+		l.values = append(l.values, v)
+	})
+	if fault != "" {
+		s.fault(m.at(m.OffsetOf(at)), fault)
+	}
+}

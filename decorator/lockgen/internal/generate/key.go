@@ -1,0 +1,157 @@
+package generate
+
+import (
+	"go/types"
+	"strings"
+)
+
+// held is a value that a call hands to its guard: a parameter, or as much of the way to a
+// field as goes without a pointer, so that large arguments are not copied.
+type held struct {
+	param *types.Var
+	path  []*types.Var
+	field string // of the key's type
+}
+
+// from is the value, from its parameter.
+func (h held) from(param string) string {
+	for _, v := range h.path {
+		param += "." + v.Name()
+	}
+	return param
+}
+
+func (h held) typ() types.Type {
+	if n := len(h.path); n > 0 {
+		return h.path[n-1].Type()
+	}
+	return h.param.Type()
+}
+
+// hold is how far on the way to a value there is nothing to follow and nothing that the
+// package cannot name.
+func (s *source) hold(v value) held {
+	h := held{param: v.param}
+	for _, f := range v.fields {
+		if pointedAt(h.typ()) != nil {
+			break
+		}
+		h.path = append(h.path, f)
+	}
+	for i := range h.path {
+		if !s.sees(h.path[i]) {
+			h.path = h.path[:i]
+			break
+		}
+	}
+	for len(h.path) > 0 && !s.canWrite(h.typ()) {
+		h.path = h.path[:len(h.path)-1]
+	}
+	return h
+}
+
+// held returns what a call hands to its guard, for all values of its templates.
+func (w *writer) held(l *lock) []held {
+	var all []held
+	taken := names{}
+	for _, v := range l.values {
+		h := w.hold(v)
+		name := v.param.Name()
+		for _, f := range h.path {
+			name += exported(f.Name())
+		}
+		if l.holder(all, h) < 0 {
+			h.field = taken.fresh(name)
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// holder is which of all is h, or -1.
+func (l *lock) holder(all []held, h held) int {
+	for i, other := range all {
+		if other.param == h.param && other.from("") == h.from("") {
+			return i
+		}
+	}
+	return -1
+}
+
+// key writes the type of what a guard gets, and how a template's names are read from it.
+func (w *writer) key(p *part, l *lock) {
+	declared, used := w.declared(p.params)
+	all := w.held(l)
+	what := l.name.Name
+	if p.owner != nil {
+		what = p.owner.Name() + "." + what
+	}
+	w.comment("%s is what the key of %s is made of.", l.keyType, what)
+	w.printf("type %s%s struct {", l.keyType, declared)
+	if len(all) > 0 {
+		w.printf("\n")
+	}
+	for _, h := range all {
+		w.printf("\t%s %s\n", h.field, w.typ(h.typ()))
+	}
+	w.printf("}\n\nfunc (%s%s) value(", l.keyType, used)
+	if len(l.values) == 0 {
+		w.printf("string) ({core}.Accessor[%s%s], error) {\n\treturn nil, nil // it is not asked\n}\n", l.keyType, used)
+		return
+	}
+	w.printf("name string) ({core}.Accessor[%s%s], error) {\n\treturn map[string]{core}.Accessor[%[1]s%[2]s]{\n", l.keyType, used)
+	for _, v := range l.values {
+		w.printf("%q: func(dst []byte, in %s%s) ([]byte, error) {\n", v.name, l.keyType, used)
+		w.read(v, all[l.holder(all, w.hold(v))])
+		w.printf("},\n")
+	}
+	w.printf("}[name], nil\n}\n")
+}
+
+// read writes how a value is appended.
+func (w *writer) read(v value, h held) {
+	at, t := "in."+h.field, h.typ()
+	var nils []string
+	follow := func(selected bool) {
+		for elem := pointedAt(t); elem != nil; elem = pointedAt(t) {
+			nils = append(nils, at+" == nil")
+			switch last := pointedAt(elem) == nil; {
+			case last && selected: // the selector does it
+			case last:
+				at = "*" + at
+			default:
+				at = "(*" + at + ")"
+			}
+			t = elem
+		}
+	}
+	for _, f := range v.fields[len(h.path):] {
+		follow(true)
+		if w.sees(f) {
+			at += "." + f.Name()
+		}
+		t = f.Type()
+	}
+	follow(false)
+	if len(nils) > 0 {
+		w.printf("if %s {\nreturn dst, {core}.ErrMissing\n}\n", strings.Join(nils, " || "))
+	}
+	convert := func(basic types.BasicKind, x string) string {
+		if types.Identical(t, types.Typ[basic]) {
+			return x
+		}
+		return types.Typ[basic].Name() + "(" + x + ")"
+	}
+	switch v.kind {
+	case text:
+		w.printf("return append(dst, %s...), nil\n", convert(types.String, at))
+	case boolean:
+		w.printf("return {strconv}.AppendBool(dst, %s), nil\n", convert(types.Bool, at))
+	case signed:
+		w.printf("return {strconv}.AppendInt(dst, %s, 10), nil\n", convert(types.Int64, at))
+	case unsigned:
+		w.printf("return {strconv}.AppendUint(dst, %s, 10), nil\n", convert(types.Uint64, at))
+	case integer:
+		w.printf("if n := %s; n < 0 {\nreturn {strconv}.AppendInt(dst, int64(n), 10), nil\n}\nreturn {strconv}.AppendUint(dst, uint64(%[1]s), 10), nil\n", at)
+	}
+}

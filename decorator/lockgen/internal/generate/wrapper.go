@@ -1,0 +1,201 @@
+package generate
+
+import (
+	"fmt"
+	"go/types"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// wrapper writes a type that has the owner's methods, some of them with a lock.
+func (w *writer) wrapper(p *part) {
+	declared, used := w.declared(p.params)
+	named := p.owner.Type().(*types.Named)
+	isInterface := types.IsInterface(named)
+	owner, star := p.owner.Name(), "*"
+	if isInterface {
+		star = ""
+	}
+
+	// The embedded alias passes on what has no lock, and keeps the name of the field
+	// out of reach of other packages. Nothing in the type may hide a method.
+	fields := names{p.next: true}
+	for name := range methodsOf(named) {
+		fields[name] = true
+	}
+	var methods []string
+	for _, l := range p.locks {
+		l.guardField = fields.fresh(unexported(l.name.Name) + "Guard")
+		methods = append(methods, l.name.Name)
+	}
+
+	w.comment("%s has the methods of %s, with the locks of their //lock:with directives around %s. "+
+		"All other methods are those of the %s as they are, and its calls to methods of its own have no locks.",
+		p.made, owner, enumerate(methods), owner)
+	w.printf("type %s%s struct {\n\t%s%s%s\n", p.made, declared, star, p.next, used)
+	for _, l := range p.locks {
+		w.printf("\t%s *{core}.Guard[%s%s]\n", l.guardField, l.keyType, used)
+	}
+	w.printf("}\n\ntype %s%s = %s%s\n", p.next, declared, owner, used)
+
+	scope := w.mentioned(p).with(owner, p.made, p.next)
+	locks, next, self, err := scope.fresh("locks"), scope.fresh("next"), scope.fresh("w"), scope.fresh("err")
+	w.comment("%s puts locks around %s. The error is a [%s.ErrPolicy]: %s or %[2]s is nil, or a directive asks for what the driver of %[4]s does not offer.",
+		p.maker, next, w.core(), locks)
+	w.printf("func %s%s(%s *{core}.Engine, %s %s%s%s) (*%s%s, error) {\n", p.maker, declared, locks, next, star, owner, used, p.made, used)
+	w.printf("\tif %s == nil {\n\t\treturn nil, &{core}.Error{Op: \"compile\", Kind: {core}.ErrPolicy, Detail: %q}\n\t}\n",
+		next, p.maker+" got a nil "+star+owner+"; pass the one to put locks around")
+	w.printf("\t%s := &%s%s{%s: %s}\n", self, p.made, used, p.next, next)
+	if isInterface {
+		w.printf("\tvar _ %s%s = %s // it has all methods, with the right types\n", p.next, used, self)
+	}
+	w.printf("\tvar %s error\n", err)
+	for _, l := range p.locks {
+		w.printf("\t%s.%s, %s = ", self, l.guardField, err)
+		w.guard(l, used, locks)
+		w.printf("\n\tif %s != nil {\n\t\treturn nil, %[1]s\n\t}\n", err)
+	}
+	w.printf("\treturn %s, nil\n}\n", self)
+
+	for _, l := range p.locks {
+		taken := names{l.keyType: true, "nil": true}
+		for t := range p.params.TypeParams() {
+			taken[t.Obj().Name()] = true
+		}
+		c := w.call(l.sig, taken)
+		self, section := taken.fresh("w"), taken.fresh("section")
+		w.comment("%s calls that of the %s while it holds the lock of %s.", l.name.Name, owner, l.keys())
+		w.printf("func (%s *%s%s) %s(%s) (%s) {\n", self, p.made, used, l.name.Name, c.params, c.results)
+		w.section(p, l, c, self+"."+l.guardField, section)
+		w.printf("\treturn %s.%s.%s(%s.Context()%s)\n}\n", self, p.next, l.name.Name, section, c.rest)
+	}
+}
+
+// function writes a function that returns another one with a lock.
+func (w *writer) function(p *part) {
+	l := p.locks[0]
+	declared, used := w.declared(p.params)
+	scope := w.mentioned(p).with(l.name.Name)
+	for _, tuple := range []*types.Tuple{l.sig.Params(), l.sig.Results()} {
+		for v := range tuple.Variables() {
+			scope.words(w.typ(v.Type())) // the function that is returned has them within
+		}
+	}
+	locks, guard, err := scope.fresh("locks"), scope.fresh("guard"), scope.fresh("err")
+	outer := w.call(l.sig, names{})
+	taken := names{l.keyType: true, l.name.Name: true, "nil": true, guard: true}
+	for t := range p.params.TypeParams() {
+		taken[t.Obj().Name()] = true
+	}
+	c := w.call(l.sig, taken)
+	section := taken.fresh("section")
+	w.comment("%s returns %s with the lock of %s around it. The error is a [%s.ErrPolicy]: %s is nil, or the directive asks for what its driver does not offer.",
+		p.maker, l.name.Name, l.keys(), w.core(), locks)
+	w.printf("func %s%s(%s *{core}.Engine) (func(%s) (%s), error) {\n", p.maker, declared, locks, outer.params, outer.results)
+	w.printf("\t%s, %s := ", guard, err)
+	w.guard(l, used, locks)
+	w.printf("\n\tif %s != nil {\n\t\treturn nil, %[1]s\n\t}\n", err)
+	w.printf("\treturn func(%s) (%s) {\n", c.params, c.results)
+	w.section(p, l, c, guard, section)
+	w.printf("\treturn %s%s(%s.Context()%s)\n}, nil\n}\n", l.name.Name, used, section, c.rest)
+}
+
+// section writes how a call comes into its critical section.
+func (w *writer) section(p *part, l *lock, c call, guard, section string) {
+	_, used := w.declared(p.params)
+	w.printf("\t%s, %s := %s.Enter(%s, %s%s{", section, c.err, guard, c.ctx, l.keyType, used)
+	var held []string
+	for _, h := range w.held(l) {
+		for i := range l.sig.Params().Len() {
+			if l.sig.Params().At(i) == h.param {
+				held = append(held, h.field+": "+h.from(c.named[i]))
+			}
+		}
+	}
+	w.printf("%s})\n\tif %s != nil {\n\t\treturn %s\n\t}\n\tdefer %s.Leave(&%[2]s)\n", strings.Join(held, ", "), c.err, c.zero, section)
+}
+
+// guard writes the expression that compiles a policy.
+func (w *writer) guard(l *lock, used, locks string) {
+	p := l.policy
+	w.printf("{core}.NewGuard(%s, {core}.Policy{\n", locks)
+	field := func(name, value string) { w.printf("%s: %s,\n", name, value) }
+	if p.Key != "" {
+		field("Key", fmt.Sprintf("%q", p.Key))
+	} else {
+		var keys []string
+		for _, k := range p.Keys {
+			keys = append(keys, fmt.Sprintf("%q", k))
+		}
+		field("Keys", "[]string{"+strings.Join(keys, ", ")+"}")
+	}
+	if p.Name != "" {
+		field("Name", fmt.Sprintf("%q", p.Name))
+	}
+	if name := map[core.Mode]string{core.Shared: ".Shared", core.Semaphore: ".Semaphore"}[p.Mode]; name != "" {
+		field("Mode", w.core()+name)
+	}
+	if p.Limit != 0 {
+		field("Limit", fmt.Sprint(p.Limit))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"Wait", p.Wait}, {"TTL", p.TTL}, {"MaxHold", p.MaxHold}, {"MinHold", p.MinHold}, {"Linger", p.Linger}} {
+		if d.value != 0 {
+			field(d.name, w.duration(d.value))
+		}
+	}
+	if p.NoRenew {
+		field("NoRenew", "true")
+	}
+	if p.Reentrant {
+		field("Reentrant", "true")
+	}
+	if name := map[core.Strength]string{core.ClockTokens: ".ClockTokens", core.DurableTokens: ".DurableTokens"}[p.Tokens]; name != "" {
+		field("Tokens", w.core()+name)
+	}
+	if p.Fairness == core.Strict {
+		field("Fairness", w.core()+".Strict")
+	}
+	w.printf("}, %s%s{}.value)", l.keyType, used)
+}
+
+// duration is how a person writes a duration in Go.
+func (w *writer) duration(d time.Duration) string {
+	if d == core.Forever {
+		return w.core() + ".Forever"
+	}
+	unit, name := time.Nanosecond, "Nanosecond"
+	for _, larger := range []struct {
+		unit time.Duration
+		name string
+	}{{time.Microsecond, "Microsecond"}, {time.Millisecond, "Millisecond"}, {time.Second, "Second"}, {time.Minute, "Minute"}, {time.Hour, "Hour"}} {
+		if d%larger.unit == 0 {
+			unit, name = larger.unit, larger.name
+		}
+	}
+	name = w.use("time", "time") + "." + name
+	if d == unit {
+		return name
+	}
+	return fmt.Sprintf("%d * %s", d/unit, name)
+}
+
+// keys are the templates for a comment.
+func (l *lock) keys() string {
+	var keys []string
+	for _, m := range l.marks {
+		keys = append(keys, fmt.Sprintf("%q", m.Key))
+	}
+	return enumerate(keys)
+}
+
+func enumerate(all []string) string {
+	if n := len(all) - 1; n > 0 {
+		return strings.Join(all[:n], ", ") + " and " + all[n]
+	}
+	return all[0]
+}

@@ -1,0 +1,4 @@
+package main
+
+//lock:with "main"
+func main() {}

@@ -1,0 +1,6 @@
+package main
+
+import "context"
+
+//lock:with "linux"
+func linux(ctx context.Context) error { return nil }
