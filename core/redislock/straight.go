@@ -113,9 +113,10 @@ func (l *lane) exchange(c *call, now time.Time) {
 }
 
 // spell is a context of calls that begin at about the same time, for patience from the
-// first; the last of them have an eighth less. One for each call would cost a tenth of
-// what a near server and its client take for it: whoever starts a timer that ends before
-// all others wakes a thread to wait for it.
+// first; the last of them have half of it. One for each call, or for those of a few
+// milliseconds, would cost a tenth or more of what a near server and its client take for
+// them: whoever starts a timer that ends before all others wakes a thread to wait for it,
+// which then has the processor that the server was to answer on.
 type spell struct {
 	ctx   context.Context
 	began time.Time
@@ -124,7 +125,7 @@ type spell struct {
 
 // at returns the context of a call that begins now.
 func (s *spell) at(parent context.Context, now time.Time) context.Context {
-	if s.ctx == nil || now.Sub(s.began) > patience/8 {
+	if s.ctx == nil || now.Sub(s.began) > patience/2 {
 		// Calls may have the one before until it ends by itself.
 		s.ctx, s.over = context.WithDeadline(parent, now.Add(patience))
 		s.began = now
