@@ -1,0 +1,92 @@
+package rediscache
+
+import (
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+var (
+	//go:embed header.lua
+	headerSource string
+	//go:embed claim.lua
+	claimSource string
+	//go:embed put.lua
+	putSource string
+	//go:embed invalidate.lua
+	invalidateSource string
+
+	claimScript      = redis.NewScript(headerSource + claimSource)
+	putScript        = redis.NewScript(headerSource + putSource)
+	invalidateScript = redis.NewScript(headerSource + invalidateSource)
+)
+
+// The header of an entry, as header.lua says.
+const (
+	claimedAt = 21
+	endsAt    = 35
+	valueAt   = 49
+)
+
+var (
+	errForeign = errors.New("the key holds something else; give the cache a prefix under which nothing else writes")
+	errReply   = errors.New("the server's reply is none of the script's")
+)
+
+// parse returns the value of an entry, and how long it has left if the key has.
+func parse(raw []byte, left time.Duration) (cache.Entry, error) {
+	if len(raw) < valueAt || raw[0] != '1' {
+		return cache.Entry{}, errForeign
+	}
+	claimed, err := strconv.ParseInt(string(raw[claimedAt:endsAt]), 10, 64)
+	ends, err2 := strconv.ParseInt(string(raw[endsAt:valueAt]), 10, 64)
+	if err != nil || err2 != nil {
+		return cache.Entry{}, errForeign
+	}
+	// The key expires at the later end.
+	return living(raw[valueAt:], left-time.Duration(max(claimed-ends, 0))*time.Millisecond), nil
+}
+
+// living is the entry of a value that lives for that long.
+func living(value []byte, left time.Duration) cache.Entry {
+	if left <= 0 {
+		return cache.Entry{}
+	}
+	return cache.Entry{Value: value[:len(value):len(value)], Left: left}
+}
+
+// parseClaim reads the answer of claim.lua, which took some time to come.
+func parseClaim(raw any, took time.Duration) (cache.Entry, error) {
+	reply, _ := raw.([]any)
+	switch {
+	case len(reply) == 1 && reply[0] == int64(0):
+		return cache.Entry{}, cache.ErrSuperseded
+	case len(reply) == 1 && reply[0] == int64(1):
+		return cache.Entry{}, nil
+	case len(reply) == 3 && reply[0] == int64(1):
+		left, isInt := reply[1].(int64)
+		value, isString := reply[2].(string)
+		if isInt && isString {
+			return living([]byte(value), time.Duration(left)*time.Millisecond-took), nil
+		}
+	}
+	return cache.Entry{}, errReply
+}
+
+// digits writes a token as the scripts compare it.
+func digits(token int64) string { return fmt.Sprintf("%019d", token) }
+
+// failure says what was being done when Redis failed.
+func failure(doing string, err error) error {
+	if strings.HasPrefix(err.Error(), "FOREIGN ") {
+		err = errForeign
+	}
+	return fmt.Errorf("rediscache: %s: %w", doing, err)
+}

@@ -1,0 +1,130 @@
+package rediscache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// Store is a [cache.Store] and a [cache.Announcer] in Redis. It is safe for concurrent use.
+type Store struct {
+	client  redis.UniversalClient
+	prefix  string
+	channel string
+	check   time.Duration // how long a subscription may be silent before it is pinged, and the answer may take
+}
+
+var _ cache.Remote = (*Store)(nil)
+
+// New returns a store of the entries whose keys in Redis begin with prefix. Stores with
+// the same prefix share them. Nothing else may write there, nor to another prefix that
+// this one begins with. New does no I/O, and the client stays the caller's.
+//
+// The client is a [*redis.Client], of a server or of Sentinels' master, or a
+// [*redis.ClusterClient] that does not read from replicas. A [*redis.Ring] is refused: it
+// takes keys to another server while theirs is down, where they miss invalidations.
+func New(client redis.UniversalClient, prefix string) (*Store, error) {
+	if err := usable(client); err != nil {
+		return nil, fmt.Errorf("rediscache: %w", err)
+	}
+	if prefix == "" {
+		return nil, errors.New(`rediscache: the prefix is empty; use one that only this cache has, such as "shop:cache:"`)
+	}
+	return &Store{client: client, prefix: prefix, channel: prefix + "changes", check: 3 * time.Second}, nil
+}
+
+// clusterClient is a *redis.ClusterClient or what embeds one.
+type clusterClient interface {
+	Options() *redis.ClusterOptions
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+func usable(client redis.UniversalClient) error {
+	v := reflect.ValueOf(client)
+	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("the client is nil; pass one made by redis.NewClient or redis.NewClusterClient")
+	}
+	switch c := client.(type) {
+	case *redis.Ring:
+		return errors.New("the client is a *redis.Ring, which takes keys elsewhere when a server is down; pass a *redis.Client or a *redis.ClusterClient")
+	case clusterClient:
+		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+			return errors.New("the client reads from replicas, which lag behind invalidations; pass one without ReadOnly, RouteByLatency and RouteRandomly")
+		}
+	}
+	return nil
+}
+
+// Get reads the entry, in one round trip.
+func (s *Store) Get(ctx context.Context, key string) (cache.Entry, error) {
+	began := time.Now()
+	tx := s.client.TxPipeline() // or a Put between the two could lend its lifetime to an older value
+	left := tx.PTTL(ctx, s.prefix+key)
+	raw := tx.Get(ctx, s.prefix+key)
+	_, err := tx.Exec(ctx)
+	switch {
+	case errors.Is(err, redis.Nil):
+		return cache.Entry{}, nil
+	case err != nil:
+		return cache.Entry{}, failure("get", err)
+	}
+	value, err := raw.Bytes()
+	if err != nil {
+		return cache.Entry{}, failure("get", err)
+	}
+	e, err := parse(value, left.Val()-time.Since(began))
+	if err != nil {
+		return cache.Entry{}, failure("get", err)
+	}
+	return e, nil
+}
+
+// Claim claims the key. The error is [cache.ErrSuperseded], one of [cache.Validate], or
+// around what has kept Redis from answering.
+func (s *Store) Claim(ctx context.Context, key string, token int64, ttl time.Duration) (cache.Entry, error) {
+	if err := cache.Validate(token, ttl); err != nil {
+		return cache.Entry{}, err
+	}
+	began := time.Now()
+	ms := (ttl + time.Millisecond - 1).Milliseconds() // at least ttl
+	raw, err := claimScript.Run(ctx, s.client, []string{s.prefix + key}, digits(token), ms).Result()
+	if err != nil {
+		return cache.Entry{}, failure("claim", err)
+	}
+	e, err := parseClaim(raw, time.Since(began))
+	if err != nil && !errors.Is(err, cache.ErrSuperseded) {
+		err = failure("claim", err)
+	}
+	return e, err
+}
+
+// Put stores the value and announces it. A fraction of a millisecond of ttl is left out.
+// The error is one of [cache.Validate], or around what has kept Redis from answering.
+func (s *Store) Put(ctx context.Context, key string, token int64, value []byte, ttl time.Duration) (bool, error) {
+	if err := cache.Validate(token, ttl); err != nil {
+		return false, err
+	}
+	if value == nil {
+		value = []byte{} // go-redis writes nil as it does an empty one; this is what is meant
+	}
+	stored, err := putScript.Run(ctx, s.client, []string{s.prefix + key}, digits(token), value, ttl.Milliseconds(), s.channel, key).Bool()
+	if err != nil {
+		return false, failure("put", err)
+	}
+	return stored, nil
+}
+
+// Invalidate removes the value, ends the claim, and announces it. The error is around what
+// has kept Redis from answering.
+func (s *Store) Invalidate(ctx context.Context, key string) error {
+	if err := invalidateScript.Run(ctx, s.client, []string{s.prefix + key}, s.channel, key).Err(); err != nil {
+		return failure("invalidate", err)
+	}
+	return nil
+}
