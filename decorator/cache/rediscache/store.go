@@ -92,7 +92,7 @@ func (s *Store) Claim(ctx context.Context, key string, token int64, ttl time.Dur
 		return cache.Entry{}, err
 	}
 	began := time.Now()
-	ms := (ttl + time.Millisecond - 1).Milliseconds() // at least ttl
+	ms := (ttl + 2*time.Millisecond - 1).Milliseconds() // at least ttl, though the server's time is cut to whole ones
 	raw, err := claimScript.Run(ctx, s.client, []string{s.prefix + key}, digits(token), ms).Result()
 	if err != nil {
 		return cache.Entry{}, failure("claim", err)
@@ -109,9 +109,6 @@ func (s *Store) Claim(ctx context.Context, key string, token int64, ttl time.Dur
 func (s *Store) Put(ctx context.Context, key string, token int64, value []byte, ttl time.Duration) (bool, error) {
 	if err := cache.Validate(token, ttl); err != nil {
 		return false, err
-	}
-	if value == nil {
-		value = []byte{} // go-redis writes nil as it does an empty one; this is what is meant
 	}
 	stored, err := putScript.Run(ctx, s.client, []string{s.prefix + key}, digits(token), value, ttl.Milliseconds(), s.channel, key).Bool()
 	if err != nil {

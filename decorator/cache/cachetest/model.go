@@ -1,0 +1,156 @@
+package cachetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// model is what the contract says of one key. The store has another clock, and an answer
+// takes time, so that ends are known within bounds.
+type model struct {
+	value     []byte
+	endsAfter time.Time // the value is there until then
+	endsBy    time.Time // it is gone from then on
+
+	token       int64 // 0: none has claimed
+	put         bool  // the claim has put
+	invalidated bool  // the claim has been
+	standsUntil time.Time
+}
+
+// span is when a call was made, and when it had returned.
+type span struct{ began, ended time.Time }
+
+func (s span) took() time.Duration { return s.ended.Sub(s.began) }
+
+// rounding is what a store may lose of a ttl because it counts whole milliseconds.
+const rounding = 2 * time.Millisecond
+
+// read compares an entry that was read with the model.
+func (m *model) read(e cache.Entry, s span) error {
+	least := m.endsAfter.Sub(s.ended) - s.took() - rounding
+	switch {
+	case e.Value == nil && m.value != nil && least > 0:
+		return fmt.Errorf("nothing was read; want %q, which has %v left", m.value, least)
+	case e.Value == nil:
+		return nil
+	case m.value == nil:
+		return fmt.Errorf("%q was read; want nothing", e.Value)
+	case !bytes.Equal(e.Value, m.value):
+		return fmt.Errorf("%q was read; want %q", e.Value, m.value)
+	case !s.began.Before(m.endsBy):
+		return fmt.Errorf("%q was read %v after its end", e.Value, s.began.Sub(m.endsBy))
+	case e.Left < least || s.began.Add(e.Left).After(m.endsBy):
+		return fmt.Errorf("%v are left; want %v to %v", e.Left, least, m.endsBy.Sub(s.began))
+	}
+	return nil
+}
+
+// claim compares the answer to a claim with the model, and goes by it.
+func (m *model) claim(token int64, ttl time.Duration, e cache.Entry, err error, s span) error {
+	stands := s.ended.Before(m.standsUntil)
+	behind := m.token > token || m.token == token && m.invalidated
+	switch {
+	case err != nil && !errors.Is(err, cache.ErrSuperseded):
+		return err
+	case err != nil && !behind:
+		return fmt.Errorf("claim of %d after %d is superseded", token, m.token)
+	case err != nil:
+		return nil
+	case behind && stands:
+		return fmt.Errorf("claim of %d after %d is not superseded", token, m.token)
+	}
+	m.token, m.put, m.invalidated = token, false, false
+	if until := s.began.Add(ttl); until.After(m.standsUntil) {
+		m.standsUntil = until
+	}
+	return m.read(e, s)
+}
+
+// putting compares the answer to a put with the model, and goes by it.
+func (m *model) putting(token int64, value []byte, ttl time.Duration, stored bool, s span) error {
+	mine := m.token == token && !m.invalidated
+	switch {
+	case stored && !mine:
+		return fmt.Errorf("put of %d is stored; the claim is of %d, invalidated: %t", token, m.token, m.invalidated)
+	case !stored && mine && s.ended.Before(m.standsUntil):
+		return fmt.Errorf("put of %d is refused", token)
+	case stored && !m.put:
+		m.value, m.put = value, true
+		m.endsAfter, m.endsBy = s.began.Add(ttl), s.ended.Add(ttl)
+	}
+	return nil
+}
+
+func (m *model) invalidate() { m.value, m.invalidated = nil, true }
+
+// steps of the model, by so many callers, each on keys of its own.
+const (
+	steps   = 10_000
+	callers = 4
+)
+
+func testModel(f *fixture) {
+	var all sync.WaitGroup
+	for i := range callers {
+		seed := rand.Uint64()
+		f.t.Logf("seed of caller %d: %d", i, seed)
+		all.Go(func() { f.walk(fmt.Sprint(f.key, i), rand.New(rand.NewPCG(seed, 0))) })
+	}
+	all.Wait()
+}
+
+// walk takes random steps on a few keys and compares each with the model.
+func (f *fixture) walk(prefix string, r *rand.Rand) {
+	models := make([]model, 3)
+	ttls := []time.Duration{3 * time.Millisecond, 20 * time.Millisecond, long, 2 * long}
+	for step := range steps / callers {
+		k := r.IntN(len(models))
+		m, key := &models[k], fmt.Sprint(prefix, ":", k)
+		token, ttl := max(m.token+r.Int64N(4)-2, 1), ttls[r.IntN(len(ttls))]
+		if m.token == 0 {
+			token = 1<<53 + r.Int64N(4)
+		}
+		s := span{began: time.Now()}
+		var err error
+		var did string
+		switch n := r.IntN(100); {
+		case n < 35:
+			var e cache.Entry
+			did = "get"
+			if e, err = f.store.Get(f.t.Context(), key); err == nil {
+				s.ended = time.Now()
+				err = m.read(e, s)
+			}
+		case n < 60:
+			did = fmt.Sprintf("claim of %d for %v", token, ttl)
+			e, claimErr := f.store.Claim(f.t.Context(), key, token, ttl)
+			s.ended = time.Now()
+			err = m.claim(token, ttl, e, claimErr, s)
+		case n < 85:
+			did = fmt.Sprintf("put of %d for %v", token, ttl)
+			value := fmt.Appendf(nil, "%d in step %d", token, step)
+			var stored bool
+			if stored, err = f.store.Put(f.t.Context(), key, token, value, ttl); err == nil {
+				s.ended = time.Now()
+				err = m.putting(token, value, ttl, stored, s)
+			}
+		case n < 95:
+			did = "invalidate"
+			err = f.store.Invalidate(f.t.Context(), key)
+			m.invalidate()
+		default:
+			time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+		}
+		if err != nil {
+			f.t.Errorf("step %d, %s: %v", step, did, err)
+			return
+		}
+	}
+}

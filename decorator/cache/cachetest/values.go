@@ -1,0 +1,127 @@
+package cachetest
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+var valueChecks = []check{
+	{"NothingIsThereAtFirst", nil, func(f *fixture) {
+		f.mustHaveNone(f.key)
+		if e := f.claim(f.key, 1, long); e.Value != nil {
+			f.t.Errorf("claim returns %.20q; want nothing", e.Value)
+		}
+		f.mustHaveNone(f.key)
+	}},
+	{"WhatIsPutIsRead", nil, func(f *fixture) {
+		all := make([]byte, 256)
+		for i := range all {
+			all[i] = byte(i)
+		}
+		for i, v := range []string{"v", "", "\x00", "1", string(all), strings.Repeat("long ", 200_000), "\r\n$-1\r\n"} {
+			token := int64(i + 1)
+			f.load(f.key, token, v, long)
+			f.mustHave(f.key, v)
+			if e := f.claim(f.key, token, long); e.Value == nil || string(e.Value) != v {
+				f.t.Errorf("claim returns %.20q; want %.20q", e.Value, v)
+			}
+		}
+	}},
+	{"NilIsStoredAsAnEmptyValue", nil, func(f *fixture) {
+		f.claim(f.key, 1, long)
+		if stored, err := f.store.Put(f.t.Context(), f.key, 1, nil, long); !stored || err != nil {
+			f.t.Fatalf("put of nil: %t, %v", stored, err)
+		}
+		f.mustHave(f.key, "")
+	}},
+	{"ValuesBelongToTheCaller", nil, func(f *fixture) {
+		mine := []byte("value")
+		f.claim(f.key, 1, long)
+		if stored, err := f.store.Put(f.t.Context(), f.key, 1, mine, long); !stored || err != nil {
+			f.t.Fatalf("put: %t, %v", stored, err)
+		}
+		clear(mine)
+		for _, e := range []cache.Entry{f.get(f.key), f.get(f.key), f.claim(f.key, 1, long)} {
+			clear(e.Value)
+			_ = append(e.Value, "more"...)
+		}
+		f.mustHave(f.key, "value")
+	}},
+	{"KeysAreApart", nil, func(f *fixture) {
+		keys := []string{"", "a", "A", "a ", "a\x00", "a\x00b", "ä", "a\u0308", "\xff", "{a}b", "{a}c", "a:b", "a*", "a\r\n", strings.Repeat("a", 2000)}
+		for i := range keys {
+			keys[i] = f.key + keys[i]
+		}
+		for i, k := range keys {
+			f.load(k, int64(i+1), k, long)
+		}
+		for _, k := range keys {
+			f.mustHave(k, k)
+		}
+		f.invalidate(keys[1])
+		for i, k := range keys {
+			if i != 1 {
+				f.mustHave(k, k)
+			}
+		}
+	}},
+	{"LeftIsWhatIsLeft", nil, func(f *fixture) {
+		before := time.Now()
+		f.load(f.key, 1, "v", long)
+		for _, read := range []func() cache.Entry{
+			func() cache.Entry { return f.get(f.key) },
+			func() cache.Entry { return f.claim(f.key, 1, 2*long) },
+			func() cache.Entry { return f.get(f.key) },
+			func() cache.Entry { return f.claim(f.key, 2, time.Minute) },
+			func() cache.Entry { return f.get(f.key) },
+		} {
+			e := read()
+			if took := time.Since(before); e.Left > long || e.Left < long-2*took-2*time.Millisecond {
+				f.t.Errorf("%v left of %v after %v", e.Left, long, took)
+			}
+		}
+	}},
+	{"WhatCannotBeMeantIsRefused", nil, func(f *fixture) {
+		f.load(f.key, 5, "v", long)
+		for _, bad := range []struct {
+			token int64
+			ttl   time.Duration
+		}{{0, long}, {-1, long}, {math.MinInt64, long}, {9, 0}, {9, -1}, {9, cache.MinTTL - 1}, {9, cache.MaxTTL + 1}, {9, math.MaxInt64}, {5, 0}, {5, -long}} {
+			if _, err := f.store.Claim(f.t.Context(), f.key, bad.token, bad.ttl); err == nil {
+				f.t.Errorf("claim of %d for %v is no error", bad.token, bad.ttl)
+			}
+			if stored, err := f.store.Put(f.t.Context(), f.key, bad.token, []byte("x"), bad.ttl); stored || err == nil {
+				f.t.Errorf("put of %d for %v: %t, %v; want an error", bad.token, bad.ttl, stored, err)
+			}
+		}
+		f.mustHave(f.key, "v")
+		f.mustNotPut(f.key, 9, "x")
+		for i, ttl := range []time.Duration{cache.MinTTL, cache.MaxTTL} {
+			f.claim(f.key, int64(10+i), ttl)
+			f.put(f.key, int64(10+i), "w", ttl)
+		}
+		f.mustHave(f.key, "w")
+	}},
+	{"PeersShareTheEntries", needs(aPeer), func(f *fixture) {
+		p := f.peer()
+		f.load(f.key, 5, "v", long)
+		p.mustHave(f.key, "v")
+		p.claim(f.key, 6, long)
+		f.mustBeSuperseded(f.key, 5)
+		f.mustNotPut(f.key, 5, "late")
+		p.mustPut(f.key, 6, "w", long)
+		f.settle()
+		f.mustHave(f.key, "w")
+		f.invalidate(f.key)
+		f.mustHaveNone(f.key)
+		p.mustNotPut(f.key, 6, "late")
+		f.settle()
+		p.mustHaveNone(f.key)
+	}},
+}
+
+func needs(n ...need) []need { return slices.Clip(n) }
