@@ -5,9 +5,9 @@ if stands and (token > ARGV[1] or token == ARGV[1] and stage == 'i') then
 end
 claimed = math.max(claimed, now + ARGV[2])
 if ends > now then
-  redis.call('SETRANGE', KEYS[1], 0, header('l', ARGV[1], claimed, ends))
+  redis.call('SETRANGE', KEYS[1], 0, header('l', ARGV[1], claimed, ends, ttl))
   redis.call('PEXPIREAT', KEYS[1], math.max(claimed, ends))
-  return {1, ends - now, redis.call('GETRANGE', KEYS[1], 49, -1)}
+  return {1, ends - now, redis.call('GETRANGE', KEYS[1], 63, -1)}
 end
-redis.call('SET', KEYS[1], header('l', ARGV[1], claimed, 0), 'PXAT', claimed)
+redis.call('SET', KEYS[1], header('l', ARGV[1], claimed, 0, 0), 'PXAT', claimed)
 return {1}

@@ -10,13 +10,13 @@
 //
 // # What is in Redis
 //
-// Each entry is one string, under the prefix and its key, with a header of 49 bytes
-// before the value: the claim's token and end, and the value's end. It expires when both
+// Each entry is one string, under the prefix and its key, with a header of 63 bytes
+// before the value: the claim's token and end, and the value's end and ttl. It expires when both
 // have ended, so that nothing is left of an entry. A string that something else has
 // written is left alone and is an error.
 //
 // A user of an ACL needs, if the prefix is shop:cache:, "~shop:cache:*
-// &shop:cache:changes" and the commands EVALSHA, EVAL, GET, PTTL, MULTI, EXEC, GETRANGE, SETRANGE,
+// &shop:cache:changes" and the commands EVALSHA, EVAL, GET, PTTL, GETRANGE, SETRANGE,
 // SET, PEXPIREAT, DEL, TIME, PUBLISH, SUBSCRIBE and PING.
 //
 // # Clocks

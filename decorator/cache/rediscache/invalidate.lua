@@ -2,7 +2,7 @@
 -- none here.
 redis.call('PUBLISH', ARGV[1], ARGV[2]) -- first: without the right to, nothing is done
 if stands then
-  local kept = redis.pcall('SET', KEYS[1], header('i', token, claimed, 0), 'PXAT', claimed)
+  local kept = redis.pcall('SET', KEYS[1], header('i', token, claimed, 0, 0), 'PXAT', claimed)
   if not kept.err then
     return 1
   end

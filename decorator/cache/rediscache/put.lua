@@ -8,5 +8,5 @@ if stage == 's' then
 end
 ends = now + ARGV[3]
 redis.call('PUBLISH', ARGV[4], ARGV[5]) -- first: without the right to, nothing is done
-redis.call('SET', KEYS[1], header('s', token, claimed, ends) .. ARGV[2], 'PXAT', math.max(claimed, ends))
+redis.call('SET', KEYS[1], header('s', token, claimed, ends, ARGV[3]) .. ARGV[2], 'PXAT', math.max(claimed, ends))
 return 1

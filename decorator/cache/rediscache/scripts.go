@@ -32,7 +32,8 @@ var (
 const (
 	claimedAt = 21
 	endsAt    = 35
-	valueAt   = 49
+	ttlAt     = 49
+	valueAt   = 63
 )
 
 var (
@@ -40,23 +41,37 @@ var (
 	errReply   = errors.New("the server's reply is none of the script's")
 )
 
-// parse returns the value of an entry, and how long it has left if the key has.
-func parse(raw []byte, left time.Duration) (cache.Entry, error) {
+// tick is by how much the server's time may be ahead of what it says.
+const tick = time.Millisecond
+
+// parse returns the value of an entry. Its key had that long left at a moment before the
+// entry was read, and the answer took some time to come since. The key expires when both
+// value and claim have ended.
+//
+// The entry may have changed between the two. A claim in between can only have put the
+// end of the key off, which makes what is returned less. A Put in between began a
+// whole ttl after that moment or later.
+func parse(raw []byte, left, took time.Duration) (cache.Entry, error) {
 	if len(raw) < valueAt || raw[0] != '1' {
 		return cache.Entry{}, errForeign
 	}
-	claimed, err := strconv.ParseInt(string(raw[claimedAt:endsAt]), 10, 64)
-	ends, err2 := strconv.ParseInt(string(raw[endsAt:valueAt]), 10, 64)
-	if err != nil || err2 != nil {
+	claimed, err := milliseconds(raw[claimedAt:endsAt])
+	ends, err2 := milliseconds(raw[endsAt:ttlAt])
+	ttl, err3 := milliseconds(raw[ttlAt:valueAt])
+	if err != nil || err2 != nil || err3 != nil {
 		return cache.Entry{}, errForeign
 	}
-	// The key expires at the later end.
-	return living(raw[valueAt:], left-time.Duration(max(claimed-ends, 0))*time.Millisecond), nil
+	return living(raw[valueAt:], min(left-max(claimed-ends, 0), ttl), took), nil
 }
 
-// living is the entry of a value that lives for that long.
-func living(value []byte, left time.Duration) cache.Entry {
-	if left <= 0 {
+func milliseconds(digits []byte) (time.Duration, error) {
+	n, err := strconv.ParseUint(string(digits), 10, 63)
+	return time.Duration(n) * time.Millisecond, err
+}
+
+// living is the entry of a value that had that long left, and took some time to come.
+func living(value []byte, left, took time.Duration) cache.Entry {
+	if left -= tick + took; left <= 0 {
 		return cache.Entry{}
 	}
 	return cache.Entry{Value: value[:len(value):len(value)], Left: left}
@@ -74,7 +89,7 @@ func parseClaim(raw any, took time.Duration) (cache.Entry, error) {
 		left, isInt := reply[1].(int64)
 		value, isString := reply[2].(string)
 		if isInt && isString {
-			return living([]byte(value), time.Duration(left)*time.Millisecond-took), nil
+			return living([]byte(value), time.Duration(left)*time.Millisecond, took), nil
 		}
 	}
 	return cache.Entry{}, errReply

@@ -64,10 +64,10 @@ func usable(client redis.UniversalClient) error {
 // Get reads the entry, in one round trip.
 func (s *Store) Get(ctx context.Context, key string) (cache.Entry, error) {
 	began := time.Now()
-	tx := s.client.TxPipeline() // or a Put between the two could lend its lifetime to an older value
-	left := tx.PTTL(ctx, s.prefix+key)
-	raw := tx.Get(ctx, s.prefix+key)
-	_, err := tx.Exec(ctx)
+	both := s.client.Pipeline() // without MULTI, which a server that is out of memory refuses
+	left := both.PTTL(ctx, s.prefix+key)
+	raw := both.Get(ctx, s.prefix+key)
+	_, err := both.Exec(ctx)
 	switch {
 	case errors.Is(err, redis.Nil):
 		return cache.Entry{}, nil
@@ -78,7 +78,7 @@ func (s *Store) Get(ctx context.Context, key string) (cache.Entry, error) {
 	if err != nil {
 		return cache.Entry{}, failure("get", err)
 	}
-	e, err := parse(value, left.Val()-time.Since(began))
+	e, err := parse(value, left.Val(), time.Since(began))
 	if err != nil {
 		return cache.Entry{}, failure("get", err)
 	}

@@ -1,0 +1,166 @@
+package rediscache_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+)
+
+// listening is a subscription in a goroutine that ends with the test.
+type listening struct {
+	t     *testing.T
+	up    chan struct{}
+	keys  chan string
+	ended chan error
+	stop  context.CancelFunc
+}
+
+// listen returns when the subscription works.
+func listen(t *testing.T, s *rediscache.Store) *listening {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &listening{t: t, up: make(chan struct{}, 10), keys: make(chan string, 100), ended: make(chan error, 1), stop: cancel}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.ended <- s.Listen(ctx, func() { l.up <- struct{}{} }, func(k string) { l.keys <- k })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	select {
+	case <-l.up:
+	case err := <-l.ended:
+		t.Fatalf("listen: %v", err)
+	}
+	return l
+}
+
+func (l *listening) mustBe(keys ...string) {
+	l.t.Helper()
+	for _, want := range keys {
+		if got := <-l.keys; got != want {
+			l.t.Errorf("heard of %q; want %q", got, want)
+		}
+	}
+	select {
+	case k := <-l.keys:
+		l.t.Errorf("heard of %q, too", k)
+	default:
+	}
+}
+
+func TestChangesAreAnnouncedOnceEach(t *testing.T) {
+	rdb := startServer(t).client(redis.Options{})
+	s := newStore(t, rdb)
+	l := listen(t, s)
+	mustPut(t, s, "a{b}\x00", 5, "v", time.Hour)
+	_, again := s.Put(t.Context(), "a{b}\x00", 5, []byte("v"), time.Hour)
+	_, refused := s.Put(t.Context(), "a{b}\x00", 4, []byte("w"), time.Hour)
+	if err := errors.Join(again, refused, s.Invalidate(t.Context(), "c"), s.Invalidate(t.Context(), "")); err != nil {
+		t.Fatal(err)
+	}
+	l.mustBe("a{b}\x00", "c", "")
+
+	other, err := rediscache.New(rdb, "shop:other:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Invalidate(t.Context(), "of another cache"), s.Invalidate(t.Context(), "d")); err != nil {
+		t.Fatal(err)
+	}
+	l.mustBe("d")
+}
+
+func TestListenEndsWithItsContext(t *testing.T) {
+	l := listen(t, newStore(t, startServer(t).client(redis.Options{})))
+	l.stop()
+	if err := <-l.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListenEndsAtOnceWhenItsConnectionFails(t *testing.T) {
+	n := newNetwork()
+	l := listen(t, newStore(t, startServer(t).client(n.by(redis.Options{DialTimeout: time.Minute}))))
+	restore := n.cut()
+	defer restore()
+	select {
+	case err := <-l.ended:
+		if err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want what has failed", err)
+		}
+	case <-time.After(10 * time.Second): // a connection that is being made would take a minute
+		t.Error("nobody has told")
+		l.stop()
+	}
+	if len(l.up) > 0 {
+		t.Error("it is up again")
+	}
+}
+
+func TestSilentSubscriptionEnds(t *testing.T) {
+	n := newNetwork()
+	s := newStore(t, startServer(t).client(n.by(redis.Options{})))
+	s.Check(50 * time.Millisecond)
+	l := listen(t, s)
+	select { // pings are answered, so that it lasts
+	case err := <-l.ended:
+		t.Fatalf("a quiet subscription has ended: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	n.mute(true)
+	defer n.mute(false)
+	if err := <-l.ended; err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestChangesAreHeardAllOverACluster(t *testing.T) {
+	addrs := startCluster(t, 2)
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	defer closeClient(t, c)
+	s := newStore(t, c)
+	for range 4 { // at this or that master
+		l := listen(t, s)
+		for _, k := range []string{"a", "b", "c", "d"} { // of this and that master
+			if err := s.Invalidate(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+			for got := ""; got != k; got = <-l.keys { // among late ones of the rounds before
+			}
+		}
+		l.stop()
+		<-l.ended
+	}
+}
+
+func TestCopiesGoWhenTheSubscriptionBreaks(t *testing.T) {
+	srv, n := startServer(t), newNetwork()
+	tiered, h := newTiered(t, srv.client(n.by(redis.Options{})))
+	direct := newStore(t, srv.client(redis.Options{}))
+	for i := range int64(3) {
+		mustPut(t, direct, "k", 2*i+1, "old", time.Hour)
+		until(t, "the copy to be used", func() bool {
+			before := n.written()
+			e, err := tiered.Get(t.Context(), "k")
+			return err == nil && string(e.Value) == "old" && n.written() == before
+		})
+		restore := n.cut()
+		until(t, "the copies to be given up", func() bool { return tiered.Err() != nil })
+		mustPut(t, direct, "k", 2*i+2, "new", time.Hour) // which it does not hear of
+		restore()
+		mustRead(t, tiered, "k", "new")
+		<-h.up
+		mustRead(t, tiered, "k", "new")
+		if err := tiered.Err(); err != nil {
+			t.Errorf("it is up again, and says %v", err)
+		}
+	}
+}
