@@ -137,7 +137,9 @@ func TestChangesAreHeardAllOverACluster(t *testing.T) {
 			}
 		}
 		l.stop()
-		<-l.ended
+		if err := <-l.ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	}
 }
 
@@ -163,4 +165,20 @@ func TestCopiesGoWhenTheSubscriptionBreaks(t *testing.T) {
 			t.Errorf("it is up again, and says %v", err)
 		}
 	}
+}
+
+func TestCopiesAreUsedAgainAfterARestart(t *testing.T) {
+	srv := startServer(t)
+	tiered, h := newTiered(t, srv.client(redis.Options{}))
+	mustPut(t, tiered, "k", 5, "old", time.Hour)
+	mustRead(t, tiered, "k", "old")
+	srv.restart()
+	<-h.up
+	until(t, "the server to be reached", func() bool {
+		_, err := tiered.Get(t.Context(), "k")
+		return err == nil
+	})
+	mustRead(t, tiered, "k", "")
+	mustPut(t, tiered, "k", 3, "new", time.Hour)
+	mustRead(t, tiered, "k", "new")
 }
