@@ -38,14 +38,11 @@ type telemetry struct {
 }
 
 func newTelemetry(s *settings, caps driver.Capabilities) (telemetry, error) {
-	tp, mp := s.tracers, s.meters
+	tp := s.tracers
 	if tp == nil {
 		tp = otel.GetTracerProvider()
 	}
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
-	m := mp.Meter(scope)
+	m := s.meterProvider().Meter(scope)
 	buckets := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := telemetry{tracer: tp.Tracer(scope), driver: caps.Name, plans: new(sync.Map)}
 	if _, t.silent = tp.(noop.TracerProvider); isUnset(tp) {
@@ -62,6 +59,18 @@ func newTelemetry(s *settings, caps driver.Capabilities) (telemetry, error) {
 		return t, fmt.Errorf("lock telemetry: %w", err)
 	}
 	return t, nil
+}
+
+// MeterProvider returns where the engine's metrics go, for a surface that has metrics of
+// its own: what [WithMeterProvider] set, or OpenTelemetry's global provider. It is never
+// nil.
+func (e *Engine) MeterProvider() metric.MeterProvider { return e.meterProvider() }
+
+func (s *settings) meterProvider() metric.MeterProvider {
+	if s.meters != nil {
+		return s.meters
+	}
+	return otel.GetMeterProvider()
 }
 
 // isUnset reports whether tp is what OpenTelemetry has for a global provider until one

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -192,5 +193,15 @@ func TestNothingTellsSecrets(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "namespace") {
 		t.Error("no word of the empty namespace")
+	}
+}
+
+func TestMeterProviderIsTheOneGivenOrTheGlobalOne(t *testing.T) {
+	own := metric.NewMeterProvider()
+	if got := open(t, memlock.New(), core.WithMeterProvider(own)).MeterProvider(); got != own {
+		t.Errorf("got %v, want the one given", got)
+	}
+	if got := open(t, memlock.New()).MeterProvider(); got != otel.GetMeterProvider() {
+		t.Errorf("got %v, want the global one", got)
 	}
 }
