@@ -1,0 +1,248 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// Cached returns load with a cache before it that is refilled under a lock: when a value
+// has ended, one caller of all processes loads it, and the others get what that one
+// loaded. It panics with the exact fault if the policy, the store, the function or the
+// cache policy cannot work; [NewCached] returns it instead.
+//
+//	price := decorator.Cached(locks, core.Policy{Key: "price:{SKU}", Wait: 5 * time.Second}, store, fetchPrice,
+//		decorator.CachePolicy{Expiry: 10 * time.Minute, Fresh: time.Minute})
+//	p, err := price.Get(ctx, Product{SKU: "A-1"})
+//
+// The rendered key is that of the lock and of the cache's entry; the store has a prefix
+// of its own. What load returns is for everybody who asks for the key, so it must
+// depend on nothing but its argument.
+//
+// # A refill
+//
+// Whoever finds no value joins the refill of the key that his process has under way, or
+// begins one. That waits for the lock, as long as policy.Wait says, and is woken when it
+// is released; it looks once more whether somebody has stored a value meanwhile, and if
+// not it loads, stores, and releases the lock. Every caller that has joined gets the
+// value, decoded for him alone. So each process waits for a lock once, and loads of a key
+// are never side by side, unless a loader's lease ends before it does.
+//
+// A loader that dies is replaced when its lease ends, within policy.TTL. One that hangs is
+// by policy.MaxHold: its context ends then, and the lock passes on a TTL later. Without a
+// MaxHold its lease is renewed for as long as it takes. A caller waits no longer than
+// his own context.
+//
+// load runs on a goroutine of its own, with the values of the context of the caller who
+// began the refill, and the lease. Its context ends when the lease does, and when nobody
+// waits any longer. If it panics, so does every caller that waits.
+//
+// # What Get returns
+//
+// Values are as of a time after the call of Get began: [CachedFunc.Invalidate] beats a load
+// that is under way. What that returns is not stored, and given only to those who
+// asked before it began; the others load anew. The fencing token of the lock decides
+// which of several loaders may store, see package
+// [github.com/lockaround/lockaround/decorator/cache].
+//
+// An error of load goes to every caller that has joined, and is not stored: the next one
+// to ask loads again. An error that is an [ErrNotFound] is an answer, and is
+// stored if CachePolicy.NotFound says so.
+//
+// A value that cannot be decoded, as after a new release, is loaded anew and
+// replaced. One that cannot be encoded, or is too large, is an [ErrValue] for all who wait
+// for it, as it would be loaded for each of them again.
+//
+// If the store does not answer, Get fails with [ErrCache], or loads under the lock and
+// stores nothing, as CachePolicy.Down says: one load at a time for each key, shared by
+// all that a process had waiting when it began. If the lock's store does not answer, a
+// stale value will do for those who may have it, and the others get its error. Nothing is
+// ever loaded without the lock.
+//
+// # Telemetry
+//
+// Metrics have the policy's Name as lock.name: lock.cache.gets counts calls of Get by
+// lock.outcome, which is fresh, stale, loaded or failed; lock.cache.load.duration has the
+// seconds of each load by stored, unstored, not_found, failed or panicked.
+//
+// # The policy
+//
+// Mode is Exclusive, and the policy is not Reentrant and has no MinHold. The driver must issue fencing tokens.
+// A Wait of 0 means that Get fails with [core.ErrBusy] while another process loads.
+func Cached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load func(context.Context, In) (Out, error), c CachePolicy) *CachedFunc[In, Out] {
+	f, err := NewCached(e, p, store, load, c)
+	if err != nil {
+		panic(fmt.Errorf("decorator.Cached: %w", err))
+	}
+	return f
+}
+
+// NewCached is [Cached] for policies that come from configuration: what cannot work is
+// returned as an error that is a [core.ErrPolicy].
+func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load func(context.Context, In) (Out, error), c CachePolicy) (*CachedFunc[In, Out], error) {
+	p.Tokens = max(p.Tokens, core.ClockTokens)
+	guard, err := core.NewGuard(e, p, core.Fields[In]())
+	if err != nil {
+		return nil, err
+	}
+	p = guard.Policy()
+	switch {
+	case len(p.Keys) > 0:
+		err = errors.New("the policy has several Keys; the one Key of its lock is that of the cache's entry")
+	case p.Mode != core.Exclusive:
+		err = fmt.Errorf("the policy's Mode is %s; one loader at a time needs exclusive", p.Mode)
+	case p.Reentrant:
+		err = errors.New("the policy is Reentrant; each load has a fencing token of its own, so it needs a lock of its own")
+	case p.MinHold != 0:
+		err = errors.New("the policy has a MinHold; whoever waits for a value would wait for the end of that")
+	case store == nil:
+		err = errors.New("the store is nil; use cache.NewMemory, rediscache.New or one of your own")
+	case load == nil:
+		err = errNilFunc
+	default:
+		err = c.fill()
+	}
+	if err == nil {
+		err = serialisable[Out](c.Codec)
+	}
+	if err != nil {
+		return nil, refuse(guard.Name(), err)
+	}
+	f := &CachedFunc[In, Out]{guard: guard, store: store, load: load, policy: c, flights: make(map[string]*flight), paused: make(map[string]struct{})}
+	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
+		return nil, err
+	}
+	if f.claim = p.MaxHold + p.TTL; p.MaxHold == 0 {
+		f.claim = unboundedLoad
+	}
+	if f.signals, err = newCacheSignals(e, guard.Name()); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// unboundedLoad is how long a load may take to be stored if the policy has no MaxHold.
+const unboundedLoad = 10 * time.Minute
+
+// CachedFunc is a function with a cache before it, from [Cached] or [NewCached]. It is safe
+// for concurrent use if the function is.
+type CachedFunc[In, Out any] struct {
+	guard   *core.Guard[In]
+	key     func(In) (string, error)
+	store   cache.Store
+	load    func(context.Context, In) (Out, error)
+	policy  CachePolicy
+	claim   time.Duration // that a claim stands
+	signals *cacheSignals
+
+	mu      sync.Mutex
+	flights map[string]*flight  // by key
+	paused  map[string]struct{} // keys whose refresh has failed just now
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Get returns the value for in: from the cache, or as the one caller who loads it, or
+// from that one. ctx ends the waiting. Out is the zero value beside an error.
+//
+// The errors are those of the function; an [ErrNotFound]; a [*CacheError]; and those of
+// [core.Engine.Acquire] if the lock was not to be had: [core.ErrTimeout] and so on. A call
+// by the function itself, for the key that it is loading, is a [core.ErrDeadlock].
+func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err error) {
+	out, outcome, err := f.get(ctx, in)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		outcome = getFailed
+	}
+	f.signals.got(ctx, outcome)
+	return out, err
+}
+
+func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome getOutcome, err error) {
+	began := time.Now()
+	key, err := f.render(in)
+	if err != nil {
+		return out, getFailed, err
+	}
+	for outcome = getFresh; ; outcome = getLoaded {
+		v, err := f.look(ctx, key)
+		switch {
+		case err != nil && (f.policy.Down == DownFails || ctx.Err() != nil):
+			return out, getFailed, err
+		case v.age == fresh:
+			return v.out, outcome, v.err
+		case v.age == early, v.age == stale && f.policy.Stale == StaleWhileRevalidate:
+			f.refresh(ctx, key, in)
+			if v.age == stale {
+				outcome = getStale
+			}
+			return v.out, outcome, v.err
+		}
+		l, err := f.await(ctx, key, in)
+		switch {
+		case err == nil && l.asOf.Before(began):
+			continue // it was loaded, or refused, before this call
+		case err == nil:
+			err = l.err
+		}
+		if err == nil {
+			out, err = f.value(l.content)
+			return out, getLoaded, err
+		}
+		if v.age == stale && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+			return v.out, getStale, v.err
+		}
+		return out, getFailed, err
+	}
+}
+
+// Invalidate removes the value for in from the cache, after its source has been changed:
+// after the commit. It does not wait for the lock. A load that is under way is not
+// stored. An error leaves the old value in the cache, for the rest of its Expiry: call
+// Invalidate again.
+func (f *CachedFunc[In, Out]) Invalidate(ctx context.Context, in In) error {
+	key, err := f.render(in)
+	if err != nil {
+		return err
+	}
+	if err := f.store.Invalidate(ctx, key); err != nil {
+		return f.unanswered(ctx, "invalidate", err)
+	}
+	return nil
+}
+
+// Close ends the loads that are under way, and waits for their goroutines. Calls of Get
+// that wait get a [core.ErrClosed], as do those to come that find no fresh value. It
+// leaves the store and the engine as they are; close them after it.
+func (f *CachedFunc[In, Out]) Close() {
+	f.mu.Lock()
+	f.closed = true
+	for _, fl := range f.flights {
+		fl.cancel(core.ErrClosed)
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// render returns the key of the lock and the entry.
+func (f *CachedFunc[In, Out]) render(in In) (string, error) {
+	key, err := f.key(in)
+	var fault *core.Error
+	if errors.As(err, &fault) {
+		fault.Policy = f.guard.Name()
+	}
+	return key, err
+}
+
+// look reads the cache.
+func (f *CachedFunc[In, Out]) look(ctx context.Context, key string) (found[Out], error) {
+	e, err := f.store.Get(ctx, key)
+	if err != nil {
+		return found[Out]{}, f.unanswered(ctx, "get", err)
+	}
+	return f.read(e), nil
+}

@@ -1,0 +1,146 @@
+package decorator
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// Codec encodes the values of a cache. It is safe for concurrent use. The names are those
+// of encoding/json, whose functions [JSON] has.
+type Codec interface {
+	Marshal(v any) ([]byte, error)
+	Unmarshal(data []byte, v any) error
+}
+
+// JSON is the codec of encoding/json.
+var JSON Codec = jsonCodec{}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+// serialisable returns an error if a zero Out, or what it points to, cannot be encoded:
+// most often for its type.
+func serialisable[Out any](c Codec) error {
+	t := reflect.TypeFor[Out]()
+	v := reflect.New(t)
+	if t.Kind() == reflect.Pointer {
+		v = reflect.New(t.Elem())
+	}
+	if _, err := c.Marshal(v.Interface()); err != nil {
+		return fmt.Errorf("a %s cannot be encoded: %w; return another type, or set CachePolicy.Codec", t, err)
+	}
+	return nil
+}
+
+// content is an encoded value, or that there is none.
+type content struct {
+	kind byte // value or nothing
+	data []byte
+}
+
+const (
+	// entryMark begins an entry of this form; others are unreadable, which is as if
+	// they were not there.
+	entryMark = 0xc1
+
+	value   = 'v'
+	nothing = 'n'
+)
+
+// entry returns what is stored, and for how long. It begins with how long before its end
+// the value is stale: no clock of a process has a part in how old a value is.
+func (c *CachePolicy) entry(v content) ([]byte, time.Duration) {
+	part := 1 - rand.Float64()*c.Jitter
+	ttl, stale := c.Expiry, c.Expiry-c.Fresh
+	if v.kind == nothing {
+		ttl, stale = c.NotFound, 0
+	}
+	ttl, stale = time.Duration(float64(ttl)*part), time.Duration(float64(stale)*part)
+	e := append(make([]byte, 0, 2+binary.MaxVarintLen64+len(v.data)), entryMark, v.kind)
+	e = binary.AppendUvarint(e, uint64(stale.Milliseconds()))
+	return append(e, v.data...), max(ttl, cache.MinTTL)
+}
+
+// parseEntry returns what entry was given, and how long before its end it is stale.
+func parseEntry(e []byte) (v content, stale time.Duration, ok bool) {
+	if len(e) < 3 || e[0] != entryMark || e[1] != value && e[1] != nothing {
+		return content{}, 0, false
+	}
+	ms, n := binary.Uvarint(e[2:])
+	if n <= 0 || ms > uint64(cache.MaxTTL.Milliseconds()) {
+		return content{}, 0, false
+	}
+	return content{kind: e[1], data: e[2+n:]}, time.Duration(ms) * time.Millisecond, true
+}
+
+// age says what may be done with what the cache has.
+type age uint8
+
+const (
+	absent age = iota // there is none, or none that can be read
+	stale
+	early // fresh, and to be refreshed
+	fresh
+)
+
+// found is what the cache has for a key.
+type found[Out any] struct {
+	age age
+	out Out
+	err error // ErrNotFound is what there is
+	raw content
+}
+
+// read returns what an entry has.
+func (f *CachedFunc[In, Out]) read(e cache.Entry) (v found[Out]) {
+	raw, staleFor, ok := parseEntry(e.Value)
+	if !ok {
+		return v
+	}
+	out, err := f.value(raw)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return v
+	}
+	v = found[Out]{age: fresh, out: out, err: err, raw: raw}
+	switch {
+	case raw.kind == nothing:
+	case e.Left <= staleFor:
+		v.age = stale
+	case e.Left <= staleFor+f.policy.Early:
+		v.age = early
+	}
+	return v
+}
+
+// value decodes. Every caller has a value of his own, which he may change.
+func (f *CachedFunc[In, Out]) value(c content) (out Out, err error) {
+	if c.kind == nothing {
+		return out, f.failure("get", ErrNotFound, "", nil)
+	}
+	if err = f.policy.Codec.Unmarshal(c.data, &out); err != nil {
+		var zero Out
+		return zero, f.failure("get", ErrValue, "the codec does not decode what it has encoded; the cause says why", err)
+	}
+	return out, nil
+}
+
+// encode makes the content of what was loaded.
+func (f *CachedFunc[In, Out]) encode(out Out) (content, error) {
+	data, err := f.policy.Codec.Marshal(out)
+	switch {
+	case err != nil:
+		return content{}, f.failure("load", ErrValue, "it cannot be encoded; the cause says why", err)
+	case len(data) > f.policy.MaxBytes:
+		return content{}, f.failure("load", ErrValue, fmt.Sprintf("it has %d bytes and CachePolicy.MaxBytes is %d", len(data), f.policy.MaxBytes), nil)
+	}
+	return content{kind: value, data: data}, nil
+}

@@ -1,0 +1,167 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// flight is a refill of a key that this process has under way.
+type flight struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when landed is there
+	landed landing
+
+	// Guarded by CachedFunc.mu.
+	callers    int  // that wait, and one more if it is to go on without any
+	background bool // it is
+}
+
+// landing is what a refill came to.
+type landing struct {
+	content content
+	err     error
+
+	// asOf is until when who had called may have this: a value may be outdated for
+	// those who called later, and a wait for the lock has been shorter than theirs.
+	asOf time.Time
+
+	panicked any // the panic of the function, if it did
+}
+
+// failed reports whether there is no answer.
+func (l *landing) failed() bool {
+	return l.panicked != nil || l.err != nil && !errors.Is(l.err, ErrNotFound)
+}
+
+// await joins the refill of the key, or begins it, and waits for what it comes to.
+func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In) (landing, error) {
+	if loads(ctx, f, key) {
+		return landing{}, &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrDeadlock, Detail: "the function asks for the value that it is loading"}
+	}
+	fl, err := f.join(ctx, key, in)
+	if err != nil {
+		return landing{}, err
+	}
+	defer f.leave(key, fl)
+	select {
+	case <-fl.done:
+		if fl.landed.panicked != nil {
+			panic(fl.landed.panicked)
+		}
+		return fl.landed, nil
+	case <-ctx.Done():
+		return landing{}, f.unanswered(ctx, "get", ctx.Err())
+	}
+}
+
+// refresh has the value refilled while nobody waits.
+func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, under := f.flights[key]
+	_, paused := f.paused[key]
+	if under || paused || f.closed {
+		return
+	}
+	fl := f.begin(ctx, nil, key, in) // nobody waits for it, whatever ctx is of
+	fl.callers, fl.background = 1, true
+}
+
+// join counts one more caller of the key's refill.
+func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In) (*flight, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed}
+	}
+	fl, ok := f.flights[key]
+	if !ok {
+		outer, _ := ctx.Value(loadingKey{}).(*loading)
+		fl = f.begin(ctx, outer, key, in)
+	}
+	fl.callers++
+	return fl, nil
+}
+
+// begin begins a refill, for which the load outer waits. f.mu is held.
+func (f *CachedFunc[In, Out]) begin(ctx context.Context, outer *loading, key string, in In) *flight {
+	fl := &flight{done: make(chan struct{})}
+	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, &loading{of: f, key: key, outer: outer})
+	ctx, fl.cancel = context.WithCancelCause(ctx)
+	f.flights[key] = fl
+	f.running.Go(func() { f.fly(ctx, fl, key, in) })
+	return fl
+}
+
+// leave ends a flight that nobody waits for any longer.
+func (f *CachedFunc[In, Out]) leave(key string, fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl.callers--; fl.callers == 0 {
+		f.land(key, fl)
+		fl.cancel(context.Canceled)
+	}
+}
+
+// land takes the flight out of sight. f.mu is held.
+func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
+	if f.flights[key] == fl {
+		delete(f.flights, key)
+	}
+}
+
+// fly is a flight's goroutine. It lands also if the function ends the goroutine.
+func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, in In) {
+	fl.landed = landing{err: errGone, asOf: time.Now()}
+	defer func() {
+		f.mu.Lock()
+		f.land(key, fl)
+		if fl.background && fl.landed.failed() {
+			f.pause(key)
+		}
+		f.mu.Unlock()
+		fl.cancel(nil)
+		close(fl.done)
+	}()
+	fl.landed = f.refill(ctx, key, in)
+}
+
+// refreshPause is how long a value is not refreshed in the background, by this process,
+// after that has failed: each of its readers would try again.
+const refreshPause = time.Second
+
+// pause has the key not refreshed for a while. f.mu is held.
+func (f *CachedFunc[In, Out]) pause(key string) {
+	f.paused[key] = struct{}{}
+	time.AfterFunc(refreshPause, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.paused, key)
+	})
+}
+
+// loading says in a context which value is being loaded with it, and for which one.
+type loading struct {
+	of    any // the CachedFunc
+	key   string
+	outer *loading
+}
+
+type loadingKey struct{}
+
+// loads reports whether ctx is of a load of f's key, or of one that this one waits for.
+func loads(ctx context.Context, f any, key string) bool {
+	l, _ := ctx.Value(loadingKey{}).(*loading)
+	for ; l != nil; l = l.outer {
+		if l.of == f && l.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// errGone is the error of a function that ended its goroutine.
+var errGone = errors.New("the function ended its goroutine")

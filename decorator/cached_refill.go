@@ -1,0 +1,123 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// maxLost is how often a refill begins anew that has lost its lock or its claim.
+const maxLost = 3
+
+// refill takes the lock, looks again, and loads.
+func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) (l landing) {
+	for try := 1; ; try++ {
+		l, again := f.attempt(ctx, key, in, try == maxLost)
+		if !again || try == maxLost {
+			return l
+		}
+	}
+}
+
+// attempt is a refill with one lock. It reports whether another one would help. The last
+// one makes do without the claim that it cannot have.
+func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, last bool) (l landing, again bool) {
+	asked := time.Now()
+	section, err := f.guard.Enter(ctx, in)
+	if err != nil {
+		return landing{err: f.notTaken(ctx, err), asOf: asked}, false
+	}
+	var ended error // what has become of the lock; the claim decides
+	defer section.Leave(&ended)
+	lease, _ := core.LeaseFrom(section.Context())
+
+	claimed := time.Now()
+	e, err := f.store.Claim(ctx, key, lease.Token(), f.claim)
+	switch {
+	case err == nil:
+		if v := f.read(e); v.age == fresh {
+			return landing{content: v.raw, asOf: claimed}, false
+		}
+	case errors.Is(err, cache.ErrSuperseded):
+		if !last {
+			return landing{}, true
+		}
+	case f.policy.Down == DownFails:
+		return landing{err: f.unanswered(ctx, "load", err), asOf: claimed}, false
+	}
+	mayStore := err == nil
+
+	begun := time.Now()
+	l = f.run(section.Context(), in)
+	outcome := loadUnstored
+	switch cause := lease.Err(); {
+	case l.panicked != nil:
+		outcome = loadPanicked
+	case errors.Is(l.err, ErrNotFound):
+		outcome, l.asOf = loadNotFound, begun
+	case l.err != nil:
+		outcome, l.asOf = loadFailed, time.Now()
+		again = errors.Is(cause, core.ErrLost) && ctx.Err() == nil
+		if cause != nil && errors.Is(l.err, context.Canceled) {
+			l.err = cause
+		}
+	default:
+		l.asOf = begun
+		if now := time.Now(); mayStore && f.put(ctx, key, lease.Token(), l.content) {
+			outcome, l.asOf = loadStored, now
+		}
+		if l.content.kind == nothing {
+			outcome = loadNotFound
+		}
+	}
+	f.signals.loaded(ctx, outcome, time.Since(begun))
+	return l, again
+}
+
+// notTaken is the error of a lock that was not to be had, or of the Close that ended the
+// wait for it.
+func (f *CachedFunc[In, Out]) notTaken(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), core.ErrClosed) {
+		return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Cause: err}
+	}
+	return err
+}
+
+// run calls the function.
+func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
+	defer func() {
+		if l.panicked = recover(); l.panicked != nil {
+			// Whoever waits panics as well, without this stack.
+			slog.Error("the function under a cache panicked", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
+		}
+	}()
+	out, err := f.load(ctx, in)
+	switch {
+	case err == nil:
+		l.content, l.err = f.encode(out)
+	case errors.Is(err, ErrNotFound) && f.policy.NotFound > 0:
+		l.content.kind = nothing
+	default:
+		l.err = err
+	}
+	return l
+}
+
+// put stores what was loaded, also for callers who have gone meanwhile. It reports whether
+// it is certain to be the current value.
+func (f *CachedFunc[In, Out]) put(ctx context.Context, key string, token int64, c content) bool {
+	entry, ttl := f.policy.entry(c)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.guard.Policy().TTL)
+	defer cancel()
+	for range 2 {
+		if stored, err := f.store.Put(ctx, key, token, entry, ttl); err == nil {
+			return stored
+		}
+	}
+	return false
+}
