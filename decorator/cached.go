@@ -196,7 +196,7 @@ func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome 
 		if v.age == stale && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
 			return v.out, getStale, v.err
 		}
-		return out, getFailed, err
+		return out, getLoaded, err
 	}
 }
 

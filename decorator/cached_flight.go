@@ -75,7 +75,7 @@ func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In) (*fli
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed}
+		return nil, f.closedError(nil)
 	}
 	fl, ok := f.flights[key]
 	if !ok {
@@ -127,6 +127,13 @@ func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, i
 		close(fl.done)
 	}()
 	fl.landed = f.refill(ctx, key, in)
+	if fl.landed.err != nil && errors.Is(context.Cause(ctx), core.ErrClosed) {
+		fl.landed.err = f.closedError(fl.landed.err)
+	}
+}
+
+func (f *CachedFunc[In, Out]) closedError(cause error) error {
+	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Detail: "the cached function is closed", Cause: cause}
 }
 
 // refreshPause is how long a value is not refreshed in the background, by this process,

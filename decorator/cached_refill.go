@@ -30,7 +30,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	asked := time.Now()
 	section, err := f.guard.Enter(ctx, in)
 	if err != nil {
-		return landing{err: f.notTaken(ctx, err), asOf: asked}, false
+		return landing{err: err, asOf: asked}, false
 	}
 	var ended error // what has become of the lock; the claim decides
 	defer section.Leave(&ended)
@@ -77,15 +77,6 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	}
 	f.signals.loaded(ctx, outcome, time.Since(begun))
 	return l, again
-}
-
-// notTaken is the error of a lock that was not to be had, or of the Close that ended the
-// wait for it.
-func (f *CachedFunc[In, Out]) notTaken(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), core.ErrClosed) {
-		return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Cause: err}
-	}
-	return err
 }
 
 // run calls the function.

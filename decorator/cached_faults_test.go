@@ -1,0 +1,379 @@
+package decorator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
+)
+
+// moody is a store whose answers fail while an error is set.
+type moody struct {
+	cache.Store
+	get, claim, put, invalidate atomic.Pointer[error]
+	lost                        atomic.Int64 // replies of Put to lose, after it was done
+}
+
+func fails(p *atomic.Pointer[error]) error {
+	if err := p.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (m *moody) Get(ctx context.Context, key string) (cache.Entry, error) {
+	if err := fails(&m.get); err != nil {
+		return cache.Entry{}, err
+	}
+	return m.Store.Get(ctx, key)
+}
+
+func (m *moody) Claim(ctx context.Context, key string, token int64, ttl time.Duration) (cache.Entry, error) {
+	if err := fails(&m.claim); err != nil {
+		return cache.Entry{}, err
+	}
+	return m.Store.Claim(ctx, key, token, ttl)
+}
+
+func (m *moody) Put(ctx context.Context, key string, token int64, value []byte, ttl time.Duration) (bool, error) {
+	if err := fails(&m.put); err != nil {
+		return false, err
+	}
+	stored, err := m.Store.Put(ctx, key, token, value, ttl)
+	if m.lost.Add(-1) >= 0 {
+		return false, errors.New("no answer")
+	}
+	return stored, err
+}
+
+func (m *moody) Invalidate(ctx context.Context, key string) error {
+	if err := fails(&m.invalidate); err != nil {
+		return err
+	}
+	return m.Store.Invalidate(ctx, key)
+}
+
+// moodyLibrary is a library on such a store.
+func moodyLibrary(t *testing.T) (*library, *moody) {
+	l := newLibrary(t)
+	m := &moody{Store: l.store}
+	l.store = m
+	return l, m
+}
+
+var errDown = errors.New("connection refused by 10.0.0.7")
+
+func TestAStoreThatIsDownFailsTheCallAndSparesTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, down := range map[string]func(m *moody) *atomic.Pointer[error]{
+			"get":   func(m *moody) *atomic.Pointer[error] { return &m.get },
+			"claim": func(m *moody) *atomic.Pointer[error] { return &m.claim },
+		} {
+			l, m := moodyLibrary(t)
+			f := l.process(kept)
+			down(m).Store(&errDown)
+			_, err := f.Get(t.Context(), "a")
+			if !errors.Is(err, decorator.ErrCache) || !errors.Is(err, errDown) {
+				t.Errorf("%s: %v; want ErrCache and its cause", name, err)
+			}
+			if strings.Contains(fmt.Sprint(err), "10.0.0.7") {
+				t.Errorf("%q shows what the store said", err)
+			}
+			l.loaded(0)
+			down(m).Store(nil)
+			gets(t, f, 1)
+		}
+	})
+}
+
+func TestAStoreThatIsDownMakesNoStampede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := moodyLibrary(t)
+		var beside atomic.Int64
+		l.load = func(ctx context.Context, id string) error {
+			if n := beside.Add(1); n > 1 {
+				t.Errorf("%d loads side by side", n)
+			}
+			defer beside.Add(-1)
+			return takes(time.Second)(ctx, id)
+		}
+		c := kept
+		c.Down = decorator.DownLoads
+		for _, p := range []*atomic.Pointer[error]{&m.get, &m.claim, &m.put} {
+			p.Store(&errDown)
+		}
+		began := time.Now()
+		var calls sync.WaitGroup
+		for range 4 {
+			f := l.process(c)
+			for range 250 {
+				calls.Go(func() {
+					if p, err := f.Get(t.Context(), "a"); err != nil || p.ID != "a" {
+						t.Errorf("%+v, %v", p, err)
+					}
+				})
+			}
+		}
+		calls.Wait()
+		l.loaded(4)
+		if took := time.Since(began); took > 4100*time.Millisecond {
+			t.Errorf("4 loads of 1s, one for each process, took %v", took)
+		}
+	})
+}
+
+func TestAValueThatCannotBeStoredIsGivenAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := moodyLibrary(t)
+		f := l.process(kept)
+		m.put.Store(&errDown)
+		gets(t, f, 1)
+		gets(t, f, 2)
+		m.put.Store(nil)
+		gets(t, f, 3)
+		gets(t, f, 3)
+	})
+}
+
+func TestALostAnswerOfAPutIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := moodyLibrary(t)
+		f := l.process(kept)
+		m.lost.Store(1)
+		gets(t, f, 1)
+		gets(t, f, 1)
+	})
+}
+
+func TestAFailedInvalidationIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := moodyLibrary(t)
+		f := l.process(kept)
+		gets(t, f, 1)
+		m.invalidate.Store(&errDown)
+		if err := f.Invalidate(t.Context(), "a"); !errors.Is(err, decorator.ErrCache) {
+			t.Error(err)
+		}
+		gets(t, f, 1)
+		if err := f.Invalidate(t.Context(), ""); !errors.Is(err, core.ErrKey) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALoaderThatDiesIsReplacedWithinItsTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		// The dead process: its lease is not renewed, and its claim stands.
+		dead := newEngine(t, l.driver)
+		held, err := dead.Acquire(t.Context(), core.Policy{Key: "page:a", TTL: 3 * time.Second, NoRenew: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.store.Claim(t.Context(), "page:a", held.Token(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		died := time.Now()
+		f := l.process(kept)
+		gets(t, f, 1)
+		if waited := time.Since(died); waited > 3100*time.Millisecond {
+			t.Errorf("replaced after %v", waited)
+		}
+		gets(t, f, 1)
+	})
+}
+
+func TestALoaderThatLosesItsLockDoesNotOverwriteWhoCameAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		l.load = func(context.Context, string) error { // it does not look at its context
+			time.Sleep(time.Duration(4-l.loads.Load()) * time.Second) // the first one is the slowest
+			return nil
+		}
+		a, b := l.process(kept), l.process(kept)
+		var calls sync.WaitGroup
+		calls.Go(func() { gets(t, a, 1) }) // it asked before the second load began
+		time.Sleep(time.Second)
+		if !l.driver.Expire("library/page:a") {
+			t.Fatal("nobody held the key")
+		}
+		calls.Go(func() { gets(t, b, 2) })
+		calls.Wait()
+		gets(t, a, 2)
+		gets(t, b, 2)
+		l.loaded(2)
+	})
+}
+
+func TestALoadThatItsLostLockEndedIsBegunAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		l.load = takes(2 * time.Second)
+		f := l.process(kept)
+		var calls sync.WaitGroup
+		calls.Go(func() { gets(t, f, 2) })
+		time.Sleep(time.Second)
+		l.driver.Expire("library/page:a")
+		calls.Wait()
+		l.loaded(2)
+	})
+}
+
+func TestAClaimThatIsRefusedForGoodMakesNoStampedeAndNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		// Another store of locks was in use, whose tokens were larger.
+		if _, err := l.store.Claim(t.Context(), "page:a", 1<<62, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		f := l.process(kept)
+		gets(t, f, 1)
+		gets(t, f, 2)
+		time.Sleep(time.Hour)
+		gets(t, f, 3)
+		gets(t, f, 3)
+	})
+}
+
+func TestALoaderThatHangsIsEndedByMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		l.load = takes(time.Hour)
+		f := decorator.Cached(newEngine(t, l.driver), core.Policy{Key: "page:{.}", Wait: core.Forever, MaxHold: 2 * time.Second, TTL: time.Second}, l.store, l.read, kept)
+		t.Cleanup(f.Close)
+		if _, err := f.Get(t.Context(), "a"); !errors.Is(err, core.ErrMaxHold) {
+			t.Errorf("%v; want ErrMaxHold", err)
+		}
+		l.load = nil
+		gets(t, f, 2)
+	})
+}
+
+func TestAPanicGoesOnInEveryCallerThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		l.load = func(ctx context.Context, id string) error {
+			_ = takes(time.Second)(ctx, id)
+			panic("page " + id)
+		}
+		f := l.process(kept)
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				defer func() {
+					if v := recover(); v != "page a" {
+						t.Errorf("recovered %v", v)
+					}
+				}()
+				_, err := f.Get(t.Context(), "a")
+				t.Errorf("returned %v", err)
+			})
+		}
+		calls.Wait()
+		l.loaded(1)
+		l.load = nil
+		gets(t, f, 2)
+		time.Sleep(11 * time.Second)
+		l.load = func(context.Context, string) error { panic("in the background") }
+		gets(t, f, 2)
+		synctest.Wait()
+		l.loaded(3)
+	})
+}
+
+func TestAFunctionThatEndsItsGoroutineIsAnErrorForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		l.load = func(context.Context, string) error { runtime.Goexit(); return nil }
+		f := l.process(kept)
+		if _, err := f.Get(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "ended its goroutine") {
+			t.Error(err)
+		}
+		l.load = nil
+		gets(t, f, 2)
+	})
+}
+
+func TestAFunctionThatAsksForItsOwnValueIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		f := l.process(kept)
+		l.load = func(ctx context.Context, id string) error {
+			other := map[string]string{"a": "b", "b": "a", "c": "d", "d": ""}[id]
+			if other == "" {
+				return nil
+			}
+			_, err := f.Get(ctx, other)
+			return err
+		}
+		if _, err := f.Get(t.Context(), "a"); !errors.Is(err, core.ErrDeadlock) {
+			t.Errorf("a needs b, which needs a: %v", err)
+		}
+		if _, err := f.Get(t.Context(), "c"); err != nil {
+			t.Errorf("c needs d: %v", err)
+		}
+	})
+}
+
+func TestALoadEndsWhenNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		ended := make(chan error, 1)
+		l.load = func(ctx context.Context, id string) error {
+			err := takes(time.Hour)(ctx, id)
+			ended <- err
+			return err
+		}
+		f := l.process(kept)
+		var calls sync.WaitGroup
+		for i := range 3 {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Second)
+				defer cancel()
+				if _, err := f.Get(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		began := time.Now()
+		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v; want the load to end with the last caller", err, time.Since(began))
+		}
+		calls.Wait()
+		l.load = nil
+		gets(t, f, 2)
+	})
+}
+
+func TestCloseEndsLoadsAndWhoWaitsForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		f := l.process(kept)
+		gets(t, f, 1)
+		l.load = takes(time.Hour)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if _, err := f.Get(t.Context(), "b"); !errors.Is(err, core.ErrClosed) {
+				t.Errorf("%v; want ErrClosed", err)
+			}
+		})
+		synctest.Wait()
+		f.Close()
+		calls.Wait()
+		gets(t, f, 1)
+		if _, err := f.Get(t.Context(), "c"); !errors.Is(err, core.ErrClosed) {
+			t.Errorf("%v; want ErrClosed", err)
+		}
+		f.Close()
+	})
+}
