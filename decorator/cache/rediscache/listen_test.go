@@ -3,6 +3,7 @@ package rediscache_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,8 +46,13 @@ func listen(t *testing.T, s *rediscache.Store) *listening {
 func (l *listening) mustBe(keys ...string) {
 	l.t.Helper()
 	for _, want := range keys {
-		if got := <-l.keys; got != want {
-			l.t.Errorf("heard of %q; want %q", got, want)
+		select {
+		case got := <-l.keys:
+			if got != want {
+				l.t.Errorf("heard of %q; want %q", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			l.t.Fatalf("heard nothing of %q", want)
 		}
 	}
 	select {
@@ -117,8 +123,8 @@ func TestSilentSubscriptionEnds(t *testing.T) {
 	}
 	n.mute(true)
 	defer n.mute(false)
-	if err := <-l.ended; err == nil {
-		t.Error("no error")
+	if err := <-l.ended; err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("got %v; want that the server does not answer", err)
 	}
 }
 

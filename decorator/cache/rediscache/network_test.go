@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -17,6 +18,7 @@ type network struct {
 	lose   bool          // the reply to the next script
 	down   chan struct{} // not nil: whoever connects waits until it is closed
 	silent bool          // nothing arrives at clients that have subscribed
+	late   time.Duration // what arrives takes that long
 	writes int           // by clients, without what sets a connection up
 }
 
@@ -75,8 +77,11 @@ func (l *link) Read(p []byte) (int, error) {
 	for {
 		n, err := l.Conn.Read(p) // so that the server has done what it was asked for
 		l.n.mu.Lock()
-		doomed, deaf := l.doomed, l.subscribed && l.n.silent
+		doomed, deaf, late := l.doomed, l.subscribed && l.n.silent, l.n.late
 		l.n.mu.Unlock()
+		if late > 0 {
+			<-time.After(late)
+		}
 		switch {
 		case doomed:
 			_ = l.Close()
@@ -131,6 +136,13 @@ func (n *network) mute(silent bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.silent = silent
+}
+
+// delay has what arrives take that long.
+func (n *network) delay(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.late = d
 }
 
 func (n *network) written() int {

@@ -188,6 +188,20 @@ func TestReadingIsOneRoundTrip(t *testing.T) {
 	}
 }
 
+func TestTimeOfTheAnswerIsNotLeft(t *testing.T) {
+	n := newNetwork()
+	s := newStore(t, startServer(t).client(n.by(redis.Options{})))
+	mustPut(t, s, "k", 5, "v", time.Hour)
+	const late = 50 * time.Millisecond
+	n.delay(late)
+	if e, err := s.Get(t.Context(), "k"); err != nil || e.Value == nil || e.Left > time.Hour-late {
+		t.Errorf("get: %v left, %v; want at most %v", e.Left, err, time.Hour-late)
+	}
+	if e, err := s.Claim(t.Context(), "k", 5, time.Hour); err != nil || e.Value == nil || e.Left > time.Hour-late {
+		t.Errorf("claim: %v left, %v; want at most %v", e.Left, err, time.Hour-late)
+	}
+}
+
 func TestEndedContextIsAnError(t *testing.T) {
 	s := newStore(t, startServer(t).client(redis.Options{}))
 	ctx, cancel := context.WithCancel(t.Context())
