@@ -41,7 +41,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters examples/orders examples/stores core/etcdlock core/fence/databases core/lab core/sqllock/databases core/zklock \
+NESTED := examples/adapters examples/jobs examples/orders examples/stores core/etcdlock core/fence/databases core/lab core/sqllock/databases core/zklock \
 	decorator/lockgen decorator/lockgen/clients
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.

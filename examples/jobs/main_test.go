@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain is also the program that the replicas are.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-replica") {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestEachTickIsCompletedOnceAlthoughAReplicaIsKilled(t *testing.T) {
+	for _, scheduler := range []string{"cron", "gocron"} {
+		t.Run(scheduler, func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			if status := run(t.Context(), []string{"-redis", startRedis(t), "-scheduler", scheduler, "-ticks", "3"}, nil, &out, &errs); status != 0 {
+				t.Errorf("exit status %d: %s", status, errs.String())
+			}
+			for _, want := range []string{
+				`(?m)^(..:..:..) replica (\d) begins the report and is killed, token \d+$\n^..:..:.. replica \d completes the report`,
+				`(?m)^..:..:.. replica \d has caught it up$`,
+				`(?m)^3 ticks, each of them completed once$`,
+			} {
+				if n := len(regexp.MustCompile(want).FindAllString(out.String(), -1)); n != 1 {
+					t.Errorf("%d times %s in\n%s", n, want, out.String())
+				}
+			}
+		})
+	}
+}
+
+func TestWhatCannotWorkIsSaid(t *testing.T) {
+	for _, tc := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{nil, 2, "-redis is not set"},
+		{[]string{"-redis", "x", "y"}, 2, `"y" is no flag`},
+		{[]string{"-redis", "x", "-scheduler", "at"}, 2, `-scheduler is "at"; use cron or gocron`},
+		{[]string{"-redis", "x", "-replicas", "1"}, 2, "-replicas is 1"},
+		{[]string{"-redis", "x", "-ticks", "1"}, 2, "-ticks is 1"},
+		{[]string{"-reds", "x"}, 2, "not defined"},
+		{[]string{"-help"}, 0, "host:port"},
+		{[]string{"-replica", "-redis", "127.0.0.1:1"}, 1, "the Redis at 127.0.0.1:1"},
+		{[]string{"-redis", "127.0.0.1:1"}, 1, "has ended"},
+	} {
+		var out, errs bytes.Buffer
+		if status := run(t.Context(), tc.args, strings.NewReader(""), &out, &errs); status != tc.status || !strings.Contains(errs.String(), tc.says) {
+			t.Errorf("%q: exit status %d, said %q; want %d and %q", tc.args, status, errs.String(), tc.status, tc.says)
+		}
+	}
+}
+
+// startRedis starts a server without persistence on a Unix socket, which it returns. It
+// ends with the test.
+func startRedis(t *testing.T) (socket string) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+		}
+		t.Skipf("needs redis-server in PATH: %v", err)
+	}
+	socket = filepath.Join(t.TempDir(), "redis")
+	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", filepath.Dir(socket), "--save", "", "--appendonly", "no")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
+	}
+	ready := lines.Text() != ""
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended by itself
+		<-drained
+		_ = cmd.Wait() // reports the kill
+	})
+	if !ready {
+		t.Fatal("redis-server ended at once")
+	}
+	return socket
+}
