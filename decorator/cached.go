@@ -35,8 +35,9 @@ import (
 //
 // A loader that dies is replaced when its lease ends, within policy.TTL. One that hangs is
 // by policy.MaxHold: its context ends then, and the lock passes on a TTL later. Without a
-// MaxHold its lease is renewed for as long as it takes. A caller waits no longer than
-// his own context.
+// MaxHold its lease is renewed for as long as it takes, but what took more than a minute is
+// not stored; a MaxHold says that it may take longer. A caller waits no longer than his
+// own context.
 //
 // load runs on a goroutine of its own, with the values of the context of the caller who
 // began the refill, and the lease. Its context ends when the lease does, and when nobody
@@ -44,8 +45,8 @@ import (
 //
 // # What Get returns
 //
-// Values are as of a time after the call of Get began: [CachedFunc.Invalidate] beats a load
-// that is under way. What that returns is not stored, and given only to those who
+// Values are as of a time after the call of Get began, but for what a [cache.Tiered] says of
+// its copies: [CachedFunc.Invalidate] beats a load that is under way. What that returns is not stored, and given only to those who
 // asked before it began; the others load anew. The fencing token of the lock decides
 // which of several loaders may store, see package
 // [github.com/lockaround/lockaround/decorator/cache].
@@ -126,8 +127,9 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	return f, nil
 }
 
-// unboundedLoad is how long a load may take to be stored if the policy has no MaxHold.
-const unboundedLoad = 10 * time.Minute
+// unboundedLoad is how long a load may take to be stored if the policy has no MaxHold. For
+// as long, a store keeps a claim that it has no more use for, and what was put under it.
+const unboundedLoad = time.Minute
 
 // CachedFunc is a function with a cache before it, from [Cached] or [NewCached]. It is safe
 // for concurrent use if the function is.

@@ -41,6 +41,12 @@
 // gives NewStockWithLock(locks, next), which returns a Stock around another. What is said
 // here of functions is true of its methods.
 //
+// # Work that must happen once
+//
+// [Cached] puts a cache before a function, which one caller of all processes refills
+// while the others wait or take a stale value. [Job] has one replica of several run each tick of
+// a schedule.
+//
 // # Errors
 //
 // If the function did not run, the result is the zero value and the error is a

@@ -22,7 +22,8 @@ import (
 //     after that has returned finds an older one.
 //   - In other processes a Get may find the old value for as long as the push travels.
 //     A push that is lost though the connection seems to work, as in a failover, leaves
-//     it there until its copy is as old as [WithMaxAge] says.
+//     it there until its copy is as old as [WithMaxAge] says, and so does what removes
+//     values without a push, such as FLUSHALL.
 //   - While the subscription is down, or not confirmed yet, nothing is read from the
 //     copies nor kept as one: Get asks the remote store.
 type Tiered struct {
