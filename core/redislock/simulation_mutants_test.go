@@ -95,6 +95,11 @@ var mutants = []mutant{
 		old: "if !h.over && !h.plan.NoRenew {",
 		bug: "if false {",
 	},
+	{
+		name: "the server ends a lease for who does not own it", file: "redislock/internal/protocol/reference/call.go",
+		old: "if h := l.holder(owner); h != nil {\n\t\tstatus = protocol.Ended",
+		bug: "h := l.holder(owner)\n\tif h == nil && len(l.holders) > 0 {\n\t\th = l.holders[0]\n\t}\n\tif h != nil {\n\t\tstatus = protocol.Ended",
+	},
 }
 
 // TestSimulationCatchesMutants puts one bug after the other into the engine and
