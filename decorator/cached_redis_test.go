@@ -1,0 +1,263 @@
+package decorator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	crowds   = 4
+	everyone = 1000 // callers, in all crowds
+
+	crowdExpiry = 100 * time.Millisecond
+	crowdLoad   = 100 * time.Millisecond
+	crowdTTL    = time.Second
+
+	// oneKillIn is how many expiries there are for each loader that is killed.
+	oneKillIn = 10
+
+	// late is by how much a busy machine may be late with what comes between a loader's
+	// beginning and its successor's: to kill the one, to wake the other.
+	late = time.Second
+)
+
+// expiries is how many values are to end while everybody wants them: 30, or
+// LOCKAROUND_EXPIRIES.
+func expiries(t *testing.T) int {
+	t.Helper()
+	v := os.Getenv("LOCKAROUND_EXPIRIES")
+	if v == "" {
+		return 30
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < oneKillIn {
+		t.Fatalf("LOCKAROUND_EXPIRIES is %q; a number from %d is right", v, oneKillIn)
+	}
+	return n
+}
+
+func TestEachExpiryIsOneLoadOverProcesses(t *testing.T) {
+	t.Parallel()
+	f := newFair(t, expiries(t), 0)
+	f.run()
+	f.check()
+}
+
+func TestKilledLoadersAreSucceededOverProcesses(t *testing.T) {
+	t.Parallel()
+	n := expiries(t)
+	f := newFair(t, n, n/oneKillIn)
+	f.run()
+	f.check()
+}
+
+// fair is where crowds want editions: the first, and one for each expiry.
+type fair struct {
+	*testing.T
+	crowdPlan
+	rdb    *redis.Client
+	killed []time.Time // when loaders were
+}
+
+func newFair(t *testing.T, expiries, kills int) *fair {
+	f := &fair{T: t, crowdPlan: crowdPlan{
+		Addr: startRedis(t), Callers: everyone / crowds,
+		Expiry: crowdExpiry, Load: crowdLoad, TTL: crowdTTL, Last: int64(1 + expiries),
+	}}
+	f.rdb = redis.NewClient(&redis.Options{Network: "unix", Addr: f.Addr})
+	t.Cleanup(func() { _ = f.rdb.Close() })
+	for n := range kills {
+		f.Hang = append(f.Hang, int64(n*(oneKillIn+1)+oneKillIn/2))
+	}
+	return f
+}
+
+// run starts the crowds, replaces each one that hangs in a load and is killed, and returns
+// when all have seen the last edition.
+func (f *fair) run() {
+	type said struct {
+		*child
+		line string
+	}
+	lines := make(chan said)
+	var all []*child
+	start := func() {
+		c := startChild(f.T, "TestCrowdProcess", f.crowdPlan)
+		all = append(all, c)
+		go func() {
+			for line := c.read(); line != ""; line = c.read() {
+				lines <- said{c, line}
+			}
+			lines <- said{c, ""}
+		}()
+	}
+	for range crowds {
+		start()
+	}
+	killed := make(map[*child]bool)
+	for ready, ended := 0, 0; ended < len(all); {
+		switch s := <-lines; s.line {
+		case "ready":
+			if ready++; ready == crowds {
+				for _, c := range all {
+					c.begin(f.T)
+				}
+			}
+		case hangs:
+			f.killed, killed[s.child] = append(f.killed, time.Now()), true
+			s.kill()
+			start()
+			all[len(all)-1].begin(f.T)
+		case "":
+			if err := s.wait(); err != nil && !killed[s.child] {
+				f.Errorf("a crowd's process: %v", err)
+			}
+			ended++
+		default:
+			f.Errorf("a crowd said %q", s.line)
+		}
+	}
+}
+
+// begun is a load's beginning by the server's clock, how long the Claim before it took,
+// and the deadline of its lease; in microseconds.
+type begun struct{ at, trip, deadline int64 }
+
+// stamped is when a load ended, or an edition was stored, and its number.
+type stamped struct{ at, number int64 }
+
+func (b *begun) fields() []any   { return []any{&b.at, &b.trip, &b.deadline} }
+func (s *stamped) fields() []any { return []any{&s.at, &s.number} }
+
+func list[T any](f *fair, name string, fields func(*T) []any) []T {
+	f.Helper()
+	lines := f.rdb.LRange(f.Context(), name, 0, -1).Val()
+	all := make([]T, len(lines))
+	for i, line := range lines {
+		if _, err := fmt.Sscan(line, fields(&all[i])...); err != nil {
+			f.Fatalf("%s has %q: %v", name, line, err)
+		}
+	}
+	return all
+}
+
+// check reads what was written down.
+func (f *fair) check() {
+	loads := list(f, begunList, (*begun).fields)
+	ended, stored := list(f, endedList, (*stamped).fields), list(f, storedList, (*stamped).fields)
+	f.Logf("%d loads for the first edition and %d expiries; %d loaders were killed", len(loads), f.Last-1, len(f.killed))
+	if want := int(f.Last) + len(f.Hang); len(loads) != want || len(ended) != int(f.Last) || len(f.killed) != len(f.Hang) {
+		f.Errorf("%d loads began, %d ended, %d loaders were killed; want %d, %d, %d", len(loads), len(ended), len(f.killed), want, f.Last, len(f.Hang))
+	}
+	if len(stored) != len(ended) {
+		f.Fatalf("%d loads ended, %d editions were stored", len(ended), len(stored))
+	}
+	for i, s := range stored {
+		if s.number != int64(i+1) {
+			f.Fatalf("the edition stored as number %d is %d", i+1, s.number)
+		}
+	}
+	f.checkLoads(loads, ended)
+	f.checkReports(loads, ended, stored)
+}
+
+// checkLoads has no load begin before it is due: when the edition before it has ended,
+// or the lease of the killed loader before it; and a killed loader succeeded in time.
+func (f *fair) checkLoads(loads []begun, ended []stamped) {
+	ends := make(map[int64]int64) // by the number of the load
+	for _, e := range ended {
+		ends[e.number] = e.at
+	}
+	longest, kills := time.Duration(0), 0
+	for i, l := range loads[:len(loads)-1] {
+		number, next := int64(i+1), loads[i+1]
+		end, done := ends[number]
+		switch {
+		case done:
+			// The edition lives for Expiry from when it was stored, after end. Its end is a
+			// whole millisecond, cut off; who reads it takes off another one, and the time
+			// that reading took, of which microseconds are cut off.
+			due := end + (f.Expiry - 2*time.Millisecond).Microseconds() - (next.trip + 1)
+			if next.at <= due {
+				f.Errorf("load %d began %v before the edition before it ended", number+1, micros(due-next.at))
+			}
+		case !slices.Contains(f.Hang, number):
+			f.Errorf("load %d has not ended", number)
+		case kills < len(f.killed):
+			if next.at <= l.deadline {
+				f.Errorf("load %d began %v before the end of the lease of load %d", number+1, micros(l.deadline-next.at), number)
+			}
+			after := micros(next.at - f.killed[kills].UnixMicro())
+			longest = max(longest, after)
+			if after > f.TTL+late {
+				f.Errorf("load %d began %v after its predecessor was killed; want at most %v", number+1, after, f.TTL+late)
+			}
+			kills++
+		}
+	}
+	if kills > 0 {
+		f.Logf("a killed loader was succeeded after %v at the latest; the TTL of its lock was %v", longest, f.TTL)
+	}
+}
+
+// checkReports has nobody get an edition that had ended before he asked, or is older than
+// one that somebody had got before; and nobody wait for longer than a load and a TTL.
+func (f *fair) checkReports(loads []begun, ended, stored []stamped) {
+	load := time.Duration(0) // the longest
+	for _, e := range ended {
+		load = max(load, micros(e.at-loads[e.number-1].at))
+	}
+	editions := make(map[int64]*editionReport)
+	var gets, longest, of int64 // and the edition that took longest
+	for _, text := range f.rdb.LRange(f.Context(), reportList, 0, -1).Val() {
+		var reports []editionReport
+		if err := json.Unmarshal([]byte(text), &reports); err != nil {
+			f.Fatal(err)
+		}
+		for _, r := range reports {
+			gets += r.Gets
+			if r.Longest > longest {
+				longest, of = r.Longest, r.Edition
+			}
+			all := editions[r.Edition]
+			if all == nil {
+				editions[r.Edition] = &r
+				continue
+			}
+			all.Gets += r.Gets
+			all.Latest, all.Earliest = max(all.Latest, r.Latest), min(all.Earliest, r.Earliest)
+		}
+	}
+	fewest := gets
+	for number := int64(1); number <= f.Last; number++ {
+		r := editions[number]
+		if r == nil {
+			f.Errorf("nobody got edition %d", number)
+			continue
+		}
+		fewest = min(fewest, r.Gets)
+		if over := r.Latest - stored[number-1].at - f.Expiry.Microseconds(); over > 0 && number < f.Last {
+			f.Errorf("edition %d was given to somebody who asked %v after its end", number, micros(over))
+		}
+		if next := editions[number+1]; next != nil && r.Latest > next.Earliest {
+			f.Errorf("edition %d was given to somebody who asked %v after another one had got edition %d", number, micros(r.Latest-next.Earliest), number+1)
+		}
+	}
+	f.Logf("%d gets, at least %d of each edition; the longest, of edition %d, took %v, the longest load %v", gets, fewest, of, micros(longest), load)
+	bound := load + f.TTL
+	if len(f.killed) > 0 {
+		bound += late
+	}
+	if micros(longest) > bound {
+		f.Errorf("somebody waited for %v; want at most %v", micros(longest), bound)
+	}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
