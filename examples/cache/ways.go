@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+)
+
+// price is the value, and product what everybody asks the price of.
+type price struct{ Cents int }
+
+const product = "A-1"
+
+// loader is the source, or a cache before it.
+type loader = func(ctx context.Context, sku string) (price, error)
+
+// way is one to put a cache in Redis before the source; the second result ends it.
+type way struct {
+	name string
+	open func(o options, rdb *redis.Client, source loader) (loader, func() error, error)
+}
+
+var ways = []way{
+	{"whoever misses loads", plain},
+	{"one of each process", oneOfEachProcess},
+	{"decorator.Cached", cached(func(o options) decorator.CachePolicy {
+		return decorator.CachePolicy{Expiry: o.live}
+	})},
+	{"refreshed before its end", cached(func(o options) decorator.CachePolicy {
+		return decorator.CachePolicy{Expiry: 2 * o.live, Fresh: o.live, Early: o.live / 4}
+	})},
+}
+
+// firstCached is the first of the ways that load once.
+const firstCached = 2
+
+func plain(o options, rdb *redis.Client, source loader) (loader, func() error, error) {
+	return func(ctx context.Context, sku string) (p price, err error) {
+		text, err := rdb.Get(ctx, o.namespace+sku).Bytes()
+		switch {
+		case err == nil:
+			return p, json.Unmarshal(text, &p)
+		case !errors.Is(err, redis.Nil):
+			return p, err
+		}
+		if p, err = source(ctx, sku); err != nil {
+			return p, err
+		}
+		if text, err = json.Marshal(p); err != nil {
+			return p, err
+		}
+		return p, rdb.Set(ctx, o.namespace+sku, text, o.live).Err()
+	}, func() error { return nil }, nil
+}
+
+// oneOfEachProcess has those who miss in one process share a load, as
+// golang.org/x/sync/singleflight does.
+func oneOfEachProcess(o options, rdb *redis.Client, source loader) (loader, func() error, error) {
+	var mu sync.Mutex
+	var flight func() (price, error)
+	return plain(o, rdb, func(ctx context.Context, sku string) (price, error) {
+		mu.Lock()
+		if flight == nil {
+			flight = sync.OnceValues(func() (price, error) {
+				defer func() {
+					mu.Lock()
+					flight = nil
+					mu.Unlock()
+				}()
+				return source(ctx, sku)
+			})
+		}
+		fly := flight
+		mu.Unlock()
+		return fly()
+	})
+}
+
+func cached(policy func(options) decorator.CachePolicy) func(options, *redis.Client, loader) (loader, func() error, error) {
+	return func(o options, rdb *redis.Client, source loader) (loader, func() error, error) {
+		store, err := rediscache.New(rdb, o.namespace)
+		if err != nil {
+			return nil, nil, err
+		}
+		locks, err := core.New(redislock.New(rdb), core.WithNamespace(o.namespace))
+		if err != nil {
+			return nil, nil, err
+		}
+		prices, err := decorator.NewCached(locks, core.Policy{Key: "price:{.}", Wait: time.Minute}, store, source, policy(o))
+		if err != nil {
+			return nil, nil, errors.Join(err, locks.Close())
+		}
+		return prices.Get, func() error {
+			prices.Close()
+			return locks.Close()
+		}, nil
+	}
+}
