@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -34,7 +36,7 @@ var (
 	gathering = Scenario{
 		Name: "gathering", Title: "8 callers once each", Stores: []Store{Redis, Etcd, nowhere}, Processes: 2, Callers: 4,
 		Body: 20 * time.Millisecond, Finite: true, Play: once,
-		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true}},
+		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: figure.Milliseconds, Less: true}},
 	}
 	pair = Scenario{
 		Name: "pair", Title: "1 caller in each process", Stores: []Store{Etcd, nowhere}, Processes: 2, Callers: 1, Finite: true, Play: once,

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
 // measure computes the trial's figures from its outcomes.
 func (t *Trial) measure(s Scenario, p Peer) {
-	waits := new(Waits)
+	waits := new(tally.Waits)
 	var sections int64
 	var perSecond float64
 	var leases Weight

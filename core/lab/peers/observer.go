@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
 // observer notes what happens around a trial while it runs, from outside of its processes.
@@ -15,7 +17,7 @@ type observer struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	looks  []look
-	trips  Waits
+	trips  tally.Waits
 }
 
 // look is one look of the observer.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
 // stage is one process's part of a trial: what its callers use and what they report.
@@ -53,7 +55,7 @@ type Outcome struct {
 	Watched  time.Duration `json:"watched,omitempty"`  // for how long, if by time
 	Began    int64         `json:"began"`              // Unix time in ns
 	Ended    int64         `json:"ended"`              //
-	Waits    *Waits        `json:"waits,omitempty"`    // what the scenario times
+	Waits    *tally.Waits  `json:"waits,omitempty"`    // what the scenario times
 	Stalled  time.Duration `json:"stalled,omitempty"`  // no section ended in this last part of Watched
 	GaveUp   int64         `json:"gave_up,omitempty"`  // locks that were asked for and not given
 	Refusal  string        `json:"refusal,omitempty"`  // the first of them
@@ -81,7 +83,7 @@ func saturate(ctx context.Context, s *stage) {
 // worst, or starvation would improve the figures.
 func timed(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		waits := new(Waits)
+		waits := new(tally.Waits)
 		defer func() { s.report(waits) }()
 		asked := time.Now()
 		for s.goesOn() {
@@ -103,7 +105,7 @@ func timed(ctx context.Context, s *stage) {
 // does not take the lock back from those who wait.
 func relay(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		waits := new(Waits)
+		waits := new(tally.Waits)
 		defer func() { s.report(waits) }()
 		for s.goesOn() {
 			unlock := s.lock(ctx, i)
@@ -284,11 +286,11 @@ func (s *stage) refused(err error) {
 	}
 }
 
-func (s *stage) report(w *Waits) {
+func (s *stage) report(w *tally.Waits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outcome.Waits == nil {
-		s.outcome.Waits = new(Waits)
+		s.outcome.Waits = new(tally.Waits)
 	}
 	s.outcome.Waits.Merge(w)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 // Scenario is what callers do with a lock, and what is measured of it.
@@ -33,7 +35,7 @@ type Scenario struct {
 type Metric struct {
 	Name  string
 	Title string
-	Unit  Unit
+	Unit  figure.Unit
 	Less  bool // the smaller the better
 	Plain bool // it is no figure of a peer's and compared with nobody's
 	Also  bool // it is also compared with the peers on go-redis alone
@@ -42,17 +44,17 @@ type Metric struct {
 var (
 	onRedis = []Store{Redis}
 	onAny   = []Store{Redis, Etcd}
-	rate    = []Metric{{Name: "rate", Title: "critical sections", Unit: PerSecond}}
+	rate    = []Metric{{Name: "rate", Title: "critical sections", Unit: figure.PerSecond}}
 	trips   = []Metric{
-		{Name: "median", Title: "median", Unit: Trips, Less: true},
-		{Name: "p99", Title: "p99", Unit: Trips, Less: true},
-		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: Trips, Plain: true},
+		{Name: "median", Title: "median", Unit: figure.Trips, Less: true},
+		{Name: "p99", Title: "p99", Unit: figure.Trips, Less: true},
+		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: figure.Trips, Plain: true},
 	}
 	others   = []string{"redsync", "redislock", "rueidislock"}
 	fairness = []Metric{
-		{Name: "spread", Title: "worst ÷ median wait", Unit: Times, Less: true},
-		{Name: "worst", Title: "worst wait", Unit: Milliseconds, Less: true},
-		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: Milliseconds, Plain: true},
+		{Name: "spread", Title: "worst ÷ median wait", Unit: figure.Times, Less: true},
+		{Name: "worst", Title: "worst wait", Unit: figure.Milliseconds, Less: true},
+		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: figure.Milliseconds, Plain: true},
 	}
 )
 
@@ -65,7 +67,7 @@ var scenarios = []Scenario{
 	{
 		Name: "one-key/4x16", Title: "4 processes × 16 callers on 1 key", Chart: "one-key",
 		Stores: onRedis, Processes: 4, Callers: 16, Play: saturate,
-		Metrics: append(rate[:1:1], Metric{Name: "least-share", Title: "smallest share of a process (25 % is even)", Unit: Percent}),
+		Metrics: append(rate[:1:1], Metric{Name: "least-share", Title: "smallest share of a process (25 % is even)", Unit: figure.Percent}),
 	},
 	{
 		// A hold is long enough for the other three to be waiting at its end, and no two
@@ -78,9 +80,9 @@ var scenarios = []Scenario{
 		Name: "one-shot", Title: "200 waiters in 4 processes, once each, 2 ms body", Chart: "one-shot",
 		Stores: onRedis, Processes: 4, Callers: 50, Body: 2 * time.Millisecond, Finite: true, Ideal: true, Play: once,
 		Metrics: []Metric{
-			{Name: "elapsed", Title: "until all were served", Unit: Milliseconds, Less: true},
-			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: Milliseconds, Plain: true},
-			{Name: "excess", Title: "÷ 400 ms", Unit: Times, Less: true},
+			{Name: "elapsed", Title: "until all were served", Unit: figure.Milliseconds, Less: true},
+			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: figure.Milliseconds, Plain: true},
+			{Name: "excess", Title: "÷ 400 ms", Unit: figure.Times, Less: true},
 		},
 	},
 	{
@@ -97,33 +99,33 @@ var scenarios = []Scenario{
 		Stores: onRedis, Processes: 1, Callers: 10_000, Own: true, TTL: 3 * time.Second, Finite: true, Count: true, Play: hold,
 		Out: []string{"redsync", "redislock"}, Why: "renew no leases",
 		Metrics: []Metric{
-			{Name: "heap", Title: "heap for each", Unit: Bytes, Less: true},
-			{Name: "stacks", Title: "stacks for each", Unit: Bytes, Less: true},
-			{Name: "goroutines", Title: "goroutines for each", Unit: Each, Less: true},
-			{Name: "commands", Title: "commands to Redis", Unit: PerSecond, Less: true},
-			{Name: "renewal", Title: "commands for each lease and renewal", Unit: Each, Less: true},
+			{Name: "heap", Title: "heap for each", Unit: figure.Bytes, Less: true},
+			{Name: "stacks", Title: "stacks for each", Unit: figure.Bytes, Less: true},
+			{Name: "goroutines", Title: "goroutines for each", Unit: figure.Each, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: figure.PerSecond, Less: true},
+			{Name: "renewal", Title: "commands for each lease and renewal", Unit: figure.Each, Less: true},
 		},
 	},
 	{
 		Name: "call/function", Title: "a function by WithLock, in memory", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(inMemory), Out: others, Why: "wrap no function",
 		Metrics: []Metric{
-			{Name: "with", Title: "a call", Unit: Microseconds, Less: true},
-			{Name: "allocs", Title: "allocations", Unit: Each, Less: true},
+			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
+			{Name: "allocs", Title: "allocations", Unit: figure.Each, Less: true},
 		},
 	},
 	{
 		Name: "call/linger", Title: "a function by WithLock, the lease in Redis lingers", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Count: true, Play: again, Out: others, Why: "keep no lease from call to call",
 		Metrics: []Metric{
-			{Name: "with", Title: "a call", Unit: Microseconds, Less: true},
-			{Name: "commands", Title: "commands to Redis", Unit: PerSecond, Less: true, Plain: true},
+			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: figure.PerSecond, Less: true, Plain: true},
 		},
 	},
 	{
 		Name: "call/route", Title: "a gin route with a lock in memory", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aRoute), Out: others, Why: "wrap no route",
-		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: Microseconds, Less: true}},
+		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: figure.Microseconds, Less: true}},
 	},
 }
 

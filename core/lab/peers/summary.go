@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 // Row is one metric of a scenario over all rounds, for all peers.
@@ -72,9 +74,9 @@ func summary(m Metric, peer string, trials []Trial) (c Cell) {
 		}
 	}
 	if c.Counted = len(values); c.Counted > 0 {
-		c.Median, c.Min, c.Max = median(values), slices.Min(values), slices.Max(values)
+		c.Median, c.Min, c.Max = figure.Median(values), slices.Min(values), slices.Max(values)
 	}
-	c.Ratio, c.OnGoRedis = median(ratios), median(onGoRedis)
+	c.Ratio, c.OnGoRedis = figure.Median(ratios), figure.Median(onGoRedis)
 	return c
 }
 
@@ -112,19 +114,6 @@ func ratio(m Metric, v float64, round int, trials []Trial, among func(peer strin
 		return best / v
 	}
 	return v / best
-}
-
-// median is 0 if there are no values.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	switch {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
 // Note is an error, or something else that a reader must know of a peer's trials.

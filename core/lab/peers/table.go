@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 // markdown writes the results as a table with notes.
@@ -53,7 +55,7 @@ func (r Row) alsoOnGoRedis(b *strings.Builder, columns []string) {
 	for _, peer := range columns {
 		text := "–"
 		if ratio := r.Cells[peer].OnGoRedis; ratio > 0 {
-			text = digits(ratio) + "×"
+			text = figure.Digits(ratio) + "×"
 		}
 		fmt.Fprintf(b, "| %s ", text)
 	}
@@ -73,7 +75,7 @@ func writeNotes(b *strings.Builder, of []Scenario, r Results) {
 		if len(s.Out) > 0 && len(ofScenario(r.Trials, s.Name)) > 0 {
 			lines = append(lines, fmt.Sprintf("- `%s`: %s take no part: they %s\n", s.Name, strings.Join(s.Out, " and "), s.Why))
 		}
-		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == Percent }) {
+		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == figure.Percent }) {
 			continue
 		}
 		for _, t := range ofScenario(r.Trials, s.Name) {
@@ -101,10 +103,10 @@ func (r Row) text(peer string) string {
 		text = "**" + text + "**"
 	}
 	if c.Counted > 1 {
-		text += fmt.Sprintf(" (%s–%s)", digits(c.Min), digits(c.Max))
+		text += fmt.Sprintf(" (%s–%s)", figure.Digits(c.Min), figure.Digits(c.Max))
 	}
 	if c.Ratio > 0 {
-		text += fmt.Sprintf(" · %s×", digits(c.Ratio))
+		text += fmt.Sprintf(" · %s×", figure.Digits(c.Ratio))
 	}
 	if c.Failed > 0 {
 		text += fmt.Sprintf("; %d failed", c.Failed)

@@ -1,7 +1,9 @@
-package main
+// Package figure writes what was measured.
+package figure
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,13 +26,13 @@ const (
 // Format writes a figure with three digits and its unit.
 func (u Unit) Format(v float64) string {
 	if u == PerSecond {
-		return digits(v) + "/s"
+		return Digits(v) + "/s"
 	}
-	return strings.TrimSpace(digits(v) + " " + string(u))
+	return strings.TrimSpace(Digits(v) + " " + string(u))
 }
 
-// digits writes three digits of a number, in thousands and millions if it is large.
-func digits(v float64) string {
+// Digits writes three digits of a number, in thousands and millions if it is large.
+func Digits(v float64) string {
 	suffix := ""
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -52,4 +54,17 @@ func digits(v float64) string {
 		decimals = 1
 	}
 	return strconv.FormatFloat(v, 'f', decimals, 64) + suffix
+}
+
+// Median is 0 if there are no values.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
 }

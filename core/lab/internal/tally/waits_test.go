@@ -1,4 +1,4 @@
-package main
+package tally
 
 import (
 	"encoding/json"

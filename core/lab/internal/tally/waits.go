@@ -1,4 +1,5 @@
-package main
+// Package tally counts durations.
+package tally
 
 import (
 	"encoding/json"
