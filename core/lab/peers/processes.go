@@ -8,9 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/complaints"
 )
 
 // play has the processes begin together, and returns what they report. It ends with ctx,
@@ -56,7 +57,7 @@ func run(ctx context.Context, program string, job Job, ready func(), begin <-cha
 	}
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-	said := &complaints{}
+	said := new(complaints.Log)
 	cmd.Stderr = said
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
@@ -98,24 +99,4 @@ func converse(from *json.Decoder, to io.WriteCloser, ready func(), begin <-chan 
 			return nil, err
 		}
 	}
-}
-
-// complaints keeps the beginning of what is written to it.
-type complaints struct{ kept []byte }
-
-func (c *complaints) Write(b []byte) (int, error) {
-	const most = 16 << 10
-	c.kept = append(c.kept, b[:min(len(b), most-len(c.kept))]...)
-	return len(b), nil
-}
-
-// String is the line that tells most: of a panic its first, otherwise the last.
-func (c *complaints) String() string {
-	lines := strings.Split(strings.TrimSpace(string(c.kept)), "\n")
-	for _, line := range lines {
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-			return line
-		}
-	}
-	return lines[len(lines)-1]
 }
