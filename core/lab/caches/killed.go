@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/figure"
+)
+
+// killed kills a process that loads, and has another one ask for the value in that moment.
+func killed(ctx context.Context, t *trial) (Outcome, error) {
+	crew, err := t.recruit(ctx, 2, Settings{Expiry: time.Minute, LockTTL: t.pace.LockTTL})
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer crew.close()
+	if _, err := crew.ask(Command{Fill: &Fill{Keys: t.keys(1)}}); err != nil { // connections and scripts
+		return Outcome{}, err
+	}
+	key, victim, other := t.keys(2)[1], crew[0], crew[1]
+	if err := victim.tell(Command{Wave: &Wave{Key: key, At: time.Now().UnixNano(), Callers: 1, Takes: time.Hour}}); err != nil {
+		return Outcome{}, err
+	}
+	for loads := int64(0); loads == 0; {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return Outcome{}, fmt.Errorf("wait for the load: %w", err)
+		}
+		if loads, err = t.source.loads(ctx, key); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := sleep(ctx, t.pace.Before); err != nil {
+		return Outcome{}, err
+	}
+	at := time.Now()
+	victim.kill()
+	a, err := other.ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.pace.Takes}})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Gets: a.Gets, Measures: map[string]float64{"until": milliseconds(a.Gets.Waits.Worst())}}, nil
+}
+
+var killedMetrics = []Metric{{Name: "until", Title: "until another process has the value", Unit: figure.Milliseconds}}

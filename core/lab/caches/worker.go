@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/tally"
+)
+
+// jobVariable makes this program a worker: one process of a trial. It answers each line on
+// its standard input by one on its standard output, and ends with its standard input. The
+// first line it says unasked, when it is ready.
+const jobVariable = "LOCKAROUND_LAB_CACHE_JOB"
+
+// Job is which cache a worker has.
+type Job struct {
+	Peer     string   `json:"peer"`
+	Settings Settings `json:"settings"`
+}
+
+// Command is what a worker is to do: the one that is set.
+type Command struct {
+	Fill *Fill `json:"fill,omitempty"`
+	Wave *Wave `json:"wave,omitempty"`
+	Hits *Hits `json:"hits,omitempty"`
+	Race *Race `json:"race,omitempty"`
+}
+
+// Answer is a line from a worker.
+type Answer struct {
+	Error  string  `json:"error,omitempty"`
+	Gets   *Gets   `json:"gets,omitempty"`
+	Rate   float64 `json:"rate,omitempty"`   // gets per second
+	Allocs float64 `json:"allocs,omitempty"` // of memory, for each get
+	Stored int64   `json:"stored,omitempty"` // tries after which the store has an outdated value
+	Kept   int64   `json:"kept,omitempty"`   // tries after which a process has
+}
+
+// Gets are calls of Get.
+type Gets struct {
+	Waits   *tally.Waits `json:"waits"` // also of those that failed
+	Failed  int64        `json:"failed,omitempty"`
+	Failure string       `json:"failure,omitempty"` // the first
+}
+
+func newGets() *Gets { return &Gets{Waits: new(tally.Waits)} }
+
+func (g *Gets) add(took time.Duration, err error) {
+	g.Waits.Add(took)
+	if err == nil {
+		return
+	}
+	if g.Failed++; g.Failed == 1 {
+		g.Failure = err.Error()
+	}
+}
+
+func (g *Gets) merge(o *Gets) {
+	g.Waits.Merge(o.Waits)
+	g.Failed += o.Failed
+	if g.Failure == "" {
+		g.Failure = o.Failure
+	}
+}
+
+// worker is a process that has a peer's cache.
+type worker struct {
+	peer     Peer
+	settings Settings
+	source   *source
+	process  Process
+}
+
+// work does what it is told, and returns the exit code.
+func work(job string, in io.Reader, out io.Writer) int {
+	say := json.NewEncoder(out)
+	w, err := newWorker(job)
+	if err != nil {
+		_ = say.Encode(Answer{Error: err.Error()}) // or nobody listens
+		return 1
+	}
+	defer w.close()
+	commands := hear(in)
+	for answer := (Answer{}); ; {
+		if err := say.Encode(answer); err != nil {
+			return 1
+		}
+		c, ok := <-commands
+		if !ok {
+			return 0
+		}
+		if answer, err = w.do(context.Background(), c); err != nil {
+			answer = Answer{Error: err.Error()}
+		}
+	}
+}
+
+// hear passes the commands on until there are no more. A peer that hangs then, or when it
+// is closed, hangs alone.
+func hear(in io.Reader) <-chan Command {
+	commands := make(chan Command)
+	go func() {
+		defer close(commands)
+		for from := json.NewDecoder(in); ; {
+			var c Command
+			if err := from.Decode(&c); err != nil {
+				time.AfterFunc(5*time.Second, func() { os.Exit(1) })
+				return
+			}
+			commands <- c
+		}
+	}()
+	return commands
+}
+
+func newWorker(text string) (*worker, error) {
+	var job Job
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		return nil, fmt.Errorf("read %s: %w", jobVariable, err)
+	}
+	i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no peer %q", job.Peer)
+	}
+	w := &worker{peer: peers[i], settings: job.Settings, source: newSource(job.Settings.Addr)}
+	var err error
+	if w.process, err = w.peer.Open(job.Settings, w.source.load); err != nil {
+		w.source.close()
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	return w, nil
+}
+
+func (w *worker) close() {
+	w.process.Close()
+	w.source.close()
+}
+
+func (w *worker) do(ctx context.Context, c Command) (Answer, error) {
+	switch {
+	case c.Fill != nil:
+		return c.Fill.do(ctx, w)
+	case c.Wave != nil:
+		return c.Wave.do(ctx, w)
+	case c.Hits != nil:
+		return c.Hits.do(ctx, w)
+	case c.Race != nil:
+		return c.Race.do(ctx, w)
+	}
+	return Answer{}, errors.New("the command is empty")
+}
+
+// Fill is a get of each key, with a source that takes no time.
+type Fill struct {
+	Keys []string `json:"keys"`
+}
+
+func (f *Fill) do(ctx context.Context, w *worker) (Answer, error) {
+	w.source.takes.Store(0)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var all sync.WaitGroup
+	errs := make([]error, len(f.Keys))
+	room := make(chan struct{}, 16)
+	for i, key := range f.Keys {
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			_, errs[i] = w.process.Get(ctx, key)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return Answer{}, fmt.Errorf("fill the cache: %w", err)
+	}
+	return Answer{}, nil
+}
+
+// patience is how long a Get may take.
+const patience = 10 * time.Second
