@@ -18,7 +18,7 @@ const (
 
 	crowdExpiry = 100 * time.Millisecond
 	crowdLoad   = 100 * time.Millisecond
-	crowdTTL    = time.Second
+	crowdTTL    = 2 * time.Second
 
 	// oneKillIn is how many expiries there are for each loader that is killed.
 	oneKillIn = 10
@@ -28,13 +28,13 @@ const (
 	late = time.Second
 )
 
-// expiries is how many values are to end while everybody wants them: 30, or
+// expiries is how many values are to end while everybody wants them: 20, or
 // LOCKAROUND_EXPIRIES.
 func expiries(t *testing.T) int {
 	t.Helper()
 	v := os.Getenv("LOCKAROUND_EXPIRIES")
 	if v == "" {
-		return 30
+		return 20
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < oneKillIn {
