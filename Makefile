@@ -116,17 +116,18 @@ race:
 # It goes by a clock of its own, so the tests on the newest releases, which mostly wait, may
 # go before it.
 simulation:
-	@LOCKAROUND_SIM_SCHEDULES=$(SCHEDULES) nice go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redislock
+	@LOCKAROUND_SIM_SCHEDULES=$(SCHEDULES) GOGC=400 nice go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redislock
 
 newest-tests:
 	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
-		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./examples/...
+		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./decorator/cache/... ./examples/...
 
 test-long:
 	@.ci/step "servers and compiler" .ci/servers
 	@.ci/step "simulation, 100,000 schedules" $(MAKE) simulation SCHEDULES=100000
 	@.ci/step "kill -9 of the holder, 100 times" env LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=20m -run '^TestKilledHolder' ./core/redislock
 	@.ci/step "Sentinel failovers that lose writes, 20 times" env LOCKAROUND_FAILOVERS=20 go test -count=1 -v -timeout=20m -run '^TestSentinel' ./core/redislock
+	@.ci/step "a cache refilled by 4 processes, 100 expiries, 10 kills" env LOCKAROUND_EXPIRIES=100 go test -count=1 -v -timeout=20m -run 'OverProcesses$$' ./decorator
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz

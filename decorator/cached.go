@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -142,8 +143,10 @@ type CachedFunc[In, Out any] struct {
 	claim   time.Duration // that a claim stands
 	signals *cacheSignals
 
+	moments atomic.Int64 // a clock that never stands still
+
 	mu      sync.Mutex
-	flights map[string]*flight  // by key
+	flights map[string]*flight  // by key: under way, or just over
 	paused  map[string]struct{} // keys whose refresh has failed just now
 	closed  bool
 	running sync.WaitGroup
@@ -165,7 +168,7 @@ func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err erro
 }
 
 func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome getOutcome, err error) {
-	began := time.Now()
+	began := f.moment()
 	key, err := f.render(in)
 	if err != nil {
 		return out, getFailed, err
@@ -184,9 +187,9 @@ func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome 
 			}
 			return v.out, outcome, v.err
 		}
-		l, err := f.await(ctx, key, in)
+		l, err := f.await(ctx, key, in, began)
 		switch {
-		case err == nil && l.asOf.Before(began):
+		case err == nil && l.asOf < began:
 			continue // it was loaded, or refused, before this call
 		case err == nil:
 			err = l.err
@@ -229,6 +232,9 @@ func (f *CachedFunc[In, Out]) Close() {
 	f.mu.Unlock()
 	f.running.Wait()
 }
+
+// moment is later than all that were returned before.
+func (f *CachedFunc[In, Out]) moment() int64 { return f.moments.Add(1) }
 
 // render returns the key of the lock and the entry.
 func (f *CachedFunc[In, Out]) render(in In) (string, error) {

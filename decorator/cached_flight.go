@@ -17,6 +17,7 @@ type flight struct {
 	// Guarded by CachedFunc.mu.
 	callers    int  // that wait, and one more if it is to go on without any
 	background bool // it is
+	over       bool // landed is there
 }
 
 // landing is what a refill came to.
@@ -24,9 +25,9 @@ type landing struct {
 	content content
 	err     error
 
-	// asOf is until when who had called may have this: a value may be outdated for
-	// those who called later, and a wait for the lock has been shorter than theirs.
-	asOf time.Time
+	// asOf is the moment until which who had called may have this: a value may be outdated
+	// for those who called later, and a wait for the lock has been shorter than theirs.
+	asOf int64
 
 	panicked any // the panic of the function, if it did
 }
@@ -36,12 +37,13 @@ func (l *landing) failed() bool {
 	return l.panicked != nil || l.err != nil && !errors.Is(l.err, ErrNotFound)
 }
 
-// await joins the refill of the key, or begins it, and waits for what it comes to.
-func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In) (landing, error) {
+// await joins the refill of the key, or begins it, and waits for what it comes to, for a
+// call of Get that began at that moment.
+func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, began int64) (landing, error) {
 	if loads(ctx, f, key) {
 		return landing{}, &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrDeadlock, Detail: "the function asks for the value that it is loading"}
 	}
-	fl, err := f.join(ctx, key, in)
+	fl, err := f.join(ctx, key, in, began)
 	if err != nil {
 		return landing{}, err
 	}
@@ -61,24 +63,25 @@ func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In) (lan
 func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, under := f.flights[key]
+	under := f.flights[key]
 	_, paused := f.paused[key]
-	if under || paused || f.closed {
+	if under != nil && !under.over || paused || f.closed {
 		return
 	}
 	fl := f.begin(ctx, nil, key, in) // nobody waits for it, whatever ctx is of
 	fl.callers, fl.background = 1, true
 }
 
-// join counts one more caller of the key's refill.
-func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In) (*flight, error) {
+// join counts one more caller of the key's refill, which may be over, if what it came to is
+// for a call that began at that moment.
+func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In, began int64) (*flight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, f.closedError(nil)
 	}
-	fl, ok := f.flights[key]
-	if !ok {
+	fl := f.flights[key]
+	if fl == nil || fl.over && fl.landed.asOf < began {
 		outer, _ := ctx.Value(loadingKey{}).(*loading)
 		fl = f.begin(ctx, outer, key, in)
 	}
@@ -100,14 +103,14 @@ func (f *CachedFunc[In, Out]) begin(ctx context.Context, outer *loading, key str
 func (f *CachedFunc[In, Out]) leave(key string, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl.callers--; fl.callers == 0 {
-		f.land(key, fl)
+	if fl.callers--; fl.callers == 0 && !fl.over {
+		f.forget(key, fl)
 		fl.cancel(context.Canceled)
 	}
 }
 
-// land takes the flight out of sight. f.mu is held.
-func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
+// forget takes the flight out of sight. f.mu is held.
+func (f *CachedFunc[In, Out]) forget(key string, fl *flight) {
 	if f.flights[key] == fl {
 		delete(f.flights, key)
 	}
@@ -115,14 +118,9 @@ func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
 
 // fly is a flight's goroutine. It lands also if the function ends the goroutine.
 func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, in In) {
-	fl.landed = landing{err: errGone, asOf: time.Now()}
+	fl.landed = landing{err: errGone, asOf: f.moment()}
 	defer func() {
-		f.mu.Lock()
 		f.land(key, fl)
-		if fl.background && fl.landed.failed() {
-			f.pause(key)
-		}
-		f.mu.Unlock()
 		fl.cancel(nil)
 		close(fl.done)
 	}()
@@ -132,22 +130,42 @@ func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, i
 	}
 }
 
-func (f *CachedFunc[In, Out]) closedError(cause error) error {
-	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Detail: "the cached function is closed", Cause: cause}
-}
+// landedFor is how long what a refill came to is there for calls that had missed the value
+// before and come so late, as many do on a machine that they keep busy. Each of them would
+// begin another refill.
+const landedFor = time.Second
 
 // refreshPause is how long a value is not refreshed in the background, by this process,
 // after that has failed: each of its readers would try again.
 const refreshPause = time.Second
 
-// pause has the key not refreshed for a while. f.mu is held.
-func (f *CachedFunc[In, Out]) pause(key string) {
-	f.paused[key] = struct{}{}
-	time.AfterFunc(refreshPause, func() {
+// land ends the flight.
+func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl.over = true
+	if !fl.landed.failed() {
+		f.later(landedFor, func() { f.forget(key, fl) })
+		return
+	}
+	f.forget(key, fl)
+	if fl.background {
+		f.paused[key] = struct{}{}
+		f.later(refreshPause, func() { delete(f.paused, key) })
+	}
+}
+
+// later does something with the mutex held.
+func (f *CachedFunc[In, Out]) later(d time.Duration, do func()) {
+	time.AfterFunc(d, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.paused, key)
+		do()
 	})
+}
+
+func (f *CachedFunc[In, Out]) closedError(cause error) error {
+	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Detail: "the cached function is closed", Cause: cause}
 }
 
 // loading says in a context which value is being loaded with it, and for which one.

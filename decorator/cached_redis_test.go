@@ -18,14 +18,14 @@ const (
 
 	crowdExpiry = 100 * time.Millisecond
 	crowdLoad   = 100 * time.Millisecond
-	crowdTTL    = 2 * time.Second
+	crowdTTL    = 4 * time.Second
 
 	// oneKillIn is how many expiries there are for each loader that is killed.
 	oneKillIn = 10
 
 	// late is by how much a busy machine may be late with what comes between a loader's
 	// beginning and its successor's: to kill the one, to wake the other.
-	late = time.Second
+	late = 2 * time.Second
 )
 
 // expiries is how many values are to end while everybody wants them: 20, or

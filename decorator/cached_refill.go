@@ -27,7 +27,7 @@ func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) (l 
 // attempt is a refill with one lock. It reports whether another one would help. The last
 // one makes do without the claim that it cannot have.
 func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, last bool) (l landing, again bool) {
-	asked := time.Now()
+	asked := f.moment()
 	section, err := f.guard.Enter(ctx, in)
 	if err != nil {
 		return landing{err: err, asOf: asked}, false
@@ -36,7 +36,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	defer section.Leave(&ended)
 	lease, _ := core.LeaseFrom(section.Context())
 
-	claimed := time.Now()
+	claimed := f.moment()
 	e, err := f.store.Claim(ctx, key, lease.Token(), f.claim)
 	switch {
 	case err == nil:
@@ -52,7 +52,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	}
 	mayStore := err == nil
 
-	begun := time.Now()
+	begun, since := f.moment(), time.Now()
 	l = f.run(section.Context(), in)
 	outcome := loadUnstored
 	switch cause := lease.Err(); {
@@ -61,21 +61,21 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	case errors.Is(l.err, ErrNotFound):
 		outcome, l.asOf = loadNotFound, begun
 	case l.err != nil:
-		outcome, l.asOf = loadFailed, time.Now()
+		outcome, l.asOf = loadFailed, f.moment()
 		again = errors.Is(cause, core.ErrLost) && ctx.Err() == nil
 		if cause != nil && errors.Is(l.err, context.Canceled) {
 			l.err = cause
 		}
 	default:
 		l.asOf = begun
-		if now := time.Now(); mayStore && f.put(ctx, key, lease.Token(), l.content) {
+		if now := f.moment(); mayStore && f.put(ctx, key, lease.Token(), l.content) {
 			outcome, l.asOf = loadStored, now
 		}
 		if l.content.kind == nothing {
 			outcome = loadNotFound
 		}
 	}
-	f.signals.loaded(ctx, outcome, time.Since(begun))
+	f.signals.loaded(ctx, outcome, time.Since(since))
 	return l, again
 }
 

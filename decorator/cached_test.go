@@ -36,18 +36,24 @@ func newLibrary(t *testing.T) *library {
 // process is one more process's function.
 func (l *library) process(c decorator.CachePolicy) *decorator.CachedFunc[string, page] {
 	l.t.Helper()
+	f := decorator.Cached(l.locks(), core.Policy{Key: "page:{.}", Wait: time.Minute, TTL: 3 * time.Second}, l.store, l.read, c)
+	l.t.Cleanup(f.Close)
+	return f
+}
+
+// locks is one more process's engine.
+func (l *library) locks() *core.Engine {
+	l.t.Helper()
 	locks, err := core.New(l.driver, core.WithNamespace("library"))
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	f := decorator.Cached(locks, core.Policy{Key: "page:{.}", Wait: time.Minute, TTL: 3 * time.Second}, l.store, l.read, c)
 	l.t.Cleanup(func() {
-		f.Close()
 		if err := locks.Close(); err != nil {
 			l.t.Error(err)
 		}
 	})
-	return f
+	return locks
 }
 
 func (l *library) read(ctx context.Context, id string) (page, error) {

@@ -3,6 +3,7 @@ package decorator_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,22 +23,17 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 )
 
-// replicaVar makes this test binary a replica: its value is the address of the server and
-// by how many milliseconds the replica's clock is late.
-const replicaVar = "LOCKAROUND_TEST_JOB_REPLICA"
-
-// The times leave half a second for a machine that is busy with other tests.
+// The times leave more than half a second, and runs a whole one, for a machine that is
+// busy with other tests.
 var (
-	realPolicy   = core.Policy{Key: "job:report", TTL: 400 * time.Millisecond}
-	realSchedule = decorator.Schedule{Every: 3 * time.Second, Skew: 100 * time.Millisecond, MaxRun: 100 * time.Millisecond, CatchUp: true}
+	realPolicy   = core.Policy{Key: "job:report", TTL: time.Second}
+	realSchedule = decorator.Schedule{Every: 8 * time.Second, Skew: 100 * time.Millisecond, MaxRun: 1200 * time.Millisecond, CatchUp: true}
 )
 
-// At the ticks 1 and 2 the replica that runs the job first is killed, and 3 is run by the
-// last of three.
+// At one tick the replica that runs the job first is killed.
 const (
-	realTicks   = 4
-	firstKilled = 1
-	lastKilled  = 2
+	realTicks  = 3
+	killedTick = 1
 )
 
 func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
@@ -45,39 +41,35 @@ func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
 	addr := startRedis(t)
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: addr})
 	defer func() { _ = rdb.Close() }()
-	var replicas []*process
-	for late := 0; late <= 100; late += 50 {
-		replicas = append(replicas, startReplica(t, addr, late))
+	first := time.Now().Add(2 * time.Second)
+	var replicas []*child
+	for late := time.Duration(0); late <= realSchedule.Skew; late += realSchedule.Skew / 2 {
+		replicas = append(replicas, startChild(t, "TestReplicaProcess", replicaPlan{addr, first.Add(late)}))
 	}
 	var outs sync.WaitGroup
-	for _, p := range replicas {
-		if line := p.read(); line != "ready" {
-			t.Fatalf("a replica said %q", line)
-		}
+	for _, c := range replicas {
+		c.begin(t)
 		outs.Go(func() {
-			for line := p.read(); line != ""; line = p.read() {
-				if line != "hangs" {
+			for line := c.read(); line != ""; line = c.read() {
+				switch line {
+				case "ready":
+				case hangs:
+					c.kill()
+				default:
 					t.Errorf("a replica said %q", line)
 				}
-				p.kill()
 			}
 		})
-	}
-	first := time.Now().Add(time.Second)
-	for _, p := range replicas {
-		if _, err := fmt.Fprintln(p.in, first.UnixNano()); err != nil {
-			t.Fatal(err)
-		}
 	}
 	outs.Wait()
 
 	last := int64(0)
 	for n := range realTicks {
 		alive, want := 3, "ran"
-		if n >= firstKilled {
-			alive = 3 - (min(n, lastKilled) - firstKilled + 1)
+		if n >= killedTick {
+			alive = 2
 		}
-		if n >= firstKilled && n <= lastKilled {
+		if n == killedTick {
 			want = "caught_up"
 		}
 		tokens := rdb.LRange(t.Context(), fmt.Sprint("completed:", n), 0, -1).Val()
@@ -98,49 +90,34 @@ func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
 	}
 }
 
+// replicaPlan is what a replica is told.
+type replicaPlan struct {
+	Addr  string
+	First time.Time // its first tick, late by its clock
+}
+
 // TestReplicaProcess is what a replica's process runs.
-func TestReplicaProcess(t *testing.T) {
-	addr, late, ok := strings.Cut(os.Getenv(replicaVar), " ")
-	if !ok {
-		t.Skip("runs in the processes that another test starts")
-	}
-	ms, err := strconv.Atoi(late)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: addr})
-	defer func() { _ = rdb.Close() }()
+func TestReplicaProcess(t *testing.T) { beAChild(t, runReplica) }
+
+func runReplica(plan replicaPlan) (err error) {
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
+	defer func() { err = errors.Join(err, rdb.Close()) }()
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	defer func() { _ = locks.Close() }()
+	defer func() { err = errors.Join(err, locks.Close()) }()
 	job := decorator.Job(locks, realPolicy, func(ctx context.Context) error { return runOnRedis(ctx, rdb) }, realSchedule)
-
-	fmt.Println("ready")
-	in := bufio.NewReader(os.Stdin)
-	line, err := in.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { // the test has ended before
-		if _, err := in.ReadByte(); err != nil {
-			os.Exit(1)
-		}
-	}()
-	first := time.Unix(0, ns).Add(time.Duration(ms) * time.Millisecond)
 	for n := range realTicks {
-		<-time.After(time.Until(first.Add(time.Duration(n) * realSchedule.Every)))
-		if err := job.Run(context.WithValue(t.Context(), tickNumber{}, n)); err != nil {
-			fmt.Printf("tick %d: %v\n", n, err)
+		<-time.After(time.Until(plan.First.Add(time.Duration(n) * realSchedule.Every)))
+		if err := job.Run(context.WithValue(context.Background(), tickNumber{}, n)); err != nil {
+			return fmt.Errorf("tick %d: %w", n, err)
 		}
-		rdb.RPush(t.Context(), fmt.Sprint("outcomes:", n), job.Status().Outcome.String())
+		if err := rdb.RPush(context.Background(), fmt.Sprint("outcomes:", n), job.Status().Outcome.String()).Err(); err != nil {
+			return err
+		}
 	}
-	os.Exit(0) // without a line about tests
+	return nil
 }
 
 // runOnRedis is the job of a replica. It hangs where it is to be killed.
@@ -150,58 +127,13 @@ func runOnRedis(ctx context.Context, rdb *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	if began == 1 && n >= firstKilled && n <= lastKilled {
-		fmt.Println("hangs")
+	if began == 1 && n == killedTick {
+		fmt.Println(hangs)
 		select {}
 	}
 	lease, _ := core.LeaseFrom(ctx)
 	return rdb.RPush(ctx, fmt.Sprint("completed:", n), lease.Token()).Err()
 }
-
-// process is a replica.
-type process struct {
-	cmd  *exec.Cmd
-	in   io.Writer
-	out  *bufio.Reader
-	once sync.Once
-}
-
-// startReplica starts a process that ends with the test.
-func startReplica(t *testing.T, addr string, late int) *process {
-	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: exec.Command(program, "-test.run=^TestReplicaProcess$")}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", replicaVar, addr, late))
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.kill()
-		_ = p.cmd.Wait() // reports the kill
-	})
-	return p
-}
-
-// read returns the next line, or nothing when the process has ended.
-func (p *process) read() string {
-	line, _ := p.out.ReadString('\n')
-	return strings.TrimSpace(line)
-}
-
-// kill ends the process as kill -9 does.
-func (p *process) kill() { p.once.Do(func() { _ = p.cmd.Process.Kill() }) }
 
 // startRedis starts a server without persistence on a Unix socket, which it returns. It
 // ends with the test.
