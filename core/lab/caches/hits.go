@@ -18,7 +18,7 @@ func hits(ctx context.Context, t *trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer crew.close()
-	keys := t.keys(1000)
+	keys := t.keys(t.pace.Keys)
 	if _, err := crew.ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
 		return Outcome{}, err
 	}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // long as a value lives, which a busy machine may need a while for.
 var brief = Pace{
 	Processes: 2, Callers: 10, Waves: 2, Expiry: 2 * time.Second, Takes: 20 * time.Millisecond,
-	Warm: 20 * time.Millisecond, Watch: 50 * time.Millisecond, LockTTL: time.Second, Before: 50 * time.Millisecond,
+	Keys: 20, Warm: 20 * time.Millisecond, Watch: 50 * time.Millisecond, LockTTL: time.Second, Before: 50 * time.Millisecond,
 	Tries: 6, Limit: time.Minute,
 }
 

@@ -52,6 +52,7 @@ type Pace struct {
 	Waves     int           `json:"waves"`     // values that end
 	Expiry    time.Duration `json:"expiry"`    // of these
 	Takes     time.Duration `json:"takes"`     // a load
+	Keys      int           `json:"keys"`      // of hits
 	Warm      time.Duration `json:"warm"`      // hits before they count
 	Watch     time.Duration `json:"watch"`     // that they count
 	LockTTL   time.Duration `json:"lock_ttl"`  // of the process that is killed, in whole seconds
@@ -62,7 +63,7 @@ type Pace struct {
 
 var full = Pace{
 	Processes: 4, Callers: 250, Waves: 25, Expiry: time.Second, Takes: 50 * time.Millisecond,
-	Warm: 300 * time.Millisecond, Watch: time.Second, LockTTL: 2 * time.Second, Before: 100 * time.Millisecond,
+	Keys: 1000, Warm: 300 * time.Millisecond, Watch: time.Second, LockTTL: 2 * time.Second, Before: 100 * time.Millisecond,
 	Tries: 50, Limit: time.Minute,
 }
 

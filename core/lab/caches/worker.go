@@ -177,8 +177,9 @@ func (f *Fill) do(ctx context.Context, w *worker) (Answer, error) {
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return Answer{}, fmt.Errorf("fill the cache: %w", err)
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		return Answer{}, fmt.Errorf("fill the cache: %d of %d gets failed: %w", len(failed), len(f.Keys), failed[0])
 	}
 	return Answer{}, nil
 }
