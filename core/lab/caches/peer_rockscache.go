@@ -11,8 +11,8 @@ import (
 
 const rockscacheModule = "github.com/dtm-labs/rockscache"
 
-// rockscache, with its default options. Its expiry counts from when a value may be kept at
-// all, Delay before which it ends. Its values are strings.
+// rockscache, with its default options. A value lives for Delay less than the expiry that
+// Fetch is given. Values are strings.
 // https://github.com/dtm-labs/rockscache#usage
 type rockscacheProcess struct {
 	client *redis.Client
