@@ -18,6 +18,7 @@ type Store struct {
 	prefix  string
 	channel string
 	check   time.Duration // how long a subscription may be silent before it is pinged, and the answer may take
+	reads   readings
 }
 
 var _ cache.Remote = (*Store)(nil)
@@ -36,7 +37,10 @@ func New(client redis.UniversalClient, prefix string) (*Store, error) {
 	if prefix == "" {
 		return nil, errors.New(`rediscache: the prefix is empty; use one that only this cache has, such as "shop:cache:"`)
 	}
-	return &Store{client: client, prefix: prefix, channel: prefix + "changes", check: 3 * time.Second}, nil
+	return &Store{
+		client: client, prefix: prefix, channel: prefix + "changes", check: 3 * time.Second,
+		reads: readings{byKey: make(map[string]*reading)},
+	}, nil
 }
 
 // clusterClient is a *redis.ClusterClient or what embeds one.
@@ -61,8 +65,14 @@ func usable(client redis.UniversalClient) error {
 	return nil
 }
 
-// Get reads the entry, in one round trip.
+// Get reads the entry, in one round trip. Calls of one process for the same key share one
+// if they have begun before it.
 func (s *Store) Get(ctx context.Context, key string) (cache.Entry, error) {
+	return s.reads.get(ctx, key, s.read)
+}
+
+// read reads the entry.
+func (s *Store) read(ctx context.Context, key string) (cache.Entry, error) {
 	began := time.Now()
 	both := s.client.Pipeline() // without MULTI, which a server that is out of memory refuses
 	left := both.PTTL(ctx, s.prefix+key)
