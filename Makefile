@@ -6,6 +6,7 @@
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
 #   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
+#   make caches      its cache beside others, for core/lab/caches/results
 #   make model       check the models of the Redis protocol; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
@@ -54,7 +55,7 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers newest
+.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -150,6 +151,10 @@ bench:
 peers:
 	@.ci/servers
 	@go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
+
+caches:
+	@.ci/servers
+	@go run ./core/lab/caches -awake -out core/lab/caches/results
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum
