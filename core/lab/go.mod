@@ -3,6 +3,7 @@ module github.com/lockaround/lockaround/core/lab
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bsm/redislock v0.9.4
 	github.com/dtm-labs/rockscache v0.1.1
 	github.com/gin-gonic/gin v1.10.1
