@@ -35,6 +35,7 @@ type Server struct {
 	Version string
 	Wipe    func(context.Context) error // empties it
 	folder  string
+	ready   func() (bool, error) // whether it answers
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
 	closers []io.Closer
@@ -97,7 +98,7 @@ func startRedis(ctx context.Context, folder string) (*Server, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	s.Addr, s.closers = addr, []io.Closer{client}
 	s.Wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
-	err = s.await(ctx, func() (bool, error) {
+	s.ready = func() (bool, error) {
 		info, err := client.InfoMap(ctx, "server").Result()
 		if err != nil {
 			return false, err
@@ -105,8 +106,8 @@ func startRedis(ctx context.Context, folder string) (*Server, error) {
 		s.Version = "Redis " + info["Server"]["redis_version"]
 		// Somebody else's server on the same port must not pass for this one.
 		return info["Server"]["process_id"] == strconv.Itoa(s.cmd.Process.Pid), nil
-	})
-	if err != nil {
+	}
+	if err := s.await(ctx, s.ready); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	return s, nil
@@ -130,7 +131,7 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 	}
 	s.Addr = addr
 	s.Wipe = func(context.Context) error { return nil } // keys go with the sessions of a trial
-	err = s.await(ctx, func() (bool, error) {
+	s.ready = func() (bool, error) {
 		if _, err := get(ctx, "http://"+addr+"/health"); err != nil {
 			return false, err
 		}
@@ -139,8 +140,8 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 		version, _, _ = strings.Cut(version, `"`)
 		s.Version = "etcd " + version
 		return err == nil, err
-	})
-	if err != nil {
+	}
+	if err := s.await(ctx, s.ready); err != nil {
 		return nil, err
 	}
 	return s, nil
