@@ -1,0 +1,199 @@
+// Package check judges the history of a run. Each property has a check of its own, which
+// needs O(n log n) steps, and knows of the lock no more than what its callers saw.
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockaround/lockaround/core/lab/faults/history"
+)
+
+// Rules is what a history is held to. Durations that say how long something may take
+// have a slack on top, for a machine that has other things to do; what is about safety
+// has none.
+type Rules struct {
+	TTL       time.Duration // T, the largest that was asked for
+	Enrolment time.Duration // E, for how long a waiter that has died keeps its place
+	Wake      time.Duration // the longest that a waiter sleeps through a lost wake-up
+	Backoff   time.Duration // the longest that a process leaves a store alone that failed
+	Late      time.Duration // how much later than it had to an acquisition may return, and a loss may be told
+	Slack     time.Duration // of a busy machine, besides what it owns up to
+	Warm      int           // acquisitions that there must be before the first fault
+	HandOffs  int64         // callers in turn that share one grant of the store, with tokens next to each other
+}
+
+// Violation is a property that does not hold.
+type Violation struct {
+	Property string // S1 to S3, L1 to L5, "work", "history"
+	Key      string // empty if it is not about one
+	From, To int64  // when, by the history's clock
+	Text     string
+}
+
+// String is one line, with times since the history's beginning left out.
+func (v Violation) String() string {
+	if v.Key == "" {
+		return v.Property + ": " + v.Text
+	}
+	return v.Property + ", " + v.Key + ": " + v.Text
+}
+
+// Report is what came out.
+type Report struct {
+	Violations []Violation
+	Figures    Figures
+}
+
+// Figures are what was seen on the way.
+type Figures struct {
+	Acquired    int            // acquisitions that got the lock
+	Refused     int            // those that did not
+	HandOffs    int            // of the former, those that the store did not take part in
+	Accepted    int            // increments
+	Stale       int            // reads and writes that the guard refused
+	StaleWrites int            // of these, the writes
+	Ended       int            // holds that ended by a loss
+	Lost        int            // pairs of claims that overlapped because the store had lost the first one's lease
+	Faults      map[string]int // by name
+	Longest     map[string]time.Duration
+	Linear      int // operations that were judged by Porcupine as well
+	Pieces      int // in so many pieces
+	Overslept   time.Duration
+}
+
+// All holds a history to all properties.
+func All(events []history.Event, r Rules) Report {
+	h := index(events, r)
+	h.work()
+	h.exclusion()
+	h.tokens()
+	h.guard()
+	h.promptness()
+	h.wake()
+	h.silence()
+	h.linearity()
+	return h.sorted()
+}
+
+// Safety holds a history to S1 to S3 and L4, none of which depends on how fast the machine
+// is: also one that is not complete.
+func Safety(events []history.Event, r Rules) Report {
+	h := index(events, r)
+	h.exclusion()
+	h.tokens()
+	h.guard()
+	h.silence()
+	return h.sorted()
+}
+
+// judged is a history in the making of its report.
+type judged struct {
+	Rules
+	report   Report
+	keys     []string
+	acquires map[string][]*history.Event // by key, in the order of calls
+	claims   map[string][]*Claim         // by key, in the order of their starts
+	guarded  map[string][]*history.Event // by key, in the order of effect
+	driver   []*history.Event
+	faults   []*history.Event // and kills, in the order of calls
+	late     []*history.Event
+	first    int64 // fault; 0 if there was none
+	end      int64
+}
+
+func index(events []history.Event, r Rules) *judged {
+	h := &judged{
+		Rules: r, acquires: map[string][]*history.Event{}, claims: map[string][]*Claim{}, guarded: map[string][]*history.Event{},
+	}
+	h.report.Figures.Faults, h.report.Figures.Longest = map[string]int{}, map[string]time.Duration{}
+	for i := range events {
+		e := &events[i]
+		h.end = max(h.end, e.Call, e.Return)
+		switch e.Op {
+		case history.Acquire:
+			h.acquires[e.Key] = append(h.acquires[e.Key], e)
+		case history.Read, history.Write:
+			h.guarded[e.Key] = append(h.guarded[e.Key], e)
+		case history.Grant, history.Renew, history.End:
+			h.driver = append(h.driver, e)
+		case history.Fault, history.Kill:
+			h.faults = append(h.faults, e)
+		case history.Late:
+			h.late = append(h.late, e)
+			h.report.Figures.Overslept = max(h.report.Figures.Overslept, time.Duration(e.Return-e.Call))
+		}
+	}
+	byCall := func(a, b *history.Event) int { return cmp.Compare(a.Call, b.Call) }
+	slices.SortStableFunc(h.faults, byCall)
+	for _, f := range h.faults {
+		if f.Op == history.Fault {
+			h.report.Figures.Faults[f.Name]++
+		}
+	}
+	if len(h.faults) > 0 {
+		h.first = h.faults[0].Call
+	}
+	for key, acquires := range h.acquires {
+		h.keys = append(h.keys, key)
+		slices.SortStableFunc(acquires, byCall)
+	}
+	slices.Sort(h.keys)
+	h.claim(events)
+	return h
+}
+
+func (h *judged) found(property, key string, from, to int64, format string, a ...any) {
+	h.report.Violations = append(h.report.Violations, Violation{property, key, from, to, fmt.Sprintf(format, a...)})
+}
+
+func (h *judged) sorted() Report {
+	slices.SortStableFunc(h.report.Violations, func(a, b Violation) int { return cmp.Compare(a.From, b.From) })
+	return h.report
+}
+
+// longest keeps the largest of a kind of time.
+func (h *judged) longest(what string, d time.Duration) {
+	h.report.Figures.Longest[what] = max(h.report.Figures.Longest[what], d)
+}
+
+// work finds a run that proves nothing: faults that came before there was much for them
+// to hit, and processes that got nothing done after them.
+func (h *judged) work() {
+	before := 0
+	var last int64
+	for _, f := range h.faults {
+		last = max(last, f.Return)
+	}
+	after := 0
+	for _, key := range h.keys {
+		for _, a := range h.acquires[key] {
+			if !a.OK() {
+				h.report.Figures.Refused++
+				continue
+			}
+			h.report.Figures.Acquired++
+			if a.Token%h.HandOffs != 0 {
+				h.report.Figures.HandOffs++
+			}
+			if h.first == 0 || a.Return < h.first {
+				before++
+			}
+			if a.Call > last {
+				after++
+			}
+		}
+	}
+	if before < h.Warm {
+		h.found("work", "", 0, h.first, "%d acquisitions before the first fault; at least %d are needed for the faults to hit something", before, h.Warm)
+	}
+	if h.first != 0 && after == 0 {
+		h.found("work", "", last, h.end, "nobody acquired anything after the last fault")
+	}
+}
+
+// ms is a time of the history for people, since its beginning being unknown to them a
+// difference.
+func ms(d int64) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }

@@ -1,0 +1,79 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockaround/lockaround/core/lab/faults/history"
+)
+
+// exclusion is S1: claims of one key are disjoint. Two may overlap if the store lost the
+// lease of the older one, for as long as its holder cannot know: these are counted.
+func (h *judged) exclusion() {
+	for _, key := range h.keys {
+		granted := h.firstOf(key)
+		var present []*Claim
+		for _, c := range h.claims[key] {
+			if c.End <= c.Start {
+				continue
+			}
+			present = slices.DeleteFunc(present, func(o *Claim) bool { return o.End <= c.Start })
+			for _, o := range present {
+				to := min(o.End, c.End)
+				if h.excused(min(granted[o.Lease], granted[c.Lease]), c.Start, to) {
+					h.report.Figures.Lost++
+					continue
+				}
+				h.found("S1", key, c.Start, to, "process %d (token %d) has the lock for %s while process %d (token %d) has it",
+					c.Process, c.Token, ms(to-c.Start), o.Process, o.Token)
+			}
+			present = append(present, c)
+		}
+	}
+}
+
+// firstOf says when the first claim of each lease was asked for.
+func (h *judged) firstOf(key string) map[Lease]int64 {
+	out := map[Lease]int64{}
+	for _, c := range h.claims[key] {
+		if at, ok := out[c.Lease]; !ok || c.Called < at {
+			out[c.Lease] = c.Called
+		}
+	}
+	return out
+}
+
+// excused reports whether the store lost its data after it had granted a lease, so that
+// from then on, and until T later, its holder may not know that it has no lock.
+func (h *judged) excused(granted, from, to int64) bool {
+	return slices.ContainsFunc(h.faults, func(f *history.Event) bool {
+		return f.Lossy && granted <= f.Return && f.Call <= from && to <= f.Return+int64(h.TTL)
+	})
+}
+
+// tokens is S2: an acquisition that was called after another one had returned has the
+// larger token. A process that cannot know yet that the store has lost its lease may hand
+// it on with the tokens that follow.
+func (h *judged) tokens() {
+	for _, key := range h.keys {
+		granted := h.firstOf(key)
+		byReturn := slices.Clone(h.claims[key])
+		byCall := slices.Clone(byReturn)
+		slices.SortFunc(byReturn, func(a, b *Claim) int { return cmp.Compare(a.Start, b.Start) })
+		slices.SortFunc(byCall, func(a, b *Claim) int { return cmp.Compare(a.Called, b.Called) })
+		var largest *Claim // of those that had returned
+		i := 0
+		for _, c := range byCall {
+			for ; i < len(byReturn) && byReturn[i].Start < c.Called; i++ {
+				if largest == nil || byReturn[i].Token > largest.Token {
+					largest = byReturn[i]
+				}
+			}
+			if largest == nil || c.Token > largest.Token || h.excused(granted[c.Lease], largest.Start, c.Start) {
+				continue
+			}
+			h.found("S2", key, largest.Start, c.Start, "process %d got token %d, %s after process %d had got %d",
+				c.Process, c.Token, ms(c.Start-largest.Start), largest.Process, largest.Token)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockaround/lockaround/core/lab/faults/link"
+)
+
+// fault is something that goes wrong, and that the laboratory brings about.
+type fault struct {
+	Name  string
+	About string
+	// Lossy: the store does not keep what it acknowledged, so that two may claim a lock
+	// until the first one's lease would have ended.
+	Lossy bool
+	// make returns when the fault has gone. It acts on the worker at that place, if it
+	// is about one.
+	make func(ctx context.Context, w *world, at int) error
+}
+
+// faults are all of them.
+var faults = []fault{
+	{Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place",
+		make: func(_ context.Context, w *world, at int) error { return w.kill(at) }},
+	{Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs",
+		make: func(ctx context.Context, w *world, at int) error {
+			if err := w.workers[at].signal(syscall.SIGSTOP); err != nil {
+				return err
+			}
+			return errors.Join(pass(ctx, 3*longestTTL), w.workers[at].signal(syscall.SIGCONT))
+		}},
+	{Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all",
+		make: everywhere(time.Second, link.State{Delay: [2]time.Duration{40 * time.Millisecond, 40 * time.Millisecond}})},
+	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and then nothing gets through for two TTLs",
+		make: func(ctx context.Context, w *world, at int) error {
+			l := w.links[at]
+			defer l.Set(link.State{})
+			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: 200 * time.Millisecond}})
+			err := pass(ctx, 700*time.Millisecond)
+			l.Set(link.State{Hole: [2]bool{true, true}})
+			return errors.Join(err, pass(ctx, 2*longestTTL))
+		}},
+	{Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs",
+		make: one(2*longestTTL, link.State{Hole: [2]bool{true, true}})},
+	{Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost",
+		make: one(time.Second, link.State{Hole: [2]bool{link.ToClient: true}})},
+	{Name: "no-requests", About: "what a holder asks for is lost on its way",
+		make: one(time.Second, link.State{Hole: [2]bool{link.ToServer: true}})},
+	{Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs",
+		make: one(2*longestTTL, link.State{Stall: true})},
+	{Name: "lost-pushes", About: "the store's pushes are lost, for all",
+		make: everywhere(time.Second, link.State{Deaf: true})},
+	{Name: "reset", About: "all connections are cut",
+		make: func(_ context.Context, w *world, _ int) error {
+			for _, l := range w.links {
+				l.Cut()
+			}
+			return nil
+		}},
+	{Name: "freeze", About: "SIGSTOP of the store, for a TTL",
+		make: func(ctx context.Context, w *world, _ int) error {
+			if err := w.store.Signal(syscall.SIGSTOP); err != nil {
+				return err
+			}
+			return errors.Join(pass(ctx, longestTTL), w.store.Signal(syscall.SIGCONT))
+		}},
+	{Name: "script-flush", About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},
+	{Name: "client-kill", About: "CLIENT KILL of all connections that send commands", make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
+	{Name: "subscriber-kill", About: "CLIENT KILL of all connections that pushes go by", make: command("CLIENT", "KILL", "TYPE", "pubsub")},
+	{Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL",
+		make: func(ctx context.Context, w *world, _ int) error {
+			d := longestTTL * 6 / 5
+			return errors.Join(w.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err(), pass(ctx, d))
+		}},
+	{Name: "out-of-memory", About: "the store refuses to write, for a second",
+		make: func(ctx context.Context, w *world, _ int) error {
+			return errors.Join(w.config(ctx, "maxmemory", "1"), pass(ctx, time.Second), w.config(ctx, "maxmemory", "0"))
+		}},
+	{Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true,
+		make: func(ctx context.Context, w *world, _ int) error { return w.store.Restart(ctx) }},
+	{Name: "flush", About: "FLUSHALL", Lossy: true, make: command("FLUSHALL")},
+	{Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true,
+		make: func(ctx context.Context, w *world, _ int) error {
+			return errors.Join(w.config(ctx, "maxmemory-policy", "allkeys-lru"), w.config(ctx, "maxmemory", "1"), pass(ctx, 100*time.Millisecond),
+				w.config(ctx, "maxmemory", "0"), w.config(ctx, "maxmemory-policy", "noeviction"))
+		}},
+}
+
+// pass lets time go by.
+func pass(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// one does something to a worker's link.
+func one(d time.Duration, s link.State) func(context.Context, *world, int) error {
+	return func(ctx context.Context, w *world, at int) error {
+		defer w.links[at].Set(link.State{})
+		w.links[at].Set(s)
+		return pass(ctx, d)
+	}
+}
+
+// everywhere does something to all links.
+func everywhere(d time.Duration, s link.State) func(context.Context, *world, int) error {
+	return func(ctx context.Context, w *world, _ int) error {
+		for _, l := range w.links {
+			defer l.Set(link.State{})
+			l.Set(s)
+		}
+		return pass(ctx, d)
+	}
+}
+
+// command sends one to the store.
+func command(words ...any) func(context.Context, *world, int) error {
+	return func(ctx context.Context, w *world, _ int) error { return w.admin.Do(ctx, words...).Err() }
+}
+
+func (w *world) config(ctx context.Context, name, value string) error {
+	return w.admin.ConfigSet(ctx, name, value).Err()
+}
+
+// chosen returns the faults whose names match, or why there are none.
+func chosen(pattern string) ([]fault, error) {
+	p, err := regexp.Compile("^(" + pattern + ")$")
+	if err != nil {
+		return nil, err
+	}
+	var out []fault
+	var names []string
+	for _, f := range faults {
+		names = append(names, f.Name)
+		if p.MatchString(f.Name) {
+			out = append(out, f)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%q: there is no such fault; there are %s", pattern, strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// schedule is the order of faults, without end: all of them, shuffled, and then again. A
+// seed gives the same one each time.
+type schedule struct {
+	faults []fault
+	chance *rand.Rand
+	rest   []fault
+}
+
+func newSchedule(faults []fault, seed uint64) *schedule {
+	return &schedule{faults: faults, chance: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// next returns a fault, and how long to let things be before it.
+func (s *schedule) next() (fault, time.Duration) {
+	if len(s.rest) == 0 {
+		for _, i := range s.chance.Perm(len(s.faults)) {
+			s.rest = append(s.rest, s.faults[i])
+		}
+	}
+	f := s.rest[0]
+	s.rest = s.rest[1:]
+	return f, 200*time.Millisecond + time.Duration(s.chance.Int64N(int64(400*time.Millisecond)))
+}

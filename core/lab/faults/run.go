@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core/lab/faults/check"
+	"github.com/lockaround/lockaround/core/lab/faults/history"
+)
+
+// plan says what a run is to be.
+type plan struct {
+	Seed     uint64
+	Faults   []fault       // none is a run without any
+	Time     time.Duration // that there are faults for, at least
+	Rounds   int           // of all faults, at least
+	Mutant   string        // empty for lockaround as it is
+	Early    bool          // ends as soon as a property of safety is found broken
+	Progress func(format string, a ...any)
+}
+
+// Run is what a run came to.
+type Run struct {
+	Seed   uint64
+	Mutant string
+	Took   time.Duration // of faults
+	Events []history.Event
+	check.Report
+}
+
+// rules is what runs are held to.
+var rules = check.Rules{
+	TTL: longestTTL, Enrolment: longestTTL, Wake: time.Second, Backoff: 1500 * time.Millisecond,
+	Late: 50 * time.Millisecond, Slack: 500 * time.Millisecond, Warm: 100, HandOffs: 1024,
+}
+
+// run plays the plan. The error is that it could not be played: what the locks did is in
+// the report.
+func (p plan) run(ctx context.Context) (result *Run, err error) {
+	w, err := newWorld(ctx, p.Mutant, p.Seed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	for at := range processes {
+		if err := w.staff(at); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.warm(ctx); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := p.trouble(ctx, w, began); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	// What was broken last has time to recover, and then all come to an end.
+	if err := pass(ctx, time.Second); err != nil {
+		return nil, err
+	}
+	if err := w.finish(ctx); err != nil {
+		return nil, err
+	}
+	events, err := history.Load(w.folder)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{p.Seed, p.Mutant, took, events, check.All(events, rules)}, nil
+}
+
+// warm returns when the workers have done enough for faults to hit something.
+func (w *world) warm(ctx context.Context) error {
+	const patience = 30 * time.Second
+	began := time.Now()
+	for w.resource.Writes() < 2*rules.Warm {
+		if err := errors.Join(w.fallen(), pass(ctx, 20*time.Millisecond)); err != nil {
+			return err
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("%d increments in %v; %d are needed before the first fault", w.resource.Writes(), patience, 2*rules.Warm)
+		}
+	}
+	return nil
+}
+
+// trouble makes one fault after the other.
+func (p plan) trouble(ctx context.Context, w *world, began time.Time) error {
+	s := newSchedule(p.Faults, p.Seed)
+	for n := 0; n < p.Rounds*len(p.Faults) || time.Since(began) < p.Time; n++ {
+		if len(p.Faults) == 0 {
+			if err := pass(ctx, 300*time.Millisecond); err != nil {
+				return err
+			}
+		} else if err := p.one(ctx, w, s, began); err != nil {
+			return err
+		}
+		if err := w.fallen(); err != nil {
+			return err
+		}
+		if p.Early {
+			broken, err := w.broken()
+			if err != nil || broken {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p plan) one(ctx context.Context, w *world, s *schedule, began time.Time) error {
+	f, gap := s.next()
+	if err := pass(ctx, gap); err != nil {
+		return err
+	}
+	at := w.holder(ctx)
+	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Process: w.workers[at].job.Process, Call: history.Now()}
+	err := f.make(ctx, w, at)
+	e.Return = history.Now()
+	w.log.Add(e)
+	p.Progress("%6.1f s  %-15s %4.0f ms, %d increments", time.Since(began).Seconds(), f.Name, float64(e.Return-e.Call)/1e6, w.resource.Writes())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// broken reports whether what has happened so far breaks safety.
+func (w *world) broken() (bool, error) {
+	now := history.Now()
+	events, err := history.Load(w.folder)
+	if err != nil {
+		return false, err
+	}
+	return len(check.Safety(history.Until(events, now), rules).Violations) > 0, nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/lab/faults/history"
+	"github.com/lockaround/lockaround/core/lab/faults/link"
+	"github.com/lockaround/lockaround/core/lab/faults/resource"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
+)
+
+// world is what a run takes place in: a store, a link to it for each worker, and the
+// resource that the locks protect. It is for one goroutine.
+type world struct {
+	folder   string
+	mutant   string
+	seed     uint64
+	log      *history.Log
+	store    *server.Server
+	admin    *redis.Client // of the store, beside the links
+	resource *resource.Server
+	links    []*link.Link
+	workers  []*worker // by link
+	started  int
+}
+
+const (
+	processes = 5
+	clients   = 5 // of a process
+	keys      = 4
+)
+
+// newWorld starts everything but the workers.
+func newWorld(ctx context.Context, mutant string, seed uint64) (w *world, err error) {
+	w = &world{mutant: mutant, seed: seed, workers: make([]*worker, processes)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	// Not below t.TempDir: a socket's path is short.
+	if w.folder, err = os.MkdirTemp("", "lockaround-faults-"); err != nil {
+		return w, err
+	}
+	if w.log, err = history.Create(filepath.Join(w.folder, "000.jsonl")); err != nil {
+		return w, err
+	}
+	if w.store, err = server.Start(ctx, server.Redis); err != nil {
+		return w, err
+	}
+	w.admin = redis.NewClient(&redis.Options{Addr: w.store.Addr, MaxRetries: -1})
+	if w.resource, err = resource.Serve(w.socket(), w.log.Add); err != nil {
+		return w, err
+	}
+	for range processes {
+		l, err := link.New(w.store.Addr)
+		if err != nil {
+			return w, err
+		}
+		w.links = append(w.links, l)
+	}
+	return w, nil
+}
+
+func (w *world) socket() string { return filepath.Join(w.folder, "resource") }
+
+// staff starts a worker at a link.
+func (w *world) staff(at int) error {
+	w.started++
+	worker, err := start(Job{
+		Process: w.started, Clients: clients, Keys: keys, Store: w.links[at].Addr(), Resource: w.socket(),
+		History: filepath.Join(w.folder, fmt.Sprintf("%03d.jsonl", w.started)), Mutant: w.mutant, Seed: w.seed,
+	})
+	if err != nil {
+		return err
+	}
+	w.workers[at] = worker
+	return nil
+}
+
+// fallen returns why a worker has ended that was to go on.
+func (w *world) fallen() error {
+	for _, p := range w.workers {
+		if p.ended() {
+			return fmt.Errorf("process %d ended before it was told to: %w", p.job.Process, errors.Join(p.err, errEnded))
+		}
+	}
+	return nil
+}
+
+var errEnded = errors.New("nothing was to end it")
+
+// holder returns where the worker is that has been in a critical section for the longest;
+// if none gets into one in a while, any.
+func (w *world) holder(ctx context.Context) int {
+	limit := time.After(time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	at := map[int]int{}
+	for i, p := range w.workers {
+		at[p.job.Process] = i
+	}
+	for {
+		if h, ok := w.resource.Inside(func(p int) bool { _, ok := at[p]; return ok }); ok {
+			return at[h.Process]
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			return 0
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+// kill ends a worker as kill -9 does, and starts another in its place.
+func (w *world) kill(at int) error {
+	p := w.workers[at]
+	e := history.Event{Process: p.job.Process, Op: history.Kill, Name: "kill", Call: history.Now()}
+	p.kill()
+	e.Return = history.Now()
+	w.log.Add(e)
+	w.resource.Gone(p.job.Process)
+	return w.staff(at)
+}
+
+// finish has all workers end.
+func (w *world) finish(ctx context.Context) error {
+	var errs []error
+	for _, p := range w.workers {
+		errs = append(errs, p.stdin.Close())
+	}
+	for _, p := range w.workers {
+		errs = append(errs, p.finish(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// close ends whatever still runs, and removes the folder.
+func (w *world) close() error {
+	var errs []error
+	for _, p := range w.workers {
+		if p != nil {
+			_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have gone
+			p.kill()
+		}
+	}
+	for _, l := range w.links {
+		errs = append(errs, l.Close())
+	}
+	if w.resource != nil {
+		errs = append(errs, w.resource.Close())
+	}
+	if w.admin != nil {
+		errs = append(errs, w.admin.Close())
+	}
+	if w.store != nil {
+		_ = w.store.Signal(syscall.SIGCONT) // the same
+		errs = append(errs, w.store.Close())
+	}
+	if w.log != nil {
+		errs = append(errs, w.log.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.folder))...)
+}
