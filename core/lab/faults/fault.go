@@ -20,25 +20,35 @@ type fault struct {
 	// Lossy: the store does not keep what it acknowledged, so that two may claim a lock
 	// until the first one's lease would have ended.
 	Lossy bool
+	Reach reach
 	// make returns when the fault has gone. It acts on the worker at that place, if it
 	// is about one.
 	make func(ctx context.Context, w *world, at int) error
 }
 
+// reach says who may not be able to lock and to release while there is a fault.
+type reach uint8
+
+const (
+	nobody reach = iota
+	holder       // the worker that it is about
+	all
+)
+
 // faults are all of them.
 var faults = []fault{
 	{Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place",
 		make: func(_ context.Context, w *world, at int) error { return w.kill(at) }},
-	{Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs",
+	{Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
 			if err := w.workers[at].signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
 			return errors.Join(pass(ctx, 3*longestTTL), w.workers[at].signal(syscall.SIGCONT))
 		}},
-	{Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all",
+	{Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all", Reach: all,
 		make: everywhere(time.Second, link.State{Delay: [2]time.Duration{40 * time.Millisecond, 40 * time.Millisecond}})},
-	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and then nothing gets through for two TTLs",
+	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and then nothing gets through for two TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
 			l := w.links[at]
 			defer l.Set(link.State{})
@@ -47,24 +57,24 @@ var faults = []fault{
 			l.Set(link.State{Hole: [2]bool{true, true}})
 			return errors.Join(err, pass(ctx, 2*longestTTL))
 		}},
-	{Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs",
+	{Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs", Reach: holder,
 		make: one(2*longestTTL, link.State{Hole: [2]bool{true, true}})},
-	{Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost",
+	{Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost", Reach: holder,
 		make: one(time.Second, link.State{Hole: [2]bool{link.ToClient: true}})},
-	{Name: "no-requests", About: "what a holder asks for is lost on its way",
+	{Name: "no-requests", About: "what a holder asks for is lost on its way", Reach: holder,
 		make: one(time.Second, link.State{Hole: [2]bool{link.ToServer: true}})},
-	{Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs",
+	{Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs", Reach: holder,
 		make: one(2*longestTTL, link.State{Stall: true})},
 	{Name: "lost-pushes", About: "the store's pushes are lost, for all",
 		make: everywhere(time.Second, link.State{Deaf: true})},
-	{Name: "reset", About: "all connections are cut",
+	{Name: "reset", About: "all connections are cut", Reach: all,
 		make: func(_ context.Context, w *world, _ int) error {
 			for _, l := range w.links {
 				l.Cut()
 			}
 			return nil
 		}},
-	{Name: "freeze", About: "SIGSTOP of the store, for a TTL",
+	{Name: "freeze", About: "SIGSTOP of the store, for a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			if err := w.store.Signal(syscall.SIGSTOP); err != nil {
 				return err
@@ -72,21 +82,21 @@ var faults = []fault{
 			return errors.Join(pass(ctx, longestTTL), w.store.Signal(syscall.SIGCONT))
 		}},
 	{Name: "script-flush", About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},
-	{Name: "client-kill", About: "CLIENT KILL of all connections that send commands", make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
+	{Name: "client-kill", About: "CLIENT KILL of all connections that send commands", Reach: all, make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
 	{Name: "subscriber-kill", About: "CLIENT KILL of all connections that pushes go by", make: command("CLIENT", "KILL", "TYPE", "pubsub")},
-	{Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL",
+	{Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			d := longestTTL * 6 / 5
 			return errors.Join(w.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err(), pass(ctx, d))
 		}},
-	{Name: "out-of-memory", About: "the store refuses to write, for a second",
+	{Name: "out-of-memory", About: "the store refuses to write, for a second", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory", "1"), pass(ctx, time.Second), w.config(ctx, "maxmemory", "0"))
 		}},
-	{Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true,
+	{Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error { return w.store.Restart(ctx) }},
-	{Name: "flush", About: "FLUSHALL", Lossy: true, make: command("FLUSHALL")},
-	{Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true,
+	{Name: "flush", About: "FLUSHALL", Lossy: true, Reach: all, make: command("FLUSHALL")},
+	{Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory-policy", "allkeys-lru"), w.config(ctx, "maxmemory", "1"), pass(ctx, 100*time.Millisecond),
 				w.config(ctx, "maxmemory", "0"), w.config(ctx, "maxmemory-policy", "noeviction"))
@@ -134,8 +144,12 @@ func (w *world) config(ctx context.Context, name, value string) error {
 	return w.admin.ConfigSet(ctx, name, value).Err()
 }
 
-// chosen returns the faults whose names match, or why there are none.
+// chosen returns the faults whose names match, all if the pattern is empty, or why there
+// are none.
 func chosen(pattern string) ([]fault, error) {
+	if pattern == "" {
+		return faults, nil
+	}
 	p, err := regexp.Compile("^(" + pattern + ")$")
 	if err != nil {
 		return nil, err

@@ -1,37 +1,202 @@
+// Command faults breaks processes, their links to Redis, and Redis itself, under clients
+// that take locks, and judges from what they wrote down whether the locks kept their
+// promises:
+//
+//	go run ./core/lab/faults -out core/lab/faults/results
+//
+// It needs Linux and redis-server, which it starts itself. Five processes of five clients,
+// this program started again, take four locks with short TTLs. Each holder adds one to a
+// counter, in two steps, behind a guard that knows the largest fencing token it has seen.
+// One fault after the other hits them meanwhile, in an order that the seed decides.
+//
+// Every process writes what it asked for and what it was answered, by one clock. From that
+// alone the checks tell whether two ever had a lock at once (S1), tokens rise (S2), the
+// guard never let an earlier holder in and no increment was lost (S3), a lock that is free
+// and waited for is granted in time (L1, L2), acquisitions return in time (L3), a lease
+// that was released is left alone (L4), and a holder hears of its loss in time (L5). The
+// package check says how. Porcupine, which knows none of these rules, looks for an order of
+// all operations in which a lock with a guarded counter would have answered as it did.
+//
+// A checker that has caught nothing proves nothing. So the program also runs mutants: the
+// same locks with a bug put between the engine and the driver, each of which the
+// laboratory must catch. -mutant runs a single one, -faults the faults whose names match.
+//
+// In the folder -out it writes faults.md and timelines of a run that went well and of a
+// mutant. It ends with an error if a promise was broken or a mutant was not caught.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 )
 
 func main() {
 	if job, ok := os.LookupEnv(jobVariable); ok {
 		os.Exit(work(job, os.Stdin))
 	}
-	seed := flag.Uint64("seed", 1, "")
-	mut := flag.String("mutant", "", "")
-	pat := flag.String("faults", ".*", "")
-	d := flag.Duration("time", 10*time.Second, "")
+	log.SetFlags(log.Ltime)
+	l := laboratory{Progress: log.Printf}
+	flag.StringVar(&l.Out, "out", "", "folder for the results, made if it is missing; empty for none")
+	flag.DurationVar(&l.Time, "time", time.Minute, "how long there are faults for, at least; each comes once at least")
+	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
+	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
+	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
 	flag.Parse()
-	fs, err := chosen(*pat)
-	if err != nil {
-		log.Fatal(err)
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := l.run(ctx); err != nil {
+		log.Print(err)
+		cancel()
+		os.Exit(1)
 	}
-	if *pat == "none" {
-		fs = nil
+}
+
+// laboratory is what the command line asks for.
+type laboratory struct {
+	Out      string
+	Time     time.Duration
+	Seed     uint64
+	Faults   string
+	Mutant   string
+	Progress func(format string, a ...any)
+}
+
+// mutantTime is how long a mutant has to be caught, besides the time that a run takes to
+// begin and to end.
+const mutantTime = 8 * time.Second
+
+// run runs lockaround and the mutants, or one of them, and writes the results.
+func (l laboratory) run(ctx context.Context) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q: there are flags only; see -h", flag.Args())
 	}
-	r, err := plan{Seed: *seed, Faults: fs, Time: *d, Mutant: *mut, Early: *mut != "", Progress: log.Printf}.run(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	for i, v := range r.Violations {
-		if i < 15 {
-			log.Print(v)
+	if l.Out != "" {
+		if err := os.MkdirAll(l.Out, 0o755); err != nil {
+			return err
 		}
 	}
-	log.Printf("%d violations; %+v; %d events", len(r.Violations), r.Figures, len(r.Events))
+	l.Progress("seed %d", l.Seed)
+	mutants := mutant.All
+	if l.Mutant != "" {
+		m, found := mutant.Named(l.Mutant)
+		if !found {
+			return fmt.Errorf("-mutant %q: there is none of that name; there are %s", l.Mutant, names(mutant.All))
+		}
+		mutants = []mutant.Mutant{m}
+	}
+	var r results
+	var errs []error
+	if l.Mutant == "" {
+		f, err := chosen(l.Faults)
+		if err != nil {
+			return fmt.Errorf("-faults %w", err)
+		}
+		l.Progress("lockaround, %d kinds of fault, %v", len(f), l.Time)
+		if r.Healthy, err = (plan{Seed: l.Seed, Faults: f, Time: l.Time, Rounds: 1, Progress: l.Progress}).run(ctx); err != nil {
+			return err
+		}
+		l.tell(r.Healthy)
+		if n := len(r.Healthy.Violations); n > 0 {
+			errs = append(errs, fmt.Errorf("%d promises were broken; the first: %s", n, r.Healthy.Violations[0]))
+		}
+	}
+	for _, m := range mutants {
+		run, err := l.mutate(ctx, m)
+		if err != nil {
+			return err
+		}
+		r.Mutants = append(r.Mutants, run)
+		if !caught(m, run) {
+			errs = append(errs, fmt.Errorf("the mutant %s was not caught: %s", m.Name, m.Bug))
+		}
+	}
+	if l.Out != "" {
+		errs = append(errs, r.write(l.Out))
+	}
+	return errors.Join(errs...)
+}
+
+// mutate runs one mutant.
+func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
+	p, err := planOf(m, l.Faults)
+	if err != nil {
+		return nil, err
+	}
+	p.Seed, p.Progress = l.Seed, l.Progress
+	l.Progress("mutant %s: %s", m.Name, m.Bug)
+	run, err := p.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
+	}
+	l.tell(run)
+	return run, nil
+}
+
+// planOf is the run of a mutant, with its own faults unless there is a pattern.
+func planOf(m mutant.Mutant, pattern string) (plan, error) {
+	p := plan{Mutant: m.Name, Time: mutantTime, Early: true}
+	if pattern != "" {
+		f, err := chosen(pattern)
+		if err != nil {
+			return p, fmt.Errorf("-faults %w", err)
+		}
+		p.Faults = f
+		return p, nil
+	}
+	if len(m.Faults) == 0 {
+		p.Time = mutantTime / 4 // it shows at once, or when all come to an end
+	}
+	for _, name := range m.Faults {
+		f, err := chosen(name)
+		if err != nil {
+			return p, fmt.Errorf("faults of %s: %w", m.Name, err)
+		}
+		p.Faults = append(p.Faults, f...)
+	}
+	return p, nil
+}
+
+// tell says what a run came to.
+func (l laboratory) tell(r *Run) {
+	const enough = 5
+	for i, v := range r.Violations {
+		if i == enough {
+			l.Progress("  … and %d more", len(r.Violations)-enough)
+			break
+		}
+		l.Progress("  %s", v)
+	}
+	l.Progress("  %d acquisitions, %d increments, %d stale requests refused; %d violations", r.Figures.Acquired, r.Figures.Accepted, r.Figures.Stale, len(r.Violations))
+}
+
+// caught reports whether the laboratory found a mutant to break what it breaks.
+func caught(m mutant.Mutant, r *Run) bool {
+	for _, v := range r.Violations {
+		for _, p := range m.Breaks {
+			if v.Property == p {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func names(all []mutant.Mutant) string {
+	out := ""
+	for _, m := range all {
+		if out != "" {
+			out += ", "
+		}
+		out += m.Name
+	}
+	return out
 }

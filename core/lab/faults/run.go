@@ -17,7 +17,7 @@ type plan struct {
 	Time     time.Duration // that there are faults for, at least
 	Rounds   int           // of all faults, at least
 	Mutant   string        // empty for lockaround as it is
-	Early    bool          // ends as soon as a property of safety is found broken
+	Early    bool          // ends as soon as a property is found broken
 	Progress func(format string, a ...any)
 }
 
@@ -116,7 +116,10 @@ func (p plan) one(ctx context.Context, w *world, s *schedule, began time.Time) e
 		return err
 	}
 	at := w.holder(ctx)
-	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Process: w.workers[at].job.Process, Call: history.Now()}
+	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Outage: f.Reach != nobody, Call: history.Now()}
+	if f.Reach == holder {
+		e.Process = w.workers[at].job.Process
+	}
 	err := f.make(ctx, w, at)
 	e.Return = history.Now()
 	w.log.Add(e)
@@ -127,12 +130,12 @@ func (p plan) one(ctx context.Context, w *world, s *schedule, began time.Time) e
 	return nil
 }
 
-// broken reports whether what has happened so far breaks safety.
+// broken reports whether what has happened so far breaks a property.
 func (w *world) broken() (bool, error) {
 	now := history.Now()
 	events, err := history.Load(w.folder)
 	if err != nil {
 		return false, err
 	}
-	return len(check.Safety(history.Until(events, now), rules).Violations) > 0, nil
+	return len(check.Soon(history.Until(events, now), rules).Violations) > 0, nil
 }

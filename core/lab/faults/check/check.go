@@ -78,13 +78,13 @@ func All(events []history.Event, r Rules) Report {
 	return h.sorted()
 }
 
-// Safety holds a history to S1 to S3 and L4, none of which depends on how fast the machine
-// is: also one that is not complete.
-func Safety(events []history.Event, r Rules) Report {
+// Soon holds a history that goes on to what can be told before its end.
+func Soon(events []history.Event, r Rules) Report {
 	h := index(events, r)
 	h.exclusion()
 	h.tokens()
 	h.guard()
+	h.wake()
 	h.silence()
 	return h.sorted()
 }
@@ -128,6 +128,7 @@ func index(events []history.Event, r Rules) *judged {
 	}
 	byCall := func(a, b *history.Event) int { return cmp.Compare(a.Call, b.Call) }
 	slices.SortStableFunc(h.faults, byCall)
+	slices.SortStableFunc(h.late, byCall)
 	for _, f := range h.faults {
 		if f.Op == history.Fault {
 			h.report.Figures.Faults[f.Name]++

@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 )
@@ -12,6 +13,7 @@ import (
 // the lease's deadline, and the end of its process.
 type Claim struct {
 	Process, Client int
+	Key             string
 	Token           int64
 	Lease           Lease
 	Called          int64 // the acquisition was
@@ -20,6 +22,11 @@ type Claim struct {
 	Heard           int64 // that the lease was lost; 0 if never
 	Released        *history.Event
 	Killed          bool
+}
+
+// Claims returns the claims of a key, in the order of their starts.
+func Claims(events []history.Event, key string, r Rules) []*Claim {
+	return index(events, r).claims[key]
 }
 
 // Lease names what the store has granted once, from which callers of one process may have
@@ -55,7 +62,7 @@ func (h *judged) claim(events []history.Event) {
 				continue
 			}
 			c := &Claim{
-				Process: e.Process, Client: e.Client, Token: e.Token, Lease: Lease{e.Process, e.Key, e.Token / h.HandOffs},
+				Process: e.Process, Client: e.Client, Key: e.Key, Token: e.Token, Lease: Lease{e.Process, e.Key, e.Token / h.HandOffs},
 				Called: e.Call, Start: e.Return, End: h.end, Deadline: e.Deadline,
 			}
 			if c.Client == 0 || e.Return == 0 || e.Deadline == 0 {
@@ -81,16 +88,24 @@ func (h *judged) claim(events []history.Event) {
 		}
 	}
 	for _, claims := range h.claims {
-		for _, c := range claims {
+		slices.SortStableFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Start, b.Start) })
+		for i, c := range claims {
 			if at, ok := killed[c.Process]; ok && at < c.End {
 				c.End, c.Killed = at, true
+				h.succeeded(claims[i+1:], at)
 			}
 			if c.End == h.end || c.Killed { // it said nothing of its last deadline
 				c.Deadline = max(c.Deadline, renewed.before(c.Lease, c.End))
 			}
 			c.End = min(c.End, c.Deadline)
 		}
-		slices.SortStableFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Start, b.Start) })
+	}
+}
+
+// succeeded notes when a key whose holder was killed got the next one.
+func (h *judged) succeeded(later []*Claim, killed int64) {
+	if len(later) > 0 {
+		h.longest("next grant after the holder was killed", time.Duration(later[0].Start-killed))
 	}
 }
 

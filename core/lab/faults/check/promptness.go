@@ -47,11 +47,15 @@ func (h *judged) busyIn(process int, from, to int64) int64 {
 	return sum
 }
 
-// busy is for how much of a time one or another process did not, summed over all.
+// busy is for how much of a time one process or another did not.
 func (h *judged) busy(from, to int64) int64 {
 	var sum int64
+	until := from
 	for _, e := range h.lateWithin(from, to) {
-		sum += min(e.Return, to) - max(e.Call, from)
+		if e.Return > until {
+			sum += min(e.Return, to) - max(e.Call, until)
+			until = e.Return
+		}
 	}
 	return sum
 }

@@ -15,7 +15,7 @@ func (h *judged) silence() {
 		}
 	}
 	for _, e := range h.driver {
-		if at, ok := ended[e.Owner]; ok && e.Op == history.Renew && e.Call > at+int64(h.Late)+2*h.busy(at, e.Call) {
+		if at, ok := ended[e.Owner]; ok && e.Op == history.Renew && e.Call > at && e.Call-at > int64(h.Late)+2*h.busyIn(e.Process, at, e.Call) {
 			h.found("L4", e.Key, at, e.Call, "process %d renewed a lease (token %d) %s after its release was answered", e.Process, e.Token, ms(e.Call-at))
 		}
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"sort"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/history"
@@ -9,13 +10,26 @@ import (
 // wake is L1 and L2: while somebody waits for a key that nobody has, it does not stay
 // free for longer than a lost wake-up or what died can explain:
 //
-//   - in quiet times, for the driver's bound of a lost wake-up,
+//   - for the driver's bound of a lost wake-up, also when pushes are lost or scripts
+//     forgotten,
 //   - after a process was killed, for T more,
-//   - after anything else, from its end, for T, E and the longest back-off more.
+//   - after a process was stopped or cut off, which others have to get over, for T and E
+//     more: it may have held the key, and been the next to get it,
+//   - after an outage of the store, from its end, for the longest back-off besides, and so
+//     for the process that was cut off.
 func (h *judged) wake() {
 	for _, key := range h.keys {
+		acquires := h.acquires[key]
+		var longest int64
+		for _, a := range acquires {
+			longest = max(longest, a.Return-a.Call)
+		}
 		for _, free := range h.free(key) {
-			for _, a := range h.acquires[key] {
+			begin := sort.Search(len(acquires), func(i int) bool { return acquires[i].Call >= free.from-longest })
+			for _, a := range acquires[begin:] {
+				if a.Call >= free.to {
+					break
+				}
 				if from, to := max(free.from, a.Call), min(free.to, a.Return); to > from {
 					h.waited(key, a, from, to)
 				}
@@ -23,6 +37,9 @@ func (h *judged) wake() {
 		}
 	}
 }
+
+// noteworthy is how long a key has to be free for it to be looked at.
+const noteworthy = 20 * time.Millisecond
 
 // span is a time.
 type span struct{ from, to int64 }
@@ -32,7 +49,7 @@ func (h *judged) free(key string) []span {
 	var out []span
 	var since int64
 	for _, c := range h.claims[key] {
-		if c.Start-since > int64(h.Wake) {
+		if c.Start-since > int64(noteworthy) {
 			out = append(out, span{since, c.Start})
 		}
 		// A release that was answered ends later than the claim, by its way to the store.
@@ -41,7 +58,7 @@ func (h *judged) free(key string) []span {
 			since = max(since, c.Released.Return)
 		}
 	}
-	if h.end-since > int64(h.Wake) {
+	if h.end-since > int64(noteworthy) {
 		out = append(out, span{since, h.end})
 	}
 	return out
@@ -49,31 +66,34 @@ func (h *judged) free(key string) []span {
 
 // waited judges a caller's waiting while the key was free.
 func (h *judged) waited(key string, a *history.Event, from, to int64) {
-	bound, why := h.Wake, ""
+	bound, why := h.Wake, "in quiet times"
 	settle := int64(h.Wake + h.TTL + h.Enrolment + h.Backoff)
 	for _, f := range h.faults {
-		if f.Call >= to || f.Return+settle <= from {
+		if f.Call >= to || f.Return+settle <= from || f.Op == history.Fault && !f.Outage {
 			continue
 		}
-		after := max(from, f.Return)
+		least, since, name := h.Wake+h.TTL, f.Return, "after "+f.Name
 		switch {
-		case f.Op == history.Kill && bound < h.Wake+h.TTL:
-			bound, why = h.Wake+h.TTL, " after a process was killed"
-			from = after
 		case f.Op == history.Kill:
-			from = after
+		case f.Process != 0 && f.Process != a.Process:
+			least += h.Enrolment
+			if to <= f.Return {
+				since = f.Call
+			}
 		default:
-			bound, why = h.Wake+h.TTL+h.Enrolment+h.Backoff, " after "+f.Name
-			from = after
+			least += h.Enrolment + h.Backoff
+		}
+		from = max(from, since)
+		if least > bound {
+			bound, why = least, name
 		}
 	}
 	if to <= from {
 		return
 	}
-	busy := h.busy(from, to)
-	h.longest("free and waited for"+map[bool]string{true: " in quiet times"}[why == ""]+why, time.Duration(to-from))
-	if to-from > int64(bound+h.Slack)+2*busy {
-		h.found("L1", key, from, to, "nobody had it for %s%s while process %d waited; %v are allowed, and %v more as the machine is busy",
+	h.longest("free and waited for, "+why, time.Duration(to-from))
+	if to-from > int64(bound+h.Slack)+h.busy(from, to) {
+		h.found("L1", key, from, to, "nobody had it for %s %s while process %d waited; %v are allowed, and %v more as the machine is busy",
 			ms(to-from), why, a.Process, bound, h.Slack)
 	}
 }

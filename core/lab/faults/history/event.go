@@ -55,6 +55,7 @@ type Event struct {
 	Value    int64  `json:"value,omitempty"`    // read or written
 	Name     string `json:"name,omitempty"`     // of a fault
 	Lossy    bool   `json:"lossy,omitempty"`    // after the fault the store need not know what it acknowledged before
+	Outage   bool   `json:"outage,omitempty"`   // during the fault Process, or all if it is 0, may not be able to lock or release
 	Error    string `json:"error,omitempty"`
 }
 
