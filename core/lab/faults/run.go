@@ -33,7 +33,7 @@ type Run struct {
 // rules is what runs are held to.
 var rules = check.Rules{
 	TTL: longestTTL, Enrolment: longestTTL, Wake: time.Second, Backoff: 1500 * time.Millisecond,
-	Late: 50 * time.Millisecond, Slack: 500 * time.Millisecond, Warm: 100, HandOffs: 1024,
+	Late: 50 * time.Millisecond, Slack: 500 * time.Millisecond, Search: 20 * time.Second, Warm: 100, HandOffs: 1024,
 }
 
 // run plays the plan. The error is that it could not be played: what the locks did is in

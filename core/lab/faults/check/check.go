@@ -21,6 +21,7 @@ type Rules struct {
 	Backoff   time.Duration // the longest that a process leaves a store alone that failed
 	Late      time.Duration // how much later than it had to an acquisition may return, and a loss may be told
 	Slack     time.Duration // of a busy machine, besides what it owns up to
+	Search    time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
 	Warm      int           // acquisitions that there must be before the first fault
 	HandOffs  int64         // callers in turn that share one grant of the store, with tokens next to each other
 }

@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -14,14 +13,9 @@ import (
 // moment between its call and its return, in which a lock with a guarded counter behind it
 // would have answered as it did. It knows neither claims nor deadlines.
 
-const (
-	// pieceLength is how many operations are judged at a time, as far as the key is free
-	// in between.
-	pieceLength = 400
-
-	// pieceTime bounds the search; a piece that takes longer counts as failed.
-	pieceTime = 20 * time.Second
-)
+// pieceLength is how many operations are judged at a time, as far as the key is free in
+// between.
+const pieceLength = 400
 
 // action is the input of an operation.
 type action struct {
@@ -184,11 +178,11 @@ func (h *judged) judge(key string, begin state, p *piece) {
 			return ok, next
 		},
 	}
-	switch porcupine.CheckOperationsTimeout(model, ops, pieceTime) {
+	switch porcupine.CheckOperationsTimeout(model, ops, h.Search) {
 	case porcupine.Illegal:
 		h.found("linear", key, p.from, p.to, "no order of these %d operations is that of a lock with a guarded counter", len(ops))
 	case porcupine.Unknown:
-		h.found("linear", key, p.from, p.to, "whether these %d operations have an order was not found out within %v", len(ops), pieceTime)
+		h.found("linear", key, p.from, p.to, "whether these %d operations have an order was not found out within %v", len(ops), h.Search)
 	}
 }
 

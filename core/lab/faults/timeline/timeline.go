@@ -79,7 +79,7 @@ func Draw(p Picture, events []history.Event, r check.Rules) (string, error) {
 		if c.End > c.Start {
 			s.Claims = append(s.Claims, s.bar(c.Start, c.End, y, c.Process))
 		}
-		if until := known(c); until > c.End {
+		if until := known(c); until > c.End+int64(time.Millisecond) {
 			s.Beliefs = append(s.Beliefs, s.bar(c.End, until, y, c.Process))
 		}
 	}
