@@ -140,7 +140,7 @@ func (c *caller) stay(lease *core.Lease) bool {
 func (c *caller) length() time.Duration {
 	switch n := c.chance.IntN(100); {
 	case n < 2:
-		return c.between(longestTTL, 3*longestTTL)
+		return c.between(longestTTL, 4*longestTTL)
 	case n < 20:
 		return c.between(4*time.Millisecond, 40*time.Millisecond)
 	}

@@ -48,12 +48,17 @@ var faults = []fault{
 		}},
 	{Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all", Reach: all,
 		make: everywhere(time.Second, link.State{Delay: [2]time.Duration{40 * time.Millisecond, 40 * time.Millisecond}})},
-	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and then nothing gets through for two TTLs", Reach: holder,
+	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and when it has a lock, nothing gets through any more for two TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
 			l := w.links[at]
 			defer l.Set(link.State{})
 			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: 200 * time.Millisecond}})
-			err := pass(ctx, 700*time.Millisecond)
+			if err := pass(ctx, longestTTL); err != nil {
+				return err
+			}
+			// Short sections are over by then: it is one that would need to be renewed.
+			p := w.workers[at].job.Process
+			_, err := w.inside(ctx, 60*time.Millisecond, func(process int) bool { return process == p })
 			l.Set(link.State{Hole: [2]bool{true, true}})
 			return errors.Join(err, pass(ctx, 2*longestTTL))
 		}},

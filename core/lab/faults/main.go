@@ -72,7 +72,7 @@ type laboratory struct {
 
 // mutantTime is how long a mutant has to be caught, besides the time that a run takes to
 // begin and to end.
-const mutantTime = 8 * time.Second
+const mutantTime = 12 * time.Second
 
 // run runs lockaround and the mutants, or one of them, and writes the results.
 func (l laboratory) run(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
 
 // planOf is the run of a mutant, with its own faults unless there is a pattern.
 func planOf(m mutant.Mutant, pattern string) (plan, error) {
-	p := plan{Mutant: m.Name, Time: mutantTime, Early: true}
+	p := plan{Mutant: m.Name, Time: mutantTime, Until: m.Breaks}
 	if pattern != "" {
 		f, err := chosen(pattern)
 		if err != nil {
@@ -153,7 +153,7 @@ func planOf(m mutant.Mutant, pattern string) (plan, error) {
 		return p, nil
 	}
 	if len(m.Faults) == 0 {
-		p.Time = mutantTime / 4 // it shows at once, or when all come to an end
+		p.Time = mutantTime / 6 // it shows at once, or when all come to an end
 	}
 	for _, name := range m.Faults {
 		f, err := chosen(name)
@@ -179,16 +179,7 @@ func (l laboratory) tell(r *Run) {
 }
 
 // caught reports whether the laboratory found a mutant to break what it breaks.
-func caught(m mutant.Mutant, r *Run) bool {
-	for _, v := range r.Violations {
-		for _, p := range m.Breaks {
-			if v.Property == p {
-				return true
-			}
-		}
-	}
-	return false
-}
+func caught(m mutant.Mutant, r *Run) bool { return broken(r.Report, m.Breaks) }
 
 func names(all []mutant.Mutant) string {
 	out := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/check"
@@ -17,7 +18,7 @@ type plan struct {
 	Time     time.Duration // that there are faults for, at least
 	Rounds   int           // of all faults, at least
 	Mutant   string        // empty for lockaround as it is
-	Early    bool          // ends as soon as a property is found broken
+	Until    []string      // properties; it ends as soon as one of them is found broken
 	Progress func(format string, a ...any)
 }
 
@@ -53,10 +54,11 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 		return nil, err
 	}
 	began := time.Now()
-	if err := p.trouble(ctx, w, began); err != nil {
-		return nil, err
-	}
+	end, err := p.trouble(ctx, w, began)
 	took := time.Since(began)
+	if err != nil || end != nil {
+		return end, err
+	}
 	// What was broken last has time to recover, and then all come to an end.
 	if err := pass(ctx, time.Second); err != nil {
 		return nil, err
@@ -86,41 +88,51 @@ func (w *world) warm(ctx context.Context) error {
 	return nil
 }
 
-// trouble makes one fault after the other.
-func (p plan) trouble(ctx context.Context, w *world, began time.Time) error {
+// trouble makes one fault after the other. It returns what has happened if the plan
+// is to end then.
+func (p plan) trouble(ctx context.Context, w *world, began time.Time) (*Run, error) {
 	s := newSchedule(p.Faults, p.Seed)
 	for n := 0; n < p.Rounds*len(p.Faults) || time.Since(began) < p.Time; n++ {
-		if len(p.Faults) == 0 {
-			if err := pass(ctx, 300*time.Millisecond); err != nil {
-				return err
-			}
-		} else if err := p.one(ctx, w, s, began); err != nil {
-			return err
+		if err := p.next(ctx, w, s, began); err != nil {
+			return nil, err
 		}
 		if err := w.fallen(); err != nil {
-			return err
+			return nil, err
 		}
-		if p.Early {
-			broken, err := w.broken()
-			if err != nil || broken {
-				return err
-			}
+		if len(p.Until) == 0 {
+			continue
+		}
+		now := history.Now()
+		events, err := history.Load(w.folder)
+		if err != nil {
+			return nil, err
+		}
+		events = history.Until(events, now)
+		if report := check.Soon(events, rules); broken(report, p.Until) {
+			return &Run{p.Seed, p.Mutant, time.Since(began), events, report}, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-func (p plan) one(ctx context.Context, w *world, s *schedule, began time.Time) error {
+// next makes a fault, or lets some time pass if there are none.
+func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) error {
+	if len(p.Faults) == 0 {
+		return pass(ctx, 300*time.Millisecond)
+	}
 	f, gap := s.next()
 	if err := pass(ctx, gap); err != nil {
 		return err
 	}
-	at := w.holder(ctx)
+	at, err := w.holder(ctx)
+	if err != nil {
+		return err
+	}
 	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Outage: f.Reach != nobody, Call: history.Now()}
 	if f.Reach == holder {
 		e.Process = w.workers[at].job.Process
 	}
-	err := f.make(ctx, w, at)
+	err = f.make(ctx, w, at)
 	e.Return = history.Now()
 	w.log.Add(e)
 	p.Progress("%6.1f s  %-15s %4.0f ms, %d increments", time.Since(began).Seconds(), f.Name, float64(e.Return-e.Call)/1e6, w.resource.Writes())
@@ -130,12 +142,7 @@ func (p plan) one(ctx context.Context, w *world, s *schedule, began time.Time) e
 	return nil
 }
 
-// broken reports whether what has happened so far breaks a property.
-func (w *world) broken() (bool, error) {
-	now := history.Now()
-	events, err := history.Load(w.folder)
-	if err != nil {
-		return false, err
-	}
-	return len(check.Soon(history.Until(events, now), rules).Violations) > 0, nil
+// broken reports whether one of the properties is.
+func broken(r check.Report, properties []string) bool {
+	return slices.ContainsFunc(r.Violations, func(v check.Violation) bool { return slices.Contains(properties, v.Property) })
 }

@@ -12,6 +12,7 @@ import (
 // TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind.
 func TestPromisesHoldUnderFaults(t *testing.T) {
 	needRedis(t)
+	t.Parallel()
 	const seed = 5
 	r, err := plan{Seed: seed, Faults: faults, Rounds: 1, Progress: t.Logf}.run(t.Context())
 	if err != nil {
@@ -38,8 +39,10 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 
 func TestMutantsAreCaught(t *testing.T) {
 	needRedis(t)
+	t.Parallel()
 	for _, m := range mutant.All {
 		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
 			p, err := planOf(m, "")
 			if err != nil {
 				t.Fatal(err)
@@ -58,6 +61,7 @@ func TestMutantsAreCaught(t *testing.T) {
 
 func TestInterruptedRunLeavesNothing(t *testing.T) {
 	needRedis(t)
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	f, err := chosen("pause")

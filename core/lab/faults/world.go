@@ -100,24 +100,26 @@ var errEnded = errors.New("nothing was to end it")
 
 // holder returns where the worker is that has been in a critical section for the longest;
 // if none gets into one in a while, any.
-func (w *world) holder(ctx context.Context) int {
-	limit := time.After(time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
+func (w *world) holder(ctx context.Context) (int, error) {
 	at := map[int]int{}
 	for i, p := range w.workers {
 		at[p.job.Process] = i
 	}
-	for {
-		if h, ok := w.resource.Inside(func(p int) bool { _, ok := at[p]; return ok }); ok {
-			return at[h.Process]
+	who, err := w.inside(ctx, 0, func(p int) bool { _, ok := at[p]; return ok })
+	return at[who.Process], err
+}
+
+// inside waits, not for long, for somebody to have been in a critical section for longer
+// than that.
+func (w *world) inside(ctx context.Context, least time.Duration, qualifies func(process int) bool) (resource.Holder, error) {
+	const patience = 2 * time.Second
+	for began := time.Now(); ; {
+		who, length := w.resource.Inside(qualifies)
+		if length > least || time.Since(began) > patience {
+			return who, nil
 		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			return 0
-		case <-ctx.Done():
-			return 0
+		if err := pass(ctx, time.Millisecond); err != nil {
+			return who, err
 		}
 	}
 }

@@ -69,6 +69,14 @@ type Figures struct {
 func All(events []history.Event, r Rules) Report {
 	h := index(events, r)
 	h.work()
+	return h.judge()
+}
+
+// Soon is All for a history that goes on: it may not have come to any work yet.
+func Soon(events []history.Event, r Rules) Report { return index(events, r).judge() }
+
+func (h *judged) judge() Report {
+	h.count()
 	h.exclusion()
 	h.tokens()
 	h.guard()
@@ -76,18 +84,8 @@ func All(events []history.Event, r Rules) Report {
 	h.wake()
 	h.silence()
 	h.linearity()
-	return h.sorted()
-}
-
-// Soon holds a history that goes on to what can be told before its end.
-func Soon(events []history.Event, r Rules) Report {
-	h := index(events, r)
-	h.exclusion()
-	h.tokens()
-	h.guard()
-	h.wake()
-	h.silence()
-	return h.sorted()
+	slices.SortStableFunc(h.report.Violations, func(a, b Violation) int { return cmp.Compare(a.From, b.From) })
+	return h.report
 }
 
 // judged is a history in the making of its report.
@@ -151,39 +149,42 @@ func (h *judged) found(property, key string, from, to int64, format string, a ..
 	h.report.Violations = append(h.report.Violations, Violation{property, key, from, to, fmt.Sprintf(format, a...)})
 }
 
-func (h *judged) sorted() Report {
-	slices.SortStableFunc(h.report.Violations, func(a, b Violation) int { return cmp.Compare(a.From, b.From) })
-	return h.report
-}
-
 // longest keeps the largest of a kind of time.
 func (h *judged) longest(what string, d time.Duration) {
 	h.report.Figures.Longest[what] = max(h.report.Figures.Longest[what], d)
 }
 
+// count counts acquisitions.
+func (h *judged) count() {
+	f := &h.report.Figures
+	for _, key := range h.keys {
+		for _, a := range h.acquires[key] {
+			switch {
+			case !a.OK():
+				f.Refused++
+				continue
+			case a.Token%h.HandOffs != 0:
+				f.HandOffs++
+			}
+			f.Acquired++
+		}
+	}
+}
+
 // work finds a run that proves nothing: faults that came before there was much for them
-// to hit, and processes that got nothing done after them.
+// to hit, and nothing that got done after them.
 func (h *judged) work() {
-	before := 0
+	before, after := 0, 0
 	var last int64
 	for _, f := range h.faults {
 		last = max(last, f.Return)
 	}
-	after := 0
-	for _, key := range h.keys {
-		for _, a := range h.acquires[key] {
-			if !a.OK() {
-				h.report.Figures.Refused++
-				continue
-			}
-			h.report.Figures.Acquired++
-			if a.Token%h.HandOffs != 0 {
-				h.report.Figures.HandOffs++
-			}
-			if h.first == 0 || a.Return < h.first {
+	for _, claims := range h.claims {
+		for _, c := range claims {
+			if h.first == 0 || c.Start < h.first {
 				before++
 			}
-			if a.Call > last {
+			if c.Called > last {
 				after++
 			}
 		}

@@ -51,22 +51,22 @@ func (h *judged) excused(granted, from, to int64) bool {
 	})
 }
 
-// tokens is S2: an acquisition that was called after another one had returned has the
-// larger token. A process that cannot know yet that the store has lost its lease may hand
-// it on with the tokens that follow.
+// tokens is S2: who acquires later has the larger token. Later is who was called when the
+// other had returned; and who returned when the other had, if it has the lock then, for
+// it cannot have got it before the other did. A process that cannot know yet that the
+// store has lost its lease may hand it on with the tokens that follow.
 func (h *judged) tokens() {
 	for _, key := range h.keys {
 		granted := h.firstOf(key)
-		byReturn := slices.Clone(h.claims[key])
-		byCall := slices.Clone(byReturn)
-		slices.SortFunc(byReturn, func(a, b *Claim) int { return cmp.Compare(a.Start, b.Start) })
-		slices.SortFunc(byCall, func(a, b *Claim) int { return cmp.Compare(a.Called, b.Called) })
+		byStart := h.claims[key]
+		inTurn := slices.Clone(byStart)
+		slices.SortStableFunc(inTurn, func(a, b *Claim) int { return cmp.Compare(a.settled(), b.settled()) })
 		var largest *Claim // of those that had returned
 		i := 0
-		for _, c := range byCall {
-			for ; i < len(byReturn) && byReturn[i].Start < c.Called; i++ {
-				if largest == nil || byReturn[i].Token > largest.Token {
-					largest = byReturn[i]
+		for _, c := range inTurn {
+			for ; i < len(byStart) && byStart[i].Start < c.settled(); i++ {
+				if largest == nil || byStart[i].Token > largest.Token {
+					largest = byStart[i]
 				}
 			}
 			if largest == nil || c.Token > largest.Token || h.excused(granted[c.Lease], largest.Start, c.Start) {
@@ -76,4 +76,12 @@ func (h *judged) tokens() {
 				c.Process, c.Token, ms(c.Start-largest.Start), largest.Process, largest.Token)
 		}
 	}
+}
+
+// settled is when it was certain that whoever had the lock before had it before.
+func (c *Claim) settled() int64 {
+	if c.End > c.Start {
+		return c.Start
+	}
+	return c.Called
 }

@@ -63,7 +63,7 @@ func (h *judged) linearity() {
 	for _, key := range h.keys {
 		s := state{}
 		for _, p := range h.pieces(key) {
-			h.judge(key, s, p)
+			h.search(key, s, p)
 			s = p.after(s)
 		}
 	}
@@ -149,9 +149,9 @@ func (p *piece) after(s state) state {
 	return s
 }
 
-// judge has Porcupine judge a piece. If the store lost its data meanwhile, only what the
+// search has Porcupine judge a piece. If the store lost its data meanwhile, only what the
 // guard did is judged.
-func (h *judged) judge(key string, begin state, p *piece) {
+func (h *judged) search(key string, begin state, p *piece) {
 	var ops []porcupine.Operation
 	if !h.losesWithin(p.from, p.to) {
 		for i, c := range p.claims {

@@ -169,6 +169,19 @@ func TestTokensRise(t *testing.T) {
 			b.acquired(1, token(2, 0), 6, 7)
 			b.released(1, token(2, 0), 8, 9)
 		}},
+		{"the same one, asked for before", "S2 linear", func(b *book) {
+			b.acquired(2, token(2, 0), 3, 4)
+			b.acquired(1, token(2, 0), 3, 6)
+			b.released(2, token(2, 0), 4.5, 5)
+			b.released(1, token(2, 0), 7, 8)
+		}},
+		{"a smaller one that was over when it was told", "", func(b *book) {
+			b.add(history.Event{
+				Process: 2, Client: 1, Key: key, Op: history.Acquire, Token: token(2, 0), Call: at(3), Return: at(700), Limit: at(700), Deadline: at(503),
+			})
+			b.held(1, token(3, 0), 510, 520, 1)
+			b.idle(710)
+		}},
 		{"a smaller one, two holders later", "S2 linear", func(b *book) {
 			b.held(2, token(5, 0), 3, 5, 1)
 			b.held(1, token(6, 0), 6, 8, 2)

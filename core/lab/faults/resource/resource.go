@@ -91,18 +91,18 @@ func (s *Server) Counter(key string) int64 {
 }
 
 // Inside returns who has been in a critical section for the longest, of the processes
-// that qualify.
-func (s *Server) Inside(qualifies func(process int) bool) (Holder, bool) {
+// that qualify, and for how long; 0 if nobody is.
+func (s *Server) Inside(qualifies func(process int) bool) (Holder, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var who Holder
-	var since time.Time
-	for h, at := range s.inside {
-		if qualifies(h.Process) && (since.IsZero() || at.Before(since)) {
-			who, since = h, at
+	var longest time.Duration
+	for h, since := range s.inside {
+		if d := time.Since(since); qualifies(h.Process) && d > longest {
+			who, longest = h, d
 		}
 	}
-	return who, !since.IsZero()
+	return who, longest
 }
 
 // Gone forgets a process that has ended in its critical sections.
