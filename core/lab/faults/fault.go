@@ -37,18 +37,25 @@ const (
 
 // faults are all of them.
 var faults = []fault{
-	{Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place",
-		make: func(_ context.Context, w *world, at int) error { return w.kill(at) }},
-	{Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs", Reach: holder,
+	{
+		Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place",
+		make: func(_ context.Context, w *world, at int) error { return w.kill(at) },
+	},
+	{
+		Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
 			if err := w.workers[at].signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
 			return errors.Join(pass(ctx, 3*longestTTL), w.workers[at].signal(syscall.SIGCONT))
-		}},
-	{Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all", Reach: all,
-		make: everywhere(time.Second, link.State{Delay: [2]time.Duration{40 * time.Millisecond, 40 * time.Millisecond}})},
-	{Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and when it has a lock, nothing gets through any more for two TTLs", Reach: holder,
+		},
+	},
+	{
+		Name: "latency", About: "every message takes 40 ms longer, to the store and back, for all", Reach: all,
+		make: everywhere(time.Second, link.State{Delay: [2]time.Duration{40 * time.Millisecond, 40 * time.Millisecond}}),
+	},
+	{
+		Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and when it has a lock, nothing gets through any more for two TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
 			l := w.links[at]
 			defer l.Set(link.State{})
@@ -61,51 +68,74 @@ var faults = []fault{
 			_, err := w.inside(ctx, 60*time.Millisecond, func(process int) bool { return process == p })
 			l.Set(link.State{Hole: [2]bool{true, true}})
 			return errors.Join(err, pass(ctx, 2*longestTTL))
-		}},
-	{Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs", Reach: holder,
-		make: one(2*longestTTL, link.State{Hole: [2]bool{true, true}})},
-	{Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost", Reach: holder,
-		make: one(time.Second, link.State{Hole: [2]bool{link.ToClient: true}})},
-	{Name: "no-requests", About: "what a holder asks for is lost on its way", Reach: holder,
-		make: one(time.Second, link.State{Hole: [2]bool{link.ToServer: true}})},
-	{Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs", Reach: holder,
-		make: one(2*longestTTL, link.State{Stall: true})},
-	{Name: "lost-pushes", About: "the store's pushes are lost, for all",
-		make: everywhere(time.Second, link.State{Deaf: true})},
-	{Name: "reset", About: "all connections are cut", Reach: all,
+		},
+	},
+	{
+		Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs", Reach: holder,
+		make: one(2*longestTTL, link.State{Hole: [2]bool{true, true}}),
+	},
+	{
+		Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost", Reach: holder,
+		make: one(time.Second, link.State{Hole: [2]bool{link.ToClient: true}}),
+	},
+	{
+		Name: "no-requests", About: "what a holder asks for is lost on its way", Reach: holder,
+		make: one(time.Second, link.State{Hole: [2]bool{link.ToServer: true}}),
+	},
+	{
+		Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs", Reach: holder,
+		make: one(2*longestTTL, link.State{Stall: true}),
+	},
+	{
+		Name: "lost-pushes", About: "the store's pushes are lost, for all",
+		make: everywhere(time.Second, link.State{Deaf: true}),
+	},
+	{
+		Name: "reset", About: "all connections are cut", Reach: all,
 		make: func(_ context.Context, w *world, _ int) error {
 			for _, l := range w.links {
 				l.Cut()
 			}
 			return nil
-		}},
-	{Name: "freeze", About: "SIGSTOP of the store, for a TTL", Reach: all,
+		},
+	},
+	{
+		Name: "freeze", About: "SIGSTOP of the store, for a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			if err := w.store.Signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
 			return errors.Join(pass(ctx, longestTTL), w.store.Signal(syscall.SIGCONT))
-		}},
+		},
+	},
 	{Name: "script-flush", About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},
 	{Name: "client-kill", About: "CLIENT KILL of all connections that send commands", Reach: all, make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
 	{Name: "subscriber-kill", About: "CLIENT KILL of all connections that pushes go by", make: command("CLIENT", "KILL", "TYPE", "pubsub")},
-	{Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL", Reach: all,
+	{
+		Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			d := longestTTL * 6 / 5
 			return errors.Join(w.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err(), pass(ctx, d))
-		}},
-	{Name: "out-of-memory", About: "the store refuses to write, for a second", Reach: all,
+		},
+	},
+	{
+		Name: "out-of-memory", About: "the store refuses to write, for a second", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory", "1"), pass(ctx, time.Second), w.config(ctx, "maxmemory", "0"))
-		}},
-	{Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
-		make: func(ctx context.Context, w *world, _ int) error { return w.store.Restart(ctx) }},
+		},
+	},
+	{
+		Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
+		make: func(ctx context.Context, w *world, _ int) error { return w.store.Restart(ctx) },
+	},
 	{Name: "flush", About: "FLUSHALL", Lossy: true, Reach: all, make: command("FLUSHALL")},
-	{Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
+	{
+		Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory-policy", "allkeys-lru"), w.config(ctx, "maxmemory", "1"), pass(ctx, 100*time.Millisecond),
 				w.config(ctx, "maxmemory", "0"), w.config(ctx, "maxmemory-policy", "noeviction"))
-		}},
+		},
+	},
 }
 
 // pass lets time go by.
