@@ -13,13 +13,11 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/resource"
 )
 
-// longestTTL is T, the largest TTL of a run.
-const longestTTL = 500 * time.Millisecond
-
 // caller is one client: it takes the lock of its key, adds one to the key's counter in two
 // steps, and releases.
 type caller struct {
 	job    Job
+	store  store
 	number int
 	key    string
 	locks  *core.Engine
@@ -53,7 +51,7 @@ func (c *caller) event(op history.Op) history.Event {
 func (c *caller) acquire() *core.Lease {
 	p := core.Policy{Key: c.key, TTL: c.ttl(), NoRenew: c.chance.IntN(8) == 0}
 	// The last resort of a Wait that is Forever.
-	patience := 4 * time.Second
+	patience := 3*time.Second + 2*c.store.Longest
 	switch c.chance.IntN(8) {
 	case 0: // tries once
 		patience = storeTimeout
@@ -140,16 +138,16 @@ func (c *caller) stay(lease *core.Lease) bool {
 func (c *caller) length() time.Duration {
 	switch n := c.chance.IntN(100); {
 	case n < 2:
-		return c.between(longestTTL, 4*longestTTL)
+		return c.between(c.store.Longest, 4*c.store.Longest)
 	case n < 20:
 		return c.between(4*time.Millisecond, 40*time.Millisecond)
 	}
 	return c.between(0, 4*time.Millisecond)
 }
 
-// ttl is T, or three fifths or four fifths of it.
+// ttl is between the shortest and the longest of the store.
 func (c *caller) ttl() time.Duration {
-	return longestTTL / 5 * time.Duration(3+c.chance.IntN(3))
+	return c.store.Shortest + (c.store.Longest-c.store.Shortest)/2*time.Duration(c.chance.IntN(3))
 }
 
 func (c *caller) between(least, most time.Duration) time.Duration {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/link"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 // fault is something that goes wrong, and that the laboratory brings about.
@@ -21,6 +22,7 @@ type fault struct {
 	// until the first one's lease would have ended.
 	Lossy bool
 	Reach reach
+	Only  server.Kind // the store that it is about; empty for all
 	// make returns when the fault has gone. It acts on the worker at that place, if it
 	// is about one.
 	make func(ctx context.Context, w *world, at int) error
@@ -47,7 +49,7 @@ var faults = []fault{
 			if err := w.workers[at].signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, 3*longestTTL), w.workers[at].signal(syscall.SIGCONT))
+			return errors.Join(pass(ctx, 3*w.store.Longest), w.workers[at].signal(syscall.SIGCONT))
 		},
 	},
 	{
@@ -57,37 +59,37 @@ var faults = []fault{
 	{
 		Name: "slow-then-cut", About: "a holder's answers from the store take 200 ms, and when it has a lock, nothing gets through any more for two TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
-			l := w.links[at]
+			l, ttl := w.links[at], w.store.Longest
 			defer l.Set(link.State{})
 			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: 200 * time.Millisecond}})
-			if err := pass(ctx, longestTTL); err != nil {
+			if err := pass(ctx, ttl); err != nil {
 				return err
 			}
 			// Short sections are over by then: it is one that would need to be renewed.
 			p := w.workers[at].job.Process
 			_, err := w.inside(ctx, 60*time.Millisecond, func(process int) bool { return process == p })
 			l.Set(link.State{Hole: [2]bool{true, true}})
-			return errors.Join(err, pass(ctx, 2*longestTTL))
+			return errors.Join(err, pass(ctx, 2*ttl))
 		},
 	},
 	{
 		Name: "partition", About: "nothing gets through between a holder and the store, for two TTLs", Reach: holder,
-		make: one(2*longestTTL, link.State{Hole: [2]bool{true, true}}),
+		make: one(2, link.State{Hole: [2]bool{true, true}}),
 	},
 	{
 		Name: "no-replies", About: "the store does what a holder asks for, and its answers are lost", Reach: holder,
-		make: one(time.Second, link.State{Hole: [2]bool{link.ToClient: true}}),
+		make: one(2, link.State{Hole: [2]bool{link.ToClient: true}}),
 	},
 	{
 		Name: "no-requests", About: "what a holder asks for is lost on its way", Reach: holder,
-		make: one(time.Second, link.State{Hole: [2]bool{link.ToServer: true}}),
+		make: one(2, link.State{Hole: [2]bool{link.ToServer: true}}),
 	},
 	{
 		Name: "late-requests", About: "what a process asks for waits on its way, and comes all at once after two TTLs", Reach: holder,
-		make: one(2*longestTTL, link.State{Stall: true}),
+		make: one(2, link.State{Stall: true}),
 	},
 	{
-		Name: "lost-pushes", About: "the store's pushes are lost, for all",
+		Name: "lost-pushes", Only: server.Redis, About: "the store's pushes are lost, for all",
 		make: everywhere(time.Second, link.State{Deaf: true}),
 	},
 	{
@@ -102,35 +104,39 @@ var faults = []fault{
 	{
 		Name: "freeze", About: "SIGSTOP of the store, for a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
-			if err := w.store.Signal(syscall.SIGSTOP); err != nil {
+			if err := w.server.Signal(syscall.SIGSTOP); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, longestTTL), w.store.Signal(syscall.SIGCONT))
+			return errors.Join(pass(ctx, w.store.Longest), w.server.Signal(syscall.SIGCONT))
 		},
 	},
-	{Name: "script-flush", About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},
-	{Name: "client-kill", About: "CLIENT KILL of all connections that send commands", Reach: all, make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
-	{Name: "subscriber-kill", About: "CLIENT KILL of all connections that pushes go by", make: command("CLIENT", "KILL", "TYPE", "pubsub")},
+	{Name: "script-flush", Only: server.Redis, About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},
+	{Name: "client-kill", Only: server.Redis, About: "CLIENT KILL of all connections that send commands", Reach: all, make: command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")},
+	{Name: "subscriber-kill", Only: server.Redis, About: "CLIENT KILL of all connections that pushes go by", make: command("CLIENT", "KILL", "TYPE", "pubsub")},
 	{
-		Name: "client-pause", About: "CLIENT PAUSE, for more than a TTL", Reach: all,
+		Name: "client-pause", Only: server.Redis, About: "CLIENT PAUSE, for more than a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
-			d := longestTTL * 6 / 5
+			d := w.store.Longest * 6 / 5
 			return errors.Join(w.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err(), pass(ctx, d))
 		},
 	},
 	{
-		Name: "out-of-memory", About: "the store refuses to write, for a second", Reach: all,
+		Name: "out-of-memory", Only: server.Redis, About: "the store refuses to write, for a second", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory", "1"), pass(ctx, time.Second), w.config(ctx, "maxmemory", "0"))
 		},
 	},
 	{
-		Name: "restart", About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
-		make: func(ctx context.Context, w *world, _ int) error { return w.store.Restart(ctx) },
+		Name: "restart", Only: server.Redis, About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
+		make: func(ctx context.Context, w *world, _ int) error { return w.server.Restart(ctx) },
 	},
-	{Name: "flush", About: "FLUSHALL", Lossy: true, Reach: all, make: command("FLUSHALL")},
 	{
-		Name: "eviction", About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
+		Name: "kept-restart", Only: server.Etcd, About: "kill -9 of the store, which has all on its disk, and its restart", Reach: all,
+		make: func(ctx context.Context, w *world, _ int) error { return w.server.Restart(ctx) },
+	},
+	{Name: "flush", Only: server.Redis, About: "FLUSHALL", Lossy: true, Reach: all, make: command("FLUSHALL")},
+	{
+		Name: "eviction", Only: server.Redis, About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.config(ctx, "maxmemory-policy", "allkeys-lru"), w.config(ctx, "maxmemory", "1"), pass(ctx, 100*time.Millisecond),
 				w.config(ctx, "maxmemory", "0"), w.config(ctx, "maxmemory-policy", "noeviction"))
@@ -150,12 +156,12 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// one does something to a worker's link.
-func one(d time.Duration, s link.State) func(context.Context, *world, int) error {
+// one does something to a worker's link, for so many TTLs.
+func one(ttls int, s link.State) func(context.Context, *world, int) error {
 	return func(ctx context.Context, w *world, at int) error {
 		defer w.links[at].Set(link.State{})
 		w.links[at].Set(s)
-		return pass(ctx, d)
+		return pass(ctx, time.Duration(ttls)*w.store.Longest)
 	}
 }
 
@@ -179,11 +185,11 @@ func (w *world) config(ctx context.Context, name, value string) error {
 	return w.admin.ConfigSet(ctx, name, value).Err()
 }
 
-// chosen returns the faults whose names match, all if the pattern is empty, or why there
-// are none.
-func chosen(pattern string) ([]fault, error) {
+// faultsOf returns the faults of a store whose names match, all if the pattern is empty, or
+// why there are none.
+func faultsOf(kind server.Kind, pattern string) ([]fault, error) {
 	if pattern == "" {
-		return faults, nil
+		pattern = ".*"
 	}
 	p, err := regexp.Compile("^(" + pattern + ")$")
 	if err != nil {
@@ -192,6 +198,9 @@ func chosen(pattern string) ([]fault, error) {
 	var out []fault
 	var names []string
 	for _, f := range faults {
+		if f.Only != "" && f.Only != kind {
+			continue
+		}
 		names = append(names, f.Name)
 		if p.MatchString(f.Name) {
 			out = append(out, f)

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 func main() {
@@ -48,6 +49,7 @@ func main() {
 	flag.StringVar(&l.Out, "out", "", "folder for the results, made if it is missing; empty for none")
 	flag.DurationVar(&l.Time, "time", time.Minute, "how long there are faults for, at least; each comes once at least")
 	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
+	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "where the locks are kept: redis or etcd; mutants are on Redis")
 	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
 	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
 	flag.Parse()
@@ -65,6 +67,7 @@ type laboratory struct {
 	Out      string
 	Time     time.Duration
 	Seed     uint64
+	Store    string // empty for the first one
 	Faults   string
 	Mutant   string
 	Progress func(format string, a ...any)
@@ -85,7 +88,17 @@ func (l laboratory) run(ctx context.Context) error {
 		}
 	}
 	l.Progress("seed %d", l.Seed)
+	if l.Store == "" {
+		l.Store = string(stores[0].Kind)
+	}
+	where, err := storeNamed(l.Store)
+	if err != nil {
+		return fmt.Errorf("-store %w", err)
+	}
 	mutants := mutant.All
+	if where.Kind != server.Redis {
+		mutants = nil
+	}
 	if l.Mutant != "" {
 		m, found := mutant.Named(l.Mutant)
 		if !found {
@@ -96,12 +109,12 @@ func (l laboratory) run(ctx context.Context) error {
 	var r results
 	var errs []error
 	if l.Mutant == "" {
-		f, err := chosen(l.Faults)
+		f, err := faultsOf(where.Kind, l.Faults)
 		if err != nil {
 			return fmt.Errorf("-faults %w", err)
 		}
-		l.Progress("lockaround, %d kinds of fault, %v", len(f), l.Time)
-		if r.Healthy, err = (plan{Seed: l.Seed, Faults: f, Time: l.Time, Rounds: 1, Progress: l.Progress}).run(ctx); err != nil {
+		l.Progress("lockaround on %s, %d kinds of fault, %v", where.Kind, len(f), l.Time)
+		if r.Healthy, err = (plan{Store: where, Seed: l.Seed, Faults: f, Time: l.Time, Rounds: 1, Progress: l.Progress}).run(ctx); err != nil {
 			return err
 		}
 		l.tell(r.Healthy)
@@ -143,9 +156,9 @@ func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
 
 // planOf is the run of a mutant, with its own faults unless there is a pattern.
 func planOf(m mutant.Mutant, pattern string) (plan, error) {
-	p := plan{Mutant: m.Name, Time: mutantTime, Until: m.Breaks}
+	p := plan{Store: stores[0], Mutant: m.Name, Time: mutantTime, Until: m.Breaks}
 	if pattern != "" {
-		f, err := chosen(pattern)
+		f, err := faultsOf(p.Store.Kind, pattern)
 		if err != nil {
 			return p, fmt.Errorf("-faults %w", err)
 		}
@@ -156,7 +169,7 @@ func planOf(m mutant.Mutant, pattern string) (plan, error) {
 		p.Time = mutantTime / 6 // it shows at once, or when all come to an end
 	}
 	for _, name := range m.Faults {
-		f, err := chosen(name)
+		f, err := faultsOf(p.Store.Kind, name)
 		if err != nil {
 			return p, fmt.Errorf("faults of %s: %w", m.Name, err)
 		}

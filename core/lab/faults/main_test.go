@@ -20,12 +20,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func needRedis(t *testing.T) {
+func need(t *testing.T, program string) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := exec.LookPath(program); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", program, err)
 		}
-		t.Skipf("needs redis-server in PATH: %v", err)
+		t.Skipf("needs %s in PATH: %v", program, err)
 	}
 }

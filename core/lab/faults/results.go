@@ -74,8 +74,6 @@ func (r results) write(folder string) error {
 	files := map[string]string{}
 	page := struct {
 		Machine    string
-		Command    string
-		Rules      check.Rules
 		Healthy    *Run
 		Properties []outcome
 		Faults     []afterFault
@@ -83,13 +81,13 @@ func (r results) write(folder string) error {
 		Pictures   map[string]string
 	}{
 		Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
-		Rules:   rules, Healthy: r.Healthy, Pictures: map[string]string{},
+		Healthy: r.Healthy, Pictures: map[string]string{},
 	}
 	draw := func(name string, run *Run, p timeline.Picture, found bool) error {
 		if !found {
 			return nil
 		}
-		drawn, err := timeline.Draw(p, run.Events, rules)
+		drawn, err := timeline.Draw(p, run.Events, run.Store.Rules)
 		files[name+".svg"] = drawn
 		page.Pictures[name] = name + ".svg"
 		return err
@@ -99,6 +97,9 @@ func (r results) write(folder string) error {
 			page.Properties = append(page.Properties, outcome{p, count(h.Violations, p.Name)})
 		}
 		for _, f := range faults {
+			if f.Only != "" && f.Only != h.Store.Kind {
+				continue
+			}
 			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name]}
 			if d, ok := h.Figures.Longest["free and waited for, after "+f.Name]; ok {
 				row.Longest = fmt.Sprint(d.Round(time.Millisecond))
@@ -166,7 +167,7 @@ func paused(r *Run) (p timeline.Picture, found bool) {
 		for _, e := range r.Events {
 			if e.Op == history.Write && e.Error == history.Stale && e.Process == f.Process && f.Return-1e6 <= e.Call && e.Call < f.Return+1e9 {
 				return timeline.Picture{
-					Title: fmt.Sprintf("A holder is stopped for %v, and writes when it goes on", 3*longestTTL),
+					Title: fmt.Sprintf("A holder is stopped for %v, and writes when it goes on", 3*r.Store.Longest),
 					Captions: []string{
 						fmt.Sprintf("Process %d is stopped in its critical section. Its lease ends by its deadline, and the next process gets the lock.", f.Process),
 						"It knows nothing of that when it goes on, and writes. Its fencing token is smaller than those that have come since: the guard refuses the write.",

@@ -13,6 +13,7 @@ import (
 
 // plan says what a run is to be.
 type plan struct {
+	Store    store
 	Seed     uint64
 	Faults   []fault       // none is a run without any
 	Time     time.Duration // that there are faults for, at least
@@ -24,6 +25,7 @@ type plan struct {
 
 // Run is what a run came to.
 type Run struct {
+	Store  store
 	Seed   uint64
 	Mutant string
 	Took   time.Duration // of faults
@@ -31,16 +33,10 @@ type Run struct {
 	check.Report
 }
 
-// rules is what runs are held to.
-var rules = check.Rules{
-	TTL: longestTTL, Enrolment: longestTTL, Wake: time.Second, Backoff: 1500 * time.Millisecond,
-	Late: 50 * time.Millisecond, Slack: 500 * time.Millisecond, Search: 20 * time.Second, Warm: 100, HandOffs: 1024,
-}
-
 // run plays the plan. The error is that it could not be played: what the locks did is in
 // the report.
 func (p plan) run(ctx context.Context) (result *Run, err error) {
-	w, err := newWorld(ctx, p.Mutant, p.Seed)
+	w, err := newWorld(ctx, p.Store, p.Mutant, p.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +66,7 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{p.Seed, p.Mutant, took, events, check.All(events, rules)}, nil
+	return &Run{p.Store, p.Seed, p.Mutant, took, events, check.All(events, p.Store.Rules)}, nil
 }
 
 // warm returns when the workers have done enough for faults to hit something.
@@ -108,8 +104,8 @@ func (p plan) trouble(ctx context.Context, w *world, began time.Time) (*Run, err
 			return nil, err
 		}
 		events = history.Until(events, now)
-		if report := check.Soon(events, rules); broken(report, p.Until) {
-			return &Run{p.Seed, p.Mutant, time.Since(began), events, report}, nil
+		if report := check.Soon(events, p.Store.Rules); broken(report, p.Until) {
+			return &Run{p.Store, p.Seed, p.Mutant, time.Since(began), events, report}, nil
 		}
 	}
 	return nil, nil

@@ -3,21 +3,41 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
-// TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind.
+// TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind on
+// Redis, and some on etcd, whose TTLs are longer.
 func TestPromisesHoldUnderFaults(t *testing.T) {
-	needRedis(t)
-	t.Parallel()
-	const seed = 5
-	r, err := plan{Seed: seed, Faults: faults, Rounds: 1, Progress: t.Logf}.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for program, of := range map[string]string{"redis-server": "", "etcd": "partition|freeze|kept-restart"} {
+		t.Run(program, func(t *testing.T) {
+			need(t, program)
+			t.Parallel()
+			where, err := storeNamed(strings.TrimSuffix(program, "-server"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := faultsOf(where.Kind, of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := plan{Store: where, Seed: 5, Faults: f, Rounds: 1, Progress: t.Logf}.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(t, f, r)
+		})
 	}
+}
+
+// hold expects a run in which all went well, and much could have gone wrong.
+func hold(t *testing.T, faults []fault, r *Run) {
+	t.Helper()
 	for _, v := range r.Violations {
 		t.Error(v)
 	}
@@ -30,7 +50,7 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 	switch f := r.Figures; {
 	case f.HandOffs == 0:
 		t.Error("no process handed a lock on to its own caller")
-	case f.Ended == 0:
+	case f.Ended == 0 && r.Store.Kind == server.Redis: // on the other there are few faults
 		t.Error("no holder heard of a loss: nothing was hit in the middle")
 	case f.Pieces == 0:
 		t.Error("Porcupine was not asked")
@@ -38,7 +58,7 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 }
 
 func TestMutantsAreCaught(t *testing.T) {
-	needRedis(t)
+	need(t, "redis-server")
 	t.Parallel()
 	for _, m := range mutant.All {
 		t.Run(m.Name, func(t *testing.T) {
@@ -60,15 +80,15 @@ func TestMutantsAreCaught(t *testing.T) {
 }
 
 func TestInterruptedRunLeavesNothing(t *testing.T) {
-	needRedis(t)
+	need(t, "redis-server")
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	f, err := chosen("pause")
+	f, err := faultsOf(server.Redis, "pause")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{Seed: 1, Faults: f, Time: time.Hour, Progress: func(string, ...any) { interrupt() }}
+	p := plan{Store: stores[0], Seed: 1, Faults: f, Time: time.Hour, Progress: func(string, ...any) { interrupt() }}
 	if _, err := p.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("run: %v; want %v", err, context.Canceled)
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	metrics "go.opentelemetry.io/otel/metric/noop"
 	traces "go.opentelemetry.io/otel/trace/noop"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/faults/resource"
-	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // jobVariable makes this program a worker: one process of clients. It works until its
@@ -32,7 +30,8 @@ type Job struct {
 	Process  int    `json:"process"`
 	Clients  int    `json:"clients"`
 	Keys     int    `json:"keys"`
-	Store    string `json:"store"`    // its address, or that of the link to it
+	Store    string `json:"store"`    // which kind
+	Addr     string `json:"addr"`     // of the link to it
 	Resource string `json:"resource"` // its socket
 	History  string `json:"history"`  // the file to write
 	Mutant   string `json:"mutant,omitempty"`
@@ -79,10 +78,16 @@ func perform(text string, in io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(&redis.Options{Addr: job.Store})
+	kept, err := storeNamed(job.Store)
+	if err != nil {
+		return err
+	}
 	bug, _ := mutant.Named(job.Mutant) // the zero value is none
-	var d driver.Driver = &recorder{redislock.New(client), job.Process, log}
-	locks, err := core.New(bug.Wrap(d, client), core.WithNamespace(namespace), core.WithStoreTimeout(storeTimeout),
+	d, disconnect, err := kept.open(job.Addr, func(d driver.Driver) driver.Driver { return &recorder{d, job.Process, log} }, bug)
+	if err != nil {
+		return err
+	}
+	locks, err := core.New(d, core.WithNamespace(namespace), core.WithStoreTimeout(storeTimeout),
 		core.WithTracerProvider(traces.NewTracerProvider()), core.WithMeterProvider(metrics.NewMeterProvider()))
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func perform(text string, in io.Reader) (err error) {
 			return err
 		}
 		c := &caller{
-			job: job, number: n, key: keyName(job.keyOf(n)), locks: locks, log: log, bug: bug, at: at,
+			job: job, store: kept, number: n, key: keyName(job.keyOf(n)), locks: locks, log: log, bug: bug, at: at,
 			chance: rand.New(rand.NewPCG(job.Seed, uint64(job.Process*1000+n))),
 		}
 		all.Go(func() {
@@ -128,7 +133,7 @@ func perform(text string, in io.Reader) (err error) {
 	if err := locks.Close(); err != nil && !unavailable(err) {
 		return fmt.Errorf("close the engine: %w", err)
 	}
-	return client.Close()
+	return disconnect()
 }
 
 // watch writes down when the process does not get to run.

@@ -24,8 +24,9 @@ type world struct {
 	mutant   string
 	seed     uint64
 	log      *history.Log
-	store    *server.Server
-	admin    *redis.Client // of the store, beside the links
+	store    store
+	server   *server.Server
+	admin    *redis.Client // of Redis, beside the links; nil for another store
 	resource *resource.Server
 	links    []*link.Link
 	workers  []*worker // by link
@@ -39,8 +40,8 @@ const (
 )
 
 // newWorld starts everything but the workers.
-func newWorld(ctx context.Context, mutant string, seed uint64) (w *world, err error) {
-	w = &world{mutant: mutant, seed: seed, workers: make([]*worker, processes)}
+func newWorld(ctx context.Context, store store, mutant string, seed uint64) (w *world, err error) {
+	w = &world{store: store, mutant: mutant, seed: seed, workers: make([]*worker, processes)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -53,15 +54,17 @@ func newWorld(ctx context.Context, mutant string, seed uint64) (w *world, err er
 	if w.log, err = history.Create(filepath.Join(w.folder, "000.jsonl")); err != nil {
 		return w, err
 	}
-	if w.store, err = server.Start(ctx, server.Redis); err != nil {
+	if w.server, err = server.Start(ctx, store.Kind); err != nil {
 		return w, err
 	}
-	w.admin = redis.NewClient(&redis.Options{Addr: w.store.Addr, MaxRetries: -1})
+	if store.Kind == server.Redis {
+		w.admin = redis.NewClient(&redis.Options{Addr: w.server.Addr, MaxRetries: -1})
+	}
 	if w.resource, err = resource.Serve(w.socket(), w.log.Add); err != nil {
 		return w, err
 	}
 	for range processes {
-		l, err := link.New(w.store.Addr)
+		l, err := link.New(w.server.Addr)
 		if err != nil {
 			return w, err
 		}
@@ -76,7 +79,7 @@ func (w *world) socket() string { return filepath.Join(w.folder, "resource") }
 func (w *world) staff(at int) error {
 	w.started++
 	worker, err := start(Job{
-		Process: w.started, Clients: clients, Keys: keys, Store: w.links[at].Addr(), Resource: w.socket(),
+		Process: w.started, Clients: clients, Keys: keys, Store: string(w.store.Kind), Addr: w.links[at].Addr(), Resource: w.socket(),
 		History: filepath.Join(w.folder, fmt.Sprintf("%03d.jsonl", w.started)), Mutant: w.mutant, Seed: w.seed,
 	})
 	if err != nil {
@@ -165,9 +168,9 @@ func (w *world) close() error {
 	if w.admin != nil {
 		errs = append(errs, w.admin.Close())
 	}
-	if w.store != nil {
-		_ = w.store.Signal(syscall.SIGCONT) // the same
-		errs = append(errs, w.store.Close())
+	if w.server != nil {
+		_ = w.server.Signal(syscall.SIGCONT) // the same
+		errs = append(errs, w.server.Close())
 	}
 	if w.log != nil {
 		errs = append(errs, w.log.Close())

@@ -26,6 +26,13 @@ type Rules struct {
 	HandOffs  int64         // callers in turn that share one grant of the store, with tokens next to each other
 }
 
+// With returns the rules with the times of a store: T, E, the bound of a wake-up and the
+// longest back-off.
+func (r Rules) With(ttl, enrolment, wake, backoff time.Duration) Rules {
+	r.TTL, r.Enrolment, r.Wake, r.Backoff = ttl, enrolment, wake, backoff
+	return r
+}
+
 // Violation is a property that does not hold.
 type Violation struct {
 	Property string // S1 to S3, L1 to L5, "work", "history"

@@ -35,7 +35,7 @@ type Link struct {
 // State is what a link does to what it passes on. The zero value does nothing.
 type State struct {
 	Delay [2]time.Duration // by Direction; it does not reduce how much passes in a given time
-	Hole  [2]bool          // what goes there is lost; connections stay open
+	Hole  [2]bool          // what goes there is lost; its connection is open until this has ended, and reset then
 	Stall bool             // everything waits, and goes on its way when this has ended
 	Deaf  bool             // what goes to clients that have subscribed to a channel is lost
 }
@@ -47,6 +47,7 @@ type conn struct {
 	done       chan struct{}
 	once       sync.Once
 	subscribed bool // guarded by l.mu
+	holed      bool // the same: something was lost in a hole
 }
 
 // chunk is what was read at once, and when it is due at the other end.
@@ -74,6 +75,13 @@ func (l *Link) Set(s State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = s
+	if s.Hole == [2]bool{} {
+		for c := range l.conns {
+			if c.holed { // a peer that has missed something would not take what comes after
+				c.close()
+			}
+		}
+	}
 	close(l.change)
 	l.change = make(chan struct{})
 }
@@ -222,5 +230,9 @@ func (l *Link) stalled() (bool, <-chan struct{}) {
 func (c *conn) lost(d Direction) bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	return c.l.state.Hole[d] || d == ToClient && c.subscribed && c.l.state.Deaf
+	if c.l.state.Hole[d] {
+		c.holed = true
+		return true
+	}
+	return d == ToClient && c.subscribed && c.l.state.Deaf
 }

@@ -112,7 +112,7 @@ func TestDelayIsAddedInBothDirections(t *testing.T) {
 	}
 }
 
-func TestHoleLosesForGood(t *testing.T) {
+func TestHoleLosesForGoodAndResetsInTheEnd(t *testing.T) {
 	for _, d := range []link.Direction{link.ToServer, link.ToClient} {
 		l, c := begin(t)
 		s := link.State{}
@@ -122,8 +122,11 @@ func TestHoleLosesForGood(t *testing.T) {
 			t.Errorf("direction %d: the answer is %q, %v", d, line, err)
 		}
 		l.Set(link.State{})
-		if line, err := c.say(t, "b", soon); err != nil || line != "b\r\n" {
-			t.Errorf("direction %d: the answer after it is %q, %v", d, line, err)
+		if line, err := c.hear(soon); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("direction %d: the connection is open: %q, %v", d, line, err)
+		}
+		if line, err := dial(t, l).say(t, "b", soon); err != nil || line != "b\r\n" {
+			t.Errorf("direction %d: a new connection's answer is %q, %v", d, line, err)
 		}
 	}
 }
