@@ -46,12 +46,17 @@ func TestScheduleIsTheSeedsAndHasEachFaultOncePerRound(t *testing.T) {
 		var names []string
 		for range 3 {
 			var round []string
-			for range faults {
-				f, gap := s.next()
+			for len(round) < len(faults) {
+				together, gap := s.next()
 				if gap < 200*time.Millisecond || gap > 600*time.Millisecond {
 					t.Errorf("%v between two faults", gap)
 				}
-				round = append(round, f.Name)
+				if n := len(together); n > 2 || n == 2 && together[0].aimed() == together[1].aimed() {
+					t.Errorf("at a time: %v", together)
+				}
+				for _, f := range together {
+					round = append(round, f.Name)
+				}
 			}
 			names = append(names, round...)
 			slices.Sort(round)

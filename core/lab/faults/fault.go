@@ -33,14 +33,18 @@ type reach uint8
 
 const (
 	nobody reach = iota
+	victim       // the worker that it is about, which does not come back
 	holder       // the worker that it is about
 	all
 )
 
+// aimed reports whether a fault is about one worker.
+func (f fault) aimed() bool { return f.Reach == victim || f.Reach == holder }
+
 // faults are all of them.
 var faults = []fault{
 	{
-		Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place",
+		Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place", Reach: victim,
 		make: func(_ context.Context, w *world, at int) error { return w.kill(at) },
 	},
 	{
@@ -218,20 +222,26 @@ type schedule struct {
 	faults []fault
 	chance *rand.Rand
 	rest   []fault
+	made   int
 }
 
 func newSchedule(faults []fault, seed uint64) *schedule {
 	return &schedule{faults: faults, chance: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// next returns a fault, and how long to let things be before it.
-func (s *schedule) next() (fault, time.Duration) {
+// next returns a fault, with one in three times another one beside it, and how long to let
+// things be before. Two at a time are one that is about a worker and one that is not.
+func (s *schedule) next() ([]fault, time.Duration) {
 	if len(s.rest) == 0 {
 		for _, i := range s.chance.Perm(len(s.faults)) {
 			s.rest = append(s.rest, s.faults[i])
 		}
 	}
-	f := s.rest[0]
-	s.rest = s.rest[1:]
-	return f, 200*time.Millisecond + time.Duration(s.chance.Int64N(int64(400*time.Millisecond)))
+	n := 1
+	if len(s.rest) > 1 && s.rest[0].aimed() != s.rest[1].aimed() && s.chance.IntN(3) == 0 {
+		n = 2
+	}
+	together := s.rest[:n]
+	s.rest, s.made = s.rest[n:], s.made+n
+	return together, 200*time.Millisecond + time.Duration(s.chance.Int64N(int64(400*time.Millisecond)))
 }

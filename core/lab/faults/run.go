@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/check"
@@ -88,7 +89,7 @@ func (w *world) warm(ctx context.Context) error {
 // is to end then.
 func (p plan) trouble(ctx context.Context, w *world, began time.Time) (*Run, error) {
 	s := newSchedule(p.Faults, p.Seed)
-	for n := 0; n < p.Rounds*len(p.Faults) || time.Since(began) < p.Time; n++ {
+	for s.made < p.Rounds*len(p.Faults) || time.Since(began) < p.Time {
 		if err := p.next(ctx, w, s, began); err != nil {
 			return nil, err
 		}
@@ -111,12 +112,12 @@ func (p plan) trouble(ctx context.Context, w *world, began time.Time) (*Run, err
 	return nil, nil
 }
 
-// next makes a fault, or lets some time pass if there are none.
+// next makes a fault, or two at a time, or lets some time pass if there are none.
 func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) error {
 	if len(p.Faults) == 0 {
 		return pass(ctx, 300*time.Millisecond)
 	}
-	f, gap := s.next()
+	together, gap := s.next()
 	if err := pass(ctx, gap); err != nil {
 		return err
 	}
@@ -124,11 +125,23 @@ func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) 
 	if err != nil {
 		return err
 	}
-	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Outage: f.Reach != nobody, Call: history.Now()}
-	if f.Reach == holder {
-		e.Process = w.workers[at].job.Process
+	var all sync.WaitGroup
+	errs := make([]error, len(together))
+	process := w.workers[at].job.Process
+	for i, f := range together {
+		all.Go(func() { errs[i] = p.make(ctx, w, f, at, process, began) })
 	}
-	err = f.make(ctx, w, at)
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// make makes one fault, about the process at that place if it is about one.
+func (p plan) make(ctx context.Context, w *world, f fault, at, process int, began time.Time) error {
+	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Outage: f.Reach == holder || f.Reach == all, Call: history.Now()}
+	if f.aimed() {
+		e.Process = process
+	}
+	err := f.make(ctx, w, at)
 	e.Return = history.Now()
 	w.log.Add(e)
 	p.Progress("%6.1f s  %-15s %4.0f ms, %d increments", time.Since(began).Seconds(), f.Name, float64(e.Return-e.Call)/1e6, w.resource.Writes())

@@ -18,7 +18,8 @@ import (
 )
 
 // world is what a run takes place in: a store, a link to it for each worker, and the
-// resource that the locks protect. It is for one goroutine.
+// resource that the locks protect. It is for one goroutine,
+// and for another one that does not touch its workers.
 type world struct {
 	folder   string
 	mutant   string

@@ -69,7 +69,8 @@ func (h *judged) tokens() {
 					largest = byStart[i]
 				}
 			}
-			if largest == nil || c.Token > largest.Token || h.excused(granted[c.Lease], largest.Start, c.Start) {
+			// What was told when it was over may have been told late.
+			if largest == nil || c.Token > largest.Token || h.excused(granted[c.Lease], largest.Start, min(c.Start, c.Deadline)) {
 				continue
 			}
 			h.found("S2", key, largest.Start, c.Start, "process %d got token %d, %s after process %d had got %d",

@@ -148,6 +148,15 @@ func TestLostDataExcusesTwoHoldersUntilTheFirstTTLIsOver(t *testing.T) {
 			b.released(2, token(2, 1), 27, 28)
 			b.held(1, token(4, 0), 30, 31, 3)
 		}},
+		{"handed on before the loss was known, and told late", "", func(b *book) {
+			b.held(2, token(2, 0), 3, 5, 1)
+			b.wiped(10, 11)
+			b.held(1, token(3, 0), 20, 22, 2)
+			b.add(history.Event{
+				Process: 2, Client: 1, Key: key, Op: history.Acquire, Token: token(2, 1), Call: at(24), Return: at(700), Limit: at(700), Deadline: at(505),
+			})
+			b.released(2, token(2, 1), 701, 702)
+		}},
 		{"handed on long after the loss", "S2", func(b *book) {
 			b.held(2, token(2, 0), 3, 5, 1)
 			b.wiped(10, 11)
