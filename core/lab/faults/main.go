@@ -167,7 +167,7 @@ func planOf(m mutant.Mutant, pattern string) (plan, error) {
 		return p, nil
 	}
 	if len(m.Faults) == 0 {
-		p.Time = mutantTime / 6 // it shows at once, or when all come to an end
+		p.Time = mutantTime / 3 // it shows at once, or when all come to an end
 	}
 	for _, name := range m.Faults {
 		f, err := faultsOf(p.Store.Kind, name)

@@ -72,7 +72,7 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 
 // warm returns when the workers have done enough for faults to hit something.
 func (w *world) warm(ctx context.Context) error {
-	const patience = 30 * time.Second
+	const patience = time.Minute
 	began := time.Now()
 	for w.resource.Writes() < 2*rules.Warm {
 		if err := errors.Join(w.fallen(), pass(ctx, 20*time.Millisecond)); err != nil {

@@ -48,7 +48,7 @@ var All = []Mutant{
 		wrap:   func(s driver.Session, _ redis.UniversalClient) driver.Session { return undeadRenewal{s} },
 	},
 	{
-		Name: "lost-wake-up", Bug: "one wake-up in four does not arrive, and nothing makes up for it",
+		Name: "lost-wake-up", Bug: "a process that has lost its subscription hears of no grant any more, and does not look for itself",
 		Breaks: []string{"L1"},
 		wrap:   func(s driver.Session, _ redis.UniversalClient) driver.Session { return &lostWakeUp{Session: s} },
 	},

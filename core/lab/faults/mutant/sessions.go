@@ -80,13 +80,14 @@ func (s undeadRenewal) renew(r driver.Renewal, times int) {
 
 type lostWakeUp struct {
 	driver.Session
+	// How often somebody has waited; the subscription is lost after some times.
 	waited atomic.Int64
 }
 
 func (s *lostWakeUp) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	began := time.Now()
 	g, err := s.Session.Acquire(ctx, r)
-	if err != nil || !r.Wait || time.Since(began) < 5*time.Millisecond || s.waited.Add(1)%4 != 0 {
+	if err != nil || !r.Wait || time.Since(began) < 5*time.Millisecond || s.waited.Add(1) <= 8 {
 		return g, err
 	}
 	// What was granted is given back, so that nothing but the sleep is wrong.
