@@ -6,6 +6,7 @@
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
 #   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
+#   make faults      the fault laboratory, for core/lab/faults/results
 #   make caches      its cache beside others, for core/lab/caches/results
 #   make model       check the models of the Redis protocol; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
@@ -55,7 +56,7 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches newest
+.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -131,6 +132,7 @@ test-long:
 	@.ci/step "a cache refilled by 4 processes, 100 expiries, 10 kills" env LOCKAROUND_EXPIRIES=100 go test -count=1 -v -timeout=20m -run 'OverProcesses$$' ./decorator
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
+	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on etcd" sh -c 'go run ./core/lab/faults -time 5m && go run ./core/lab/faults -store etcd -time 2m'
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.
@@ -155,6 +157,11 @@ peers:
 caches:
 	@.ci/servers
 	@go run ./core/lab/caches -awake -out core/lab/caches/results
+
+faults:
+	@.ci/servers
+	@go run ./core/lab/faults -out core/lab/faults/results
+	@go run ./core/lab/faults -store etcd -out core/lab/faults/results/etcd
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum
