@@ -137,9 +137,9 @@ func (c *caller) stay(lease *core.Lease) bool {
 // length is how long a critical section takes: most are short, and some need renewals.
 func (c *caller) length() time.Duration {
 	switch n := c.chance.IntN(100); {
-	case n < 2:
+	case n < c.job.Long:
 		return c.between(c.store.Longest, 4*c.store.Longest)
-	case n < 20:
+	case n < c.job.Long+18:
 		return c.between(4*time.Millisecond, 40*time.Millisecond)
 	}
 	return c.between(0, 4*time.Millisecond)

@@ -71,7 +71,7 @@ var faults = []fault{
 			}
 			// Short sections are over by then: it is one that would need to be renewed.
 			p := w.workers[at].job.Process
-			_, err := w.inside(ctx, 60*time.Millisecond, func(process int) bool { return process == p })
+			_, err := w.inside(ctx, 150*time.Millisecond, func(process int) bool { return process == p })
 			l.Set(link.State{Hole: [2]bool{true, true}})
 			return errors.Join(err, pass(ctx, 2*ttl))
 		},

@@ -74,9 +74,15 @@ type laboratory struct {
 	Progress func(format string, a ...any)
 }
 
+// How many critical sections in a hundred are long ones, that need renewals.
+const (
+	someLong = 2
+	manyLong = 6
+)
+
 // mutantTime is how long a mutant has to be caught, besides the time that a run takes to
 // begin and to end.
-const mutantTime = 12 * time.Second
+const mutantTime = 15 * time.Second
 
 // run runs lockaround and the mutants, or one of them, and writes the results.
 func (l laboratory) run(ctx context.Context) error {
@@ -115,7 +121,7 @@ func (l laboratory) run(ctx context.Context) error {
 			return fmt.Errorf("-faults %w", err)
 		}
 		l.Progress("lockaround on %s, %d kinds of fault, %v", where.Kind, len(f), l.Time)
-		if r.Healthy, err = (plan{Store: where, Seed: l.Seed, Faults: f, Time: l.Time, Rounds: 1, Progress: l.Progress}).run(ctx); err != nil {
+		if r.Healthy, err = (plan{Store: where, Seed: l.Seed, Long: someLong, Faults: f, Time: l.Time, Rounds: 1, Progress: l.Progress}).run(ctx); err != nil {
 			return err
 		}
 		l.tell(r.Healthy)
@@ -157,7 +163,10 @@ func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
 
 // planOf is the run of a mutant, with its own faults unless there is a pattern.
 func planOf(m mutant.Mutant, pattern string) (plan, error) {
-	p := plan{Store: stores[0], Mutant: m.Name, Time: mutantTime, Until: m.Breaks}
+	p := plan{Store: stores[0], Mutant: m.Name, Long: someLong, Time: mutantTime, Until: m.Breaks}
+	if len(m.Faults) > 0 {
+		p.Long = manyLong // a fault soon hits one of them
+	}
 	if pattern != "" {
 		f, err := faultsOf(p.Store.Kind, pattern)
 		if err != nil {
@@ -165,9 +174,6 @@ func planOf(m mutant.Mutant, pattern string) (plan, error) {
 		}
 		p.Faults = f
 		return p, nil
-	}
-	if len(m.Faults) == 0 {
-		p.Time = mutantTime / 3 // it shows at once, or when all come to an end
 	}
 	for _, name := range m.Faults {
 		f, err := faultsOf(p.Store.Kind, name)

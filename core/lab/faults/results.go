@@ -39,7 +39,7 @@ var properties = []property{
 	{"S1", "Claims of a key are disjoint. A claim lasts from the return of the acquisition to the call of the release, the word that the lease is lost, or its deadline, whichever is first."},
 	{"S2", "Who acquires after another one has acquired gets the larger token, also after the store has lost its data."},
 	{"S3", "The guard admits no token below the largest it has seen, refuses no other, and no increment is lost."},
-	{"L1", "A key that is free and waited for is granted within 1 s, T more after a crash, and so on: see the package check."},
+	{"L1", "A key that is free and waited for is granted within the driver's bound of a lost wake-up, T more after a crash, and so on: see the package check."},
 	{"L3", "An acquisition returns within 50 ms of when it had to."},
 	{"L4", "A lease is not renewed once its release was answered."},
 	{"L5", "A holder hears within 50 ms of its deadline that its lease is lost."},

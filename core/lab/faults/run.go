@@ -20,6 +20,7 @@ type plan struct {
 	Time     time.Duration // that there are faults for, at least
 	Rounds   int           // of all faults, at least
 	Mutant   string        // empty for lockaround as it is
+	Long     int           // how many critical sections in a hundred need renewals
 	Until    []string      // properties; it ends as soon as one of them is found broken
 	Progress func(format string, a ...any)
 }
@@ -37,7 +38,7 @@ type Run struct {
 // run plays the plan. The error is that it could not be played: what the locks did is in
 // the report.
 func (p plan) run(ctx context.Context) (result *Run, err error) {
-	w, err := newWorld(ctx, p.Store, p.Mutant, p.Seed)
+	w, err := newWorld(ctx, p.Store, p.Mutant, p.Seed, p.Long)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type Job struct {
 	History  string `json:"history"`  // the file to write
 	Mutant   string `json:"mutant,omitempty"`
 	Seed     uint64 `json:"seed"`
+	Long     int    `json:"long"` // how many critical sections in a hundred need renewals
 }
 
 const (

@@ -24,6 +24,7 @@ type world struct {
 	folder   string
 	mutant   string
 	seed     uint64
+	long     int // see Job
 	log      *history.Log
 	store    store
 	server   *server.Server
@@ -41,8 +42,8 @@ const (
 )
 
 // newWorld starts everything but the workers.
-func newWorld(ctx context.Context, store store, mutant string, seed uint64) (w *world, err error) {
-	w = &world{store: store, mutant: mutant, seed: seed, workers: make([]*worker, processes)}
+func newWorld(ctx context.Context, store store, mutant string, seed uint64, long int) (w *world, err error) {
+	w = &world{store: store, mutant: mutant, seed: seed, long: long, workers: make([]*worker, processes)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -81,7 +82,7 @@ func (w *world) staff(at int) error {
 	w.started++
 	worker, err := start(Job{
 		Process: w.started, Clients: clients, Keys: keys, Store: string(w.store.Kind), Addr: w.links[at].Addr(), Resource: w.socket(),
-		History: filepath.Join(w.folder, fmt.Sprintf("%03d.jsonl", w.started)), Mutant: w.mutant, Seed: w.seed,
+		History: filepath.Join(w.folder, fmt.Sprintf("%03d.jsonl", w.started)), Mutant: w.mutant, Seed: w.seed, Long: w.long,
 	})
 	if err != nil {
 		return err
