@@ -51,7 +51,8 @@ type Entry struct {
 	Value []byte
 
 	// Left is how long the value lives on: more than 0 if there is one. It is
-	// reckoned by the store's clock, less the time that the answer may have taken.
+	// reckoned by the store's clock, less the time that the answer may have taken, and
+	// counts from the call: a pause of the process after it is not known of.
 	Left time.Duration
 }
 

@@ -161,7 +161,8 @@ func (t *Tiered) look(key string, now time.Time) (local, uint64) {
 // keep makes a copy of what was read from the remote store since the look at that time
 // and moment, unless the key may have changed since then.
 func (t *Tiered) keep(key string, e Entry, looked time.Time, moment uint64) {
-	c := local{value: bytes.Clone(e.Value), end: time.Now().Add(e.Left)}
+	// Left is from some moment after the look; from now on would be too long.
+	c := local{value: bytes.Clone(e.Value), end: looked.Add(e.Left)}
 	c.until = c.end
 	if oldest := looked.Add(t.maxAge); oldest.Before(c.until) {
 		c.until = oldest
