@@ -241,6 +241,7 @@ func (h *hold) release(ctx context.Context) error {
 	default:
 		ln.forget(tn, now)
 		ln.ending++
+		ln.engine.calls.Add(1) // Close waits: it finds this lease no more
 		h.unlock()
 		if rerr := h.giveBack(ctx, now); err == nil {
 			err = rerr
@@ -254,6 +255,7 @@ func (h *hold) release(ctx context.Context) error {
 func (h *hold) giveBack(ctx context.Context, now time.Time) error {
 	ctx, sp := h.plan.signals.follow(ctx, h.span, h.plan.signals.release)
 	err := h.tenure.line.finish(ctx, h.tenure, h.plan.MinHold, now)
+	h.engine().calls.Done()
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)
