@@ -164,9 +164,10 @@ func (s *Server) run() error {
 func (s *Server) answers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	done := s.done // a restart has another one, and this goroutine may come late
 	go func() { // or else one waits for a process that has ended
 		select {
-		case <-s.done:
+		case <-done:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -178,7 +179,7 @@ func (s *Server) answers() error {
 	_, err = c.Get(ctx, "ready")
 	if err == nil {
 		select {
-		case <-s.done: // somebody else answers on its port
+		case <-done: // somebody else answers on its port
 			err = errors.New("the process has ended")
 		default:
 		}
