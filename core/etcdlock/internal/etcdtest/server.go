@@ -164,8 +164,10 @@ func (s *Server) run() error {
 func (s *Server) answers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	done := s.done // a restart has another one, and this goroutine may come late
-	go func() { // or else one waits for a process that has ended
+	// A restart has another one, and the goroutine may come so late. Without it one would
+	// wait for a process that has ended.
+	done := s.done
+	go func() {
 		select {
 		case <-done:
 			cancel()
