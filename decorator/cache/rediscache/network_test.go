@@ -15,7 +15,7 @@ import (
 type network struct {
 	mu     sync.Mutex
 	links  map[*link]bool
-	lose   bool          // the reply to the next script
+	lose   bool          // the reply to the next script that the server runs
 	down   chan struct{} // not nil: whoever connects waits until it is closed
 	silent bool          // nothing arrives at clients that have subscribed
 	late   time.Duration // what arrives takes that long
@@ -63,7 +63,7 @@ func (l *link) Write(p []byte) (int, error) {
 	if !bytes.Contains(lower, []byte("hello")) && !bytes.Contains(lower, []byte("client")) {
 		l.n.writes++
 	}
-	if l.n.lose && bytes.Contains(lower, []byte("\r\nevalsha\r\n")) {
+	if l.n.lose && (bytes.Contains(lower, []byte("\r\nevalsha\r\n")) || bytes.Contains(lower, []byte("\r\neval\r\n"))) {
 		l.n.lose, l.doomed = false, true
 	}
 	if bytes.Contains(lower, []byte("\r\nsubscribe\r\n")) {
@@ -77,6 +77,9 @@ func (l *link) Read(p []byte) (int, error) {
 	for {
 		n, err := l.Conn.Read(p) // so that the server has done what it was asked for
 		l.n.mu.Lock()
+		if l.doomed && bytes.HasPrefix(p[:n], []byte("-NOSCRIPT")) {
+			l.n.lose, l.doomed = true, false // nothing was run: the script is sent again, whole
+		}
 		doomed, deaf, late := l.doomed, l.subscribed && l.n.silent, l.n.late
 		l.n.mu.Unlock()
 		if late > 0 {
@@ -100,7 +103,7 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// loseReply loses the reply to the next script; lost tells whether that has happened.
+// loseReply loses the reply to the next script that the server runs; lost tells whether that has happened.
 func (n *network) loseReply() (lost func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
