@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // newsroom is a process in which a writer changes the source and invalidates the cache, and
@@ -150,7 +151,7 @@ func (n *newsroom) load(ctx context.Context, _ string) (news, error) {
 
 func TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses(t *testing.T) {
 	t.Parallel()
-	plan := newsroomPlan{Addr: startRedis(t), Readers: 10, For: 2 * time.Second}
+	plan := newsroomPlan{Addr: redisserver.Start(t).Addr, Readers: 10, For: 2 * time.Second}
 	var all []*child
 	for range 4 {
 		all = append(all, startChild(t, "TestNewsroomProcess", plan))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 const (
@@ -68,7 +70,7 @@ type fair struct {
 
 func newFair(t *testing.T, expiries, kills int) *fair {
 	f := &fair{T: t, crowdPlan: crowdPlan{
-		Addr: startRedis(t), Callers: everyone / crowds,
+		Addr: redisserver.Start(t).Addr, Callers: everyone / crowds,
 		Expiry: crowdExpiry, Load: crowdLoad, TTL: crowdTTL, Last: int64(1 + expiries),
 	}}
 	f.rdb = redis.NewClient(&redis.Options{Network: "unix", Addr: f.Addr})

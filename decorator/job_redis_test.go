@@ -1,17 +1,11 @@
 package decorator_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // The times leave more than half a second, and runs a whole one, for a machine that is
@@ -38,7 +33,7 @@ const (
 
 func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
 	t.Parallel()
-	addr := startRedis(t)
+	addr := redisserver.Start(t).Addr
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	first := time.Now().Add(2 * time.Second)
@@ -133,43 +128,4 @@ func runOnRedis(ctx context.Context, rdb *redis.Client) error {
 	}
 	lease, _ := core.LeaseFrom(ctx)
 	return rdb.RPush(ctx, fmt.Sprint("completed:", n), lease.Token()).Err()
-}
-
-// startRedis starts a server without persistence on a Unix socket, which it returns. It
-// ends with the test.
-func startRedis(t *testing.T) (socket string) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	socket = filepath.Join(t.TempDir(), "redis")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-	}
-	ready := lines.Text() != ""
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		<-drained
-		_ = cmd.Wait() // reports the kill
-	})
-	if !ready {
-		t.Fatal("redis-server ended at once")
-	}
-	return socket
 }

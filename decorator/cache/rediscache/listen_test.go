@@ -178,7 +178,7 @@ func TestCopiesAreUsedAgainAfterARestart(t *testing.T) {
 	tiered, h := newTiered(t, srv.client(redis.Options{}))
 	mustPut(t, tiered, "k", 5, "old", time.Hour)
 	mustRead(t, tiered, "k", "old")
-	srv.restart()
+	srv.Restart()
 	<-h.up
 	until(t, "the server to be reached", func() bool {
 		_, err := tiered.Get(t.Context(), "k")

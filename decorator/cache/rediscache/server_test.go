@@ -1,16 +1,12 @@
 package rediscache_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,80 +15,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a redis-server without persistence that ends with the test.
+// server is a server with clients.
 type server struct {
-	t             testing.TB
-	network, addr string
-	args          []string
-	stop          func()
+	*redisserver.Server
+	t testing.TB
 }
 
-// startServer starts a server on a Unix socket. It can always have that, and a
-// port may be taken by somebody's connection meanwhile.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cache") // short, as a socket's path has to be
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	socket := filepath.Join(dir, "redis")
-	return start(t, "unix", socket, append(args, "--port", "0", "--unixsocket", socket))
-}
-
-func start(t testing.TB, network, addr string, args []string) *server {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	s := &server{t: t, network: network, addr: addr, args: append(args, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")}
-	s.start()
-	t.Cleanup(func() { s.stop() })
-	return s
-}
-
-func (s *server) start() {
-	s.t.Helper()
-	cmd := exec.Command("redis-server", s.args...)
-	out, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
-		s.t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	s.stop = func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		<-drained
-		_ = cmd.Wait() // reports the kill
-	}
-	if err := lines.Err(); err != nil || lines.Text() == "" {
-		s.stop()
-		s.t.Fatalf("redis-server ended at once: %v", err)
-	}
-}
-
-// restart kills the server and starts it again, empty.
-func (s *server) restart() {
-	s.t.Helper()
-	s.stop()
-	s.start()
+	return &server{redisserver.Start(t, args...), t}
 }
 
 // freePort returns a free port p for which p+10000, a Cluster's own, is free too, both
@@ -120,7 +56,7 @@ func freePort(t testing.TB) int {
 // client returns a client of the server, closed with the test.
 func (s *server) client(o redis.Options) *redis.Client {
 	s.t.Helper()
-	o.Network, o.Addr = s.network, s.addr
+	o.Network, o.Addr = s.Network, s.Addr
 	c := redis.NewClient(&o)
 	s.t.Cleanup(func() { closeClient(s.t, c) })
 	return c
@@ -141,8 +77,8 @@ func startCluster(t testing.TB, masters int) []string {
 	var nodes []*redis.Client
 	for i := range masters {
 		port := fmt.Sprint(freePort(t))
-		s := start(t, "tcp", "127.0.0.1:"+port, []string{"--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"})
-		addrs, nodes = append(addrs, s.addr), append(nodes, s.client(redis.Options{}))
+		s := &server{redisserver.StartAt(t, "tcp", "127.0.0.1:"+port, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"), t}
+		addrs, nodes = append(addrs, s.Addr), append(nodes, s.client(redis.Options{}))
 		host, port, _ := strings.Cut(addrs[0], ":")
 		err := errors.Join(
 			nodes[i].Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(),
