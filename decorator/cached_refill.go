@@ -15,7 +15,7 @@ import (
 const maxLost = 3
 
 // refill takes the lock, looks again, and loads.
-func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) (l landing) {
+func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) landing {
 	for try := 1; ; try++ {
 		l, again := f.attempt(ctx, key, in, try == maxLost)
 		if !again || try == maxLost {
