@@ -117,6 +117,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			file, err := filepath.Abs(filepath.Join("..", m.file))
 			if err != nil {
 				t.Fatal(err)
@@ -141,8 +142,8 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			if err := os.WriteFile(list, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", list, "-run", "^TestSimulation$", ".")
-			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough), simulationSeed+"=")
+			cmd := exec.Command("go", "test", "-count=1", "-p=1", "-vet=off", "-timeout=5m", "-overlay", list, "-run", "^TestSimulation$", ".")
+			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough), simulationSeed+"=", "GOMAXPROCS=1")
 			out, err := cmd.CombinedOutput()
 			switch text := string(out); {
 			case err == nil:

@@ -15,34 +15,26 @@ import (
 const defaultSchedules = 150
 
 const (
-	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is defaultSchedules
-	simulationSeed      = "LOCKAROUND_SIM_SEED"      // the only one to run
+	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is defaultSchedules, and 1 from a given seed
+	simulationSeed      = "LOCKAROUND_SIM_SEED"      // of the first one; the others' follow it
 )
 
 // TestSimulation runs whole engines in virtual time against the reference server
 // over a network that fails on purpose, each schedule from a seed of its own, and
 // checks what the driver and the engine promise together.
 func TestSimulation(t *testing.T) {
-	if text := os.Getenv(simulationSeed); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", simulationSeed, err)
-		}
-		simulate(t, seed)
-		return
-	}
-	schedules := schedulesToRun(t)
+	next, schedules := firstSeed(t), schedulesToRun(t)
+	over := next + uint64(schedules)
 	var mu sync.Mutex
 	total := make(map[string]int)
-	next := uint64(0)
 	draw := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if next >= uint64(schedules) || t.Failed() {
+		if next == over || t.Failed() {
 			return 0, false
 		}
 		next++
-		return next, true
+		return next - 1, true
 	}
 	t.Run("schedules", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
@@ -77,10 +69,26 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+func firstSeed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv(simulationSeed)
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", simulationSeed, err)
+	}
+	return seed
+}
+
 func schedulesToRun(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv(simulationSchedules)
-	if text == "" {
+	switch {
+	case text == "" && os.Getenv(simulationSeed) != "":
+		return 1
+	case text == "":
 		return defaultSchedules
 	}
 	n, err := strconv.Atoi(text)
