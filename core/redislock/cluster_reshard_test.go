@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
@@ -19,14 +19,7 @@ import (
 // pause while three processes use its keys: for 3 s, or LOCKAROUND_RESHARD.
 func TestClusterReshardingLosesNoLease(t *testing.T) {
 	t.Parallel()
-	duration := 3 * time.Second
-	if v := os.Getenv("LOCKAROUND_RESHARD"); v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil || d <= 0 {
-			t.Fatalf("LOCKAROUND_RESHARD is %q; a duration such as 60s is right", v)
-		}
-		duration = d
-	}
+	duration := counts.Time(t, "LOCKAROUND_RESHARD", 3*time.Second, time.Minute)
 	c := redistest.StartCluster(t, 3, 0)
 	masters := c.Masters()
 	keys, slot := keysOfOneSlot(t, c, masters[0], 3)
@@ -75,8 +68,8 @@ func TestClusterReshardingLosesNoLease(t *testing.T) {
 	if moves < 10 {
 		t.Errorf("only %d moves", moves)
 	}
-	t.Logf("%v, %d moves of the slot, %d grants by 3 processes, %d lost leases, %d overlaps, %d token regressions, %d unavailable; the longest stall of a key %v",
-		duration, moves, grants, load.lost.Load(), load.overlaps.Load(), load.regressions.Load(), load.unavailable.Load(), stall)
+	t.Attr("figure-17", fmt.Sprintf("%v, %d moves of the slot, %d grants by 3 processes, %d lost leases, %d overlaps, %d token regressions, %d unavailable; the longest stall of a key %v",
+		duration, moves, grants, load.lost.Load(), load.overlaps.Load(), load.regressions.Load(), load.unavailable.Load(), stall.Round(time.Millisecond)))
 }
 
 // keysOfOneSlot returns n of an engine's keys that share a slot of that master.

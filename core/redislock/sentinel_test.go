@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -107,21 +106,15 @@ func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 // and its token is the smaller one.
 func TestSentinelFailoverThatLosesWritesTellsTheOldHolder(t *testing.T) {
 	t.Parallel()
-	rounds := 2
-	if v := os.Getenv("LOCKAROUND_FAILOVERS"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			t.Fatalf("LOCKAROUND_FAILOVERS is %q; a number from 1 is right", v)
-		}
-		rounds = n
-	}
+	rounds := counts.Of(t, "LOCKAROUND_FAILOVERS", 2, 100)
 	var sum lostWrites
 	for i := range rounds {
 		t.Run(fmt.Sprint("failover ", i+1), func(t *testing.T) { sum.add(loseWrites(t)) })
 	}
-	t.Logf("%d failovers, %d locks in them, %d granted twice, %d of their old holders told; told at the latest %v before the deadline; "+
-		"longest overlap %v; %d stale writes accepted, %d token regressions; the next grant at the latest %v after the kill",
-		rounds, sum.locks, sum.doubles, sum.told, sum.spare, sum.overlap, sum.stale, sum.regressions, sum.outage)
+	t.Attr("figure-13", fmt.Sprintf("%d failovers, %d locks that no replica knew of, %d granted twice, %d of their old holders told, at the latest %v before the deadline; "+
+		"longest overlap %v; %d stale writes accepted; the next grant at the latest %v after the kill",
+		rounds, sum.locks, sum.doubles, sum.told, sum.spare.Round(time.Millisecond), sum.overlap.Round(time.Millisecond), sum.stale, sum.outage.Round(time.Millisecond)))
+	t.Attr("figure-14", fmt.Sprintf("%d failovers that lost writes, %d keys: %d token regressions", rounds, sum.locks, sum.regressions))
 }
 
 // lostWrites is what happened to the locks of one failover, or of several.

@@ -4,29 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
-
-// killing is how long connections are killed: LOCKAROUND_KILLING, such as 60s, or a moment.
-func killing(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("LOCKAROUND_KILLING")
-	if text == "" {
-		return 2 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("LOCKAROUND_KILLING is %q; use a duration such as 60s", text)
-	}
-	return d
-}
 
 // empty waits until the table of claims is: long before a lease would have ended by itself.
 func (d *database) empty(t testing.TB) {
@@ -37,7 +23,7 @@ func (d *database) empty(t testing.TB) {
 }
 
 func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
-	duration := killing(t)
+	duration := counts.Time(t, "LOCKAROUND_KILLING", 2*time.Second, time.Minute)
 	each(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 3 {
@@ -64,10 +50,10 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 		over := time.Now()
 		d.empty(t)
 		n := all.verify(t)
-		if killed == 0 || n < 10 {
+		if killed == 0 || counts.Full() && killed < 100 || n < 10 {
 			t.Errorf("%d connections were killed and %d leases granted, so nothing was tested", killed, n)
 		}
-		t.Logf("%v: %d connections killed, %d leases, no overlap, no row left after %v", duration, killed, n, time.Since(over).Round(time.Millisecond))
+		t.Attr("figure-19", fmt.Sprintf("%d connections killed in %v, %d leases, no overlap, tokens rise, no row left %v after the load", killed, duration, n, time.Since(over).Round(time.Millisecond)))
 	})
 }
 
