@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,18 +12,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 )
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(holderVar); addr != "" {
-		if err := holdUntilKilled(addr); err != nil {
-			fmt.Fprintln(os.Stderr, "the holder:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn})
 	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 

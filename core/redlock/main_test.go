@@ -5,7 +5,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settling{M: m}) }
+func TestMain(m *testing.M) {
+	child.Main(child.Roles{crash.Role: crashing.Hold})
+	goleak.VerifyTestMain(redistest.Settling{M: m})
+}

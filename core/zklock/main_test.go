@@ -11,10 +11,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	child.Main(child.Roles{crash.Role: crashing.Hold})
+	goleak.VerifyTestMain(m)
+}
 
 // process is a session and what it was told.
 type process struct {

@@ -18,11 +18,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
 func TestMain(m *testing.M) {
+	roles := make(child.Roles)
+	for _, p := range products {
+		roles[p.role()] = p.crashing().Hold
+	}
+	child.Main(roles)
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // connections are broken on purpose
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {

@@ -1,0 +1,41 @@
+package etcdlock_test
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/crowd"
+)
+
+// crashing is where holders are killed. etcd takes up to a second to notice that a lease is
+// over, which counts whole seconds.
+var crashing = crash.Store{
+	Open: func(addr string) (driver.Driver, func() error, error) {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, nil, err
+		}
+		return etcdlock.New(c), c.Close, nil
+	},
+	TTL: 2 * time.Second, After: time.Second,
+}
+
+// TestKilledHolderIsSucceededWithinTTLPlusASecond kills -9 processes that hold a lock, while
+// another waits.
+func TestKilledHolderIsSucceededWithinTTLPlusASecond(t *testing.T) {
+	t.Parallel()
+	crashing.Run(t, etcdtest.Start(t).Addr(), 2)
+}
+
+func TestCrowdIsLetInOneByOne(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	crowd.Run(t, 500, false, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
+}

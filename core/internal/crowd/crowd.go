@@ -1,0 +1,130 @@
+// Package crowd has many callers of several processes want few keys at once, for the tests
+// of drivers, and sees whether two are ever let in together.
+package crowd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/counts"
+)
+
+const (
+	engines = 4
+	callers = 16 // of each engine
+	keys    = 4
+)
+
+// door is a key, and what its holders write down there. Nothing but the key itself guards
+// what is not atomic.
+type door struct {
+	name   string
+	inside atomic.Int32
+
+	token  int64
+	by     int // the engine of the latest holder
+	grants int // that the store had part in
+	passed int // from one engine to another
+}
+
+// Run has callers take turns at some keys, few times in all, or a million times if full
+// counts are asked for, or LOCKAROUND_TURNS. Each engine has a driver of its own, as
+// another process would. Strict has all of them served by the store, first come, first
+// served; without, an engine also hands a key on among its own callers.
+func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver) {
+	turns := counts.Of(t, "LOCKAROUND_TURNS", few, 1_000_000)
+	policy := core.Policy{Wait: core.Forever, TTL: 30 * time.Second}
+	if strict {
+		policy.Fairness = core.Strict
+	}
+	doors := make([]door, keys)
+	for i := range doors {
+		doors[i].name, doors[i].by = fmt.Sprint("door ", i), -1
+	}
+	var (
+		left          atomic.Int64
+		overlaps, old atomic.Int64
+		running       sync.WaitGroup
+	)
+	left.Store(int64(turns))
+	for e := range engines {
+		locks, err := core.New(join(t), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := locks.Close(); err != nil {
+				t.Errorf("close an engine: %v", err)
+			}
+		}()
+		for c := range callers {
+			running.Go(func() {
+				for n := c; left.Add(-1) >= 0 && !t.Failed(); n++ {
+					d := &doors[n%keys]
+					p := policy
+					p.Key = d.name
+					err := locks.Do(t.Context(), p, func(ctx context.Context) error {
+						if d.inside.Add(1) != 1 {
+							overlaps.Add(1)
+						}
+						lease, _ := core.LeaseFrom(ctx)
+						if d.enter(lease.Token(), e) {
+							old.Add(1)
+						}
+						d.inside.Add(-1)
+						return nil
+					})
+					if err != nil {
+						t.Errorf("%s: %v", d.name, err)
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	grants, passed := 0, 0
+	for i := range doors {
+		grants += doors[i].grants
+		passed += doors[i].passed
+	}
+	if n := overlaps.Load(); n > 0 {
+		t.Errorf("%d times somebody was let in while another one was inside", n)
+	}
+	if n := old.Load(); n > 0 {
+		t.Errorf("%d tokens were not larger than the one before", n)
+	}
+	if passed < turns/10_000 {
+		t.Errorf("only %d of %d turns passed from one engine to another, so that little was tested", passed, turns)
+	}
+	how := "and handed on among the callers of an engine otherwise"
+	if strict {
+		how = "Fairness Strict"
+	}
+	t.Attr("figure-3", fmt.Sprintf("%d acquisitions of %d keys by %d callers of %d engines, %d granted by the store (%d of them to another engine than before), %s: %d overlaps, %d tokens out of order",
+		turns, keys, engines*callers, engines, grants, passed, how, overlaps.Load(), old.Load()))
+}
+
+// handOffs is how many callers in turn share one grant of the store, with tokens next to
+// each other: the engine's block.
+const handOffs = 1024
+
+// enter writes down who has come in, and reports whether its token is no larger than the
+// one before.
+func (d *door) enter(token int64, by int) (old bool) {
+	if token/handOffs != d.token/handOffs {
+		d.grants++
+	}
+	if d.by != by && d.by >= 0 {
+		d.passed++
+	}
+	old = token <= d.token
+	d.token, d.by = token, by
+	return old
+}

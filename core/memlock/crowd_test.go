@@ -1,0 +1,14 @@
+package memlock_test
+
+import (
+	"testing"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+func TestCrowdIsLetInOneByOne(t *testing.T) {
+	d := memlock.New()
+	crowd.Run(t, 5000, false, func(testing.TB) driver.Driver { return d })
+}

@@ -1,0 +1,37 @@
+package redislock_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
+)
+
+func TestCrowdIsLetInOneByOne(t *testing.T) {
+	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			crowd.Run(t, 2000, strict, func(t testing.TB) driver.Driver {
+				return redislock.New(newClient(t, redis.Options{Addr: server.Addr()}))
+			})
+		})
+	}
+}
+
+func TestCrowdIsLetInOneByOneByACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	crowd.Run(t, 2000, false, func(t testing.TB) driver.Driver {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil {
+				t.Errorf("close the client: %v", err)
+			}
+		})
+		return redislock.New(client)
+	})
+}

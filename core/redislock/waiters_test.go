@@ -1,0 +1,162 @@
+package redislock_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
+)
+
+// waitersRole makes a child a process of callers that want one key again and again.
+const waitersRole = "waiter"
+
+// waiters is what such a process is told.
+type waiters struct {
+	Addr    string
+	Callers int
+	Turns   int           // of each caller
+	Holds   time.Duration // in each turn
+}
+
+// turn is one acquisition.
+type turn struct {
+	Token   int64
+	Waited  time.Duration
+	process int
+}
+
+// waitInTurn plays the role: it says that it is ready, begins when it is told to, and
+// prints its turns.
+func waitInTurn(told string) error {
+	var w waiters
+	if err := json.Unmarshal([]byte(told), &w); err != nil {
+		return err
+	}
+	client := redis.NewClient(&redis.Options{Addr: w.Addr})
+	locks, err := core.New(redislock.New(client), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := locks.Ping(ctx); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	turns := make([][]turn, w.Callers)
+	failures := make(chan error, w.Callers)
+	gather(w.Callers, func(i int) {
+		for range w.Turns {
+			start := time.Now()
+			lease, err := locks.Acquire(ctx, core.Policy{Key: "k", Wait: core.Forever})
+			if err == nil {
+				turns[i] = append(turns[i], turn{Token: lease.Token(), Waited: time.Since(start)})
+				<-time.After(w.Holds)
+				err = lease.Release(ctx)
+			}
+			if err != nil {
+				failures <- err
+				return
+			}
+		}
+	})
+	close(failures)
+	for err := range failures {
+		return err
+	}
+	if err := locks.Close(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(slices.Concat(turns...))
+}
+
+// TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver has callers of several
+// processes want one key all the time: few of them, or a thousand in twenty processes if
+// full counts are asked for.
+func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) {
+	processes, w := 4, waiters{Addr: redistest.Start(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
+	if counts.Full() {
+		processes, w.Turns = 20, 20
+	}
+	told, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*child.Process
+	for range processes {
+		p, err := child.Start(t, waitersRole, string(told))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if line, err := p.Out.ReadString('\n'); err != nil {
+			t.Fatalf("a process of waiters says %q: %v", line, err)
+		}
+	}
+	client := newClient(t, redis.Options{Addr: w.Addr})
+	before := commands(t, client)
+	var mu sync.Mutex
+	var turns []turn
+	gather(len(all), func(i int) {
+		if _, err := fmt.Fprintln(all[i].In, "go"); err != nil {
+			t.Error(err)
+			return
+		}
+		var mine []turn
+		if err := json.NewDecoder(all[i].Out).Decode(&mine); err != nil {
+			t.Errorf("what process %d says: %v", i, err)
+			return
+		}
+		for n := range mine {
+			mine[n].process = i
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		turns = append(turns, mine...)
+	})
+	if t.Failed() {
+		return
+	}
+	after := commands(t, client)
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Token, b.Token) })
+	handOvers := 0
+	for i := 1; i < len(turns); i++ {
+		if turns[i].process != turns[i-1].process {
+			handOvers++
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Waited, b.Waited) })
+	median, longest := turns[len(turns)/2].Waited, turns[len(turns)-1].Waited
+	sent := scripts(after) - scripts(before)
+	if handOvers < processes {
+		t.Errorf("only %d hand-overs among %d processes, so that nothing was tested", handOvers, processes)
+	}
+	each := float64(sent) / float64(handOvers)
+	t.Attr("figure-18", fmt.Sprintf("%d waiters in %d processes, %d turns: %d hand-overs to another process, %.2f commands to the store for each; median wait %v, the longest %.1f times that",
+		processes*w.Callers, processes, len(turns), handOvers, each, median.Round(10*time.Microsecond), float64(longest)/float64(median)))
+	if each > 2 {
+		t.Errorf("%.2f commands for each hand-over, want at most 2", each)
+	}
+	if longest > 10*median {
+		t.Errorf("somebody waited %v, more than ten times the median of %v", longest, median)
+	}
+}

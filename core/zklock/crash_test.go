@@ -1,0 +1,31 @@
+package zklock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/zklock"
+	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+)
+
+// crashing is where holders are killed.
+var crashing = crash.Store{
+	Open: func(addr string) (driver.Driver, func() error, error) {
+		return zklock.New([]string{addr}), func() error { return nil }, nil
+	},
+	TTL: time.Second, After: zklock.New(nil).Capabilities().Wake,
+}
+
+// TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 processes that hold a lock, while
+// another waits.
+func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
+	crashing.Run(t, zktest.Start(t).Addr(), 2)
+}
+
+func TestCrowdIsLetInOneByOne(t *testing.T) {
+	server := zktest.Start(t)
+	crowd.Run(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })
+}
