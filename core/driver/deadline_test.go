@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -21,10 +22,27 @@ func TestDeadlineComesBeforeTheTTLIsOver(t *testing.T) {
 	}
 }
 
+// jumped is a time at which the wall clock has been set by whole seconds, and the monotonic
+// one goes on. There is no way to make one but to look into a time.Time.
+func jumped(now time.Time, by time.Duration) time.Time {
+	inside := (*struct {
+		wall uint64 // a bit, seconds in the next 33, nanoseconds in 30
+		ext  int64  // the monotonic clock
+		loc  *time.Location
+	})(unsafe.Pointer(&now))
+	inside.wall += uint64(int64(by/time.Second)) << 30
+	return now
+}
+
 func TestRemainingGoesByTheClockThatLeavesLess(t *testing.T) {
 	now := time.Now()
 	deadline := now.Add(time.Minute)
 	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) } // has no monotonic reading
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		if then := jumped(now, by); then.Sub(now) != 0 || then.Unix()-now.Unix() != int64(by/time.Second) {
+			t.Fatalf("%v has jumped by %v to %v: a time.Time has changed inside", now, by, then)
+		}
+	}
 	tests := []struct {
 		name     string
 		deadline time.Time
@@ -32,6 +50,8 @@ func TestRemainingGoesByTheClockThatLeavesLess(t *testing.T) {
 		want     time.Duration
 	}{
 		{"clocks agree", deadline, now, time.Minute},
+		{"the wall clock has been set an hour forward", deadline, jumped(now, time.Hour), time.Minute - time.Hour},
+		{"the wall clock has been set an hour back", deadline, jumped(now, -time.Hour), time.Minute},
 		{"time has passed", deadline, now.Add(90 * time.Second), -30 * time.Second},
 		{"wall clock only", deadline, wall(20 * time.Second), 40 * time.Second},
 		{"wall clock of the deadline only", now.Round(0).Add(1500 * time.Millisecond), now, 1500 * time.Millisecond},
@@ -45,6 +65,7 @@ func TestRemainingGoesByTheClockThatLeavesLess(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("figure-15", "a process goes by the monotonic clock or its wall clock, whichever leaves a lease less: an hour forward ends its leases at once, an hour back changes nothing")
 }
 
 func TestLaterIsTheLaterAndZeroTheEarliest(t *testing.T) {

@@ -23,8 +23,9 @@ import (
 // Server is a database server of its own on a free port of 127.0.0.1, in a folder of its
 // own. It starts with the first test that needs it and ends with [Server.Stop].
 type Server struct {
-	Name   string // of the product
-	Driver string // of database/sql, which the test's module registers
+	Name   string   // of the product
+	Driver string   // of database/sql, which the test's module registers
+	Env    []string // besides this process's, set before the server starts
 
 	// find returns what is missing on this machine.
 	find func() error
@@ -176,7 +177,7 @@ func (s *Server) as(cmd *exec.Cmd) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C") // two that install at once share no temporary files
+	cmd.Env = append(append(os.Environ(), s.Env...), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C") // two that install at once share no temporary files
 	if uid != os.Getuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}

@@ -20,6 +20,7 @@ import (
 // the test when they cannot do what they say, and are for one goroutine.
 type Server struct {
 	t    testing.TB
+	env  []string // besides this process's
 	port string
 	args []string  // before the port
 	more []string  // after it
@@ -35,10 +36,16 @@ type Server struct {
 // says LOCKAROUND_REQUIRE_SERVERS=1.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, []string{"--save", "", "--appendonly", "no"}, args)
+	return StartIn(t, nil, args...)
 }
 
-func start(t testing.TB, args, more []string) *Server {
+// StartIn is Start with more in the server's environment: "NAME=value".
+func StartIn(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
+	return start(t, env, []string{"--save", "", "--appendonly", "no"}, args)
+}
+
+func start(t testing.TB, env, args, more []string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
@@ -46,7 +53,7 @@ func start(t testing.TB, args, more []string) *Server {
 		}
 		t.Skipf("needs redis-server in PATH: %v", err)
 	}
-	s := &Server{t: t, args: append(args, "--dir", t.TempDir()), more: more}
+	s := &Server{t: t, env: env, args: append(args, "--dir", t.TempDir()), more: more}
 	t.Cleanup(s.Kill)
 	// A free port may be taken by somebody else before the server has it.
 	var err error
@@ -117,6 +124,7 @@ func (s *Server) Do(words ...string) (string, error) {
 func (s *Server) run() error {
 	args := slices.Concat(s.args, []string{"--port", s.port, "--bind", "127.0.0.1", "--daemonize", "no"}, s.more)
 	cmd := exec.Command("redis-server", args...)
+	cmd.Env = append(os.Environ(), s.env...)
 	out := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {

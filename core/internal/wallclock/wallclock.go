@@ -1,0 +1,98 @@
+// Package wallclock makes the wall clock of a server jump, for tests. A server that asks
+// the C library for the time, as Redis, PostgreSQL and MariaDB do, is told another one by a
+// library that is loaded before that one.
+package wallclock
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+//go:embed shim/shim.c
+var source string
+
+// Clock is the wall clock of the servers that are started in its environment.
+type Clock struct {
+	library, path string
+
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// New compiles the library. It skips the test if there is no C compiler on this machine, or
+// fails it if the environment says LOCKAROUND_REQUIRE_SERVERS=1.
+func New(t testing.TB) *Clock {
+	t.Helper()
+	compiler := cmp.Or(os.Getenv("CC"), "gcc")
+	if _, err := exec.LookPath(compiler); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", compiler, err)
+		}
+		t.Skipf("needs a C compiler: %v", err)
+	}
+	// Not t.TempDir, which is for nobody else: servers run as users of their own.
+	dir, err := os.MkdirTemp("", "lockaround-clock-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Clock{library: filepath.Join(dir, "clock.so"), path: filepath.Join(dir, "offset")}
+	cmd := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-o", c.library, "-")
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compile the clock: %v: %s", err, out)
+	}
+	if err := c.write(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Environment is what a server has to be started with besides its own.
+func (c *Clock) Environment() []string {
+	return []string{"LD_PRELOAD=" + c.library, "LOCKAROUND_CLOCK=" + c.path}
+}
+
+// Jump moves the clock by whole seconds, at once.
+func (c *Clock) Jump(by time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += by
+	return c.write()
+}
+
+// Offset is how far the clock is ahead of the machine's.
+func (c *Clock) Offset() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offset
+}
+
+// write changes the file in its place, since servers have it in their memory.
+func (c *Clock) write() error {
+	f, err := os.OpenFile(c.path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	text := binary.NativeEndian.AppendUint64(nil, uint64(int64(c.offset/time.Second)))
+	_, err = f.WriteAt(text, 0)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("set the clock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package redislock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/wallclock"
+	"github.com/lockaround/lockaround/core/redislock"
+)
+
+func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
+	clock := wallclock.New(t)
+	addr := redistest.StartIn(t, clock.Environment()).Addr()
+	asks := newClient(t, redis.Options{Addr: addr})
+	jumps.Run(t, 2, jumps.Store{
+		Clock: clock,
+		Now:   func() time.Time { return asks.Time(t.Context()).Val() },
+		Join: func(t testing.TB) driver.Driver {
+			return redislock.New(newClient(t, redis.Options{Addr: addr}))
+		},
+	})
+}
