@@ -1,0 +1,42 @@
+package redislock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+)
+
+// TestTokensRiseOverEvictions has the server evict a lock that is held, with all that it
+// knew of the key: 5 times, or 100 if full counts are asked for, or LOCKAROUND_EVICTIONS.
+func TestTokensRiseOverEvictions(t *testing.T) {
+	evictions := counts.Of(t, "LOCKAROUND_EVICTIONS", 5, 100)
+	server := redistest.Start(t)
+	a, b := join(t, server.Addr()), join(t, server.Addr())
+	set := func(name, value string) {
+		if err := a.client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	regressions := 0
+	for range evictions {
+		g := a.take("k", time.Minute)
+		set("maxmemory-policy", "allkeys-lru")
+		set("maxmemory", "1")
+		eventually(t, 10*time.Second, "the eviction", func() bool {
+			return a.client.Exists(t.Context(), protocol.Key("k")).Val() == 0
+		})
+		set("maxmemory", "0")
+		set("maxmemory-policy", "noeviction")
+		next := b.take("k", time.Minute)
+		if next.Token <= g.Token {
+			regressions++
+			t.Errorf("token %d after %d", next.Token, g.Token)
+		}
+		b.release(next)
+	}
+	t.Attr("figure-14", fmt.Sprintf("%d evictions: %d token regressions", evictions, regressions))
+}
