@@ -262,6 +262,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process for each broken driver")
 	}
+	t.Attr("figure-6", fmt.Sprintf("%d broken drivers, each caught by the suite that all drivers pass", len(caught)))
 	two := make(chan struct{}, 2) // processes at a time
 	for f, checks := range caught {
 		t.Run(string(f), func(t *testing.T) {

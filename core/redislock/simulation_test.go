@@ -67,6 +67,7 @@ func TestSimulation(t *testing.T) {
 			t.Errorf("no schedule contained %q", what)
 		}
 	}
+	t.Attr("figure-5", fmt.Sprintf("%d seeds, %d grants: 0 violations", schedules, total["granted"]))
 }
 
 func firstSeed(t *testing.T) uint64 {

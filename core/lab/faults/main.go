@@ -139,6 +139,9 @@ func (l laboratory) run(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("the mutant %s was not caught: %s", m.Name, m.Bug))
 		}
 	}
+	for _, line := range r.told() {
+		fmt.Println(line)
+	}
 	if l.Out != "" {
 		errs = append(errs, r.write(l.Out))
 	}
