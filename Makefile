@@ -7,6 +7,7 @@
 #   make bench       the benchmarks
 #   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
 #   make faults      the fault laboratory, for core/lab/faults/results
+#   make figures     the twenty figures in full, for core/lab/figures/results; needs spin, takes hours
 #   make caches      its cache beside others, for core/lab/caches/results
 #   make model       check the models of the Redis protocol; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
@@ -61,7 +62,7 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
-.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults newest
+.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults figures newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -176,6 +177,11 @@ faults:
 	@.ci/servers
 	@go run ./core/lab/faults -out core/lab/faults/results
 	@go run ./core/lab/faults -store etcd -out core/lab/faults/results/etcd
+
+# make figures ONLY='7|13' DRIVER='redislock.*' runs a part, and leaves the other rows as they are.
+figures:
+	@.ci/servers
+	@go run ./core/lab/figures -out core/lab/figures/results -only '$(ONLY)' -driver '$(DRIVER)'
 
 newest:
 	@cp go.mod .ci/newest.mod && cp go.sum .ci/newest.sum

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are held as users hold them: by an engine
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/counts"
 )
@@ -125,8 +126,12 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 	}
 	slices.Sort(waits)
 	median, longest := waits[len(waits)/2], waits[len(waits)-1]
-	if longest > s.TTL+s.After+overslept {
-		t.Errorf("the next grant came %v after a kill, want at most %v, and %v that this machine oversleeps", longest, s.TTL+s.After, overslept)
+	slack := overslept
+	if !counts.Full() {
+		slack += drivertest.Slack // it shares the machine with other tests
+	}
+	if longest > s.TTL+s.After+slack {
+		t.Errorf("the next grant came %v after a kill, want at most %v, and %v for this machine", longest, s.TTL+s.After, slack)
 	}
 	t.Attr("figure-7", fmt.Sprintf("%d holders killed; until the next grant %v, at most %v, where T + ε is %v (and the machine oversleeps by up to %v)",
 		kills, median.Round(time.Millisecond), longest.Round(time.Millisecond), s.TTL+s.After, overslept.Round(time.Millisecond)))

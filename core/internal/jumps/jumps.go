@@ -14,17 +14,13 @@ import (
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
-const (
-	// ttl is how long the lease of a holder lasts that is not heard of again.
-	ttl = time.Second
-
-	// slack is for a busy machine, as in drivertest.
-	slack = 1500 * time.Millisecond
-)
+// ttl is how long the lease of a holder lasts that is not heard of again.
+const ttl = time.Second
 
 // Store is one whose clock can be made to jump.
 type Store struct {
@@ -62,7 +58,7 @@ func Run(t *testing.T, few int, s Store) {
 		}()
 		users = append(users, e)
 	}
-	r := &run{Store: s, dead: open(t, s.Join(t)), next: open(t, s.Join(t)), bound: 2*ttl + s.Join(t).Capabilities().Wake + slack}
+	r := &run{Store: s, dead: open(t, s.Join(t)), next: open(t, s.Join(t)), bound: 2*ttl + s.Join(t).Capabilities().Wake + drivertest.Slack}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for n := range 4 * len(users) {
