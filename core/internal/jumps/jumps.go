@@ -35,6 +35,9 @@ type Store struct {
 	// Lasting says that a jump back makes the lease of a dead holder last longer by as
 	// much. Otherwise it lasts for a TTL from then at most.
 	Lasting bool
+
+	// Exclusive says that a jump ends no lease: two never believe that they hold a key.
+	Exclusive bool
 }
 
 // Run has callers of three engines use two keys of a store, while its clock jumps forward
@@ -78,6 +81,9 @@ func Run(t *testing.T, few int, s Store) {
 		t.Fatal(err)
 	}
 	grants, regressions, handedOn := r.seen.verify(t)
+	if s.Exclusive && r.seen.overlaps > 0 {
+		t.Errorf("%d times two held a key at once", r.seen.overlaps)
+	}
 	which := "forward or back"
 	if s.Lasting {
 		which = "forward (back, it lasts longer by as much)"

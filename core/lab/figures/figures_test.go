@@ -76,6 +76,7 @@ func TestWhatIsToldDecidesTheOutcome(t *testing.T) {
 		"a test that told and failed": {
 			tests: true, failure: failure, want: fellShort, text: "TestX/a: x_test.go:3: too late (3 kills)",
 			said: `{"Action":"output","Test":"TestX/a","Output":"=== RUN   TestX/a\n"}
+{"Action":"output","Test":"TestX/a","Output":"redis: pool.go:770: connection refused\n"}
 {"Action":"output","Test":"TestX/a","Output":"    x_test.go:3: too late\n"}
 {"Action":"output","Test":"TestX/a","Output":"    x_test.go:4: and more\n"}
 {"Action":"attr","Test":"TestX","Key":"figure-7","Value":"3 kills"}

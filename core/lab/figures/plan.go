@@ -86,6 +86,7 @@ var trials = []trial{
 	test(single, "^TestTokensRiseOverEvictions$", "./core/redislock", 14),
 
 	test(single, "^TestTokensRiseThoughTheServersClockJumpsByAnHour$", "./core/redislock", 15),
+	test(quorum, "^TestOneNodeWhoseClockJumpsLetsNobodyInTwice$", "./core/redlock", 15),
 	test(engine, "^TestRemainingGoesByTheClockThatLeavesLess$", "./core/driver", 15),
 	test(postgresql, "^TestTokensRiseThoughTheServersClockJumpsByAnHour$", "./core/sqllock/databases", 15),
 
@@ -121,7 +122,6 @@ var reasons = []reason{
 	{13, []string{postgresql, mariadb}, "cannot hold: a failover to a replica that lacks commits may grant a key twice, which sqllock's documentation says; there is no replica in these tests. Tokens go by the server's clock as in Redis"},
 	{13, []string{memory}, "there is no server"},
 	{14, []string{memory}, "the store is gone with its process; tokens go by the clock, so that the next process's are larger"},
-	{15, []string{quorum}, "not tried by itself: leases last by each node's wall clock, tokens are made of it, and a majority must have accepted them; jumps of a minority change nothing, those of a majority are figure 15 of one server"},
 	{15, []string{mariadb}, "not tried by itself: leases last, and tokens are made, by the server's wall clock as with PostgreSQL, by the same code; MariaDB waits on locks by that clock, which only a clock of the whole machine could move in step"},
 	{15, []string{memory}, "it goes by the process's monotonic clock, and counts tokens"},
 	{15, []string{zookeeper}, "it goes by no wall clock: sessions and leases by the monotonic clocks of servers and clients, tokens are numbers of transactions. Only Inspect shows times of the wall"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -114,28 +115,44 @@ func (r *report) outcome(f int, failure error) (outcome, string) {
 	return reached, text
 }
 
-// complaint is the line that says what is wrong: the first of the first test that failed;
-// of another program the last one.
+// complaint is the line that says what is wrong: of the first test that failed the first that
+// it has written itself, and not what it uses; of another program the last one.
 func (r *report) complaint(failure error) string {
-	name := ""
-	if len(r.failed) > 0 {
-		name = r.failed[0]
-	}
-	found := ""
+	name := r.culprit()
+	found, own := "", false
 	for _, l := range r.output[name] {
+		by := writtenByTest.MatchString(l)
 		l = strings.TrimSpace(l)
 		switch first, _, _ := strings.Cut(l, " "); {
 		case first == "" || first == "#" || first == "===" || first == "---" || strings.HasPrefix(first, "FAIL") || strings.HasPrefix(l, "exit status "):
 		case first == "panic:" || strings.HasPrefix(l, "fatal error: "):
 			return strings.TrimPrefix(name+": "+l, ": ")
-		case found == "" || !r.Tests:
-			found = l
+		case found == "" || !r.Tests || by && !own:
+			found, own = l, by
 		}
 	}
 	if found == "" {
 		found = failure.Error()
 	}
 	return strings.TrimPrefix(name+": "+found, ": ")
+}
+
+// writtenByTest matches what a test logs or finds wrong.
+var writtenByTest = regexp.MustCompile(`^ +\S+\.go:\d+: `)
+
+// culprit is the first test that failed, empty if none did.
+func (r *report) culprit() string {
+	if len(r.failed) == 0 {
+		return ""
+	}
+	return r.failed[0]
+}
+
+// ending is the end of what the culprit has written, or of all that is no test's.
+func (r *report) ending() []string {
+	const most = 30
+	lines := r.output[r.culprit()]
+	return lines[max(0, len(lines)-most):]
 }
 
 // excuse says that tests were skipped, and why the first of them was.

@@ -61,6 +61,11 @@ func (t trial) run(ctx context.Context, began time.Time, progress func(string, .
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if failure != nil {
+		for _, l := range said.ending() {
+			progress("    %s", l)
+		}
+	}
 	var rows []row
 	for f := range len(figures) + 1 {
 		if !slices.Contains(t.Figures, f) && !said.tells(f) {

@@ -1,0 +1,34 @@
+package redlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/wallclock"
+)
+
+// TestOneNodeWhoseClockJumpsLetsNobodyInTwice has the clock of one of three nodes jump: it
+// frees its votes too soon, or too late, and the other two are a majority.
+func TestOneNodeWhoseClockJumpsLetsNobodyInTwice(t *testing.T) {
+	t.Parallel()
+	clock := wallclock.New(t)
+	servers := append(startServers(t, 2), redistest.StartIn(t, clock.Environment()))
+	asks := newClient(t, servers[2].Addr())
+	jumps.Run(t, 2, jumps.Store{
+		Clock: clock,
+		Now:   func() time.Time { return asks.Time(t.Context()).Val() },
+		Join: func(t testing.TB) driver.Driver {
+			var nodes []*redis.Client
+			for _, s := range servers {
+				nodes = append(nodes, newClient(t, s.Addr()))
+			}
+			return New(nodes)
+		},
+		Exclusive: true,
+	})
+}
