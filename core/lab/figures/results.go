@@ -144,7 +144,13 @@ func overview(rows []row, driver string) string {
 	return cell
 }
 
-// machine is where it was counted.
+// machine is where it was counted, and how busy that was, where there is a /proc to say so:
+// how many processes wanted a core, in the average of the last minute.
 func machine() string {
-	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	m := fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		load, _, _ := strings.Cut(string(text), " ")
+		m += ", load " + load
+	}
+	return m
 }
