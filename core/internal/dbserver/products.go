@@ -2,7 +2,7 @@ package dbserver
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -35,21 +35,22 @@ func PostgreSQL() *Server {
 		source: func(addr, database string) string {
 			return "postgres://root@" + addr + "/" + cmp.Or(database, "postgres") + "?sslmode=disable"
 		},
-		home: "current_setting('data_directory')",
+		Home: "current_setting('data_directory')",
 	}
 }
 
 // postgresProgram finds a program of the newest server: Debian has them outside of PATH.
 func postgresProgram(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
+	path, err := exec.LookPath(name)
+	if err == nil {
 		return path, nil
 	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil {
-		return "", err
+	found, bad := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if bad != nil {
+		return "", bad
 	}
 	if len(found) == 0 {
-		return "", errors.New(name + " is neither in PATH nor in /usr/lib/postgresql")
+		return "", fmt.Errorf("%w, nor is %s in /usr/lib/postgresql", err, name)
 	}
 	return slices.Max(found), nil
 }
@@ -74,15 +75,16 @@ func MariaDB() *Server {
 		},
 		run: func(dir, port string) *exec.Cmd {
 			program, _ := mariadbProgram() // find has found it
+			// What is committed outlasts the process, and need not outlast the machine.
 			return exec.Command(program, "--no-defaults", "--datadir="+dir, "--port="+port, "--bind-address=127.0.0.1",
 				"--socket="+filepath.Join(filepath.Dir(dir), "socket"), "--skip-name-resolve",
-				"--innodb-flush-log-at-trx-commit=0", "--max-connections=200")
+				"--innodb-flush-log-at-trx-commit=2", "--max-connections=200")
 		},
 		end: syscall.SIGTERM,
 		source: func(addr, database string) string {
 			return "root@tcp(" + addr + ")/" + database
 		},
-		home: "@@datadir",
+		Home: "@@datadir",
 	}
 }
 

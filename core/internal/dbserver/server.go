@@ -37,8 +37,8 @@ type Server struct {
 	// source is the data source of a database; empty is the one that there is from the
 	// start.
 	source func(addr, database string) string
-	// home is the expression for the server's folder.
-	home string
+	// Home is the expression for the server's folder.
+	Home string
 
 	once    sync.Once
 	fault   error
@@ -110,6 +110,24 @@ func (s *Server) Stop() error {
 	return err
 }
 
+// Commands returns what creates the data in a folder, and what serves them on a port until
+// it is told to end in good order by a signal: for those who run and end the server
+// themselves. The error is an [exec.ErrNotFound] if its programs are not installed.
+func (s *Server) Commands(folder, port string) (create, run *exec.Cmd, end os.Signal, err error) {
+	if err := s.find(); err != nil {
+		return nil, nil, nil, err
+	}
+	s.dir = folder
+	if err := s.own(); err != nil {
+		return nil, nil, nil, err
+	}
+	if create, err = s.as(s.create(filepath.Join(s.dir, "data"))); err != nil {
+		return nil, nil, nil, err
+	}
+	run, err = s.as(s.run(filepath.Join(s.dir, "data"), port))
+	return create, run, s.end, err
+}
+
 func (s *Server) halt() error {
 	if s.cmd == nil || s.cmd.Process == nil || s.cmd.ProcessState != nil {
 		return nil
@@ -121,11 +139,7 @@ func (s *Server) start() (err error) {
 	if s.dir, err = os.MkdirTemp("", "lockaround-"+s.Name); err != nil {
 		return err
 	}
-	uid, gid, err := unprivileged()
-	if err != nil {
-		return err
-	}
-	if err := os.Chown(s.dir, uid, gid); err != nil {
+	if err := s.own(); err != nil {
 		return err
 	}
 	create, err := s.as(s.create(filepath.Join(s.dir, "data")))
@@ -146,6 +160,15 @@ func (s *Server) start() (err error) {
 	}
 	out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	return fmt.Errorf("%w: %s", err, out)
+}
+
+// own gives the folder to who the server runs as.
+func (s *Server) own() error {
+	uid, gid, err := unprivileged()
+	if err != nil {
+		return err
+	}
+	return os.Chown(s.dir, uid, gid)
 }
 
 // launch runs the server on its port, and returns when it answers.
@@ -222,7 +245,7 @@ func (s *Server) answer() error {
 	defer tick.Stop()
 	for {
 		var home string
-		if err = db.QueryRowContext(ctx, "SELECT "+s.home).Scan(&home); err == nil {
+		if err = db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err == nil {
 			if filepath.Clean(home) != filepath.Join(s.dir, "data") {
 				return errors.New("another server has the port")
 			}
