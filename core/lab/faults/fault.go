@@ -93,6 +93,17 @@ var faults = []fault{
 		make: one(2, link.State{Stall: true}),
 	},
 	{
+		Name: "slow-close", About: "a holder's answers take longer than it waits for them, and the store hears a TTL later of the connections that it has closed", Reach: holder,
+		make: func(ctx context.Context, w *world, at int) error {
+			l, ttl := w.links[at], w.store.Longest
+			defer l.Set(link.State{})
+			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: storeTimeout * 6 / 5}, Slow: ttl})
+			err := pass(ctx, ttl)
+			l.Set(link.State{Slow: ttl})
+			return errors.Join(err, pass(ctx, ttl))
+		},
+	},
+	{
 		Name: "lost-pushes", Only: server.Redis, About: "the store's pushes are lost, for all",
 		make: everywhere(time.Second, link.State{Deaf: true}),
 	},

@@ -45,7 +45,17 @@ func main() {
 		os.Exit(work(job, os.Stdin))
 	}
 	log.SetFlags(log.Ltime)
-	l := laboratory{Progress: log.Printf}
+	// Whatever ends the run, its servers and processes end with it.
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	// Links write to connections that were broken on purpose: that is for who writes to hear,
+	// as it is when nobody reads any more what this program says.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	l := laboratory{Progress: func(format string, a ...any) {
+		if log.Output(2, fmt.Sprintf(format, a...)) != nil {
+			cancel()
+		}
+	}}
 	flag.StringVar(&l.Out, "out", "", "folder for the results, made if it is missing; empty for none")
 	flag.DurationVar(&l.Time, "time", time.Minute, "how long there are faults for, at least; each comes once at least")
 	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
@@ -53,9 +63,6 @@ func main() {
 	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
 	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
 	flag.Parse()
-	// Whatever ends the run, its servers and processes end with it.
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	defer cancel()
 	if err := l.run(ctx); err != nil {
 		log.Print(err)
 		cancel()

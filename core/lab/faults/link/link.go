@@ -4,7 +4,9 @@ package link
 
 import (
 	"bytes"
+	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -18,11 +20,11 @@ const (
 	ToClient
 )
 
-// Link passes connections on to a server. Its methods are safe for concurrent use and
-// act on the connections that exist and on those to come.
+// Link passes connections on to a server, or to each of several by an address of its own.
+// Its methods are safe for concurrent use and act on the connections that exist and on
+// those to come.
 type Link struct {
-	target string
-	listen net.Listener
+	listen []net.Listener
 	all    sync.WaitGroup
 
 	mu     sync.Mutex
@@ -37,6 +39,7 @@ type State struct {
 	Delay [2]time.Duration // by Direction; it does not reduce how much passes in a given time
 	Hole  [2]bool          // what goes there is lost; its connection is open until this has ended, and reset then
 	Stall bool             // everything waits, and goes on its way when this has ended
+	Slow  time.Duration    // that a connection which one end has closed stays open at the other
 	Deaf  bool             // what goes to clients that have subscribed to a channel is lost
 }
 
@@ -50,25 +53,36 @@ type conn struct {
 	holed      bool // the same: something was lost in a hole
 }
 
-// chunk is what was read at once, and when it is due at the other end.
+// chunk is what was read at once, and when it is due at the other end. Without data it is
+// the end of the connection, which travels like the rest.
 type chunk struct {
 	data []byte
 	due  time.Time
 }
 
-// New starts a link to the server at target.
+// New starts a link to the server at target, or to several with commas between.
 func New(target string) (*Link, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+	link := &Link{conns: map[*conn]bool{}, change: make(chan struct{})}
+	for _, t := range strings.Split(target, ",") {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, errors.Join(err, link.Close())
+		}
+		link.listen = append(link.listen, l)
+		link.all.Go(func() { link.accept(l, t) })
 	}
-	link := &Link{target: target, listen: l, conns: map[*conn]bool{}, change: make(chan struct{})}
-	link.all.Go(link.accept)
 	return link, nil
 }
 
-// Addr returns the link's host and port.
-func (l *Link) Addr() string { return l.listen.Addr().String() }
+// Addr returns the link's host and port; of several, in the order of their servers, with
+// commas between.
+func (l *Link) Addr() string {
+	var all []string
+	for _, listen := range l.listen {
+		all = append(all, listen.Addr().String())
+	}
+	return strings.Join(all, ",")
+}
 
 // Set changes what the link does.
 func (l *Link) Set(s State) {
@@ -100,24 +114,27 @@ func (l *Link) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	err := l.listen.Close()
+	var errs []error
+	for _, listen := range l.listen {
+		errs = append(errs, listen.Close())
+	}
 	l.Cut()
 	l.all.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
-func (l *Link) accept() {
+func (l *Link) accept(listen net.Listener, target string) {
 	for {
-		client, err := l.listen.Accept()
+		client, err := listen.Accept()
 		if err != nil {
 			return
 		}
-		l.all.Go(func() { l.connect(client) })
+		l.all.Go(func() { l.connect(client, target) })
 	}
 }
 
-func (l *Link) connect(client net.Conn) {
-	server, err := net.Dial("tcp", l.target)
+func (l *Link) connect(client net.Conn, target string) {
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		_ = client.Close() // as the server itself would refuse
 		return
@@ -151,33 +168,43 @@ func (c *conn) read(d Direction, to chan<- chunk) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := c.ends[1-d].Read(buffer)
-		if n > 0 {
-			ch := chunk{bytes.Clone(buffer[:n]), time.Now().Add(c.note(d, buffer[:n]))}
-			select {
-			case to <- ch:
-			case <-c.done:
-				return
-			}
+		if n > 0 && !c.send(to, chunk{bytes.Clone(buffer[:n]), time.Now().Add(c.note(d, buffer[:n]))}) {
+			return
 		}
 		if err != nil {
+			c.send(to, chunk{nil, time.Now().Add(c.note(d, nil))})
 			return
 		}
 	}
 }
 
-// note sees what comes from one end, and returns how much later it is to arrive at the other.
+// send reports whether the connection is open.
+func (c *conn) send(to chan<- chunk, ch chunk) bool {
+	select {
+	case to <- ch:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+// note sees what comes from one end, nothing if that has closed, and returns how much later
+// it is to arrive at the other.
 func (c *conn) note(d Direction, data []byte) time.Duration {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	if d == ToServer && bytes.Contains(bytes.ToLower(data), []byte("\r\nsubscribe\r\n")) {
 		c.subscribed = true
 	}
+	if data == nil {
+		return c.l.state.Delay[d] + c.l.state.Slow
+	}
 	return c.l.state.Delay[d]
 }
 
 func (c *conn) write(d Direction, from <-chan chunk) {
 	defer func() {
-		c.close()
+		<-c.done
 		c.l.mu.Lock()
 		defer c.l.mu.Unlock()
 		delete(c.l.conns, c)
@@ -186,12 +213,15 @@ func (c *conn) write(d Direction, from <-chan chunk) {
 		if !c.wait(ch.due) {
 			return
 		}
-		if c.lost(d) {
+		if c.lost(d, ch) {
 			continue
 		}
-		if _, err := c.ends[d].Write(ch.data); err != nil {
+		if ch.data == nil {
+			c.close()
 			return
 		}
+		// An end that takes nothing has closed, which the other one hears in its turn.
+		_, _ = c.ends[d].Write(ch.data)
 	}
 }
 
@@ -227,12 +257,12 @@ func (l *Link) stalled() (bool, <-chan struct{}) {
 }
 
 // lost reports whether what is due does not arrive.
-func (c *conn) lost(d Direction) bool {
+func (c *conn) lost(d Direction, ch chunk) bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	if c.l.state.Hole[d] {
 		c.holed = true
 		return true
 	}
-	return d == ToClient && c.subscribed && c.l.state.Deaf
+	return d == ToClient && c.subscribed && c.l.state.Deaf && ch.data != nil
 }

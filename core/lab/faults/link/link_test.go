@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,5 +175,86 @@ func TestCutEndsConnectionsAndLetsNewOnesIn(t *testing.T) {
 	}
 	if line, err := dial(t, l).say(t, "b", soon); err != nil || line != "b\r\n" {
 		t.Errorf("a new one: %q, %v", line, err)
+	}
+}
+
+// accepted is a server that hands each of its connections over.
+func accepted(t *testing.T) (addr string, conns <-chan net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(chan net.Conn, 1)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all <- c
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		accepting.Wait()
+	})
+	return l.Addr().String(), all
+}
+
+func TestServerHearsThatItsClientHasClosedWhenTheLinkLetsItThrough(t *testing.T) {
+	for name, s := range map[string]link.State{
+		"at once": {}, "slowly": {Slow: 2 * some}, "in the end": {Hole: [2]bool{link.ToServer: true}}, "when it goes on": {Stall: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target, conns := accepted(t)
+			l, err := link.New(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close() //nolint:errcheck // it has no connections any more
+			c := dial(t, l)
+			server := <-conns
+			defer server.Close() //nolint:errcheck // the client has gone
+			l.Set(s)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			open := s != link.State{}
+			_ = server.SetReadDeadline(time.Now().Add(some))
+			if _, err := server.Read(make([]byte, 1)); open != errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("soon after the client has closed the server reads %v", err)
+			}
+			if s.Slow == 0 {
+				l.Set(link.State{})
+			}
+			_ = server.SetReadDeadline(time.Now().Add(soon))
+			if _, err := server.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("when it should have heard the server reads %v", err)
+			}
+		})
+	}
+}
+
+func TestLinkLeadsToEachOfSeveralServers(t *testing.T) {
+	first, here := accepted(t)
+	second, there := accepted(t)
+	l, err := link.New(first + "," + second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // the test is over
+	addrs := strings.Split(l.Addr(), ",")
+	if len(addrs) != 2 {
+		t.Fatalf("the addresses are %q", addrs)
+	}
+	for i, conns := range []<-chan net.Conn{here, there} {
+		c, err := net.Dial("tcp", addrs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = (<-conns).Close()
+		_ = c.Close()
 	}
 }
