@@ -15,7 +15,6 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
-	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 func TestCommandRefusesWhatCannotWork(t *testing.T) {
@@ -24,6 +23,7 @@ func TestCommandRefusesWhatCannotWork(t *testing.T) {
 		"-faults error parsing":   {Faults: "("},
 		"there are late-deadline": {Mutant: "nobody"},
 		"there is no such store":  {Store: "paper"},
+		"only Redis has":          {Store: "postgres", Mutant: "blind-release"},
 	} {
 		l.Progress = t.Logf
 		if err := l.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
@@ -73,9 +73,26 @@ func TestScheduleIsTheSeedsAndHasEachFaultOncePerRound(t *testing.T) {
 	}
 }
 
+func TestEachStoreHasWhatItsMutantsNeed(t *testing.T) {
+	for _, where := range stores {
+		all := mutantsOf(where)
+		if where.Mutants != nil && len(all) != len(where.Mutants) {
+			t.Errorf("%s has mutants %v, of which there are %d", where.Kind, where.Mutants, len(all))
+		}
+		for _, m := range all {
+			if _, err := planOf(where, m, ""); err != nil {
+				t.Errorf("%s on %s: %v", m.Name, where.Kind, err)
+			}
+		}
+		if _, err := faultsOf(where, ""); err != nil || where.About == "" {
+			t.Errorf("%s is %q and has no faults: %v", where.Kind, where.About, err)
+		}
+	}
+}
+
 func TestEachMutantHasItsFaultsAndBreaksAPromise(t *testing.T) {
 	for _, m := range mutant.All {
-		p, err := planOf(m, "")
+		p, err := planOf(stores[0], m, "")
 		if err != nil {
 			t.Error(err)
 		}
@@ -123,7 +140,7 @@ func TestResultsSayWhatHappenedAndShowIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range faults {
-		if f.Only != server.Etcd && !strings.Contains(string(text), "| "+f.Name+" | ") {
+		if !strings.Contains(string(text), "| "+f.Name+" | ") {
 			t.Errorf("the fault %s is not in the page", f.Name)
 		}
 	}

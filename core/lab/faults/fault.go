@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,7 +42,7 @@ const (
 // aimed reports whether a fault is about one worker.
 func (f fault) aimed() bool { return f.Reach == victim || f.Reach == holder }
 
-// faults are all of them.
+// faults are all but those that a store has of its own.
 var faults = []fault{
 	{
 		Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place", Reach: victim,
@@ -145,10 +146,6 @@ var faults = []fault{
 		Name: "restart", Only: server.Redis, About: "kill -9 of the store, which has saved nothing, and its restart", Lossy: true, Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error { return w.server.Restart(ctx) },
 	},
-	{
-		Name: "kept-restart", Only: server.Etcd, About: "kill -9 of the store, which has all on its disk, and its restart", Reach: all,
-		make: func(ctx context.Context, w *world, _ int) error { return w.server.Restart(ctx) },
-	},
 	{Name: "flush", Only: server.Redis, About: "FLUSHALL", Lossy: true, Reach: all, make: command("FLUSHALL")},
 	{
 		Name: "eviction", Only: server.Redis, About: "the store runs out of memory and evicts every key", Lossy: true, Reach: all,
@@ -200,9 +197,15 @@ func (w *world) config(ctx context.Context, name, value string) error {
 	return w.admin.ConfigSet(ctx, name, value).Err()
 }
 
+// keptRestart is of stores that keep what they have acknowledged.
+var keptRestart = fault{
+	Name: "kept-restart", About: "kill -9 of the store, which has all on its disk, and its restart", Reach: all,
+	make: func(ctx context.Context, w *world, _ int) error { return w.server.Restart(ctx) },
+}
+
 // faultsOf returns the faults of a store whose names match, all if the pattern is empty, or
 // why there are none.
-func faultsOf(kind server.Kind, pattern string) ([]fault, error) {
+func faultsOf(where store, pattern string) ([]fault, error) {
 	if pattern == "" {
 		pattern = ".*"
 	}
@@ -212,8 +215,8 @@ func faultsOf(kind server.Kind, pattern string) ([]fault, error) {
 	}
 	var out []fault
 	var names []string
-	for _, f := range faults {
-		if f.Only != "" && f.Only != kind {
+	for _, f := range slices.Concat(faults, where.Faults) {
+		if f.Only != "" && f.Only != where.Kind {
 			continue
 		}
 		names = append(names, f.Name)

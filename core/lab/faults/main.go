@@ -4,7 +4,8 @@
 //
 //	go run ./core/lab/faults -out core/lab/faults/results
 //
-// It needs Linux and redis-server, which it starts itself. Five processes of five clients,
+// -store takes another store than Redis. It needs Linux and the store's servers, which it
+// starts itself. Five processes of five clients,
 // this program started again, take four locks with short TTLs. Each holder adds one to a
 // counter, in two steps, behind a guard that knows the largest fencing token it has seen.
 // One fault after the other hits them meanwhile, in an order that the seed decides.
@@ -59,7 +60,7 @@ func main() {
 	flag.StringVar(&l.Out, "out", "", "folder for the results, made if it is missing; empty for none")
 	flag.DurationVar(&l.Time, "time", time.Minute, "how long there are faults for, at least; each comes once at least")
 	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
-	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "where the locks are kept: redis or etcd; mutants are on Redis")
+	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "`store` where the locks are kept: redis, etcd, postgres, mariadb or zookeeper")
 	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
 	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
 	flag.Parse()
@@ -109,10 +110,7 @@ func (l laboratory) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("-store %w", err)
 	}
-	mutants := mutant.All
-	if where.Kind != server.Redis {
-		mutants = nil
-	}
+	mutants := mutantsOf(where)
 	if l.Mutant != "" {
 		m, found := mutant.Named(l.Mutant)
 		if !found {
@@ -123,7 +121,7 @@ func (l laboratory) run(ctx context.Context) error {
 	var r results
 	var errs []error
 	if l.Mutant == "" {
-		f, err := faultsOf(where.Kind, l.Faults)
+		f, err := faultsOf(where, l.Faults)
 		if err != nil {
 			return fmt.Errorf("-faults %w", err)
 		}
@@ -137,7 +135,7 @@ func (l laboratory) run(ctx context.Context) error {
 		}
 	}
 	for _, m := range mutants {
-		run, err := l.mutate(ctx, m)
+		run, err := l.mutate(ctx, where, m)
 		if err != nil {
 			return err
 		}
@@ -156,8 +154,8 @@ func (l laboratory) run(ctx context.Context) error {
 }
 
 // mutate runs one mutant.
-func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
-	p, err := planOf(m, l.Faults)
+func (l laboratory) mutate(ctx context.Context, where store, m mutant.Mutant) (*Run, error) {
+	p, err := planOf(where, m, l.Faults)
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +170,16 @@ func (l laboratory) mutate(ctx context.Context, m mutant.Mutant) (*Run, error) {
 }
 
 // planOf is the run of a mutant, with its own faults unless there is a pattern.
-func planOf(m mutant.Mutant, pattern string) (plan, error) {
-	p := plan{Store: stores[0], Mutant: m.Name, Long: someLong, Time: mutantTime, Until: m.Breaks}
+func planOf(where store, m mutant.Mutant, pattern string) (plan, error) {
+	p := plan{Store: where, Mutant: m.Name, Long: someLong, Time: mutantTime, Until: m.Breaks}
 	if len(m.Faults) > 0 {
 		p.Long = manyLong // a fault soon hits one of them
 	}
+	if m.Redis && where.Kind != server.Redis {
+		return p, fmt.Errorf("the mutant %s is about what only Redis has", m.Name)
+	}
 	if pattern != "" {
-		f, err := faultsOf(p.Store.Kind, pattern)
+		f, err := faultsOf(where, pattern)
 		if err != nil {
 			return p, fmt.Errorf("-faults %w", err)
 		}
@@ -186,13 +187,27 @@ func planOf(m mutant.Mutant, pattern string) (plan, error) {
 		return p, nil
 	}
 	for _, name := range m.Faults {
-		f, err := faultsOf(p.Store.Kind, name)
+		f, err := faultsOf(where, name)
 		if err != nil {
 			return p, fmt.Errorf("faults of %s: %w", m.Name, err)
 		}
 		p.Faults = append(p.Faults, f...)
 	}
 	return p, nil
+}
+
+// mutantsOf are those that a store is tried with.
+func mutantsOf(where store) []mutant.Mutant {
+	if where.Mutants == nil {
+		return mutant.All
+	}
+	var all []mutant.Mutant
+	for _, name := range where.Mutants {
+		if m, found := mutant.Named(name); found {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // tell says what a run came to.

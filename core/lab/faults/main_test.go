@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -22,10 +23,20 @@ func TestMain(m *testing.M) {
 
 func need(t *testing.T, program string) {
 	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", program, err)
-		}
-		t.Skipf("needs %s in PATH: %v", program, err)
+	_, err := exec.LookPath(program)
+	needed(t, err)
+}
+
+// needed fails the test if there is an error, and skips it if a server is not installed.
+func needed(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case !errors.Is(err, exec.ErrNotFound):
+		t.Fatal(err)
+	case os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1":
+		t.Fatalf("a server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+	default:
+		t.Skipf("needs a server: %v", err)
 	}
 }

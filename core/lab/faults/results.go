@@ -96,10 +96,11 @@ func (r results) write(folder string) error {
 		for _, p := range properties {
 			page.Properties = append(page.Properties, outcome{p, count(h.Violations, p.Name)})
 		}
-		for _, f := range faults {
-			if f.Only != "" && f.Only != h.Store.Kind {
-				continue
-			}
+		all, err := faultsOf(h.Store, "")
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
 			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name]}
 			if d, ok := h.Figures.Longest["free and waited for, after "+f.Name]; ok {
 				row.Longest = fmt.Sprint(d.Round(time.Millisecond))

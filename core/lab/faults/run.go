@@ -48,8 +48,10 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 			return nil, err
 		}
 	}
-	if err := w.warm(ctx); err != nil {
-		return nil, err
+	if len(p.Faults) > 0 {
+		if err := w.warm(ctx); err != nil {
+			return nil, err
+		}
 	}
 	began := time.Now()
 	end, err := p.trouble(ctx, w, began)
@@ -57,8 +59,7 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 	if err != nil || end != nil {
 		return end, err
 	}
-	// What was broken last has time to recover, and then all come to an end.
-	if err := pass(ctx, time.Second); err != nil {
+	if err := w.recover(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.finish(ctx); err != nil {
@@ -84,6 +85,21 @@ func (w *world) warm(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recover gives what was broken last its time: a second, and more until callers have come
+// and gone again, but no longer than that may take.
+func (w *world) recover(ctx context.Context) error {
+	r, turn := w.store.Rules, w.resource.Writes()+processes*clients
+	for began := time.Now(); ; {
+		if err := pass(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		if took > time.Second && w.resource.Writes() > turn || took > r.Wake+r.TTL+r.Enrolment+r.Backoff {
+			return nil
+		}
+	}
 }
 
 // trouble makes one fault after the other. It returns what has happened if the plan

@@ -59,6 +59,11 @@ func newWorld(ctx context.Context, store store, mutant string, seed uint64, long
 	if w.server, err = server.Start(ctx, store.Kind); err != nil {
 		return w, err
 	}
+	if store.prepare != nil {
+		if err = store.prepare(ctx, w.server.Addr); err != nil {
+			return w, err
+		}
+	}
 	if store.Kind == server.Redis {
 		w.admin = redis.NewClient(&redis.Options{Addr: w.server.Addr, MaxRetries: -1})
 	}

@@ -16,6 +16,7 @@ type Mutant struct {
 	Bug    string   // what it does
 	Faults []string // under which it shows; none if it shows without
 	Breaks []string // the properties, one of which the laboratory must find broken
+	Redis  bool     // its bug is in what only Redis has
 
 	wrap  func(driver.Session, redis.UniversalClient) driver.Session // nil if it is not in the driver
 	token func(int64) int64                                          // as callers see it; nil if they see the true one
@@ -30,7 +31,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "blind-release", Bug: "a release deletes the lock without comparing its owner",
-		Faults: []string{"pause"}, Breaks: []string{"S1"},
+		Faults: []string{"pause"}, Breaks: []string{"S1"}, Redis: true,
 		wrap: func(s driver.Session, c redis.UniversalClient) driver.Session { return blindRelease{s, c} },
 	},
 	{
@@ -85,7 +86,7 @@ func (m Mutant) Token(t int64) int64 {
 	return m.token(t)
 }
 
-// Wrap puts the bug around a driver of locks in c.
+// Wrap puts the bug around a driver of locks in c, which is nil unless the store is Redis.
 func (m Mutant) Wrap(d driver.Driver, c redis.UniversalClient) driver.Driver {
 	if m.wrap == nil {
 		return d

@@ -24,18 +24,24 @@ type Kind string
 
 // The kinds.
 const (
-	Redis Kind = "redis"
-	Etcd  Kind = "etcd"
+	Redis     Kind = "redis"
+	Etcd      Kind = "etcd"
+	Postgres  Kind = "postgres"
+	MariaDB   Kind = "mariadb"
+	ZooKeeper Kind = "zookeeper"
 )
 
 // Server is one that this program has started, in a folder of its own and on ports of
-// 127.0.0.1 that were free.
+// 127.0.0.1 that were free. An ensemble is one that has members, and no process besides.
 type Server struct {
-	Addr    string
+	Addr    string // of an ensemble, those of its members with commas between
 	Version string
-	Wipe    func(context.Context) error // empties it
+	Wipe    func(context.Context) error // empties it; nil if it cannot be
+	Members []*Server
 	folder  string
 	ready   func() (bool, error) // whether it answers
+	leads   func() bool          // whether it is the leader of its ensemble
+	end     os.Signal            // ends it in good order; nil if it leaves nothing behind when it is killed
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
 	closers []io.Closer
@@ -44,7 +50,9 @@ type Server struct {
 // Start returns when the server answers. The error is an [exec.ErrNotFound] if its program
 // is not installed.
 func Start(ctx context.Context, kind Kind) (*Server, error) {
-	start := map[Kind]func(context.Context, string) (*Server, error){Redis: startRedis, Etcd: startEtcd}[kind]
+	start := map[Kind]func(context.Context, string) (*Server, error){
+		Redis: startRedis, Etcd: startEtcd, Postgres: startDatabase(Postgres), MariaDB: startDatabase(MariaDB), ZooKeeper: startZooKeeper,
+	}[kind]
 	var err error
 	for range 3 { // a free port may be somebody else's by the time it is used
 		var folder string
@@ -66,19 +74,14 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 	return nil, err
 }
 
-// Close kills the server and removes its folder.
+// Close ends the server and removes its folder.
 func (s *Server) Close() error {
 	var errs []error
 	for _, c := range s.closers {
 		errs = append(errs, c.Close())
 	}
-	s.kill()
+	s.retire()
 	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
-}
-
-func (s *Server) kill() {
-	_ = s.cmd.Process.Kill() // it may have ended by itself
-	<-s.done
 }
 
 func startRedis(ctx context.Context, folder string) (*Server, error) {
@@ -148,34 +151,48 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 }
 
 // packages are Debian's, by program.
-var packages = map[string]string{"redis-server": "redis-server", "etcd": "etcd-server"}
+var packages = map[string]string{
+	"redis-server": "redis-server", "etcd": "etcd-server", "PostgreSQL": "postgresql", "MariaDB": "mariadb-server-core",
+	"java": "default-jre-headless", "ZooKeeper": "zookeeper",
+}
+
+// missing is why a program does not start that is not installed.
+func missing(program string, err error) error {
+	return fmt.Errorf("start %s: %w; Debian has it in the package %s", program, err, packages[program])
+}
 
 // launch starts a program whose output goes to a file in folder.
 func launch(folder, program string, args ...string) (*Server, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w; Debian has it in the package %s", program, err, packages[program])
+		return nil, missing(program, err)
 	}
-	log, err := os.Create(filepath.Join(folder, "log"))
+	s := &Server{folder: folder}
+	return s, s.start(exec.Command(path, args...))
+}
+
+// start starts the server's process.
+func (s *Server) start(cmd *exec.Cmd) error {
+	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close() //nolint:errcheck // the program has it
-	s := &Server{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
 	}
-	go func() {
-		defer close(s.done)
-		_ = s.cmd.Wait() // killed, or its log tells
-	}()
-	return s, nil
+	s.cmd, s.done = cmd, make(chan struct{})
+	go func(done chan<- struct{}) {
+		defer close(done)
+		_ = cmd.Wait() // killed, or its log tells
+	}(s.done)
+	return nil
 }
 
 // await asks until the server is ready; one that does not get there is killed.
 func (s *Server) await(ctx context.Context, ready func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on a busy machine
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -188,7 +205,7 @@ func (s *Server) await(ctx context.Context, ready func() (bool, error)) error {
 		case <-s.done:
 			return fmt.Errorf("%s ended at once: %v", filepath.Base(s.cmd.Path), s.cmd.ProcessState)
 		case <-ctx.Done():
-			s.kill()
+			s.Kill()
 			return fmt.Errorf("%s did not answer: %w", filepath.Base(s.cmd.Path), errors.Join(ctx.Err(), err))
 		case <-tick.C:
 		}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/lab/faults/link"
+	"github.com/lockaround/lockaround/core/lab/faults/mutant"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/zklock"
+)
+
+// zookeeperSession is the time-out of sessions. A holder believes in its lease for two
+// fifths of it at most, which is less than T.
+const zookeeperSession = 3 * time.Second
+
+// zookeeperStore has sessions. What a process has left that was stopped or cut off is gone
+// with its session's time-out at the latest, which serves for E: its place in the queue, and
+// all that it had before.
+var zookeeperStore = store{
+	Kind: server.ZooKeeper, About: "an ensemble of three ZooKeeper servers, with sessions of 3 s", Shortest: time.Second, Longest: 1500 * time.Millisecond,
+	Rules: rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
+	Faults: []fault{
+		keptRestart,
+		{
+			Name: "session-expiry", About: "a holder hears nothing from any server until its session has expired", Reach: holder,
+			make: func(ctx context.Context, w *world, at int) error {
+				defer w.links[at].Set(link.State{})
+				w.links[at].Set(link.State{Hole: [2]bool{true, true}})
+				return pass(ctx, zookeeperSession+time.Second)
+			},
+		},
+		{
+			Name: "leader-kill", About: "kill -9 of the leader, and its restart when another one has led for two TTLs", Reach: all,
+			make: func(ctx context.Context, w *world, _ int) error {
+				leader, err := w.leader(ctx)
+				if err != nil {
+					return err
+				}
+				leader.Kill()
+				return errors.Join(pass(ctx, 2*w.store.Longest), leader.Restart(ctx))
+			},
+		},
+		{
+			Name: "leader-pause", About: "SIGSTOP of the leader, for long enough that there is another one when it goes on", Reach: all,
+			make: func(ctx context.Context, w *world, _ int) error {
+				leader, err := w.leader(ctx)
+				if err != nil {
+					return err
+				}
+				if err := leader.Signal(syscall.SIGSTOP); err != nil {
+					return err
+				}
+				return errors.Join(pass(ctx, 3*w.store.Longest), leader.Signal(syscall.SIGCONT))
+			},
+		},
+		{
+			Name: "flush", About: "all leases and places are deleted by hand", Lossy: true, Reach: all,
+			make: func(_ context.Context, w *world, _ int) error { return deleteNodes(w.server.Addr) },
+		},
+	},
+	Mutants: []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "deaf-to-loss"},
+	open: func(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {
+		locks := zklock.New(strings.Split(addr, ","), zklock.WithSessionTimeout(zookeeperSession))
+		return bug.Wrap(record(locks), nil), func() error { return nil }, nil
+	},
+}
+
+// leader returns the one of an ensemble, which may be electing it.
+func (w *world) leader(ctx context.Context) (*server.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		if leader := w.server.Leader(); leader != nil {
+			return leader, nil
+		}
+		if err := pass(ctx, 50*time.Millisecond); err != nil {
+			return nil, errors.Join(errors.New("no server leads"), err)
+		}
+	}
+}
+
+// deleteNodes deletes what everybody has in all keys.
+func deleteNodes(addr string) error {
+	conn, events, err := zk.Connect(strings.Split(addr, ","), 10*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		conn.Close()
+		for range events { // until the client's goroutines have ended
+		}
+	}()
+	keys, _, err := conn.Children(zklock.DefaultRoot)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		key = zklock.DefaultRoot + "/" + key
+		nodes, _, err := conn.Children(key)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		for _, node := range nodes {
+			if err := conn.Delete(key+"/"+node, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// quiet drops the client library's messages.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
