@@ -168,6 +168,20 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// persist repeats what may fail for a while, as when an ensemble elects its leader.
+func persist(ctx context.Context, try func() error) error {
+	const patience = 20 * time.Second
+	for began := time.Now(); ; {
+		err := try()
+		if err == nil || time.Since(began) > patience {
+			return err
+		}
+		if err := pass(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // one does something to a worker's link, for so many TTLs.
 func one(ttls int, s link.State) func(context.Context, *world, int) error {
 	return func(ctx context.Context, w *world, at int) error {

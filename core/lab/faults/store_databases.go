@@ -22,7 +22,7 @@ var postgresStore = store{
 	Kind: server.Postgres, About: "one PostgreSQL server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
 	Faults:  databaseFaults(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`, `SELECT pg_terminate_backend(%s)`),
-	Mutants: []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "deaf-to-loss"},
+	Mutants: databaseMutants,
 	prepare: migrate(server.Postgres, sqllock.PostgreSQL),
 	open: func(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {
 		source := server.Source(server.Postgres, addr)
@@ -37,13 +37,17 @@ var mariadbStore = store{
 	Kind: server.MariaDB, About: "one MariaDB server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, 200*time.Millisecond, 1500*time.Millisecond),
 	Faults:  databaseFaults(`SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`, `KILL %s`),
-	Mutants: postgresStore.Mutants,
+	Mutants: databaseMutants,
 	prepare: migrate(server.MariaDB, sqllock.MySQL),
 	open: func(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {
 		source := server.Source(server.MariaDB, addr) + "?interpolateParams=true&idle_transaction_timeout=1"
 		return openDatabase(server.MariaDB, source, sqllock.MySQL, record, bug)
 	},
 }
+
+// databaseMutants show in nearly every run. deaf-to-loss does not: a holder hears of its loss
+// by its session's next look as well.
+var databaseMutants = []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all"}
 
 // databaseFaults are those of a database. others is the query for the connections of all but
 // who asks, and kill ends one of them.
@@ -54,6 +58,15 @@ func databaseFaults(others, kill string) []fault {
 			Name: "connection-kill", About: fmt.Sprintf(kill, "…") + " of all connections", Reach: all,
 			make: func(ctx context.Context, w *world, _ int) error {
 				return w.inDatabase(ctx, func(conn *sql.Conn) error { return killOthers(ctx, conn, others, kill) })
+			},
+		},
+		{
+			Name: "row-lock", About: "somebody's transaction has the rows of all keys, for a TTL", Reach: all,
+			make: func(ctx context.Context, w *world, _ int) error {
+				return w.inDatabase(ctx, func(conn *sql.Conn) error {
+					// It may be the one that has to give in to a deadlock.
+					return persist(ctx, func() error { return lockRows(ctx, conn, w.store.Longest) })
+				})
 			},
 		},
 		{
@@ -104,6 +117,22 @@ func killOthers(ctx context.Context, conn *sql.Conn, others, kill string) error 
 		_, _ = conn.ExecContext(ctx, fmt.Sprintf(kill, fmt.Sprint(id))) // it may have ended by itself
 	}
 	return nil
+}
+
+// lockRows does what a process that is stopped in the middle of a decision does to one row.
+func lockRows(ctx context.Context, conn *sql.Conn, d time.Duration) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // it has changed nothing
+	rows, err := tx.QueryContext(ctx, `SELECT lock_key FROM lockaround_lock FOR UPDATE`)
+	if err != nil {
+		return err
+	}
+	for rows.Next() { // each is locked when it is read
+	}
+	return errors.Join(rows.Err(), rows.Close(), pass(ctx, d))
 }
 
 func migrate(kind server.Kind, d sqllock.Dialect) func(context.Context, string) error {

@@ -62,7 +62,9 @@ var zookeeperStore = store{
 		},
 		{
 			Name: "flush", About: "all leases and places are deleted by hand", Lossy: true, Reach: all,
-			make: func(_ context.Context, w *world, _ int) error { return deleteNodes(w.server.Addr) },
+			make: func(ctx context.Context, w *world, _ int) error {
+				return persist(ctx, func() error { return deleteNodes(w.server.Addr) })
+			},
 		},
 	},
 	Mutants: []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "deaf-to-loss"},
@@ -72,18 +74,15 @@ var zookeeperStore = store{
 	},
 }
 
-// leader returns the one of an ensemble, which may be electing it.
-func (w *world) leader(ctx context.Context) (*server.Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		if leader := w.server.Leader(); leader != nil {
-			return leader, nil
+// leader returns the one of an ensemble.
+func (w *world) leader(ctx context.Context) (leader *server.Server, err error) {
+	err = persist(ctx, func() error {
+		if leader = w.server.Leader(); leader == nil {
+			return errors.New("no server leads")
 		}
-		if err := pass(ctx, 50*time.Millisecond); err != nil {
-			return nil, errors.Join(errors.New("no server leads"), err)
-		}
-	}
+		return nil
+	})
+	return leader, err
 }
 
 // deleteNodes deletes what everybody has in all keys.
