@@ -147,7 +147,8 @@ test-long:
 	@.ci/step "a cache refilled by 4 processes, 100 expiries, 10 kills" env LOCKAROUND_EXPIRIES=100 go test -count=1 -v -timeout=20m -run 'OverProcesses$$' ./decorator
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
-	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on etcd" sh -c 'go run ./core/lab/faults -time 5m && go run ./core/lab/faults -store etcd -time 2m'
+	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \
+		for store in etcd postgres mariadb zookeeper; do go run ./core/lab/faults -store $$store -time 2m; done'
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.
@@ -176,7 +177,7 @@ caches:
 faults:
 	@.ci/servers
 	@go run ./core/lab/faults -out core/lab/faults/results
-	@go run ./core/lab/faults -store etcd -out core/lab/faults/results/etcd
+	@for store in etcd postgres mariadb zookeeper; do go run ./core/lab/faults -store $$store -out core/lab/faults/results/$$store; done
 
 # make figures ONLY='7|13' DRIVER='redislock.*' runs a part, and leaves the other rows as they are.
 figures:
