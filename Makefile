@@ -142,6 +142,7 @@ test-long:
 	@.ci/step "servers and compiler" .ci/servers
 	@.ci/step "simulation, 100,000 schedules and all mutants" $(MAKE) simulation SCHEDULES=100000 MUTANTS=.
 	@.ci/step "simulation of a quorum, 20,000 schedules and its mutants" env LOCKAROUND_REDLOCK_SCHEDULES=20000 go test -count=1 -timeout=60m -run '^TestSimulation' ./core/redlock
+	@.ci/step "the Redis scripts beside their models, 100,000 random steps each" env LOCKAROUND_PROTOCOL_STEPS=100000 go test -count=1 -v -timeout=20m -run '^TestScripts(FollowTheReference|DoWhatTheModelDoes)$$' ./core/redislock/internal/protocol ./core/redlock
 	@.ci/step "kill -9 of the holder, 100 times" env LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=20m -run '^TestKilledHolder' ./core/redislock
 	@.ci/step "Sentinel failovers that lose writes, 20 times" env LOCKAROUND_FAILOVERS=20 go test -count=1 -v -timeout=20m -run '^TestSentinel' ./core/redislock
 	@.ci/step "a cache refilled by 4 processes, 100 expiries, 10 kills" env LOCKAROUND_EXPIRIES=100 go test -count=1 -v -timeout=20m -run 'OverProcesses$$' ./decorator

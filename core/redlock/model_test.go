@@ -10,9 +10,10 @@ import (
 )
 
 // model is a node in plain Go: what the scripts do, in one process. Its clock is the
-// process's, so that in a synctest bubble time is virtual.
+// process's, so that in a synctest bubble time is virtual, unless a test gives another.
 type model struct {
 	label string
+	clock func() time.Time
 	logic bool // tokens and tickets come from counters alone: its clock stands at 0
 	mu    sync.Mutex
 	boot  int64
@@ -26,6 +27,7 @@ type record struct {
 	kept     bool
 	channel  string
 	expires  time.Time
+	length   time.Duration // the longest that the vote was ever given for at once
 	accepted int64
 	since    time.Time
 	token    int64
@@ -39,13 +41,14 @@ type entry struct {
 	owner   driver.Owner
 	ticket  int64
 	limit   time.Time
+	length  time.Duration
 	channel string
 }
 
 type subscription struct{ message func(string) }
 
 func newModel(label string) *model {
-	return &model{label: label, keys: make(map[string]*record), subs: make(map[string]map[*subscription]bool)}
+	return &model{label: label, clock: time.Now, keys: make(map[string]*record), subs: make(map[string]map[*subscription]bool)}
 }
 
 func (m *model) name() string { return m.label }
@@ -62,7 +65,13 @@ func (m *model) micros() int64 {
 	if m.logic {
 		return 0
 	}
-	return time.Now().UnixMicro()
+	return m.clock().UnixMicro()
+}
+
+func (r *record) clone() *record {
+	c := *r
+	c.ended, c.queue = slices.Clone(r.ended), slices.Clone(r.queue)
+	return &c
 }
 
 func (r *record) over(o driver.Owner) bool { return slices.Contains(r.ended, o) }
@@ -75,6 +84,7 @@ func (r *record) bury(o driver.Owner) {
 
 func (r *record) clear() {
 	r.owner, r.taken, r.kept, r.channel, r.expires, r.accepted = driver.Owner{}, false, false, "", time.Time{}, 0
+	r.length, r.since = 0, time.Time{}
 }
 
 func (r *record) has(o driver.Owner) bool { return r.taken && !r.kept && r.owner == o }
@@ -83,6 +93,7 @@ func (r *record) extend(now time.Time, ttl time.Duration) {
 	if x := now.Add(ttl); x.After(r.expires) {
 		r.expires = x
 	}
+	r.length = max(r.length, ttl)
 }
 
 func (r *record) drop(o driver.Owner) bool {
@@ -91,8 +102,21 @@ func (r *record) drop(o driver.Owner) bool {
 	return len(r.queue) < n
 }
 
+// live reports whether a place still counts. One that lasts longer than it was given for
+// shows that the clock went back.
+func (e *entry) live(now time.Time) bool { return sooner(e.limit, now.Add(e.length)).After(now) }
+
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 func (r *record) first(now time.Time) *entry {
-	r.queue = slices.DeleteFunc(r.queue, func(e entry) bool { return !e.limit.After(now) })
+	for len(r.queue) > 0 && !r.queue[0].live(now) {
+		r.queue = r.queue[1:]
+	}
 	if len(r.queue) == 0 {
 		return nil
 	}
@@ -128,20 +152,21 @@ func (r *record) others(o driver.Owner) int {
 func (m *model) execute(c *command) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	r := m.keys[c.key]
-	if r == nil {
-		r = new(record)
-		if c.op != opInspect && c.op != opProbe {
-			m.keys[c.key] = r
+	now := m.clock()
+	r := new(record)
+	if was := m.keys[c.key]; was != nil {
+		r = was.clone()
+	}
+	if r.taken {
+		r.expires = sooner(r.expires, now.Add(r.length))
+		if !r.expires.After(now) {
+			if !r.kept {
+				r.bury(r.owner)
+			}
+			r.clear()
 		}
 	}
-	if r.taken && !r.expires.After(now) {
-		if !r.kept {
-			r.bury(r.owner)
-		}
-		r.clear()
-	}
+	writes := true // what has run out is written down with what changes, not by itself
 
 	st, head, firm := statusDenied, false, false
 	switch c.op {
@@ -156,7 +181,7 @@ func (m *model) execute(c *command) answer {
 		if st != statusOver && r.has(c.owner) && (c.token > r.token || c.token == r.accepted) {
 			st = statusGranted
 			if r.accepted == 0 {
-				r.since = now
+				r.since = now.Add(time.Millisecond)
 			}
 			r.accepted, r.token = c.token, c.token
 			r.extend(now, c.ttl)
@@ -165,13 +190,13 @@ func (m *model) execute(c *command) answer {
 			r.drop(c.owner)
 		}
 	case opYield:
-		if r.has(c.owner) && r.accepted == 0 {
+		if writes = r.has(c.owner) && r.accepted == 0; writes {
 			r.clear()
 			m.free(r, c.owner, now)
 		}
 	case opRenew:
 		st = statusLost
-		if r.has(c.owner) { // and is not made anew
+		if writes = r.has(c.owner); writes { // and is not made anew
 			st = statusGranted
 			r.extend(now, c.ttl)
 			r.first(now)
@@ -182,7 +207,7 @@ func (m *model) execute(c *command) answer {
 			st = statusEnded
 			till := r.since.Add(c.keep)
 			if c.keep > 0 && till.After(now) {
-				r.owner, r.channel, r.kept, r.expires = driver.Owner{}, "", true, till
+				r.owner, r.channel, r.kept, r.expires, r.length = driver.Owner{}, "", true, till, till.Sub(now)
 			} else {
 				r.clear()
 			}
@@ -210,6 +235,11 @@ func (m *model) execute(c *command) answer {
 			m.free(r, driver.Owner{}, now)
 		}
 		r.token, r.ousted = max(r.token, c.token), max(r.ousted, c.token)
+	case opInspect, opProbe:
+		writes = false
+	}
+	if writes {
+		m.keys[c.key] = r
 	}
 	a := answer{
 		status: st, token: r.token, ticket: r.ticket, clock: m.micros(), waiting: r.others(c.owner),
@@ -224,7 +254,7 @@ func (m *model) execute(c *command) answer {
 	if c.op == opInspect {
 		a.holder, a.held, a.kept, a.accepted, a.since = r.owner, r.taken, r.kept, r.accepted, r.since
 		for _, e := range r.queue {
-			if e.limit.After(now) && !r.has(e.owner) {
+			if e.live(now) && !r.has(e.owner) {
 				a.queue = append(a.queue, e.owner)
 			}
 		}
@@ -236,7 +266,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 	if m.boot == 0 {
 		m.boot = now.UnixMicro()
 	}
-	out := now.Before(time.UnixMicro(m.boot).Add(c.rest))
+	out := c.rest > 0 && now.Before(time.UnixMicro(m.boot).Add(c.rest))
 	freed := false
 	if c.old != nil {
 		if r.has(*c.old) {
@@ -259,7 +289,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		st = statusOut
 	default:
 		if c.ticket > 0 {
-			r.enqueue(entry{c.owner, c.ticket, now.Add(c.place), c.channel})
+			r.enqueue(entry{c.owner, c.ticket, now.Add(c.place), c.place, c.channel})
 			r.ticket = max(r.ticket, c.ticket)
 		}
 		one := r.first(now)
@@ -267,7 +297,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		if !r.taken && (head || one == nil) {
 			st = statusGranted
 			r.owner, r.taken, r.kept, r.channel, r.accepted, r.since = c.owner, true, false, c.channel, 0, now
-			r.expires = now.Add(c.ttl)
+			r.extend(now, c.ttl)
 		} else {
 			firm = r.kept || r.accepted > 0 || one != nil && !head
 			if (head || !c.wait) && r.taken && !r.kept {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -17,20 +18,42 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
 
-// step is one call of a script at one moment.
-type step struct {
-	at     time.Time
+// call is one run of a script on one key.
+type call struct {
 	script protocol.Script
+	key    string
 	args   []any
-	flush  bool // before the call
 }
 
-func (s step) String() string {
-	words, err := reference.Words(s.args)
+func (c call) String() string {
+	words, err := reference.Words(c.args)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%d %s %q", s.at.UnixMicro(), s.script.Name, words)
+	return fmt.Sprintf("%s %q %q", c.script.Name, c.key, words)
+}
+
+// step is what the server runs at one moment: one call, or as many as Joint runs
+// together.
+type step struct {
+	at    time.Time
+	flush bool // before the calls
+	joint bool
+	calls []call
+}
+
+func (s step) String() string {
+	text := fmt.Sprint(s.at.UnixMicro())
+	if s.flush {
+		text += " flushed,"
+	}
+	if s.joint {
+		text += " together"
+	}
+	for _, c := range s.calls {
+		text += " " + c.String()
+	}
+	return text
 }
 
 // profile is a kind of random history.
@@ -73,7 +96,8 @@ type history struct {
 	profile
 	*rand.Rand
 	at   time.Time
-	last int // owner that is new
+	keys []string // most happens to the first
+	last int      // owner that is new
 }
 
 func (h *history) ms(ms ...int) time.Duration {
@@ -106,7 +130,9 @@ func (h *history) newOwner(st reference.State) driver.Owner {
 	return h.owner(st)
 }
 
-func (h *history) step(st reference.State) step {
+// next goes on to the next moment, and says what else precedes its calls and how many
+// they are.
+func (h *history) next() (s step, calls int) {
 	switch x := h.Float64(); {
 	case x < h.back:
 		h.at = h.at.Add(-h.upTo(8 * second))
@@ -115,7 +141,23 @@ func (h *history) step(st reference.State) step {
 	case x < 0.85:
 		h.at = h.at.Add(h.upTo(h.jump))
 	}
-	s := step{at: h.at, flush: h.Float64() < 0.002}
+	s = step{at: h.at, flush: h.Float64() < 0.002, joint: h.IntN(3) == 0}
+	if s.joint {
+		return s, 1 + h.IntN(5)
+	}
+	return s, 1
+}
+
+func (h *history) key() string {
+	if h.Float64() < 0.8 {
+		return h.keys[0]
+	}
+	return h.keys[h.IntN(len(h.keys))]
+}
+
+// call chooses what is done to a key in this state.
+func (h *history) call(key string, st reference.State) call {
+	s := call{key: key}
 	length := h.ms(h.lengths...)
 	enrol := protocol.Enrol(length)
 	m := mode{}
@@ -153,12 +195,13 @@ func (h *history) step(st reference.State) step {
 	return s
 }
 
-// TestScriptsFollowTheReference runs random histories against a real server and
-// the reference and compares state, reply and messages after every step.
-// LOCKAROUND_PROTOCOL_STEPS says how many steps; the default is 24,000.
+// TestScriptsFollowTheReference runs random histories of a few keys against a real
+// server and the reference, by a clock of the test's that also leaps and steps back, and
+// compares every reply, all that is known of all keys, and the messages after every step.
+// LOCKAROUND_PROTOCOL_STEPS says how many steps; the default is 22,000.
 func TestScriptsFollowTheReference(t *testing.T) {
 	const each = 250
-	total := 24_000
+	total := 22_000
 	if text := os.Getenv("LOCKAROUND_PROTOCOL_STEPS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -180,6 +223,9 @@ func TestScriptsFollowTheReference(t *testing.T) {
 		p := profiles[seed%len(profiles)]
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		h := &history{profile: p, Rand: r, at: time.UnixMicro(1_700_000_000_000_000 + r.Int64N(600_000_000))}
+		for n := range 3 {
+			h.keys = append(h.keys, protocol.Key(fmt.Sprintf("seed {%d}, %d", seed, n)))
+		}
 		compare(t, s, shas, h, seed, each, seen)
 	}
 	t.Log(seen)
@@ -188,6 +234,7 @@ func TestScriptsFollowTheReference(t *testing.T) {
 		"end ended", "end withdrawn", "end notmine", "end absent", "more",
 		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w", "push l",
 		"oust 0", "oust 1", "oust 3", "held by 0", "held by 1", "held by 2", "held by 5",
+		"together 1", "together 5", "one key twice together",
 	} {
 		if seen[what] == 0 && total >= 20_000 {
 			t.Errorf("no history contained %q", what)
@@ -200,13 +247,15 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 	ctx := context.Background()
 	var at time.Time
 	model := reference.New(func() time.Time { return at })
-	key := protocol.Key(fmt.Sprintf("seed {%d}", seed))
 	var done []step
-	var kept int64 // until when the server keeps the hash
+	kept := make(map[string]int64) // until when the server keeps a hash
 	for i := range steps {
-		st := h.step(model.State(key))
-		done = append(done, st)
+		st, calls := h.next()
 		at = st.at
+		if st.flush {
+			model.Flush()
+			clear(kept)
+		}
 		where := func() string {
 			text := fmt.Sprintf("profile %s, seed %d, step %d", h.name, seed, i)
 			for _, d := range done[max(0, i-12):] {
@@ -214,78 +263,101 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 			}
 			return text
 		}
-		joint := protocol.Joins(&st.script) && h.IntN(2) == 0
+
+		// Each call is chosen, and run by the reference, in view of those before it.
+		var want []any
+		var flat []string // channels and what is published there
+		for len(st.calls) < calls {
+			key := h.key()
+			c := h.call(key, model.State(key))
+			if st.joint && !protocol.Joins(&c.script) {
+				continue
+			}
+			reply, messages, err := model.Run(c.script.Name, key, c.args)
+			if err != nil {
+				t.Fatalf("%v\n%s\n  %s", err, where(), c)
+			}
+			for _, m := range messages {
+				flat = append(flat, m.Channel, m.Payload)
+				seen["push "+m.Payload[:1]]++
+				if p, err := protocol.ParsePush(m.Payload); err != nil || p.Key != key {
+					t.Fatalf("push %q: %v\n%s", m.Payload, err, where())
+				}
+			}
+			if slices.ContainsFunc(st.calls, func(o call) bool { return o.key == key }) {
+				seen["one key twice together"]++
+			}
+			st.calls, want = append(st.calls, c), append(want, reply)
+		}
+		done = append(done, st)
+
 		var reply *redis.Cmd
-		var published, keeps *redis.StringSliceCmd
-		var hash *redis.MapStringStringCmd
+		var published *redis.StringSliceCmd
+		keeps := make([]*redis.StringSliceCmd, len(h.keys))
+		hashes := make([]*redis.MapStringStringCmd, len(h.keys))
 		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			if st.flush {
-				p.Del(ctx, key)
-				model.Flush()
-				kept = 0
+				p.Del(ctx, h.keys...)
 			}
-			p.Del(ctx, "clock", "published", "kept")
+			p.Del(ctx, "clock", "published")
 			p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
-			if joint {
-				args := protocol.JointArgs(nil, &protocol.Renew, protocol.RenewArgs{Owner: owner(1), TTL: second}.Args())
-				args = protocol.JointArgs(args, &st.script, st.args)
-				reply = p.EvalSha(ctx, shas[protocol.Joint.Name], []string{"other", key}, args...)
+			if st.joint {
+				var keys []string
+				var args []any
+				for _, c := range st.calls {
+					keys, args = append(keys, c.key), protocol.JointArgs(args, &c.script, c.args)
+				}
+				reply = p.EvalSha(ctx, shas[protocol.Joint.Name], keys, args...)
 			} else {
-				reply = p.EvalSha(ctx, shas[st.script.Name], []string{key}, st.args...)
+				c := st.calls[0]
+				reply = p.EvalSha(ctx, shas[c.script.Name], []string{c.key}, c.args...)
 			}
 			published = p.LRange(ctx, "published", 0, -1)
-			keeps = p.LRange(ctx, "kept", -1, -1)
-			hash = p.HGetAll(ctx, key)
+			for n, key := range h.keys {
+				keeps[n] = p.LRange(ctx, "kept:"+key, -1, -1)
+				p.Del(ctx, "kept:"+key)
+				hashes[n] = p.HGetAll(ctx, key)
+			}
 			return nil
 		})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, where())
 		}
-		want, messages, err := model.Run(st.script.Name, key, st.args)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, where())
-		}
-		got := reply.Val()
-		if joint {
-			all, _ := got.([]any)
-			if len(all) != 2 || !reflect.DeepEqual(all[0], []any{"lost", "0", int64(0)}) {
-				t.Fatalf("two scripts together are answered %q\n%s", got, where())
-			}
-			got = all[1]
+
+		got := []any{reply.Val()}
+		if st.joint {
+			got, _ = reply.Val().([]any)
+			seen[fmt.Sprint("together ", len(st.calls))]++
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("the server answers %q, the reference %q\n%s", got, want, where())
 		}
-		var flat []string
-		for _, m := range messages {
-			flat = append(flat, m.Channel, m.Payload)
-			seen["push "+m.Payload[:1]]++
-			if p, err := protocol.ParsePush(m.Payload); err != nil || p.Key != key {
-				t.Fatalf("push %q: %v\n%s", m.Payload, err, where())
-			}
-		}
 		if got := published.Val(); len(got)+len(flat) > 0 && !reflect.DeepEqual(got, flat) {
 			t.Fatalf("the server publishes %q, the reference %q\n%s", got, flat, where())
 		}
-		if got, want := decode(t, hash.Val()), model.State(key); !reflect.DeepEqual(got, want) {
-			t.Fatalf("the server has\n%+v, the reference\n%+v\n%s", got, want, where())
-		}
-		for _, text := range keeps.Val() {
-			if kept, err = strconv.ParseInt(text, 10, 64); err != nil {
-				t.Fatalf("%v\n%s", err, where())
+		for n, key := range h.keys {
+			after := model.State(key)
+			if got := decode(t, hashes[n].Val()); !reflect.DeepEqual(got, after) {
+				t.Fatalf("of %q the server has\n%+v, the reference\n%+v\n%s", key, got, after, where())
+			}
+			for _, text := range keeps[n].Val() {
+				if kept[key], err = strconv.ParseInt(text, 10, 64); err != nil {
+					t.Fatalf("%v\n%s", err, where())
+				}
+			}
+			const step = 300_000
+			if until := after.Token/1000/step*step + 2*step + protocol.Linger.Milliseconds(); after.Token > 0 && kept[key] < until {
+				t.Fatalf("the hash %q is kept until %d, want %d for its token\n%s", key, kept[key], until, where())
+			}
+			for _, h := range after.Holders {
+				if over := h.Expires + protocol.Linger.Milliseconds(); kept[key] < over {
+					t.Fatalf("the hash %q is kept until %d, the lease and what lingers until %d\n%s", key, kept[key], over, where())
+				}
 			}
 		}
-		after := model.State(key)
-		const step = 300_000
-		if until := after.Token/1000/step*step + 2*step + protocol.Linger.Milliseconds(); after.Token > 0 && kept < until {
-			t.Fatalf("the hash is kept until %d, want %d for its token\n%s", kept, until, where())
+		for n, c := range st.calls {
+			count(t, c.script, got[n], seen)
 		}
-		for _, h := range after.Holders {
-			if over := h.Expires + protocol.Linger.Milliseconds(); kept < over {
-				t.Fatalf("the hash is kept until %d, the lease and what lingers until %d\n%s", kept, over, where())
-			}
-		}
-		count(t, st.script, got, seen)
 	}
 }
 

@@ -159,7 +159,7 @@ func sharers(t testing.TB, hash map[string]string) (all []reference.Holder) {
 
 // withClock returns a script's source with the time read from the list "clock",
 // everything published appended to the list "published", and the moments until
-// which the hash shall be kept to the list "kept".
+// which the hash shall be kept to the list "kept:" and its key.
 func withClock(t testing.TB, script protocol.Script) string {
 	t.Helper()
 	const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
@@ -168,7 +168,7 @@ func withClock(t testing.TB, script protocol.Script) string {
 	}
 	source := strings.Replace(script.Source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
 	source = strings.ReplaceAll(source, publish, "redis.call('RPUSH', 'published', ")
-	return strings.ReplaceAll(source, "redis.call('PEXPIRE', key, ", "redis.call('RPUSH', 'kept', now + ")
+	return strings.ReplaceAll(source, "redis.call('PEXPIRE', key, ", "redis.call('RPUSH', 'kept:' .. key, now + ")
 }
 
 func owner(n int) driver.Owner {
