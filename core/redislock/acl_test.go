@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -58,10 +59,35 @@ func TestMinimalACLPermitsLocks(t *testing.T) {
 	}
 }
 
+// Whoever copies the rights from the documentation has those with which the tests pass.
+func TestDocumentedACLIsTheOneThatIsTested(t *testing.T) {
+	for _, file := range []string{"doc.go", "../../README.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, ok := strings.Cut(string(text), "ACL SETUSER locks on ")
+		if !ok {
+			t.Errorf("%s has no ACL SETUSER", file)
+			continue
+		}
+		// The password, the rights, and what follows the block.
+		words := strings.Fields(strings.ReplaceAll(after, "\n//", "\n"))[1:]
+		if n := len(minimalACL); !slices.Equal(words[:n], minimalACL) || strings.HasPrefix(words[n], "+") {
+			t.Errorf("%s grants %q, the tests %q", file, words[:n+1], minimalACL)
+		}
+	}
+}
+
 func TestConformanceUnderMinimalACL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the whole suite once more")
 	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			t.Attr("figure-20", "the conformance suite passes under the minimal ACL: "+strings.Join(minimalACL, " "))
+		}
+	})
 	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
 		server := redistest.Start(t)
 		o := redis.Options{Addr: server.Addr()}

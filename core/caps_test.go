@@ -1,0 +1,155 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/policies"
+)
+
+// TestEveryCapBearsItsNumberAndRefusesOneMore lists what is bounded, so that neither a
+// client nor a mistake in a program can use up what others need. What is one above is
+// refused by an error that says the cap. Bodies of requests are bounded by the surfaces,
+// whose answers to a client say no number.
+func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
+	keys := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprint("k", i))
+		}
+		return all
+	}
+	long := func(n int) string { return strings.Repeat("k", n) }
+	acquire := func(t *testing.T, p core.Policy) error {
+		l, err := open(t, memlock.New()).Acquire(t.Context(), p)
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		return err
+	}
+	for _, tt := range []struct {
+		name string
+		most int
+		says string // empty: most
+		kind error
+		try  func(t *testing.T, n int) error
+	}{
+		{"a literal key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+			return acquire(t, core.Policy{Key: long(n)})
+		}},
+		{"a rendered key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+			g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: long(core.MaxKeyLength-10) + "{.}"}, core.Fields[string]())
+			return g.Do(t.Context(), long(n-core.MaxKeyLength+10), func(context.Context) error { return nil })
+		}},
+		{"a key's bytes that is rendered alone", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+			render, err := core.NewKey(long(core.MaxKeyLength-10)+"{.}", core.Fields[string]())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = render(long(n - core.MaxKeyLength + 10))
+			return err
+		}},
+		{"a template's shortest key", core.MaxKeyLength, "", core.ErrPolicy, func(_ *testing.T, n int) error {
+			_, err := core.NewKey(long(n-1)+"{.}", core.Fields[string]())
+			return err
+		}},
+		{"a key's bytes that is inspected", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+			_, err := open(t, memlock.New()).Inspect(t.Context(), long(n))
+			return err
+		}},
+		{"a key's bytes that is forced", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+			_, err := open(t, memlock.New(), core.WithForceRelease()).ForceRelease(t.Context(), long(n))
+			return err
+		}},
+		{"keys of a policy", 64, "", core.ErrPolicy, func(t *testing.T, n int) error { return acquire(t, core.Policy{Keys: keys(n)}) }},
+		{"holders of a semaphore", core.MaxLimit, "", core.ErrPolicy, func(t *testing.T, n int) error {
+			return acquire(t, core.Policy{Key: "k", Mode: core.Semaphore, Limit: n})
+		}},
+		{"TTL", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+			return acquire(t, core.Policy{Key: "k", TTL: time.Duration(n)})
+		}},
+		{"MinHold", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+			return acquire(t, core.Policy{Key: "k", MinHold: time.Duration(n)})
+		}},
+		{"Linger", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+			return acquire(t, core.Policy{Key: "k", Linger: time.Duration(n)})
+		}},
+		{"an extension", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+			l := mustAcquire(t, open(t, memlock.New()), core.Policy{Key: "k"})
+			return errors.Join(l.Extend(t.Context(), time.Duration(n)), l.Release(t.Context()))
+		}},
+		{"an override's TTL", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+			ttl := time.Duration(n)
+			e, err := core.New(memlock.New(), core.WithNamespace("test"), core.WithOverrides(map[string]core.Override{"p": {TTL: &ttl}}))
+			if err == nil {
+				err = e.Close()
+			}
+			return err
+		}},
+		{"callers that wait for a key", 3, "", core.ErrBusy, func(t *testing.T, n int) error {
+			e := open(t, memlock.New(), core.WithMaxWaiters(3))
+			held := mustAcquire(t, e, core.Policy{Key: "k"})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range n - 1 {
+				go func() { _, _ = e.Acquire(ctx, core.Policy{Key: "k", Wait: core.Forever}) }()
+			}
+			synctest.Wait()
+			_, err := e.Acquire(t.Context(), core.Policy{Key: "k", Wait: time.Second})
+			if errors.Is(err, core.ErrTimeout) { // it was let wait
+				err = nil
+			}
+			cancel()
+			synctest.Wait()
+			return errors.Join(err, held.Release(t.Context()))
+		}},
+		{"leases that an engine holds", 3, "", core.ErrUnavailable, func(t *testing.T, n int) error {
+			e := open(t, memlock.New(), core.WithMaxHeld(3))
+			var err error
+			for _, key := range keys(n) {
+				var l *core.Lease
+				if l, err = e.Acquire(t.Context(), core.Policy{Key: key}); err == nil {
+					defer func() { _ = l.Release(context.Background()) }()
+				}
+			}
+			return err
+		}},
+		{"a policy file's bytes", 1 << 20, "", core.ErrPolicy, func(_ *testing.T, n int) error {
+			text := []byte("policies:\n  p: {wait: 1s}\n")
+			_, err := policies.Parse(append(text, bytes.Repeat([]byte("\n"), n-len(text))...))
+			return err
+		}},
+		{"fencing tokens that are read", fence.MaxTokens, "", fence.ErrMalformed, func(_ *testing.T, n int) error {
+			var values []string
+			for _, key := range keys(n) {
+				values = append(values, key+"=1")
+			}
+			_, err := fence.ParseValues(values)
+			return err
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := tt.try(t, tt.most); err != nil {
+					t.Errorf("%d: %v", tt.most, err)
+				}
+				err := tt.try(t, tt.most+1)
+				says := tt.says
+				if says == "" {
+					says = fmt.Sprint(tt.most)
+				}
+				if !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), says) {
+					t.Errorf("one more: %v; want %v that says %s", err, tt.kind, says)
+				}
+			})
+		})
+	}
+}
