@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,32 @@ func TestKeyIsOneHashTag(t *testing.T) {
 		if got := protocol.Key(in); got != want {
 			t.Errorf("Key(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// All keys of up to six of the characters that a key's name writes otherwise, or that
+// stand in their place.
+func TestNoTwoKeysHaveOneName(t *testing.T) {
+	const characters = `\{}()a`
+	named := make(map[string]string)
+	keys := []string{""}
+	for range 6 {
+		for _, key := range keys[:len(keys):len(keys)] {
+			for i := range len(characters) {
+				keys = append(keys, key+characters[i:i+1])
+			}
+		}
+		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	}
+	for _, key := range keys {
+		name := protocol.Key(key)
+		if other, ok := named[name]; ok {
+			t.Fatalf("%q and %q are both named %q", key, other, name)
+		}
+		named[name] = key
+	}
+	if want := (6*6*6*6*6*6*6 - 1) / 5; len(named) != want {
+		t.Errorf("%d keys, want %d", len(named), want)
 	}
 }
 

@@ -1,0 +1,28 @@
+package etcdlock
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// FuzzNamesStayApart: what belongs to one key is found by what its names begin with, and
+// nothing of another key is.
+func FuzzNamesStayApart(f *testing.F) {
+	f.Add("a", "a/q")
+	f.Add("a/", "a%2F")
+	f.Add("", "/")
+	f.Add("..", ".")
+	f.Add("\xff", "%FF")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		room := roomOf(a)
+		if strings.HasPrefix(namesOf(driver.ID{Key: b}).place, room) != (a == b) || strings.HasPrefix(namesOf(driver.ID{Key: b}).knock, room) != (a == b) {
+			t.Errorf("%q has %q, and %q has %q", a, room, b, roomOf(b))
+		}
+		if back, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(room, KeyPrefix), "/")); err != nil || back != a {
+			t.Errorf("%q reads back as %q, %v", room, back, err)
+		}
+	})
+}
