@@ -2,6 +2,7 @@ package decorator_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -101,7 +102,7 @@ func newVault(t *testing.T) *vault {
 	slog.SetDefault(logger)
 	t.Cleanup(func() { slog.SetDefault(before) })
 	v.options = []core.Option{
-		core.WithNamespace("shop"), core.WithLogger(logger), core.WithStoreTimeout(500 * time.Millisecond), core.WithForceRelease(),
+		core.WithNamespace("shop"), core.WithLogger(logger), core.WithForceRelease(),
 		core.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(v.spans))),
 		core.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(v.metrics))),
 	}
@@ -120,9 +121,9 @@ func (v *vault) client(user, password string) *redis.Client {
 	return rdb
 }
 
-func (v *vault) engine(rdb *redis.Client) *core.Engine {
+func (v *vault) engine(rdb *redis.Client, o ...core.Option) *core.Engine {
 	v.Helper()
-	e, err := core.New(redislock.New(rdb), v.options...)
+	e, err := core.New(redislock.New(rdb), append(o, v.options...)...)
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -175,9 +176,9 @@ type entrance struct {
 }
 
 // entrances puts locks of an engine around call on every surface.
-func (v *vault) entrances(e *core.Engine, rdb *redis.Client, call func(context.Context) error) []entrance {
+func (v *vault) entrances(e *core.Engine, rdb *redis.Client, ttl time.Duration, call func(context.Context) error) []entrance {
 	v.Helper()
-	policy := func(key string) core.Policy { return core.Policy{Key: key, TTL: 600 * time.Millisecond} }
+	policy := func(key string) core.Policy { return core.Policy{Key: key, TTL: ttl} }
 	send := func(url string) string {
 		resp, err := http.Post(url, "", http.NoBody) //nolint:noctx // of a test's own server
 		if err != nil {
@@ -247,7 +248,7 @@ func (v *vault) entrances(e *core.Engine, rdb *redis.Client, call func(context.C
 	}
 	far := decorator.Cached(e, policy("far:{.}"), entries, load, kept)
 	v.Cleanup(far.Close)
-	job := decorator.Job(e, core.Policy{Key: "job:" + secretSKU, Name: "job", TTL: 600 * time.Millisecond}, call, decorator.Schedule{Every: time.Second})
+	job := decorator.Job(e, core.Policy{Key: "job:" + secretSKU, Name: "job", TTL: ttl}, call, decorator.Schedule{Every: time.Minute})
 
 	return []entrance{
 		{"gin:", func() string { return send(ginURL + "/products/" + secretSKU) }},
@@ -333,6 +334,7 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 	surfaces := 0
 	faults := []struct {
 		name, user, password string
+		ttl, timeout         time.Duration
 		before               func(key string)
 		call                 func(context.Context) error
 		reason               string
@@ -343,7 +345,7 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{name: "lost", reason: "LOCK_LOST", call: func(ctx context.Context) error {
+		{name: "lost", reason: "LOCK_LOST", ttl: 2 * time.Second, call: func(ctx context.Context) error {
 			if err := v.admin.FlushAll(ctx).Err(); err != nil {
 				return err
 			}
@@ -357,25 +359,16 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 		}},
 		{name: "NOPERM", reason: "LOCK_UNAVAILABLE", user: "guest"},
 		{name: "WRONGPASS", reason: "LOCK_UNAVAILABLE", password: secretPassword + "-of-yesterday"},
-		{name: "connect: ", reason: "LOCK_UNAVAILABLE", before: func(string) { v.admin.ShutdownNoSave(context.Background()) }},
+		{name: "connect: ", reason: "LOCK_UNAVAILABLE", timeout: 300 * time.Millisecond, before: func(string) { v.admin.ShutdownNoSave(context.Background()) }},
 	}
 	for _, f := range faults {
-		user, password, call := f.user, f.password, f.call
-		if user == "" {
-			user = "locks"
-		}
-		if password == "" {
-			password = secretPassword
-		}
+		call := f.call
 		if call == nil {
 			call = func(context.Context) error { t.Errorf("%s: a call ran without its lock", f.name); return nil }
-			if f.name == "held" {
-				call = func(context.Context) error { return nil }
-			}
 		}
-		rdb := v.client(user, password)
-		e := v.engine(rdb)
-		all := v.entrances(e, rdb, call)
+		rdb := v.client(cmp.Or(f.user, "locks"), cmp.Or(f.password, secretPassword))
+		e := v.engine(rdb, core.WithStoreTimeout(cmp.Or(f.timeout, 3*time.Second)))
+		all := v.entrances(e, rdb, f.ttl, call)
 		surfaces = len(all)
 		if f.name != "connect: " {
 			if err := v.admin.FlushAll(t.Context()).Err(); err != nil {
