@@ -152,7 +152,7 @@ inline srvREN(_srvREN_o) {
      :: ow==NONE || exp==0 -> ow=_srvREN_o; exp=T; res=RENEWED
      :: else -> res=NOTHELD
 #else
-     :: else -> res=NOTHELD
+     :: else -> promote(NONE); res=NOTHELD
 #endif
   fi }
 inline claim(_claim_o,_claim_rem,_claim_t) {

@@ -112,10 +112,20 @@ inline settle() { i=0; do :: i<NO -> if :: hs[i] && exp[i]==0 -> REMEMBER(i); hs
 inline promote(_promote_self) {
   settle();
   do :: qn>0 -> x=q[0];
-        if :: lim[x]==0 -> qdel(x)
-           :: else -> crowd(); if :: FITS(x) -> j=lim[x]; qdel(x); lim[x]=j; grant(x,_promote_self) :: else -> break fi
+        if :: lim[x]==0 ->
+#ifdef M_DEADHEAD               /* whoever waits behind a dead head waits on */
+              break
+#else
+              qdel(x)
+#endif
+           :: else -> crowd(); if :: FITS(x) -> j=lim[x]; qdel(x); lim[x]=j; grant(x,_promote_self) :: else -> break fi;
+#ifdef M_ONEHEAD                /* one is let in, and not those after it who may hold beside it */
+              break
+#endif
         fi
      :: else -> break od }
+/* nobody waits who could hold: asserted after every script */
+inline served() { crowd(); assert(qn==0 || (lim[q[0]]>0 && !FITS(q[0]))) }
 inline srvACQ(_srvACQ_o,_srvACQ_create) {
   inq(_srvACQ_o); if :: found!=NONE -> lim[_srvACQ_o]=E :: else fi;   /* refresh first, then promote */
   promote(_srvACQ_o);
@@ -136,7 +146,8 @@ inline srvACQ(_srvACQ_o,_srvACQ_create) {
               :: else -> q[qn]=_srvACQ_o; qn++; lim[_srvACQ_o]=E; res=QUEUED fi
         :: found==NONE && !(_srvACQ_create && !ENDED(_srvACQ_o)) -> res=GONE
      fi
-  fi }
+  fi;
+  served() }
 inline srvEND(_srvEND_o) {
   if :: hs[_srvEND_o] -> REMEMBER(_srvEND_o); hs[_srvEND_o]=0; exp[_srvEND_o]=0
 #ifdef M_ENDALL                 /* the end of one is the end of all */
@@ -144,14 +155,15 @@ inline srvEND(_srvEND_o) {
 #endif
      :: else -> qdel(_srvEND_o); REMEMBER(_srvEND_o)
   fi;
-  promote(NONE) }
+  promote(NONE); served() }
 inline srvREN(_srvREN_o) {
   if :: hs[_srvREN_o] && exp[_srvREN_o]>0 -> exp[_srvREN_o]=MAX(exp[_srvREN_o],T); res=RENEWED; if :: !alive[P(_srvREN_o)] -> gh[_srvREN_o]=0 :: else fi
 #ifdef M_RENEWALL               /* a renewal extends what everybody holds */
      ; i=0; do :: i<NO -> if :: hs[i] && exp[i]>0 -> exp[i]=T :: else fi; i++ :: else -> break od
 #endif
      :: else -> res=NOTHELD
-  fi }
+  fi;
+  promote(NONE); served() }
 inline srvDOWN(_srvDOWN_o) {     /* a renewal that also gives up to exclude the others */
 #ifdef M_DOWNBLIND              /* makes a reader of whoever asks */
   if :: !hs[_srvDOWN_o] -> hs[_srvDOWN_o]=1; exp[_srvDOWN_o]=1 :: else fi;
@@ -159,7 +171,7 @@ inline srvDOWN(_srvDOWN_o) {     /* a renewal that also gives up to exclude the 
 #ifdef M_DOWNEND                /* ends what is held and asks anew */
   if :: hs[_srvDOWN_o] -> hs[_srvDOWN_o]=0; exp[_srvDOWN_o]=0; room[_srvDOWN_o]=ANY; q[qn]=_srvDOWN_o; qn++; lim[_srvDOWN_o]=E; promote(NONE) :: else fi;
 #endif
-  if :: hs[_srvDOWN_o] && exp[_srvDOWN_o]>0 -> room[_srvDOWN_o]=ANY; srvREN(_srvDOWN_o); j=res; promote(_srvDOWN_o); res=j
+  if :: hs[_srvDOWN_o] && exp[_srvDOWN_o]>0 -> room[_srvDOWN_o]=ANY; srvREN(_srvDOWN_o)
      :: else -> res=NOTHELD
   fi }
 inline claim(_claim_o,_claim_rem,_claim_t) {
