@@ -124,12 +124,33 @@ func (k *keeper) renew(batch []*tenure, renewals []driver.Renewal, patience time
 	ctx, cancel := context.WithTimeout(k.engine.ctx, patience)
 	defer cancel()
 	sent := time.Now()
+	if batch, renewals = stillWanted(batch, renewals); len(batch) == 0 {
+		return
+	}
 	results := k.engine.session.Renew(ctx, renewals)
 	for i, tn := range batch {
 		tn.line.shard.mu.Lock()
 		tn.renewed(results[i], renewals[i].TTL, sent)
 		tn.line.shard.mu.Unlock()
 	}
+}
+
+// stillWanted leaves out what was released before the batch came to be sent.
+func stillWanted(batch []*tenure, renewals []driver.Renewal) ([]*tenure, []driver.Renewal) {
+	n := 0
+	for i, tn := range batch {
+		tn.line.shard.mu.Lock()
+		switch {
+		case tn.current() && tn.renewable():
+			batch[n], renewals[n] = tn, renewals[i]
+			n++
+		case tn.current():
+			tn.renewing = false
+			tn.schedule()
+		}
+		tn.line.shard.mu.Unlock()
+	}
+	return batch[:n], renewals[:n]
 }
 
 // attend does what is due for a tenure, and reports whether it is to be renewed.
