@@ -107,6 +107,8 @@ const (
 	beginTakesItsTime        fault = "begin takes its time"
 	begunIsForgotten         fault = "begun is forgotten"
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
+	lostReplyLeavesAGhost    fault = "lost reply leaves a ghost"
+	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -223,6 +225,7 @@ func harness(f fault) func(*testing.T) *drivertest.Harness {
 			LosePushes:   w.losePushes,
 			Restart:      s.restart,
 			Wipe:         s.wipe,
+			Evict:        s.wipe,
 		}
 	}
 }
@@ -259,6 +262,13 @@ func TestBrokenDriver(t *testing.T) {
 }
 
 func TestBrokenDriversAreCaught(t *testing.T) {
+	mustFail(t, "TestBrokenDriver", caught)
+}
+
+// mustFail runs a test in a process for each fault, and fails t unless all subtests fail
+// that the fault is listed for.
+func mustFail(t *testing.T, test string, caught map[fault][]string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a process for each broken driver")
 	}
@@ -272,7 +282,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0],
-				"-test.run=^TestBrokenDriver$/^("+strings.Join(checks, "|")+")$",
+				"-test.run=^"+test+"$/^("+strings.Join(checks, "|")+")$",
 				"-test.v", "-test.parallel=16", "-test.timeout=100s")
 			// Under -race a process would linger for a second at its end.
 			cmd.Env = append(os.Environ(), faultVariable+"="+string(f), "GORACE=atexit_sleep_ms=0")
@@ -282,33 +292,34 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 				t.Errorf("the suite passes a driver whose fault is: %s", f)
 			}
 			for _, check := range checks {
-				if !failed(out.String(), check) {
-					t.Errorf("check %s passes a driver whose fault is: %s\n%s", check, f, out.String())
+				if !strings.Contains(out.String(), fmt.Sprintf("--- FAIL: %s/%s (", test, check)) {
+					t.Errorf("%s passes a driver whose fault is: %s\n%s", check, f, out.String())
 				}
 			}
 		})
 	}
 }
 
-func failed(output, check string) bool {
-	return strings.Contains(output, fmt.Sprintf("--- FAIL: TestBrokenDriver/%s (", check))
-}
-
 // TestEveryCheckIsProven sees to it that a check is not added without a driver
 // that fails it.
 func TestEveryCheckIsProven(t *testing.T) {
+	mustBeProven(t, drivertest.Names(), caught)
+}
+
+func mustBeProven(t *testing.T, names []string, caught map[fault][]string) {
+	t.Helper()
 	var proven []string
 	for _, checks := range caught {
 		proven = append(proven, checks...)
 	}
-	for _, name := range drivertest.Names() {
+	for _, name := range names {
 		if !slices.Contains(proven, name) {
 			t.Errorf("no broken driver fails %s", name)
 		}
 	}
 	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	for _, name := range proven {
-		if !slices.Contains(drivertest.Names(), name) || !word.MatchString(name) {
+		if !slices.Contains(names, name) || !word.MatchString(name) {
 			t.Errorf("%s is no check", name)
 		}
 	}

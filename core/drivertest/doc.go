@@ -37,6 +37,11 @@
 // something took too long is therefore no matter of a slow computer, unless it
 // comes to a halt for more than a second.
 //
+// # Counts
+//
+// What is tested once here, or a few times, package endurance below does thousands of
+// times, with the same harness, and tells how often it held.
+//
 // # How the suite is itself tested
 //
 // A small correct driver passes it. The same driver, with one of some eighty

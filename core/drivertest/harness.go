@@ -50,6 +50,10 @@ type Harness struct {
 	// Wipe makes the store forget everything, as a restart without
 	// persistence or a flush does. It returns when the store answers.
 	Wipe func()
+
+	// Evict makes the store drop everything that it may under memory pressure. It
+	// returns when the store answers. Only package endurance uses it.
+	Evict func()
 }
 
 // Op is a kind of request, for [Harness].DropReply.

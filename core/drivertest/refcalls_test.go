@@ -132,7 +132,7 @@ func (s *session) giveUp(r driver.Request, cause error) {
 		return
 	}
 	s.mu.Lock()
-	forgotten := s.d.fault == givenUpIsForgotten || s.forgotten == r.Owner
+	forgotten := s.d.fault == givenUpIsForgotten || s.d.fault == lostReplyLeavesAGhost || s.forgotten == r.Owner
 	s.mu.Unlock()
 	if forgotten {
 		return

@@ -152,7 +152,10 @@ func send[T any](ctx context.Context, s *session, op drivertest.Op, request func
 		if s.d.fault == deadlineFromTheReply {
 			sent = time.Now()
 		}
-		if !errors.Is(err, errConnection) || s.d.fault == failureIsTakenForLoss {
+		if err != nil && s.d.fault == silenceLeavesAGoroutine {
+			go func() { <-make(chan struct{}) }()
+		}
+		if !errors.Is(err, errConnection) || s.d.fault == failureIsTakenForLoss || s.d.fault == lostReplyLeavesAGhost {
 			return v, sent, err
 		}
 	}

@@ -200,6 +200,9 @@ func (s *store) stored(ttl time.Duration) time.Duration {
 	if s.fault == ttlIsRoundedDown {
 		return ttl.Truncate(time.Second)
 	}
+	if s.fault == lostReplyLeavesAGhost {
+		return ttl + 10*time.Second
+	}
 	if s.fault == shortTTLNeverEnds && ttl < time.Second {
 		return time.Hour
 	}

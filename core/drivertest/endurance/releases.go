@@ -1,0 +1,229 @@
+package endurance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// releases ends leases while they are renewed. As soon as an engine begins to renew,
+// the leases are released: while the renewal is on its way, or before it has set out,
+// so that the store hears of the release first. After the release no renewal begins,
+// and the one that is late changes nothing for who comes next.
+var releases = figure{
+	number: 8, name: "ReleaseEndsRenewal", full: 10_000, few: 40,
+	try: func(l *lane, n int) {
+		w := &watch{Driver: l.h.Driver, machine: l.machine, renewals: make(map[string]*renewal)}
+		r := &racing{lane: l, watch: w, holder: l.engine(w), next: l.engine(l.peer())}
+		l.rounds(n, min(100, n/2), r.round) // at least two, which differ
+		<-time.After(l.short())             // in which a renewal would be made
+		w.silent(l)
+	},
+	text: func(r *record) string {
+		return fmt.Sprintf("%s releases that raced with a renewal: 0 renewals sent or in force after", count(r.done))
+	},
+}
+
+type racing struct {
+	*lane
+	watch        *watch
+	holder, next *core.Engine
+}
+
+func (r *racing) round(round, n int) {
+	each(n, func(i int) {
+		key, v := r.renewed(numbered("race", round, i), round%2 == 1)
+		if v == nil {
+			return
+		}
+		// Whoever is next comes before the late renewal, or after it.
+		if i%2 == 0 {
+			<-v.ended
+		}
+		next, err := r.atOnce(key)
+		if err != nil {
+			r.t.Errorf("acquire of a key whose lease was released while it was renewed: %v", err)
+			return
+		}
+		<-v.ended
+		ctx, cancel := r.patient()
+		defer cancel()
+		if err := insist(func() error { return next.Check(ctx) }); err != nil {
+			r.t.Errorf("the next holder after a late renewal: %v", err)
+		}
+		switch err := r.release(next); {
+		case errors.Is(err, core.ErrUnavailable):
+			return // it goes on in the background
+		case err != nil:
+			r.t.Errorf("release of the next holder after a late renewal: %v", err)
+		}
+		if next, err = r.atOnce(key); err != nil {
+			r.t.Errorf("acquire of a key that all have released: %v", err)
+			return
+		}
+		r.leave(next, "a lease that is held")
+	})
+}
+
+// renewed takes a key, and releases it when its engine has begun to renew it. It returns
+// the key, a fresh one for each attempt.
+func (r *racing) renewed(name string, late bool) (key string, v *renewal) {
+	for i := 0; ; i++ {
+		key := numbered(name, i)
+		h, err := r.hold(r.holder, key, r.short())
+		if err != nil {
+			r.t.Errorf("acquire of a free key: %v", err)
+			return "", nil
+		}
+		v := r.watch.expect(r.space+"/"+key, late)
+		select {
+		case <-v.begun:
+		case <-h.Done():
+		}
+		err = r.release(h)
+		r.watch.over(v)
+		switch {
+		case err == nil:
+			return key, v
+		case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrLost) && !time.Now().Before(h.Deadline()):
+			// The machine stood still, or the store. Once more, with the next lease.
+		default:
+			r.t.Errorf("release of a lease that is being renewed: %v", err)
+			return "", nil
+		}
+	}
+}
+
+// atOnce takes a key that is free.
+func (r *racing) atOnce(key string) (h *hold, err error) {
+	ctx, cancel := r.patient()
+	defer cancel()
+	err = insist(func() error {
+		h, err = r.holdWithin(ctx, r.next, core.Policy{Key: key, TTL: r.long()})
+		return err
+	})
+	return h, err
+}
+
+// underWay is how long after a release a renewal may begin that had been decided on
+// before: its goroutine may have to wait for its turn.
+const underWay = 50 * time.Millisecond
+
+// watch is a driver whose renewals are watched, and held up.
+type watch struct {
+	driver.Driver
+	machine  *machine
+	mu       sync.Mutex
+	renewals map[string]*renewal // by key in the store
+	after    int                 // renewals that began after a release
+}
+
+// renewal is the first one of a key, and its release.
+type renewal struct {
+	late         bool          // it is to arrive after the release
+	begun, ended chan struct{} // closed
+	released     chan struct{} // likewise, after over was set
+	over         time.Time     // when the release had returned
+}
+
+// expect watches a key that is held.
+func (w *watch) expect(key string, late bool) *renewal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := &renewal{late: late, begun: make(chan struct{}), ended: make(chan struct{}), released: make(chan struct{})}
+	w.renewals[key] = v
+	return v
+}
+
+// over notes that the release of the key has returned.
+func (w *watch) over(v *renewal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.over = time.Now()
+	close(v.released)
+}
+
+// silent fails the test if a renewal began after the release.
+func (w *watch) silent(l *lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.after > 0 {
+		l.t.Errorf("%d renewals began after the release had returned", w.after)
+	}
+}
+
+// Open implements driver.Driver.
+func (w *watch) Open(c driver.Config) (driver.Session, error) {
+	s, err := w.Driver.Open(c)
+	if p, ok := s.(driver.Prompt); ok {
+		return &watchedPrompt{p, w}, err
+	}
+	return &watched{s, w}, err
+}
+
+type watched struct {
+	driver.Session
+	w *watch
+}
+
+type watchedPrompt struct {
+	driver.Prompt
+	w *watch
+}
+
+// Renew implements driver.Session.
+func (s *watched) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	return s.w.renew(ctx, rs, s.Session.Renew)
+}
+
+// Renew implements driver.Session.
+func (s *watchedPrompt) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	return s.w.renew(ctx, rs, s.Prompt.Renew)
+}
+
+// renew tells of renewals, holds them up until the releases are over for which they
+// are to be late, and passes them on.
+func (w *watch) renew(ctx context.Context, rs []driver.Renewal, send func(context.Context, []driver.Renewal) []driver.Renewed) []driver.Renewed {
+	begun := w.begin(rs)
+	for _, v := range begun {
+		if v.late {
+			<-v.released
+		}
+	}
+	out := send(ctx, rs)
+	for _, v := range begun {
+		close(v.ended)
+	}
+	return out
+}
+
+// begin notes which renewals begin, and returns those that are the first of their key.
+func (w *watch) begin(rs []driver.Renewal) (begun []*renewal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for _, r := range rs {
+		v := w.renewals[r.Key]
+		if v == nil {
+			continue
+		}
+		if !v.over.IsZero() {
+			if now.Sub(v.over)-w.machine.stood(v.over, now) > underWay {
+				w.after++
+			}
+			continue
+		}
+		select {
+		case <-v.begun:
+		default:
+			close(v.begun)
+			begun = append(begun, v)
+		}
+	}
+	return begun
+}

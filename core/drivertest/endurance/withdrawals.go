@@ -1,0 +1,100 @@
+package endurance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core/drivertest"
+)
+
+// withdrawals cancels waits in all their stages: as they ask, and in the queue.
+var withdrawals = figure{
+	number: 12, name: "CancelledWaitersLeaveNothing", full: 10_000, few: 100,
+	try: func(l *lane, n int) {
+		const key = "withdrawal"
+		w := &withdrawing{lane: l, fresh: l.process(l.peer())}
+		holder, waiters := l.process(l.h.Driver), l.process(l.h.Driver)
+		l.rounds(n, 100, func(round, n int) {
+			h, err := holder.take(key, l.long())
+			if err != nil {
+				l.t.Errorf("acquire of a free key: %v", err)
+				return
+			}
+			each(n, func(i int) {
+				if i%2 == 0 {
+					queued := waiters.enqueue(key, l.long())
+					queued.cancel()
+					_, err := queued.wait()
+					w.withdrawn(err)
+					return
+				}
+				// Up to 10 ms is what a request takes, more or less.
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*100*time.Microsecond)
+				defer cancel()
+				_, err := waiters.acquire(ctx, l.request(key, l.long(), true))
+				w.withdrawn(err)
+			})
+			w.gone(time.Now(), h.Key)
+			if err := h.end(); err != nil {
+				l.t.Errorf("release of a lease that is held: %v", err)
+				return
+			}
+			w.free(key)
+		})
+	},
+	text: func(r *record) string {
+		return fmt.Sprintf("%s waiters cancelled: 0 ghosts; longest until the queue was empty %s", count(r.done), r.most())
+	},
+}
+
+type withdrawing struct {
+	*lane
+	fresh *process
+}
+
+// withdrawn fails the test unless a wait that was cancelled has ended so.
+func (w *withdrawing) withdrawn(err error) {
+	if err == nil {
+		w.t.Error("a wait that was cancelled was granted while another one held the key")
+	}
+}
+
+// gone waits until nobody is in the queue.
+func (w *withdrawing) gone(since time.Time, key string) {
+	limit := storeTimeout + w.caps.Wake
+	ctx, cancel := context.WithTimeout(context.Background(), limit+drivertest.Slack)
+	defer cancel()
+	for {
+		st, err := w.fresh.Inspect(ctx, key)
+		if err == nil && st.Waiting == 0 {
+			w.waited(w.t, since, time.Now(), limit, "the clean-up of waiters who were cancelled")
+			return
+		}
+		if ctx.Err() != nil {
+			w.t.Errorf("waiters who were cancelled are in the queue: %+v, %v", st, err)
+			return
+		}
+		yield()
+	}
+}
+
+// free takes the key at once, without waiting.
+func (w *withdrawing) free(key string) {
+	ctx, cancel := w.patient()
+	defer cancel()
+	for {
+		g, err := w.fresh.acquire(ctx, w.request(key, w.long(), false))
+		switch {
+		case err == nil:
+			if err := g.end(); err != nil {
+				w.t.Errorf("release of a lease that is held: %v", err)
+			}
+			return
+		case isHeld(err), ctx.Err() != nil:
+			w.t.Errorf("acquire of a free key whose waiters were cancelled: %v", err)
+			return
+		}
+		yield() // the store was too slow to answer
+	}
+}
