@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 )
@@ -77,9 +78,14 @@ func harness(t *testing.T, server *etcdtest.Server) *drivertest.Harness {
 // so short that the load of others must not be in the way: they do not share it.
 var alone = []string{"Restart", "LossOfData", "Silence", "SilentStore"}
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { drivertest.Run(t, harnesses(t)) }
+
+func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t)) }
+
+// harnesses returns what makes harnesses on one server, or on a server each.
+func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 	shared := etcdtest.Start(t)
-	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+	return func(t *testing.T) *drivertest.Harness {
 		for _, word := range alone {
 			if strings.Contains(t.Name(), word) {
 				server := etcdtest.Start(t)
@@ -90,7 +96,7 @@ func TestConformance(t *testing.T) {
 			}
 		}
 		return harness(t, shared)
-	})
+	}
 }
 
 // wipe removes all keys and leases.

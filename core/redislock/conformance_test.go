@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -64,7 +65,26 @@ func harness(t *testing.T, o redis.Options) *drivertest.Harness {
 			t.Fatal(err)
 		}
 	}
+	h.Evict = func() { evict(t, direct) }
 	return h
+}
+
+// evict has a server drop all its keys, as it does when they are in the way of others.
+func evict(t *testing.T, c *redis.Client) {
+	t.Helper()
+	set := func(name, value string) {
+		if err := c.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("maxmemory-policy", "allkeys-random")
+	set("maxmemory", "1")
+	eventually(t, 10*time.Second, "all keys being evicted", func() bool {
+		err := c.Set(t.Context(), "another", "", 0).Err() // for which there is no room
+		return redis.HasErrorPrefix(err, "OOM") && c.DBSize(t.Context()).Val() == 0
+	})
+	set("maxmemory", "0")
+	set("maxmemory-policy", "noeviction")
 }
 
 // proxied is one server, reached by a proxy and past it.
@@ -105,4 +125,8 @@ func TestConformance(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, c.o) })
 		})
 	}
+}
+
+func TestEndurance(t *testing.T) {
+	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redis.Options{}) })
 }

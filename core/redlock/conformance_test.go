@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -140,20 +141,24 @@ func (f *fleet) harness() *drivertest.Harness {
 	}
 }
 
-// TestConformance gives servers of their own to the checks that restart or wipe them.
-// All others share some, by proxies of their own.
-func TestConformance(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprintf("%dNodes", n), func(t *testing.T) {
-			shared := startServers(t, n)
-			drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
-				if strings.Contains(t.Name(), "Restart") || strings.Contains(t.Name(), "LossOfData") {
-					return startFleet(t, n, "--appendonly", "yes", "--appendfsync", "always").harness()
-				}
-				h := newFleet(t, shared).harness()
-				h.Restart, h.Wipe = nil, nil
-				return h
-			})
-		})
+// harnesses returns what makes harnesses. Those that are to restart servers or to wipe
+// them have some of their own. All others share some, by proxies of their own.
+func harnesses(t *testing.T, n int) func(t *testing.T) *drivertest.Harness {
+	shared := startServers(t, n)
+	return func(t *testing.T) *drivertest.Harness {
+		if strings.Contains(t.Name(), "Restart") || strings.Contains(t.Name(), "LossOfData") {
+			return startFleet(t, n, "--appendonly", "yes", "--appendfsync", "always").harness()
+		}
+		h := newFleet(t, shared).harness()
+		h.Restart, h.Wipe = nil, nil
+		return h
 	}
 }
+
+func TestConformance(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprintf("%dNodes", n), func(t *testing.T) { drivertest.Run(t, harnesses(t, n)) })
+	}
+}
+
+func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t, 3)) }

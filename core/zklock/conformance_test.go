@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/zklock"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
@@ -59,8 +60,16 @@ func wipe(t *testing.T, conn *zk.Conn, path string) {
 // TestConformance has one server for all checks, and another for each that restarts
 // it. To forget everything is to delete the root.
 func TestConformance(t *testing.T) {
+	drivertest.Run(t, harnesses(t))
+}
+
+func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t)) }
+
+// harnesses returns what makes harnesses on one server, or, for what restarts it, on a
+// server each.
+func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 	shared := zktest.Start(t)
-	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
+	return func(t *testing.T) *drivertest.Harness {
 		server := shared
 		if strings.Contains(t.Name(), "Restart") {
 			server = zktest.Start(t)
@@ -80,7 +89,7 @@ func TestConformance(t *testing.T) {
 			Restart:    server.Restart,
 			Wipe:       func() { wipe(t, raw(t, server), root) },
 		}
-	})
+	}
 }
 
 // TestConformanceOfAnEnsemble has three servers, and a connection to any of them.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -96,6 +97,23 @@ func TestConformanceAsTheDriverComes(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return p.harness(t, "", false) })
+		})
+	}
+}
+
+// TestEndurance has notifications where the product has them. Elsewhere nobody is woken, so
+// that no wake-ups can be lost.
+func TestEndurance(t *testing.T) {
+	for _, p := range products {
+		notified := p == products[0]
+		t.Run(p.server.Name, func(t *testing.T) {
+			endurance.Run(t, func(t *testing.T) *drivertest.Harness {
+				h := p.harness(t, p.options, notified)
+				if !notified {
+					h.LosePushes = nil
+				}
+				return h
+			})
 		})
 	}
 }

@@ -274,7 +274,8 @@ func (l *link) note(request []byte) {
 	case has("commit") || has("COMMIT"):
 		if l.adds {
 			sent = append(sent, drivertest.OpAcquire)
-		} else if l.removes {
+		}
+		if l.removes { // and perhaps lets in who is next
 			sent = append(sent, drivertest.OpRelease)
 		}
 	}
