@@ -1,14 +1,15 @@
-// Command faults breaks processes, their links to Redis, and Redis itself, under clients
-// that take locks, and judges from what they wrote down whether the locks kept their
+// Command faults breaks processes, their links to a store, and the store itself, under
+// clients that take locks, and judges from what they wrote down whether the locks kept their
 // promises:
 //
 //	go run ./core/lab/faults -out core/lab/faults/results
+//	go run ./core/lab/faults -store postgres -out core/lab/faults/results/postgres
 //
-// -store takes another store than Redis. It needs Linux and the store's servers, which it
-// starts itself. Five processes of five clients,
-// this program started again, take four locks with short TTLs. Each holder adds one to a
-// counter, in two steps, behind a guard that knows the largest fencing token it has seen.
-// One fault after the other hits them meanwhile, in an order that the seed decides.
+// It needs Linux and the servers of the store, Redis unless it is told another one, which it
+// starts itself. Five processes of five clients, this program started again, take four locks
+// with short TTLs. Each holder adds one to a counter, in two steps, behind a guard that knows
+// the largest fencing token it has seen. One fault after the other hits them meanwhile, in an
+// order that the seed decides.
 //
 // Every process writes what it asked for and what it was answered, by one clock. From that
 // alone the checks tell whether two ever had a lock at once (S1), tokens rise (S2), the

@@ -20,9 +20,9 @@ import (
 // fifths of it at most, which is less than T.
 const zookeeperSession = 3 * time.Second
 
-// zookeeperStore has sessions. What a process has left that was stopped or cut off is gone
-// with its session's time-out at the latest, which serves for E: its place in the queue, and
-// all that it had before.
+// zookeeperStore has an ensemble, so that there is a leader to lose. A waiter that has died
+// keeps its place for its TTL. Whatever a process leaves goes with its session at the latest,
+// which lasts as long as T and E together.
 var zookeeperStore = store{
 	Kind: server.ZooKeeper, About: "an ensemble of three ZooKeeper servers, with sessions of 3 s", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Rules: rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
