@@ -54,7 +54,7 @@ func (c *caller) acquire() *core.Lease {
 	patience := 3*time.Second + 2*c.store.Longest
 	switch c.chance.IntN(8) {
 	case 0: // tries once
-		patience = storeTimeout
+		patience = c.store.Timeout
 	case 1:
 		p.Wait = c.between(20*time.Millisecond, 200*time.Millisecond)
 		patience = p.Wait

@@ -96,10 +96,10 @@ var faults = []fault{
 	{
 		Name: "slow-close", About: "a holder's answers take longer than it waits for them, and the store hears a TTL later of the connections that it has closed", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
-			l, ttl := w.links[at], w.store.Longest
+			l, ttl, late := w.links[at], w.store.Longest, w.store.Timeout*6/5
 			defer l.Set(link.State{})
-			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: storeTimeout * 6 / 5}, Slow: ttl})
-			err := pass(ctx, ttl)
+			l.Set(link.State{Delay: [2]time.Duration{link.ToClient: late}, Slow: ttl})
+			err := pass(ctx, late)
 			l.Set(link.State{Slow: ttl})
 			return errors.Join(err, pass(ctx, ttl))
 		},

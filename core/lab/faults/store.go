@@ -21,6 +21,7 @@ type store struct {
 	About    string        // the servers, and what else results should say of them
 	Shortest time.Duration // TTL that clients ask for
 	Longest  time.Duration // T
+	Timeout  time.Duration // of an attempt to reach it
 	Rules    check.Rules
 	Faults   []fault                                      // its own, besides those of all
 	Mutants  []string                                     // that it is tried with; nil for all
@@ -37,8 +38,9 @@ var rules = check.Rules{
 var stores = []store{
 	{
 		Kind: server.Redis, About: "one Redis server", Shortest: 300 * time.Millisecond, Longest: 500 * time.Millisecond,
-		Rules: rules.With(500*time.Millisecond, 500*time.Millisecond, time.Second, 1500*time.Millisecond),
-		open:  openRedis,
+		Timeout: 500 * time.Millisecond,
+		Rules:   rules.With(500*time.Millisecond, 500*time.Millisecond, time.Second, 1500*time.Millisecond),
+		open:    openRedis,
 	},
 	etcdStore, postgresStore, mariadbStore, zookeeperStore,
 }

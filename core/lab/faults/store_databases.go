@@ -15,11 +15,17 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
+// databaseTimeout is half the default. An attempt that is given up costs a connection, and
+// the next one the server's making of another: on a busy machine little else gets done if
+// they are given up soon.
+const databaseTimeout = 1500 * time.Millisecond
+
 // postgresStore wakes its waiters by NOTIFY, and they look every second besides. The
 // shortest TTL is a second. A waiter that has died keeps its place for its TTL, and a
 // process leaves a database alone that has failed for a second and a half at most.
 var postgresStore = store{
 	Kind: server.Postgres, About: "one PostgreSQL server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
+	Timeout: databaseTimeout,
 	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
 	Faults:  databaseFaults(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`, `SELECT pg_terminate_backend(%s)`),
 	Mutants: databaseMutants,
@@ -35,6 +41,7 @@ var postgresStore = store{
 // key's row locked.
 var mariadbStore = store{
 	Kind: server.MariaDB, About: "one MariaDB server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
+	Timeout: databaseTimeout,
 	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, 200*time.Millisecond, 1500*time.Millisecond),
 	Faults:  databaseFaults(`SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`, `KILL %s`),
 	Mutants: databaseMutants,

@@ -19,7 +19,8 @@ import (
 // notice, and that all begin anew with a restart.
 var etcdStore = store{
 	Kind: server.Etcd, About: "one etcd server", Shortest: 2 * time.Second, Longest: 2 * time.Second,
-	Rules: rules.With(2*time.Second, 3*time.Second, 2*time.Second, 3*time.Second),
+	Timeout: 500 * time.Millisecond,
+	Rules:   rules.With(2*time.Second, 3*time.Second, 2*time.Second, 3*time.Second),
 	Faults: []fault{
 		keptRestart,
 		{

@@ -39,12 +39,7 @@ type Job struct {
 	Long     int    `json:"long"` // how many critical sections in a hundred need renewals
 }
 
-const (
-	namespace = "faults"
-
-	// storeTimeout bounds an attempt to reach the store.
-	storeTimeout = 500 * time.Millisecond
-)
+const namespace = "faults"
 
 // keyOf is the key of the nth client: each key has one, and those that are left share keys
 // that differ among processes, which hand on among their clients there.
@@ -88,7 +83,7 @@ func perform(text string, in io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	locks, err := core.New(d, core.WithNamespace(namespace), core.WithStoreTimeout(storeTimeout),
+	locks, err := core.New(d, core.WithNamespace(namespace), core.WithStoreTimeout(kept.Timeout),
 		core.WithTracerProvider(traces.NewTracerProvider()), core.WithMeterProvider(metrics.NewMeterProvider()))
 	if err != nil {
 		return err
