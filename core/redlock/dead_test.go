@@ -26,6 +26,7 @@ func TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice(t *testing.T) {
 	stop := make(chan struct{})
 	for range 3 {
 		p := join(t, f.direct, WithRestartDelay(ttl))
+		running.Go(func() { p.hearNothing(stop) })
 		for n := range 4 {
 			running.Go(func() { seen.use(p, fmt.Sprint("k", n%2), ttl, stop) })
 		}
@@ -53,6 +54,18 @@ func TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice(t *testing.T) {
 	overlaps, regressions := seen.verify(t)
 	t.Attr("figure-16", fmt.Sprintf("%d times two of five nodes killed, a third one restarted empty, and then those two: %d grants, %d overlaps, %d token regressions; longest time without a grant %v",
 		rounds, seen.number(), overlaps, regressions, seen.longest.Round(time.Millisecond)))
+}
+
+// hearNothing takes what the session is told, until stop is closed.
+func (p *peer) hearNothing(stop <-chan struct{}) {
+	for {
+		select {
+		case <-p.sink.waiting:
+		case <-p.sink.lost:
+		case <-stop:
+			return
+		}
+	}
 }
 
 // crowd is what happens to keys that many want. Claims last from the return of an
