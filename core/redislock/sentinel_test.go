@@ -101,7 +101,8 @@ func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 }
 
 // TestSentinelFailoverThatLosesWritesTellsTheOldHolder has a master die with
-// locks that no replica knows of: 2 times, or LOCKAROUND_FAILOVERS. The locks may
+// locks that no replica knows of: 2 times, or 100 if full counts are asked for, or
+// LOCKAROUND_FAILOVERS. The locks may
 // be granted twice. Then the old holder is told, by its deadline at the latest,
 // and its token is the smaller one.
 func TestSentinelFailoverThatLosesWritesTellsTheOldHolder(t *testing.T) {

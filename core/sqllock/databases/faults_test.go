@@ -22,6 +22,8 @@ func (d *database) empty(t testing.TB) {
 	})
 }
 
+// TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing kills them for 2 s, or a minute if
+// full counts are asked for, or LOCKAROUND_KILLING.
 func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 	duration := counts.Time(t, "LOCKAROUND_KILLING", 2*time.Second, time.Minute)
 	each(t, func(t *testing.T, d *database) {
