@@ -38,6 +38,7 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/middleware"
@@ -81,7 +82,7 @@ type vault struct {
 }
 
 func newVault(t *testing.T) *vault {
-	v := &vault{T: t, socket: startRedis(t), spans: tracetest.NewInMemoryExporter(), metrics: metric.NewManualReader()}
+	v := &vault{T: t, socket: redisserver.Start(t).Addr, spans: tracetest.NewInMemoryExporter(), metrics: metric.NewManualReader()}
 	v.text = make(map[string]*strings.Builder)
 	v.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: v.socket})
 	t.Cleanup(func() { _ = v.admin.Close() })
