@@ -22,11 +22,13 @@ const databaseTimeout = 1500 * time.Millisecond
 
 // postgresStore wakes its waiters by NOTIFY, and they look every second besides. The
 // shortest TTL is a second. A waiter that has died keeps its place for its TTL, and a
-// process leaves a database alone that has failed for a second and a half at most.
+// process leaves a database alone that has failed for a second and a half at most. One that
+// is stopped or cut off in the middle of a decision keeps the key's row until PostgreSQL ends
+// its transaction, after five seconds.
 var postgresStore = store{
 	Kind: server.Postgres, About: "one PostgreSQL server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Timeout: databaseTimeout,
-	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
+	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond).WithStuck(5 * time.Second),
 	Faults:  databaseFaults(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`, `SELECT pg_terminate_backend(%s)`),
 	Mutants: databaseMutants,
 	prepare: migrate(server.Postgres, sqllock.PostgreSQL),
@@ -53,8 +55,9 @@ var mariadbStore = store{
 }
 
 // databaseMutants show in nearly every run. deaf-to-loss does not: a holder hears of its loss
-// by its session's next look as well.
-var databaseMutants = []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all"}
+// by its session's next look as well. Nor does open-to-all: one who may wait has three
+// attempts, which outlast most faults.
+var databaseMutants = []string{"kept-token", "undead-renewal", "lost-wake-up"}
 
 // databaseFaults are those of a database. others is the query for the connections of all but
 // who asks, and kill ends one of them.

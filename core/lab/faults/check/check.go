@@ -19,6 +19,7 @@ type Rules struct {
 	Enrolment time.Duration // E, for how long a waiter that has died keeps its place
 	Wake      time.Duration // the longest that a waiter sleeps through a lost wake-up
 	Backoff   time.Duration // the longest that a process leaves a store alone that failed
+	Stuck     time.Duration // for how long a process that is stopped or cut off keeps others from a key at most that it decides on; 0 if it does not
 	Late      time.Duration // how much later than it had to an acquisition may return, and a loss may be told
 	Slack     time.Duration // of a busy machine, besides what it owns up to
 	Search    time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
@@ -30,6 +31,12 @@ type Rules struct {
 // longest back-off.
 func (r Rules) With(ttl, enrolment, wake, backoff time.Duration) Rules {
 	r.TTL, r.Enrolment, r.Wake, r.Backoff = ttl, enrolment, wake, backoff
+	return r
+}
+
+// WithStuck returns the rules with the time for which a decision that hangs keeps a key.
+func (r Rules) WithStuck(d time.Duration) Rules {
+	r.Stuck = d
 	return r
 }
 

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
@@ -89,6 +90,22 @@ func TestFreeKeyIsGrantedInTime(t *testing.T) {
 			b.held(1, token(3, 0), 4101, 4102, 1)
 		}},
 	})
+}
+
+// TestDecisionThatHangsExcusesOthersForAsLongAsItMay has a process that is stopped for longer
+// than T and E: T and E and the wake-up are 2 s, and the decision's 3 s and the wake-up 4 s.
+func TestDecisionThatHangsExcusesOthersForAsLongAsItMay(t *testing.T) {
+	for granted, broken := range map[float64]bool{4100: false, 4130: true} {
+		b := &book{}
+		b.held(1, token(1, 0), 1, 5, 0)
+		b.fault("pause", 3, 20, 9000)
+		b.acquired(2, token(2, 0), 10, granted)
+		b.released(2, token(2, 0), granted+1, granted+2)
+		b.idle(granted + 10)
+		if r := check.All(b.events, rules.WithStuck(3*time.Second)); (kinds(r)["L1"] > 0) != broken {
+			t.Errorf("granted after %v ms: %v", granted, r.Violations)
+		}
+	}
 }
 
 func TestAcquisitionsReturnInTime(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 //     forgotten,
 //   - after a process was killed, for T more,
 //   - after a process was stopped or cut off, which others have to get over, for T and E
-//     more: it may have held the key, and been the next to get it,
+//     more: it may have held the key, and been the next to get it; or for as long as a
+//     decision that hangs keeps a key, if that is longer,
 //   - after an outage of the store, from its end, for the longest back-off besides, and so
 //     for the process that was cut off.
 func (h *judged) wake() {
@@ -76,7 +77,7 @@ func (h *judged) waited(key string, a *history.Event, from, to int64) {
 		switch {
 		case f.Op == history.Kill:
 		case f.Process != 0 && f.Process != a.Process:
-			least += h.Enrolment
+			least = max(least+h.Enrolment, h.Stuck+h.Wake)
 			if to <= f.Return {
 				since = f.Call
 			}
