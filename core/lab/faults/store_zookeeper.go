@@ -22,10 +22,11 @@ const zookeeperSession = 3 * time.Second
 
 // zookeeperStore has an ensemble, so that there is a leader to lose. A waiter that has died
 // keeps its place for its TTL. Whatever a process leaves goes with its session at the latest,
-// which lasts as long as T and E together.
+// which lasts as long as T and E together. A server that is silent for half of that, which a
+// busy one may be for less, is left for another.
 var zookeeperStore = store{
 	Kind: server.ZooKeeper, About: "an ensemble of three ZooKeeper servers, with sessions of 3 s", Shortest: time.Second, Longest: 1500 * time.Millisecond,
-	Timeout: 500 * time.Millisecond,
+	Timeout: 1500 * time.Millisecond,
 	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond),
 	Faults: []fault{
 		keptRestart,
