@@ -113,7 +113,9 @@ func newVault(t *testing.T) *vault {
 // client is one of a user's, as his configuration has it: a URL with the password in it.
 func (v *vault) client(user, password string) *redis.Client {
 	v.Helper()
-	o, err := redis.ParseURL("unix://" + user + ":" + password + "@" + v.socket)
+	// A client that has failed to connect as often as its pool is large looks for the
+	// server every second, and only then notices that it was closed.
+	o, err := redis.ParseURL("unix://" + user + ":" + password + "@" + v.socket + "?pool_size=10000")
 	if err != nil {
 		v.Fatal(err)
 	}
