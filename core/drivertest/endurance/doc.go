@@ -19,8 +19,9 @@
 //
 // The bounds are those of the contract, without anything added for slow code. What is
 // added is the machine's: while a figure runs, a goroutine measures when the machine
-// stood still, and what of that fell into a wait is taken off it. In a run of all
-// instances nothing else is granted. In the small run, which shares the machine with
+// stood still, and what of that fell into a wait is taken off it, up to as much again as
+// the bound. In a run of all instances nothing else is granted, so that it wants a machine
+// that has time. In the small run, which shares the machine with
 // other tests, a bound that is missed by less than [drivertest.Slack] does not fail the
 // test; it is not told as reached either.
 package endurance

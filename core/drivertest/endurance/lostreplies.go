@@ -102,8 +102,8 @@ func (d *drops) ofRenew(int) error {
 	return d.successor(time.Now(), next)
 }
 
-// ofRelease has another one wait every other time, who holds already when the release
-// is sent again.
+// ofRelease has another one wait every other time, who may hold already when the release
+// is sent again. Once more it is sent when he holds for certain.
 func (d *drops) ofRelease(i int) error {
 	const key = "release"
 	g, err := d.p.take(key, d.short())
@@ -126,16 +126,20 @@ func (d *drops) ofRelease(i int) error {
 	if next == nil {
 		next = d.other.enqueue(key, d.short())
 	}
-	return d.successor(back, next)
+	return d.successor(back, next, g)
 }
 
-// successor waits for the grant to the next one, which nobody ends but himself.
-func (d *drops) successor(free time.Time, w *waiter) error {
+// successor waits for the grant to the next one, which nobody ends but himself, also not
+// a late copy of the release of another lease.
+func (d *drops) successor(free time.Time, w *waiter, released ...*lease) error {
 	g, err := w.wait()
 	if err != nil {
 		return fmt.Errorf("the next one: %w", err)
 	}
 	d.waited(d.t, free, g.back, d.ghost(), "the grant to the next one after a lost reply")
+	for _, before := range released {
+		_ = before.release() // whatever it is told
+	}
 	if err := g.renew(d.short()); errors.Is(err, driver.ErrNotHeld) && time.Now().Before(g.Deadline) {
 		return errors.New("the lease of the next one was ended by another one")
 	}

@@ -42,10 +42,10 @@ func (r *record) tried(n int) {
 }
 
 // waited takes in a wait that must not be longer than limit, less what the machine
-// stood still in it.
+// stood still in it, which is as much as limit at most.
 func (r *record) waited(t *testing.T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
-	took, still := to.Sub(from), r.machine.stood(from, to)
+	took, still := to.Sub(from), min(limit, r.machine.stood(from, to))
 	r.mu.Lock()
 	r.longest, r.limit, r.still = max(r.longest, took-still), limit, max(r.still, still)
 	over := took - still - limit
@@ -55,7 +55,7 @@ func (r *record) waited(t *testing.T, from, to time.Time, limit time.Duration, w
 	}
 	r.mu.Unlock()
 	if over > r.slack {
-		t.Errorf("%s took %v, of which the machine stood still for %v; the limit is %v", what, took, still, limit)
+		t.Errorf("%s took %v, of which %v are the machine's; the limit is %v", what, took, still, limit)
 	}
 }
 

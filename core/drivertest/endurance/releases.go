@@ -99,14 +99,15 @@ func (r *racing) renewed(name string, late bool) (key string, v *renewal) {
 	}
 }
 
-// atOnce takes a key that is free.
-func (r *racing) atOnce(key string) (h *hold, err error) {
+// atOnce takes a key that is free. If the store was too slow to answer, it may have
+// granted the key to nobody, and who asks again has to wait.
+func (r *racing) atOnce(key string) (*hold, error) {
 	ctx, cancel := r.patient()
 	defer cancel()
-	err = insist(func() error {
-		h, err = r.holdWithin(ctx, r.next, core.Policy{Key: key, TTL: r.long()})
-		return err
-	})
+	h, err := r.holdWithin(ctx, r.next, core.Policy{Key: key, TTL: r.long()})
+	if errors.Is(err, core.ErrUnavailable) {
+		return r.hold(r.next, key, r.long())
+	}
 	return h, err
 }
 

@@ -24,10 +24,14 @@ var silences = figure{
 	needs: []need{stalling},
 	try: func(l *lane, n int) {
 		s := &silent{lane: l, engine: l.engine(l.h.Driver)}
-		// The first silence lets pools grow; then there is as much as there may be.
-		s.silence(100)
-		s.quiet()
-		before := inventory()
+		// The first silences let pools grow; then there is as much as there may be.
+		var before stock
+		for range 3 {
+			s.silence(100)
+			s.quiet()
+			now := inventory()
+			before = stock{max(before.goroutines, now.goroutines), max(before.connections, now.connections)}
+		}
 		resume := l.undone(l.h.Stall())
 		l.rounds(n, 100, func(_, n int) { s.callers(n) })
 		resume()
