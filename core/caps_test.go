@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,12 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/core/policies"
 )
 
 // TestEveryCapBearsItsNumberAndRefusesOneMore lists what is bounded, so that neither a
 // client nor a mistake in a program can use up what others need. What is one above is
 // refused by an error that says the cap. Bodies of requests are bounded by the surfaces,
-// whose answers to a client say no number.
+// whose answers to a client say no number, and files of policies by the package policies.
 func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 	keys := func(n int) (all []string) {
 		for i := range n {
@@ -120,11 +118,6 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 					defer func() { _ = l.Release(context.Background()) }()
 				}
 			}
-			return err
-		}},
-		{"a policy file's bytes", 1 << 20, "", core.ErrPolicy, func(_ *testing.T, n int) error {
-			text := []byte("policies:\n  p: {wait: 1s}\n")
-			_, err := policies.Parse(append(text, bytes.Repeat([]byte("\n"), n-len(text))...))
 			return err
 		}},
 		{"fencing tokens that are read", fence.MaxTokens, "", fence.ErrMalformed, func(_ *testing.T, n int) error {

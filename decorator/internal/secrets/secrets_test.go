@@ -1,4 +1,7 @@
-package decorator_test
+// Package secrets_test looks at what locks tell of themselves, on every surface: clients,
+// callers, logs, spans and metrics are told no secret, whatever goes wrong. It is a package of
+// its own so that users of decorator need nothing of what the other surfaces are made with.
+package secrets_test
 
 import (
 	"bytes"
@@ -26,6 +29,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -49,6 +53,14 @@ const (
 	secretSKU      = "sku-4711" // a part of every key
 	secretPassword = "pa55word-of-the-locks"
 )
+
+// deduction is what a call is asked for.
+type deduction struct{ SKU string }
+
+// receipt is what it returns.
+type receipt struct{}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // gossip is what all observers have been told, by observer.
 type gossip struct {
