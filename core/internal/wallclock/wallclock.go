@@ -7,6 +7,7 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,17 +29,10 @@ type Clock struct {
 	offset time.Duration
 }
 
-// New compiles the library. It skips the test if there is no C compiler on this machine, or
+// New is [Build] for a test. It skips the test if there is no C compiler on this machine, or
 // fails it if the environment says LOCKAROUND_REQUIRE_SERVERS=1.
 func New(t testing.TB) *Clock {
 	t.Helper()
-	compiler := cmp.Or(os.Getenv("CC"), "gcc")
-	if _, err := exec.LookPath(compiler); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", compiler, err)
-		}
-		t.Skipf("needs a C compiler: %v", err)
-	}
 	// Not t.TempDir, which is for nobody else: servers run as users of their own.
 	dir, err := os.MkdirTemp("", "lockaround-clock-")
 	if err != nil {
@@ -48,16 +42,29 @@ func New(t testing.TB) *Clock {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &Clock{library: filepath.Join(dir, "clock.so"), path: filepath.Join(dir, "offset")}
-	cmd := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-o", c.library, "-")
-	cmd.Stdin = strings.NewReader(source)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compile the clock: %v: %s", err, out)
-	}
-	if err := c.write(); err != nil {
+	c, err := Build(dir)
+	switch {
+	case err == nil:
+	case !errors.Is(err, exec.ErrNotFound):
 		t.Fatal(err)
+	case os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1":
+		t.Fatalf("a C compiler is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
+	default:
+		t.Skipf("needs a C compiler: %v", err)
 	}
 	return c
+}
+
+// Build makes a clock whose files are in a folder that its servers can read. The error is an
+// [exec.ErrNotFound] if there is no C compiler.
+func Build(dir string) (*Clock, error) {
+	c := &Clock{library: filepath.Join(dir, "clock.so"), path: filepath.Join(dir, "offset")}
+	cmd := exec.Command(cmp.Or(os.Getenv("CC"), "gcc"), "-shared", "-fPIC", "-O1", "-x", "c", "-o", c.library, "-")
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile the clock: %w: %s", err, out)
+	}
+	return c, c.write()
 }
 
 // Environment is what a server has to be started with besides its own.
