@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,33 +9,46 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // it is tried as users have it: by its engine
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/faults/resource"
 )
 
 // caller is one client: it takes the lock of its key, adds one to the key's counter in two
-// steps, and releases.
+// steps, and releases. Who may have the lock beside others reads the counter twice instead.
 type caller struct {
 	job    Job
 	store  store
 	number int
 	key    string
 	locks  *core.Engine
+	caps   driver.Capabilities
 	log    *history.Log
 	bug    mutant.Mutant
 	at     *resource.Client
 	chance *rand.Rand
 }
 
+// held is a lease that a client has, and what it believes to have.
+type held struct {
+	*core.Lease
+	policy core.Policy
+	keys   []string
+	tokens map[string]int64
+}
+
 // run goes on until ctx ends, and returns when the lock is released. The error is that the
-// laboratory cannot be reached.
+// laboratory cannot be reached, or asks for what cannot be.
 func (c *caller) run(ctx context.Context) error {
 	defer c.at.Close() //nolint:errcheck // it is a connection without anything under way
 	for ctx.Err() == nil {
-		lease := c.acquire()
+		lease, err := c.acquire()
+		if err != nil {
+			return err
+		}
 		if lease != nil {
-			if err := c.hold(lease); err != nil {
+			if err := c.hold(ctx, lease); err != nil {
 				return err
 			}
 		}
@@ -43,13 +57,25 @@ func (c *caller) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *caller) event(op history.Op) history.Event {
-	return history.Event{Process: c.job.Process, Client: c.number, Key: c.key, Op: op, Call: history.Now()}
+// note writes an event down, once for each of several keys.
+func (c *caller) note(keys []string, e history.Event, of func(key string, e *history.Event)) {
+	e.Process, e.Client = c.job.Process, c.number
+	for _, key := range keys {
+		e.Key = key
+		if of != nil {
+			of(key, &e)
+		}
+		c.log.Add(e)
+	}
 }
 
 // acquire returns nil if it gets none.
-func (c *caller) acquire() *core.Lease {
-	p := core.Policy{Key: c.key, TTL: c.ttl(), NoRenew: c.chance.IntN(8) == 0}
+func (c *caller) acquire() (*held, error) {
+	p := c.terms()
+	keys := p.Keys
+	if keys == nil {
+		keys = []string{p.Key}
+	}
 	// The last resort of a Wait that is Forever.
 	patience := 3*time.Second + 2*c.store.Longest
 	switch c.chance.IntN(8) {
@@ -69,67 +95,94 @@ func (c *caller) acquire() *core.Lease {
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	e := c.event(history.Acquire)
-	e.TTL, e.Limit = int64(p.TTL), e.Call+int64(patience)
-	lease, err := c.locks.Acquire(ctx, p)
-	e.Return = history.Now()
+	asked := p
+	asked.Keys = c.bug.Keys(p.Keys)
+	call := history.Now()
+	lease, err := c.locks.Acquire(ctx, asked)
+	e := history.Event{
+		Op: history.Acquire, Call: call, Return: history.Now(), Limit: call + int64(patience), TTL: int64(p.TTL),
+		Mode: modeOf(p.Mode), Room: p.Limit, Keep: int64(p.MinHold), Strict: p.Fairness == core.Strict,
+	}
+	if len(keys) > 1 {
+		e.Among = len(keys)
+	}
+	if errors.Is(err, core.ErrPolicy) {
+		return nil, err
+	}
 	if err != nil {
 		e.Error = kind(err)
-	} else {
-		e.Token, e.Deadline = c.bug.Token(lease.Token()), history.At(lease.Deadline())
+		c.note(keys, e, nil)
+		return nil, nil
 	}
-	c.log.Add(e)
-	if err != nil {
-		return nil
-	}
-	return lease
+	e.Deadline = history.At(lease.Deadline())
+	h := &held{lease, p, keys, map[string]int64{}}
+	c.note(keys, e, func(key string, e *history.Event) {
+		e.Token = c.bug.Token(cmp.Or(lease.TokenOf(key), lease.Token()))
+		h.tokens[key] = e.Token
+	})
+	return h, nil
 }
 
-// hold is the critical section. One in four writes although it has heard that the lease
-// ended; what protects the counter then is the token.
-func (c *caller) hold(lease *core.Lease) error {
-	token := c.bug.Token(lease.Token())
-	ask := resource.Request{Process: c.job.Process, Client: c.number, Key: c.key, Token: token}
-	reply, err := c.at.Ask(ask)
-	if err != nil {
-		return fmt.Errorf("read the counter: %w", err)
+// hold is the critical section. One in four goes on to its end although it has heard that
+// the lease ended; what protects the counter then is the token.
+func (c *caller) hold(ctx context.Context, h *held) error {
+	seen := map[string]resource.Reply{}
+	for _, key := range h.keys {
+		reply, err := c.at.Ask(c.request(h, key))
+		if err != nil {
+			return fmt.Errorf("read the counter: %w", err)
+		}
+		seen[key] = reply
 	}
-	stays := c.stay(lease)
-	if reply.Error == "" && (stays || c.chance.IntN(4) == 0) {
-		ask.Write, ask.Value = true, reply.Value+1
-		if _, err := c.at.Ask(ask); err != nil {
-			return fmt.Errorf("write the counter: %w", err)
+	if stays := c.stay(ctx, h); stays || c.chance.IntN(4) == 0 {
+		for _, key := range h.keys {
+			if seen[key].Error != "" {
+				continue
+			}
+			ask := c.request(h, key)
+			ask.Last = true
+			if h.policy.Mode == core.Exclusive {
+				ask.Write, ask.Value = true, seen[key].Value+1
+			}
+			if _, err := c.at.Ask(ask); err != nil {
+				return fmt.Errorf("ask for the counter once more: %w", err)
+			}
 		}
 	}
-	e := c.event(history.Release)
-	e.Token, e.Deadline = token, history.At(lease.Deadline())
-	c.log.Add(e)
-	done := c.event(history.Released)
-	done.Token = token
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	tokens := func(key string, e *history.Event) { e.Token = h.tokens[key] }
+	c.note(h.keys, history.Event{Op: history.Release, Call: history.Now(), Deadline: history.At(h.Deadline())}, tokens)
+	done := history.Event{Op: history.Released, Call: history.Now()}
+	limit, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil {
+	if err := h.Release(limit); err != nil {
 		done.Error = kind(err)
 	}
 	done.Return = history.Now()
-	c.log.Add(done)
+	c.note(h.keys, done, tokens)
 	return nil
 }
 
-// stay spends some time, and reports whether the lease has lasted, as far as it says.
-func (c *caller) stay(lease *core.Lease) bool {
+func (c *caller) request(h *held, key string) resource.Request {
+	return resource.Request{Process: c.job.Process, Client: c.number, Key: key, Token: h.tokens[key], Mode: modeOf(h.policy.Mode)}
+}
+
+// stay spends some time, less if ctx ends, and reports whether the lease has lasted, as
+// far as it says.
+func (c *caller) stay(ctx context.Context, h *held) bool {
 	t := time.NewTimer(c.length())
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-lease.Done():
-		e := c.event(history.Lost)
-		e.Return, e.Token, e.Deadline = e.Call, c.bug.Token(lease.Token()), history.At(lease.Deadline())
-		if err := lease.Err(); err != nil {
+	case <-ctx.Done():
+		return true
+	case <-h.Done():
+		now := history.Now()
+		e := history.Event{Op: history.Lost, Call: now, Return: now, Deadline: history.At(h.Deadline())}
+		if err := h.Err(); err != nil {
 			e.Error = kind(err)
 		}
-		c.log.Add(e)
+		c.note(h.keys, e, func(key string, e *history.Event) { e.Token = h.tokens[key] })
 		return false
 	}
 }
@@ -138,12 +191,15 @@ func (c *caller) stay(lease *core.Lease) bool {
 func (c *caller) length() time.Duration {
 	switch n := c.chance.IntN(100); {
 	case n < c.job.Long:
-		return c.between(c.store.Longest, 4*c.store.Longest)
+		return c.between(c.store.Longest, longestSection(c.store))
 	case n < c.job.Long+18:
 		return c.between(4*time.Millisecond, 40*time.Millisecond)
 	}
 	return c.between(0, 4*time.Millisecond)
 }
+
+// longestSection is longer than any.
+func longestSection(s store) time.Duration { return min(4*s.Longest, s.Longest+2*time.Second) }
 
 // ttl is between the shortest and the longest of the store.
 func (c *caller) ttl() time.Duration {

@@ -19,11 +19,11 @@ import (
 
 func TestCommandRefusesWhatCannotWork(t *testing.T) {
 	for want, l := range map[string]laboratory{
-		"there is no such fault":  {Faults: "flod"},
-		"-faults error parsing":   {Faults: "("},
-		"there are late-deadline": {Mutant: "nobody"},
-		"there is no such store":  {Store: "paper"},
-		"only Redis has":          {Store: "postgres", Mutant: "blind-release"},
+		"there is no such fault":   {Faults: "flod"},
+		"-faults error parsing":    {Faults: "("},
+		"there are late-deadline":  {Mutant: "nobody"},
+		"there is no such store":   {Store: "paper"},
+		"only the store redis has": {Store: "postgres", Mutant: "blind-release"},
 	} {
 		l.Progress = t.Logf
 		if err := l.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
@@ -42,11 +42,11 @@ func TestWithoutRedisThereIsNothingToBreak(t *testing.T) {
 func TestScheduleIsTheSeedsAndHasEachFaultOncePerRound(t *testing.T) {
 	var first []string
 	for _, seed := range []uint64{1, 1, 2} {
-		s := newSchedule(faults, seed)
+		s := newSchedule(common, seed)
 		var names []string
 		for range 3 {
 			var round []string
-			for len(round) < len(faults) {
+			for len(round) < len(common) {
 				together, gap := s.next()
 				if gap < 200*time.Millisecond || gap > 600*time.Millisecond {
 					t.Errorf("%v between two faults", gap)
@@ -60,8 +60,8 @@ func TestScheduleIsTheSeedsAndHasEachFaultOncePerRound(t *testing.T) {
 			}
 			names = append(names, round...)
 			slices.Sort(round)
-			if n := len(slices.Compact(round)); n != len(faults) {
-				t.Errorf("%d of %d faults in a round", n, len(faults))
+			if n := len(slices.Compact(round)); n != len(common) {
+				t.Errorf("%d of %d faults in a round", n, len(common))
 			}
 		}
 		if first == nil {
@@ -139,7 +139,7 @@ func TestResultsSayWhatHappenedAndShowIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range faults {
+	for _, f := range stores[0].faults() {
 		if !strings.Contains(string(text), "| "+f.Name+" | ") {
 			t.Errorf("the fault %s is not in the page", f.Name)
 		}

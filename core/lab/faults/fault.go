@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +22,8 @@ type fault struct {
 	// until the first one's lease would have ended.
 	Lossy bool
 	Reach reach
-	Only  server.Kind // the store that it is about; empty for all
+	Only  server.Kind // the kind of the store's servers that it is about; empty for all
+	Alone bool        // it is about a single server only
 	// make returns when the fault has gone. It acts on the worker at that place, if it
 	// is about one.
 	make func(ctx context.Context, w *world, at int) error
@@ -42,8 +42,13 @@ const (
 // aimed reports whether a fault is about one worker.
 func (f fault) aimed() bool { return f.Reach == victim || f.Reach == holder }
 
-// faults are all but those that a store has of its own.
-var faults = []fault{
+// fits reports whether a fault is about a kind of store.
+func (f fault) fits(kind server.Kind) bool {
+	return f.Only == "" || f.Only == kind || f.Only == kind.Program() && !f.Alone
+}
+
+// common are those that stores do not have of their own.
+var common = []fault{
 	{
 		Name: "kill", About: "kill -9 of a process in its critical section, and another one in its place", Reach: victim,
 		make: func(_ context.Context, w *world, at int) error { return w.kill(at) },
@@ -133,7 +138,7 @@ var faults = []fault{
 		Name: "client-pause", Only: server.Redis, About: "CLIENT PAUSE, for more than a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
 			d := w.store.Longest * 6 / 5
-			return errors.Join(w.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err(), pass(ctx, d))
+			return errors.Join(w.tell(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL"), pass(ctx, d))
 		},
 	},
 	{
@@ -202,13 +207,13 @@ func everywhere(d time.Duration, s link.State) func(context.Context, *world, int
 	}
 }
 
-// command sends one to the store.
+// command sends one to each server that is to be written to.
 func command(words ...any) func(context.Context, *world, int) error {
-	return func(ctx context.Context, w *world, _ int) error { return w.admin.Do(ctx, words...).Err() }
+	return func(ctx context.Context, w *world, _ int) error { return w.tell(ctx, words...) }
 }
 
 func (w *world) config(ctx context.Context, name, value string) error {
-	return w.admin.ConfigSet(ctx, name, value).Err()
+	return w.tell(ctx, "CONFIG", "SET", name, value)
 }
 
 // keptRestart is of stores that keep what they have acknowledged.
@@ -229,10 +234,7 @@ func faultsOf(where store, pattern string) ([]fault, error) {
 	}
 	var out []fault
 	var names []string
-	for _, f := range slices.Concat(faults, where.Faults) {
-		if f.Only != "" && f.Only != where.Kind {
-			continue
-		}
+	for _, f := range where.faults() {
 		names = append(names, f.Name)
 		if p.MatchString(f.Name) {
 			out = append(out, f)

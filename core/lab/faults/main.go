@@ -1,22 +1,32 @@
 // Command faults breaks processes, their links to a store, and the store itself, under
-// clients that take locks, and judges from what they wrote down whether the locks kept their
-// promises:
+// clients that take locks, and judges from what they wrote down whether the locks kept
+// their promises:
 //
 //	go run ./core/lab/faults -out core/lab/faults/results
 //	go run ./core/lab/faults -store postgres -out core/lab/faults/results/postgres
 //
-// It needs Linux and the servers of the store, Redis unless it is told another one, which it
-// starts itself. Five processes of five clients, this program started again, take four locks
-// with short TTLs. Each holder adds one to a counter, in two steps, behind a guard that knows
-// the largest fencing token it has seen. One fault after the other hits them meanwhile, in an
-// order that the seed decides.
+// It needs Linux and the store's servers, which it starts itself. Five processes of five
+// clients, this program started again, take four locks with short TTLs. Each holder adds one to
+// a counter, in two steps, behind a guard that knows the largest fencing token it has seen.
+// Readers and holders of a semaphore read the counter twice instead. Some ask for two keys
+// at once, let a lease linger, keep a key taken for a while, or are served strictly in turn.
+// One fault after the other hits them meanwhile, in an order that the seed decides.
+//
+// -store has the locks kept elsewhere than in one Redis server: in etcd, PostgreSQL, MariaDB or
+// ZooKeeper, in a master with replicas under the watch of Sentinels, in a Redis Cluster, or in
+// a quorum of Redis servers. Each has faults of its own: sessions that expire, connections that
+// the database ends, failovers that lose writes and others that lose none, slots that move, a
+// minority that is dead. Where a store may lose what it has acknowledged, two may hold a lock
+// until the older one's time is over: that is counted, and the guard has to refuse the older
+// one.
 //
 // Every process writes what it asked for and what it was answered, by one clock. From that
 // alone the checks tell whether two ever had a lock at once (S1), tokens rise (S2), the
 // guard never let an earlier holder in and no increment was lost (S3), a lock that is free
 // and waited for is granted in time (L1, L2), acquisitions return in time (L3), a lease
-// that was released is left alone (L4), and a holder hears of its loss in time (L5). The
-// package check says how. Porcupine, which knows none of these rules, looks for an order of
+// that was released is left alone (L4), a holder hears of its loss in time (L5), a key is
+// kept for as long as was asked for (keep), and who is served strictly in turn is passed by
+// nobody (turn). The package check says how. Porcupine, which knows none of these rules, looks for an order of
 // all operations in which a lock with a guarded counter would have answered as it did.
 //
 // A checker that has caught nothing proves nothing. So the program also runs mutants: the
@@ -28,6 +38,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,11 +46,11 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
-	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 func main() {
@@ -61,7 +72,7 @@ func main() {
 	flag.StringVar(&l.Out, "out", "", "folder for the results, made if it is missing; empty for none")
 	flag.DurationVar(&l.Time, "time", time.Minute, "how long there are faults for, at least; each comes once at least")
 	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
-	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "`store` where the locks are kept: redis, etcd, postgres, mariadb or zookeeper")
+	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "`store` where the locks are kept: "+storeNames())
 	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
 	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
 	flag.Parse()
@@ -173,11 +184,11 @@ func (l laboratory) mutate(ctx context.Context, where store, m mutant.Mutant) (*
 // planOf is the run of a mutant, with its own faults unless there is a pattern.
 func planOf(where store, m mutant.Mutant, pattern string) (plan, error) {
 	p := plan{Store: where, Mutant: m.Name, Long: someLong, Time: mutantTime, Until: m.Breaks}
-	if len(m.Faults) > 0 {
+	if len(m.Faults) > 0 || m.Long {
 		p.Long = manyLong // a fault soon hits one of them
 	}
-	if m.Redis && where.Kind != server.Redis {
-		return p, fmt.Errorf("the mutant %s is about what only Redis has", m.Name)
+	if only := cmp.Or(m.Only, string(where.Kind)); only != string(where.Kind) {
+		return p, fmt.Errorf("the mutant %s is about what only the store %s has", m.Name, only)
 	}
 	if pattern != "" {
 		f, err := faultsOf(where, pattern)
@@ -198,13 +209,9 @@ func planOf(where store, m mutant.Mutant, pattern string) (plan, error) {
 }
 
 // mutantsOf are those that a store is tried with.
-func mutantsOf(where store) []mutant.Mutant {
-	if where.Mutants == nil {
-		return mutant.All
-	}
-	var all []mutant.Mutant
-	for _, name := range where.Mutants {
-		if m, found := mutant.Named(name); found {
+func mutantsOf(where store) (all []mutant.Mutant) {
+	for _, m := range mutant.All {
+		if slices.Contains(where.Mutants, m.Name) || where.Mutants == nil && (m.Only == "" || m.Only == string(where.Kind)) {
 			all = append(all, m)
 		}
 	}
@@ -221,7 +228,8 @@ func (l laboratory) tell(r *Run) {
 		}
 		l.Progress("  %s", v)
 	}
-	l.Progress("  %d acquisitions, %d increments, %d stale requests refused; %d violations", r.Figures.Acquired, r.Figures.Accepted, r.Figures.Stale, len(r.Violations))
+	l.Progress("  %d acquisitions, %d increments, %d stale requests refused, %d times two at once after a loss of data; %d violations",
+		r.Figures.Acquired, r.Figures.Accepted, r.Figures.Stale, r.Figures.Twice(), len(r.Violations))
 }
 
 // caught reports whether the laboratory found a mutant to break what it breaks.

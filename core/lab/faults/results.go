@@ -36,9 +36,11 @@ var resultsPage = template.Must(template.New("results").Funcs(template.FuncMap{
 type property struct{ Name, Text string }
 
 var properties = []property{
-	{"S1", "Claims of a key are disjoint. A claim lasts from the return of the acquisition to the call of the release, the word that the lease is lost, or its deadline, whichever is first."},
-	{"S2", "Who acquires after another one has acquired gets the larger token, also after the store has lost its data."},
-	{"S3", "The guard admits no token below the largest it has seen, refuses no other, and no increment is lost."},
+	{"S1", "Claims of a key are disjoint, but for those of readers, and of a semaphore's holders as far as it has room; what a reader reads does not change. A claim lasts from the return of the acquisition to the call of the release, the word that the lease is lost, or its deadline, whichever is first."},
+	{"S2", "Who acquires after another one has acquired, with whom he could not hold together, gets the larger token, also after the store has lost its data."},
+	{"S3", "The guard admits no token below the largest it has seen (of readers, the largest of a writer), refuses no other, and no increment is lost."},
+	{"keep", "A key that is to stay taken for a while after it was granted does, also when its holder releases it sooner."},
+	{"turn", "A key that is served strictly in turn goes to who came first, as far as he could reach the store and the other came 500 ms later."},
 	{"L1", "A key that is free and waited for is granted within the driver's bound of a lost wake-up, T more after a crash, and so on: see the package check."},
 	{"L3", "An acquisition returns within 50 ms of when it had to."},
 	{"L4", "A lease is not renewed once its release was answered."},
@@ -58,6 +60,8 @@ type afterFault struct {
 	fault
 	Times   int
 	Longest string // a key was free and waited for
+	Loses   bool   // data, on that store
+	Twice   int    // two held a lock at once
 }
 
 // caughtMutant is one too.
@@ -76,6 +80,7 @@ func (r results) write(folder string) error {
 		Machine    string
 		Healthy    *Run
 		Properties []outcome
+		Lossy      bool // the store has lost data
 		Faults     []afterFault
 		Mutants    []caughtMutant
 		Pictures   map[string]string
@@ -96,12 +101,12 @@ func (r results) write(folder string) error {
 		for _, p := range properties {
 			page.Properties = append(page.Properties, outcome{p, count(h.Violations, p.Name)})
 		}
-		all, err := faultsOf(h.Store, "")
-		if err != nil {
-			return err
-		}
-		for _, f := range all {
-			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name]}
+		for _, f := range append(h.Store.faults(), unasked) {
+			if f.Name == unasked.Name && h.Figures.Faults[f.Name] == 0 {
+				continue
+			}
+			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name], Loses: f.Lossy && h.Store.Delay == 0, Twice: h.Figures.Lost[f.Name]}
+			page.Lossy = page.Lossy || row.Loses
 			if d, ok := h.Figures.Longest["free and waited for, after "+f.Name]; ok {
 				row.Longest = fmt.Sprint(d.Round(time.Millisecond))
 			}
@@ -111,11 +116,15 @@ func (r results) write(folder string) error {
 		if err := draw("pause", h, p, found); err != nil {
 			return err
 		}
+		p, found = doubled(h)
+		if err := draw("double", h, p, found); err != nil {
+			return err
+		}
 	}
 	for _, run := range r.Mutants {
 		m, _ := mutant.Named(run.Mutant)
 		page.Mutants = append(page.Mutants, row(m, run))
-		if len(page.Pictures) < 2 {
+		if page.Pictures["mutant"] == "" {
 			p, found := overlapped(m, run)
 			if err := draw("mutant", run, p, found); err != nil {
 				return err
@@ -179,6 +188,31 @@ func paused(r *Run) (p timeline.Picture, found bool) {
 		}
 	}
 	return p, false
+}
+
+// doubled is a picture of two who held a lock at once after a failover that lost writes:
+// of those for the longest time.
+func doubled(r *Run) (p timeline.Picture, found bool) {
+	var longest check.Double
+	for _, d := range r.Doubles {
+		if d.Fault == lostWrites && d.To-d.From > longest.To-longest.From {
+			longest, found = d, true
+		}
+	}
+	p = timeline.Picture{
+		Title: "A failover loses writes, and two hold a lock at once",
+		Captions: []string{
+			"The replica that becomes the master has not heard of the lease. It grants the lock again while the first holder still has it,",
+			"until that one is told so or its deadline comes. Its fencing token is the smaller one: the guard would refuse what it writes then.",
+		},
+		Key: longest.Key, From: longest.From - 1e9, To: longest.To + 5e8,
+	}
+	for _, f := range r.Events {
+		if f.Op == history.Fault && f.Name == lostWrites && f.Call < longest.From && longest.From < f.Return+int64(r.Store.Longest) {
+			p.From = f.Call - 2e8
+		}
+	}
+	return p, found
 }
 
 // overlapped is a picture of two holders at once.

@@ -59,7 +59,7 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 	if err != nil || end != nil {
 		return end, err
 	}
-	if err := w.recover(ctx); err != nil {
+	if err := errors.Join(w.mend(ctx), w.recover(ctx)); err != nil {
 		return nil, err
 	}
 	if err := w.finish(ctx); err != nil {
@@ -87,8 +87,8 @@ func (w *world) warm(ctx context.Context) error {
 	return nil
 }
 
-// recover gives what was broken last its time: a second, and more until callers have come
-// and gone again, but no longer than that may take.
+// recover gives what was broken last its time: that of the longest section, and more until
+// callers have come and gone again, but no longer than that may take.
 func (w *world) recover(ctx context.Context) error {
 	r, turn := w.store.Rules, w.resource.Writes()+processes*clients
 	for began := time.Now(); ; {
@@ -96,7 +96,7 @@ func (w *world) recover(ctx context.Context) error {
 			return err
 		}
 		took := time.Since(began)
-		if took > time.Second && w.resource.Writes() > turn || took > r.Wake+r.TTL+r.Enrolment+r.Backoff {
+		if took > longestSection(w.store) && w.resource.Writes() > turn || took > r.Wake+r.TTL+r.Enrolment+r.Backoff {
 			return nil
 		}
 	}
@@ -135,7 +135,7 @@ func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) 
 		return pass(ctx, 300*time.Millisecond)
 	}
 	together, gap := s.next()
-	if err := pass(ctx, gap); err != nil {
+	if err := errors.Join(w.mend(ctx), pass(ctx, gap)); err != nil {
 		return err
 	}
 	at, err := w.holder(ctx)
@@ -154,7 +154,7 @@ func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) 
 
 // make makes one fault, about the process at that place if it is about one.
 func (p plan) make(ctx context.Context, w *world, f fault, at, process int, began time.Time) error {
-	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy, Outage: f.Reach == holder || f.Reach == all, Call: history.Now()}
+	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy && p.Store.Delay == 0, Outage: f.Reach == holder || f.Reach == all, Call: history.Now()}
 	if f.aimed() {
 		e.Process = process
 	}

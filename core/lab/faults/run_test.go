@@ -12,7 +12,7 @@ import (
 
 // TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind on
 // Redis, and some on the other stores, whose TTLs are longer. Those that have much to do for
-// an acquisition go one at a time, before the others.
+// an acquisition, or several servers, go one at a time, before the others.
 func TestPromisesHoldUnderFaults(t *testing.T) {
 	for _, c := range []struct {
 		store  server.Kind
@@ -22,6 +22,9 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 		{server.Postgres, "partition|connection-kill|kept-restart", false},
 		{server.MariaDB, "partition|connection-kill|kept-restart", false},
 		{server.ZooKeeper, "session-expiry|leader-kill", false},
+		{server.Sentinel, "lost-writes", false},
+		{server.Cluster, "migration|lost-writes", false},
+		{server.Quorum, "returned-needed|three-empty", false},
 		{server.Redis, "", true},
 		{server.Etcd, "partition|freeze|kept-restart", true},
 	} {
@@ -61,6 +64,12 @@ func hold(t *testing.T, faults []fault, r *Run) {
 		t.Error("no process handed a lock on to its own caller")
 	case f.Ended == 0 && r.Store.Kind == server.Redis: // on the other there are few faults
 		t.Error("no holder heard of a loss: nothing was hit in the middle")
+	case f.Beside == 0 && r.Store.Kind == server.Redis: // on the others there are few calls, or no modes
+		t.Error("nobody held a lock beside others")
+	case f.Several == 0:
+		t.Error("nobody held several keys at once")
+	case f.Kept == 0:
+		t.Error("no key was to stay taken after its release")
 	case f.Pieces == 0:
 		t.Error("Porcupine was not asked")
 	}
@@ -72,7 +81,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	need(t, "redis-server")
 	t.Parallel()
 	const runs = 3
-	for _, name := range []string{"shared-token", "kept-token", "undead-renewal", "lost-wake-up", "open-to-all"} {
+	for _, name := range []string{"shared-token", "kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "open-to-readers", "one-too-many", "forgotten-key", "short-keep"} {
 		t.Run(name, func(t *testing.T) { // one at a time: a busy machine hides bugs
 			m, found := mutant.Named(name)
 			if !found {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type store struct {
 	Shortest time.Duration // TTL that clients ask for
 	Longest  time.Duration // T
 	Timeout  time.Duration // of an attempt to reach it
+	Delay    time.Duration // for which a server has no say that has lost its data; 0 if none is kept from that
 	Rules    check.Rules
 	Faults   []fault                                      // its own, besides those of all
 	Mutants  []string                                     // that it is tried with; nil for all
@@ -43,17 +45,35 @@ var stores = []store{
 		open:    openRedis,
 	},
 	etcdStore, postgresStore, mariadbStore, zookeeperStore,
+	sentinelStore, clusterStore, quorumStore,
+}
+
+// faults are those of all stores that fit this one, and its own.
+func (s store) faults() (all []fault) {
+	for _, f := range slices.Concat(common, clockFaults, s.Faults) {
+		if f.fits(s.Kind) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// storeNames are all, with commas between.
+func storeNames() string {
+	var names []string
+	for _, s := range stores {
+		names = append(names, string(s.Kind))
+	}
+	return strings.Join(names, ", ")
 }
 
 func storeNamed(name string) (store, error) {
-	var names []string
 	for _, s := range stores {
 		if string(s.Kind) == name {
 			return s, nil
 		}
-		names = append(names, string(s.Kind))
 	}
-	return store{}, fmt.Errorf("%q: there is no such store; there are %s", name, strings.Join(names, ", "))
+	return store{}, fmt.Errorf("%q: there is no such store; there are %s", name, storeNames())
 }
 
 func openRedis(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {

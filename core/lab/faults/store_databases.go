@@ -93,7 +93,7 @@ func databaseFaults(others, kill string) []fault {
 
 // inDatabase does something on a connection beside the links.
 func (w *world) inDatabase(ctx context.Context, do func(*sql.Conn) error) error {
-	db, err := server.Pool(w.store.Kind, server.Source(w.store.Kind, w.server.Addr))
+	db, err := server.Pool(w.store.Kind, server.Source(w.store.Kind, w.addr()))
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ var etcdStore = store{
 		keptRestart,
 		{
 			Name: "lease-revoke", About: "every lease of etcd's is revoked by hand", Lossy: true, Reach: all,
-			make: func(ctx context.Context, w *world, _ int) error { return revokeLeases(ctx, w.server.Addr) },
+			make: func(ctx context.Context, w *world, _ int) error { return revokeLeases(ctx, w.addr()) },
 		},
 	},
 	Mutants: []string{},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"syscall"
 	"time"
 
@@ -65,13 +64,17 @@ var zookeeperStore = store{
 		{
 			Name: "flush", About: "all leases and places are deleted by hand", Lossy: true, Reach: all,
 			make: func(ctx context.Context, w *world, _ int) error {
-				return persist(ctx, func() error { return deleteNodes(w.server.Addr) })
+				return persist(ctx, func() error { return deleteNodes(w.server.Addrs()) })
 			},
 		},
 	},
 	Mutants: []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "deaf-to-loss"},
 	open: func(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {
-		locks := zklock.New(strings.Split(addr, ","), zklock.WithSessionTimeout(zookeeperSession))
+		routes, err := link.ParseRoutes(addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		locks := zklock.New(routes.Links(), zklock.WithSessionTimeout(zookeeperSession))
 		return bug.Wrap(record(locks), nil), func() error { return nil }, nil
 	},
 }
@@ -79,7 +82,7 @@ var zookeeperStore = store{
 // leader returns the one of an ensemble.
 func (w *world) leader(ctx context.Context) (leader *server.Server, err error) {
 	err = persist(ctx, func() error {
-		if leader = w.server.Leader(); leader == nil {
+		if leader = w.server.(*server.Server).Leader(); leader == nil {
 			return errors.New("no server leads")
 		}
 		return nil
@@ -88,8 +91,8 @@ func (w *world) leader(ctx context.Context) (leader *server.Server, err error) {
 }
 
 // deleteNodes deletes what everybody has in all keys.
-func deleteNodes(addr string) error {
-	conn, events, err := zk.Connect(strings.Split(addr, ","), 10*time.Second, zk.WithLogger(quiet{}))
+func deleteNodes(addrs []string) error {
+	conn, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(quiet{}))
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func perform(text string, in io.Reader) (err error) {
 			return err
 		}
 		c := &caller{
-			job: job, store: kept, number: n, key: keyName(job.keyOf(n)), locks: locks, log: log, bug: bug, at: at,
+			job: job, store: kept, number: n, key: keyName(job.keyOf(n)), locks: locks, caps: d.Capabilities(), log: log, bug: bug, at: at,
 			chance: rand.New(rand.NewPCG(job.Seed, uint64(job.Process*1000+n))),
 		}
 		all.Go(func() {

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/link"
 	"github.com/lockaround/lockaround/core/lab/faults/resource"
@@ -27,10 +25,11 @@ type world struct {
 	long     int // see Job
 	log      *history.Log
 	store    store
-	server   *server.Server
-	admin    *redis.Client // of Redis, beside the links; nil for another store
+	server   server.Store
+	admin    admin
+	mended   int64 // when the servers were last found to be well, by the history's clock
 	resource *resource.Server
-	links    []*link.Link
+	links    []link.Roads
 	workers  []*worker // by link
 	started  int
 }
@@ -56,22 +55,21 @@ func newWorld(ctx context.Context, store store, mutant string, seed uint64, long
 	if w.log, err = history.Create(filepath.Join(w.folder, "000.jsonl")); err != nil {
 		return w, err
 	}
-	if w.server, err = server.Start(ctx, store.Kind); err != nil {
+	if w.server, err = server.Open(ctx, store.Kind); err != nil {
+		w.server = nil
 		return w, err
 	}
 	if store.prepare != nil {
-		if err = store.prepare(ctx, w.server.Addr); err != nil {
+		if err = store.prepare(ctx, w.server.Addrs()[0]); err != nil {
 			return w, err
 		}
 	}
-	if store.Kind == server.Redis {
-		w.admin = redis.NewClient(&redis.Options{Addr: w.server.Addr, MaxRetries: -1})
-	}
+	w.admin, w.mended = newAdmin(store, w.server.Addrs()), history.Now()
 	if w.resource, err = resource.Serve(w.socket(), w.log.Add); err != nil {
 		return w, err
 	}
 	for range processes {
-		l, err := link.New(w.server.Addr)
+		l, err := link.NewRoads(w.server.Addrs())
 		if err != nil {
 			return w, err
 		}
@@ -79,6 +77,9 @@ func newWorld(ctx context.Context, store store, mutant string, seed uint64, long
 	}
 	return w, nil
 }
+
+// addr is where the store is that is one server.
+func (w *world) addr() string { return w.server.Addrs()[0] }
 
 func (w *world) socket() string { return filepath.Join(w.folder, "resource") }
 
@@ -172,9 +173,7 @@ func (w *world) close() error {
 	if w.resource != nil {
 		errs = append(errs, w.resource.Close())
 	}
-	if w.admin != nil {
-		errs = append(errs, w.admin.Close())
-	}
+	errs = append(errs, w.admin.close())
 	if w.server != nil {
 		_ = w.server.Signal(syscall.SIGCONT) // the same
 		errs = append(errs, w.server.Close())

@@ -24,6 +24,7 @@ type Rules struct {
 	Slack     time.Duration // of a busy machine, besides what it owns up to
 	Search    time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
 	Warm      int           // acquisitions that there must be before the first fault
+	Start     time.Duration // for which new servers have no say
 	HandOffs  int64         // callers in turn that share one grant of the store, with tokens next to each other
 }
 
@@ -31,6 +32,12 @@ type Rules struct {
 // longest back-off.
 func (r Rules) With(ttl, enrolment, wake, backoff time.Duration) Rules {
 	r.TTL, r.Enrolment, r.Wake, r.Backoff = ttl, enrolment, wake, backoff
+	return r
+}
+
+// From returns the rules for servers that have no say at first, for that long.
+func (r Rules) From(start time.Duration) Rules {
+	r.Start = start
 	return r
 }
 
@@ -42,7 +49,7 @@ func (r Rules) WithStuck(d time.Duration) Rules {
 
 // Violation is a property that does not hold.
 type Violation struct {
-	Property string // S1 to S3, L1 to L5, "work", "history"
+	Property string // S1 to S3, L1 to L5, "keep", "turn", "linear", "work", "history"
 	Key      string // empty if it is not about one
 	From, To int64  // when, by the history's clock
 	Text     string
@@ -59,7 +66,14 @@ func (v Violation) String() string {
 // Report is what came out.
 type Report struct {
 	Violations []Violation
+	Doubles    []Double
 	Figures    Figures
+}
+
+// Double is when two had a lock at once because the store had lost the first one's lease.
+type Double struct {
+	Key, Fault string
+	From, To   int64
 }
 
 // Figures are what was seen on the way.
@@ -71,12 +85,26 @@ type Figures struct {
 	Stale       int            // reads and writes that the guard refused
 	StaleWrites int            // of these, the writes
 	Ended       int            // holds that ended by a loss
-	Lost        int            // pairs of claims that overlapped because the store had lost the first one's lease
+	Admitted    int            // stale requests that it let in
+	Beside      int            // pairs of claims that overlapped as their modes allow
+	Several     int            // acquisitions of several keys at once, by key
+	InTurn      int            // acquisitions that waited for long enough for others to pass them, where none may
+	Kept        int            // releases after which the key had to stay taken for a while
 	Faults      map[string]int // by name
+	Lost        map[string]int // by fault: how often two had a lock at once as the store had lost the first one's lease
 	Longest     map[string]time.Duration
 	Linear      int // operations that were judged by Porcupine as well
 	Pieces      int // in so many pieces
 	Overslept   time.Duration
+}
+
+// Twice is how often two had a lock at once because the store had lost data.
+func (f Figures) Twice() int {
+	n := 0
+	for _, times := range f.Lost {
+		n += times
+	}
+	return n
 }
 
 // All holds a history to all properties.
@@ -92,6 +120,8 @@ func Soon(events []history.Event, r Rules) Report { return index(events, r).judg
 func (h *judged) judge() Report {
 	h.count()
 	h.exclusion()
+	h.keep()
+	h.turn()
 	h.tokens()
 	h.guard()
 	h.promptness()
@@ -110,26 +140,36 @@ type judged struct {
 	acquires map[string][]*history.Event // by key, in the order of calls
 	claims   map[string][]*Claim         // by key, in the order of their starts
 	guarded  map[string][]*history.Event // by key, in the order of effect
+	reads    map[reader][]*history.Event // of holders who are not exclusive, the same
 	driver   []*history.Event
 	faults   []*history.Event // and kills, in the order of calls
 	late     []*history.Event
 	first    int64 // fault; 0 if there was none
+	began    int64
 	end      int64
 }
 
 func index(events []history.Event, r Rules) *judged {
 	h := &judged{
 		Rules: r, acquires: map[string][]*history.Event{}, claims: map[string][]*Claim{}, guarded: map[string][]*history.Event{},
+		reads: map[reader][]*history.Event{},
 	}
-	h.report.Figures.Faults, h.report.Figures.Longest = map[string]int{}, map[string]time.Duration{}
+	h.report.Figures.Faults, h.report.Figures.Lost, h.report.Figures.Longest = map[string]int{}, map[string]int{}, map[string]time.Duration{}
 	for i := range events {
 		e := &events[i]
 		h.end = max(h.end, e.Call, e.Return)
+		if h.began == 0 || e.Call < h.began {
+			h.began = e.Call
+		}
 		switch e.Op {
 		case history.Acquire:
 			h.acquires[e.Key] = append(h.acquires[e.Key], e)
 		case history.Read, history.Write:
 			h.guarded[e.Key] = append(h.guarded[e.Key], e)
+			if e.Mode != "" {
+				who := reader{e.Process, e.Client, e.Key, e.Token}
+				h.reads[who] = append(h.reads[who], e)
+			}
 		case history.Grant, history.Renew, history.End:
 			h.driver = append(h.driver, e)
 		case history.Fault, history.Kill:
@@ -181,6 +221,9 @@ func (h *judged) count() {
 				f.HandOffs++
 			}
 			f.Acquired++
+			if a.Among > 1 {
+				f.Several++
+			}
 		}
 	}
 }

@@ -15,6 +15,9 @@ type Claim struct {
 	Process, Client int
 	Key             string
 	Token           int64
+	Mode            string // of the history
+	Room            int
+	Keep            int64
 	Lease           Lease
 	Called          int64 // the acquisition was
 	Start, End      int64
@@ -28,6 +31,9 @@ type Claim struct {
 func Claims(events []history.Event, key string, r Rules) []*Claim {
 	return index(events, r).claims[key]
 }
+
+// Exclusive reports whether nobody may claim the key beside it.
+func (c *Claim) Exclusive() bool { return c.Mode == "" }
 
 // Lease names what the store has granted once, from which callers of one process may have
 // had several claims.
@@ -62,7 +68,7 @@ func (h *judged) claim(events []history.Event) {
 				continue
 			}
 			c := &Claim{
-				Process: e.Process, Client: e.Client, Key: e.Key, Token: e.Token, Lease: Lease{e.Process, e.Key, e.Token / h.HandOffs},
+				Process: e.Process, Client: e.Client, Key: e.Key, Token: e.Token, Mode: e.Mode, Room: e.Room, Keep: e.Keep, Lease: Lease{e.Process, e.Key, e.Token / h.HandOffs},
 				Called: e.Call, Start: e.Return, End: h.end, Deadline: e.Deadline,
 			}
 			if c.Client == 0 || e.Return == 0 || e.Deadline == 0 {

@@ -11,7 +11,10 @@ import (
 
 // A second opinion: Porcupine looks for an order of all operations on a key, each at some
 // moment between its call and its return, in which a lock with a guarded counter behind it
-// would have answered as it did. It knows neither claims nor deadlines.
+// would have answered as it did. It knows neither claims nor deadlines. Those who may hold
+// together are readers to it: how many a semaphore has room for is left to S1, as the
+// readers of one process share a place in it. So is for how long a key is kept, since it
+// knows no times; and each of several keys that were asked for together is a lock by itself.
 
 // pieceLength is how many operations are judged at a time, as far as the key is free in
 // between.
@@ -22,40 +25,68 @@ type action struct {
 	op    history.Op // Acquire, Release, Read or Write
 	token int64
 	value int64 // read or written
+	reads bool  // it is a reader's
 	stale bool  // the guard refused it
 }
 
 // state is the lock's and that of what it protects.
 type state struct {
-	holder  int64 // token; 0 if it is free
+	holder  int64 // token of the writer that has it; 0 if none does
+	readers int   // that have it
 	last    int64 // token that was granted
+	alone   int64 // of these, the last to a writer
 	largest int64 // token that the guard has seen
+	writers int64 // of these, the largest of a writer
 	counter int64
 }
 
 func (s state) apply(a action) (state, bool) {
 	switch a.op {
 	case history.Acquire:
-		if s.holder != 0 || a.token <= s.last {
+		if s.holder != 0 || !a.reads && s.readers > 0 || a.token <= s.before(a) {
 			return s, false
 		}
-		s.holder, s.last = a.token, a.token
+		s.last = max(s.last, a.token)
+		if a.reads {
+			s.readers++
+		} else {
+			s.holder, s.alone = a.token, a.token
+		}
 	case history.Release:
-		if s.holder != a.token {
+		switch {
+		case a.reads && s.readers > 0:
+			s.readers--
+		case !a.reads && s.holder == a.token:
+			s.holder = 0
+		default:
 			return s, false
 		}
-		s.holder = 0
 	default:
-		if stale := a.token < s.largest; stale || a.stale {
+		least := s.largest
+		if a.reads {
+			least = s.writers
+		}
+		if stale := a.token < least; stale || a.stale {
 			return s, stale == a.stale
 		}
-		s.largest = a.token
+		s.largest = max(s.largest, a.token)
+		if !a.reads {
+			s.writers = a.token
+		}
 		if a.op == history.Read {
 			return s, a.value == s.counter
 		}
 		s.counter = a.value
 	}
 	return s, true
+}
+
+// before is the token that one which is granted is larger than.
+func (s state) before(a action) int64 {
+	if a.reads {
+		return s.alone
+	}
+	return s.last
 }
 
 // linearity judges each key in pieces.
@@ -122,14 +153,19 @@ func (h *judged) pieces(key string) []*piece {
 }
 
 // over says by when a claim's lease had ended: when its release was answered, or else when
-// the next one got the key.
+// the next one got the key that excludes it.
 func (h *judged) over(claims []*Claim, i int) int64 {
 	c, end := claims[i], h.end+1
 	switch {
 	case c.Released != nil && c.Released.OK():
 		end = c.Released.Return
-	case i+1 < len(claims):
-		end = claims[i+1].Start
+	default:
+		for _, next := range claims[i+1:] {
+			if c.Exclusive() || next.Exclusive() {
+				end = next.Start
+				break
+			}
+		}
 	}
 	return max(end, c.Start, c.End)
 }
@@ -138,11 +174,17 @@ func (h *judged) over(claims []*Claim, i int) int64 {
 func (p *piece) after(s state) state {
 	for _, c := range p.claims {
 		s.last = max(s.last, c.Token)
+		if c.Exclusive() {
+			s.alone = max(s.alone, c.Token)
+		}
 	}
 	// An answer is noted when it takes effect.
 	for _, e := range slices.SortedFunc(slices.Values(p.guarded), func(a, b *history.Event) int { return cmp.Compare(a.Return, b.Return) }) {
 		if e.OK() {
 			s.largest = max(s.largest, e.Token)
+			if e.Mode == "" {
+				s.writers = max(s.writers, e.Token)
+			}
 			s.counter = e.Value
 		}
 	}
@@ -156,14 +198,14 @@ func (h *judged) search(key string, begin state, p *piece) {
 	if !h.losesWithin(p.from, p.to) {
 		for i, c := range p.claims {
 			ops = append(ops,
-				porcupine.Operation{ClientId: c.id(), Input: action{op: history.Acquire, token: c.Token}, Call: max(c.Called, p.from), Return: c.Start},
-				porcupine.Operation{ClientId: c.id(), Input: action{op: history.Release, token: c.Token}, Call: c.End, Return: h.over(p.claims, i)})
+				porcupine.Operation{ClientId: c.id(), Input: action{op: history.Acquire, token: c.Token, reads: !c.Exclusive()}, Call: max(c.Called, p.from), Return: c.Start},
+				porcupine.Operation{ClientId: c.id(), Input: action{op: history.Release, token: c.Token, reads: !c.Exclusive()}, Call: c.End, Return: h.over(p.claims, i)})
 		}
 	}
 	for _, e := range p.guarded {
 		ops = append(ops, porcupine.Operation{
 			ClientId: e.Process<<16 + e.Client,
-			Input:    action{op: e.Op, token: e.Token, value: e.Value, stale: e.Error == history.Stale}, Call: e.Call, Return: e.Return,
+			Input:    action{op: e.Op, token: e.Token, value: e.Value, reads: e.Mode != "", stale: e.Error == history.Stale}, Call: e.Call, Return: e.Return,
 		})
 	}
 	if len(ops) == 0 {

@@ -92,6 +92,17 @@ func TestFreeKeyIsGrantedInTime(t *testing.T) {
 	})
 }
 
+func TestNewServersMayHaveNoSayAtFirst(t *testing.T) {
+	for start, want := range map[time.Duration]int{0: 1, time.Second: 0} {
+		var b book
+		b.waited(2, 1, 1900)
+		b.held(1, token(1, 0), 1899, 1900, 0)
+		if got := kinds(check.All(b.events, rules.From(start)))["L1"]; got != want {
+			t.Errorf("with no say for %v, a key that is free for 1.9 s breaks L1 %d times, want %d", start, got, want)
+		}
+	}
+}
+
 // TestDecisionThatHangsExcusesOthersForAsLongAsItMay has a process that is stopped for longer
 // than T and E: T and E and the wake-up are 2 s, and the decision's 3 s and the wake-up 4 s.
 func TestDecisionThatHangsExcusesOthersForAsLongAsItMay(t *testing.T) {

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"time"
 
@@ -45,22 +47,31 @@ const noteworthy = 20 * time.Millisecond
 // span is a time.
 type span struct{ from, to int64 }
 
-// free returns when nobody had the key, but for times too short to matter.
+// free returns when nobody had the key, but for times too short to matter. Who asks for
+// several may have it before he has all of them, or wait for another one.
 func (h *judged) free(key string) []span {
-	var out []span
-	var since int64
+	var taken []span
 	for _, c := range h.claims[key] {
-		if c.Start-since > int64(noteworthy) {
-			out = append(out, span{since, c.Start})
-		}
 		// A release that was answered ends later than the claim, by its way to the store.
-		since = max(since, c.End)
+		end := max(c.End, c.Start+c.Keep)
 		if c.Released != nil {
-			since = max(since, c.Released.Return)
+			end = max(end, c.Released.Return)
+		}
+		taken = append(taken, span{c.Start, end})
+	}
+	for _, a := range h.acquires[key] {
+		if a.Among > 1 {
+			taken = append(taken, span{a.Call, a.Return})
 		}
 	}
-	if h.end-since > int64(noteworthy) {
-		out = append(out, span{since, h.end})
+	slices.SortFunc(taken, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var out []span
+	var since int64
+	for _, t := range append(taken, span{h.end, h.end}) {
+		if t.from-since > int64(noteworthy) {
+			out = append(out, span{since, t.from})
+		}
+		since = max(since, t.to)
 	}
 	return out
 }
@@ -68,6 +79,7 @@ func (h *judged) free(key string) []span {
 // waited judges a caller's waiting while the key was free.
 func (h *judged) waited(key string, a *history.Event, from, to int64) {
 	bound, why := h.Wake, "in quiet times"
+	from = max(from, h.began+int64(h.Start))
 	settle := int64(h.Wake + h.TTL + h.Enrolment + h.Backoff)
 	for _, f := range h.faults {
 		if f.Call >= to || f.Return+settle <= from || f.Op == history.Fault && !f.Outage {

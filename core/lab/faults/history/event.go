@@ -39,6 +39,12 @@ const (
 	NotHeld = "not held" // the driver says so of a lease
 )
 
+// The modes of locks. An exclusive one has none.
+const (
+	Shared    = "shared"
+	Semaphore = "semaphore"
+)
+
 // Event is one thing that happened. Times are in ns of [Now]'s clock, 0 if there is none.
 type Event struct {
 	Process  int    `json:"process"`          // from 1; 0 is the laboratory
@@ -47,6 +53,11 @@ type Event struct {
 	Op       Op     `json:"op"`
 	Owner    string `json:"owner,omitempty"` // names a lease, without being able to end it
 	Token    int64  `json:"token,omitempty"`
+	Mode     string `json:"mode,omitempty"`
+	Room     int    `json:"room,omitempty"`   // of a semaphore, how many may hold it
+	Strict   bool   `json:"strict,omitempty"` // all callers are served in turn
+	Among    int    `json:"among,omitempty"`  // how many keys were asked for together, if it was more than one
+	Keep     int64  `json:"keep,omitempty"`   // for how long the key stays taken after it was granted, also if it is released sooner
 	TTL      int64  `json:"ttl,omitempty"`
 	Call     int64  `json:"call"`
 	Return   int64  `json:"return,omitempty"`

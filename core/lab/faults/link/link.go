@@ -4,9 +4,7 @@ package link
 
 import (
 	"bytes"
-	"errors"
 	"net"
-	"strings"
 	"sync"
 	"time"
 )
@@ -20,11 +18,11 @@ const (
 	ToClient
 )
 
-// Link passes connections on to a server, or to each of several by an address of its own.
-// Its methods are safe for concurrent use and act on the connections that exist and on
-// those to come.
+// Link passes connections on to a server. Its methods are safe for concurrent use and
+// act on the connections that exist and on those to come.
 type Link struct {
-	listen []net.Listener
+	target string
+	listen net.Listener
 	all    sync.WaitGroup
 
 	mu     sync.Mutex
@@ -60,29 +58,19 @@ type chunk struct {
 	due  time.Time
 }
 
-// New starts a link to the server at target, or to several with commas between.
+// New starts a link to the server at target.
 func New(target string) (*Link, error) {
-	link := &Link{conns: map[*conn]bool{}, change: make(chan struct{})}
-	for _, t := range strings.Split(target, ",") {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, errors.Join(err, link.Close())
-		}
-		link.listen = append(link.listen, l)
-		link.all.Go(func() { link.accept(l, t) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
 	}
+	link := &Link{target: target, listen: l, conns: map[*conn]bool{}, change: make(chan struct{})}
+	link.all.Go(link.accept)
 	return link, nil
 }
 
-// Addr returns the link's host and port; of several, in the order of their servers, with
-// commas between.
-func (l *Link) Addr() string {
-	var all []string
-	for _, listen := range l.listen {
-		all = append(all, listen.Addr().String())
-	}
-	return strings.Join(all, ",")
-}
+// Addr returns the link's host and port.
+func (l *Link) Addr() string { return l.listen.Addr().String() }
 
 // Set changes what the link does.
 func (l *Link) Set(s State) {
@@ -114,27 +102,24 @@ func (l *Link) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	var errs []error
-	for _, listen := range l.listen {
-		errs = append(errs, listen.Close())
-	}
+	err := l.listen.Close()
 	l.Cut()
 	l.all.Wait()
-	return errors.Join(errs...)
+	return err
 }
 
-func (l *Link) accept(listen net.Listener, target string) {
+func (l *Link) accept() {
 	for {
-		client, err := listen.Accept()
+		client, err := l.listen.Accept()
 		if err != nil {
 			return
 		}
-		l.all.Go(func() { l.connect(client, target) })
+		l.all.Go(func() { l.connect(client) })
 	}
 }
 
-func (l *Link) connect(client net.Conn, target string) {
-	server, err := net.Dial("tcp", target)
+func (l *Link) connect(client net.Conn) {
+	server, err := net.Dial("tcp", l.target)
 	if err != nil {
 		_ = client.Close() // as the server itself would refuse
 		return

@@ -16,10 +16,13 @@ type Mutant struct {
 	Bug    string   // what it does
 	Faults []string // under which it shows; none if it shows without
 	Breaks []string // the properties, one of which the laboratory must find broken
-	Redis  bool     // its bug is in what only Redis has
+	Only   string   // the store that has what its bug is in; empty for all
+	Long   bool     // it shows when others wait for long
+	Hasty  bool     // a server of a quorum that has lost its data votes at once
 
 	wrap  func(driver.Session, redis.UniversalClient) driver.Session // nil if it is not in the driver
 	token func(int64) int64                                          // as callers see it; nil if they see the true one
+	keys  func([]string) []string                                    // that are locked of several; nil if all are
 }
 
 // All are the mutants.
@@ -31,7 +34,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "blind-release", Bug: "a release deletes the lock without comparing its owner",
-		Faults: []string{"pause"}, Breaks: []string{"S1"}, Redis: true,
+		Faults: []string{"pause"}, Breaks: []string{"S1"}, Only: "redis",
 		wrap: func(s driver.Session, c redis.UniversalClient) driver.Session { return blindRelease{s, c} },
 	},
 	{
@@ -63,6 +66,30 @@ var All = []Mutant{
 		Faults: []string{"flush"}, Breaks: []string{"S1"},
 		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return deafToLoss{s} },
 	},
+	{
+		Name: "open-to-readers", Bug: "readers do not exclude writers, who do not exclude readers", Breaks: []string{"S1"},
+		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return &openToReaders{Session: s} },
+	},
+	{
+		Name: "one-too-many", Bug: "a semaphore lets one more in than it has room for", Breaks: []string{"S1"},
+		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return oneTooMany{s} },
+	},
+	{
+		Name: "forgotten-key", Bug: "of several keys that are asked for together the last one is not locked", Breaks: []string{"S1", "S2"},
+		keys: func(keys []string) []string { return keys[:len(keys)-1] },
+	},
+	{
+		Name: "short-keep", Bug: "a key that is to stay taken for a while is free when its holder releases it", Breaks: []string{"keep"},
+		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return shortKeep{s} },
+	},
+	{
+		Name: "restless", Bug: "who has waited for a while gives up his place, and waits at the end of the queue", Breaks: []string{"turn"}, Long: true,
+		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return restless{s} },
+	},
+	{
+		Name: "hasty-return", Bug: "a server of a quorum that has lost its data votes at once", Only: "quorum",
+		Faults: []string{"three-empty"}, Breaks: []string{"S1", "S2"}, Hasty: true,
+	},
 }
 
 // handOffs is how many callers in turn share one grant of the store, each with a token of
@@ -84,6 +111,14 @@ func (m Mutant) Token(t int64) int64 {
 		return t
 	}
 	return m.token(t)
+}
+
+// Keys are those of several that are locked.
+func (m Mutant) Keys(all []string) []string {
+	if m.keys == nil || len(all) == 0 {
+		return all
+	}
+	return m.keys(all)
 }
 
 // Wrap puts the bug around a driver of locks in c, which is nil unless the store is Redis.

@@ -20,8 +20,10 @@ type Request struct {
 	Client  int    `json:"client"`
 	Key     string `json:"key"`
 	Token   int64  `json:"token"`
+	Mode    string `json:"mode,omitempty"` // of the lock, see history; who is not exclusive does not write
 	Write   bool   `json:"write,omitempty"`
 	Value   int64  `json:"value,omitempty"` // to set it to
+	Last    bool   `json:"last,omitempty"`  // of a critical section
 }
 
 // Reply is the answer.
@@ -34,12 +36,16 @@ type Reply struct {
 type Server struct {
 	listen net.Listener
 	log    func(history.Event)
-	guard  fence.Memory
 	all    sync.WaitGroup
+
+	order   sync.Mutex // one request after the other
+	guard   fence.Memory
+	largest map[string]int64 // token that the guard has admitted
+	writers map[string]int64 // of these, the largest that is exclusive
 
 	mu       sync.Mutex
 	counters map[string]int64
-	inside   map[Holder]time.Time // who has read and not written, since when
+	inside   map[Holder]time.Time // who has read and is to come once more, since when
 	writes   int
 	conns    map[net.Conn]bool
 	closed   bool
@@ -58,7 +64,7 @@ func Serve(path string, log func(history.Event)) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listen: l, log: log, counters: map[string]int64{}, inside: map[Holder]time.Time{}, conns: map[net.Conn]bool{}}
+	s := &Server{listen: l, log: log, largest: map[string]int64{}, writers: map[string]int64{}, counters: map[string]int64{}, inside: map[Holder]time.Time{}, conns: map[net.Conn]bool{}}
 	s.all.Go(s.accept)
 	return s, nil
 }
@@ -103,6 +109,20 @@ func (s *Server) Inside(qualifies func(process int) bool) (Holder, time.Duration
 		}
 	}
 	return who, longest
+}
+
+// EnteredSince returns for how long somebody has been in a critical section that he has
+// entered since then: the longest; 0 if nobody has.
+func (s *Server) EnteredSince(then time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var longest time.Duration
+	for _, since := range s.inside {
+		if since.After(then) {
+			longest = max(longest, time.Since(since))
+		}
+	}
+	return longest
 }
 
 // Gone forgets a process that has ended in its critical sections.
@@ -151,7 +171,7 @@ func (s *Server) converse(c net.Conn) {
 
 func (s *Server) answer(r Request) Reply {
 	e := history.Event{
-		Process: r.Process, Client: r.Client, Key: r.Key, Op: history.Read, Token: r.Token, Value: r.Value,
+		Process: r.Process, Client: r.Client, Key: r.Key, Op: history.Read, Mode: r.Mode, Token: r.Token, Value: r.Value,
 		Call: history.Now(),
 	}
 	if r.Write {
@@ -161,10 +181,11 @@ func (s *Server) answer(r Request) Reply {
 		e.Return = history.Now()
 		s.log(e)
 	}
-	err := s.guard.Do(context.Background(), fence.Token{Key: r.Key, Number: r.Token}, func() error {
+	s.order.Lock()
+	defer s.order.Unlock()
+	err := s.admit(r, func() {
 		e.Value = s.apply(r)
 		note()
-		return nil
 	})
 	if err != nil {
 		e.Error = err.Error()
@@ -177,15 +198,39 @@ func (s *Server) answer(r Request) Reply {
 	return Reply{Value: e.Value, Error: e.Error}
 }
 
+// admit is the guard. The tokens of those who hold together have no order among
+// themselves, and it refuses one of them only if a writer has come with a larger one; yet
+// no writer is admitted with a smaller one than theirs.
+func (s *Server) admit(r Request, do func()) error {
+	number := r.Token
+	if r.Mode != "" {
+		if r.Token < s.writers[r.Key] {
+			return fence.ErrStale
+		}
+		number = max(number, s.largest[r.Key])
+	}
+	return s.guard.Do(context.Background(), fence.Token{Key: r.Key, Number: number}, func() error {
+		s.largest[r.Key] = number
+		if r.Mode == "" {
+			s.writers[r.Key] = number
+		}
+		do()
+		return nil
+	})
+}
+
 func (s *Server) apply(r Request) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who := Holder{r.Process, r.Client, r.Key}
-	if !r.Write {
+	if r.Write || r.Last {
+		delete(s.inside, who)
+	} else {
 		s.inside[who] = time.Now()
+	}
+	if !r.Write {
 		return s.counters[r.Key]
 	}
-	delete(s.inside, who)
 	s.counters[r.Key] = r.Value
 	s.writes++
 	return r.Value

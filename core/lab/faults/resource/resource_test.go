@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -87,11 +88,15 @@ func TestGuardRefusesWhatIsBelowTheLargestToken(t *testing.T) {
 func TestWhoIsInsideIsKnownUntilHeWritesOrHasGone(t *testing.T) {
 	s, c := serve(t, func(history.Event) {})
 	all := func(int) bool { return true }
+	began := time.Now()
 	for p := 1; p <= 3; p++ {
 		ask(t, c, resource.Request{Process: p, Client: 1, Key: "k", Token: int64(p)})
 	}
 	if who, d := s.Inside(all); who.Process != 1 || d <= 0 {
 		t.Errorf("%+v is inside for %v, want process 1", who, d)
+	}
+	if d := s.EnteredSince(began); d <= 0 || s.EnteredSince(time.Now()) != 0 {
+		t.Errorf("somebody is inside for %v since the beginning, and for %v since now", d, s.EnteredSince(time.Now()))
 	}
 	if who, _ := s.Inside(func(p int) bool { return p > 1 }); who.Process != 2 {
 		t.Errorf("%+v is inside of the others, want process 2", who)
@@ -104,5 +109,33 @@ func TestWhoIsInsideIsKnownUntilHeWritesOrHasGone(t *testing.T) {
 	ask(t, c, resource.Request{Process: 3, Client: 1, Key: "k", Token: 3, Write: true, Value: 1})
 	if who, d := s.Inside(all); d != 0 {
 		t.Errorf("%+v is inside for %v, want nobody", who, d)
+	}
+}
+
+func TestReadersAreRefusedForAWriterOnly(t *testing.T) {
+	s, c := serve(t, func(history.Event) {})
+	for _, step := range []struct {
+		what  string
+		token int64
+		mode  string
+		write bool
+		want  string
+	}{
+		{"the first writer", 5, "", true, ""},
+		{"a reader", 8, history.Shared, false, ""},
+		{"another one with a smaller token", 7, history.Shared, false, ""},
+		{"a writer before both", 6, "", true, history.Stale},
+		{"one before the largest of them", 7, "", true, history.Stale},
+		{"a reader before the first writer", 4, history.Semaphore, false, history.Stale},
+		{"the next writer", 9, "", true, ""},
+		{"a reader before that", 8, history.Shared, false, history.Stale},
+	} {
+		r := ask(t, c, resource.Request{Process: 1, Client: 1, Key: "k", Token: step.token, Mode: step.mode, Write: step.write, Last: true})
+		if r.Error != step.want {
+			t.Errorf("%s, token %d: %q, want %q", step.what, step.token, r.Error, step.want)
+		}
+	}
+	if who, d := s.Inside(func(int) bool { return true }); d != 0 {
+		t.Errorf("%+v is inside after his last request", who)
 	}
 }

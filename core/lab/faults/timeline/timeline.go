@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html"
@@ -19,11 +20,16 @@ import (
 const (
 	left     = 96  // where time begins
 	width    = 840 // of all of it
-	topLane  = 92  // of the faults
+	topLane  = 86  // of the faults
 	lane     = 26
 	barInset = 5
 	narrow   = 1.2 // the least that shows
 	colours  = 5
+
+	faultLane = 36  // has a label above its bar
+	faultBar  = 17  // where that begins
+	letter    = 6.8 // how wide one is at most, on average
+	legendRow = 20
 )
 
 //go:embed timeline.svg.tmpl
@@ -42,21 +48,35 @@ type Picture struct {
 type scene struct {
 	Picture
 	Width, Height, Left, Right, Top, Bottom int
+	first                                   float64 // lane of a process
 	Lanes                                   []label
 	Faults                                  []bar
 	Bands                                   []bar // of faults, behind everything
 	Claims                                  []bar
+	Beside                                  []bar // claims of those who may hold together
 	Beliefs                                 []bar // from a claim's end to the holder's knowing of it
 	Overlaps                                []bar
 	Refused, Written                        []point
 	Ticks                                   []label
+	Legend                                  []sign
 }
 
 type bar struct {
 	X, Y, Width, Height float64
 	Text                string
 	Colour              int
+	End                 bool // the text ends with the bar, and does not begin with it
 }
+
+// sign is one of the legend, from X to the text at Y.
+type sign struct {
+	X, Y        float64
+	Top, Height float64 // of its bar
+	Kind, Text  string
+}
+
+// Middle is where a point is.
+func (s sign) Middle() float64 { return s.X + 10 }
 
 type point struct{ X, Y float64 }
 
@@ -71,20 +91,26 @@ func Draw(p Picture, events []history.Event, r check.Rules) (string, error) {
 		return max(c.End, c.Heard) < p.From || c.Start > p.To
 	})
 	s := scene{Picture: p, Width: left + width + 16, Left: left, Right: left + width, Top: topLane}
+	s.faults(events)
 	lanes := s.lanes(claims)
-	s.Bottom = topLane + lane*(len(lanes)+1)
-	s.Height = s.Bottom + 58
+	s.Bottom = int(s.first) + lane*len(lanes)
 	for _, c := range claims {
 		y := lanes[c.Process]
-		if c.End > c.Start {
-			s.Claims = append(s.Claims, s.bar(c.Start, c.End, y, c.Process))
+		if b := s.bar(c.Start, c.End, y, c.Process); c.End > c.Start {
+			if c.Exclusive() {
+				s.Claims = append(s.Claims, b)
+			} else {
+				b.Y, b.Height = b.Y+b.Height/2, b.Height/2
+				s.Beside = append(s.Beside, b)
+			}
 		}
 		if until := known(c); until > c.End+int64(time.Millisecond) {
 			s.Beliefs = append(s.Beliefs, s.bar(c.End, until, y, c.Process))
 		}
 	}
 	s.overlaps(claims)
-	s.events(events, lanes)
+	s.guarded(events, lanes)
+	s.legend()
 	step := tick(p.To - p.From)
 	for t := int64(0); t <= p.To-p.From; t += step {
 		s.Ticks = append(s.Ticks, label{X: s.x(p.From + t), Text: fmt.Sprintf("%.3g s", time.Duration(t).Seconds())})
@@ -96,6 +122,37 @@ func Draw(p Picture, events []history.Event, r check.Rules) (string, error) {
 	return out.String(), nil
 }
 
+// faults draws what went wrong. What would lie on another one, with its label, is in a lane
+// below it.
+func (s *scene) faults(events []history.Event) {
+	var ends []float64 // by lane
+	for _, e := range slices.SortedStableFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(a.Call, b.Call) }) {
+		if e.Op != history.Fault || e.Return < s.From || e.Call > s.To {
+			continue
+		}
+		b := s.bar(e.Call, e.Return, 0, 0)
+		b.Text = e.Name
+		if e.Process != 0 {
+			b.Text = fmt.Sprintf("%s of process %d", e.Name, e.Process)
+		}
+		from, to := b.X, max(b.X+b.Width, b.X+letter*float64(len(b.Text)))
+		if to > left+width {
+			b.End, to = true, b.X+b.Width
+			from = min(from, to-letter*float64(len(b.Text)))
+		}
+		at := slices.IndexFunc(ends, func(end float64) bool { return end+letter < from })
+		if at < 0 {
+			at = len(ends)
+			ends = append(ends, 0)
+		}
+		ends[at] = to
+		b.Y = float64(topLane + faultLane*at + faultBar)
+		s.Faults = append(s.Faults, b)
+	}
+	s.Lanes = append(s.Lanes, label{Y: topLane + faultBar - barInset, Text: "faults"})
+	s.first = float64(topLane + faultLane*max(len(ends), 1))
+}
+
 // lanes gives each process one, in their order.
 func (s *scene) lanes(claims []*check.Claim) map[int]float64 {
 	var who []int
@@ -105,21 +162,24 @@ func (s *scene) lanes(claims []*check.Claim) map[int]float64 {
 		}
 	}
 	slices.Sort(who)
-	s.Lanes = append(s.Lanes, label{Y: topLane, Text: "faults"})
 	out := map[int]float64{}
 	for i, p := range who {
-		out[p] = float64(topLane + lane*(i+1))
+		out[p] = s.first + float64(lane*i)
 		s.Lanes = append(s.Lanes, label{Y: out[p], Text: fmt.Sprint("process ", p)})
+	}
+	for _, f := range s.Faults {
+		f.Y, f.Height = topLane, s.first+float64(lane*len(who))-topLane
+		s.Bands = append(s.Bands, f)
 	}
 	return out
 }
 
-// overlaps marks when two had the lock.
+// overlaps marks when two had the lock who may not have it together.
 func (s *scene) overlaps(claims []*check.Claim) {
 	for i, c := range claims {
 		for _, o := range claims[:i] {
-			if to := min(c.End, o.End); to > c.Start {
-				b := s.bar(c.Start, to, topLane+lane, 0)
+			if to := min(c.End, o.End); to > c.Start && (c.Exclusive() || o.Exclusive()) {
+				b := s.bar(c.Start, to, s.first, 0)
 				b.Height = float64(s.Bottom) - b.Y
 				s.Overlaps = append(s.Overlaps, b)
 			}
@@ -127,29 +187,52 @@ func (s *scene) overlaps(claims []*check.Claim) {
 	}
 }
 
-// events draws the faults, and what the guard was asked for.
-func (s *scene) events(events []history.Event, lanes map[int]float64) {
+// guarded draws what the guard was asked for.
+func (s *scene) guarded(events []history.Event, lanes map[int]float64) {
 	for _, e := range events {
-		if e.Return < s.From || e.Call > s.To {
-			continue
-		}
-		switch y, known := lanes[e.Process]; {
-		case e.Op == history.Fault:
-			b := s.bar(e.Call, e.Return, topLane, 0)
-			b.Text = e.Name
-			if e.Process != 0 {
-				b.Text = fmt.Sprintf("%s of process %d", e.Name, e.Process)
-			}
-			s.Faults = append(s.Faults, b)
-			b.Y, b.Height = topLane, float64(s.Bottom-topLane)
-			s.Bands = append(s.Bands, b)
-		case !known || e.Key != s.Key || e.Op != history.Write && e.Error != history.Stale:
+		y, known := lanes[e.Process]
+		switch {
+		case !known || e.Return < s.From || e.Call > s.To || e.Key != s.Key || e.Op != history.Read && e.Op != history.Write:
 		case e.Error == history.Stale:
 			s.Refused = append(s.Refused, point{s.x(e.Call), y + lane/2})
-		case e.OK():
+		case e.Op == history.Write && e.OK():
 			s.Written = append(s.Written, point{s.x(e.Call), y + lane/2})
 		}
 	}
+}
+
+// legend explains what is in the picture, below its axis.
+func (s *scene) legend() {
+	x, y := 8.0, float64(s.Bottom+40)
+	for _, of := range []struct {
+		kind, text string
+		there      bool
+	}{
+		{"claim", "has the lock of " + s.Key, len(s.Claims) > 0},
+		{"beside", "has it beside others: a reader, or one of a semaphore", len(s.Beside) > 0},
+		{"belief", "has it no more, and does not know", len(s.Beliefs) > 0},
+		{"overlap", "two have it at once", len(s.Overlaps) > 0},
+		{"written", "accepted write", len(s.Written) > 0},
+		{"refused", "refused request", len(s.Refused) > 0},
+		{"fault", "fault", len(s.Faults) > 0},
+	} {
+		if !of.there {
+			continue
+		}
+		const swatch, gap = 26, 14
+		long := swatch + letter*float64(len(of.text))
+		if x > 8 && x+long > left+width {
+			x, y = 8, y+legendRow
+		}
+		const high = 14
+		bar := sign{x, y, y - high/2, high, of.kind, of.text}
+		if of.kind == "beside" {
+			bar.Top, bar.Height = y, high/2
+		}
+		s.Legend = append(s.Legend, bar)
+		x += long + gap
+	}
+	s.Height = int(y) + legendRow
 }
 
 func (s *scene) x(t int64) float64 {

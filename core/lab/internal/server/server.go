@@ -12,11 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
 // Kind is the program of a server.
@@ -34,11 +37,12 @@ const (
 // Server is one that this program has started, in a folder of its own and on ports of
 // 127.0.0.1 that were free. An ensemble is one that has members, and no process besides.
 type Server struct {
-	Addr    string // of an ensemble, those of its members with commas between
+	Addr    string // empty for an ensemble
 	Version string
 	Wipe    func(context.Context) error // empties it; nil if it cannot be
 	Members []*Server
 	folder  string
+	clock   *wallclock.Clock     // nil if its wall clock is the machine's
 	ready   func() (bool, error) // whether it answers
 	leads   func() bool          // whether it is the leader of its ensemble
 	end     os.Signal            // ends it in good order; nil if it leaves nothing behind when it is killed
@@ -53,6 +57,11 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 	start := map[Kind]func(context.Context, string) (*Server, error){
 		Redis: startRedis, Etcd: startEtcd, Postgres: startDatabase(Postgres), MariaDB: startDatabase(MariaDB), ZooKeeper: startZooKeeper,
 	}[kind]
+	return inFolder(func(folder string) (*Server, error) { return start(ctx, folder) })
+}
+
+// inFolder makes a folder for a server, and starts it there.
+func inFolder(start func(folder string) (*Server, error)) (*Server, error) {
 	var err error
 	for range 3 { // a free port may be somebody else's by the time it is used
 		var folder string
@@ -60,7 +69,7 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 			return nil, err
 		}
 		var s *Server
-		if s, err = start(ctx, folder); err == nil {
+		if s, err = start(folder); err == nil {
 			s.folder = folder
 			return s, nil
 		}
@@ -85,6 +94,19 @@ func (s *Server) Close() error {
 }
 
 func startRedis(ctx context.Context, folder string) (*Server, error) {
+	return launchRedis(ctx, folder, forgetful...)
+}
+
+// forgetful has a redis-server write nothing to its disk.
+var forgetful = []string{"--save", "", "--appendonly", "no"}
+
+// launchRedis starts a redis-server with arguments that come before its address.
+func launchRedis(ctx context.Context, folder string, args ...string) (*Server, error) {
+	return launchRedisBy(ctx, folder, []string{"redis-server"}, args...)
+}
+
+// launchRedisBy starts it by a command that begins so, and becomes it.
+func launchRedisBy(ctx context.Context, folder string, by []string, args ...string) (*Server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -93,8 +115,7 @@ func startRedis(ctx context.Context, folder string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := launch(folder, "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", folder,
-		"--save", "", "--appendonly", "no", "--daemonize", "no")
+	s, err := launch(folder, by[0], slices.Concat(by[1:], args, []string{"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--daemonize", "no"})...)
 	if err != nil {
 		return nil, err
 	}

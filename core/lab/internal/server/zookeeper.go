@@ -41,7 +41,6 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 		fmt.Fprintf(&peers, "server.%d=127.0.0.1:%s:%s\n", i+1, ports[3*i], ports[3*i+1])
 	}
 	s := &Server{}
-	var addrs []string
 	for i := range ensemble {
 		m, err := member(filepath.Join(folder, fmt.Sprint(i+1)), i+1, ports[3*i+2], peers.String())
 		if err == nil {
@@ -52,7 +51,6 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 			s.Kill()
 			return nil, err
 		}
-		addrs = append(addrs, m.Addr)
 	}
 	for _, m := range s.Members {
 		if err := m.await(ctx, m.ready); err != nil {
@@ -60,7 +58,7 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.Addr, s.Version = strings.Join(addrs, ","), s.Members[0].Version
+	s.Version = s.Members[0].Version
 	return s, nil
 }
 

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"os"
+)
+
+// Store is what clients keep their locks in: one server, or several that belong together.
+type Store interface {
+	Addrs() []string                           // of all that clients talk to
+	Masters(context.Context) ([]string, error) // those of them that are to be written to now
+	Signal(os.Signal) error                    // to each that has data
+	Restart(context.Context) error             // of each that has data, as if at once
+	Close() error
+}
+
+// Mender is a store that goes on without some of its servers.
+type Mender interface {
+	Store
+	// Mend starts the servers that are dead, and returns when all is as it was in the
+	// beginning, but that other servers may be masters. It reports whether one has become
+	// a master that nobody asked to.
+	Mend(context.Context) (unasked bool, err error)
+}
+
+// The kinds of several servers.
+const (
+	Sentinel Kind = "sentinel" // see Watched
+	Cluster  Kind = "cluster"  // see Sharded
+	Quorum   Kind = "quorum"   // see Voters
+)
+
+// Program is the kind of a store's servers.
+func (k Kind) Program() Kind {
+	switch k {
+	case Sentinel, Cluster, Quorum:
+		return Redis
+	}
+	return k
+}
+
+// Open starts a store of a kind. As long as it starts, it may take several seconds.
+func Open(ctx context.Context, kind Kind) (Store, error) {
+	switch kind {
+	case Redis:
+		return inFolder(func(folder string) (*Server, error) { return launchClocked(ctx, folder, forgetful...) })
+	case Sentinel:
+		return startWatched(ctx)
+	case Cluster:
+		return startSharded(ctx)
+	case Quorum:
+		return startVoters(ctx)
+	}
+	return Start(ctx, kind)
+}
+
+// Addrs returns the server's address, or those of its members.
+func (s *Server) Addrs() []string {
+	if s.Members == nil {
+		return []string{s.Addr}
+	}
+	var all []string
+	for _, m := range s.Members {
+		all = append(all, m.Addr)
+	}
+	return all
+}
+
+// Masters returns it too.
+func (s *Server) Masters(context.Context) ([]string, error) { return s.Addrs(), nil }
