@@ -62,6 +62,9 @@ FEW       := LOCKAROUND_SIM_SCHEDULES=100
 
 FUZZTIME  ?= 30s
 
+# Where the fault laboratory keeps locks besides in Redis.
+OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
+
 .PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults figures newest
 
 test:
@@ -149,7 +152,7 @@ test-long:
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \
-		for store in etcd postgres mariadb zookeeper; do go run ./core/lab/faults -store $$store -time 2m; done'
+		for store in $(OTHERS); do go run ./core/lab/faults -store $$store -time 2m; done'
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.
@@ -178,7 +181,7 @@ caches:
 faults:
 	@.ci/servers
 	@go run ./core/lab/faults -out core/lab/faults/results
-	@for store in etcd postgres mariadb zookeeper; do go run ./core/lab/faults -store $$store -out core/lab/faults/results/$$store; done
+	@for store in $(OTHERS); do go run ./core/lab/faults -store $$store -out core/lab/faults/results/$$store; done
 
 # make figures ONLY='7|13' DRIVER='redislock.*' runs a part, and leaves the other rows as they are.
 figures:
