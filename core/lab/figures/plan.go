@@ -98,6 +98,7 @@ var trials = []trial{
 
 	test(engine, "^TestFuzzedKeysStayApart$", "./core", 20),
 	test(single, "^TestConformanceUnderMinimalACL$", "./core/redislock", 20),
+	test(single, "^TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays$", "./decorator/internal/secrets", 20),
 }
 
 // reason is why a figure is not asked of some drivers.
