@@ -60,7 +60,10 @@ type deduction struct{ SKU string }
 // receipt is what it returns.
 type receipt struct{}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A pool of go-redis's looks for a server that is gone once a second, until it is closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // gossip is what all observers have been told, by observer.
 type gossip struct {
