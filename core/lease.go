@@ -40,16 +40,25 @@ func (l *Lease) Keys() []string {
 // driver promises it. Let whatever the lock protects refuse a token below the
 // largest it has seen: that alone protects it from a holder that was paused past its
 // lease. Those who hold together may have tokens in any order. It is 0 if the driver
-// issues no tokens. Tokens exceed 2^53: carry them as strings through JSON and
+// issues no tokens, and for a nil Lease, which [LeaseFrom] returns when the lease has ended:
+// no guard lets that in. Tokens exceed 2^53: carry them as strings through JSON and
 // JavaScript.
 //
 // A lease of several keys has a token for each: this is the one of [Lease.Key], and
 // [Lease.TokenOf] has the others.
-func (l *Lease) Token() int64 { return l.hold.token() }
+func (l *Lease) Token() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.hold.token()
+}
 
 // TokenOf returns the fencing token of one of the lease's keys, and 0 for another
 // key. See [Lease.Token].
 func (l *Lease) TokenOf(key string) int64 {
+	if l == nil {
+		return 0
+	}
 	for h := range l.holds {
 		if h.key() == key {
 			return h.token()

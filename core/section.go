@@ -29,6 +29,10 @@ func (e *Engine) enter(ctx context.Context, pl *plan, key string, several []stri
 // before the call does.
 func (s *Section) Context() context.Context { return s.ctx }
 
+// Lease returns the lease, which may have ended meanwhile: [LeaseFrom] finds it in Context
+// only as long as it has not. It is released by Leave.
+func (s *Section) Lease() *Lease { return &s.lease }
+
 // Leave releases the lock. It is deferred, so that a panic releases it too:
 //
 //	defer section.Leave(&err)

@@ -34,7 +34,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	}
 	var ended error // what has become of the lock; the claim decides
 	defer section.Leave(&ended)
-	lease, _ := core.LeaseFrom(section.Context())
+	lease := section.Lease()
 
 	claimed := f.moment()
 	e, err := f.store.Claim(ctx, key, lease.Token(), f.claim)

@@ -182,7 +182,7 @@ func (j *JobRunner) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return j.stand(ctx, err)
 	}
-	lease, _ := core.LeaseFrom(section.Context())
+	lease := section.Lease()
 	begun, returned := time.Now(), false
 	defer func() {
 		outcome, lasted := JobRan, time.Since(begun)

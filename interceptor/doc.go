@@ -123,7 +123,10 @@
 // The handler's context ends, too, when the client hangs up. What must be done whole once
 // it has begun takes one that ends with the lock alone:
 //
-//	lease, _ := core.LeaseFrom(ctx)
+//	lease, ok := core.LeaseFrom(ctx)
+//	if !ok { // lost already
+//		return nil, context.Cause(ctx)
+//	}
 //	whole := lease.Context(context.WithoutCancel(ctx))
 //
 // # Locks inside of the handler

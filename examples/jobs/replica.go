@@ -64,7 +64,10 @@ type printer struct {
 // there.
 func (p *printer) print(ctx context.Context) error {
 	tick := ctx.Value(tickKey{}).(time.Time)
-	lease, _ := core.LeaseFrom(ctx)
+	lease, ok := core.LeaseFrom(ctx)
+	if !ok { // lost already
+		return context.Cause(ctx)
+	}
 	fmt.Fprintln(p.out, "begin", tick.Unix(), lease.Token())
 	select {
 	case <-p.leave:

@@ -74,8 +74,7 @@ func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver
 						if d.inside.Add(1) != 1 {
 							overlaps.Add(1)
 						}
-						lease, _ := core.LeaseFrom(ctx)
-						if d.enter(lease.Token(), e) {
+						if lease, ok := core.LeaseFrom(ctx); ok && d.enter(lease.Token(), e) {
 							old.Add(1)
 						}
 						d.inside.Add(-1)
