@@ -16,7 +16,7 @@ var (
 // outage is the figure of one kind of outage.
 func outage(what, name string, ability need, of func(*drivertest.Harness) func()) figure {
 	return figure{
-		number: 14, name: name, full: 100, few: 2, lanes: 4,
+		number: 14, name: name, full: 100, few: 1, lanes: 4,
 		needs: []need{issuingTokens, ability},
 		try: func(l *lane, n int) {
 			o := &outages{lane: l, processes: []*process{l.process(l.h.Driver), l.process(l.peer())}}
