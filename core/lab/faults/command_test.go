@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 func TestCommandRefusesWhatCannotWork(t *testing.T) {
@@ -92,7 +94,11 @@ func TestEachStoreHasWhatItsMutantsNeed(t *testing.T) {
 
 func TestEachMutantHasItsFaultsAndBreaksAPromise(t *testing.T) {
 	for _, m := range mutant.All {
-		p, err := planOf(stores[0], m, "")
+		where, err := storeNamed(cmp.Or(m.Only, string(server.Redis)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := planOf(where, m, "")
 		if err != nil {
 			t.Error(err)
 		}

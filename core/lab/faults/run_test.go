@@ -74,7 +74,7 @@ func hold(t *testing.T, faults []fault, r *Run) {
 		t.Error("nobody held a lock beside others")
 	case f.Several == 0:
 		t.Error("nobody held several keys at once")
-	case f.Kept == 0:
+	case f.Kept == 0 && r.Store.Kind != server.ZooKeeper: // which does not offer that
 		t.Error("no key was to stay taken after its release")
 	case f.Pieces == 0:
 		t.Error("Porcupine was not asked")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,27 +233,5 @@ func TestServerHearsThatItsClientHasClosedWhenTheLinkLetsItThrough(t *testing.T)
 				t.Errorf("when it should have heard the server reads %v", err)
 			}
 		})
-	}
-}
-
-func TestLinkLeadsToEachOfSeveralServers(t *testing.T) {
-	first, here := accepted(t)
-	second, there := accepted(t)
-	l, err := link.New(first + "," + second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // the test is over
-	addrs := strings.Split(l.Addr(), ",")
-	if len(addrs) != 2 {
-		t.Fatalf("the addresses are %q", addrs)
-	}
-	for i, conns := range []<-chan net.Conn{here, there} {
-		c, err := net.Dial("tcp", addrs[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = (<-conns).Close()
-		_ = c.Close()
 	}
 }
