@@ -137,8 +137,10 @@ simulation:
 		sh -c 'LOCKAROUND_SIM_SEED={} nice ../../.bin/simulation.test -test.timeout=60m -test.run "^TestSimulation$$" && echo "ok	$(SHARE) schedules from seed {}"'
 	@LOCKAROUND_SIM_SCHEDULES=$(SHARE) GOGC=400 nice go test -count=1 -timeout=30m -run '^TestSimulationCatchesMutants$$/($(MUTANTS))' ./core/redislock
 
+# What kills processes, counts or endures says nothing of a release that the rest does not.
 newest-tests:
-	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m -skip 'OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$' \
+	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
+		-skip 'OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestEndurance$$|^TestKilledHolder|^TestCrowd|^TestThousandWaiters|ByAnHour$$|^TestSimulation|OverEvictions$$|^TestTwoOfFiveDead|ClockJumps' \
 		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./decorator/cache/... ./examples/...
 
 test-long:
