@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/counts"
 )
 
 // keyspaces are templates whose keys are compared with each other. Those that begin with
@@ -133,7 +133,7 @@ func (k *keyprints) key(t *testing.T, n int) (key, from string, ok bool) {
 // set, of values that differ, and finds no key twice.
 func TestFuzzedKeysStayApart(t *testing.T) {
 	total := 100_000
-	if os.Getenv("LOCKAROUND_FIGURES") != "" {
+	if counts.Full() {
 		total = 10_000_000
 	}
 	k := &keyprints{seed: maphash.MakeSeed()}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
@@ -178,7 +179,7 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 		func() {
 			server.Stop()
 			defer server.Cont()
-			lag := hiccups()
+			lag := hiccups.Measure()
 			var late [64]time.Duration
 			gather(len(late), func(i int) {
 				const patience = 100 * time.Millisecond

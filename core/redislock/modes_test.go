@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -68,7 +69,7 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 		engines = append(engines, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	}
 	r := library{waits: make(map[core.Mode][]time.Duration)}
-	stop := hiccups()
+	stop := hiccups.Measure()
 	end := time.Now().Add(span)
 	var all sync.WaitGroup
 	for i := range 22 {

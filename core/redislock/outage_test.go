@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 )
@@ -31,26 +32,6 @@ func engineOn(t testing.TB, addr string, o ...core.Option) *core.Engine {
 		_ = rdb.Close()
 	})
 	return e
-}
-
-// hiccups measures by how much this machine oversleeps, until stop is called.
-func hiccups() (stop func() time.Duration) {
-	done, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var most time.Duration
-		for {
-			select {
-			case <-done:
-				worst <- most
-				return
-			default:
-			}
-			start := time.Now()
-			<-time.After(time.Millisecond)
-			most = max(most, time.Since(start)-time.Millisecond)
-		}
-	}()
-	return func() time.Duration { close(done); return <-worst }
 }
 
 func TestStoppedServerHoldsNobodyUp(t *testing.T) {
@@ -80,7 +61,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	deadline = time.Now().Add(ttl)
 	var callers sync.WaitGroup
 	took := make([]time.Duration, 64)
-	machine := hiccups()
+	machine := hiccups.Measure()
 	for i := range took {
 		callers.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -135,7 +116,7 @@ func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 			}
 		})
 	}
-	machine := hiccups()
+	machine := hiccups.Measure()
 	start := time.Now()
 	if err := e.Close(); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("Close returned %v, want ErrUnavailable for what it could not tell the server", err)

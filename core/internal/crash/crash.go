@@ -23,6 +23,7 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
 // Role is the name of a holder's role, see [child.Main], unless a store has another one.
@@ -96,7 +97,7 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 		mu      sync.Mutex
 		left    = kills
 		waits   []time.Duration
-		machine = hiccups()
+		machine = hiccups.Measure()
 	)
 	draw := func() bool {
 		mu.Lock()
@@ -135,26 +136,6 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 	}
 	t.Attr("figure-7", fmt.Sprintf("%d holders killed; until the next grant %v, at most %v, where T + ε is %v (and the machine oversleeps by up to %v)",
 		kills, median.Round(time.Millisecond), longest.Round(time.Millisecond), s.TTL+s.After, overslept.Round(time.Millisecond)))
-}
-
-// hiccups measures by how much this machine oversleeps, until stop is called.
-func hiccups() (stop func() time.Duration) {
-	done, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var most time.Duration
-		for {
-			select {
-			case <-done:
-				worst <- most
-				return
-			default:
-			}
-			start := time.Now()
-			<-time.After(time.Millisecond)
-			most = max(most, time.Since(start)-time.Millisecond)
-		}
-	}()
-	return func() time.Duration { close(done); return <-worst }
 }
 
 // kill kills one holder, and returns how long after it the next one was granted the key.

@@ -220,7 +220,7 @@ func (c *Cluster) Settled() {
 			if !n.answers() {
 				continue
 			}
-			mine := opinion(n.client.ClusterNodes(ctx).Val())
+			mine := Opinion(n.client.ClusterNodes(ctx).Val())
 			if strings.Count(mine, "\n") != len(c.nodes) || !c.serves(ctx, n) || view != "" && mine != view {
 				return false
 			}
@@ -230,9 +230,9 @@ func (c *Cluster) Settled() {
 	})
 }
 
-// opinion is what CLUSTER NODES says of each node's epoch and slots. A node that
+// Opinion is what CLUSTER NODES says of each node's epoch and slots. A node that
 // has not heard of an epoch may lose a slot which it has just been given.
-func opinion(nodes string) string {
+func Opinion(nodes string) string {
 	var lines []string
 	for line := range strings.Lines(nodes) {
 		if f := strings.Fields(line); len(f) >= 8 { // id address flags master ping pong epoch link slots…

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 const (
@@ -313,26 +315,13 @@ func (c *Sharded) agree(ctx context.Context) bool {
 		if n.dead {
 			continue
 		}
-		own := opinion(n.client.ClusterNodes(ctx).Val())
+		own := redistest.Opinion(n.client.ClusterNodes(ctx).Val())
 		if strings.Count(own, "\n") != len(c.several) || !n.well(ctx) || view != "" && own != view {
 			return false
 		}
 		view = own
 	}
 	return true
-}
-
-// opinion is what CLUSTER NODES says of each node's epoch and slots. A node that has not
-// heard of an epoch may lose a slot which it has just been given.
-func opinion(nodes string) string {
-	var lines []string
-	for line := range strings.Lines(nodes) {
-		if f := strings.Fields(line); len(f) >= 8 { // id address flags master ping pong epoch link slots…
-			lines = append(lines, strings.Join(append([]string{f[0], f[6]}, f[8:]...), " ")+"\n")
-		}
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "")
 }
 
 // ranges is who has a slot, the master first, as a node sees it.
