@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -41,17 +42,18 @@ type place struct {
 	opening    request    // the first
 	room       [1]*request
 	grant      driver.Grant
-	sent       bool      // a request may have been executed
-	clean      bool      // and certainly left nothing behind
-	known      bool      // no request may create the place any more
-	replaced   bool      // the lease to replace has ended
-	queued     bool      // the server has confirmed the place
-	first      time.Time // before the first request
-	acked      time.Time // before the last request that was answered "queued"
-	astray     bool      // that answer
-	floor      int64     // the latest token seen with "queued": a push must name a later one
-	holderEnds time.Time // if the place is the first: when the lease ends unless it is renewed
-	next       time.Time // when to ask again
+	sent       bool        // a request may have been executed
+	clean      bool        // and certainly left nothing behind
+	known      bool        // no request may create the place any more
+	replaced   bool        // the lease to replace has ended
+	gone       atomic.Bool // Acquire has returned, and the owner is to be ended
+	queued     bool        // the server has confirmed the place
+	first      time.Time   // before the first request
+	acked      time.Time   // before the last request that was answered "queued"
+	astray     bool        // that answer
+	floor      int64       // the latest token seen with "queued": a push must name a later one
+	holderEnds time.Time   // if the place is the first: when the lease ends unless it is renewed
+	next       time.Time   // when to ask again
 	pause      time.Duration
 	recheck    bool // once the place is confirmed: the subscription came up meanwhile
 }
@@ -98,24 +100,54 @@ func (p *place) open() {
 	p.brief, p.answers, p.wake = false, make(chan *call, maxUnanswered), make(chan struct{}, 1)
 }
 
+// take has Acquire look at an answer, or what is owed if there is nobody left to look.
+func (p *place) take(c *call) {
+	p.answers <- c
+	if p.gone.Load() {
+		p.owe(0)
+	}
+}
+
+// owe has the owner ended.
+func (p *place) owe(after time.Duration) {
+	p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL, after)
+}
+
 // leave cleans up after an Acquire that returns err.
 func (p *place) leave(err error) {
+	underWay := false
 	for _, rq := range p.unanswered {
 		if !rq.withdraw() {
-			p.sent = true
+			p.sent, underWay = true, true
 		}
 	}
 	if old := p.r.Replace; old != nil {
 		p.s.claims.forget(old.Owner)
 		if !p.replaced {
-			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL)
+			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL, 0)
 		}
 	}
 	if err != nil {
 		p.s.claims.forget(p.id.Owner)
 		if p.sent && !p.clean {
-			p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL)
+			p.end(underWay && !p.known)
 		}
+	}
+}
+
+// end has the owner ended. An ending on another connection may overtake a request that
+// creates the place, which then stays in the queue until it lapses: so it waits for the
+// answer to that, for as long as an answer mostly takes, and what is answered later is
+// ended again.
+func (p *place) end(created bool) {
+	if !created {
+		p.owe(0)
+		return
+	}
+	p.owe(firstPause)
+	p.gone.Store(true)
+	if len(p.answers) > 0 { // before somebody could know that Acquire has returned
+		p.owe(0)
 	}
 }
 
@@ -150,7 +182,7 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 		}
 		if p.mayAsk() && !p.next.After(now) {
 			c := p.request(now)
-			c.done = func(c *call) { p.answers <- c }
+			c.done = p.take
 			p.s.calls.send(c)
 		}
 		timer.Reset(p.event().Sub(now))

@@ -26,6 +26,7 @@ type debt struct {
 	next  time.Time // when to send the end again, unless it is answered before
 	pause time.Duration
 	asked bool // an end is on its way
+	again bool // and one more is owed
 	paid  bool
 	index int // in the heap
 
@@ -49,18 +50,27 @@ func newCleaner(s *session) *cleaner {
 	return &cleaner{s: s, wake: make(chan struct{}, 1), debts: make(map[driver.Owner]*debt)}
 }
 
-// owe has the owner ended. Its place or lease lasts no longer than ttl after
-// the last request that carried it was executed.
-func (c *cleaner) owe(key string, o driver.Owner, keep, ttl time.Duration) {
+// owe has the owner ended, after some time or earlier if that is owed already: once more
+// if an end is on its way. Its place or lease lasts no longer than ttl after the last
+// request that carried it was executed.
+func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration) {
 	now := time.Now()
+	next := now.Add(after)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.debts[o] != nil {
-		return
+	d := c.debts[o]
+	switch {
+	case d == nil:
+		d = &debt{key: key, owner: o, keep: keep, next: next, pause: firstPause}
+		c.debts[o] = d
+		heap.Push(&c.due, d)
+	case d.asked:
+		d.again = true
+	case next.Before(d.next):
+		d.next = next
+		heap.Fix(&c.due, d.index)
 	}
-	d := &debt{key: key, owner: o, keep: keep, next: now, until: now.Add(ttl + 2*c.s.timeout), pause: firstPause}
-	c.debts[o] = d
-	heap.Push(&c.due, d)
+	d.until = driver.Later(d.until, next.Add(ttl+2*c.s.timeout))
 	if !c.started {
 		c.started = true
 		c.s.start(c.run)
@@ -144,8 +154,8 @@ func (c *cleaner) answered(d *debt, cl *call) {
 	switch {
 	case d.paid:
 		return
-	case more, doubtful && !d.doubted:
-		d.next = time.Now()
+	case more, d.again, doubtful && !d.doubted:
+		d.next, d.again = time.Now(), false
 		d.doubted = d.doubted || doubtful
 	case err == nil, errors.As(err, &refused), errors.Is(err, driver.ErrClosed):
 		d.paid = true
@@ -172,8 +182,8 @@ func (c *cleaner) settle(d *debt) {
 }
 
 // drain waits until no debts are left, and reports whether none are that an earlier
-// Close has not reported. It has those sent at once that wait for their next turn,
-// which may come after ctx has ended.
+// Close has not reported. It has those sent at once whose next turn is far, and may come
+// after ctx has ended.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	if len(c.debts) == 0 {
@@ -186,7 +196,7 @@ func (c *cleaner) drain(ctx context.Context) bool {
 	empty := c.empty
 	now := time.Now()
 	for _, d := range c.due {
-		if !d.asked {
+		if !d.asked && d.next.Sub(now) > firstPause {
 			d.next, d.pause = now, firstPause
 		}
 	}

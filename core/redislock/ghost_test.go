@@ -92,6 +92,13 @@ func TestWaitersThatWereCancelledLeaveNothing(t *testing.T) {
 			t.Error("a held key was granted")
 		}
 	})
+	// Closing finishes the clean-ups.
+	if err := b.Close(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := a.Inspect(within(t, 10*time.Second), "k"); err != nil || st.Waiting != 0 {
+		t.Errorf("%d still wait, %v", st.Waiting, err)
+	}
 	a.release(g)
 	eventually(t, 10*time.Second, "the key being free", func() bool { return a.free("k") })
 }

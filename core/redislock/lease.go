@@ -72,7 +72,7 @@ func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error
 	if reply.Status == protocol.Lost {
 		// A late copy of the owner's acquisition must not bring it back.
 		s.claims.forget(r.Owner)
-		s.cleaner.owe(protocol.Key(r.Key), r.Owner, 0, r.TTL)
+		s.cleaner.owe(protocol.Key(r.Key), r.Owner, 0, r.TTL, 0)
 		return reply, driver.ErrNotHeld
 	}
 	return reply, nil
@@ -111,7 +111,7 @@ func denied(value any) bool {
 // asked.
 func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 	owe := func() {
-		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second))
+		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second), 0)
 	}
 	err := c.reply.err
 	var r protocol.EndReply

@@ -141,7 +141,7 @@ func (s *session) pushed(payload string) {
 	if cl == nil || protocol.Key(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
-			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxEnrol)
+			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxEnrol, 0)
 		}
 		return
 	}
@@ -208,7 +208,7 @@ func (s *session) verified(l lease, c *call) {
 		return
 	}
 	// A late copy of the owner's acquisition must not bring it back.
-	s.cleaner.owe(protocol.Key(l.id.Key), l.id.Owner, 0, max(time.Until(l.deadline), 0))
+	s.cleaner.owe(protocol.Key(l.id.Key), l.id.Owner, 0, max(time.Until(l.deadline), 0), 0)
 	s.sink.Lost(l.id, errForgotten)
 }
 
