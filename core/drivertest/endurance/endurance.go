@@ -1,18 +1,18 @@
 package endurance
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/counts"
 )
 
 // Variable is the environment variable that, set to 1, has every instance of each
 // figure tried. Some minutes pass then.
-const Variable = "LOCKAROUND_FIGURES"
+const Variable = counts.Variable
 
 // figure is a promise and how often it is tried.
 type figure struct {
@@ -90,7 +90,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *drivertest.Harness) {
 }
 
 func (fig figure) start(t *testing.T, newHarness func(t *testing.T) *drivertest.Harness) {
-	full := os.Getenv(Variable) == "1"
+	full := counts.Full()
 	n, lanes := fig.few, 1
 	switch {
 	case full:

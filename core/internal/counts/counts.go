@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// Full reports whether the environment asks for full counts, by LOCKAROUND_FIGURES.
-func Full() bool { return os.Getenv("LOCKAROUND_FIGURES") != "" }
+// Variable is the environment variable that, set to 1, asks for full counts.
+const Variable = "LOCKAROUND_FIGURES"
+
+// Full reports whether the environment asks for full counts.
+func Full() bool { return os.Getenv(Variable) == "1" }
 
 // Of returns the number in the environment's variable; without one it is few, or all if
 // full counts are asked for. Everything but a number from 1 fails the test.

@@ -25,13 +25,14 @@ func TestVariableCountsMoreThanFullCountsAndThoseMoreThanFew(t *testing.T) {
 	}{
 		{n: 2, d: time.Second},
 		{figures: "1", n: 100, d: time.Minute},
+		{figures: "0", n: 2, d: time.Second},
 		{number: "7", time: "3s", n: 7, d: 3 * time.Second},
 		{figures: "1", number: "7", time: "3s", n: 7, d: 3 * time.Second},
 		{number: "0", time: "3s", d: 3 * time.Second, failed: true},
 		{number: "many", time: "3s", d: 3 * time.Second, failed: true},
 		{number: "7", time: "-1s", n: 7, d: -time.Second, failed: true},
 	} {
-		t.Setenv("LOCKAROUND_FIGURES", tt.figures)
+		t.Setenv(counts.Variable, tt.figures)
 		t.Setenv("NUMBER", tt.number)
 		t.Setenv("TIME", tt.time)
 		p := &probe{TB: t}
