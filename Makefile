@@ -44,7 +44,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := examples/adapters examples/jobs examples/orders examples/stores core/etcdlock core/fence/databases core/lab core/sqllock/databases core/zklock \
+NESTED := core/zklock core/sqllock/databases core/etcdlock core/fence/databases core/lab examples/adapters examples/jobs examples/orders examples/stores \
 	decorator/lockgen decorator/lockgen/clients
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.
@@ -58,7 +58,7 @@ SCHEDULES ?= 5000
 SHARE     := 2500
 FIVE      := deadline.counts.from.the.reply|share.one.token|given-up.owner|renewal.goes.on|first.reader.to.leave
 MUTANTS   ?= $(FIVE)
-FEW       := LOCKAROUND_SIM_SCHEDULES=100
+FEW       := LOCKAROUND_SIM_SCHEDULES=50
 
 FUZZTIME  ?= 30s
 
@@ -69,10 +69,9 @@ OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
-	@.ci/step "golangci-lint $(LINT_VERSION): have it or build it" $(MAKE) lint-tool
-	@.ci/step "lint" $(MAKE) lint
 	@.ci/step "vet, go.mod is tidy, generated code is current" $(MAKE) vet
-	@.ci/step "tests, with the race detector" $(MAKE) race
+	@.ci/step "tests, with the race detector; beside them golangci-lint $(LINT_VERSION), which is built if it is missing" \
+		$(MAKE) -j2 race lint
 	@.ci/step "simulation, $(SCHEDULES) schedules; tests against the newest gin, grpc, go-redis and OpenTelemetry" \
 		$(MAKE) -j2 --output-sync=target simulation newest-tests
 
@@ -80,14 +79,15 @@ servers:
 	@.ci/servers
 
 $(LINT):
-	@GOBIN="$(CURDIR)/$(dir $(LINT))" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@GOBIN="$(CURDIR)/$(dir $(LINT))" nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
 lint-tool: $(LINT)
 	@$(LINT) version
 
+# It is busy while the tests wait, and gives way to them.
 lint: $(LINT)
-	@GOWORK=off $(LINT) run --allow-serial-runners
-	@$(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
+	@GOWORK=off nice -n 19 $(LINT) run --allow-serial-runners
+	@nice -n 19 $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
 
 vet: proto-check
 	@GOWORK=off go vet ./...
@@ -121,13 +121,16 @@ proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 
 # Most of the time these tests wait, so more of them run at a time than there are cores.
 # What keeps both busy, with processes of its own, runs alone: others go by the clock.
+# vet has looked at all of it already. What one goroutine does step by step is done in few
+# steps here, and in more on the newest releases.
 BUSY := ./decorator ./examples/cache
 BUSY_NESTED := core/lab examples/jobs
+RACE := env CGO_ENABLED=1 go test -race -vet=off -parallel 5 -count=1 -timeout=10m
 race:
-	@GOWORK=off go list ./... | grep -v -x -F "$$(GOWORK=off go list $(BUSY))" | GOWORK=off CGO_ENABLED=1 $(FEW) xargs go test -race -p 3 -parallel 5 -count=1 -timeout=10m
-	@GOWORK=off CGO_ENABLED=1 go test -race -p 1 -parallel 5 -count=1 -timeout=10m $(BUSY)
-	@printf '%s\n' $(filter-out $(BUSY_NESTED),$(NESTED)) | CGO_ENABLED=1 xargs -P 2 -I{} sh -c 'cd {} && go test -race -parallel 5 -count=1 -timeout=8m ./...'
-	@for m in $(BUSY_NESTED); do (cd $$m && CGO_ENABLED=1 go test -race -p 1 -parallel 5 -count=1 -timeout=8m ./...); done
+	@GOWORK=off go list ./... | grep -v -x -F "$$(GOWORK=off go list $(BUSY))" | GOWORK=off $(FEW) LOCKAROUND_PROTOCOL_STEPS=4000 xargs $(RACE) -p 3
+	@GOWORK=off $(RACE) -p 1 $(BUSY)
+	@printf '%s\n' $(filter-out $(BUSY_NESTED),$(NESTED)) | xargs -P 3 -I{} sh -c 'cd {} && $(RACE) ./...'
+	@for m in $(BUSY_NESTED); do (cd $$m && $(RACE) -p 1 ./...); done
 
 # It goes by a clock of its own, so the tests on the newest releases, which mostly wait, may
 # go before it.
@@ -139,7 +142,7 @@ simulation:
 
 # What kills processes, counts or endures says nothing of a release that the rest does not.
 newest-tests:
-	@GOWORK=off $(FEW) go test -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
+	@GOWORK=off $(FEW) go test -vet=off -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
 		-skip 'OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestEndurance$$|^TestKilledHolder|^TestCrowd|^TestThousandWaiters|ByAnHour$$|^TestSimulation|OverEvictions$$|^TestTwoOfFiveDead|ClockJumps' \
 		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./decorator/cache/... ./examples/...
 
