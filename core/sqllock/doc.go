@@ -52,9 +52,10 @@
 // last longer by as much.
 //
 // A process that is stopped in the middle of a decision, for a few milliseconds of each
-// acquisition, keeps the key's row locked. PostgreSQL ends its transaction after 5
-// seconds, as the driver tells it to. MySQL does so when the connection dies; MariaDB has
-// idle_transaction_timeout for it. Nobody else gets the key meanwhile.
+// acquisition, keeps the key's row locked. PostgreSQL ends its transaction after a
+// second, as the driver tells it to, and the decision is tried again if the process goes
+// on. MySQL does so when the connection dies; MariaDB has idle_transaction_timeout for it.
+// Nobody else gets the key meanwhile.
 //
 // # Cost
 //

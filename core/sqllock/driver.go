@@ -48,9 +48,10 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // WithPoll sets how long at most a session that waits or holds leaves its claims without a
 // look: from 10 ms to 10 s. One statement serves all of them. It is how long a waiter may
-// sleep beside a free key, and Capabilities.Wake. Without notifications a session whose
-// queues move looks sooner, up to every 10 ms, and one that waits looks four times in the
-// life of its place. The default is 200 ms, or 1 s with notifications.
+// sleep beside a free key, and Capabilities.Wake: of it a quarter is for the request after
+// the look. Without notifications a session whose queues move looks sooner, up to every
+// 10 ms. One that waits looks four times in the life of its place, and when the lease that
+// it waits for ends without a renewal. The default is 200 ms, or 1 s with notifications.
 func WithPoll(every time.Duration) Option {
 	return optionFunc(func(c *config) { c.poll, c.polls = every, true })
 }

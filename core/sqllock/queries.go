@@ -45,7 +45,8 @@ WHERE lock_key = ? AND owner = ?`,
 		look: `SELECT c.lock_key, c.owner, c.state, c.room, COALESCE(l.asked_us, 0),
 (SELECT COUNT(*) FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.turn < c.turn AND w.expires_us > n.t),
 (SELECT COUNT(*) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t),
-COALESCE((SELECT MIN(h.room) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.room > 0 AND h.expires_us > n.t), 0)
+COALESCE((SELECT MIN(h.room) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.room > 0 AND h.expires_us > n.t), 0),
+COALESCE((SELECT MIN(h.expires_us) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t) - n.t, 0)
 FROM (SELECT {now} AS t) n CROSS JOIN lockaround_claim c LEFT JOIN lockaround_lock l ON l.lock_key = c.lock_key WHERE c.session = ?`,
 		inspect: `SELECT n.t, COALESCE(l.token, 0), c.state, c.room, c.token, c.granted_us, c.expires_us
 FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > n.t`,
@@ -56,7 +57,7 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JO
 		q.ensure = strings.Replace(q.ensure, "{now} + ?", "{now} + CAST(? AS bigint)", 1)
 		// A process that stops for good in the middle of a decision must not keep the
 		// key's row.
-		q.lock = strings.Replace(q.lock, "ended FROM", "ended, set_config('idle_in_transaction_session_timeout', '5000', true) FROM", 1)
+		q.lock = strings.Replace(q.lock, "ended FROM", "ended, set_config('idle_in_transaction_session_timeout', '1000', true) FROM", 1)
 	} else {
 		// A duplicate takes an exclusive lock on the row, not a shared one as with
 		// IGNORE, which two would then both want to raise.

@@ -22,18 +22,23 @@ func (s *session) watch() {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	last, refreshed := time.Now(), time.Time{}
+	var ends time.Time // of a lease that is waited for, unless it is renewed
 	pace := minPoll
 	for {
 		at, some, enrol := s.claims.begin()
 		every := s.poll
-		if enrol > 0 { // somebody waits
-			every = min(every, enrol/4)
+		if enrol > 0 { // somebody waits, and what follows a look takes its time too
+			every = min(every-every/4, enrol/4)
 			if s.source == nil {
 				every = min(every, pace)
 			}
 		}
 		now := time.Now()
-		switch left := last.Add(every).Sub(now); {
+		next := last.Add(every)
+		if soon := driver.Later(ends, last.Add(minPoll)); enrol > 0 && !ends.IsZero() && soon.Before(next) {
+			next = soon // as its holder may have died
+		}
+		switch left := next.Sub(now); {
 		case !some:
 			last = now
 			tick.Stop()
@@ -49,7 +54,8 @@ func (s *session) watch() {
 			// server that is busy is not kept so by looks.
 			pace = pace * 3 / 2
 			asked := time.Now()
-			if s.look(at) {
+			var moved bool
+			if moved, ends = s.look(at); moved {
 				pace = minPoll
 			}
 			pace = min(max(pace, 4*time.Since(asked)), s.poll)
@@ -96,17 +102,23 @@ type seen struct {
 	asked int64
 	ahead int64 // how many wait before it; if it holds, how many wait
 	may   bool  // it waits, and may hold
+
+	// ends is how long until the first lease of the key does, unless it is renewed; 0 if
+	// there is none.
+	ends time.Duration
 }
 
 // look asks the server for the session's claims in one statement, and wakes or tells whom
-// it concerns. It reports whether a queue has moved.
-func (s *session) look(at uint64) (moved bool) {
+// it concerns. It reports whether a queue has moved, and when the first lease ends that
+// is waited for; zero if there is none.
+func (s *session) look(at uint64) (moved bool, ends time.Time) {
 	all, _, err := ask(s.ctx, s, s.closing, func(ctx context.Context, _ *attempt) (map[driver.Owner]seen, error) {
 		return s.find(ctx)
 	})
 	if err != nil {
-		return false // the next one is soon
+		return false, ends // the next one is soon
 	}
+	now := time.Now()
 	var lost []driver.ID
 	told := make(map[driver.ID]bool)
 	c := &s.claims
@@ -120,6 +132,10 @@ func (s *session) look(at uint64) (moved bool) {
 		case ok && !m.held && (f.may || f.state != waits):
 			moved = true
 			m.nudge()
+		case ok && !m.held && f.ahead == 0 && f.ends > 0:
+			if end := now.Add(f.ends + time.Millisecond); ends.IsZero() || end.Before(ends) {
+				ends = end
+			}
 		case ok && m.held && f.state == holds:
 			waiting := f.ahead > 0
 			if waiting != m.told || f.asked > m.asked {
@@ -141,7 +157,7 @@ func (s *session) look(at uint64) (moved bool) {
 	for _, id := range lost {
 		s.sink.Lost(id, errTaken)
 	}
-	return moved
+	return moved, ends
 }
 
 func (s *session) find(ctx context.Context) (map[driver.Owner]seen, error) {
@@ -153,12 +169,13 @@ func (s *session) find(ctx context.Context) (map[driver.Owner]seen, error) {
 	all := make(map[driver.Owner]seen)
 	for rows.Next() {
 		var key, owner []byte
-		var what, room, held, least int64
+		var what, room, held, least, ends int64
 		var f seen
-		if err := rows.Scan(&key, &owner, &what, &room, &f.asked, &f.ahead, &held, &least); err != nil {
+		if err := rows.Scan(&key, &owner, &what, &room, &f.asked, &f.ahead, &held, &least, &ends); err != nil {
 			return nil, err
 		}
 		f.id, f.state = identify(key, owner), state(what)
+		f.ends = time.Duration(ends) * time.Microsecond
 		f.may = f.ahead == 0 && (least == 0 || held < least) && (room == 0 || held < room)
 		all[f.id.Owner] = f
 	}

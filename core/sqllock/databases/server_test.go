@@ -50,7 +50,9 @@ type product struct {
 	server  *dbserver.Server
 	start   func() *dbserver.Server // another one
 	dialect sqllock.Dialect
-	options string // of a data source: statements go as text, so that the proxy can tell them apart
+	// options of a data source: statements go as text, so that the proxy can tell them apart,
+	// and a process that is stopped in the middle of a decision keeps a row for a second.
+	options string
 	kill    string // ends another connection
 	others  string // the other connections of a database
 }
@@ -64,7 +66,7 @@ var products = []*product{
 	},
 	{
 		server: dbserver.MariaDB(), start: dbserver.MariaDB, dialect: sqllock.MySQL,
-		options: "?interpolateParams=true",
+		options: "?interpolateParams=true&idle_transaction_timeout=1",
 		kill:    `KILL %d`,
 		others:  `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
 	},
