@@ -24,11 +24,11 @@ const databaseTimeout = 1500 * time.Millisecond
 // shortest TTL is a second. A waiter that has died keeps its place for its TTL, and a
 // process leaves a database alone that has failed for a second and a half at most. One that
 // is stopped or cut off in the middle of a decision keeps the key's row until PostgreSQL ends
-// its transaction, after five seconds.
+// its transaction, after a second.
 var postgresStore = store{
 	Kind: server.Postgres, About: "one PostgreSQL server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Timeout: databaseTimeout,
-	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond).WithStuck(5 * time.Second),
+	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond).WithStuck(time.Second),
 	Faults:  databaseFaults(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`, `SELECT pg_terminate_backend(%s)`),
 	Mutants: databaseMutants,
 	prepare: migrate(server.Postgres, sqllock.PostgreSQL),
