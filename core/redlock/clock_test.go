@@ -12,9 +12,10 @@ import (
 	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
-// TestOneNodeWhoseClockJumpsLetsNobodyInTwice has the clock of one of three nodes jump: it
-// frees its votes too soon, or too late, and the other two are a majority.
-func TestOneNodeWhoseClockJumpsLetsNobodyInTwice(t *testing.T) {
+// TestTokensRiseThoughANodesClockJumpsByAnHour has the clock of one of three nodes jump: it
+// frees its votes too soon, or too late. The former ends leases that rest on its vote and
+// one more.
+func TestTokensRiseThoughANodesClockJumpsByAnHour(t *testing.T) {
 	t.Parallel()
 	clock := wallclock.New(t)
 	servers := append(startServers(t, 2), redistest.StartIn(t, clock.Environment()))
@@ -29,6 +30,5 @@ func TestOneNodeWhoseClockJumpsLetsNobodyInTwice(t *testing.T) {
 			}
 			return New(nodes)
 		},
-		Exclusive: true,
 	})
 }

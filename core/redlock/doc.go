@@ -22,9 +22,10 @@
 //   - Exclusion rests on time. A node gives its vote for the TTL, by its own clock, and
 //     the holder counts the same time from before it asked. A node whose clock runs
 //     fast by more than the margin (1% of the TTL and 2 ms), or is set forward, frees
-//     its vote too soon; two of three such nodes are two holders. No clock is ever
-//     compared with another's. ZooKeeper and etcd time sessions too, but the order of
-//     what is written never depends on it.
+//     its vote too soon. One such node is enough: it may vote for somebody else while a
+//     lease rests on its vote and those of half of the others, until that lease's next
+//     renewal. No clock is ever compared with another's. ZooKeeper and etcd time sessions
+//     too, but the order of what is written never depends on it.
 //   - The nodes know nothing of each other. What a node has forgotten the others cannot
 //     tell it: there is no log to catch up with. Hence the rule of the delayed restart.
 //   - Redis acknowledges before it writes to disk, unless appendfsync is always.

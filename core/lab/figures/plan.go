@@ -86,7 +86,7 @@ var trials = []trial{
 	test(single, "^TestTokensRiseOverEvictions$", "./core/redislock", 14),
 
 	test(single, "^TestTokensRiseThoughTheServersClockJumpsByAnHour$", "./core/redislock", 15),
-	test(quorum, "^TestOneNodeWhoseClockJumpsLetsNobodyInTwice$", "./core/redlock", 15),
+	test(quorum, "^TestTokensRiseThoughANodesClockJumpsByAnHour$", "./core/redlock", 15),
 	test(engine, "^TestRemainingGoesByTheClockThatLeavesLess$", "./core/driver", 15),
 	test(postgresql, "^TestTokensRiseThoughTheServersClockJumpsByAnHour$", "./core/sqllock/databases", 15),
 
