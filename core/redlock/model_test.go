@@ -196,7 +196,11 @@ func (m *model) execute(c *command) answer {
 		}
 	case opRenew:
 		st = statusLost
-		if writes = r.has(c.owner); writes { // and is not made anew
+		if r.has(c.owner) && r.accepted == 0 && c.token > r.token {
+			r.accepted, r.token, r.since = c.token, c.token, now.Add(time.Millisecond)
+			r.drop(c.owner)
+		}
+		if writes = r.has(c.owner) && r.accepted > 0; writes { // and is not made anew
 			st = statusGranted
 			r.extend(now, c.ttl)
 			r.first(now)

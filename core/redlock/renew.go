@@ -7,8 +7,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// Renew extends leases. Each needs a majority, and none is made anew at a node that
-// does not have it.
+// Renew extends leases. Each needs a majority of votes with an accepted token: a bare vote
+// may be given back by a yield that is still on its way, unless this makes it one of them.
+// None is made anew at a node that does not have it.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	if err := s.enter(); err != nil {
@@ -24,7 +25,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	cmds := make([]command, len(rs))
 	shortest := rs[0].TTL
 	for i, r := range rs {
-		cmds[i] = command{op: opRenew, key: r.Key, owner: r.Owner, ttl: r.TTL}
+		cmds[i] = command{op: opRenew, key: r.Key, owner: r.Owner, ttl: r.TTL, token: r.Token}
 		shortest = min(shortest, r.TTL)
 		s.d.health.asked(r.TTL)
 	}

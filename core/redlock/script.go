@@ -68,7 +68,7 @@ func (c *command) arguments() []any {
 	case opYield:
 		return append(args, string(c.owner[:]))
 	case opRenew:
-		return append(args, string(c.owner[:]), millis(c.ttl))
+		return append(args, string(c.owner[:]), millis(c.ttl), c.token)
 	case opEnd:
 		return append(args, string(c.owner[:]), millis(c.keep))
 	case opOust:

@@ -123,7 +123,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 			if rng.IntN(4) == 0 {
 				c.rest = ms(1000, 10_000)
 			}
-		case opAccept:
+		case opAccept, opRenew:
 			tokens += int64(rng.IntN(3))
 			c.token = max(1, tokens-int64(rng.IntN(2)))
 		case opInspect:

@@ -33,7 +33,7 @@ type command struct {
 	wait    bool          // the owner will wait
 	old     *driver.Owner // ends with this request
 	rest    time.Duration // how long a node that has lost its data stays out
-	token   int64         // to accept, or up to which to oust
+	token   int64         // to accept, to renew, or up to which to oust
 	create  bool          // the vote may be taken for an owner that has a majority
 	keep    time.Duration // how long the key stays taken, from the grant on
 }

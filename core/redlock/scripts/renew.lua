@@ -1,7 +1,12 @@
--- renew: owner, length. It never makes what is gone.
-local owner = ARGV[1]
+-- renew: owner, length, token. It never makes what is gone. A bare vote, which a yield
+-- that is still on its way would give back, becomes one with the token, as by accept.
+local owner, token = ARGV[1], tonumber(ARGV[3])
 local status = 'lost'
-if s.o == owner then
+if s.o == owner and s.a == 0 and token > s.t then
+  s.a, s.t, s.g = token, token, now + 1
+  drop(owner)
+end
+if s.o == owner and s.a > 0 then
   status = 'granted'
   extend(tonumber(ARGV[2]))
   save(true)

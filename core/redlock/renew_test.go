@@ -1,0 +1,45 @@
+package redlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/redistest"
+)
+
+// TestRenewedVoteIsNotGivenBack has a yield come late: its owner has been granted the lease
+// by the votes of others meanwhile, and this node's vote counts since the renewal. Were it
+// given back, the node could make the majority of somebody else.
+func TestRenewedVoteIsNotGivenBack(t *testing.T) {
+	server := redistest.Start(t)
+	for name, node := range map[string]wire{
+		"a node":    newNode(newClient(t, server.Addr()), time.Second),
+		"the model": newModel("model"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner, other := newOwner(), newOwner()
+			for _, step := range []struct {
+				what string
+				c    command
+				want status
+			}{
+				{"a vote", command{op: opVote, owner: owner, ttl: time.Minute}, statusGranted},
+				{"a renewal that names no token", command{op: opRenew, owner: owner, ttl: time.Minute}, statusLost},
+				{"the renewal of a lease", command{op: opRenew, owner: owner, ttl: time.Minute, token: 5}, statusGranted},
+				{"a late yield", command{op: opYield, owner: owner}, statusDenied},
+				{"somebody else's vote", command{op: opVote, owner: other, ttl: time.Minute}, statusDenied},
+				{"the next renewal", command{op: opRenew, owner: owner, ttl: time.Minute, token: 5}, statusGranted},
+				{"the end", command{op: opEnd, owner: owner}, statusEnded},
+				{"a late renewal", command{op: opRenew, owner: owner, ttl: time.Minute, token: 5}, statusLost},
+				{"somebody else's vote then", command{op: opVote, owner: other, ttl: time.Minute}, statusGranted},
+				{"a renewal whose token is not larger than what was accepted", command{op: opRenew, owner: other, ttl: time.Minute, token: 5}, statusLost},
+			} {
+				step.c.key = "k"
+				r := node.run(t.Context(), []command{step.c})[0]
+				if r.err != nil || r.status != step.want {
+					t.Fatalf("%s: %v, %v; want %v", step.what, r.status, r.err, step.want)
+				}
+			}
+		})
+	}
+}
