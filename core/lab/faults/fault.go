@@ -21,6 +21,7 @@ type fault struct {
 	// Lossy: the store does not keep what it acknowledged, so that two may claim a lock
 	// until the first one's lease would have ended.
 	Lossy bool
+	Clock bool // it is a server's clock that steps, which no restart delay makes up for
 	Reach reach
 	Only  server.Kind // the kind of the store's servers that it is about; empty for all
 	Alone bool        // it is about a single server only
@@ -46,6 +47,9 @@ func (f fault) aimed() bool { return f.Reach == victim || f.Reach == holder }
 func (f fault) fits(kind server.Kind) bool {
 	return f.Only == "" || f.Only == kind || f.Only == kind.Program() && !f.Alone
 }
+
+// loses reports whether two may claim a lock after a fault.
+func (s store) loses(f fault) bool { return f.Lossy && (s.Delay == 0 || f.Clock) }
 
 // common are those that stores do not have of their own.
 var common = []fault{

@@ -165,7 +165,8 @@ var quorumFaults = []fault{
 		}),
 	},
 	{
-		Name:  "one-clock",
+		// Forward, it frees votes of which a lease may need each.
+		Name: "one-clock", Lossy: true, Clock: true,
 		About: "the wall clock of a server jumps an hour back, and forward again after two TTLs",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
 			if err := v.Jump(2, -hour); err != nil {

@@ -105,7 +105,7 @@ func (r results) write(folder string) error {
 			if f.Name == unasked.Name && h.Figures.Faults[f.Name] == 0 {
 				continue
 			}
-			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name], Loses: f.Lossy && h.Store.Delay == 0, Twice: h.Figures.Lost[f.Name]}
+			row := afterFault{fault: f, Times: h.Figures.Faults[f.Name], Loses: h.Store.loses(f), Twice: h.Figures.Lost[f.Name]}
 			page.Lossy = page.Lossy || row.Loses
 			if d, ok := h.Figures.Longest["free and waited for, after "+f.Name]; ok {
 				row.Longest = fmt.Sprint(d.Round(time.Millisecond))

@@ -154,7 +154,7 @@ func (p plan) next(ctx context.Context, w *world, s *schedule, began time.Time) 
 
 // make makes one fault, about the process at that place if it is about one.
 func (p plan) make(ctx context.Context, w *world, f fault, at, process int, began time.Time) error {
-	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: f.Lossy && p.Store.Delay == 0, Outage: f.Reach == holder || f.Reach == all, Call: history.Now()}
+	e := history.Event{Op: history.Fault, Name: f.Name, Lossy: p.Store.loses(f), Outage: f.Reach == holder || f.Reach == all, Call: history.Now()}
 	if f.aimed() {
 		e.Process = process
 	}
