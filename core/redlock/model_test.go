@@ -96,6 +96,13 @@ func (r *record) extend(now time.Time, ttl time.Duration) {
 	r.length = max(r.length, ttl)
 }
 
+func (r *record) accept(token int64, now time.Time) {
+	if r.accepted == 0 {
+		r.since = now.Add(time.Millisecond)
+	}
+	r.accepted, r.token = token, token
+}
+
 func (r *record) drop(o driver.Owner) bool {
 	n := len(r.queue)
 	r.queue = slices.DeleteFunc(r.queue, func(e entry) bool { return e.owner == o })
@@ -180,10 +187,7 @@ func (m *model) execute(c *command) answer {
 		}
 		if st != statusOver && r.has(c.owner) && (c.token > r.token || c.token == r.accepted) {
 			st = statusGranted
-			if r.accepted == 0 {
-				r.since = now.Add(time.Millisecond)
-			}
-			r.accepted, r.token = c.token, c.token
+			r.accept(c.token, now)
 			r.extend(now, c.ttl)
 		}
 		if st != statusDenied || c.create {
@@ -197,7 +201,7 @@ func (m *model) execute(c *command) answer {
 	case opRenew:
 		st = statusLost
 		if r.has(c.owner) && r.accepted == 0 && c.token > r.token {
-			r.accepted, r.token, r.since = c.token, c.token, now.Add(time.Millisecond)
+			r.accept(c.token, now)
 			r.drop(c.owner)
 		}
 		if writes = r.has(c.owner) && r.accepted > 0; writes { // and is not made anew

@@ -10,8 +10,7 @@ elseif create and s.o == '' and token > s.t then
 end
 if status ~= 'over' and s.o == owner and (token > s.t or token == s.a) then
   status = 'granted'
-  if s.a == 0 then s.g = now + 1 end -- Keep counts from here, in whole ms
-  s.a, s.t = token, token
+  accept(token)
   extend(length)
 end
 if status ~= 'denied' or create then drop(owner) end -- else it goes on waiting

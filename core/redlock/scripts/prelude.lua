@@ -49,6 +49,12 @@ local function extend(length)
   s.x, s.l = math.max(s.x, now + length), math.max(s.l, length)
 end
 
+-- accept notes a token with the vote.
+local function accept(token)
+  if s.a == 0 then s.g = now + 1 end -- Keep counts from here, in whole ms
+  s.a, s.t = token, token
+end
+
 -- place returns the limit and the channel of an owner's place in the queue.
 local function place(owner)
   local e = redis.call('HGET', key, 'e' .. owner)

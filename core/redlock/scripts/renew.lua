@@ -3,7 +3,7 @@
 local owner, token = ARGV[1], tonumber(ARGV[3])
 local status = 'lost'
 if s.o == owner and s.a == 0 and token > s.t then
-  s.a, s.t, s.g = token, token, now + 1
+  accept(token)
   drop(owner)
 end
 if s.o == owner and s.a > 0 then
