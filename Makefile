@@ -65,7 +65,7 @@ FUZZTIME  ?= 30s
 # Where the fault laboratory keeps locks besides in Redis.
 OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
 
-.PHONY: test test-long servers lint lint-tool vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults figures newest
+.PHONY: test test-long servers lint vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults figures newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
@@ -80,9 +80,6 @@ servers:
 
 $(LINT):
 	@GOBIN="$(CURDIR)/$(dir $(LINT))" nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
-
-lint-tool: $(LINT)
-	@$(LINT) version
 
 # It is busy while the tests wait, and gives way to them.
 lint: $(LINT)
