@@ -360,10 +360,11 @@ func (c *caller) nest(lease *core.Lease, p core.Policy) {
 	if took := time.Since(start); took > 0 {
 		s.Violation("process %d: a nested use took %v", c.p.id, took)
 	}
+	held := lease.Err() == nil && c.p.ctx.Err() == nil && !c.p.isOver()
 	switch {
 	case !p.Reentrant:
 		s.Count("deadlock")
-		if !errors.Is(err, core.ErrDeadlock) {
+		if held && !errors.Is(err, core.ErrDeadlock) || err == nil {
 			s.Violation("process %d: taking a held key again gives %v", c.p.id, err)
 		}
 	case err == nil:
@@ -374,7 +375,7 @@ func (c *caller) nest(lease *core.Lease, p core.Policy) {
 		if err := inner.Release(c.p.ctx); err != nil && lease.Err() == nil {
 			s.Violation("process %d: the release of a nested use fails: %v", c.p.id, err)
 		}
-	case lease.Err() == nil && c.p.ctx.Err() == nil && !c.p.isOver():
+	case held:
 		s.Violation("process %d: a nested use is refused: %v", c.p.id, err)
 	}
 }
