@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,4 +105,26 @@ func BenchmarkDriver(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkCrowd has a hundred callers take and release keys of their own.
+func BenchmarkCrowd(b *testing.B) {
+	f := startFleet(b, 3)
+	p := join(b, f.direct)
+	var callers atomic.Int64
+	b.SetParallelism(50) // for each of the cores
+	b.RunParallel(func(next *testing.PB) {
+		key := fmt.Sprint("k", callers.Add(1))
+		for next.Next() {
+			g, err := p.try(key, 10*time.Second)
+			if err == nil {
+				err = p.release(g)
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(callers.Load()), "callers")
 }

@@ -90,8 +90,10 @@
 // With N nodes asked at once, taking a free key is two round trips, to the nearest
 // majority, and 2N commands; a release is one and N. A hand-over to a waiter is the
 // message, and then the same two round trips. A waiter sends N commands a second, and
-// a holder N every third of its TTL. Each session has one subscription at each node,
-// beside the clients' pools.
+// a holder N every third of its TTL. What many ask of a node at about the same time
+// travels together: a session uses 4 connections of a client at once, and 4 more for
+// renewals; while a node does not answer, up to 12 each. Each session has one
+// subscription at each node, beside the clients' pools.
 //
 // # In the servers
 //

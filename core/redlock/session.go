@@ -19,6 +19,8 @@ type session struct {
 	channel string // of this session's pushes
 
 	claims   claims
+	lanes    []*lane    // one for each node
+	renewals []*lane    // apart, so that a burst of acquisitions cannot starve them
 	cleaners []*cleaner // one for each node
 	listen   sync.Once
 
@@ -44,7 +46,9 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.claims.all = make(map[driver.Owner]*claim)
-	for i := range ws {
+	for i, w := range ws {
+		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.ctx, workers: &s.workers})
+		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.ctx, workers: &s.workers})
 		s.cleaners = append(s.cleaners, newCleaner(s, i))
 	}
 	return s
@@ -75,39 +79,15 @@ func (s *session) bound(ttl time.Duration) time.Duration {
 // replies, or with silence when the bound has passed or ctx has ended. Done does not
 // block.
 func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	sent := time.Now()
-	var once sync.Once
-	deliver := func(rs []reply) {
-		once.Do(func() {
-			for i := range rs {
-				rs[i].sent = sent
-			}
-			if !errors.Is(rs[0].err, context.Canceled) { // the caller's change of mind
-				s.d.health.note(node, &rs[0], bound)
-			}
-			done(rs)
-		})
+	l := s.lanes[node]
+	if cmds[0].op == opRenew {
+		l = s.renewals[node]
 	}
-	s.workers.Add(1) // of the function that is called when ctx is done
-	stop := context.AfterFunc(ctx, func() {
-		defer s.workers.Done()
-		rs := make([]reply, len(cmds))
-		for i := range rs {
-			rs[i].err = ctx.Err()
-			if errors.Is(rs[i].err, context.DeadlineExceeded) {
-				rs[i].err = &silence{bound}
-			}
+	l.send(ctx, bound, cmds, func(rs []reply) {
+		if !errors.Is(rs[0].err, context.Canceled) { // the caller's change of mind
+			s.d.health.note(node, &rs[0], bound)
 		}
-		deliver(rs)
-	})
-	s.workers.Go(func() {
-		defer cancel()
-		rs := s.nodes[node].run(ctx, cmds)
-		if stop() {
-			s.workers.Done()
-		}
-		deliver(rs)
+		done(rs)
 	})
 }
 

@@ -1,0 +1,255 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// slowWire answers a batch when it is told to, or when its time is up.
+type slowWire struct {
+	wire
+	batches chan []command
+	answer  chan struct{}
+	running atomic.Int32
+}
+
+func (w *slowWire) run(ctx context.Context, cmds []command) []reply {
+	w.running.Add(1)
+	defer w.running.Add(-1)
+	w.batches <- slices.Clone(cmds)
+	rs := make([]reply, len(cmds))
+	select {
+	case <-w.answer:
+		for i, c := range cmds {
+			rs[i].status, rs[i].token = statusGranted, c.token
+		}
+	case <-ctx.Done():
+		for i := range rs {
+			rs[i].err = ctx.Err()
+		}
+	}
+	return rs
+}
+
+type testLane struct {
+	*lane
+	wire    *slowWire
+	workers sync.WaitGroup
+	sent    int64 // the last call's token
+}
+
+func newTestLane(ctx context.Context) *testLane {
+	l := &testLane{wire: &slowWire{batches: make(chan []command, 1024), answer: make(chan struct{})}}
+	l.lane = &lane{wire: l.wire, ctx: ctx, workers: &l.workers}
+	return l
+}
+
+// tally of what calls were told.
+type told struct {
+	granted, silent, canceled, never, wrong atomic.Int32
+}
+
+// add sends n calls of one command each. Each has to be told what its own command was
+// answered.
+func (l *testLane) add(ctx context.Context, n int, bound time.Duration) *told {
+	got := new(told)
+	for range n {
+		l.sent++
+		want := l.sent
+		l.send(ctx, bound, []command{{op: opVote, token: want}}, func(rs []reply) {
+			r := rs[0]
+			switch {
+			case len(rs) != 1 || r.sent.IsZero() || r.err == nil && r.token != want:
+				got.wrong.Add(1)
+			case r.err == nil:
+				got.granted.Add(1)
+			case isTimeout(r.err):
+				got.silent.Add(1)
+			case errors.Is(r.err, context.Canceled):
+				got.canceled.Add(1)
+			}
+			if r.never {
+				got.never.Add(1)
+			}
+		})
+	}
+	return got
+}
+
+// expect compares what calls were told.
+func (got *told) expect(t *testing.T, what string, granted, silent, canceled, never int32) {
+	t.Helper()
+	if g, s, c, n, w := got.granted.Load(), got.silent.Load(), got.canceled.Load(), got.never.Load(), got.wrong.Load(); g != granted || s != silent || c != canceled || n != never || w != 0 {
+		t.Errorf("%s: %d granted, %d silent, %d canceled, %d never sent, %d wrong; want %d, %d, %d, %d and 0",
+			what, g, s, c, n, w, granted, silent, canceled, never)
+	}
+}
+
+func TestCallsGoStraightWhenFewAndTogetherWhenMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		first := new(told)
+		for range laneWidth {
+			first = l.add(t.Context(), 1, time.Minute)
+			synctest.Wait()
+		}
+		many := l.add(t.Context(), 50, time.Minute)
+		synctest.Wait()
+		for range laneWidth {
+			if n := len(<-l.wire.batches); n != 1 {
+				t.Errorf("a batch of %d while workers were free", n)
+			}
+		}
+		l.wire.answer <- struct{}{}
+		synctest.Wait()
+		if n := len(<-l.wire.batches); n != 50 {
+			t.Errorf("a batch of %d of the 50 that had queued up", n)
+		}
+		close(l.wire.answer)
+		l.workers.Wait()
+		first.expect(t, "alone", 1, 0, 0, 0)
+		many.expect(t, "together", 50, 0, 0, 0)
+	})
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		for range laneWidth {
+			l.add(t.Context(), 1, time.Minute)
+			synctest.Wait()
+		}
+		got := l.add(t.Context(), 3*maxBatch, time.Minute)
+		close(l.wire.answer)
+		l.workers.Wait()
+		for len(l.wire.batches) > 0 {
+			if n := len(<-l.wire.batches); n > maxBatch {
+				t.Errorf("a batch of %d", n)
+			}
+		}
+		got.expect(t, "all", 3*maxBatch, 0, 0, 0)
+	})
+}
+
+func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		const bound = time.Second
+		// One who is patient keeps each of the first batches under way.
+		for range laneWidth + 2*maxOverdue {
+			l.add(t.Context(), 1, bound)
+			l.add(t.Context(), 1, time.Hour)
+			time.Sleep(2 * bound)
+		}
+		if n := l.wire.running.Load(); n != laneWidth+maxOverdue {
+			t.Errorf("%d batches under way; %d and %d overdue ones may be", n, laneWidth, maxOverdue)
+		}
+		close(l.wire.answer)
+		l.workers.Wait()
+		if l.active != 0 || l.overdue != 0 || l.gone != 0 || len(l.queue) != 0 {
+			t.Errorf("%d workers, %d overdue ones, %d calls of which %d are given up, when all is over", l.active, l.overdue, len(l.queue), l.gone)
+		}
+	})
+}
+
+func TestCallThatIsGivenUpInTheQueueIsNeverSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		for range laneWidth {
+			l.add(t.Context(), 1, time.Minute)
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := l.add(ctx, 40, time.Minute)
+		late := l.add(t.Context(), 40, time.Second)
+		kept := l.add(t.Context(), 3, time.Minute)
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * time.Second)
+		canceled.expect(t, "canceled", 0, 0, 40, 40)
+		late.expect(t, "late", 0, 40, 0, 40)
+		close(l.wire.answer)
+		l.workers.Wait()
+		kept.expect(t, "kept", 3, 0, 0, 0)
+		sent := 0
+		for len(l.wire.batches) > 0 {
+			sent += len(<-l.wire.batches)
+		}
+		if want := laneWidth + 3; sent != want {
+			t.Errorf("%d commands were sent; want %d", sent, want)
+		}
+	})
+}
+
+func TestCallThatIsOnItsWayMayBeExecutedThoughItIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := l.add(ctx, 1, time.Minute)
+		late := l.add(t.Context(), 1, time.Second)
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * time.Second)
+		close(l.wire.answer)
+		l.workers.Wait()
+		canceled.expect(t, "canceled", 0, 0, 1, 0)
+		late.expect(t, "late", 0, 1, 0, 0)
+	})
+}
+
+func TestNothingIsLeftWhenTheSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := newTestLane(ctx)
+		got := l.add(ctx, 200, time.Minute)
+		synctest.Wait()
+		cancel()
+		l.workers.Wait()
+		if n := got.canceled.Load(); n != 200 {
+			t.Errorf("%d of 200 calls were told", n)
+		}
+		l.add(ctx, 1, time.Minute).expect(t, "at once", 0, 0, 0, 0)
+		l.workers.Wait()
+	})
+}
+
+// TestCrowdSharesFewConnections has many ask at once: each for a key of its own, at nodes that
+// take their time. A connection for each would be most of the work.
+func TestCrowdSharesFewConnections(t *testing.T) {
+	f := startFleet(t, 3)
+	a := join(t, f.proxied)
+	a.drop(a.take("before", time.Minute))
+	defer f.harness().DelayReplies(50 * time.Millisecond)()
+	const callers = 200
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			g, err := a.Acquire(within(t, 20*time.Second), driver.Request{ID: driver.ID{Key: string(rune('0' + i)), Owner: newOwner()}, TTL: time.Minute})
+			if err != nil {
+				t.Errorf("caller %d: %v", i, err)
+				return
+			}
+			if err := a.release(g); err != nil {
+				t.Errorf("caller %d: release: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	// A lane of each kind, the cleaner and the subscription.
+	const most = 2*laneWidth + 2
+	for i, c := range f.proxied {
+		n := int(c.PoolStats().TotalConns)
+		t.Logf("node %d: %d connections", i, n)
+		if n > most {
+			t.Errorf("node %d: %d connections for %d callers; want %d at most", i, n, callers, most)
+		}
+	}
+}
