@@ -159,7 +159,7 @@ test-long:
 
 # go test fuzzes one target at a time.
 fuzz:
-	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... ./decorator/lockgen/... | while read -r pkg; do \
+	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... $(NESTED:%=./%/...) | while read -r pkg; do \
 		for target in $$(go test -list '^Fuzz' "$$pkg" | { grep '^Fuzz' || true; }); do \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
 		done; \
