@@ -55,7 +55,8 @@
 // acquisition, keeps the key's row locked. PostgreSQL ends its transaction after a
 // second, as the driver tells it to, and the decision is tried again if the process goes
 // on. MySQL does so when the connection dies; MariaDB has idle_transaction_timeout for it.
-// Nobody else gets the key meanwhile.
+// Nobody else gets the key meanwhile, and those who come to wait take their places when the
+// row is free, in no order.
 //
 // # Cost
 //

@@ -20,6 +20,11 @@ import (
 // they are given up soon.
 const databaseTimeout = 1500 * time.Millisecond
 
+// databaseEntry is how long one who waits may take to have a place while a process that is
+// stopped or cut off has the key's row: three attempts, each of which comes last when it
+// asks for the row again.
+const databaseEntry = 3 * databaseTimeout
+
 // postgresStore wakes its waiters by NOTIFY, and they look every second besides. The
 // shortest TTL is a second. A waiter that has died keeps its place for its TTL, and a
 // process leaves a database alone that has failed for a second and a half at most. One that
@@ -28,7 +33,7 @@ const databaseTimeout = 1500 * time.Millisecond
 var postgresStore = store{
 	Kind: server.Postgres, About: "one PostgreSQL server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Timeout: databaseTimeout,
-	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond).WithStuck(time.Second),
+	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, time.Second, 1500*time.Millisecond).WithStuck(time.Second).WithEntry(databaseEntry),
 	Faults:  databaseFaults(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`, `SELECT pg_terminate_backend(%s)`),
 	Mutants: databaseMutants,
 	prepare: migrate(server.Postgres, sqllock.PostgreSQL),
@@ -44,7 +49,7 @@ var postgresStore = store{
 var mariadbStore = store{
 	Kind: server.MariaDB, About: "one MariaDB server", Shortest: time.Second, Longest: 1500 * time.Millisecond,
 	Timeout: databaseTimeout,
-	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, 200*time.Millisecond, 1500*time.Millisecond),
+	Rules:   rules.With(1500*time.Millisecond, 1500*time.Millisecond, 200*time.Millisecond, 1500*time.Millisecond).WithStuck(time.Second).WithEntry(databaseEntry),
 	Faults:  databaseFaults(`SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`, `KILL %s`),
 	Mutants: databaseMutants,
 	prepare: migrate(server.MariaDB, sqllock.MySQL),

@@ -20,6 +20,7 @@ type Rules struct {
 	Wake      time.Duration // the longest that a waiter sleeps through a lost wake-up
 	Backoff   time.Duration // the longest that a process leaves a store alone that failed
 	Stuck     time.Duration // for how long a process that is stopped or cut off keeps others from a key at most that it decides on; 0 if it does not
+	Entry     time.Duration // for how long such a process may keep others from taking a place; 0 if it does not
 	Late      time.Duration // how much later than it had to an acquisition may return, and a loss may be told
 	Slack     time.Duration // of a busy machine, besides what it owns up to
 	Search    time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
@@ -44,6 +45,12 @@ func (r Rules) From(start time.Duration) Rules {
 // WithStuck returns the rules with the time for which a decision that hangs keeps a key.
 func (r Rules) WithStuck(d time.Duration) Rules {
 	r.Stuck = d
+	return r
+}
+
+// WithEntry returns the rules with the time for which it keeps others from taking a place.
+func (r Rules) WithEntry(d time.Duration) Rules {
+	r.Entry = d
 	return r
 }
 

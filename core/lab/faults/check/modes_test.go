@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
@@ -263,6 +264,38 @@ func TestNobodyIsPassedWhereAllAreServedInTurn(t *testing.T) {
 			b.fault("partition", 4, 50, 60)
 			strictly(b, 3, token(50, 0), 120, 1010)
 			strictly(b, 2, token(51, 0), 10, 1014)
+		}},
+	})
+	judgeBy(t, rules.WithStuck(50*time.Millisecond).WithEntry(200*time.Millisecond), []story{
+		{"another one was cut off, and kept the earlier one from taking a place", "", func(b *book) {
+			held(b)
+			b.fault("partition", 4, 50, 60)
+			strictly(b, 3, token(50, 0), 309, 1010)
+			strictly(b, 2, token(51, 0), 10, 1014)
+		}},
+		{"which took less", "turn", func(b *book) {
+			held(b)
+			b.fault("partition", 4, 50, 60)
+			strictly(b, 3, token(50, 0), 311, 1010)
+			strictly(b, 2, token(51, 0), 10, 1014)
+		}},
+		{"nobody was cut off yet", "turn", func(b *book) {
+			held(b)
+			b.fault("partition", 4, 211, 220)
+			strictly(b, 3, token(50, 0), 220, 1010)
+			strictly(b, 2, token(51, 0), 110, 1014)
+		}},
+		{"nor any more", "turn", func(b *book) {
+			held(b)
+			b.fault("partition", 4, 50, 59)
+			strictly(b, 3, token(50, 0), 220, 1010)
+			strictly(b, 2, token(51, 0), 110, 1014)
+		}},
+		{"but just so", "", func(b *book) {
+			held(b)
+			b.fault("partition", 4, 50, 61)
+			strictly(b, 3, token(50, 0), 220, 1010)
+			strictly(b, 2, token(51, 0), 110, 1014)
 		}},
 	})
 }
