@@ -26,6 +26,7 @@ type debt struct {
 	keep  time.Duration
 	until time.Time // the node has forgotten the owner by then
 
+	sent   bool      // an end is on its way, since the debt was last owed
 	silent bool      // an end has had no answer since the last that had
 	next   time.Time // when to send the end again
 }
@@ -110,6 +111,8 @@ func (c *cleaner) collect() (cmds []command, next time.Duration) {
 			next = min(next, left)
 			continue
 		}
+		d.sent = true
+		c.debts[o] = d
 		if cmds = append(cmds, command{op: opEnd, key: d.id.Key, owner: o, keep: d.keep}); len(cmds) == maxDebts {
 			break
 		}
@@ -130,6 +133,7 @@ func (c *cleaner) send(cmds []command) bool {
 		d, owed := c.debts[o]
 		switch {
 		case !owed:
+		case !d.sent && r.err == nil: // owed again meanwhile: a request may have been executed after this end
 		case errors.As(r.err, &refused), r.err == nil && !d.silent:
 			c.settle(o)
 		case r.err == nil: // once more, after what the node has still to execute

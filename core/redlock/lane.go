@@ -42,8 +42,8 @@ type call struct {
 //
 // Workers exist only while there is something to send. One whose batch has taken longer
 // than the first of its calls may gives its place to another, up to maxOverdue, so that a
-// dead connection does not hold up the rest. A call that was not sent within its bound never
-// is.
+// dead connection does not hold up the rest. A call that was not sent within its bound, or
+// before its caller had enough, never is.
 type lane struct {
 	wire    wire
 	ctx     context.Context // of the session
@@ -57,7 +57,9 @@ type lane struct {
 }
 
 // send queues commands. done is called once, on another goroutine: with the replies, or with
-// an error for each when the bound has passed or ctx has ended. It must not block.
+// an error for each when the bound has passed, or when ctx has ended and they are not on their
+// way. What is gets its replies also then, since whoever asked may have to undo it. done must
+// not block.
 func (l *lane) send(ctx context.Context, bound time.Duration, cmds []command, done func([]reply)) {
 	now := time.Now()
 	c := &call{sent: now, cmds: cmds, bound: bound, until: now.Add(bound), done: done}
@@ -76,7 +78,12 @@ func (l *lane) send(ctx context.Context, bound time.Duration, cmds []command, do
 
 // giveUp ends a call that has no reply yet. One that is still queued is never sent.
 func (l *lane) giveUp(c *call, why error) {
+	late := errors.Is(why, context.DeadlineExceeded)
 	l.mu.Lock()
+	if !late && !c.queued && l.ctx.Err() == nil {
+		l.mu.Unlock()
+		return
+	}
 	r := reply{err: why, never: c.queued}
 	if c.queued {
 		c.queued = false
@@ -86,7 +93,7 @@ func (l *lane) giveUp(c *call, why error) {
 		}
 	}
 	l.mu.Unlock()
-	if errors.Is(why, context.DeadlineExceeded) {
+	if late {
 		r.err = &silence{c.bound}
 	}
 	l.finish(c, slices.Repeat([]reply{r}, len(c.cmds)))

@@ -189,7 +189,7 @@ func TestCallThatIsGivenUpInTheQueueIsNeverSent(t *testing.T) {
 	})
 }
 
-func TestCallThatIsOnItsWayMayBeExecutedThoughItIsGivenUp(t *testing.T) {
+func TestReplyComesThoughTheCallerHasLeftButNotAfterTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -200,7 +200,7 @@ func TestCallThatIsOnItsWayMayBeExecutedThoughItIsGivenUp(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		close(l.wire.answer)
 		l.workers.Wait()
-		canceled.expect(t, "canceled", 0, 0, 1, 0)
+		canceled.expect(t, "canceled", 1, 0, 0, 0)
 		late.expect(t, "late", 0, 1, 0, 0)
 	})
 }
@@ -219,6 +219,54 @@ func TestNothingIsLeftWhenTheSessionEnds(t *testing.T) {
 		l.add(ctx, 1, time.Minute).expect(t, "at once", 0, 0, 0, 0)
 		l.workers.Wait()
 	})
+}
+
+// TestWaitersThatWereCancelledLeaveNothing gives up in every moment of a request. An end may
+// come before the request that it is to undo, which travels with others.
+func TestWaitersThatWereCancelledLeaveNothing(t *testing.T) {
+	f := startFleet(t, 3)
+	a := join(t, f.direct)
+	g := a.take("k", time.Minute)
+	waiting := func() int {
+		st, err := a.Inspect(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Waiting
+	}
+	for range 5 {
+		b := join(t, f.proxied)
+		b.drop(b.take("before", time.Minute))
+		cancelMany(b)
+		eventually(t, time.Second, "the places being gone, which last for 3 seconds", func() bool { return waiting() == 0 })
+		cancelMany(b)
+		if err := b.Close(within(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if n := waiting(); n > 0 {
+			t.Errorf("%d still wait when their session is closed", n)
+		}
+	}
+	a.drop(g)
+}
+
+func cancelMany(p *peer) {
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(p.t.Context(), time.Duration(i)*100*time.Microsecond)
+			defer cancel()
+			r := request("k", time.Minute)
+			r.Wait = true
+			if _, err := p.Acquire(ctx, r); err == nil {
+				p.t.Error("a held key was granted")
+			}
+		})
+	}
+	all.Wait()
+	for len(p.sink.waiting) > 0 {
+		<-p.sink.waiting
+	}
 }
 
 // TestCrowdSharesFewConnections has many ask at once: each for a key of its own, at nodes that

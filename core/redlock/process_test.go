@@ -37,7 +37,7 @@ func join(t testing.TB, nodes []*redis.Client, opts ...Option) *peer {
 
 func open(t testing.TB, d *Driver) *peer {
 	t.Helper()
-	sink := noting{make(chan driver.ID, 64), make(chan driver.ID, 64)}
+	sink := noting{make(chan driver.ID, 64), make(chan driver.ID, 256)}
 	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,8 @@ type session struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup // calls of the session's methods
-	workers sync.WaitGroup // goroutines
+	sending sync.WaitGroup // what the lanes were given, and their goroutines
+	workers sync.WaitGroup // other goroutines
 }
 
 func newSession(d *Driver, c driver.Config, ws []wire) *session {
@@ -47,8 +48,8 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.claims.all = make(map[driver.Owner]*claim)
 	for i, w := range ws {
-		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.ctx, workers: &s.workers})
-		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.ctx, workers: &s.workers})
+		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.ctx, workers: &s.sending})
+		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.ctx, workers: &s.sending})
 		s.cleaners = append(s.cleaners, newCleaner(s, i))
 	}
 	return s
@@ -76,8 +77,8 @@ func (s *session) bound(ttl time.Duration) time.Duration {
 }
 
 // ask sends commands to a node and calls done once, on another goroutine: with the
-// replies, or with silence when the bound has passed or ctx has ended. Done does not
-// block.
+// replies, with silence when the bound has passed, or with the error of ctx if that has
+// ended before they were sent. Done does not block.
 func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
 	l := s.lanes[node]
 	if cmds[0].op == opRenew {
@@ -138,11 +139,27 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 	return err
 }
 
-// closeGrace is how long the session's end waits for the other nodes when a majority has
-// confirmed the end of all that was given up, with which every key is free.
+// closeGrace is how long the session's end waits for replies to requests whose callers have
+// left, and for the other nodes when a majority has confirmed the end of all that was given
+// up, with which every key is free.
 const closeGrace = 300 * time.Millisecond
 
-// drain waits until the nodes have confirmed that, and reports whether a majority has.
+// settle waits for the replies to what is still on its way, which may have to be undone.
+func (s *session) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	idle := make(chan struct{})
+	go func() {
+		s.sending.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// drain waits until the nodes have confirmed the end of all that was given up, and reports whether a majority has.
 func (s *session) drain(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	var draining sync.WaitGroup
@@ -189,8 +206,10 @@ func (s *session) Close(ctx context.Context) error {
 		// A node that is down for good must not hold up a program's end.
 		patience, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
+		s.settle(patience)
 		drained = s.drain(patience)
 		s.cancel()
+		s.sending.Wait()
 		s.workers.Wait()
 	}()
 	select {
