@@ -65,13 +65,13 @@ FUZZTIME  ?= 30s
 # Where the fault laboratory keeps locks besides in Redis.
 OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
 
-.PHONY: test test-long servers lint vet proto proto-check race simulation newest-tests fuzz model bench peers caches faults figures newest
+.PHONY: test test-long servers lint vet proto proto-check race race-main race-nested simulation newest-tests fuzz model bench peers caches faults figures newest
 
 test:
 	@.ci/step "servers and compiler" .ci/servers
 	@.ci/step "vet, go.mod is tidy, generated code is current" $(MAKE) vet
 	@.ci/step "tests, with the race detector; beside them golangci-lint $(LINT_VERSION), which is built if it is missing" \
-		$(MAKE) -j2 race lint
+		$(MAKE) -j3 race lint
 	@.ci/step "simulation, $(SCHEDULES) schedules; tests against the newest gin, grpc, go-redis and OpenTelemetry" \
 		$(MAKE) -j2 --output-sync=target simulation newest-tests
 
@@ -116,18 +116,23 @@ proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 		diff -q "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto generates: run make proto" >&2; exit 1; }; \
 	done
 
-# Most of the time these tests wait, so more of them run at a time than there are cores.
-# What keeps both busy, with processes of its own, runs alone: others go by the clock.
+# Most of the time these tests wait, so more of them run at a time than there are cores: two
+# packages of the main module, and two other modules, of which those that take longest come
+# first. What keeps both busy, with processes of its own, runs alone: others go by the clock.
 # vet has looked at all of it already. What one goroutine does step by step is done in few
 # steps here, and in more on the newest releases.
 BUSY := ./decorator ./examples/cache
 BUSY_NESTED := core/lab examples/jobs
 RACE := env CGO_ENABLED=1 go test -race -vet=off -parallel 5 -count=1 -timeout=10m
-race:
-	@GOWORK=off go list ./... | grep -v -x -F "$$(GOWORK=off go list $(BUSY))" | GOWORK=off $(FEW) LOCKAROUND_PROTOCOL_STEPS=4000 xargs $(RACE) -p 3
+race: race-main race-nested
 	@GOWORK=off $(RACE) -p 1 $(BUSY)
-	@printf '%s\n' $(filter-out $(BUSY_NESTED),$(NESTED)) | xargs -P 3 -I{} sh -c 'cd {} && $(RACE) ./...'
 	@for m in $(BUSY_NESTED); do (cd $$m && $(RACE) -p 1 ./...); done
+
+race-main:
+	@GOWORK=off go list ./... | grep -v -x -F "$$(GOWORK=off go list $(BUSY))" | GOWORK=off $(FEW) LOCKAROUND_PROTOCOL_STEPS=4000 xargs $(RACE) -p 2
+
+race-nested:
+	@printf '%s\n' $(filter-out $(BUSY_NESTED),$(NESTED)) | xargs -P 2 -I{} sh -c 'cd {} && $(RACE) ./...'
 
 # It goes by a clock of its own, so the tests on the newest releases, which mostly wait, may
 # go before it.
