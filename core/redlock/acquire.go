@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -25,6 +26,10 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	err := check(&r)
 	if err == nil {
 		err = ctx.Err()
+	}
+	// Nodes that have not heard of the end yet might grant the lease once more.
+	if err == nil && slices.ContainsFunc(s.cleaners, func(c *cleaner) bool { return c.owes(r.Owner) }) {
+		err = driver.ErrPlaceLost
 	}
 	var g driver.Grant
 	if err == nil {

@@ -61,6 +61,14 @@ func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration) {
 	c.nudge()
 }
 
+// owes reports whether the node has yet to confirm an owner's end.
+func (c *cleaner) owes(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, owed := c.debts[o]
+	return owed
+}
+
 func (c *cleaner) nudge() {
 	select {
 	case c.wake <- struct{}{}:
