@@ -52,7 +52,7 @@ func newTestLane(ctx context.Context) *testLane {
 	return l
 }
 
-// tally of what calls were told.
+// told counts what calls were told.
 type told struct {
 	granted, silent, canceled, never, wrong atomic.Int32
 }
@@ -84,6 +84,15 @@ func (l *testLane) add(ctx context.Context, n int, bound time.Duration) *told {
 	return got
 }
 
+// occupy has each worker send a call, and returns what the last one was told.
+func (l *testLane) occupy(t *testing.T) (last *told) {
+	for range laneWidth {
+		last = l.add(t.Context(), 1, time.Minute)
+		synctest.Wait()
+	}
+	return last
+}
+
 // expect compares what calls were told.
 func (got *told) expect(t *testing.T, what string, granted, silent, canceled, never int32) {
 	t.Helper()
@@ -96,11 +105,7 @@ func (got *told) expect(t *testing.T, what string, granted, silent, canceled, ne
 func TestCallsGoStraightWhenFewAndTogetherWhenMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
-		first := new(told)
-		for range laneWidth {
-			first = l.add(t.Context(), 1, time.Minute)
-			synctest.Wait()
-		}
+		first := l.occupy(t)
 		many := l.add(t.Context(), 50, time.Minute)
 		synctest.Wait()
 		for range laneWidth {
@@ -123,10 +128,7 @@ func TestCallsGoStraightWhenFewAndTogetherWhenMany(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
-		for range laneWidth {
-			l.add(t.Context(), 1, time.Minute)
-			synctest.Wait()
-		}
+		l.occupy(t)
 		got := l.add(t.Context(), 3*maxBatch, time.Minute)
 		close(l.wire.answer)
 		l.workers.Wait()
@@ -163,10 +165,7 @@ func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
 func TestCallThatIsGivenUpInTheQueueIsNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
-		for range laneWidth {
-			l.add(t.Context(), 1, time.Minute)
-			synctest.Wait()
-		}
+		l.occupy(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled := l.add(ctx, 40, time.Minute)
 		late := l.add(t.Context(), 40, time.Second)

@@ -44,7 +44,7 @@ func (w *gatedWire) listen(ctx context.Context, _ string, _ func(), _ func(strin
 
 // cancelled starts an Acquire over three such wires and cancels it when the votes are on
 // their way.
-func cancelled(t *testing.T) (driver.Session, []*gatedWire) {
+func cancelled(t *testing.T) (driver.Session, driver.Request, []*gatedWire) {
 	var all []*gatedWire
 	var ws []wire
 	for range 3 {
@@ -61,11 +61,12 @@ func cancelled(t *testing.T) (driver.Session, []*gatedWire) {
 		synctest.Wait()
 		cancel()
 	}()
-	if _, err := s.Acquire(ctx, request("k", time.Minute)); err != context.Canceled {
+	r := request("k", time.Minute)
+	if _, err := s.Acquire(ctx, r); err != context.Canceled {
 		t.Fatalf("a cancelled Acquire gives %v", err)
 	}
 	synctest.Wait()
-	return s, all
+	return s, r, all
 }
 
 func TestEndsThatCameBeforeTheRequestsAreSentAgain(t *testing.T) {
@@ -87,7 +88,7 @@ func TestEndsThatCameBeforeTheRequestsAreSentAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, all := cancelled(t)
+				s, _, all := cancelled(t)
 				for _, w := range all {
 					c.let(w)
 					synctest.Wait()
@@ -108,7 +109,7 @@ func TestEndsThatCameBeforeTheRequestsAreSentAgain(t *testing.T) {
 
 func TestSessionIsNotClosedBeforeRequestsOnTheirWayAreUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, all := cancelled(t)
+		s, _, all := cancelled(t)
 		for _, w := range all {
 			close(w.ends)
 		}
@@ -125,6 +126,25 @@ func TestSessionIsNotClosedBeforeRequestsOnTheirWayAreUndone(t *testing.T) {
 			if want := []operation{opEnd, opVote, opEnd}; !slices.Equal(w.done, want) {
 				t.Errorf("node %d has executed %v; want %v", i, w.done, want)
 			}
+		}
+	})
+}
+
+func TestOwnerWhoseEndIsOwedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, all := cancelled(t)
+		for _, w := range all {
+			close(w.votes)
+		}
+		synctest.Wait()
+		if _, err := s.Acquire(t.Context(), r); err != driver.ErrPlaceLost {
+			t.Errorf("an owner that was given up asks again and gets %v", err)
+		}
+		for _, w := range all {
+			close(w.ends)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

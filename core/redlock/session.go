@@ -159,7 +159,8 @@ func (s *session) settle(ctx context.Context) {
 	}
 }
 
-// drain waits until the nodes have confirmed the end of all that was given up, and reports whether a majority has.
+// drain waits until the nodes have confirmed the end of all that was given up, and reports
+// whether a majority has.
 func (s *session) drain(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	var draining sync.WaitGroup
