@@ -179,7 +179,7 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 		func() {
 			server.Stop()
 			defer server.Cont()
-			lag := hiccups.Measure()
+			machine := hiccups.Start(t)
 			var late [64]time.Duration
 			gather(len(late), func(i int) {
 				const patience = 100 * time.Millisecond
@@ -192,10 +192,9 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 					t.Errorf("acquire: %v", err)
 				}
 			})
-			overslept := lag()
 			for _, d := range late {
-				if d > 50*time.Millisecond+2*overslept {
-					t.Errorf("back %v after the context's end; the machine oversleeps by %v", d, overslept)
+				if d > machine.Allow(50*time.Millisecond) {
+					t.Errorf("back %v after the context's end; the machine oversleeps by %v", d, machine.Worst())
 				}
 			}
 		}()

@@ -61,7 +61,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	deadline = time.Now().Add(ttl)
 	var callers sync.WaitGroup
 	took := make([]time.Duration, 64)
-	machine := hiccups.Measure()
+	machine := hiccups.Start(t)
 	for i := range took {
 		callers.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -76,16 +76,15 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	}
 	callers.Wait()
 	holder.Wait()
-	slack := machine()
 	var longest time.Duration
 	for _, d := range took {
 		longest = max(longest, d)
 	}
-	t.Logf("64 callers with 100 ms came back in at most %v; the holder was told %v before its TTL was over; the machine oversleeps by up to %v", longest, deadline.Sub(told), slack)
-	if longest > 150*time.Millisecond+slack {
+	t.Logf("64 callers with 100 ms came back in at most %v; the holder was told %v before its TTL was over; the machine oversleeps by up to %v", longest, deadline.Sub(told), machine.Worst())
+	if longest > machine.Allow(150*time.Millisecond) {
 		t.Errorf("a caller with 100 ms came back after %v", longest)
 	}
-	if late := told.Sub(deadline); late > 50*time.Millisecond+slack {
+	if late := told.Sub(deadline); late > machine.Allow(50*time.Millisecond) {
 		t.Errorf("the holder was told %v after its deadline", late)
 	}
 	s.Cont()
@@ -116,14 +115,14 @@ func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 			}
 		})
 	}
-	machine := hiccups.Measure()
+	machine := hiccups.Start(t)
 	start := time.Now()
 	if err := e.Close(); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("Close returned %v, want ErrUnavailable for what it could not tell the server", err)
 	}
-	took, slack := time.Since(start), machine()
+	took := time.Since(start)
 	waiting.Wait()
-	if limit := 2*timeout + 200*time.Millisecond + slack; took > limit {
+	if limit := machine.Allow(2*timeout + 200*time.Millisecond); took > limit {
 		t.Errorf("Close took %v, want at most %v", took, limit)
 	}
 	if !errors.Is(held.Err(), core.ErrClosed) {

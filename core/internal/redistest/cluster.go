@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // slots is how many a Cluster has.
@@ -36,9 +38,9 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 	t.Helper()
 	c := &Cluster{t: t}
 	for range masters * (1 + replicas) {
-		bus, err := freePort()
+		bus, err := process.FreePort()
 		if err != nil {
-			t.Fatalf("find a free port: %v", err)
+			t.Fatal(err)
 		}
 		n := &clusterNode{bus: bus, Server: Start(t, slices.Concat(args, []string{
 			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1500",

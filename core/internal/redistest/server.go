@@ -10,9 +10,10 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // Server is a redis-server process of its own, on a free port of 127.0.0.1,
@@ -22,11 +23,10 @@ type Server struct {
 	t    testing.TB
 	env  []string // besides this process's
 	port string
-	args []string  // before the port
-	more []string  // after it
-	cmd  *exec.Cmd // nil if it does not run
-	cold bool      // stopped
-	done chan struct{}
+	args []string // before the port
+	more []string // after it
+	run  *process.Process
+	cold bool // stopped
 }
 
 // Start starts a server and returns when it answers. More arguments are passed
@@ -58,10 +58,10 @@ func start(t testing.TB, env, args, more []string) *Server {
 	// A free port may be taken by somebody else before the server has it.
 	var err error
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
-			t.Fatalf("find a free port: %v", err)
+		if s.port, err = process.FreePort(); err != nil {
+			t.Fatal(err)
 		}
-		if err = s.run(); err == nil {
+		if err = s.launch(); err == nil {
 			return s
 		}
 	}
@@ -72,18 +72,13 @@ func start(t testing.TB, env, args, more []string) *Server {
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
-// Kill ends the server with SIGKILL and returns when it is gone. Killing it
-// twice is a no-op.
+// Kill ends the server with SIGKILL and returns when it is gone and its port is free.
+// Killing it twice is a no-op.
 func (s *Server) Kill() {
 	s.t.Helper()
-	if s.cmd == nil {
-		return
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.run.Kill(); err != nil {
 		s.t.Errorf("kill redis-server: %v", err)
 	}
-	<-s.done
-	s.cmd = nil
 }
 
 // Restart starts the server again on the same port, empty, after killing it if
@@ -91,29 +86,42 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := s.run(); err != nil {
+	if err := s.launch(); err != nil {
 		s.t.Fatalf("restart redis-server: %v", err)
 	}
 }
 
 // Stop pauses the server with SIGSTOP: connections stay, nothing answers.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP); s.cold = true }
-
-// Cont ends a pause.
-func (s *Server) Cont() { s.signal(syscall.SIGCONT); s.cold = false }
-
-// answers reports whether the server runs and is not stopped.
-func (s *Server) answers() bool { return s.cmd != nil && !s.cold }
-
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) Stop() {
 	s.t.Helper()
-	if s.cmd == nil {
-		s.t.Fatalf("%v to a redis-server that does not run", sig)
+	if err := s.run.Stop(); err != nil {
+		s.t.Fatalf("stop redis-server: %v", err)
 	}
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatalf("%v to redis-server: %v", sig, err)
+	s.cold = true
+}
+
+// Cont ends a pause, and returns when the server answers. One that does not run is left
+// alone.
+func (s *Server) Cont() {
+	s.t.Helper()
+	if !s.cold || !s.run.Running() {
+		return
+	}
+	s.cold = false
+	err := s.run.Cont()
+	if err == nil {
+		err = s.run.Until("redis-server to answer", func() bool {
+			_, err := s.Do("PING") // a refusal is an answer
+			return err == nil
+		})
+	}
+	if err != nil {
+		s.t.Fatalf("let redis-server go on: %v", err)
 	}
 }
+
+// answers reports whether the server runs and is not stopped.
+func (s *Server) answers() bool { return s.run.Running() && !s.cold }
 
 // Do sends one command of words without spaces, on a connection of its own, and
 // returns the first line of the answer.
@@ -121,40 +129,22 @@ func (s *Server) Do(words ...string) (string, error) {
 	return command(s.Addr(), words...)
 }
 
-func (s *Server) run() error {
+func (s *Server) launch() error {
 	args := slices.Concat(s.args, []string{"--port", s.port, "--bind", "127.0.0.1", "--daemonize", "no"}, s.more)
 	cmd := exec.Command("redis-server", args...)
 	cmd.Env = append(os.Environ(), s.env...)
 	out := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
+	run, err := process.Start(cmd, s.Addr())
+	if err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // killed, or its output tells
-	}()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.NewTimer(30 * time.Second)
-	defer limit.Stop()
-	for {
-		select {
-		case <-done:
-			return fmt.Errorf("it ended at once: %s", lastLine(out.String()))
-		case <-limit.C:
-			_ = cmd.Process.Kill()
-			<-done
-			return errors.New("it did not answer within 30 s")
-		case <-tick.C:
-		}
-		// Somebody else's server on the same port must not pass for ours.
-		if ours(s.Addr(), cmd.Process.Pid) {
-			s.cmd, s.done, s.cold = cmd, done, false
-			return nil
-		}
+	s.run, s.cold = run, false
+	// Somebody else's server on the same port must not pass for ours.
+	if err := run.Until("redis-server to answer", func() bool { return ours(s.Addr(), run.Pid()) }); err != nil {
+		return fmt.Errorf("%w: %s", errors.Join(err, run.Kill()), lastLine(out.String()))
 	}
+	return nil
 }
 
 // ours reports whether the server at addr is the process pid and serves.
@@ -196,18 +186,6 @@ func command(addr string, words ...string) (string, error) {
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	return strings.TrimSpace(line), err
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if cerr := l.Close(); err == nil {
-		err = cerr
-	}
-	return port, err
 }
 
 func lastLine(s string) string {
