@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
-	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/internal/process"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 )
@@ -107,7 +106,7 @@ func startRedis(t testing.TB) string {
 		}
 		t.Skipf("needs redis-server in PATH: %v", err)
 	}
-	port, err := dbserver.FreePort()
+	port, err := process.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,15 +129,15 @@ func startRedis(t testing.TB) string {
 	return addr
 }
 
-// process is another process that holds the lock.
-type process struct {
+// holding is another process that holds the lock.
+type holding struct {
 	*exec.Cmd
 	in  io.Closer
 	out *bufio.Reader
 }
 
 // startHolder returns when the process is ready to be stopped. It ends with the test.
-func startHolder(t testing.TB, what ...string) *process {
+func startHolder(t testing.TB, what ...string) *holding {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -162,14 +161,14 @@ func startHolder(t testing.TB, what ...string) *process {
 		_ = cmd.Process.Kill() // it may have ended by itself
 		_ = cmd.Wait()         // reports the kill
 	})
-	p := &process{cmd, in, bufio.NewReader(out)}
+	p := &holding{cmd, in, bufio.NewReader(out)}
 	if line := p.line(t); line != "ready" {
 		t.Fatalf("the holder says %q", line)
 	}
 	return p
 }
 
-func (p *process) line(t testing.TB) string {
+func (p *holding) line(t testing.TB) string {
 	t.Helper()
 	line, err := p.out.ReadString('\n')
 	if err != nil {
@@ -178,9 +177,9 @@ func (p *process) line(t testing.TB) string {
 	return strings.TrimSpace(line)
 }
 
-func (p *process) signal(t testing.TB, s os.Signal) {
+func (p *holding) signal(t testing.TB, tell func(*os.Process) error) {
 	t.Helper()
-	if err := p.Process.Signal(s); err != nil {
+	if err := tell(p.Process); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -200,7 +199,7 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 			defer func() { _ = client.Close() }()
 			e := newEngine(t, redislock.New(client))
 			paused := startHolder(t, tc.what, addr, d.source())
-			paused.signal(t, syscall.SIGSTOP)
+			paused.signal(t, process.Stop)
 			over := time.NewTimer(3 * pausedTTL)
 			next := late(func() error {
 				_, err := decorator.WithLockTx(e, stock, decorator.Database{DB: d.DB, Fence: d.fence}, func(ctx context.Context, tx *sql.Tx, _ string) (struct{}, error) {
@@ -215,7 +214,7 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-over.C
-			paused.signal(t, syscall.SIGCONT)
+			paused.signal(t, process.Cont)
 			if err := paused.in.Close(); err != nil {
 				t.Fatal(err)
 			}

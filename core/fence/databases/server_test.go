@@ -23,15 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		for _, s := range servers {
-			if err := s.Stop(); err != nil {
-				fmt.Fprintf(os.Stderr, "stop %s: %v\n", s.Name, err)
-				code = max(code, 1)
-			}
-		}
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(dbserver.Main{M: m, Servers: []*dbserver.Server{postgres.Server, mariadb.Server}})
 }
 
 // server is a database server with the dialect that it understands.

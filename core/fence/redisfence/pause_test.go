@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
+	"github.com/lockaround/lockaround/core/internal/process"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
@@ -123,7 +123,7 @@ func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 		}
 	}
 	mustSay("holds")
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := process.Stop(cmd.Process); err != nil {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
@@ -147,7 +147,7 @@ func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 		if _, err := fmt.Fprintln(in, service.URL); err != nil {
 			return err
 		}
-		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := process.Cont(cmd.Process); err != nil {
 			return err
 		}
 		mustSay(fmt.Sprintf("stale %d and %d of %d", lateWrites, lateWrites, lateWrites))

@@ -26,7 +26,7 @@ func PostgreSQL() *Server {
 			initdb, _ := postgresProgram("initdb") // find has found it
 			return exec.Command(initdb, "--auth=trust", "--username=root", "--encoding=UTF8", "--no-sync", "--pgdata="+dir)
 		},
-		run: func(dir, port string) *exec.Cmd {
+		serve: func(dir, port string) *exec.Cmd {
 			program, _ := postgresProgram("postgres") // find has found it
 			return exec.Command(program, "-D", dir, "-p", port,
 				"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200")
@@ -73,7 +73,7 @@ func MariaDB() *Server {
 			return exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+dir,
 				"--auth-root-authentication-method=normal", "--skip-test-db")
 		},
-		run: func(dir, port string) *exec.Cmd {
+		serve: func(dir, port string) *exec.Cmd {
 			program, _ := mariadbProgram() // find has found it
 			// What is committed outlasts the process, and need not outlast the machine.
 			return exec.Command(program, "--no-defaults", "--datadir="+dir, "--port="+port, "--bind-address=127.0.0.1",

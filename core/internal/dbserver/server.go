@@ -15,9 +15,10 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // Server is a database server of its own on a free port of 127.0.0.1, in a folder of its
@@ -31,9 +32,9 @@ type Server struct {
 	find func() error
 	// create fills the folder.
 	create func(dir string) *exec.Cmd
-	// run is the server. It ends in good order on end.
-	run func(dir, port string) *exec.Cmd
-	end os.Signal
+	// serve is the server. It ends in good order on end.
+	serve func(dir, port string) *exec.Cmd
+	end   os.Signal
 	// source is the data source of a database; empty is the one that there is from the
 	// start.
 	source func(addr, database string) string
@@ -44,7 +45,7 @@ type Server struct {
 	fault   error
 	dir     string
 	port    string
-	cmd     *exec.Cmd
+	run     *process.Process
 	created atomic.Int64
 }
 
@@ -110,6 +111,24 @@ func (s *Server) Stop() error {
 	return err
 }
 
+// Main runs a package's tests, and then ends the servers that they have started.
+type Main struct {
+	*testing.M
+	Servers []*Server
+}
+
+// Run returns what the tests did, or 1 if a server does not end.
+func (m Main) Run() int {
+	code := m.M.Run()
+	for _, s := range m.Servers {
+		if err := s.Stop(); err != nil {
+			fmt.Fprintf(os.Stderr, "stop %s: %v\n", s.Name, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
 // Commands returns what creates the data in a folder, and what serves them on a port until
 // it is told to end in good order by a signal: for those who run and end the server
 // themselves. The error is an [exec.ErrNotFound] if its programs are not installed.
@@ -124,15 +143,15 @@ func (s *Server) Commands(folder, port string) (create, run *exec.Cmd, end os.Si
 	if create, err = s.as(s.create(filepath.Join(s.dir, "data"))); err != nil {
 		return nil, nil, nil, err
 	}
-	run, err = s.as(s.run(filepath.Join(s.dir, "data"), port))
+	run, err = s.as(s.serve(filepath.Join(s.dir, "data"), port))
 	return create, run, s.end, err
 }
 
 func (s *Server) halt() error {
-	if s.cmd == nil || s.cmd.Process == nil || s.cmd.ProcessState != nil {
+	if !s.run.Running() {
 		return nil
 	}
-	return errors.Join(s.cmd.Process.Signal(s.end), s.cmd.Wait())
+	return s.run.End(s.end)
 }
 
 func (s *Server) start() (err error) {
@@ -151,7 +170,7 @@ func (s *Server) start() (err error) {
 	}
 	// A free port may be taken by somebody else before the server has it.
 	for range 5 {
-		if s.port, err = FreePort(); err != nil {
+		if s.port, err = process.FreePort(); err != nil {
 			return err
 		}
 		if err = s.launch(); err == nil {
@@ -178,17 +197,16 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	if s.cmd, err = s.as(s.run(filepath.Join(s.dir, "data"), s.port)); err != nil {
+	cmd, err := s.as(s.serve(filepath.Join(s.dir, "data"), s.port))
+	if err != nil {
 		return err
 	}
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr = log, log
+	if s.run, err = process.Start(cmd, s.Addr()); err != nil {
 		return err
 	}
 	if err := s.answer(); err != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-		return err
+		return errors.Join(err, s.run.Kill())
 	}
 	return nil
 }
@@ -202,7 +220,7 @@ func (s *Server) as(cmd *exec.Cmd) (*exec.Cmd, error) {
 	cmd.Dir = s.dir
 	cmd.Env = append(append(os.Environ(), s.Env...), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C") // two that install at once share no temporary files
 	if uid != os.Getuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		become(cmd, uid, gid)
 	}
 	return cmd, nil
 }
@@ -222,16 +240,6 @@ func unprivileged() (uid, gid int, err error) {
 	return uid, gid, err
 }
 
-// FreePort returns a port of 127.0.0.1 that nobody had a moment ago.
-func FreePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
-}
-
 // answer returns when the server answers, and that it is this one.
 func (s *Server) answer() error {
 	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
@@ -239,22 +247,19 @@ func (s *Server) answer() error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	other := false
+	err = s.run.Until(s.Name+" to answer", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
 		var home string
-		if err = db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err == nil {
-			if filepath.Clean(home) != filepath.Join(s.dir, "data") {
-				return errors.New("another server has the port")
-			}
-			return nil
+		if err := db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err != nil {
+			return false
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("no answer within 30 s: %w", err)
-		case <-tick.C:
-		}
+		other = filepath.Clean(home) != filepath.Join(s.dir, "data")
+		return true
+	})
+	if err == nil && other {
+		err = errors.New("another server has the port")
 	}
+	return err
 }

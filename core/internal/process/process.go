@@ -76,10 +76,19 @@ func (p *Process) Stop() error { return Stop(p.cmd.Process) }
 // Cont ends a pause. See [Cont].
 func (p *Process) Cont() error { return Cont(p.cmd.Process) }
 
-// End asks the process to end in good order, and kills it if it has not within 10 s.
+// String returns the program's name.
+func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
+
+// Again returns the command that starts the same program once more. It has no files yet.
+func (p *Process) Again() *exec.Cmd {
+	return &exec.Cmd{Path: p.cmd.Path, Args: p.cmd.Args, Dir: p.cmd.Dir, Env: p.cmd.Env, SysProcAttr: p.cmd.SysProcAttr}
+}
+
+// End asks the process to end in good order by a signal. Without a signal, and if it takes
+// longer than 30 s, the process is killed.
 func (p *Process) End(by os.Signal) error {
-	if p.Running() && p.cmd.Process.Signal(by) == nil {
-		limit := time.NewTimer(10 * time.Second)
+	if by != nil && p.Running() && p.cmd.Process.Signal(by) == nil {
+		limit := time.NewTimer(30 * time.Second)
 		defer limit.Stop()
 		select {
 		case <-p.done:
@@ -236,9 +245,9 @@ func FreePort() (string, error) {
 	return ports[0], nil
 }
 
-// until asks every 5 ms whether something holds.
+// until asks every 10 ms whether something holds.
 func until(what string, holds func() bool) error {
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !holds(); <-tick.C {
 		if time.Since(began) > patience {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/link"
@@ -60,10 +59,10 @@ var common = []fault{
 	{
 		Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
-			if err := w.workers[at].signal(syscall.SIGSTOP); err != nil {
+			if err := w.workers[at].stop(); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, 3*w.store.Longest), w.workers[at].signal(syscall.SIGCONT))
+			return errors.Join(pass(ctx, 3*w.store.Longest), w.workers[at].cont())
 		},
 	},
 	{
@@ -129,10 +128,10 @@ var common = []fault{
 	{
 		Name: "freeze", About: "SIGSTOP of the store, for a TTL", Reach: all,
 		make: func(ctx context.Context, w *world, _ int) error {
-			if err := w.server.Signal(syscall.SIGSTOP); err != nil {
+			if err := w.server.Stop(); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, w.store.Longest), w.server.Signal(syscall.SIGCONT))
+			return errors.Join(pass(ctx, w.store.Longest), w.server.Cont())
 		},
 	},
 	{Name: "script-flush", Only: server.Redis, About: "SCRIPT FLUSH", make: command("SCRIPT", "FLUSH")},

@@ -10,8 +10,9 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // worker is a process of clients, seen from the laboratory.
@@ -63,10 +64,16 @@ func (w *worker) ended() bool {
 	}
 }
 
-// signal stops the process, or has it go on.
-func (w *worker) signal(s syscall.Signal) error {
-	w.stopped = s == syscall.SIGSTOP
-	return w.cmd.Process.Signal(s)
+// stop stops the process.
+func (w *worker) stop() error {
+	w.stopped = true
+	return process.Stop(w.cmd.Process)
+}
+
+// cont lets it go on.
+func (w *worker) cont() error {
+	w.stopped = false
+	return process.Cont(w.cmd.Process)
 }
 
 // kill ends the process with SIGKILL and returns when it has gone.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -55,10 +54,10 @@ var zookeeperStore = store{
 				if err != nil {
 					return err
 				}
-				if err := leader.Signal(syscall.SIGSTOP); err != nil {
+				if err := leader.Stop(); err != nil {
 					return err
 				}
-				return errors.Join(pass(ctx, 3*w.store.Longest), leader.Signal(syscall.SIGCONT))
+				return errors.Join(pass(ctx, 3*w.store.Longest), leader.Cont())
 			},
 		},
 		{

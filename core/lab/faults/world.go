@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/faults/history"
@@ -163,7 +162,7 @@ func (w *world) close() error {
 	var errs []error
 	for _, p := range w.workers {
 		if p != nil {
-			_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have gone
+			_ = p.cont() // it may have gone
 			p.kill()
 		}
 	}
@@ -175,7 +174,7 @@ func (w *world) close() error {
 	}
 	errs = append(errs, w.admin.close())
 	if w.server != nil {
-		_ = w.server.Signal(syscall.SIGCONT) // the same
+		_ = w.server.Cont() // the same
 		errs = append(errs, w.server.Close())
 	}
 	if w.log != nil {

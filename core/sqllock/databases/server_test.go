@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"flag"
-	"fmt"
 	"io"
 	"log"
-	"os"
 	"runtime"
 	"strconv"
 	"testing"
@@ -34,15 +32,11 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", "4") // much of the time the checks wait
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		for _, p := range products {
-			if err := p.server.Stop(); err != nil {
-				fmt.Fprintf(os.Stderr, "stop %s: %v\n", p.server.Name, err)
-				code = max(code, 1)
-			}
-		}
-		os.Exit(code)
-	}))
+	main := dbserver.Main{M: m}
+	for _, p := range products {
+		main.Servers = append(main.Servers, p.server)
+	}
+	goleak.VerifyTestMain(main)
 }
 
 // product is a database server with what tests must know of it.

@@ -5,17 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // Server is an etcd process of its own, on free ports of 127.0.0.1. It ends with the
@@ -25,9 +25,10 @@ type Server struct {
 	t      testing.TB
 	client string // host and port
 	args   []string
-	cmd    *exec.Cmd // nil if it does not run
+	peer   string
 	out    *strings.Builder
-	done   chan struct{}
+	cold   bool // stopped
+	run    *process.Process
 }
 
 // Start starts a cluster of one and returns when it answers.
@@ -63,32 +64,28 @@ func StartCluster(t testing.TB, n int) []*Server {
 
 func startCluster(t testing.TB, n int) ([]*Server, error) {
 	t.Helper()
+	ports, err := process.FreePorts(2 * n)
+	if err != nil {
+		return nil, err
+	}
 	var all []*Server
-	var peers, members []string
+	var members []string
 	for i := range n {
-		client, err := freeAddr()
-		if err != nil {
-			return nil, err
-		}
-		peer, err := freeAddr()
-		if err != nil {
-			return nil, err
-		}
-		peers = append(peers, peer)
-		members = append(members, fmt.Sprintf("m%d=http://%s", i, peer))
-		all = append(all, &Server{t: t, client: client})
+		s := &Server{t: t, client: "127.0.0.1:" + ports[2*i], peer: "127.0.0.1:" + ports[2*i+1]}
+		members = append(members, fmt.Sprintf("m%d=http://%s", i, s.peer))
+		all = append(all, s)
 	}
 	folder := t.TempDir()
 	for i, s := range all {
 		s.args = []string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(folder, fmt.Sprintf("m%d", i)),
 			"--listen-client-urls", "http://" + s.client, "--advertise-client-urls", "http://" + s.client,
-			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
+			"--listen-peer-urls", "http://" + s.peer, "--initial-advertise-peer-urls", "http://" + s.peer,
 			"--initial-cluster", strings.Join(members, ","), "--initial-cluster-token", folder,
 			"--log-level", "error", "--logger", "zap",
 		}
 		t.Cleanup(s.Kill)
-		if err := s.run(); err != nil {
+		if err := s.launch(); err != nil {
 			return nil, err
 		}
 	}
@@ -106,18 +103,14 @@ func startCluster(t testing.TB, n int) ([]*Server, error) {
 // Addr returns the host and port for clients.
 func (s *Server) Addr() string { return s.client }
 
-// Kill ends the server with SIGKILL and returns when it is gone. Killing it twice is a
-// no-op.
+// Kill ends the server with SIGKILL and returns when it is gone and its ports are free.
+// Killing it twice is a no-op.
 func (s *Server) Kill() {
 	s.t.Helper()
-	if s.cmd == nil {
-		return
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.run.Kill(); err != nil {
 		s.t.Errorf("kill etcd: %v", err)
 	}
-	<-s.done
-	s.cmd = nil
+	s.cold = false
 }
 
 // Restart starts the server again with its data, after killing it if it still runs, and
@@ -125,69 +118,68 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := errors.Join(s.run(), s.answers()); err != nil {
+	err := s.launch()
+	if err == nil {
+		err = s.answers()
+	}
+	if err != nil {
 		s.t.Fatalf("restart etcd: %v", err)
 	}
 }
 
 // Stop pauses the server with SIGSTOP: connections stay, nothing answers.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
-
-// Cont ends a pause.
-func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) Stop() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatalf("%v to etcd: %v", sig, err)
+	if err := s.run.Stop(); err != nil {
+		s.t.Fatalf("stop etcd: %v", err)
+	}
+	s.cold = true
+}
+
+// Cont ends a pause, and returns when the server answers, be it without a leader. One that
+// was not stopped is left alone.
+func (s *Server) Cont() {
+	s.t.Helper()
+	if !s.cold {
+		return
+	}
+	s.cold = false
+	err := s.run.Cont()
+	if err == nil {
+		err = s.answers(clientv3.WithSerializable())
+	}
+	if err != nil {
+		s.t.Fatalf("let etcd go on: %v", err)
 	}
 }
 
-func (s *Server) run() error {
-	s.out = &strings.Builder{}
+func (s *Server) launch() error {
+	s.out, s.cold = &strings.Builder{}, false
 	cmd := exec.Command("etcd", s.args...)
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64") // needed there, and ignored elsewhere
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // it is killed
-	}()
-	s.cmd, s.done = cmd, done
-	return nil
+	var err error
+	s.run, err = process.Start(cmd, s.client, s.peer)
+	return err
 }
 
-// answers waits until the server serves what needs a leader.
-func (s *Server) answers() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	// A restart has another one, and the goroutine may come so late. Without it one would
-	// wait for a process that has ended.
-	done := s.done
-	go func() {
-		select {
-		case <-done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+// answers waits until the server reads a key, which needs a leader unless it is told
+// otherwise.
+func (s *Server) answers(how ...clientv3.OpOption) error {
 	c, err := dial(s.client)
 	if err != nil {
 		return err
 	}
-	_, err = c.Get(ctx, "ready")
-	if err == nil {
-		select {
-		case <-done: // somebody else answers on its port
-			err = errors.New("the process has ended")
-		default:
-		}
-	}
+	err = s.run.Until("etcd to answer", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, err := c.Get(ctx, "ready", how...)
+		return err == nil
+	})
 	if err != nil {
-		err = fmt.Errorf("%w: %s", err, s.out)
+		err = fmt.Errorf("%w: %s", errors.Join(err, s.run.Kill()), s.out)
+	} else if !s.run.Running() {
+		err = errors.New("the process has ended, and somebody else answers on its port")
 	}
 	return errors.Join(err, c.Close())
 }
@@ -212,13 +204,4 @@ func Client(t testing.TB, addrs ...string) *clientv3.Client {
 		}
 	})
 	return c
-}
-
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	addr := l.Addr().String()
-	return addr, l.Close()
 }

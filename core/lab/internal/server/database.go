@@ -88,8 +88,7 @@ func startDatabase(kind Kind) func(context.Context, string) (*Server, error) {
 			_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
 		}
 		if err != nil {
-			s.retire()
-			return nil, errors.Join(err, db.Close())
+			return nil, errors.Join(err, s.retire(), db.Close())
 		}
 		return s, nil
 	}

@@ -3,24 +3,24 @@ package server
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
-// Signal sends a signal to the server's processes: SIGSTOP leaves connections open and
-// unanswered, until SIGCONT.
-func (s *Server) Signal(signal os.Signal) error {
+// Stop stops the server's processes: connections stay open and unanswered, until Cont.
+func (s *Server) Stop() error { return s.each((*process.Process).Stop) }
+
+// Cont lets the server go on. It returns when its processes run.
+func (s *Server) Cont() error { return s.each((*process.Process).Cont) }
+
+// each does something to the processes of the server and its members.
+func (s *Server) each(do func(*process.Process) error) error {
 	var errs []error
 	for _, m := range s.Members {
-		errs = append(errs, m.Signal(signal))
+		errs = append(errs, m.each(do))
 	}
-	if s.cmd != nil {
-		// In this order one that is stopped starts no more of them.
-		errs = append(errs, s.cmd.Process.Signal(signal))
-		for _, c := range children(s.cmd.Process.Pid) {
-			_ = c.Signal(signal) // it may have ended
-		}
+	if s.run != nil {
+		errs = append(errs, do(s.run))
 	}
 	return errors.Join(errs...)
 }
@@ -30,14 +30,12 @@ func (s *Server) Signal(signal os.Signal) error {
 func (s *Server) Restart(ctx context.Context) error {
 	s.Kill()
 	all := s.Members
-	if s.cmd != nil {
+	if s.run != nil {
 		all = []*Server{s}
 	}
 	var errs []error
 	for _, m := range all {
-		errs = append(errs, m.start(&exec.Cmd{
-			Path: m.cmd.Path, Args: m.cmd.Args, Dir: m.cmd.Dir, Env: m.cmd.Env, SysProcAttr: m.cmd.SysProcAttr,
-		}))
+		errs = append(errs, m.start(m.run.Again()))
 	}
 	for _, m := range all {
 		errs = append(errs, m.await(ctx, m.ready))
@@ -48,46 +46,12 @@ func (s *Server) Restart(ctx context.Context) error {
 // Kill ends the server with SIGKILL and returns when it has gone. Killing it again does
 // nothing.
 func (s *Server) Kill() {
-	for _, m := range s.Members {
-		m.Kill()
-	}
-	if s.cmd == nil || s.gone() {
-		return
-	}
-	pid := s.cmd.Process.Pid
-	_ = s.Signal(stop) // it may have ended by itself
-	those := children(pid)
-	for _, c := range those {
-		_ = c.Kill() // the same
-	}
-	_ = s.cmd.Process.Kill() // the same
-	<-s.done
-	for _, c := range those {
-		outlive(c)
-	}
-}
-
-// gone reports whether the server's process has ended.
-func (s *Server) gone() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
+	_ = s.each((*process.Process).Kill) // what lives on keeps its port, and Restart fails
 }
 
 // retire ends the server for good.
-func (s *Server) retire() {
-	if s.cmd != nil && s.end != nil && s.cmd.Process.Signal(s.end) == nil {
-		limit := time.NewTimer(10 * time.Second)
-		defer limit.Stop()
-		select {
-		case <-s.done:
-		case <-limit.C:
-		}
-	}
-	s.Kill()
+func (s *Server) retire() error {
+	return s.each(func(p *process.Process) error { return p.End(s.end) })
 }
 
 // Leader returns the member that leads the ensemble; nil if none does at the moment.

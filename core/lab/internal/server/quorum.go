@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"syscall"
 	"time"
 )
 
@@ -51,7 +50,7 @@ func (v *Voters) Revive(ctx context.Context, n int) error { return v.several[n].
 // Freeze stops the nth. thaw has it go on.
 func (v *Voters) Freeze(n int) (thaw func() error, err error) {
 	frozen := v.several[n].Server
-	return func() error { return frozen.Signal(syscall.SIGCONT) }, frozen.Signal(syscall.SIGSTOP)
+	return frozen.Cont, frozen.Stop()
 }
 
 // Jump sets the clock of the nth. See [Server.Jump].

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -122,10 +121,10 @@ func (s *Watched) KillMaster(ctx context.Context) error {
 // the old one go on, which knows nothing of that until it is told: see Demote.
 func (s *Watched) FreezeMaster(ctx context.Context) (thaw func() error, err error) {
 	old := s.master
-	if err := old.Server.Signal(syscall.SIGSTOP); err != nil {
+	if err := old.Server.Stop(); err != nil {
 		return nil, err
 	}
-	thaw = func() error { return old.Server.Signal(syscall.SIGCONT) }
+	thaw = old.Server.Cont
 	if err := s.promoted(ctx, old); err != nil {
 		return nil, errors.Join(err, thaw())
 	}

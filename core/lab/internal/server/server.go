@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/internal/process"
 	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
@@ -46,8 +47,7 @@ type Server struct {
 	ready   func() (bool, error) // whether it answers
 	leads   func() bool          // whether it is the leader of its ensemble
 	end     os.Signal            // ends it in good order; nil if it leaves nothing behind when it is killed
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	run     *process.Process
 	closers []io.Closer
 }
 
@@ -89,8 +89,7 @@ func (s *Server) Close() error {
 	for _, c := range s.closers {
 		errs = append(errs, c.Close())
 	}
-	s.retire()
-	return errors.Join(append(errs, os.RemoveAll(s.folder))...)
+	return errors.Join(append(errs, s.retire(), os.RemoveAll(s.folder))...)
 }
 
 func startRedis(ctx context.Context, folder string) (*Server, error) {
@@ -129,7 +128,7 @@ func launchRedisBy(ctx context.Context, folder string, by []string, args ...stri
 		}
 		s.Version = "Redis " + info["Server"]["redis_version"]
 		// Somebody else's server on the same port must not pass for this one.
-		return info["Server"]["process_id"] == strconv.Itoa(s.cmd.Process.Pid), nil
+		return info["Server"]["process_id"] == strconv.Itoa(s.run.Pid()), nil
 	}
 	if err := s.await(ctx, s.ready); err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -200,37 +199,25 @@ func (s *Server) start(cmd *exec.Cmd) error {
 	}
 	defer log.Close() //nolint:errcheck // the program has it
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if s.run, err = process.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
 	}
-	s.cmd, s.done = cmd, make(chan struct{})
-	go func(done chan<- struct{}) {
-		defer close(done)
-		_ = cmd.Wait() // killed, or its log tells
-	}(s.done)
 	return nil
 }
 
 // await asks until the server is ready; one that does not get there is killed.
 func (s *Server) await(ctx context.Context, ready func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on a busy machine
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := ready()
-		if ok {
-			return nil
-		}
-		select {
-		case <-s.done:
-			return fmt.Errorf("%s ended at once: %v", filepath.Base(s.cmd.Path), s.cmd.ProcessState)
-		case <-ctx.Done():
-			s.Kill()
-			return fmt.Errorf("%s did not answer: %w", filepath.Base(s.cmd.Path), errors.Join(ctx.Err(), err))
-		case <-tick.C:
-		}
+	var last error
+	err := s.run.Until("an answer", func() bool {
+		var ok bool
+		ok, last = ready()
+		return ok || ctx.Err() != nil
+	})
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		s.Kill()
+		return fmt.Errorf("%s does not answer: %w", s.run, errors.Join(err, last))
 	}
+	return nil
 }
 
 func get(ctx context.Context, url string) (string, error) {
@@ -254,9 +241,6 @@ func get(ctx context.Context, url string) (string, error) {
 }
 
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+	port, err := process.FreePort()
+	return net.JoinHostPort("127.0.0.1", port), err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,12 +91,17 @@ func (s several) Addrs() []string {
 	return out
 }
 
-// Signal sends a signal to all that are not dead.
-func (s several) Signal(signal os.Signal) error {
+// Stop stops all that are not dead.
+func (s several) Stop() error { return s.alive((*Server).Stop) }
+
+// Cont lets all that are not dead go on.
+func (s several) Cont() error { return s.alive((*Server).Cont) }
+
+func (s several) alive(do func(*Server) error) error {
 	var errs []error
 	for _, n := range s {
 		if !n.dead {
-			errs = append(errs, n.Server.Signal(signal))
+			errs = append(errs, do(n.Server))
 		}
 	}
 	return errors.Join(errs...)

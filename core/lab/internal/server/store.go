@@ -2,14 +2,14 @@ package server
 
 import (
 	"context"
-	"os"
 )
 
 // Store is what clients keep their locks in: one server, or several that belong together.
 type Store interface {
 	Addrs() []string                           // of all that clients talk to
 	Masters(context.Context) ([]string, error) // those of them that are to be written to now
-	Signal(os.Signal) error                    // to each that has data
+	Stop() error                               // each that has data, by SIGSTOP
+	Cont() error                               // each
 	Restart(context.Context) error             // of each that has data, as if at once
 	Close() error
 }

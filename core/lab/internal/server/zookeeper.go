@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // Debian's package has the server here. Its manifest names what it needs, but for
@@ -32,7 +34,7 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		return nil, missing("ZooKeeper", errors.Join(err, exec.ErrNotFound))
 	}
-	ports, err := freePorts(3 * ensemble)
+	ports, err := process.FreePorts(3 * ensemble)
 	if err != nil {
 		return nil, err
 	}
@@ -112,22 +114,4 @@ func (s *Server) ask(word string) (string, error) {
 	}
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
-}
-
-// freePorts are so many different ones.
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() //nolint:errcheck // open until all are found, so that they differ
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, port)
-	}
-	return ports, nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // Debian's package zookeeper has the server here. Its manifest names what it needs,
@@ -29,8 +31,7 @@ type Server struct {
 	t    testing.TB
 	dir  string
 	port string
-	cmd  *exec.Cmd // nil if it does not run
-	done chan struct{}
+	run  *process.Process
 }
 
 // Start starts a server and returns when it answers.
@@ -46,7 +47,7 @@ func Start(t testing.TB) *Server {
 	for range 5 {
 		s.port = freePorts(t, 1)[0]
 		s.configure("")
-		if err = s.run(); err == nil {
+		if err = s.launch(); err == nil {
 			return s
 		}
 	}
@@ -117,18 +118,13 @@ func (s *Server) Mode() string {
 	return ""
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone. Killing it twice is a
-// no-op.
+// Kill ends the server with SIGKILL and returns when it is gone and its port is free.
+// Killing it twice is a no-op.
 func (s *Server) Kill() {
 	s.t.Helper()
-	if s.cmd == nil {
-		return
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.run.Kill(); err != nil {
 		s.t.Errorf("kill ZooKeeper: %v", err)
 	}
-	<-s.done
-	s.cmd = nil
 }
 
 // Restart starts the server again, on the same port and with its data, after killing
@@ -136,7 +132,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	if err := s.run(); err != nil {
+	if err := s.launch(); err != nil {
 		s.t.Fatalf("restart ZooKeeper: %v", err)
 	}
 }
@@ -153,7 +149,7 @@ func (s *Server) write(name, content string) {
 	}
 }
 
-func (s *Server) run() error {
+func (s *Server) launch() error {
 	if err := s.spawn(); err != nil {
 		return err
 	}
@@ -172,40 +168,21 @@ func (s *Server) spawn() error {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", serverJar+":"+logJar,
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // killed, or its output tells
-		_ = out.Close()
-	}()
-	s.cmd, s.done = cmd, done
-	return nil
+	defer out.Close() //nolint:errcheck // the program has it
+	s.run, err = process.Start(cmd, s.Addr())
+	return err
 }
 
-// serves returns when the server answers requests.
+// serves returns when the server answers requests. Somebody else's server on the same port
+// must not pass for ours.
 func (s *Server) serves() error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.NewTimer(2 * time.Minute) // on a busy machine
-	defer limit.Stop()
-	for {
-		select {
-		case <-s.done:
-			s.cmd = nil
-			return fmt.Errorf("it ended at once: %s", s.lastWords())
-		case <-limit.C:
-			s.Kill()
-			return fmt.Errorf("it did not serve within two minutes: %s", s.lastWords())
-		case <-tick.C:
-		}
-		// Somebody else's server on the same port must not pass for ours.
-		if s.Mode() != "" && strings.Contains(s.ask("conf"), "dataDir="+s.dir+string(filepath.Separator)) && warm(s.Addr()) == nil {
-			return nil
-		}
+	err := s.run.Until("ZooKeeper to serve", func() bool {
+		return s.Mode() != "" && strings.Contains(s.ask("conf"), "dataDir="+s.dir+string(filepath.Separator)) && warm(s.Addr()) == nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", errors.Join(err, s.run.Kill()), s.lastWords())
 	}
+	return nil
 }
 
 func (s *Server) lastWords() string {
@@ -233,15 +210,9 @@ func (s *Server) ask(word string) string {
 
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		defer l.Close() //nolint:errcheck // open until all are found, so that they differ
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
+	ports, err := process.FreePorts(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }

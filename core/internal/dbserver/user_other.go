@@ -1,0 +1,8 @@
+//go:build !unix
+
+package dbserver
+
+import "os/exec"
+
+// become makes a command run as another user, which nobody needs here: only unix has a root.
+func become(*exec.Cmd, int, int) {}
