@@ -231,7 +231,7 @@ func harness(f fault) func(*testing.T) *drivertest.Harness {
 }
 
 func TestCorrectDriverPasses(t *testing.T) {
-	drivertest.Run(t, harness(none))
+	drivertest.RunInBubbles(t, harness(none))
 }
 
 func TestCheckNamesTheAbilityItLacks(t *testing.T) {
@@ -258,7 +258,7 @@ func TestBrokenDriver(t *testing.T) {
 	if f == none {
 		t.Skip("runs in processes that TestBrokenDriversAreCaught starts")
 	}
-	drivertest.Run(t, harness(f))
+	drivertest.RunInBubbles(t, harness(f))
 }
 
 func TestBrokenDriversAreCaught(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
 // check tests one promise.
@@ -17,39 +18,50 @@ type check struct {
 
 // need is an ability of the harness, or of the driver, that a check works with.
 type need struct {
-	what string
-	met  func(*fixture) bool
+	what  string
+	fault bool // keeps the store from answering
+	met   func(*fixture) bool
 }
 
 var (
-	stalling      = need{"Harness.Stall", func(f *fixture) bool { return f.h.Stall != nil }}
-	dropping      = need{"Harness.DropReply", func(f *fixture) bool { return f.h.DropReply != nil }}
-	delaying      = need{"Harness.DelayReplies", func(f *fixture) bool { return f.h.DelayReplies != nil }}
-	losing        = need{"Harness.LosePushes", func(f *fixture) bool { return f.h.LosePushes != nil }}
-	restarting    = need{"Harness.Restart", func(f *fixture) bool { return f.h.Restart != nil }}
-	wiping        = need{"Harness.Wipe", func(f *fixture) bool { return f.h.Wipe != nil }}
-	aWayPast      = need{"Harness.Peer", func(f *fixture) bool { return f.h.Peer != nil }}
-	issuingTokens = need{"Capabilities.Tokens", func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
-	keeping       = need{"Capabilities.Keep", func(f *fixture) bool { return f.caps.Keep }}
-	recalling     = need{"Capabilities.Recall", func(f *fixture) bool { return f.caps.Recall }}
-	ousting       = need{"Capabilities.Oust", func(f *fixture) bool { return f.caps.Oust }}
-	strict        = need{"Capabilities.Strict", func(f *fixture) bool { return f.caps.Strict }}
+	stalling      = need{"Harness.Stall", true, func(f *fixture) bool { return f.h.Stall != nil }}
+	dropping      = need{"Harness.DropReply", true, func(f *fixture) bool { return f.h.DropReply != nil }}
+	delaying      = need{"Harness.DelayReplies", false, func(f *fixture) bool { return f.h.DelayReplies != nil }}
+	losing        = need{"Harness.LosePushes", false, func(f *fixture) bool { return f.h.LosePushes != nil }}
+	restarting    = need{"Harness.Restart", true, func(f *fixture) bool { return f.h.Restart != nil }}
+	wiping        = need{"Harness.Wipe", true, func(f *fixture) bool { return f.h.Wipe != nil }}
+	aWayPast      = need{"Harness.Peer", false, func(f *fixture) bool { return f.h.Peer != nil }}
+	issuingTokens = need{"Capabilities.Tokens", false, func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
+	keeping       = need{"Capabilities.Keep", false, func(f *fixture) bool { return f.caps.Keep }}
+	recalling     = need{"Capabilities.Recall", false, func(f *fixture) bool { return f.caps.Recall }}
+	ousting       = need{"Capabilities.Oust", false, func(f *fixture) bool { return f.caps.Oust }}
+	strict        = need{"Capabilities.Strict", false, func(f *fixture) bool { return f.caps.Strict }}
 	sharing       = offering(driver.Shared)
 	permitting    = offering(driver.Semaphore)
 )
 
 // offering is the need of a mode.
 func offering(m driver.Mode) need {
-	return need{"Capabilities.Modes with " + m.String(), func(f *fixture) bool { return slices.Contains(f.caps.Modes, m) }}
+	return need{"Capabilities.Modes with " + m.String(), false, func(f *fixture) bool { return slices.Contains(f.caps.Modes, m) }}
 }
 
+// start runs the check beside others.
 func (c check) start(t *testing.T, newHarness func(*testing.T) *Harness) {
 	t.Parallel()
+	c.run(t, newHarness, hiccups.Start(t))
+}
+
+// run runs the check on a machine that is measured, or in virtual time if it is nil.
+func (c check) run(t *testing.T, newHarness func(*testing.T) *Harness, machine *hiccups.Meter) {
 	h := newHarness(t)
 	if h == nil || h.Driver == nil {
 		t.Fatal("the harness has no Driver; one is required")
 	}
 	f := newFixture(t, h)
+	f.machine = machine
+	if slices.ContainsFunc(c.needs, func(n need) bool { return n.fault }) {
+		f.timeout = faultTimeout
+	}
 	if !slices.Contains(f.caps.Modes, driver.Exclusive) && c.name != checks[0].name {
 		t.Skip("the driver does not offer exclusive leases")
 	}

@@ -151,7 +151,7 @@ func closeLeavesNoGoroutine(f *fixture) {
 // settle counts the goroutines of this check until enough have ended, or for
 // as long as ended ones may need on a busy machine.
 func (f *fixture) settle(enough func(int) bool) int {
-	end := time.Now().Add(Slack)
+	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -159,7 +159,7 @@ func (f *fixture) settle(enough func(int) bool) int {
 		for _, group := range strings.Split(f.goroutines(), "\n\n") {
 			n += count(group)
 		}
-		if enough(n) || time.Now().After(end) {
+		if enough(n) || time.Since(began) > f.allow(Slack) {
 			return n
 		}
 		<-tick.C

@@ -12,8 +12,8 @@ var deadlineChecks = []check{
 // ttls are lengths that a store may have to round.
 func (f *fixture) ttls() []time.Duration {
 	return []time.Duration{
-		f.caps.MinTTL + 2*time.Second,
-		f.caps.MinTTL + 2345678901*time.Nanosecond,
+		f.caps.MinTTL + 42*time.Second,
+		f.caps.MinTTL + 42987654321*time.Nanosecond,
 		f.long() + 999999*time.Nanosecond,
 	}
 }

@@ -1,5 +1,10 @@
 package drivertest
 
+import (
+	"testing"
+	"testing/synctest"
+)
+
 // Names returns the names of the checks.
 func Names() []string {
 	names := make([]string, len(checks))
@@ -19,4 +24,17 @@ func Missing(h *Harness) map[string][]string {
 		}
 	}
 	return all
+}
+
+// RunInBubbles is Run in virtual time, for a driver that does no input or output.
+func RunInBubbles(t *testing.T, newHarness func(*testing.T) *Harness) {
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) { c.startInBubble(t, newHarness) })
+	}
+	t.Run("Promptly", func(t *testing.T) { runPromptly(t, newHarness, check.startInBubble) })
+}
+
+func (c check) startInBubble(t *testing.T, newHarness func(*testing.T) *Harness) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { c.run(t, newHarness, nil) })
 }

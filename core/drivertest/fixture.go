@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
 // fixture is what one check works on.
@@ -18,6 +19,9 @@ type fixture struct {
 	h    *Harness
 	caps driver.Capabilities
 
+	machine *hiccups.Meter // nil if time is virtual
+	timeout time.Duration  // of each attempt to reach the store
+
 	key      string // random, so that checks may share a store
 	observer *process
 }
@@ -25,13 +29,13 @@ type fixture struct {
 func newFixture(t *testing.T, h *Harness) *fixture {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails: crypto/rand ends the program instead
-	return &fixture{t: t, h: h, caps: h.Driver.Capabilities(), key: "drivertest:" + hex.EncodeToString(salt[:])}
+	return &fixture{t: t, h: h, caps: h.Driver.Capabilities(), timeout: storeTimeout, key: "drivertest:" + hex.EncodeToString(salt[:])}
 }
 
 // process opens a session that stands for a process.
 func (f *fixture) process() *process {
 	f.t.Helper()
-	return f.open(f.h.Driver, storeTimeout)
+	return f.open(f.h.Driver, f.timeout)
 }
 
 // peer opens a session that no fault but Restart and Wipe touches.
@@ -40,7 +44,7 @@ func (f *fixture) peer() *process {
 	if f.h.Peer == nil {
 		return f.process()
 	}
-	return f.open(f.h.Peer, storeTimeout)
+	return f.open(f.h.Peer, f.timeout)
 }
 
 func (f *fixture) open(d driver.Driver, timeout time.Duration) *process {
@@ -65,11 +69,7 @@ func (f *fixture) adopt(s driver.Session, sink *sink) *process {
 			defer close(closed)
 			_ = s.Close(ctx) // a store that a check has stopped may have kept it from its work
 		}()
-		select {
-		case <-closed:
-		case <-time.After(promptness + grace + Slack):
-			f.t.Errorf("closing a session took longer than its context")
-		}
+		await(f, promptness+grace+Slack, "closing a session", closed)
 	})
 	return p
 }

@@ -91,5 +91,5 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) { c.start(t, newHarness) })
 	}
-	t.Run("Promptly", func(t *testing.T) { runPromptly(t, newHarness) })
+	t.Run("Promptly", func(t *testing.T) { runPromptly(t, newHarness, check.start) })
 }

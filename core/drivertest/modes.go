@@ -186,15 +186,10 @@ func shareEndsAlone(f *fixture) {
 func shareExpiresAlone(f *fixture) {
 	a, b := f.process(), f.process()
 	stays := a.takeAs(read)
-	r := f.as(read)
-	r.TTL = f.short()
-	ends, err := b.acquire(f.prompt(), r)
-	if err != nil {
-		f.t.Fatalf("acquire of a share beside another: %v", err)
-	}
+	ends := b.brief(f.as(read))
 	w := f.process().queueAs(write)
-	over := ends.back.Add(f.short() + grace)
-	f.eventually(f.short()+Slack, "a share that nobody renews ending", func() bool {
+	over := ends.back.Add(ends.ttl + grace)
+	f.eventually(ends.ttl+Slack, "a share that nobody renews ending", func() bool {
 		stays.lives() // which renews this one alone
 		return time.Now().After(over)
 	})

@@ -115,14 +115,11 @@ func releasedOwnerIsBurnt(f *fixture) {
 
 func expiredOwnerIsBurnt(f *fixture) {
 	p := f.process()
-	r := f.request(f.key, f.short())
-	if _, err := p.acquire(f.patient(), r); err != nil {
-		f.t.Fatalf("acquire of a free key: %v", err)
-	}
+	l := p.takeBriefly()
 	w := f.process().start(f.patient(), f.waiting(f.key, f.long()))
-	next := w.granted(f.short()+f.handOver(), "the grant after an expiry")
+	next := w.granted(l.ttl+f.handOver(), "the grant after an expiry")
 	next.drop()
-	f.refuse(p, r, "after its expiry")
+	f.refuse(p, driver.Request{ID: l.ID, TTL: l.ttl}, "after its expiry")
 }
 
 func withdrawnOwnerIsBurnt(f *fixture) {

@@ -18,7 +18,7 @@ var promptChecks = []check{
 }
 
 // prompting is the need of sessions that are a driver.Prompt.
-var prompting = need{"Session that is a driver.Prompt", func(f *fixture) bool { return prompts(f.h.Driver) }}
+var prompting = need{"Session that is a driver.Prompt", false, func(f *fixture) bool { return prompts(f.h.Driver) }}
 
 // prompts reports whether the driver's sessions are a driver.Prompt.
 func prompts(d driver.Driver) bool {
@@ -148,13 +148,13 @@ var promptly = slices.Concat(
 
 // runPromptly runs checks with every Acquire begun by Begin, and every Release of one
 // lease by End.
-func runPromptly(t *testing.T, newHarness func(t *testing.T) *Harness) {
+func runPromptly(t *testing.T, newHarness func(t *testing.T) *Harness, start func(check, *testing.T, func(*testing.T) *Harness)) {
 	if h := newHarness(t); h == nil || h.Driver == nil || !prompts(h.Driver) {
 		t.Skip("the driver's sessions are not a driver.Prompt")
 	}
 	for _, c := range promptly {
 		t.Run(c.name, func(t *testing.T) {
-			c.start(t, func(t *testing.T) *Harness {
+			start(c, t, func(t *testing.T) *Harness {
 				h := *newHarness(t)
 				h.Driver = promptDriver{h.Driver}
 				return &h

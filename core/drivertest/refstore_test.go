@@ -80,8 +80,9 @@ func (s *store) restart() {
 	s.last = 0
 }
 
-// wipe forgets everything.
+// wipe forgets everything. It takes a moment, as it does everywhere.
 func (s *store) wipe() {
+	time.Sleep(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys = make(map[string]*record)

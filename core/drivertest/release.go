@@ -65,9 +65,9 @@ func releaseSurvivesALostReply(f *fixture) {
 
 func releaseAfterExpiryLeavesNextOwnerAlone(f *fixture) {
 	a, b, c := f.process(), f.process(), f.process()
-	l := a.take(f.key, f.short())
+	l := a.takeBriefly()
 	w := b.start(f.patient(), f.waiting(f.key, f.long()))
-	next := w.granted(f.short()+f.handOver(), "the grant after an expiry")
+	next := w.granted(l.ttl+f.handOver(), "the grant after an expiry")
 	next.holds()
 	third := c.queue(f.key)
 	if err := l.release(); !errors.Is(err, driver.ErrNotHeld) {
@@ -81,8 +81,8 @@ func releaseAfterExpiryLeavesNextOwnerAlone(f *fixture) {
 
 func releaseAfterExpiryIsNotHeld(f *fixture) {
 	p := f.process()
-	l := p.take(f.key, f.short())
-	f.free(f.key, f.short()+f.handOver())
+	l := p.takeBriefly()
+	f.free(f.key, l.ttl+f.handOver())
 	if err := l.release(); !errors.Is(err, driver.ErrNotHeld) {
 		f.t.Errorf("release of a lease that had expired returned %v, not ErrNotHeld", err)
 	}
@@ -94,8 +94,8 @@ func releaseOfManyAnswersEach(f *fixture) {
 	if errs := p.end(); len(errs) != 0 {
 		f.t.Errorf("release of nothing returned %d results", len(errs))
 	}
-	gone := p.take(f.key+":gone", f.short())
-	next := q.start(f.patient(), f.waiting(gone.Key, f.long())).granted(f.short()+f.handOver(), "the grant after an expiry")
+	gone := p.brief(f.request(f.key+":gone", 0))
+	next := q.start(f.patient(), f.waiting(gone.Key, f.long())).granted(gone.ttl+f.handOver(), "the grant after an expiry")
 	one, two := p.take(f.key+":one", f.long()), p.take(f.key+":two", f.long())
 	errs := p.end(one.ending(), gone.ending(), two.ending())
 	if errs[0] != nil || errs[2] != nil {

@@ -72,7 +72,7 @@ func replaceQueuesBehindOthers(f *fixture) {
 	next.holds()
 	again.stillWaits()
 	l.gone("behind a waiter")
-	f.eventually(storeTimeout+Slack, "the place of the one that replaced its lease", func() bool { return f.state(f.key).Waiting == 1 })
+	f.eventually(f.cleanUp(), "the place of the one that replaced its lease", func() bool { return f.state(f.key).Waiting == 1 })
 	next.drop()
 	last := again.granted(f.handOver(), "the grant to the one that replaced its lease, when its turn comes,")
 	last.follows(next)
@@ -84,7 +84,7 @@ func replaceYieldsToOthers(f *fixture) {
 	a, b := f.process(), f.process()
 	l := a.take(f.key, f.long())
 	w := b.queue(f.key)
-	if _, err := a.acquire(f.lasting(storeTimeout), replacing(f.request(f.key, f.long()), l)); !isHeld(err) {
+	if _, err := a.acquire(f.prompt(), replacing(f.request(f.key, f.long()), l)); !isHeld(err) {
 		f.t.Fatalf("replacing a lease without waiting, when another process waits, returned %v, not a *HeldError", err)
 	}
 	next := w.granted(f.handOver(), "the waiter's grant when the holder replaces its lease")
@@ -93,7 +93,7 @@ func replaceYieldsToOthers(f *fixture) {
 	next.holds()
 	next.drop()
 	// The clean-up of the place that was refused is detached.
-	f.eventually(storeTimeout+Slack, "an empty key after the last release", func() bool {
+	f.eventually(f.cleanUp(), "an empty key after the last release", func() bool {
 		st := f.state(f.key)
 		return !st.Held && st.Waiting == 0
 	})
@@ -137,9 +137,9 @@ func replaceIsIdempotent(f *fixture) {
 
 func replaceOfAnEndedLease(f *fixture) {
 	a, b, c := f.process(), f.process(), f.process()
-	l := a.take(f.key, f.short())
+	l := a.takeBriefly()
 	w := b.start(f.patient(), f.waiting(f.key, f.long()))
-	next := w.granted(f.short()+f.handOver(), "the grant after an expiry")
+	next := w.granted(l.ttl+f.handOver(), "the grant after an expiry")
 	next.holds()
 	if _, err := a.acquire(f.prompt(), replacing(f.request(f.key, f.long()), l)); err == nil {
 		f.t.Fatal("replacing a lease that had expired took the key from its next owner")

@@ -45,9 +45,10 @@ func tokensRise(f *fixture) {
 		}
 		l.drop()
 	}
-	last = a.take(f.key, f.short()).rises(last, "after a release")
-	f.free(f.key, f.short()+f.handOver())
-	l := b.take(f.key, f.long())
+	l := a.takeBriefly()
+	last = l.rises(last, "after a release")
+	f.free(f.key, l.ttl+f.handOver())
+	l = b.take(f.key, f.long())
 	l.rises(last, "after an expiry")
 	l.drop()
 }
@@ -98,6 +99,7 @@ func tokensAreIssuedAtGrantThoughLate(f *fixture) {
 		}
 		last = l.rises(last, "after a release")
 		l.drop()
+		yield()
 	}
 	l := w.granted(patience, "the slow acquire")
 	l.rises(last, "to a process whose replies are late")
