@@ -33,9 +33,9 @@
 //
 // Every bound comes from the contract: the end of a context plus 50 ms,
 // Capabilities.Wake, MinTTL, or the TTL of a lease. To each the suite adds
-// [Slack], for a busy machine, and nothing else. A failure that says that
-// something took too long is therefore no matter of a slow computer, unless it
-// comes to a halt for more than a second.
+// [Slack], for a busy machine, and twenty times what the machine is seen to
+// oversleep while the check runs. A failure that says that something took too
+// long is therefore no matter of a slow computer.
 //
 // # Counts
 //

@@ -105,7 +105,7 @@ func (fig figure) start(t *testing.T, newHarness func(t *testing.T) *drivertest.
 	if missing := fig.missing(h); len(missing) > 0 {
 		t.Skipf("needs %s", strings.Join(missing, " and "))
 	}
-	r := newRecord(full)
+	r := newRecord(t, full)
 	defer r.machine.stop()
 	if lanes == 1 {
 		fig.lane(t, h, r, n)

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
 // record is what the lanes of a figure have found.
 type record struct {
 	machine *machine
-	slack   time.Duration // what a bound may be missed by without failing
+	slack   *hiccups.Meter // what a bound may be missed by without failing; nil if by nothing
 
 	mu      sync.Mutex
 	done    int           // instances
@@ -26,10 +27,10 @@ type record struct {
 	latest  time.Duration // by how much at most
 }
 
-func newRecord(full bool) *record {
-	r := &record{machine: watchMachine(), slack: drivertest.Slack}
-	if full {
-		r.slack = 0
+func newRecord(t *testing.T, full bool) *record {
+	r := &record{machine: watchMachine()}
+	if !full {
+		r.slack = hiccups.Start(t)
 	}
 	return r
 }
@@ -54,7 +55,7 @@ func (r *record) waited(t *testing.T, from, to time.Time, limit time.Duration, w
 		r.latest = max(r.latest, over)
 	}
 	r.mu.Unlock()
-	if over > r.slack {
+	if over > 0 && (r.slack == nil || over > r.slack.Allow(drivertest.Slack)) {
 		t.Errorf("%s took %v, of which %v are the machine's; the limit is %v", what, took, still, limit)
 	}
 }
