@@ -35,56 +35,56 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		most int
+		most int64
 		says string // empty: most
 		kind error
-		try  func(t *testing.T, n int) error
+		try  func(t *testing.T, n int64) error
 	}{
-		{"a literal key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
-			return acquire(t, core.Policy{Key: long(n)})
+		{"a literal key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int64) error {
+			return acquire(t, core.Policy{Key: long(int(n))})
 		}},
-		{"a rendered key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+		{"a rendered key's bytes", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int64) error {
 			g := mustGuard(t, open(t, memlock.New()), core.Policy{Key: long(core.MaxKeyLength-10) + "{.}"}, core.Fields[string]())
-			return g.Do(t.Context(), long(n-core.MaxKeyLength+10), func(context.Context) error { return nil })
+			return g.Do(t.Context(), long(int(n)-core.MaxKeyLength+10), func(context.Context) error { return nil })
 		}},
-		{"a key's bytes that is rendered alone", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
+		{"a key's bytes that is rendered alone", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int64) error {
 			render, err := core.NewKey(long(core.MaxKeyLength-10)+"{.}", core.Fields[string]())
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = render(long(n - core.MaxKeyLength + 10))
+			_, err = render(long(int(n) - core.MaxKeyLength + 10))
 			return err
 		}},
-		{"a template's shortest key", core.MaxKeyLength, "", core.ErrPolicy, func(_ *testing.T, n int) error {
-			_, err := core.NewKey(long(n-1)+"{.}", core.Fields[string]())
+		{"a template's shortest key", core.MaxKeyLength, "", core.ErrPolicy, func(_ *testing.T, n int64) error {
+			_, err := core.NewKey(long(int(n)-1)+"{.}", core.Fields[string]())
 			return err
 		}},
-		{"a key's bytes that is inspected", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
-			_, err := open(t, memlock.New()).Inspect(t.Context(), long(n))
+		{"a key's bytes that is inspected", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int64) error {
+			_, err := open(t, memlock.New()).Inspect(t.Context(), long(int(n)))
 			return err
 		}},
-		{"a key's bytes that is forced", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int) error {
-			_, err := open(t, memlock.New(), core.WithForceRelease()).ForceRelease(t.Context(), long(n))
+		{"a key's bytes that is forced", core.MaxKeyLength, "", core.ErrKey, func(t *testing.T, n int64) error {
+			_, err := open(t, memlock.New(), core.WithForceRelease()).ForceRelease(t.Context(), long(int(n)))
 			return err
 		}},
-		{"keys of a policy", 64, "", core.ErrPolicy, func(t *testing.T, n int) error { return acquire(t, core.Policy{Keys: keys(n)}) }},
-		{"holders of a semaphore", core.MaxLimit, "", core.ErrPolicy, func(t *testing.T, n int) error {
-			return acquire(t, core.Policy{Key: "k", Mode: core.Semaphore, Limit: n})
+		{"keys of a policy", 64, "", core.ErrPolicy, func(t *testing.T, n int64) error { return acquire(t, core.Policy{Keys: keys(int(n))}) }},
+		{"holders of a semaphore", core.MaxLimit, "", core.ErrPolicy, func(t *testing.T, n int64) error {
+			return acquire(t, core.Policy{Key: "k", Mode: core.Semaphore, Limit: int(n)})
 		}},
-		{"TTL", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+		{"TTL", int64(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int64) error {
 			return acquire(t, core.Policy{Key: "k", TTL: time.Duration(n)})
 		}},
-		{"MinHold", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+		{"MinHold", int64(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int64) error {
 			return acquire(t, core.Policy{Key: "k", MinHold: time.Duration(n)})
 		}},
-		{"Linger", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+		{"Linger", int64(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int64) error {
 			return acquire(t, core.Policy{Key: "k", Linger: time.Duration(n)})
 		}},
-		{"an extension", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+		{"an extension", int64(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int64) error {
 			l := mustAcquire(t, open(t, memlock.New()), core.Policy{Key: "k"})
 			return errors.Join(l.Extend(t.Context(), time.Duration(n)), l.Release(t.Context()))
 		}},
-		{"an override's TTL", int(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int) error {
+		{"an override's TTL", int64(core.MaxTTL), core.MaxTTL.String(), core.ErrPolicy, func(t *testing.T, n int64) error {
 			ttl := time.Duration(n)
 			e, err := core.New(memlock.New(), core.WithNamespace("test"), core.WithOverrides(map[string]core.Override{"p": {TTL: &ttl}}))
 			if err == nil {
@@ -92,7 +92,7 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 			}
 			return err
 		}},
-		{"callers that wait for a key", 3, "", core.ErrBusy, func(t *testing.T, n int) error {
+		{"callers that wait for a key", 3, "", core.ErrBusy, func(t *testing.T, n int64) error {
 			e := open(t, memlock.New(), core.WithMaxWaiters(3))
 			held := mustAcquire(t, e, core.Policy{Key: "k"})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -109,10 +109,10 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 			synctest.Wait()
 			return errors.Join(err, held.Release(t.Context()))
 		}},
-		{"leases that an engine holds", 3, "", core.ErrUnavailable, func(t *testing.T, n int) error {
+		{"leases that an engine holds", 3, "", core.ErrUnavailable, func(t *testing.T, n int64) error {
 			e := open(t, memlock.New(), core.WithMaxHeld(3))
 			var err error
-			for _, key := range keys(n) {
+			for _, key := range keys(int(n)) {
 				var l *core.Lease
 				if l, err = e.Acquire(t.Context(), core.Policy{Key: key}); err == nil {
 					defer func() { _ = l.Release(context.Background()) }()
@@ -120,9 +120,9 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 			}
 			return err
 		}},
-		{"fencing tokens that are read", fence.MaxTokens, "", fence.ErrMalformed, func(_ *testing.T, n int) error {
+		{"fencing tokens that are read", fence.MaxTokens, "", fence.ErrMalformed, func(_ *testing.T, n int64) error {
 			var values []string
-			for _, key := range keys(n) {
+			for _, key := range keys(int(n)) {
 				values = append(values, key+"=1")
 			}
 			_, err := fence.ParseValues(values)
