@@ -90,7 +90,7 @@ func TestLeasesThatNobodyReleasesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New()
 		s, _ := d.Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Second})
-		for i := range 10 * shards * roomy {
+		for i := range 4 * shards * roomy {
 			id := driver.ID{Key: "k" + strconv.Itoa(i), Owner: nth(i)}
 			if _, err := s.Acquire(context.Background(), driver.Request{ID: id, TTL: time.Second}); err != nil {
 				t.Fatal(err)

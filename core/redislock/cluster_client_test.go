@@ -116,7 +116,7 @@ func TestClusterMinimalACLPermitsLocks(t *testing.T) {
 		handOver(t, a, b, key)
 	}
 	key, slot := keyOn(t, c, masters[0], 0)
-	lease := a.take(t, key, time.Minute)
+	lease := a.take(t, key, lasting)
 	c.Move(slot, masters[1], func() {
 		if err := lease.Check(t.Context()); err != nil {
 			t.Errorf("a lease whose key is moving: %v", err)
@@ -157,7 +157,7 @@ func TestClusterForgottenScriptsAreSentAgainToEachServer(t *testing.T) {
 		c.Do("SCRIPT", "FLUSH")
 		leases := make(chan *core.Lease)
 		for _, key := range keys {
-			go func() { leases <- a.take(t, key, time.Minute) }()
+			go func() { leases <- a.take(t, key, lasting) }()
 		}
 		for range keys {
 			if l := <-leases; l != nil {

@@ -99,8 +99,8 @@ func TestClusterLateRedirectionIsNotBelieved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			late, other := newEngine(t, client, core.WithStoreTimeout(30*time.Second)), member(t, c)
-			lease := late.take(t, key, time.Minute)
+			late, other := newEngine(t, client, core.WithStoreTimeout(10*hang)), member(t, c)
+			lease := late.take(t, key, lasting)
 			if !test.held {
 				giveBack(t, lease)
 			}
@@ -120,7 +120,7 @@ func TestClusterLateRedirectionIsNotBelieved(t *testing.T) {
 			}
 			c.Move(slot, here)
 			if !test.held {
-				lease = other.take(t, key, time.Minute)
+				lease = other.take(t, key, lasting)
 			}
 			c.BeginMove(slot, there)
 			close(client.gate)

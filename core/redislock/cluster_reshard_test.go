@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,7 +35,7 @@ func TestClusterReshardingLosesNoLease(t *testing.T) {
 	}
 
 	holder := member(t, c)
-	held := holder.take(t, keys[2], time.Second) // through many renewals
+	held := holder.take(t, keys[2], lasting)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var workers sync.WaitGroup
@@ -44,30 +45,40 @@ func TestClusterReshardingLosesNoLease(t *testing.T) {
 			workers.Go(func() { load.use(ctx, t, e, load.keys[i%len(load.keys)]) })
 		}
 	}
+	workers.Go(func() { // many renewals
+		for ctx.Err() == nil {
+			if err := held.Extend(ctx, lasting); errors.Is(err, core.ErrLost) {
+				t.Errorf("the lease held throughout: %v", err)
+				return
+			}
+		}
+	})
 	moves := 0
-	for end := time.Now().Add(duration); time.Now().Before(end); moves++ {
+	began, limit := time.Now(), time.Now().Add(duration+hang)
+	// At least ten moves, and a grant of each key in a second's time.
+	enough := func() bool {
+		return moves >= 10 && !slices.ContainsFunc(load.keys, func(k *loadedKey) bool { return k.grants.Load() < int64(duration/time.Second) })
+	}
+	for ; time.Since(began) < duration || !enough() && time.Now().Before(limit); moves++ {
 		c.Move(slot, masters[(moves+1)%2])
 	}
 	stop()
 	workers.Wait()
 
-	if err := held.Check(t.Context()); err != nil {
+	if err := answered(t, held); err != nil {
 		t.Errorf("the lease held throughout: %v", err)
 	}
 	giveBack(t, held)
 	var grants int64
 	var stall time.Duration
 	for i, k := range load.keys {
-		grants += k.grants
+		grants += k.grants.Load()
 		if i < 2 {
 			stall = max(stall, k.stall)
 		}
-		if k.grants < int64(duration/time.Second) {
-			t.Errorf("only %d grants of %s", k.grants, k.name)
-		}
 	}
-	if moves < 10 {
-		t.Errorf("only %d moves", moves)
+	if !enough() {
+		t.Errorf("only %d moves and %d grants", moves, grants)
 	}
 	t.Attr("figure-17", fmt.Sprintf("%v, %d moves of the slot, %d grants by 3 processes, %d lost leases, %d overlaps, %d token regressions, %d unavailable; the longest stall of a key %v",
 		duration, moves, grants, load.lost.Load(), load.overlaps.Load(), load.regressions.Load(), load.unavailable.Load(), stall.Round(time.Millisecond)))
@@ -100,17 +111,17 @@ type load struct {
 type loadedKey struct {
 	name   string
 	inside atomic.Int32
+	grants atomic.Int64
 
-	token  int64
-	grants int64
-	last   time.Time
-	stall  time.Duration // the longest time between two grants
+	token int64
+	last  time.Time
+	stall time.Duration // the longest time between two grants
 }
 
 // use takes the key and gives it back until ctx ends.
 func (l *load) use(ctx context.Context, t *testing.T, e *engine, k *loadedKey) {
 	for ctx.Err() == nil {
-		err := e.Do(ctx, core.Policy{Key: k.name, TTL: 3 * time.Second, Wait: core.Forever}, func(ctx context.Context) error {
+		err := e.Do(ctx, core.Policy{Key: k.name, TTL: lasting, Wait: core.Forever}, func(ctx context.Context) error {
 			if k.inside.Add(1) != 1 {
 				l.overlaps.Add(1)
 				t.Errorf("%s has two holders", k.name)
@@ -121,11 +132,10 @@ func (l *load) use(ctx context.Context, t *testing.T, e *engine, k *loadedKey) {
 				t.Errorf("%s: token %d after %d", k.name, lease.Token(), k.token)
 			}
 			now := time.Now()
-			if k.grants > 0 {
+			if k.grants.Add(1) > 1 {
 				k.stall = max(k.stall, now.Sub(k.last))
 			}
 			k.token, k.last = lease.Token(), now
-			k.grants++
 			k.inside.Add(-1)
 			return nil
 		})

@@ -79,7 +79,7 @@ func evict(t *testing.T, c *redis.Client) {
 	}
 	set("maxmemory-policy", "allkeys-random")
 	set("maxmemory", "1")
-	eventually(t, 10*time.Second, "all keys being evicted", func() bool {
+	eventually(t, "all keys being evicted", func() bool {
 		err := c.Set(t.Context(), "another", "", 0).Err() // for which there is no room
 		return redis.HasErrorPrefix(err, "OOM") && c.DBSize(t.Context()).Val() == 0
 	})

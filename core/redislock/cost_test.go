@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -37,7 +38,7 @@ func scripts(calls map[string]int) int { return calls["eval"] + calls["evalsha"]
 // warm has each process's connections, scripts and subscription set up.
 func warm(ps ...*process) {
 	gather(len(ps), func(i int) {
-		if err := ps[i].Ping(within(ps[i].t, 20*time.Second)); err != nil {
+		if err := ps[i].Ping(bounded(ps[i].t)); err != nil {
 			ps[i].t.Error(err)
 		}
 	})
@@ -55,7 +56,7 @@ func TestFreeKeyCostsTwoCommands(t *testing.T) {
 	before := commands(t, a.client)
 	const rounds = 50
 	for range rounds {
-		a.release(a.take("k", time.Minute))
+		a.release(a.take("k", lasting))
 	}
 	after := commands(t, a.client)
 	if n := scripts(after) - scripts(before); n != 2*rounds {
@@ -83,13 +84,14 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 			gather(processes, func(i int) {
 				for range rounds {
 					start := time.Now()
-					g, err := ps[i].Acquire(within(t, time.Minute), driver.Request{ID: newID("k"), TTL: 30 * time.Second, Wait: true})
+					g, err := ps[i].insist(bounded(t), driver.Request{ID: newID("k"), TTL: 30 * time.Second, Wait: true})
 					if err != nil {
 						t.Errorf("acquire: %v", err)
 						return
 					}
 					waited.Add(int64(time.Since(start)))
-					if err := ps[i].end(g); err != nil {
+					// Who learns of his grant from a push has a short lease, until it is renewed.
+					if err := ps[i].end(g); err != nil && (!errors.Is(err, driver.ErrNotHeld) || time.Now().Before(g.Deadline)) {
 						t.Errorf("release: %v", err)
 					}
 				}
@@ -97,7 +99,11 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 			sections := float64(rounds * processes)
 			// A busy machine makes everybody wait long enough to refresh.
 			refreshes := float64(waited.Load()) / float64(protocol.MaxEnrol/4)
-			n := float64(scripts(commands(t, ps[0].client)) - scripts(before))
+			after := commands(t, ps[0].client)
+			// A subscription that seems to be deaf then is replaced: its waiters ask once more, and
+			// it asks after its leases.
+			refreshes += float64((after["subscribe"] - before["subscribe"]) * 2)
+			n := float64(scripts(after) - scripts(before))
 			t.Logf("%.3f commands per critical section", n/sections)
 			if n > max(2.2*sections, 2.1*sections+refreshes) {
 				t.Errorf("%.0f commands for %.0f critical sections, want at most 2.2 for each", n, sections)

@@ -3,7 +3,6 @@ package redislock_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
@@ -23,15 +22,15 @@ func TestTokensRiseOverEvictions(t *testing.T) {
 	}
 	regressions := 0
 	for range evictions {
-		g := a.take("k", time.Minute)
+		g := a.take("k", lasting)
 		set("maxmemory-policy", "allkeys-lru")
 		set("maxmemory", "1")
-		eventually(t, 10*time.Second, "the eviction", func() bool {
+		eventually(t, "the eviction", func() bool {
 			return a.client.Exists(t.Context(), protocol.Key("k")).Val() == 0
 		})
 		set("maxmemory", "0")
 		set("maxmemory-policy", "noeviction")
-		next := b.take("k", time.Minute)
+		next := b.take("k", lasting)
 		if next.Token <= g.Token {
 			regressions++
 			t.Errorf("token %d after %d", next.Token, g.Token)

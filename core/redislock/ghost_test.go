@@ -19,21 +19,21 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 	const channel = redislock.ChannelPrefix + "test"
 	rdb := newClient(t, redis.Options{Addr: server.Addr()})
 	s, err := redislock.New(rdb, redislock.WithChannel(func() string { return channel })).
-		Open(driver.Config{Sink: newSink(), StoreTimeout: 3 * time.Second})
+		Open(driver.Config{Sink: newSink(), StoreTimeout: attempt})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := s.Close(within(t, 10*time.Second)); err != nil {
+		if err := s.Close(bounded(t)); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := s.Ping(within(t, 10*time.Second)); err != nil {
+	if err := s.Ping(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
 	// A late copy of a request has enrolled an owner that was given up.
 	ghost := newID("k")
-	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: time.Minute, Enrol: time.Second, Create: true}
+	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: lasting, Enrol: time.Second, Create: true}
 	value, err := rdb.Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, args.Args()...).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 	if err := rdb.Publish(t.Context(), channel, push).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the key being free", func() bool {
-		st, err := s.Inspect(within(t, 10*time.Second), "k")
+	eventually(t, "the key being free", func() bool {
+		st, err := s.Inspect(bounded(t), "k")
 		return err == nil && !st.Held
 	})
 }
@@ -65,13 +65,13 @@ func TestTakenKeyCostsOneCommandUnlessTheRequestMayHaveACopy(t *testing.T) {
 			server := redistest.Start(t)
 			a, b := join(t, server.Addr()), join(t, server.Addr(), c.set)
 			warm(a, b)
-			a.take("k", time.Minute)
+			a.take("k", lasting)
 			before := scripts(commands(t, a.client))
-			if _, err := b.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+			if _, err := b.try("k", lasting); !errors.As(err, new(*driver.HeldError)) {
 				t.Fatalf("a taken key: %v", err)
 			}
 			// Closing finishes the clean-ups.
-			if err := b.Close(within(t, 10*time.Second)); err != nil {
+			if err := b.Close(bounded(t)); err != nil {
 				t.Fatal(err)
 			}
 			if n := scripts(commands(t, a.client)) - before; n != c.commands {
@@ -85,20 +85,20 @@ func TestWaitersThatWereCancelledLeaveNothing(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	warm(a, b)
-	g := a.take("k", time.Minute)
+	g := a.take("k", lasting)
 	gather(200, func(i int) {
 		ctx := within(t, time.Duration(i)*100*time.Microsecond)
-		if _, err := b.Acquire(ctx, driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true}); err == nil {
+		if _, err := b.Acquire(ctx, driver.Request{ID: newID("k"), TTL: lasting, Wait: true}); err == nil {
 			t.Error("a held key was granted")
 		}
 	})
 	// Closing finishes the clean-ups.
-	if err := b.Close(within(t, 10*time.Second)); err != nil {
+	if err := b.Close(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := a.Inspect(within(t, 10*time.Second), "k"); err != nil || st.Waiting != 0 {
+	if st, err := a.Inspect(bounded(t), "k"); err != nil || st.Waiting != 0 {
 		t.Errorf("%d still wait, %v", st.Waiting, err)
 	}
 	a.release(g)
-	eventually(t, 10*time.Second, "the key being free", func() bool { return a.free("k") })
+	eventually(t, "the key being free", func() bool { return a.free("k") })
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/redistest"
@@ -26,7 +25,7 @@ func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
 			key = "wrong"
 		}
 		for range 50 {
-			g, err := a.Acquire(within(t, 20*time.Second), driver.Request{ID: newID(key), TTL: time.Minute})
+			g, err := a.Acquire(bounded(t), driver.Request{ID: newID(key), TTL: lasting})
 			var permanent *driver.PermanentError
 			switch {
 			case key == "wrong" && errors.As(err, &permanent):
@@ -51,7 +50,7 @@ func TestServerOutOfMemoryEndsLeasesBesideThoseItRefuses(t *testing.T) {
 	const n = 64
 	held := make([]driver.Grant, n)
 	for i := range held {
-		held[i] = a.take(fmt.Sprint("held", i), time.Minute)
+		held[i] = a.take(fmt.Sprint("held", i), lasting)
 	}
 	if err := a.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
@@ -62,7 +61,7 @@ func TestServerOutOfMemoryEndsLeasesBesideThoseItRefuses(t *testing.T) {
 			return
 		}
 		// Refused, unless it travels behind a release, after which the server takes it.
-		_, _ = a.try(fmt.Sprint("new", i), time.Minute)
+		_, _ = a.try(fmt.Sprint("new", i), lasting)
 	})
 }
 
@@ -73,11 +72,11 @@ func TestRenewalsTravelTogether(t *testing.T) {
 	const n = 640
 	var renewals []driver.Renewal
 	for i := range n {
-		g := a.take(fmt.Sprint("k", i), time.Minute)
-		renewals = append(renewals, driver.Renewal{ID: g.ID, Token: g.Token, TTL: time.Minute})
+		g := a.take(fmt.Sprint("k", i), lasting)
+		renewals = append(renewals, driver.Renewal{ID: g.ID, Token: g.Token, TTL: lasting})
 	}
 	before := commands(t, a.client)
-	for i, r := range a.Renew(within(t, 20*time.Second), renewals) {
+	for i, r := range a.Renew(bounded(t), renewals) {
 		if r.Err != nil {
 			t.Fatalf("renewal %d: %v", i, r.Err)
 		}

@@ -22,7 +22,7 @@ import (
 func engineOn(t testing.TB, addr string, o ...core.Option) *core.Engine {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	o = append(o, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	o = append([]core.Option{core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt)}, o...)
 	e, err := core.New(redislock.New(rdb), o...)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 		t.Errorf("the holder was told %v after its deadline", late)
 	}
 	s.Cont()
-	l, err := e.Acquire(t.Context(), core.Policy{Key: "k0", Wait: 10 * time.Second})
+	l, err := e.Acquire(t.Context(), core.Policy{Key: "k0", Wait: hang})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,16 +101,21 @@ func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	s := redistest.Start(t)
 	e := engineOn(t, s.Addr(), core.WithStoreTimeout(timeout))
-	held, err := e.Acquire(t.Context(), core.Policy{Key: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var held *core.Lease
+	eventually(t, "a lease", func() bool { // in less than the time-out, which a busy machine may need
+		var err error
+		held, err = e.Acquire(t.Context(), core.Policy{Key: "k", Wait: core.Forever})
+		return err == nil
+	})
 	s.Stop()
 	defer s.Cont()
 	var waiting sync.WaitGroup
 	for i := range 8 {
 		waiting.Go(func() {
-			if _, err := e.Acquire(t.Context(), core.Policy{Key: "k" + strconv.Itoa(i%2), Wait: core.Forever}); !errors.Is(err, core.ErrClosed) {
+			began := time.Now()
+			_, err := e.Acquire(t.Context(), core.Policy{Key: "k" + strconv.Itoa(i%2), Wait: core.Forever})
+			overdue := errors.Is(err, core.ErrUnavailable) && time.Since(began) >= timeout // before Close could be called
+			if !errors.Is(err, core.ErrClosed) && !overdue {
 				t.Errorf("Acquire returned %v, want ErrClosed", err)
 			}
 		})
@@ -170,9 +175,7 @@ func TestHeldLeaseCostsNoGoroutine(t *testing.T) {
 	if each > 1024 {
 		t.Errorf("%d bytes a lease, want at most 1024", each)
 	}
-	if more := runtime.NumGoroutine() - goroutines; more > 32 {
-		t.Errorf("%d goroutines more for %d leases more", more, n-1000)
-	}
+	eventually(t, "no more than 32 goroutines more for 9000 leases more", func() bool { return runtime.NumGoroutine()-goroutines <= 32 })
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}

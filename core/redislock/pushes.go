@@ -49,9 +49,9 @@ func (l *listener) run() {
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
-			l.set(true, nil)
 			l.s.verifyLeases()
 			l.s.refreshPlaces()
+			l.set(true, nil) // who has waited for it has no lease that is still to be verified
 		}, l.s.pushed)
 		asked := ctx.Err() != nil
 		cancel()

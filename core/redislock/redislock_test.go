@@ -23,6 +23,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 
+const (
+	// hang ends a test that would hang. It is no promise.
+	hang = 2 * time.Minute
+	// attempt is how long a server may take to answer that is not kept from it: longer
+	// than one does on a machine that is busy.
+	attempt = 30 * time.Second
+	// lasting is the TTL of a lease that does not end by itself while a test runs.
+	lasting = time.Hour
+)
+
 // sink records what a session reports.
 type sink struct {
 	waiting   chan driver.ID
@@ -56,12 +66,12 @@ type process struct {
 // join opens a process's session at addr.
 func join(t testing.TB, addr string, change ...func(*redis.Options)) *process {
 	t.Helper()
-	return joinWithin(t, addr, 3*time.Second, change...)
+	return joinWithin(t, addr, attempt, change...)
 }
 
 func joinWithin(t testing.TB, addr string, timeout time.Duration, change ...func(*redis.Options)) *process {
 	t.Helper()
-	o := &redis.Options{Addr: addr}
+	o := &redis.Options{Addr: addr, DialTimeout: timeout, ReadTimeout: timeout}
 	for _, c := range change {
 		c(o)
 	}
@@ -72,7 +82,7 @@ func joinWithin(t testing.TB, addr string, timeout time.Duration, change ...func
 	}
 	p.Session = s
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("close the session: %v", err)
@@ -97,8 +107,14 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// bounded is a context for what ends by itself, unless something hangs.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	return within(t, hang)
+}
+
 func (p *process) try(key string, ttl time.Duration) (driver.Grant, error) {
-	return p.Acquire(within(p.t, 20*time.Second), driver.Request{ID: newID(key), TTL: ttl})
+	return p.Acquire(bounded(p.t), driver.Request{ID: newID(key), TTL: ttl})
 }
 
 func (p *process) take(key string, ttl time.Duration) driver.Grant {
@@ -117,10 +133,27 @@ type outcome struct {
 	at  time.Time
 }
 
+// insist is Acquire by one who asks anew if his place was lost, as an engine does: this
+// machine may stand still for longer than a place lasts.
+func (p *process) insist(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	for {
+		g, err := p.Acquire(ctx, r)
+		if !errors.Is(err, driver.ErrPlaceLost) {
+			return g, err
+		}
+		r.ID, r.Replace = newID(r.Key), nil
+	}
+}
+
 // queue starts an Acquire that waits and returns when it has its place.
 func (p *process) queue(key string, ttl time.Duration) (driver.ID, <-chan outcome) {
 	p.t.Helper()
-	id, c := p.start(within(p.t, 30*time.Second), driver.Request{ID: newID(key), TTL: ttl, Wait: true})
+	return p.enqueue(p.insist, key, ttl)
+}
+
+func (p *process) enqueue(acquire acquisition, key string, ttl time.Duration) (driver.ID, <-chan outcome) {
+	p.t.Helper()
+	id, c := p.begin(bounded(p.t), acquire, driver.Request{ID: newID(key), TTL: ttl, Wait: true})
 	for {
 		select {
 		case got := <-p.sink.waiting:
@@ -134,9 +167,16 @@ func (p *process) queue(key string, ttl time.Duration) (driver.ID, <-chan outcom
 }
 
 func (p *process) start(ctx context.Context, r driver.Request) (driver.ID, <-chan outcome) {
+	return p.begin(ctx, p.insist, r)
+}
+
+// acquisition is Acquire or insist.
+type acquisition func(context.Context, driver.Request) (driver.Grant, error)
+
+func (p *process) begin(ctx context.Context, acquire acquisition, r driver.Request) (driver.ID, <-chan outcome) {
 	c := make(chan outcome, 1)
 	go func() {
-		g, err := p.Acquire(ctx, r)
+		g, err := acquire(ctx, r)
 		c <- outcome{g, err, time.Now()}
 	}()
 	return r.ID, c
@@ -150,7 +190,7 @@ func (p *process) release(g driver.Grant) {
 }
 
 func (p *process) end(g driver.Grant) error {
-	return p.Release(within(p.t, 20*time.Second), []driver.Ending{ending(g)})[0]
+	return p.Release(bounded(p.t), []driver.Ending{ending(g)})[0]
 }
 
 func ending(g driver.Grant) driver.Ending {
@@ -162,7 +202,7 @@ func await(t testing.TB, c <-chan outcome) outcome {
 	select {
 	case o := <-c:
 		return o
-	case <-time.After(30 * time.Second):
+	case <-time.After(hang):
 		t.Fatal("acquire did not end")
 		return outcome{}
 	}
@@ -171,16 +211,16 @@ func await(t testing.TB, c <-chan outcome) outcome {
 func TestFreeKeyIsGrantedAndReleased(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
-	g := a.take("k", time.Minute)
-	if left := driver.Remaining(g.Deadline, time.Now()); left < 50*time.Second || left > time.Minute {
-		t.Errorf("%v are left of a minute", left)
+	g := a.take("k", time.Hour)
+	if left := driver.Remaining(g.Deadline, time.Now()); left < 50*time.Minute || left > time.Hour {
+		t.Errorf("%v are left of an hour", left)
 	}
 	held := new(driver.HeldError)
-	if _, err := b.try("k", time.Minute); !errors.As(err, &held) || held.RetryAfter < 50*time.Second {
+	if _, err := b.try("k", time.Hour); !errors.As(err, &held) || held.RetryAfter < 50*time.Minute {
 		t.Errorf("a taken key: %v", err)
 	}
 	a.release(g)
-	if next := b.take("k", time.Minute); next.Token <= g.Token {
+	if next := b.take("k", time.Hour); next.Token <= g.Token {
 		t.Errorf("token %d after %d", next.Token, g.Token)
 	}
 }
@@ -188,11 +228,11 @@ func TestFreeKeyIsGrantedAndReleased(t *testing.T) {
 func TestWaiterIsWokenByThePush(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
-	if err := b.Ping(within(t, 10*time.Second)); err != nil {
+	if err := b.Ping(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	g := a.take("k", time.Minute)
-	_, c := b.queue("k", time.Minute)
+	g := a.take("k", lasting)
+	_, c := b.queue("k", lasting)
 	a.release(g)
 	o := await(t, c)
 	if o.err != nil {
@@ -207,15 +247,15 @@ func TestWaiterIsWokenByThePush(t *testing.T) {
 func TestReplacedLeaseIsGrantedToTheNextOwner(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
-	g := a.take("k", time.Minute)
+	g := a.take("k", lasting)
 	old := ending(g)
-	next, err := a.Acquire(within(t, 10*time.Second), driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true, Replace: &old})
+	next, err := a.Acquire(bounded(t), driver.Request{ID: newID("k"), TTL: lasting, Wait: true, Replace: &old})
 	if err != nil || next.Token <= g.Token {
 		t.Fatalf("replace: %v, token %d after %d", err, next.Token, g.Token)
 	}
-	_, c := b.queue("k", time.Minute)
+	_, c := b.queue("k", lasting)
 	old = ending(next)
-	_, mine := a.start(within(t, 10*time.Second), driver.Request{ID: newID("k"), TTL: time.Minute, Wait: true, Replace: &old})
+	_, mine := a.start(bounded(t), driver.Request{ID: newID("k"), TTL: lasting, Wait: true, Replace: &old})
 	theirs := await(t, c)
 	if theirs.err != nil {
 		t.Fatal(theirs.err)
@@ -229,22 +269,22 @@ func TestReplacedLeaseIsGrantedToTheNextOwner(t *testing.T) {
 }
 
 func (p *process) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
-	return p.Renew(within(p.t, 20*time.Second), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
+	return p.Renew(bounded(p.t), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
 }
 
 func TestRenewalExtendsAndNeverRevives(t *testing.T) {
 	server := redistest.Start(t)
 	a := join(t, server.Addr())
-	g := a.take("k", 10*time.Second)
-	r := a.renew(g, time.Minute)
-	if r.Err != nil || driver.Remaining(r.Deadline, time.Now()) < 50*time.Second {
+	g := a.take("k", 10*time.Minute)
+	r := a.renew(g, time.Hour)
+	if r.Err != nil || driver.Remaining(r.Deadline, time.Now()) < 50*time.Minute {
 		t.Fatalf("renewal: %v, deadline %v", r.Err, r.Deadline)
 	}
 	a.release(g)
-	if r := a.renew(g, time.Minute); !errors.Is(r.Err, driver.ErrNotHeld) {
+	if r := a.renew(g, lasting); !errors.Is(r.Err, driver.ErrNotHeld) {
 		t.Errorf("renewal after release: %v", r.Err)
 	}
-	if st, err := a.Inspect(within(t, time.Second), "k"); err != nil || st.Held {
+	if st, err := a.Inspect(bounded(t), "k"); err != nil || st.Held {
 		t.Errorf("after a late renewal: held %v, %v", st.Held, err)
 	}
 }

