@@ -3,7 +3,6 @@ package etcdlock_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -14,9 +13,10 @@ import (
 )
 
 func TestPingFindsOutWhatARoleLacks(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	root := etcdtest.Client(t, server.Addr())
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -52,7 +52,7 @@ func TestPingFindsOutWhatARoleLacks(t *testing.T) {
 				t.Errorf("close the client: %v", err)
 			}
 		})
-		return open(t, etcdlock.New(c), 2*time.Second)
+		return open(t, etcdlock.New(c))
 	}
 	for _, user := range []string{"reader", "nobody", ""} {
 		refused := new(driver.PermanentError)
@@ -76,9 +76,9 @@ func TestPingFindsOutWhatARoleLacks(t *testing.T) {
 		t.Errorf("inspect with the rights that locks need: %+v, %v", st, err)
 	}
 	p.drop(g)
-	g = w.granted(t, 5*time.Second)
+	g = w.granted(t)
 	if err := p.Oust(ctx, "k", g.Token); err != nil {
 		t.Errorf("oust with the rights that locks need: %v", err)
 	}
-	receive(t, 5*time.Second, q.event(q.lost, g.ID), "Sink.Lost")
+	receive(t, q.event(q.lost, g.ID), "Sink.Lost")
 }

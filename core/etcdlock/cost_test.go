@@ -22,9 +22,10 @@ func counts(p *etcdtest.Proxy) map[string]int {
 }
 
 func TestFreeKeyCostsThreeRequests(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
-	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	p.drop(p.take("k", long))
 	const n = 20
 	before := counts(proxy)
@@ -40,23 +41,24 @@ func TestFreeKeyCostsThreeRequests(t *testing.T) {
 }
 
 func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
-	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second)
+	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	for _, waiters := range []int{2, 32} {
 		proxy := etcdtest.NewProxy(t, server.Addr())
 		ps := []*process{
-			open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second),
-			open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second),
+			open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr()))),
+			open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr()))),
 		}
 		g := direct.take("k", long)
 		var queue []*waiter
 		for i := range waiters {
-			queue = append(queue, ps[i%2].queue(within(t, 30*time.Second), "k", 2*long))
+			queue = append(queue, ps[i%2].queue(within(t), "k", long))
 		}
-		before, start := counts(proxy), time.Now()
+		start, before := time.Now(), counts(proxy)
 		direct.drop(g)
 		for i, w := range queue {
-			ps[i%2].drop(w.granted(t, 5*time.Second))
+			ps[i%2].drop(w.granted(t))
 		}
 		after := counts(proxy)
 		polls := waiters * int(time.Since(start)/(500*time.Millisecond)+1)
@@ -71,19 +73,20 @@ func TestHandOverCostsARevocationAndATransaction(t *testing.T) {
 }
 
 func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
-	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())), 2*time.Second)
-	g := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())), 2*time.Second).take("k", long)
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
+	g := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))).take("k", long)
 	start := time.Now()
 	const n = 100
 	for range n {
-		if _, err := p.Acquire(within(t, 10*time.Second), request(g.Key, long)); !isHeld(err) {
+		if _, err := p.Acquire(within(t), request(g.Key, long)); !isHeld(err) {
 			t.Fatalf("a request for a key that is held returned %v", err)
 		}
 	}
-	most := 2 + int(time.Since(start)/(100*time.Millisecond))
-	if got := proxy.Count(methodGrant); got > most {
+	got := proxy.Count(methodGrant)
+	if most := 2 + int(time.Since(start)/(100*time.Millisecond)); got > most {
 		t.Errorf("%d refused requests took %d leases, want at most %d", n, got, most)
 	}
 }

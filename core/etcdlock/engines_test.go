@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -35,15 +34,16 @@ func add(ctx context.Context, c *clientv3.Client, owner clientv3.Cmp) error {
 }
 
 func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
+	t.Parallel()
 	const engines, callers, rounds = 3, 5, 10
 	server := etcdtest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	var running sync.WaitGroup
 	failure := make(chan error, engines*callers)
 	for range engines {
 		c := etcdtest.Client(t, server.Addr())
 		store := etcdlock.New(c)
-		locks, err := core.New(store, core.WithNamespace("test"))
+		locks, err := core.New(store, core.WithNamespace("test"), core.WithStoreTimeout(storeTimeout))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
 		for range callers {
 			running.Go(func() {
 				for range rounds {
-					l, err := locks.Acquire(ctx, core.Policy{Key: "k", TTL: 5 * time.Second, Wait: core.Forever})
+					l, err := locks.Acquire(ctx, core.Policy{Key: "k", TTL: long, Wait: core.Forever})
 					if err == nil {
 						err = errors.Join(add(ctx, c, store.IsOwner(l.Token())), l.Release(ctx))
 					}
@@ -69,7 +69,7 @@ func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
-	receive(t, time.Minute, done, "the load")
+	receive(t, done, "the load")
 	select {
 	case err := <-failure:
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package etcdlock_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,7 +14,7 @@ import (
 // guarded writes if the comparison holds, and reports whether it has.
 func guarded(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
 	t.Helper()
-	r, err := c.Txn(within(t, 10*time.Second)).If(owner).Then(clientv3.OpPut("stock", "41")).Commit()
+	r, err := c.Txn(within(t)).If(owner).Then(clientv3.OpPut("stock", "41")).Commit()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,16 +22,17 @@ func guarded(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
 }
 
 func TestIsOwnerHoldsAsLongAsTheLease(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
 	store := etcdlock.New(c)
-	locks, err := core.New(store, core.WithNamespace("test"))
+	locks, err := core.New(store, core.WithNamespace("test"), core.WithStoreTimeout(storeTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	ctx := within(t, 30*time.Second)
-	policy := core.Policy{Key: "k", TTL: 10 * time.Second, Wait: core.Forever}
+	ctx := within(t)
+	policy := core.Policy{Key: "k", TTL: long, Wait: core.Forever}
 
 	first, err := locks.Acquire(ctx, policy)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestIsOwnerHoldsAsLongAsTheLease(t *testing.T) {
 	if err := first.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-	second := receive(t, 10*time.Second, next, "the next caller's lease")
+	second := receive(t, next, "the next caller's lease")
 	mine := store.IsOwner(second.Token())
 	if !guarded(t, c, mine) {
 		t.Error("the second owner's write was refused")

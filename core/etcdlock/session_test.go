@@ -22,16 +22,25 @@ type process struct {
 	lost    map[driver.ID]chan struct{}
 }
 
-func open(t testing.TB, d driver.Driver, timeout time.Duration) *process {
+// What is to happen has this long for it. The limit ends a test that would hang, and is no
+// promise. All that could happen instead takes longer: a request that is not answered, and a
+// lease that nobody ends.
+const (
+	patience     = 2 * time.Minute
+	storeTimeout = 3 * time.Minute
+	long         = 10 * time.Minute
+)
+
+func open(t testing.TB, d driver.Driver) *process {
 	t.Helper()
 	p := &process{t: t, waiting: make(map[driver.ID]chan struct{}), lost: make(map[driver.ID]chan struct{})}
-	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: timeout})
+	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: storeTimeout})
 	if err != nil {
 		t.Fatalf("open a session: %v", err)
 	}
 	p.Session = s
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		_ = s.Close(ctx) // a server that the test has stopped may have kept it from its work
 	})
@@ -69,9 +78,10 @@ func request(key string, ttl time.Duration) driver.Request {
 	return r
 }
 
-func within(t testing.TB, d time.Duration) context.Context {
+// within returns a context that lasts for as long as there is patience.
+func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -79,7 +89,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 // take takes a key that is free.
 func (p *process) take(key string, ttl time.Duration) driver.Grant {
 	p.t.Helper()
-	g, err := p.Acquire(within(p.t, 20*time.Second), request(key, ttl))
+	g, err := p.Acquire(within(p.t), request(key, ttl))
 	if err != nil {
 		p.t.Fatalf("acquire of a free key: %v", err)
 	}
@@ -107,28 +117,28 @@ func (p *process) queue(ctx context.Context, key string, ttl time.Duration) *wai
 		g, err := p.Acquire(ctx, r)
 		w.done <- result{g, err}
 	}()
-	receive(p.t, 10*time.Second, p.event(p.waiting, r.ID), "Sink.Waiting")
+	receive(p.t, p.event(p.waiting, r.ID), "Sink.Waiting")
 	return w
 }
 
-func (w *waiter) granted(t testing.TB, limit time.Duration) driver.Grant {
+func (w *waiter) granted(t testing.TB) driver.Grant {
 	t.Helper()
-	r := receive(t, limit, w.done, "the waiter's grant")
+	r := receive(t, w.done, "the waiter's grant")
 	if r.err != nil {
 		t.Fatalf("the waiter's grant: %v", r.err)
 	}
 	return r.Grant
 }
 
-func receive[T any](t testing.TB, limit time.Duration, c <-chan T, what string) T {
+func receive[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case v := <-c:
 		return v
 	case <-timer.C:
-		t.Fatalf("%s: not within %v", what, limit)
+		t.Fatalf("%s: not within %v", what, patience)
 		panic("unreachable")
 	}
 }
@@ -146,11 +156,11 @@ func (p *process) drop(g driver.Grant) {
 }
 
 func (p *process) end(g driver.Grant) error {
-	return p.Release(within(p.t, 20*time.Second), []driver.Ending{ending(g)})[0]
+	return p.Release(within(p.t), []driver.Ending{ending(g)})[0]
 }
 
 func (p *process) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
-	return p.Renew(within(p.t, 20*time.Second), []driver.Renewal{{ID: g.ID, Ref: g.Ref, Token: g.Token, TTL: ttl}})[0]
+	return p.Renew(within(p.t), []driver.Renewal{{ID: g.ID, Ref: g.Ref, Token: g.Token, TTL: ttl}})[0]
 }
 
 func isHeld(err error) bool {

@@ -22,10 +22,12 @@ var crashing = crash.Store{
 // TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 processes that hold a lock, while
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
+	t.Parallel()
 	crashing.Run(t, zktest.Start(t).Addr(), 2)
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	t.Parallel()
 	server := zktest.Start(t)
 	crowd.Run(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/zklock"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 func engine(t *testing.T, addr string, opts ...zklock.Option) *core.Engine {
 	t.Helper()
-	e, err := core.New(zklock.New([]string{addr}, opts...), core.WithNamespace("test"))
+	e, err := core.New(zklock.New([]string{addr}, opts...), core.WithNamespace("test"), core.WithStoreTimeout(storeTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +25,7 @@ func engine(t *testing.T, addr string, opts ...zklock.Option) *core.Engine {
 
 // TestEnginesTakeTurns has callers of several processes count with a lock around it.
 func TestEnginesTakeTurns(t *testing.T) {
+	t.Parallel()
 	const engines, callers, rounds = 3, 8, 10
 	s := zktest.Start(t)
 	var (
@@ -36,7 +38,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 		for range callers {
 			running.Go(func() {
 				for range rounds {
-					err := e.Do(t.Context(), core.Policy{Key: "counter", Wait: patience}, func(context.Context) error {
+					err := e.Do(t.Context(), core.Policy{Key: "counter", Wait: core.Forever}, func(context.Context) error {
 						mu.Lock()
 						seen := counter
 						mu.Unlock()
@@ -63,38 +65,68 @@ func TestEnginesTakeTurns(t *testing.T) {
 // TestCallIsCancelledWhenItsProcessIsCutOff has a call whose TTL is longer than its
 // session, which is renewed as long as there is a connection.
 func TestCallIsCancelledWhenItsProcessIsCutOff(t *testing.T) {
+	t.Parallel()
+	const session = 8 * time.Second // two fifths of it outlast a busy machine's pauses
 	s := zktest.Start(t)
 	proxy := zktest.NewProxy(t, s.Addr())
-	a := engine(t, proxy.Addr(), zklock.WithSessionTimeout(8*time.Second)) // which outlasts a busy machine's pauses
+	a := engine(t, proxy.Addr(), zklock.WithSessionTimeout(session))
 	b := engine(t, s.Addr())
-	var ended time.Time
-	err := a.Do(t.Context(), core.Policy{Key: "k", TTL: time.Minute}, func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			t.Error("the lease ended although the store answered")
-			return nil
-		case <-time.After(9 * time.Second): // longer than the session lasts unheard of
-		}
-		t.Cleanup(proxy.BlackHole()) // undone before the engines are closed
-		select {
-		case <-ctx.Done():
-			ended = time.Now()
-		case <-time.After(patience):
-		}
-		return nil
-	})
-	if !errors.Is(err, core.ErrLost) {
-		t.Errorf("the cut-off call: %v, want ErrLost", err)
+	type grant struct {
+		*core.Lease
+		at  time.Time
+		err error
 	}
-	if ended.IsZero() {
+	var (
+		machine   = hiccups.Start(t)
+		next      = make(chan grant, 1)
+		cut       bool
+		cancelled bool
+		deadline  time.Time
+	)
+	for !cut && !t.Failed() {
+		err := a.Do(t.Context(), core.Policy{Key: "k", TTL: hold}, func(ctx context.Context) error {
+			mine, held := core.LeaseFrom(ctx)
+			select {
+			case <-ctx.Done():
+				if machine.Allow(0) < session/5 { // or else nobody had the time to renew it
+					t.Error("the lease ended although the store answered")
+				}
+				return nil
+			case <-time.After(session + time.Second): // longer than the session lasts unheard of
+			}
+			go func() {
+				l, err := b.Acquire(t.Context(), core.Policy{Key: "k", Wait: core.Forever})
+				next <- grant{l, time.Now(), err}
+			}()
+			cut = true
+			restore := proxy.BlackHole()
+			t.Cleanup(func() { // before the engines are closed
+				restore()
+				proxy.Cut()
+			})
+			select {
+			case <-ctx.Done():
+				cancelled = true
+			case <-time.After(patience):
+			}
+			if held {
+				deadline = mine.Deadline()
+			}
+			return nil
+		})
+		if !errors.Is(err, core.ErrLost) {
+			t.Errorf("the cut-off call: %v, want ErrLost", err)
+		}
+	}
+	if !cancelled || deadline.IsZero() {
 		t.Fatal("the call's context never ended")
 	}
-	l, err := b.Acquire(t.Context(), core.Policy{Key: "k", Wait: patience})
-	if err != nil {
-		t.Fatalf("acquire after the holder's session has expired: %v", err)
+	l := await(t, "the grant after the holder's session has expired", next)
+	if l.err != nil {
+		t.Fatalf("acquire after the holder's session has expired: %v", l.err)
 	}
-	if early := time.Since(ended); early <= 0 {
-		t.Error("another held the key before the call was cancelled")
+	if early := deadline.Sub(l.at); early > 0 {
+		t.Errorf("another held the key %v before the call was over", early)
 	}
 	if err := l.Release(t.Context()); err != nil {
 		t.Error(err)

@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -32,20 +33,36 @@ type process struct {
 	lost      map[driver.ID]chan struct{}
 }
 
+const (
+	// patience ends what is expected to happen, and never does. It is no promise.
+	patience = 2 * time.Minute
+
+	// storeTimeout is longer than a busy machine lets a server be silent.
+	storeTimeout = 30 * time.Second
+
+	// hold is the TTL of leases that are released.
+	hold = 5 * time.Minute
+)
+
 // open opens a session on d that is closed with the test.
 func open(t *testing.T, d driver.Driver) *process {
+	t.Helper()
+	return openWith(t, d, storeTimeout)
+}
+
+func openWith(t *testing.T, d driver.Driver, timeout time.Duration) *process {
 	t.Helper()
 	p := &process{
 		t: t, waiting: make(map[driver.ID]chan struct{}),
 		contended: make(map[driver.ID]chan struct{}), lost: make(map[driver.ID]chan struct{}),
 	}
-	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: 8 * time.Second})
+	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Session = s
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 		defer cancel()
 		_ = s.Close(ctx) // a test may have ended its server
 	})
@@ -74,9 +91,6 @@ func (p *process) told(m map[driver.ID]chan struct{}, id driver.ID) chan struct{
 	}
 	return m[id]
 }
-
-// patience ends what is expected to happen.
-const patience = 30 * time.Second
 
 // await waits for what is expected to happen.
 func await[T any](t *testing.T, what string, c <-chan T) T {
@@ -122,6 +136,14 @@ func (p *process) take(key string, ttl time.Duration) driver.Grant {
 	return g
 }
 
+// leave releases a lease whose session may have expired.
+func (p *process) leave(g driver.Grant) {
+	p.t.Helper()
+	if err := p.Release(p.t.Context(), []driver.Ending{ending(g)})[0]; err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		p.t.Fatalf("release: %v", err)
+	}
+}
+
 // outcome is what an Acquire has returned.
 type outcome struct {
 	driver.Grant
@@ -140,13 +162,48 @@ func (p *process) ask(r driver.Request) <-chan outcome {
 	return done
 }
 
-// queue waits for a key that is taken and returns when it has its place.
-func (p *process) queue(key string, ttl time.Duration) <-chan outcome {
+// obtain acquires a key, and asks anew when its session expires meanwhile.
+func (p *process) obtain(key string, ttl time.Duration) (g driver.Grant) {
+	p.t.Helper()
+	eventually(p.t, "an acquisition", func() bool {
+		r := request(key, ttl)
+		r.Wait = true
+		var err error
+		g, err = p.Acquire(p.t.Context(), r)
+		return err == nil
+	})
+	return g
+}
+
+// enqueue waits for a key that is taken. It returns when it has its place, or, with waits
+// being false, when it has no reason to wait.
+func (p *process) enqueue(key string, ttl time.Duration) (done <-chan outcome, waits bool) {
 	p.t.Helper()
 	r := request(key, ttl)
 	r.Wait = true
-	done := p.ask(r)
-	await(p.t, "a place in the queue", p.told(p.waiting, r.ID))
+	done = p.ask(r)
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-p.told(p.waiting, r.ID):
+		return done, true
+	case o := <-done:
+		ended := make(chan outcome, 1)
+		ended <- o
+		return ended, false
+	case <-limit.C:
+		p.t.Fatalf("a place in the queue: not within %v", patience)
+		panic("unreachable")
+	}
+}
+
+// queue waits for a key that is taken and returns when it has its place.
+func (p *process) queue(key string, ttl time.Duration) <-chan outcome {
+	p.t.Helper()
+	done, waits := p.enqueue(key, ttl)
+	if !waits {
+		p.t.Fatalf("a wait for a key that is taken has ended: %v", (<-done).err)
+	}
 	return done
 }
 
@@ -183,7 +240,7 @@ func (p *process) state(key string) driver.State {
 // raw connects to a server without the driver.
 func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogger(quiet{}))
+	conn, events, err := zk.Connect([]string{s.Addr()}, 2*storeTimeout, zk.WithLogger(quiet{}))
 	if err != nil {
 		t.Fatal(err)
 	}

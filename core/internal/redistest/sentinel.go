@@ -123,14 +123,14 @@ func (s *Sentinel) CutReplication(master *Server) {
 // master so far.
 func (s *Sentinel) Replicated(master *Server) {
 	s.t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: master.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: master.Addr(), ReadTimeout: -1})
 	defer func() { _ = c.Close() }()
 	conn := c.Conn()
 	defer func() { _ = conn.Close() }()
 	if err := conn.Set(s.t.Context(), "replicated", 1, 0).Err(); err != nil {
 		s.t.Fatal(err)
 	}
-	if n, err := conn.Wait(s.t.Context(), 1, 10*time.Second).Result(); err != nil || n < 1 {
+	if n, err := conn.Wait(s.t.Context(), 1, time.Minute).Result(); err != nil || n < 1 {
 		s.t.Fatalf("wait for a replica: %d, %v", n, err)
 	}
 }

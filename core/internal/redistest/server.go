@@ -149,12 +149,12 @@ func (s *Server) launch() error {
 
 // ours reports whether the server at addr is the process pid and serves.
 func ours(addr string, pid int) bool {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return false
 	}
 	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := fmt.Fprint(conn, "INFO server\r\nPING\r\n"); err != nil {
 		return false
 	}
@@ -175,12 +175,12 @@ func ours(addr string, pid int) bool {
 }
 
 func command(addr string, words ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // the answer has been read
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprint(conn, strings.Join(words, " ")+"\r\n"); err != nil {
 		return "", err
 	}

@@ -11,20 +11,29 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// harness is a database of the check's own, reached through a proxy. Only the checks that
-// restart their server have one of their own.
-func (p *product) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
-	on := p.server
-	restarts := strings.Contains(t.Name(), "Restart")
-	if restarts {
-		on = p.start()
+// harnesses returns what makes harnesses that reach one database, each through a proxy. Only
+// the checks that lose its data have one of their own, and those that restart the server a
+// server.
+func (p *product) harnesses(t *testing.T, options string, notified bool) func(t *testing.T) *drivertest.Harness {
+	shared := p.database(t, p.server)
+	return func(t *testing.T) *drivertest.Harness { return shared.harness(t, options, notified) }
+}
+
+func (shared *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
+	d, on := shared, shared.on
+	restarts, loses := strings.Contains(t.Name(), "Restart"), strings.Contains(t.Name(), "LossOfData")
+	switch {
+	case restarts:
+		on = d.start()
 		t.Cleanup(func() {
 			if err := on.Stop(); err != nil {
 				t.Errorf("stop %s: %v", on.Name, err)
 			}
 		})
+		d = d.database(t, on)
+	case loses:
+		d = d.database(t, on)
 	}
-	d := p.database(t, on)
 	way := newProxy(t, on.Addr())
 	way.early = strings.Contains(t.Name(), "GivenUpAfterALostReply") // which allows for no COMMIT on a busy machine
 	opts := func(addr string) (all []sqllock.Option) {
@@ -37,10 +46,13 @@ func (p *product) harness(t *testing.T, options string, notified bool) *driverte
 	warm(t, through)
 	h := &drivertest.Harness{
 		Driver:       d.locks(t, through, opts(way.addr())...),
-		Peer:         d.locks(t, d.DB, opts(on.Addr())...),
+		Peer:         d.locks(t, d.connect(t, on.Addr(), ""), opts(on.Addr())...),
 		Stall:        way.stall,
 		DelayReplies: way.delayReplies,
 		Wipe: func() {
+			if !loses {
+				t.Fatal("others use the database; name the check after its loss of data")
+			}
 			d.exec(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
 		},
 	}
@@ -79,13 +91,14 @@ func warm(t testing.TB, db *sql.DB) {
 func TestConformance(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
-			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return p.harness(t, p.options, false) })
+			t.Parallel()
+			drivertest.Run(t, p.harnesses(t, p.options, false))
 		})
 	}
 }
 
 func TestConformanceWithNotifications(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return products[0].harness(t, products[0].options, true) })
+	drivertest.Run(t, products[0].harnesses(t, products[0].options, true))
 }
 
 // TestConformanceAsTheDriverComes has statements prepared, as most of the other tests have.
@@ -96,7 +109,8 @@ func TestConformanceAsTheDriverComes(t *testing.T) {
 	}
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
-			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return p.harness(t, "", false) })
+			t.Parallel()
+			drivertest.Run(t, p.harnesses(t, "", false))
 		})
 	}
 }
@@ -107,8 +121,9 @@ func TestEndurance(t *testing.T) {
 	for _, p := range products {
 		notified := p == products[0]
 		t.Run(p.server.Name, func(t *testing.T) {
+			harness := p.harnesses(t, p.options, notified)
 			endurance.Run(t, func(t *testing.T) *drivertest.Harness {
-				h := p.harness(t, p.options, notified)
+				h := harness(t)
 				if !notified {
 					h.LosePushes = nil
 				}

@@ -2,6 +2,7 @@ package databases_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // TestRoundTripsAreFew counts what passes the proxy, as the package's documentation
-// promises it. Looks are too seldom to be among them.
+// promises it.
 func TestRoundTripsAreFew(t *testing.T) {
 	most := map[sqllock.Dialect][4]int{
 		sqllock.PostgreSQL: {5, 6, 1, 7},
@@ -21,29 +22,32 @@ func TestRoundTripsAreFew(t *testing.T) {
 		way := newProxy(t, d.on.Addr())
 		db := d.connect(t, way.addr(), d.options)
 		warm(t, db)
-		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)), 5*time.Second)
-		waiter := open(t, d.locks(t, d.DB), 5*time.Second)
+		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)))
+		waiter := open(t, d.locks(t, d.DB))
 		count := func(f func()) int {
 			before := way.requests()
 			f()
 			return way.requests() - before
 		}
-		var got [4]int
-		for i := range 3 { // the first use of the key makes its row
+		// The first use of the key makes its row, and a look may fall into any of them. Others
+		// have neither.
+		got := [4]int{math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt}
+		for i := range 8 {
 			var g driver.Grant
 			var err error
-			got[0] = count(func() { g, err = p.Acquire(t.Context(), request("stock", false)) })
+			got[0] = min(got[0], count(func() { g, err = p.Acquire(t.Context(), request("stock", false)) }))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got[2] = count(func() {
-				err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: time.Minute}})[0].Err
-			})
+			got[2] = min(got[2], count(func() {
+				err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: hold}})[0].Err
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := make(chan driver.Grant, 1)
-			if i == 2 {
+			wanted := i%2 == 1
+			if wanted {
 				go func() {
 					g, _ := waiter.Acquire(t.Context(), request("stock", true))
 					next <- g
@@ -54,11 +58,10 @@ func TestRoundTripsAreFew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i == 1 {
-				got[1] = n
-			}
-			if i == 2 {
-				got[3] = n
+			if !wanted {
+				got[1] = min(got[1], n)
+			} else {
+				got[3] = min(got[3], n)
 				if g := <-next; waiter.Release(t.Context(), []driver.Ending{ending(g)})[0] != nil {
 					t.Error("the waiter was not granted the key")
 				}

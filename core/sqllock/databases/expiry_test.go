@@ -1,12 +1,15 @@
 package databases_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -15,8 +18,8 @@ import (
 // Without a look of its own most of them would leave their waiter beside a free key.
 func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		t.Parallel()
-		dead := open(t, d.locks(t, d.DB), 5*time.Second)
+		machine := hiccups.Start(t)
+		dead := open(t, d.locks(t, d.DB))
 		type result struct {
 			late time.Duration
 			err  error
@@ -24,23 +27,32 @@ func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 		const n = 8
 		results := make(chan result, n)
 		for i := range n {
+			p := open(t, d.locks(t, d.DB, sqllock.WithPoll(10*time.Second)))
 			r := request(fmt.Sprint("key ", i), false)
 			r.TTL = 4 * time.Second
 			held, err := dead.Acquire(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := open(t, d.locks(t, d.DB, sqllock.WithPoll(10*time.Second)), 5*time.Second)
+			over := make(chan struct{})
 			go func() {
 				g, err := p.Acquire(t.Context(), request(r.Key, true))
+				for errors.Is(err, driver.ErrPlaceLost) { // on a machine that has slept for as long as places last
+					g, err = p.Acquire(t.Context(), request(r.Key, true))
+				}
 				late := time.Since(held.Deadline)
+				close(over)
 				if err == nil {
 					err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
 				}
 				results <- result{late, err}
 			}()
-			<-p.queued
+			select {
+			case <-p.queued:
+			case <-over: // on a machine on which the lease has ended before
+			}
 		}
+		slowest := d.slowest(t)
 		var late []time.Duration
 		for range n {
 			r := <-results
@@ -50,8 +62,44 @@ func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 			late = append(late, r.late)
 		}
 		slices.Sort(late)
-		if late[n*3/4] > 200*time.Millisecond {
-			t.Errorf("the waiters were let in so long after the ends of the leases: %v", late)
+		const most = 200 * time.Millisecond
+		if limit := machine.Allow(most) + 2*slowest(); late[n*3/4] > limit {
+			t.Errorf("the waiters were let in so long after the ends of the leases: %v, want %v, or %v on this machine", late, most, limit)
 		}
 	})
+}
+
+// slowest acquires and releases a key from time to time until it is asked how long that
+// took at most: as long as the server is busy with others.
+func (d *database) slowest(t *testing.T) func() time.Duration {
+	t.Helper()
+	p := open(t, d.locks(t, d.DB))
+	ctx, cancel := context.WithCancel(t.Context())
+	worst := make(chan time.Duration, 1)
+	go func() {
+		var most time.Duration
+		for ctx.Err() == nil {
+			began := time.Now()
+			g, err := p.Acquire(t.Context(), request("another", false))
+			if err == nil {
+				err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
+			}
+			if err != nil {
+				if ctx.Err() == nil { // or else the test has ended
+					t.Errorf("another key: %v", err)
+				}
+				break
+			}
+			most = max(most, time.Since(began))
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		worst <- most
+	}()
+	return func() time.Duration {
+		cancel()
+		return <-worst
+	}
 }

@@ -41,16 +41,27 @@ func (s *sink) Lost(driver.ID, error) {
 	s.lost++
 }
 
-func open(t testing.TB, locks driver.Driver, timeout time.Duration) *process {
+const (
+	// patience ends what is expected to happen, and never does. It is no promise.
+	patience = 2 * time.Minute
+
+	// storeTimeout is longer than a busy machine lets a server be silent.
+	storeTimeout = 30 * time.Second
+
+	// hold is the TTL of leases that are released. Nobody waits for its end.
+	hold = 10 * time.Minute
+)
+
+func open(t testing.TB, locks driver.Driver) *process {
 	t.Helper()
 	s := &sink{queued: make(chan driver.ID, 64)}
-	session, err := locks.Open(driver.Config{Sink: s, StoreTimeout: timeout})
+	session, err := locks.Open(driver.Config{Sink: s, StoreTimeout: storeTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{session, s}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Errorf("close a session: %v", err)
@@ -65,7 +76,7 @@ func owner() (o driver.Owner) {
 }
 
 func request(key string, wait bool) driver.Request {
-	return driver.Request{ID: driver.ID{Key: key, Owner: owner()}, TTL: 30 * time.Second, Wait: wait}
+	return driver.Request{ID: driver.ID{Key: key, Owner: owner()}, TTL: hold, Wait: wait}
 }
 
 func ending(g driver.Grant) driver.Ending {
@@ -84,9 +95,23 @@ type claims struct {
 	all map[string][]claim
 }
 
+// count returns how many there are.
+func (c *claims) count() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, all := range c.all {
+		n += len(all)
+	}
+	return n
+}
+
+// add adds one, unless it was over when it began.
 func (c *claims) add(g driver.Grant, from, to time.Time) {
 	if g.Deadline.Before(to) {
 		to = g.Deadline
+	}
+	if !from.Before(to) {
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,6 +156,7 @@ func load(ctx context.Context, all *claims, processes []*process, callers int, k
 						continue
 					}
 					from := time.Now()
+					<-time.After(time.Millisecond) // in which a second holder would show
 					to := time.Now()
 					// A release is repeated until it is answered.
 					err = errors.New("not yet")

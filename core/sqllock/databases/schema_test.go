@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/sqllock"
@@ -23,7 +22,7 @@ func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
 			})
 		}
 		running.Wait()
-		if err := open(t, d.locks(t, d.DB), 2*time.Second).Ping(t.Context()); err != nil {
+		if err := open(t, d.locks(t, d.DB)).Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -31,7 +30,7 @@ func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
 
 func TestMissingTablesAreAPermanentErrorThatSaysSo(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		p := open(t, d.locks(t, d.DB), 2*time.Second)
+		p := open(t, d.locks(t, d.DB))
 		for _, table := range []string{"lockaround_row", "lockaround_claim", "lockaround_lock"} {
 			d.exec(t, `DROP TABLE `+table)
 			var refused *driver.PermanentError
@@ -54,7 +53,7 @@ func TestDialectOfAnotherDatabaseIsRefusedByPing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused *driver.PermanentError
-		if err := open(t, locks, 2*time.Second).Ping(t.Context()); !errors.As(err, &refused) {
+		if err := open(t, locks).Ping(t.Context()); !errors.As(err, &refused) {
 			t.Errorf("a ping in another dialect: %v", err)
 		}
 	})

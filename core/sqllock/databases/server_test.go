@@ -66,10 +66,14 @@ var products = []*product{
 	},
 }
 
-// each runs a test on every database.
+// each runs a test on every database, beside other tests.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
+	t.Parallel()
 	for _, p := range products {
-		t.Run(p.server.Name, func(t *testing.T) { test(t, p.database(t, p.server)) })
+		t.Run(p.server.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, p.database(t, p.server))
+		})
 	}
 }
 
@@ -137,15 +141,15 @@ func (d *database) exec(t testing.TB, statements ...string) {
 	}
 }
 
-// eventually fails the test unless ok becomes true in time.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+// eventually fails the test unless ok becomes true.
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	end := time.Now().Add(limit)
+	end := time.Now().Add(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 		<-tick.C
 	}

@@ -152,7 +152,7 @@ func (p *Proxy) DropReply(match func(Request) bool) (dropped func() bool) {
 		select {
 		case <-d.done:
 			return true
-		case <-time.After(time.Second): // what a client sends last may still be on its way
+		case <-time.After(10 * time.Second): // what a client sends last may still be on its way
 			return false
 		}
 	}

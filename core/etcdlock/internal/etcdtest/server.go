@@ -186,7 +186,7 @@ func (s *Server) answers(how ...clientv3.OpOption) error {
 
 func dial(addrs ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: addrs, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: time.Second, Logger: zap.NewNop(),
+		Endpoints: addrs, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 30 * time.Second, Logger: zap.NewNop(),
 	})
 }
 

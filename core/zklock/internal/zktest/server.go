@@ -162,9 +162,10 @@ func (s *Server) spawn() error {
 		return err
 	}
 	// What a killed process has written stays, so that nothing is lost without
-	// forcing it to the disk. Empty containers are looked for every second.
+	// forcing it to the disk. Empty containers are looked for every second. Who has said
+	// nothing yet is not sent away: whether the driver gives up a silent handshake is seen.
 	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=1000", "-Dzookeeper.jmx.log4j.disable=true",
+		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=1000", "-Dzookeeper.nio.sessionlessCnxnTimeout=600000", "-Dzookeeper.jmx.log4j.disable=true",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", serverJar+":"+logJar,
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
 	cmd.Stdout, cmd.Stderr = out, out
