@@ -29,6 +29,7 @@ type claim struct {
 	contended bool      // somebody else was said to want the key
 	lost      uint64    // nodes that have said so, a bit each
 	asked     time.Time // when the release was first asked for
+	doubt     uint64    // nodes that may execute a request of the owner after its end
 }
 
 // open notes an owner that asks.
@@ -38,11 +39,28 @@ func (c *claims) open(p *place) {
 	c.all[p.r.Owner] = &claim{id: p.r.ID, place: p}
 }
 
-// forget removes an owner that is over.
-func (c *claims) forget(o driver.Owner) {
+// forget removes an owner that is over, and returns the nodes in doubt.
+func (c *claims) forget(o driver.Owner) (doubt uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if cl := c.all[o]; cl != nil {
+		doubt = cl.doubt
+	}
 	delete(c.all, o)
+	return doubt
+}
+
+// suspect notes that a node may execute a request of a holder late, and reports whether the
+// holder's end is still to come, which then sees to it.
+func (c *claims) suspect(o driver.Owner, node int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.all[o]
+	if cl == nil || cl.place != nil || !cl.asked.IsZero() {
+		return false
+	}
+	cl.doubt |= 1 << node
+	return true
 }
 
 // grant notes that an owner holds, and reports whether others were said to wait.
@@ -85,8 +103,8 @@ func (c *claims) holds(o driver.Owner) bool {
 }
 
 // release returns when the end of an owner's lease was first asked for, which is now
-// unless it was before.
-func (c *claims) release(e *driver.Ending, now time.Time) time.Time {
+// unless it was before, and the nodes in doubt.
+func (c *claims) release(e *driver.Ending, now time.Time) (asked time.Time, doubt uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.all[e.Owner]
@@ -97,8 +115,11 @@ func (c *claims) release(e *driver.Ending, now time.Time) time.Time {
 	if cl.asked.IsZero() {
 		cl.asked = now
 	}
-	return cl.asked
+	return cl.asked, cl.doubt
 }
+
+// in reports whether a node is one of those that nodes has a bit for.
+func in(nodes uint64, node int) bool { return nodes>>node&1 == 1 }
 
 // pushed takes one push of a node.
 func (s *session) pushed(node int, payload string) {
@@ -113,7 +134,7 @@ func (s *session) pushed(node int, payload string) {
 		c.mu.Unlock()
 		return
 	}
-	id, p := cl.id, cl.place
+	id, p, doubt, deadline := cl.id, cl.place, cl.doubt, cl.deadline
 	held := p == nil && cl.asked.IsZero()
 	lost := false
 	switch m.kind {
@@ -133,6 +154,11 @@ func (s *session) pushed(node int, payload string) {
 	case held && m.kind == pushWanted:
 		s.sink.Contended(id, true)
 	case lost:
+		for i, c := range s.cleaners {
+			if in(doubt, i) {
+				c.owe(id, 0, rest(deadline), true)
+			}
+		}
 		s.sink.Lost(id, errOusted)
 	}
 }

@@ -27,7 +27,7 @@ type debt struct {
 	until time.Time // the node has forgotten the owner by then
 
 	sent   bool      // an end is on its way, since the debt was last owed
-	silent bool      // an end has had no answer since the last that had
+	silent bool      // a request has had no answer since the last end that had
 	next   time.Time // when to send the end again
 }
 
@@ -49,11 +49,12 @@ func newCleaner(s *session, node int) *cleaner {
 }
 
 // owe has an owner ended, whose place or lease lasts no longer than ttl after its last
-// request was executed.
-func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration) {
+// request was executed. Doubt says that the node may have such a request yet to execute.
+func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration, doubt bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.debts[id.Owner] = debt{id: id, keep: keep, until: time.Now().Add(ttl + 2*c.s.timeout)}
+	doubt = doubt || c.debts[id.Owner].silent
+	c.debts[id.Owner] = debt{id: id, keep: keep, until: time.Now().Add(ttl + 2*c.s.timeout), silent: doubt}
 	if !c.started {
 		c.started = true
 		c.s.workers.Go(c.run)
@@ -145,7 +146,7 @@ func (c *cleaner) send(cmds []command) bool {
 		case errors.As(r.err, &refused), r.err == nil && !d.silent:
 			c.settle(o)
 		case r.err == nil: // once more, after what the node has still to execute
-			d.silent, d.next = false, time.Now().Add(late)
+			d.silent, d.keep, d.next = false, 0, time.Now().Add(late)
 			c.debts[o] = d
 		default:
 			all, d.silent = false, true

@@ -22,7 +22,13 @@ func TestTokensRiseThoughANodesClockJumpsByAnHour(t *testing.T) {
 	asks := newClient(t, servers[2].Addr())
 	jumps.Run(t, 2, jumps.Store{
 		Clock: clock,
-		Now:   func() time.Time { return asks.Time(t.Context()).Val() },
+		Now: func() time.Time {
+			now, err := asks.Time(t.Context()).Result()
+			if err != nil {
+				t.Error(err)
+			}
+			return now
+		},
 		Join: func(t testing.TB) driver.Driver {
 			var nodes []*redis.Client
 			for _, s := range servers {

@@ -55,7 +55,7 @@ func newFleet(t testing.TB, servers []*redistest.Server) *fleet {
 
 func newClient(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
+	c := redis.NewClient(&redis.Options{Addr: addr, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close the client: %v", err)

@@ -38,14 +38,14 @@ func TestFreeKeyCostsThreeCommandsOfEachNode(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		f := startFleet(t, n)
 		a := join(t, f.direct)
-		a.drop(a.take("k", time.Minute))
-		eventually(t, 5*time.Second, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
+		a.drop(a.take("k", ttl))
+		eventually(t, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
 		before := f.commands()
 		const rounds = 50
 		for range rounds {
-			a.drop(a.take("k", time.Minute))
+			a.drop(a.take("k", ttl))
 		}
-		eventually(t, 5*time.Second, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
+		eventually(t, "the other nodes", func() bool { return f.votes(t, "k") == 0 })
 		// The nodes outside of the majority may be told twice.
 		if got, most := f.commands()-before, rounds*(3*n+n/2); got > most {
 			t.Errorf("%d nodes: %d commands for %d acquisitions and releases, more than %d", n, got, rounds, most)
@@ -63,10 +63,10 @@ func TestHandOverCostsWithManyWaiters(t *testing.T) {
 		for range waiters {
 			ps = append(ps, join(t, f.direct))
 		}
-		g := a.take("k", time.Minute)
+		g := a.take("k", ttl)
 		var queue []<-chan result
 		for _, p := range ps {
-			queue = append(queue, p.queue("k", time.Minute))
+			queue = append(queue, p.queue("k", ttl))
 		}
 		before, began := f.commands(), time.Now()
 		var took []time.Duration

@@ -30,7 +30,7 @@ func engines(t *testing.T, n int) []*core.Engine {
 	d := redlock.New(nodes)
 	var all []*core.Engine
 	for range n {
-		e, err := core.New(d, core.WithNamespace("test"))
+		e, err := core.New(d, core.WithNamespace("test"), core.WithStoreTimeout(20*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestEnginesGuardACounter(t *testing.T) {
 		for range callers {
 			running.Go(func() {
 				for range rounds {
-					l, err := e.Acquire(context.Background(), core.Policy{Key: "counter", Wait: 30 * time.Second})
+					l, err := e.Acquire(context.Background(), core.Policy{Key: "counter", Wait: core.Forever, TTL: 5 * time.Minute})
 					if err != nil {
 						t.Errorf("acquire: %v", err)
 						return

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -17,23 +20,23 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 5)
 	a, b := join(t, f.direct), join(t, f.direct)
-	held := a.take("held", time.Minute)
+	held := a.take("held", ttl)
 	f.servers[0].Kill()
 	f.servers[3].Kill()
-	if r := a.renew(held, time.Minute); r.Err != nil {
+	if r := a.renew(held, ttl); r.Err != nil {
 		t.Errorf("renewal: %v", r.Err)
 	}
-	if _, err := b.try("held", time.Minute); !isHeld(err) {
+	if _, err := b.try("held", ttl); !isHeld(err) {
 		t.Errorf("a request for a held key returned %v, not a *HeldError", err)
 	}
-	began := time.Now()
+	machine, began := hiccups.Start(t), time.Now()
 	var last int64
 	for range 20 {
-		g := a.take("k", time.Minute)
+		g := a.take("k", ttl)
 		if g.Token <= last {
 			t.Fatalf("token %d was granted after token %d", g.Token, last)
 		}
-		w := b.queue("k", time.Minute)
+		w := b.queue("k", ttl)
 		a.drop(g)
 		next := <-w
 		if next.err != nil || next.Token <= g.Token {
@@ -42,17 +45,20 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 		last = next.Token
 		b.drop(next.Grant)
 	}
-	if took := time.Since(began); took > 20*100*time.Millisecond+slack {
-		t.Errorf("20 hand-overs took %v", took)
+	if took, most := time.Since(began), 20*machine.Allow(100*time.Millisecond)+slack; took > most {
+		t.Errorf("20 hand-overs took %v, want at most %v", took, most)
 	}
 	a.drop(held)
-	if st, err := b.Inspect(within(t, 5*time.Second), "held"); err != nil || st.Held {
+	if st, err := b.Inspect(within(t, patience), "held"); err != nil || st.Held {
 		t.Errorf("after the release, Inspect says %+v, %v", st, err)
 	}
 }
 
+// TestCloseIsNotHeldUpByAMinority has the client library let go of an attempt when its time is
+// up, and not before. Who waited for the end of all leases would take twice as long.
 func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 	t.Parallel()
+	const timeout = 5 * time.Second
 	for name, hurt := range map[string]func(*redistest.Server){
 		"down":    (*redistest.Server).Kill,
 		"stalled": (*redistest.Server).Stop,
@@ -60,17 +66,17 @@ func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := startFleet(t, 3)
-			a := open(t, New(f.direct))
-			a.drop(a.take("k", time.Minute))
+			a := openWithin(t, New(f.direct), timeout)
+			a.drop(a.take("k", ttl))
 			hurt(f.servers[0])
 			for range 3 {
-				a.drop(a.take("k", time.Minute))
+				a.drop(a.take("k", ttl))
 			}
-			began := time.Now()
-			if err := a.Close(within(t, 10*time.Second)); err != nil {
+			machine, began := hiccups.Start(t), time.Now()
+			if err := a.Close(within(t, patience)); err != nil {
 				t.Errorf("closed with %v", err)
 			}
-			if took, most := time.Since(began), closeGrace+2*time.Second+slack; took > most {
+			if took, most := time.Since(began), machine.Allow(closeGrace+timeout+slack); took > most {
 				t.Errorf("closing took %v, want at most %v", took, most)
 			}
 			if name == "stalled" {
@@ -82,25 +88,26 @@ func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 
 func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	t.Parallel()
-	const ttl = 3 * time.Second
+	const timeout = 2 * time.Second // after which it is told
 	f := startFleet(t, 5)
 	d := New(f.direct)
-	a, b := open(t, d), join(t, f.direct)
+	a, b := open(t, d), openWithin(t, New(f.direct), timeout)
 	held := a.take("held", ttl)
-	for _, i := range []int{0, 2, 4} {
+	killed := []int{0, 2, 4}
+	for _, i := range killed {
 		f.servers[i].Kill()
 	}
 	for _, wait := range []bool{false, true} {
 		r := request("k", ttl)
 		r.Wait = wait
-		if _, err := b.Acquire(within(t, 10*time.Second), r); !isNoMajority(err) {
+		if _, err := b.Acquire(within(t, patience), r); !isNoMajority(err) {
 			t.Errorf("acquire with 3 of 5 nodes down (wait %v) returned %v, not a *NoMajorityError", wait, err)
 		}
 	}
-	if _, err := b.Inspect(within(t, 10*time.Second), "k"); !isNoMajority(err) {
+	if _, err := b.Inspect(within(t, patience), "k"); !isNoMajority(err) {
 		t.Errorf("inspect: %v", err)
 	}
-	if err := b.Ping(within(t, 10*time.Second)); !isNoMajority(err) {
+	if err := b.Ping(within(t, patience)); !isNoMajority(err) {
 		t.Errorf("ping: %v", err)
 	}
 	// The holder is not told that its lease is lost, which nobody knows. It ends at
@@ -111,27 +118,20 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	if err := a.release(held); !isNoMajority(err) {
 		t.Errorf("release: %v", err)
 	}
-	down := 0
-	for _, n := range d.States() {
-		if n.Condition == driver.NodeDown {
-			down++
-		}
-	}
-	if down != 3 {
-		t.Errorf("3 of 5 nodes are down, but the states are %+v", d.States())
-	}
-	// The release is finished when the nodes are back, though they have forgotten.
-	for _, i := range []int{0, 2, 4} {
-		f.servers[i].Restart()
-	}
-	eventually(t, 5*time.Second, "the key being free at every node", func() bool {
-		for _, c := range f.direct {
-			if o := c.HGet(t.Context(), hashPrefix+"held", "o").Val(); o != "" {
+	eventually(t, "the nodes that are down being shown, and no others", func() bool {
+		for i, n := range d.States() {
+			if (n.Condition == driver.NodeDown) != slices.Contains(killed, i) {
+				_ = a.Ping(within(t, patience)) // asks all
 				return false
 			}
 		}
 		return true
 	})
+	// The release is finished when the nodes are back, though they have forgotten.
+	for _, i := range killed {
+		f.servers[i].Restart()
+	}
+	eventually(t, "the key being free at every node", func() bool { return f.votes(t, "held") == 0 })
 	b.drop(b.take("held", ttl))
 }
 
@@ -140,22 +140,21 @@ func TestOneNodeRestartedEmptyHarmsNoLeaseOfThree(t *testing.T) {
 	f := startFleet(t, 3)
 	d := New(f.direct)
 	a, b := open(t, d), join(t, f.direct)
-	g := a.take("k", time.Minute)
+	g := a.take("k", ttl)
 	// What the grant asks of the third is over, most often: where its answer is lost in the
 	// restart it comes once more, and gives that node's vote to the lease again, which has a
 	// majority without it.
-	eventually(t, 5*time.Second, "the third node's vote", func() bool { return f.accepted(t, "k", g.Token) == 3 })
+	eventually(t, "the third node's vote", func() bool { return f.accepted(t, "k", g.Token) == 3 })
 	f.servers[1].Restart()
 	anew := 0
 	for range 5 {
-		if _, err := b.try("k", time.Minute); !isHeld(err) {
+		if _, err := b.try("k", ttl); !isHeld(err) {
 			t.Fatalf("a request for a held key, with one node restarted empty, returned %v, not a *HeldError", err)
 		}
-		before := f.votes(t, "k")
-		if r := a.renew(g, time.Minute); r.Err != nil {
+		if r := a.renew(g, ttl); r.Err != nil {
 			t.Fatalf("renewal with one node restarted empty: %v", r.Err)
 		}
-		if f.votes(t, "k") > before {
+		if f.holder(t, 1, "k") == string(g.Owner[:]) {
 			anew++
 			f.direct[1].Del(t.Context(), hashPrefix+"k")
 		}
@@ -163,26 +162,35 @@ func TestOneNodeRestartedEmptyHarmsNoLeaseOfThree(t *testing.T) {
 	if anew > 1 {
 		t.Errorf("%d of 5 times the node that had forgotten the lease had it after a renewal; none must make it anew", anew)
 	}
-	other := a.take("other", time.Minute) // asks for votes, which shows the node's boot marker
-	eventually(t, 5*time.Second, "the restarted node being shown", func() bool { return d.States()[1].Condition == driver.NodeRestartedEmpty })
-	if st, err := a.Inspect(within(t, 10*time.Second), "k"); err != nil || !st.Held ||
+	other := a.take("other", ttl) // asks for votes, which shows the node's boot marker
+	eventually(t, "the restarted node being shown", func() bool { return d.States()[1].Condition == driver.NodeRestartedEmpty })
+	if st, err := a.Inspect(within(t, patience), "k"); err != nil || !st.Held ||
 		len(st.Nodes) != 3 || st.Nodes[0].Condition != driver.NodeUp || st.Nodes[1].Condition != driver.NodeRestartedEmpty {
 		t.Errorf("Inspect says %+v, %v", st, err)
 	}
 	a.drop(other)
 	a.drop(g)
-	next := b.take("k", time.Minute)
+	next := b.take("k", ttl)
 	if next.Token <= g.Token {
 		t.Errorf("token %d was granted after token %d", next.Token, g.Token)
 	}
 	b.drop(next)
 }
 
+// holder is whose the key is at a node, which may not be known.
+func (f *fleet) holder(t testing.TB, node int, key string) string {
+	o, err := f.direct[node].HGet(t.Context(), hashPrefix+key, "o").Result()
+	if err != nil && err != redis.Nil {
+		return "unknown"
+	}
+	return o
+}
+
 // votes counts the nodes at which the key is somebody's.
 func (f *fleet) votes(t testing.TB, key string) int {
 	n := 0
-	for _, c := range f.direct {
-		if c.HGet(t.Context(), hashPrefix+key, "o").Val() != "" {
+	for i := range f.direct {
+		if f.holder(t, i, key) != "" {
 			n++
 		}
 	}
@@ -204,19 +212,22 @@ func (f *fleet) accepted(t testing.TB, key string, token int64) int {
 // three nodes, and has one of them forget it.
 func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 	t.Parallel()
-	const ttl = 3 * time.Second
 	// reach lets the first holder reach the third node again.
-	forget := func(t *testing.T, opts ...Option) (a, b *peer, g driver.Grant, reach func()) {
+	forget := func(t *testing.T, lease time.Duration, opts ...Option) (a, b *peer, g driver.Grant, reach func()) {
 		f := startFleet(t, 3)
+		opts = append(opts, WithNodeTimeout(time.Second)) // what is sent into the black hole
 		a, b = join(t, f.proxied, opts...), join(t, f.direct, opts...)
-		var first driver.Grant
-		eventually(t, 2*ttl, "the first use of the nodes", func() (used bool) {
-			var err error
-			first, err = a.try("k", ttl)
-			return err == nil
-		})
+		try := func(lease time.Duration) (g driver.Grant) {
+			eventually(t, "a grant", func() bool {
+				var err error
+				g, err = a.try("k", lease)
+				return err == nil
+			})
+			return g
+		}
+		first := try(ttl)
 		a.drop(first)
-		eventually(t, ttl, "the end of that at every node", func() bool {
+		eventually(t, "the end of that at every node", func() bool {
 			n := 0
 			for _, c := range f.direct {
 				if strings.Contains(c.HGet(t.Context(), hashPrefix+"k", "z").Val(), string(first.Owner[:])) {
@@ -226,19 +237,19 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 			return n == len(f.direct)
 		})
 		reach = f.proxies[2].BlackHole(redistest.ToServer)
-		g = a.take("k", ttl)
+		g = try(lease)
 		f.servers[1].Restart() // with --save '' it is empty
 		return a, b, g, reach
 	}
 	t.Run("without", func(t *testing.T) {
-		a, b, g, reach := forget(t)
+		a, b, g, reach := forget(t, ttl)
 		// This is what is promised, not what is wished for.
 		next := b.take("k", ttl)
 		if next.Token <= g.Token {
 			t.Errorf("token %d was granted after token %d: the guard would accept the first holder", next.Token, g.Token)
 		}
 		reach()
-		eventually(t, ttl, "the first holder's loss", func() bool {
+		eventually(t, "the first holder's loss", func() bool {
 			err := a.renew(g, ttl).Err // what it sends by connections that it has is lost
 			if err == nil {
 				t.Error("the lease was renewed, of which two of three nodes know nothing")
@@ -248,25 +259,16 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 		b.drop(next)
 	})
 	t.Run("with", func(t *testing.T) {
-		_, b, g, _ := forget(t, WithRestartDelay(ttl))
-		w := make(chan result, 1)
-		r := request("k", ttl)
-		r.Wait = true
-		go func() {
-			for { // without a majority an acquisition ends, and is repeated
-				g, err := b.Acquire(within(t, 4*ttl), r)
-				if err != nil && time.Since(g.Deadline) > 0 && isNoMajority(err) {
-					r.Owner = newOwner()
-					continue
-				}
-				w <- result{g, err, time.Now()}
-				return
-			}
-		}()
-		next := <-w
-		if next.err != nil {
-			t.Fatalf("acquire after the delay: %v", next.err)
-		}
+		const lease = time.Second // the largest that ends by running out
+		_, b, g, _ := forget(t, lease, WithRestartDelay(lease))
+		var next result
+		eventually(t, "a grant after the delay", func() bool { // without a majority an acquisition ends, and is repeated
+			r := request("k", ttl)
+			r.Wait = true
+			g, err := b.Acquire(within(t, patience), r)
+			next = result{g, err, time.Now()}
+			return err == nil
+		})
 		if next.at.Before(g.Deadline) {
 			t.Errorf("the key was granted %v before the first holder's deadline", g.Deadline.Sub(next.at))
 		}
@@ -274,68 +276,97 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 	})
 }
 
+// TestAStalledNodeDelaysNobody gives a node so much time that whoever waited for one that is
+// stopped would be seen, and a hasty session little, so that it notices that it is.
 func TestAStalledNodeDelaysNobody(t *testing.T) {
 	t.Parallel()
-	const bound, rounds = 300 * time.Millisecond, 20
+	const rounds = 20
 	f := startFleet(t, 3)
-	d := New(f.direct, WithNodeTimeout(bound))
-	a, b := open(t, d), join(t, f.direct, WithNodeTimeout(bound))
-	turn := func() time.Duration {
+	d := New(f.direct, WithNodeTimeout(300*time.Millisecond))
+	hasty, a, b := open(t, d), join(t, f.direct), join(t, f.direct)
+	machine := hiccups.Start(t)
+	hurried := func(what string, do func()) (took time.Duration) {
+		t.Helper()
 		began := time.Now()
-		g := a.take("k", time.Minute)
-		took := time.Since(began)
-		a.drop(g)
+		do()
+		took = time.Since(began)
+		if most := machine.Allow(storeTimeout / 4); took > most {
+			t.Errorf("%s with a stalled node took %v, want at most %v; the node has %v to answer", what, took, most, storeTimeout)
+		}
 		return took
 	}
-	var quick, slow time.Duration
+	turn := func() { a.drop(a.take("k", ttl)) }
+	hastyTurn := func() {
+		eventually(t, "a turn", func() bool { // the machine may sleep for longer than the node has
+			g, err := hasty.try("k", ttl)
+			return err == nil && hasty.release(g) == nil
+		})
+	}
+	quick, slow := time.Hour, time.Hour // at least
 	for range rounds {
-		quick = max(quick, turn())
+		hastyTurn()
+		quick = min(quick, hurried("a turn", turn))
 	}
 	f.servers[1].Stop()
 	defer f.servers[1].Cont()
 	for range rounds {
-		slow = max(slow, turn())
+		hastyTurn()
+		slow = min(slow, hurried("a turn", turn))
 	}
-	t.Logf("at most %v with all nodes, %v with one stalled", quick, slow)
-	if slow > quick+bound+100*time.Millisecond {
-		t.Errorf("with a stalled node an acquisition took %v, and %v without; the node's bound is %v", slow, quick, bound)
+	t.Logf("at least %v with all nodes, %v with one stalled", quick, slow)
+	if most := machine.Allow(quick + 100*time.Millisecond); slow > most {
+		t.Errorf("with a stalled node a turn took %v at least, and %v without; want at most %v", slow, quick, most)
 	}
-	g := a.take("k", time.Minute)
-	w := b.queue("k", time.Minute)
-	a.drop(g)
-	next := <-w
-	if next.err != nil {
-		t.Fatalf("hand-over with a stalled node: %v", next.err)
-	}
-	eventually(t, 10*time.Second, "the stalled node being shown", func() bool {
-		b.renew(next.Grant, time.Minute)
-		_, _ = a.try("other", minTTL) // whoever has it
+	g := a.take("k", ttl)
+	w := b.queue("k", ttl)
+	hurried("a hand-over", func() {
+		a.drop(g)
+		next := <-w
+		if next.err != nil {
+			t.Fatalf("hand-over with a stalled node: %v", next.err)
+		}
+		b.drop(next.Grant)
+	})
+	eventually(t, "the stalled node being shown", func() bool {
+		hastyTurn()
 		return d.States()[1].Condition == driver.NodeDown
 	})
-	b.drop(next.Grant)
 	f.servers[1].Cont()
-	eventually(t, 10*time.Second, "the node being up again", func() bool {
-		turn()
+	eventually(t, "the node being up again", func() bool {
+		hastyTurn()
 		return d.States()[1].Condition == driver.NodeUp
 	})
 	// Everything that was given up meanwhile is ended there too.
-	eventually(t, 10*time.Second, "the key being free at every node", func() bool { return f.votes(t, "k") == 0 })
+	eventually(t, "the key being free at every node", func() bool { return f.votes(t, "k") == 0 })
 }
 
 func TestTheMinoritySideOfAPartitionLosesItsLeaseInTime(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	const lease = 2 * time.Second
 	f := startFleet(t, 3)
 	a, b := join(t, f.proxied), join(t, f.direct)
-	g := a.take("k", ttl)
-	w := b.queue("k", ttl)
+	machine := hiccups.Start(t)
+	var g driver.Grant
+	var w <-chan result
+	for queued := false; !queued; {
+		g = a.take("k", lease)
+		var done chan result
+		if done, queued = b.await("k", ttl); !queued { // this machine has slept for as long as the lease lasts
+			res := <-done
+			if res.err != nil {
+				t.Fatal(res.err)
+			}
+			b.drop(res.Grant)
+		}
+		w = done
+	}
 	for _, p := range f.proxies[1:] {
 		defer p.BlackHole(redistest.ToServer)()
 		defer p.BlackHole(redistest.ToClient)()
 	}
 	deadline := g.Deadline
 	for time.Now().Before(deadline) {
-		switch r := a.renew(g, ttl); {
+		switch r := a.renew(g, lease); {
 		case r.Err == nil:
 			t.Fatal("a minority renewed a lease")
 		case errors.Is(r.Err, driver.ErrNotHeld):
@@ -349,8 +380,8 @@ func TestTheMinoritySideOfAPartitionLosesItsLeaseInTime(t *testing.T) {
 	if next.at.Before(deadline) {
 		t.Errorf("the key was granted %v before the holder's deadline", deadline.Sub(next.at))
 	}
-	if late := next.at.Sub(deadline); late > time.Second+slack {
-		t.Errorf("the key was granted %v after the holder's deadline", late)
+	if late, most := next.at.Sub(deadline), machine.Allow(time.Second+slack); late > most {
+		t.Errorf("the key was granted %v after the holder's deadline, want at most %v", late, most)
 	}
 	if next.Token <= g.Token {
 		t.Errorf("token %d was granted after token %d", next.Token, g.Token)
@@ -358,9 +389,12 @@ func TestTheMinoritySideOfAPartitionLosesItsLeaseInTime(t *testing.T) {
 	b.drop(next.Grant)
 }
 
+// TestTokensNeverGoBackWhileNodesAreKilledInTurn kills nodes during 120 acquisitions, or 1,000 if
+// full counts are asked for, or LOCKAROUND_ACQUISITIONS.
 func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
 	t.Parallel()
-	const acquisitions = 1000
+	// Each node is killed once, or some 16 times.
+	acquisitions := int64(counts.Of(t, "LOCKAROUND_ACQUISITIONS", 120, 1000))
 	f := startFleet(t, 3)
 	ps := []*peer{join(t, f.direct), join(t, f.direct)}
 	var done atomic.Int64
@@ -372,7 +406,7 @@ func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
 			p := ps[i%2]
 			r := request("k", 2*time.Second)
 			r.Wait = true
-			g, err := p.Acquire(within(t, 10*time.Second), r)
+			g, err := p.Acquire(within(t, patience), r)
 			if err != nil {
 				continue // a node came and another went
 			}
@@ -397,11 +431,11 @@ func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
 		s := f.servers[i%3]
 		s.Kill()
 		at := done.Load()
-		eventually(t, time.Minute, "acquisitions with a node down", func() bool { return done.Load() >= min(at+20, acquisitions) })
+		eventually(t, "acquisitions with a node down", func() bool { return done.Load() >= min(at+20, acquisitions) })
 		s.Restart() // empty
 		kills++
 		at = done.Load()
-		eventually(t, time.Minute, "acquisitions with the node back", func() bool { return done.Load() >= min(at+20, acquisitions) })
+		eventually(t, "acquisitions with the node back", func() bool { return done.Load() >= min(at+20, acquisitions) })
 	}
 	if err := <-failed; err != nil {
 		t.Fatal(err)
@@ -419,8 +453,8 @@ func TestScriptsAreSentAgainToANodeThatHasForgottenThem(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g := a.take("k", time.Minute)
-		if r := a.renew(g, time.Minute); r.Err != nil {
+		g := a.take("k", ttl)
+		if r := a.renew(g, ttl); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 		a.drop(g)
@@ -442,18 +476,18 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 		nodes = append(nodes, c)
 	}
 	a := join(t, nodes)
-	if err := a.Ping(within(t, 5*time.Second)); err != nil {
+	if err := a.Ping(within(t, patience)); err != nil {
 		t.Fatalf("ping with the rights that are asked for: %v", err)
 	}
-	g := a.take("k", time.Minute)
+	g := a.take("k", ttl)
 	b := join(t, nodes)
-	w := b.queue("k", time.Minute)
+	w := b.queue("k", ttl)
 	a.drop(g)
 	next := <-w
 	if next.err != nil {
 		t.Fatal(next.err)
 	}
-	if err := a.Oust(within(t, 5*time.Second), "k", next.Token); err != nil {
+	if err := a.Oust(within(t, patience), "k", next.Token); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range f.servers[:2] {
@@ -461,7 +495,7 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
 		}
 	}
-	err := a.Ping(within(t, 5*time.Second))
+	err := a.Ping(within(t, patience))
 	if refused := new(driver.PermanentError); !errors.As(err, &refused) {
 		t.Errorf("ping without the right to ZADD at two of three nodes: %v", err)
 	}

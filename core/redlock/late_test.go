@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,4 +148,93 @@ func TestOwnerWhoseEndIsOwedIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// tardyNode answers the first vote that it is asked for never, and executes it when told to.
+type tardyNode struct {
+	*model
+	asked atomic.Bool
+	let   chan struct{}
+}
+
+func (m *model) held(key string) bool { return m.execute(&command{op: opInspect, key: key}).held }
+
+func (n *tardyNode) run(ctx context.Context, cmds []command) []reply {
+	if cmds[0].op != opVote || n.asked.Swap(true) {
+		return n.model.run(ctx, cmds)
+	}
+	go func() {
+		<-n.let
+		n.model.run(ctx, cmds)
+	}()
+	<-ctx.Done()
+	return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
+}
+
+// slowNode answers after a while.
+type slowNode struct{ *model }
+
+func (n slowNode) run(ctx context.Context, cmds []command) []reply {
+	time.Sleep(time.Millisecond)
+	return n.model.run(ctx, cmds)
+}
+
+// TestVoteThatIsExecutedAfterTheEndIsUndone has a node execute a vote when its owner has
+// ended, and so many others after it that the node does not know it any more. Nobody hears of
+// that vote, which would keep the node for a whole TTL.
+func TestVoteThatIsExecutedAfterTheEndIsUndone(t *testing.T) {
+	const bound = 300 * time.Millisecond
+	for _, c := range []struct {
+		name    string
+		refused bool          // by the other nodes
+		held    time.Duration // the lease, which they grant otherwise
+	}{
+		{"a lease that ends before the node counts as silent", false, 0},
+		{"a lease that ends when it does", false, 2 * bound},
+		{"no lease", true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tardy := &tardyNode{model: newModel("c"), let: make(chan struct{})}
+				nodes := []*model{newModel("a"), newModel("b")}
+				ws := []wire{tardy}
+				for _, m := range nodes {
+					ws = append(ws, slowNode{m}) // so that the tardy one is asked too
+				}
+				d := newDriver([]string{"c", "a", "b"}, func(time.Duration) ([]wire, error) { return ws, nil }, []Option{WithNodeTimeout(bound)})
+				p := open(t, d)
+				if c.refused {
+					other := newOwner()
+					for _, m := range nodes {
+						m.execute(&command{op: opVote, key: "k", owner: other, ttl: time.Minute})
+						m.execute(&command{op: opAccept, key: "k", owner: other, ttl: time.Minute, token: 1})
+					}
+					if _, err := p.try("k", time.Minute); !isHeld(err) {
+						t.Fatalf("a request for a held key returned %v, not a *HeldError", err)
+					}
+				} else {
+					g := p.take("k", time.Minute)
+					time.Sleep(c.held)
+					p.drop(g)
+				}
+				synctest.Wait()
+				for range 20 {
+					tardy.execute(&command{op: opEnd, key: "k", owner: newOwner()})
+				}
+				time.Sleep(late / 2)
+				close(tardy.let)
+				synctest.Wait()
+				if !tardy.held("k") {
+					t.Fatal("the vote was not granted, so that nothing is tested")
+				}
+				time.Sleep(time.Second)
+				if tardy.held("k") {
+					t.Error("the node has a vote of nobody")
+				}
+				if err := p.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

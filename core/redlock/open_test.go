@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,82 +67,87 @@ func TestOpenRefusesWhatIsNoQuorum(t *testing.T) {
 }
 
 func TestStatesFollowWhatNodesAnswer(t *testing.T) {
-	h := newHealth([]string{"a:1"})
-	h.asked(time.Minute)
-	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
-	answered := func(boot int64) reply {
-		return reply{answer: answer{status: statusDenied, boot: boot}, sent: time.Now()}
-	}
-	const bound = time.Second
-	steps := []struct {
-		reply
-		want driver.Condition
-	}{
-		{answered(5), driver.NodeUp},
-		{reply{err: &silence{}}, driver.NodeSlow},
-		{reply{err: &silence{}}, driver.NodeSlow},
-		{reply{err: &silence{}}, driver.NodeDown},
-		{reply{err: &silence{}}, driver.NodeDown},
-		{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, driver.NodeSlow},
-		{answered(5), driver.NodeUp},
-		{reply{err: dial}, driver.NodeDown},
-		{answered(5), driver.NodeUp}, // it had kept its data
-		{reply{err: dial}, driver.NodeDown},
-		{answered(0), driver.NodeRestartedEmpty}, // nobody has asked it for a vote since
-		{answered(9), driver.NodeRestartedEmpty},
-		{reply{err: dial}, driver.NodeDown},
-		{reply{sent: time.Now()}, driver.NodeRestartedEmpty}, // a probe says nothing about it
-		{answered(9), driver.NodeRestartedEmpty},
-	}
-	if got := h.states(time.Now())[0]; got != (driver.Node{Addr: "a:1"}) {
-		t.Errorf("before anything was asked: %+v", got)
-	}
-	for i, st := range steps {
-		h.note(0, &st.reply, bound)
-		if got := h.states(time.Now())[0]; got.Condition != st.want || got.Since.IsZero() {
-			t.Fatalf("step %d: %+v, want %v", i, got, st.want)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHealth([]string{"a:1"})
+		h.asked(time.Minute)
+		dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+		answered := func(boot int64) reply {
+			return reply{answer: answer{status: statusDenied, boot: boot}, sent: time.Now()}
 		}
-	}
-	if got := h.states(time.Now().Add(2 * time.Minute))[0].Condition; got != driver.NodeUp {
-		t.Errorf("when the largest TTL has passed: %v", got)
-	}
+		const bound = time.Second
+		steps := []struct {
+			reply
+			want driver.Condition
+		}{
+			{answered(5), driver.NodeUp},
+			{reply{err: &silence{}}, driver.NodeSlow},
+			{reply{err: &silence{}}, driver.NodeSlow},
+			{reply{err: &silence{}}, driver.NodeDown},
+			{reply{err: &silence{}}, driver.NodeDown},
+			{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, driver.NodeSlow},
+			{answered(5), driver.NodeUp},
+			{reply{err: dial}, driver.NodeDown},
+			{answered(5), driver.NodeUp}, // it had kept its data
+			{reply{err: dial}, driver.NodeDown},
+			{answered(0), driver.NodeRestartedEmpty}, // nobody has asked it for a vote since
+			{answered(9), driver.NodeRestartedEmpty},
+			{reply{err: dial}, driver.NodeDown},
+			{reply{sent: time.Now()}, driver.NodeRestartedEmpty}, // a probe says nothing about it
+			{answered(9), driver.NodeRestartedEmpty},
+		}
+		if got := h.states(time.Now())[0]; got != (driver.Node{Addr: "a:1"}) {
+			t.Errorf("before anything was asked: %+v", got)
+		}
+		for i, st := range steps {
+			h.note(0, &st.reply, bound)
+			if got := h.states(time.Now())[0]; got.Condition != st.want || got.Since.IsZero() {
+				t.Fatalf("step %d: %+v, want %v", i, got, st.want)
+			}
+		}
+		if got := h.states(time.Now().Add(2 * time.Minute))[0].Condition; got != driver.NodeUp {
+			t.Errorf("when the largest TTL has passed: %v", got)
+		}
+	})
 }
 
 func TestConditionsAreMeasured(t *testing.T) {
-	reader := metric.NewManualReader()
-	ls := newLines(3)
-	d := ls.driver(false, WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	points := func() map[string]int64 {
-		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
-		out := make(map[string]int64)
-		for _, scope := range all.ScopeMetrics {
-			for _, m := range scope.Metrics {
-				for _, p := range m.Data.(metricdata.Gauge[int64]).DataPoints {
-					addr, _ := p.Attributes.Value("server.address")
-					condition, _ := p.Attributes.Value("lock.node.condition")
-					out[fmt.Sprint(m.Name, " ", addr.AsString(), " ", condition.AsString())] = p.Value
+	synctest.Test(t, func(t *testing.T) {
+		reader := metric.NewManualReader()
+		ls := newLines(3)
+		d := ls.driver(false, WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		points := func() map[string]int64 {
+			var all metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			out := make(map[string]int64)
+			for _, scope := range all.ScopeMetrics {
+				for _, m := range scope.Metrics {
+					for _, p := range m.Data.(metricdata.Gauge[int64]).DataPoints {
+						addr, _ := p.Attributes.Value("server.address")
+						condition, _ := p.Attributes.Value("lock.node.condition")
+						out[fmt.Sprint(m.Name, " ", addr.AsString(), " ", condition.AsString())] = p.Value
+					}
 				}
 			}
+			return out
 		}
-		return out
-	}
-	a, b := open(t, d), open(t, d)
-	if got := points(); len(got) != 3*5 || got["lock.node.condition node 1 unknown"] != 1 {
-		t.Errorf("before anything was asked: %v", got)
-	}
-	a.drop(a.take("k", time.Minute))
-	if got := points(); got["lock.node.condition node 1 up"] != 1 || got["lock.node.condition node 1 unknown"] != 0 {
-		t.Errorf("after an acquisition: %v", got)
-	}
-	for i, p := range []*peer{a, b} {
-		if err := p.Close(within(t, time.Second)); err != nil {
-			t.Fatal(err)
+		a, b := open(t, d), open(t, d)
+		if got := points(); len(got) != 3*5 || got["lock.node.condition node 1 unknown"] != 1 {
+			t.Errorf("before anything was asked: %v", got)
 		}
-		if got := len(points()); (got == 0) != (i == 1) {
-			t.Errorf("with %d of 2 sessions closed there are %d points", i+1, got)
+		a.drop(a.take("k", ttl))
+		synctest.Wait() // a majority was enough for that
+		if got := points(); got["lock.node.condition node 1 up"] != 1 || got["lock.node.condition node 1 unknown"] != 0 {
+			t.Errorf("after an acquisition: %v", got)
 		}
-	}
+		for i, p := range []*peer{a, b} {
+			if err := p.Close(within(t, patience)); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(points()); (got == 0) != (i == 1) {
+				t.Errorf("with %d of 2 sessions closed there are %d points", i+1, got)
+			}
+		}
+	})
 }

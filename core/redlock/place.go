@@ -89,33 +89,44 @@ func (p *place) send(node int, c command) {
 }
 
 func (p *place) deliver(e event) {
-	held := p.s.claims.holds(p.r.Owner)
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.pending--
+	left := p.left
 	switch {
-	case p.left:
-		p.late(e, held)
-	default:
+	case !left:
 		p.events <- e
+	case p.pending == 0:
+		p.cancel()
+	}
+	p.mu.Unlock()
+	if left {
+		p.late(&e)
 	}
 }
 
-// late takes a reply that has come when Acquire had returned; held says that the lease is
-// there and nobody has asked for its end. p.mu is held.
-func (p *place) late(e event, held bool) {
-	if p.pending == 0 {
-		p.cancel()
-	}
-	if e.op != opVote || e.err != nil || e.status != statusGranted && e.ticket == 0 {
+// late takes a reply that has come when Acquire had returned.
+func (p *place) late(e *event) {
+	if e.op != opVote {
 		return
 	}
-	if p.token != 0 && held {
+	if e.doubtful() {
+		p.suspect(e.node)
+	}
+	switch {
+	case e.err != nil || e.status != statusGranted && e.ticket == 0:
+	case p.token != 0 && p.s.claims.holds(p.r.Owner):
 		p.join(e.node)
-		return
+	default:
+		// The node has executed the request after the owner's end, if that had come.
+		p.s.cleaners[e.node].owe(p.r.ID, 0, p.r.TTL, false)
 	}
-	// The node has executed the request after the owner's end, if that had come.
-	p.s.cleaners[e.node].owe(p.r.ID, 0, p.r.TTL)
+}
+
+// suspect sees to it that the owner ends at a node which may execute a request late.
+func (p *place) suspect(node int) {
+	if !p.s.claims.suspect(p.r.Owner, node) {
+		p.s.cleaners[node].owe(p.r.ID, 0, p.r.TTL, true)
+	}
 }
 
 // join tells a node that did not take part in the grant that the lease is there: it
@@ -123,7 +134,11 @@ func (p *place) late(e event, held bool) {
 func (p *place) join(node int) {
 	p.s.ask(p.s.ctx, node, p.bound, []command{{
 		op: opAccept, key: p.r.Key, owner: p.r.Owner, channel: p.s.channel, ttl: p.r.TTL, token: p.token, create: true,
-	}}, func([]reply) {})
+	}}, func(rs []reply) {
+		if rs[0].doubtful() {
+			p.suspect(node)
+		}
+	})
 }
 
 // nudge has a node asked again at once.
@@ -154,7 +169,7 @@ func (p *place) vote(node int) {
 func (p *place) take(e *event) {
 	d := &p.sides[e.node]
 	d.asking = false
-	d.doubt = d.doubt || e.twice || e.err != nil && !e.never
+	d.doubt = d.doubt || e.doubtful()
 	now := time.Now()
 	if e.op == opYield {
 		if d.again {
@@ -282,41 +297,45 @@ func (p *place) retryAfter() time.Duration {
 	return left[need-1]
 }
 
-// part has replies that come from here on taken by late.
+// part has replies that come from here on taken by late, and those that nobody has taken.
 func (p *place) part(g *driver.Grant, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.left = true
 	if err == nil {
 		p.token = g.Token
-	} else {
+	}
+	if err != nil || p.pending == 0 {
 		p.cancel() // what has not been sent need not be
 	}
+	p.mu.Unlock()
 	for len(p.events) > 0 {
-		p.late(<-p.events, true)
-	}
-	if p.pending == 0 {
-		p.cancel()
+		e := <-p.events
+		p.late(&e)
 	}
 }
 
 // leave cleans up after an Acquire that returns err.
 func (p *place) leave(g *driver.Grant, err error) {
 	p.part(g, err)
+	old, doubt := p.r.Replace, uint64(0)
+	if old != nil {
+		doubt = p.s.claims.forget(old.Owner)
+	}
 	for i := range p.sides {
 		d, c := &p.sides[i], p.s.cleaners[i]
-		if old := p.r.Replace; old != nil && !d.oldEnded {
-			c.owe(old.ID, 0, max(time.Until(old.Deadline), p.r.TTL))
+		if old != nil && (!d.oldEnded || in(doubt, i)) {
+			c.owe(old.ID, 0, max(time.Until(old.Deadline), p.r.TTL), in(doubt, i))
 		}
 		switch {
 		case err != nil && d.known:
-			c.owe(p.r.ID, 0, p.r.TTL)
+			c.owe(p.r.ID, 0, p.r.TTL, d.doubt)
+			continue
 		case err == nil && !d.accepted && !d.asking && (d.voted || d.queued):
 			p.join(i)
 		}
-	}
-	if p.r.Replace != nil {
-		p.s.claims.forget(p.r.Replace.Owner)
+		if d.doubt {
+			p.suspect(i)
+		}
 	}
 	if err != nil {
 		p.s.claims.forget(p.r.Owner)

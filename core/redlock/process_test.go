@@ -11,8 +11,17 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// slack is what tests of real servers add to a bound for a busy machine.
-const slack = 1500 * time.Millisecond
+const (
+	// slack is what real servers may take, beside what the machine oversleeps.
+	slack = 1500 * time.Millisecond
+
+	// patience ends a test that would hang, and storeTimeout an attempt. Neither is a
+	// promise.
+	patience, storeTimeout = 2 * time.Minute, 20 * time.Second
+
+	// ttl is that of leases which end by being released.
+	ttl = 5 * time.Minute
+)
 
 // noting is a sink that notes what was lost and who waits.
 type noting struct {
@@ -37,8 +46,13 @@ func join(t testing.TB, nodes []*redis.Client, opts ...Option) *peer {
 
 func open(t testing.TB, d *Driver) *peer {
 	t.Helper()
+	return openWithin(t, d, storeTimeout)
+}
+
+func openWithin(t testing.TB, d *Driver, timeout time.Duration) *peer {
+	t.Helper()
 	sink := noting{make(chan driver.ID, 64), make(chan driver.ID, 256)}
-	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: 2 * time.Second})
+	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +75,7 @@ func request(key string, ttl time.Duration) driver.Request {
 }
 
 func (p *peer) try(key string, ttl time.Duration) (driver.Grant, error) {
-	return p.Acquire(within(p.t, 10*time.Second), request(key, ttl))
+	return p.Acquire(within(p.t, patience), request(key, ttl))
 }
 
 func (p *peer) take(key string, ttl time.Duration) driver.Grant {
@@ -74,11 +88,11 @@ func (p *peer) take(key string, ttl time.Duration) driver.Grant {
 }
 
 func (p *peer) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
-	return p.Renew(within(p.t, 10*time.Second), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
+	return p.Renew(within(p.t, patience), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: ttl}})[0]
 }
 
 func (p *peer) release(g driver.Grant) error {
-	return p.Release(within(p.t, 10*time.Second), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]
+	return p.Release(within(p.t, patience), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]
 }
 
 // drop releases a lease that must be held.
@@ -99,22 +113,32 @@ type result struct {
 // queue waits for a key, and returns when the store has said that it is taken.
 func (p *peer) queue(key string, ttl time.Duration) <-chan result {
 	p.t.Helper()
+	done, queued := p.await(key, ttl)
+	if !queued {
+		res := <-done
+		p.t.Fatalf("a key that is held: %v, %v", res.Grant.Token, res.err)
+	}
+	return done
+}
+
+// await waits for a key, and returns when there is a place for it, or a result.
+func (p *peer) await(key string, ttl time.Duration) (done chan result, queued bool) {
+	p.t.Helper()
 	r := request(key, ttl)
 	r.Wait = true
-	done := make(chan result, 1)
-	ctx := within(p.t, 20*time.Second)
+	done = make(chan result, 1)
+	ctx := within(p.t, patience)
 	go func() {
 		g, err := p.Acquire(ctx, r)
 		done <- result{g, err, time.Now()}
 	}()
 	select {
 	case <-p.sink.waiting:
+		return done, true
 	case res := <-done:
-		p.t.Fatalf("a key that is held: %v, %v", res.Grant.Token, res.err)
-	case <-ctx.Done():
-		p.t.Fatal("a waiter had no place")
+		done <- res
 	}
-	return done
+	return done, false
 }
 
 func isHeld(err error) bool {
@@ -128,16 +152,16 @@ func isNoMajority(err error) bool {
 }
 
 // eventually asks until the answer is yes.
-func eventually(t testing.TB, limit time.Duration, what string, ask func() bool) {
+func eventually(t testing.TB, what string, ask func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(limit)
+	end := time.After(patience)
 	for !ask() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s: not within %v", what, limit)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }

@@ -31,16 +31,20 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 		return out
 	}
 	cmds := make([]command, len(rs))
-	asked := make([]time.Time, len(rs))
+	asked, doubt := make([]time.Time, len(rs)), make([]uint64, len(rs))
 	now := time.Now()
 	for i := range rs {
 		cmds[i] = command{op: opEnd, key: rs[i].Key, owner: rs[i].Owner, keep: rs[i].Keep}
-		asked[i] = s.claims.release(&rs[i], now)
+		asked[i], doubt[i] = s.claims.release(&rs[i], now)
 	}
 	owe := func(b batch) {
 		for i, r := range b.replies {
-			if r.err != nil {
-				s.cleaners[b.node].owe(rs[i].ID, rs[i].Keep, max(time.Until(rs[i].Deadline), 0)+driver.Margin(time.Second))
+			keep, late := rs[i].Keep, in(doubt[i], b.node)
+			if r.err == nil {
+				keep = 0 // what may come yet is to be undone, no more
+			}
+			if r.err != nil || late {
+				s.cleaners[b.node].owe(rs[i].ID, keep, rest(rs[i].Deadline), late)
 			}
 		}
 	}
@@ -61,6 +65,11 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 		}
 	}
 	return out
+}
+
+// rest is how long nodes may still have a lease.
+func rest(deadline time.Time) time.Duration {
+	return max(time.Until(deadline), 0) + driver.Margin(time.Second)
 }
 
 // end counts one node's reply to an ending.

@@ -71,9 +71,9 @@ func (s *session) renewed(r *driver.Renewal, t *tally, sent time.Time, stopped e
 	case t.possible(len(s.nodes)) < s.quorum:
 		// What a minority still has is of no use, and a late copy of the owner's
 		// acquisition must not bring it back.
-		s.claims.forget(r.Owner)
-		for _, c := range s.cleaners {
-			c.owe(r.ID, 0, r.TTL)
+		doubt := s.claims.forget(r.Owner)
+		for i, c := range s.cleaners {
+			c.owe(r.ID, 0, r.TTL, in(doubt, i))
 		}
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	case stopped != nil:

@@ -92,6 +92,9 @@ type reply struct {
 	twice bool      // a copy of it may still be executed
 }
 
+// doubtful reports whether a copy of the request may be executed after this.
+func (r *reply) doubtful() bool { return r.twice || r.err != nil && !r.never }
+
 // wire is the way to one node. It is safe for concurrent use.
 type wire interface {
 	// name is the node's address, for people.

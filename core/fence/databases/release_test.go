@@ -51,9 +51,11 @@ func endings(t testing.TB) []ending {
 const cancelledStatement = "a context cancelled in a statement"
 
 // sleep is a statement that takes long. It runs f with the session's number in the
-// statement's middle. MariaDB finishes it although its client has gone.
+// statement's middle. MariaDB finishes it although its client has gone, and PostgreSQL takes
+// its time to cancel it.
 func (d *database) sleep(ctx context.Context, t testing.TB, tx *sql.Tx, f func(session int64)) error {
-	number, statement := `SELECT pg_backend_pid()`, `SELECT pg_sleep(60)`
+	number, statement := `SELECT pg_backend_pid()`,
+		`DO $$ BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.1); RAISE; END $$`
 	asleep := `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = $1`
 	if d.dialect == fence.MySQL {
 		number, statement = `SELECT CONNECTION_ID()`, `SELECT SLEEP(0.5)`

@@ -61,17 +61,23 @@ func mustRepeat(err error) bool {
 // waiting returns when a transaction waits for another's lock.
 func (d *database) waiting(t testing.TB) {
 	t.Helper()
+	until(t, "a transaction that waits", func() bool { return d.blocked(t) })
+}
+
+// blocked reports whether a transaction waits for another's lock.
+func (d *database) blocked(t testing.TB) bool {
+	t.Helper()
 	query := `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
 	if d.dialect == fence.MySQL {
 		query = `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_row_lock_current_waits'`
 	}
-	until(t, "a transaction that waits", func() bool { return d.number(t, query) > 0 })
+	return d.number(t, query) > 0
 }
 
-// until asks every 5 ms whether something holds, for half a minute.
+// until asks every 5 ms whether something holds, for two minutes.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(2 * time.Minute)
 	defer limit.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

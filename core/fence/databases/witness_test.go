@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -127,7 +128,7 @@ func (d *database) work(ctx context.Context, tx *sql.Tx, id string) (status func
 // like two processes on one store.
 func newEngine(t testing.TB, d driver.Driver) *core.Engine {
 	t.Helper()
-	e, err := core.New(d, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	e, err := core.New(d, core.WithNamespace("shop"), core.WithStoreTimeout(20*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ const holderVar = "LOCKAROUND_TEST_HOLDER"
 var policy = core.Policy{Key: "stock:42", Wait: core.Forever, TTL: time.Second}
 
 func openLocks(socket string) (*redis.Client, *core.Engine, error) {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ReadTimeout: time.Minute})
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(20*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 	return rdb, locks, err
 }
 
@@ -134,7 +134,9 @@ func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 	}
 	defer closeClient(t, rdb)
 	defer closeClient(t, locks)
-	err = locks.Do(t.Context(), policy, func(ctx context.Context) error {
+	next := policy
+	next.TTL = 5 * time.Minute // this process is not to lose its lease
+	err = locks.Do(t.Context(), next, func(ctx context.Context) error {
 		token, err := fence.For(ctx, policy.Key)
 		if err != nil {
 			return err

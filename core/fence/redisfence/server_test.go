@@ -81,7 +81,7 @@ func startRedis(t testing.TB, args ...string) (socket string) {
 // connect returns a client of a server, which sends nothing twice.
 func connect(t testing.TB, socket string, protocol int) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Protocol: protocol, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Protocol: protocol, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { closeClient(t, c) })
 	return c
 }
@@ -111,7 +111,7 @@ func startCluster(t testing.TB) *redis.ClusterClient {
 	if err := node.ClusterAddSlots(t.Context(), slots...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		info, err := node.ClusterInfo(ctx).Result()

@@ -69,7 +69,7 @@ func (s Store) Hold(told string) error {
 }
 
 func newEngine(d driver.Driver) (*core.Engine, error) {
-	return core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	return core.New(d, core.WithNamespace("test"), core.WithStoreTimeout(20*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // Run kills -9 one holder after the other, each of which somebody waits behind: few times,
@@ -167,7 +167,7 @@ func (s Store) kill(t *testing.T, addr string, locks *core.Engine, key string, q
 		}
 		next := make(chan grant, 1)
 		go func() {
-			lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: s.TTL, Wait: time.Minute})
+			lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: s.TTL, Wait: 2 * time.Minute})
 			next <- grant{lease, time.Now(), err}
 		}()
 		var killed time.Time

@@ -55,7 +55,7 @@ func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver
 	)
 	left.Store(int64(turns))
 	for e := range engines {
-		locks, err := core.New(join(t), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		locks, err := core.New(join(t), core.WithNamespace("test"), core.WithStoreTimeout(20*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)
 		}

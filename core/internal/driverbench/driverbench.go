@@ -43,7 +43,7 @@ func (*process) Lost(driver.ID, error)     {}
 func open(b *testing.B, join func(testing.TB) driver.Driver) *process {
 	b.Helper()
 	p := &process{}
-	s, err := join(b).Open(driver.Config{Sink: p, StoreTimeout: 5 * time.Second})
+	s, err := join(b).Open(driver.Config{Sink: p, StoreTimeout: 20 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}
