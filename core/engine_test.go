@@ -16,9 +16,16 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
-// open returns an engine on d that the end of the test closes.
+// open returns an engine on d that the end of the test closes. It waits for the store
+// longer than a busy machine stops a test.
 
 func open(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
+	t.Helper()
+	return openUsual(t, d, append([]core.Option{core.WithStoreTimeout(time.Minute)}, o...)...)
+}
+
+// openUsual is open with the usual time-out of the store.
+func openUsual(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
 	t.Helper()
 	o = append([]core.Option{core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler))}, o...)
 	e, err := core.New(d, o...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,22 +61,24 @@ func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
 			t.Errorf("token %d of a key that was never held", token)
 		}
 		held := mustAcquire(t, e, write.Policy)
-		next := make(chan int64, 1)
-		go func() {
+		var next int64
+		var waiter sync.WaitGroup
+		waiter.Go(func() {
 			mustBe(t, other.Do(t.Context(), write.Policy, func(ctx context.Context) error {
 				l, _ := core.LeaseFrom(ctx)
-				next <- l.Token()
+				next = l.Token()
 				return nil
 			}), nil)
-		}()
+		})
 		synctest.Wait()
 		token, err = tool.ForceRelease(t.Context(), "k")
 		mustBe(t, err, nil)
 		<-held.Done()
 		mustBe(t, held.Err(), core.ErrLost)
 		mustBe(t, held.Release(t.Context()), core.ErrLost)
-		if got := <-next; token <= held.Token() || got < token {
-			t.Errorf("the tokens are %d, then %d by force, then %d", held.Token(), token, got)
+		waiter.Wait()
+		if token <= held.Token() || next < token {
+			t.Errorf("the tokens are %d, then %d by force, then %d", held.Token(), token, next)
 		}
 		if log := text.String(); !strings.Contains(log, "by force") || strings.Contains(log, "key") {
 			t.Errorf("the log says %q", log)

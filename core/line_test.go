@@ -141,28 +141,31 @@ func TestWithdrawnCallersLeaveNothing(t *testing.T) {
 }
 
 func TestProcessesTakeTurns(t *testing.T) {
-	d := memlock.New()
-	engines := []*core.Engine{open(t, d), open(t, d)}
-	var counts [2]int
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	total := 0
-	for i := range 16 {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				_ = engines[i%2].Do(ctx, core.Policy{Key: "k", Wait: core.Forever}, func(context.Context) error {
-					counts[i%2]++
-					if total++; total == 20_000 {
-						cancel()
-					}
-					return nil
-				})
-			}
-		})
-	}
-	wg.Wait()
-	cancel()
-	if min(counts[0], counts[1]) < total/4 {
-		t.Errorf("shares %v of %d", counts, total)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		engines := []*core.Engine{open(t, d), open(t, d)}
+		var counts [2]int
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		total := 0
+		for i := range 16 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					_ = engines[i%2].Do(ctx, core.Policy{Key: "k", Wait: core.Forever}, func(context.Context) error {
+						time.Sleep(time.Millisecond) // all others wait by then
+						counts[i%2]++
+						if total++; total == 20_000 {
+							cancel()
+						}
+						return nil
+					})
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		if min(counts[0], counts[1]) < total/4 {
+			t.Errorf("shares %v of %d", counts, total)
+		}
+	})
 }

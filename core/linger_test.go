@@ -108,15 +108,16 @@ func TestAnswerOlderThanAPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
 		d := memlock.New()
 		c := &counted{Driver: d}
 		a, b := open(t, c), open(t, d)
-		granted := make(chan time.Time, 1)
+		var granted time.Time
+		var waiter sync.WaitGroup
 		var once sync.Once
 		c.renewed = func() {
 			once.Do(func() {
-				go func() {
+				waiter.Go(func() {
 					l := mustAcquire(t, b, core.Policy{Key: "k", Wait: core.Forever})
-					granted <- time.Now()
+					granted = time.Now()
 					mustBe(t, l.Release(t.Context()), nil)
-				}()
+				})
 				time.Sleep(time.Millisecond) // so that its push comes before the answer
 			})
 		}
@@ -129,7 +130,8 @@ func TestAnswerOlderThanAPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
 		}
 		released := time.Now()
 		mustBe(t, l.Release(t.Context()), nil)
-		if late := (<-granted).Sub(released); late > 0 {
+		waiter.Wait()
+		if late := granted.Sub(released); late > 0 {
 			t.Errorf("the lease went to who waits %v after its release", late)
 		}
 	})

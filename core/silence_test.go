@@ -14,7 +14,7 @@ import (
 func TestSilentStoreHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()
-		e := open(t, d)
+		e := openUsual(t, d)
 		const ttl = 10 * time.Second
 		held := mustAcquire(t, e, core.Policy{Key: "held", TTL: ttl})
 		sent := time.Now()

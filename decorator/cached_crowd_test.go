@@ -77,17 +77,17 @@ func TestCrowdProcess(t *testing.T) { beAChild(t, runCrowd) }
 
 func runCrowd(plan crowdPlan) (err error) {
 	c := &crowd{crowdPlan: plan, reports: make(map[int64]*editionReport)}
-	c.source = redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
+	c.source = patientClient(plan.Addr)
+	rdb := patientClient(plan.Addr)
 	defer func() { err = errors.Join(err, c.source.Close(), rdb.Close()) }()
 	if c.Store, err = rediscache.New(rdb, "test:cache:"); err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
 	if err != nil {
 		return err
 	}
-	c.cached = decorator.Cached(locks, core.Policy{Key: "edition:{.}", Wait: time.Minute, TTL: plan.TTL}, c, c.load,
+	c.cached = decorator.Cached(locks, core.Policy{Key: "edition:{.}", Wait: patience, TTL: plan.TTL}, c, c.load,
 		decorator.CachePolicy{Expiry: plan.Expiry})
 	var callers sync.WaitGroup
 	for range plan.Callers {

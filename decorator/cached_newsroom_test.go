@@ -34,7 +34,7 @@ type newsroom struct {
 type newsroomPlan struct {
 	Addr    string // a Unix socket
 	Readers int
-	For     time.Duration // how long all this goes on
+	For     time.Duration // how long all this goes on, at least
 }
 
 // news is a value: how many changes the source had seen.
@@ -60,19 +60,19 @@ var raise = redis.NewScript(`
 func TestNewsroomProcess(t *testing.T) { beAChild(t, runNewsroom) }
 
 func runNewsroom(plan newsroomPlan) (err error) {
-	n := &newsroom{newsroomPlan: plan, until: time.Now().Add(plan.For)}
-	n.source = redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
+	n := &newsroom{newsroomPlan: plan}
+	n.source, n.until = patientClient(plan.Addr), time.Now().Add(plan.For)
+	rdb := patientClient(plan.Addr)
 	defer func() { err = errors.Join(err, n.source.Close(), rdb.Close()) }()
 	store, err := rediscache.New(rdb, "test:cache:")
 	if err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
 	if err != nil {
 		return err
 	}
-	n.cached = decorator.Cached(locks, core.Policy{Key: "news:{.}", Wait: time.Minute, TTL: 3 * time.Second}, countingStore{store, &n.counts.Refused}, n.load,
+	n.cached = decorator.Cached(locks, core.Policy{Key: "news:{.}", Wait: patience, TTL: patience}, countingStore{store, &n.counts.Refused}, n.load,
 		decorator.CachePolicy{Expiry: time.Minute})
 	var staff sync.WaitGroup
 	staff.Go(n.write)
@@ -103,10 +103,17 @@ func (s countingStore) Put(ctx context.Context, key string, token int64, value [
 // upTo waits for less than d.
 func upTo(d time.Duration) { <-time.After(rand.N(d)) }
 
+// goesOn also waits for what the test is about, a refused load and one that was not, for a
+// while.
+func (n *newsroom) goesOn() bool {
+	refused, after := n.counts.Refused.Load(), time.Since(n.until)
+	return after < 0 || after < patience && (refused == 0 || refused == n.counts.Loads.Load())
+}
+
 // write changes the source, and says so when the cache knows.
 func (n *newsroom) write() {
 	ctx := context.Background()
-	for ; time.Now().Before(n.until); n.counts.Changes.Add(1) {
+	for ; n.goesOn(); n.counts.Changes.Add(1) {
 		upTo(100 * time.Millisecond)
 		change, err := n.source.Incr(ctx, sourceKey).Result()
 		if err = errors.Join(err, n.cached.Invalidate(ctx, "a")); err == nil {
@@ -122,7 +129,7 @@ func (n *newsroom) write() {
 // read asks what it must know, and then for the news.
 func (n *newsroom) read() {
 	ctx := context.Background()
-	for ; time.Now().Before(n.until); n.counts.Gets.Add(1) {
+	for ; n.goesOn(); n.counts.Gets.Add(1) {
 		upTo(10 * time.Millisecond)
 		known, err := n.source.Get(ctx, invalidatedKey).Int64()
 		if err != nil && !errors.Is(err, redis.Nil) {

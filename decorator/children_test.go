@@ -10,11 +10,24 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // planVar makes this test binary a child of a test: its value says in JSON what the child
 // is to do, and -test.run which test is its program.
 const planVar = "LOCKAROUND_TEST_PLAN"
+
+// patience is more than a busy machine lets a process or a server wait, and than a lease or
+// an answer needs to last.
+const patience = 5 * time.Minute
+
+// patientClient returns a client of a server on a Unix socket that is slow when the machine
+// is busy.
+func patientClient(socket string) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: patience, ReadTimeout: patience})
+}
 
 // child is a process that a test has started. It prints "ready", begins when it is told
 // to, and ends with status 0. Whatever else it prints is for the test.

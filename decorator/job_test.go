@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,14 +150,16 @@ func TestRunIsToldToEndAtMaxRunAndKeepsItsKeyUntilItDoes(t *testing.T) {
 			return nil
 		}, minutes)
 		other := decorator.Job(newEngine(t, store), report, idle, catching())
-		go func() {
+		var skipping sync.WaitGroup
+		skipping.Go(func() {
 			time.Sleep(time.Second)
 			for range 4 { // for eight minutes
 				mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobSkipped)
 				time.Sleep(minutes.Every - other.Policy().Wait)
 			}
-		}()
+		})
 		mustEnd(t, j, j.Run(t.Context()), nil, decorator.JobRan) // late, and alone
+		skipping.Wait()
 		mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobRan)
 	})
 }
@@ -170,11 +173,13 @@ func TestRunBeyondMaxHoldGivesTheJobUp(t *testing.T) {
 			return nil
 		}, minutes)
 		other := decorator.Job(newEngine(t, store), p, idle, minutes)
-		go func() {
+		var next sync.WaitGroup
+		next.Go(func() {
 			time.Sleep(p.MaxHold + p.TTL)
 			mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobRan)
-		}()
+		})
 		mustEnd(t, j, j.Run(t.Context()), core.ErrMaxHold, decorator.JobLost)
+		next.Wait()
 	})
 }
 

@@ -68,7 +68,7 @@ func newStore(t testing.TB) *store {
 	t.Helper()
 	s := &store{Driver: memlock.New(), queued: make(chan string, 100)}
 	open := func(d driver.Driver) *core.Engine {
-		e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(2*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,10 +98,10 @@ func (s *store) hold(t testing.TB, key string) (giveBack func()) {
 }
 
 // mustBeFree fails unless the rival gets the key, at once or when the store has
-// taken a given-up enrolment back.
+// taken a given-up enrolment back, long before its lease would end.
 func (s *store) mustBeFree(t testing.TB, key string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), core.DefaultTTL*2/3)
 	defer cancel()
 	if err := s.rival.Do(ctx, core.Policy{Key: key, Wait: core.Forever}, func(context.Context) error { return nil }); err != nil {
 		t.Errorf("%s is not free: %v", key, err)

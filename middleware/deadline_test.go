@@ -84,7 +84,7 @@ func TestTimeoutHandlerAroundTheEngineEndsTheWaiting(t *testing.T) {
 	over := make(chan struct{})
 	r := newRouter()
 	r.GET("/", func(c *gin.Context) { c.Next(); close(over) },
-		middleware.Lock(s.locks, core.Policy{Key: "k", Wait: core.Forever}), func(*gin.Context) { t.Error("the handler runs") })
+		middleware.Lock(s.locks, core.Policy{Key: "k", Wait: core.Forever, TTL: lasting}), func(*gin.Context) { t.Error("the handler runs") })
 	srv := serve(t, http1, http.TimeoutHandler(r, 20*time.Millisecond, "too slow"))
 	a := send(srv, newRequest(t, srv, http.MethodGet, "/", nil))
 	// Both have seen the same deadline, and either may be the first to answer.

@@ -21,9 +21,12 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
-// patience is how long a test waits for an event that has to come. It only ever
-// runs out when the test fails, and before a lease that nobody ends would.
-const patience = 20 * time.Second
+// patience is how long a test waits for an event that has to come, and an engine for its
+// store. It only ever runs out when the test fails.
+const patience = 2 * time.Minute
+
+// lasting is the TTL of a lease that nobody ends before patience runs out.
+const lasting = 10 * patience
 
 // site is a store with two processes on it: one serves, and the other tells
 // whether a key is taken.
@@ -39,7 +42,7 @@ func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{store: memlock.New(), queue: &queue{changed: make(chan struct{})}}
 	open := func(o ...core.Option) *core.Engine {
-		o = append(o, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		o = append(o, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(patience))
 		e, err := core.New(s.store, o...)
 		if err != nil {
 			t.Fatal(err)

@@ -217,6 +217,19 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 		until = append(until, l.Deadline())
 	}
 
+	// When each holder of the frozen master's is told.
+	type told struct {
+		lease *core.Lease
+		at    time.Time
+	}
+	lost := make(chan told, len(dead))
+	for _, l := range dead {
+		go func() {
+			<-l.Done()
+			lost <- told{l, time.Now()}
+		}()
+	}
+
 	// Traffic for the frozen master, more than there are connections.
 	var refused int
 	failures := make(chan error)
@@ -234,9 +247,10 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 	if refused != 8 {
 		t.Errorf("%d of 8 calls for the frozen master were told that it is unavailable", refused)
 	}
-	for _, l := range dead {
-		<-l.Done()
-		if late := time.Since(l.Deadline()); !errors.Is(l.Err(), core.ErrLost) || late > machine.Allow(time.Second) {
+	for range dead {
+		end := <-lost
+		l := end.lease
+		if late := end.at.Sub(l.Deadline()); !errors.Is(l.Err(), core.ErrLost) || late > machine.Allow(time.Second) {
 			t.Errorf("%s of the frozen master: %v, told %v after its deadline", l.Key(), l.Err(), late)
 		}
 		_ = l.Release(t.Context()) // it was lost

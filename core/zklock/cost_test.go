@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -35,18 +36,22 @@ func TestCostInRequests(t *testing.T) {
 		}
 	}
 
-	g := b.take("k", hold)
-	came := time.Now()
-	w := a.queue("k", hold)
-	began, before := time.Now(), count()
-	b.drop(g)
-	g = granted(t, "the hand-over", w)
-	n := count() - before
-	// To be told of others who want the key may take two more.
-	if most := 4 + signs(1, glance, came, began) + signs(1, refresh, came, began); n > most {
-		t.Errorf("a hand-over took %d requests of the next holder, want 2 and at most %d", n, most)
+	// A look, a sign of life, and what the waiter began with may fall into a hand-over, so
+	// that the least of some is what one takes. To be told of others who want the key may
+	// take two more.
+	least := math.MaxInt
+	for range 10 {
+		g := b.take("k", hold)
+		w := a.queue("k", hold)
+		before := count()
+		b.drop(g)
+		g = granted(t, "the hand-over", w)
+		least = min(least, count()-before)
+		a.drop(g)
 	}
-	a.drop(g)
+	if least > 4 {
+		t.Errorf("a hand-over took %d requests of the next holder, want 2 and at most 4", least)
+	}
 }
 
 // pin keeps the servers from deleting the node of the key "k", which they do when it is

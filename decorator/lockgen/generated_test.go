@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -271,7 +272,7 @@ func TestGenericTypesAndFunctionsKeepTheirParameters(t *testing.T) {
 		t.Errorf("got %d, %v", n, err)
 	}
 	m := must(generic.NewMapWithLock(locks, &generic.Map[uint, bool]{}))
-	if at, err := m.Swap(t.Context(), 1<<63); at != 1<<63 || err != nil {
+	if at, err := m.Swap(t.Context(), 1<<(bits.UintSize-1)); at != 1<<(bits.UintSize-1) || err != nil {
 		t.Errorf("got %d, %v", at, err)
 	}
 	refill := must(functions.RefillLocked(locks))

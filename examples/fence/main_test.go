@@ -5,9 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -94,9 +94,9 @@ func TestWhatCannotWorkIsSaid(t *testing.T) {
 	}
 }
 
-// startRedis starts a redis-server without persistence that ends with the test, and
-// returns its address.
-func startRedis(t *testing.T) (addr string) {
+// startRedis starts a redis-server without persistence on a Unix socket, which it returns. It
+// ends with the test.
+func startRedis(t *testing.T) (socket string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
@@ -104,16 +104,13 @@ func startRedis(t *testing.T) (addr string) {
 		}
 		t.Skipf("needs redis-server in PATH: %v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "redis") // short, as a socket's path has to be
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = l.Addr().String()
-	_, port, _ := strings.Cut(addr, ":")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--appendonly", "no")
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "socket")
+	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
 	log, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
@@ -134,5 +131,5 @@ func startRedis(t *testing.T) (addr string) {
 	if err := lines.Err(); err != nil || lines.Text() == "" {
 		t.Fatalf("redis-server ended at once: %v", err)
 	}
-	return addr
+	return socket
 }

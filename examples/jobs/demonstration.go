@@ -18,15 +18,15 @@ func demonstrate(ctx context.Context, o options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	d := &demonstration{out: stdout, ticks: o.ticks, completed: map[time.Time]int{}}
+	d := &demonstration{out: stdout, ticks: o.ticks, period: o.period, completed: map[time.Time]int{}}
 	var end <-chan time.Time
 	for ready := 0; ; {
 		select {
 		case m := <-all.said:
 			if m.what == "ready" {
 				if ready++; ready == o.replicas {
-					d.first = time.Now().Add(period).Truncate(period)
-					end = time.After(time.Until(d.last().Add(period * 3 / 4)))
+					d.first = time.Now().Add(o.period).Truncate(o.period)
+					end = time.After(time.Until(d.last().Add(o.period * 3 / 4)))
 				}
 				continue
 			}
@@ -46,12 +46,13 @@ type demonstration struct {
 	out       io.Writer
 	first     time.Time // when all replicas were there; zero before
 	ticks     int
+	period    time.Duration
 	completed map[time.Time]int
 	killed    *process
 }
 
 func (d *demonstration) last() time.Time {
-	return d.first.Add(time.Duration(d.ticks-1) * period)
+	return d.first.Add(time.Duration(d.ticks-1) * d.period)
 }
 
 // take goes on with what a replica says.
@@ -59,7 +60,7 @@ func (d *demonstration) take(m message) error {
 	counts := !d.first.IsZero() && !m.tick.Before(d.first) && !m.tick.After(d.last())
 	switch m.what {
 	case "begin":
-		if counts && d.killed == nil && m.tick.Equal(d.first.Add(period)) {
+		if counts && d.killed == nil && m.tick.Equal(d.first.Add(d.period)) {
 			d.killed = m.from
 			d.say(m, "begins the report and is killed, token "+m.more)
 			return m.from.kill()
@@ -89,7 +90,7 @@ func (d *demonstration) say(m message, what string) {
 // judge says whether each tick was completed once.
 func (d *demonstration) judge() error {
 	var faults []error
-	for tick := d.first; !tick.After(d.last()); tick = tick.Add(period) {
+	for tick := d.first; !tick.After(d.last()); tick = tick.Add(d.period) {
 		if n := d.completed[tick]; n != 1 {
 			faults = append(faults, fmt.Errorf("the tick of %s was completed %d times", tick.Format(time.TimeOnly), n))
 		}

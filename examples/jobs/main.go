@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -42,8 +43,9 @@ type options struct {
 	scheduler string
 	replicas  int
 	ticks     int
-	replica   bool   // this process is one
-	namespace string // of its locks
+	period    time.Duration // between two ticks
+	replica   bool          // this process is one
+	namespace string        // of its locks
 }
 
 // run is main with its surroundings passed in; it returns the exit status.
@@ -55,6 +57,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags.StringVar(&o.scheduler, "scheduler", "cron", "what calls the job: `cron` or gocron")
 	flags.IntVar(&o.replicas, "replicas", 3, "how many processes have the schedule, 2 or more")
 	flags.IntVar(&o.ticks, "ticks", 4, "end after that many ticks, 2 or more")
+	flags.DurationVar(&o.period, "period", 3*time.Second, "between two ticks: seconds that a minute is a multiple of, 3 or more")
 	flags.BoolVar(&o.replica, "replica", false, "be a replica (the program starts itself so)")
 	flags.StringVar(&o.namespace, "namespace", "jobs-example", "of the replica's locks")
 	switch err := flags.Parse(args); {
@@ -91,6 +94,8 @@ func (o *options) fault(rest []string) string {
 		return fmt.Sprintf("-replicas is %d; one of them is killed, so 2 or more are needed", o.replicas)
 	case o.ticks < 2:
 		return fmt.Sprintf("-ticks is %d; a replica is killed at the second, so 2 or more are needed", o.ticks)
+	case o.period < 3*time.Second || time.Minute%o.period != 0 || o.period%time.Second != 0:
+		return fmt.Sprintf("-period is %v; seconds that a minute is a multiple of are possible, from 3s to 1m", o.period)
 	}
 	return ""
 }

@@ -50,7 +50,7 @@ func (p *processes) start(number int, o options) error {
 	if err != nil {
 		return err
 	}
-	r := &process{number: number, cmd: exec.Command(program, "-replica", "-redis", o.redis, "-scheduler", o.scheduler, "-namespace", o.namespace)}
+	r := &process{number: number, cmd: exec.Command(program, "-replica", "-redis", o.redis, "-scheduler", o.scheduler, "-period", o.period.String(), "-namespace", o.namespace)}
 	r.cmd.Stderr = os.Stderr
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		return err

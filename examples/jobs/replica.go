@@ -15,12 +15,13 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 )
 
-// policy and schedule of the report. The others have given up a tick 1.2 s after it came,
-// within half of the period: 100 ms of skew, a run of 500 ms, and twice the TTL.
-var (
-	policy   = core.Policy{Key: "job:report", TTL: 300 * time.Millisecond}
-	schedule = decorator.Schedule{Every: period, Skew: 100 * time.Millisecond, MaxRun: 500 * time.Millisecond, CatchUp: true}
-)
+// terms are policy and schedule of the report. With a period of 3 s the others have given up
+// a tick 1.2 s after it came, within half of the period: 100 ms of skew, a run of 500 ms, and
+// twice the TTL.
+func terms(period time.Duration) (core.Policy, decorator.Schedule) {
+	return core.Policy{Key: "job:report", TTL: period / 10},
+		decorator.Schedule{Every: period, Skew: period / 30, MaxRun: period / 6, CatchUp: true}
+}
 
 // serve is a replica's process, until its input ends.
 func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (err error) {
@@ -37,14 +38,15 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	p := &printer{out: stdout, leave: make(chan struct{})}
+	policy, schedule := terms(o.period)
 	job, err := decorator.NewJob(locks, policy, p.print, schedule)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(stdout, "ready")
 	go p.listen(stdin, stop)
-	return schedulers[o.scheduler](ctx, func(ctx context.Context) error {
-		tick := time.Now().Round(period)
+	return schedulers[o.scheduler](ctx, o.period, func(ctx context.Context) error {
+		tick := time.Now().Round(o.period)
 		err := job.Run(context.WithValue(ctx, tickKey{}, tick))
 		fmt.Fprintln(stdout, "outcome", tick.Unix(), job.Status().Outcome)
 		return err

@@ -17,8 +17,8 @@ import (
 
 // startTime and closeTime bound what the shop waits for when it opens and closes.
 const (
-	startTime = 5 * time.Second
-	closeTime = 10 * time.Second
+	startTime = 30 * time.Second
+	closeTime = 30 * time.Second
 )
 
 // engine is the locks, and the client of their store.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -20,7 +21,7 @@ import (
 func open(t testing.TB) (*core.Engine, *memlock.Driver) {
 	t.Helper()
 	d := memlock.New()
-	e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(2*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

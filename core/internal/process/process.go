@@ -4,11 +4,13 @@ package process
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -218,22 +220,23 @@ func free(addr string) bool {
 	return err == nil && l.Close() == nil
 }
 
-// FreePorts returns n different ports of 127.0.0.1 that nobody had a moment ago.
+// FreePorts returns n different ports of 127.0.0.1 that nobody had a moment ago. No system
+// gives them to those who do not ask for them by number, so that a server which is down for a
+// while finds its port as it was.
 func FreePorts(n int) ([]string, error) {
+	const lowest, beyond, tries = 20_000, 32_000, 1000
 	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+	for range tries {
+		if len(ports) == n {
+			return ports, nil
 		}
-		defer l.Close() //nolint:errcheck // open until all are found, so that they differ
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
+		port := strconv.Itoa(lowest + rand.IntN(beyond-lowest))
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			defer l.Close() //nolint:errcheck // open until all are found, so that they differ
+			ports = append(ports, port)
 		}
-		ports = append(ports, port)
 	}
-	return ports, nil
+	return nil, fmt.Errorf("no %d ports of %d to %d are free", n, lowest, beyond)
 }
 
 // FreePort returns one port as FreePorts does.

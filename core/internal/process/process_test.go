@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,9 +34,11 @@ func echo(addr string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	var busy atomic.Int64
 	for range 4 {
 		go func() {
-			for { //nolint:revive // it is to be busy
+			for {
+				busy.Add(1)
 			}
 		}()
 	}

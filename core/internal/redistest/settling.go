@@ -14,7 +14,7 @@ type Settling struct{ *testing.M }
 // Run returns what the tests did.
 func (m Settling) Run() int {
 	code := m.M.Run()
-	for began := time.Now(); goleak.Find() != nil && time.Since(began) < 2*time.Second; {
+	for began := time.Now(); goleak.Find() != nil && time.Since(began) < time.Minute; {
 	}
 	return code
 }

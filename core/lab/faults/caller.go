@@ -126,6 +126,11 @@ func (c *caller) acquire() (*held, error) {
 // hold is the critical section. One in four goes on to its end although it has heard that
 // the lease ended; what protects the counter then is the token.
 func (c *caller) hold(ctx context.Context, h *held) error {
+	told := make(chan int64, 1) // when it was told that the lease has ended, though it may be reading then
+	go func() {
+		<-h.Done()
+		told <- history.Now()
+	}()
 	seen := map[string]resource.Reply{}
 	for _, key := range h.keys {
 		reply, err := c.at.Ask(c.request(h, key))
@@ -134,7 +139,7 @@ func (c *caller) hold(ctx context.Context, h *held) error {
 		}
 		seen[key] = reply
 	}
-	if stays := c.stay(ctx, h); stays || c.chance.IntN(4) == 0 {
+	if stays := c.stay(ctx, h, told); stays || c.chance.IntN(4) == 0 {
 		for _, key := range h.keys {
 			if seen[key].Error != "" {
 				continue
@@ -167,8 +172,8 @@ func (c *caller) request(h *held, key string) resource.Request {
 }
 
 // stay spends some time, less if ctx ends, and reports whether the lease has lasted, as
-// far as it says.
-func (c *caller) stay(ctx context.Context, h *held) bool {
+// far as it says; if not, told says when.
+func (c *caller) stay(ctx context.Context, h *held, told <-chan int64) bool {
 	t := time.NewTimer(c.length())
 	defer t.Stop()
 	select {
@@ -176,9 +181,8 @@ func (c *caller) stay(ctx context.Context, h *held) bool {
 		return true
 	case <-ctx.Done():
 		return true
-	case <-h.Done():
-		now := history.Now()
-		e := history.Event{Op: history.Lost, Call: now, Return: now, Deadline: history.At(h.Deadline())}
+	case at := <-told:
+		e := history.Event{Op: history.Lost, Call: at, Return: at, Deadline: history.At(h.Deadline())}
 		if err := h.Err(); err != nil {
 			e.Error = kind(err)
 		}

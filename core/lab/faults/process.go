@@ -87,7 +87,7 @@ func (w *worker) finish(ctx context.Context) error {
 	if err := w.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
-	const patience = 30 * time.Second
+	const patience = 2 * time.Minute
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	select {

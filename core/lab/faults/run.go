@@ -74,7 +74,7 @@ func (p plan) run(ctx context.Context) (result *Run, err error) {
 
 // warm returns when the workers have done enough for faults to hit something.
 func (w *world) warm(ctx context.Context) error {
-	const patience = time.Minute
+	const patience = 3 * time.Minute
 	began := time.Now()
 	for w.resource.Writes() < 2*rules.Warm {
 		if err := errors.Join(w.fallen(), pass(ctx, 20*time.Millisecond)); err != nil {
@@ -88,15 +88,16 @@ func (w *world) warm(ctx context.Context) error {
 }
 
 // recover gives what was broken last its time: that of the longest section, and more until
-// callers have come and gone again, but no longer than that may take.
+// callers have come and gone again, but no longer than a busy machine makes of that.
 func (w *world) recover(ctx context.Context) error {
-	r, turn := w.store.Rules, w.resource.Writes()+processes*clients
+	const patience = time.Minute
+	turn := w.resource.Writes() + processes*clients
 	for began := time.Now(); ; {
 		if err := pass(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 		took := time.Since(began)
-		if took > longestSection(w.store) && w.resource.Writes() > turn || took > r.Wake+r.TTL+r.Enrolment+r.Backoff {
+		if took > longestSection(w.store) && w.resource.Writes() > turn || took > patience {
 			return nil
 		}
 	}

@@ -86,7 +86,7 @@ func hold(t *testing.T, faults []fault, r *Run) {
 func TestMutantsAreCaught(t *testing.T) {
 	need(t, "redis-server")
 	t.Parallel()
-	const runs = 3
+	const runs = 10
 	for _, name := range []string{"shared-token", "kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "open-to-readers", "one-too-many", "forgotten-key", "short-keep"} {
 		t.Run(name, func(t *testing.T) { // one at a time: a busy machine hides bugs
 			m, found := mutant.Named(name)

@@ -31,6 +31,8 @@ type world struct {
 	links    []link.Roads
 	workers  []*worker // by link
 	started  int
+
+	unwatch func() // ends what writes down when this process does not get to run, by which all links go
 }
 
 const (
@@ -63,6 +65,13 @@ func newWorld(ctx context.Context, store store, mutant string, seed uint64, long
 			return w, err
 		}
 	}
+	watching, unwatch := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watch(watching, 0, w.log)
+	}()
+	w.unwatch = func() { unwatch(); <-watched }
 	w.admin, w.mended = newAdmin(store, w.server.Addrs()), history.Now()
 	if w.resource, err = resource.Serve(w.socket(), w.log.Add); err != nil {
 		return w, err
@@ -176,6 +185,9 @@ func (w *world) close() error {
 	if w.server != nil {
 		_ = w.server.Cont() // the same
 		errs = append(errs, w.server.Close())
+	}
+	if w.unwatch != nil {
+		w.unwatch()
 	}
 	if w.log != nil {
 		errs = append(errs, w.log.Close())

@@ -166,12 +166,12 @@ func TestTrialRunsItsCommandToTheEnd(t *testing.T) {
 func TestInterruptedTrialEndsWithWhatItStarted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	told := func(string, ...any) { interrupt() }
-	tr := trial{single, []int{7}, nil, []string{"sh", "-c", `echo "=== ATTR  it figure-7 begun"; sleep 60 & wait`}}
+	tr := trial{single, []int{7}, nil, []string{"sh", "-c", `echo "=== ATTR  it figure-7 begun"; sleep 600 & wait`}}
 	began := time.Now()
 	if rows, err := tr.run(ctx, began, told); !errors.Is(err, context.Canceled) || rows != nil {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 2*time.Minute {
 		t.Errorf("it took %v to end", took)
 	}
 }

@@ -47,7 +47,7 @@ var (
 	}
 	patient = Pace{Limit: time.Minute, Grace: 30 * time.Second}
 	brief   = Pace{Watch: 40 * time.Millisecond, Limit: 100 * time.Millisecond, Grace: 30 * time.Second}
-	hasty   = Pace{Watch: 40 * time.Millisecond, Grace: 300 * time.Millisecond}
+	hasty   = Pace{Watch: 40 * time.Millisecond, Grace: 5 * time.Second}
 )
 
 // nowhere is the store of peers that need none.

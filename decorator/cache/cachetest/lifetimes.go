@@ -36,14 +36,18 @@ var lifetimeChecks = []check{
 		f.mustHave(f.key, "v")
 	}},
 	{"EndOfAClaimLeavesItsValue", nil, func(f *fixture) {
-		began := time.Now()
-		f.claim(f.key, 5, short)
-		if stored := f.put(f.key, 5, "v", long); !stored && time.Since(began) < short {
-			f.t.Fatal("put is refused")
-		} else if !stored {
-			f.t.Skip("the machine was too slow to put within the claim")
+		for token, ttl := int64(5), short; ; token, ttl = token+1, 2*ttl {
+			began := time.Now()
+			f.claim(f.key, token, ttl)
+			if f.put(f.key, token, "v", long) {
+				time.Sleep(2 * ttl)
+				break
+			}
+			if time.Since(began) < ttl {
+				f.t.Fatal("put is refused")
+			}
+			// The machine was too slow to put within the claim.
 		}
-		time.Sleep(2 * short)
 		f.mustHave(f.key, "v")
 	}},
 	{"NewValueMayEndSooner", nil, func(f *fixture) {
@@ -87,7 +91,7 @@ var lifetimeChecks = []check{
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, cache.ErrSuperseded) || time.Since(began) > 5*time.Second {
+			if !errors.Is(err, cache.ErrSuperseded) || time.Since(began) > time.Minute {
 				f.t.Fatalf("claim of 5, %v after that of 6 for %v: %v", time.Since(began), short, err)
 			}
 		}

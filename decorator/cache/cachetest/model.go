@@ -18,10 +18,10 @@ type model struct {
 	endsAfter time.Time // the value is there until then
 	endsBy    time.Time // it is gone from then on
 
-	token       int64 // 0: none has claimed
-	put         bool  // the claim has put
-	invalidated bool  // the claim has been
-	standsUntil time.Time
+	token       int64     // 0: none has claimed
+	put         bool      // the claim has put
+	invalidated bool      // the claim has been
+	standsUntil time.Time // at least
 
 	slowest time.Duration // of all reads; an answer may have been kept as a copy
 }
@@ -68,7 +68,7 @@ func (m *model) claim(token int64, ttl time.Duration, e cache.Entry, err error, 
 		return fmt.Errorf("claim of %d after %d is not superseded", token, m.token)
 	}
 	m.token, m.put, m.invalidated = token, false, false
-	if until := s.began.Add(ttl); until.After(m.standsUntil) {
+	if until := s.began.Add(ttl - rounding); until.After(m.standsUntil) {
 		m.standsUntil = until
 	}
 	return m.read(e, s)

@@ -1,6 +1,7 @@
 package rediscache_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = 2 * time.Minute
 
 // server is a server with clients.
 type server struct {
@@ -57,6 +61,8 @@ func freePort(t testing.TB) int {
 func (s *server) client(o redis.Options) *redis.Client {
 	s.t.Helper()
 	o.Network, o.Addr = s.Network, s.Addr
+	// A server that is slow since the machine is busy is not out of reach.
+	o.ReadTimeout, o.DialTimeout = patience, cmp.Or(o.DialTimeout, patience)
 	c := redis.NewClient(&o)
 	s.t.Cleanup(func() { closeClient(s.t, c) })
 	return c
@@ -77,7 +83,7 @@ func startCluster(t testing.TB, masters int) []string {
 	var nodes []*redis.Client
 	for i := range masters {
 		port := fmt.Sprint(freePort(t))
-		s := &server{redisserver.StartAt(t, "tcp", "127.0.0.1:"+port, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"), t}
+		s := &server{redisserver.StartAt(t, "tcp", "127.0.0.1:"+port, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "120000"), t}
 		addrs, nodes = append(addrs, s.Addr), append(nodes, s.client(redis.Options{}))
 		host, port, _ := strings.Cut(addrs[0], ":")
 		err := errors.Join(
@@ -103,7 +109,7 @@ func startCluster(t testing.TB, masters int) []string {
 // until asks every few milliseconds whether something holds.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

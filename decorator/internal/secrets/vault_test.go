@@ -122,7 +122,7 @@ func (v *vault) client(user, password string) *redis.Client {
 	v.Helper()
 	// A client that has failed to connect as often as its pool is large looks for the
 	// server every second, and only then notices that it was closed.
-	o, err := redis.ParseURL("unix://" + user + ":" + password + "@" + v.socket + "?pool_size=10000")
+	o, err := redis.ParseURL("unix://" + user + ":" + password + "@" + v.socket + "?pool_size=10000&read_timeout=2m")
 	if err != nil {
 		v.Fatal(err)
 	}

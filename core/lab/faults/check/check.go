@@ -150,6 +150,7 @@ type judged struct {
 	reads    map[reader][]*history.Event // of holders who are not exclusive, the same
 	driver   []*history.Event
 	faults   []*history.Event // and kills, in the order of calls
+	slow     []*history.Event // what the store took long to answer, without a fault that explains it
 	late     []*history.Event
 	first    int64 // fault; 0 if there was none
 	began    int64
@@ -192,6 +193,13 @@ func index(events []history.Event, r Rules) *judged {
 	for _, f := range h.faults {
 		if f.Op == history.Fault {
 			h.report.Figures.Faults[f.Name]++
+		}
+	}
+	for _, e := range h.driver {
+		if e.Return-e.Call > int64(h.Slack) && !slices.ContainsFunc(h.faults, func(f *history.Event) bool {
+			return f.Call <= e.Return && e.Call <= f.Return
+		}) {
+			h.slow = append(h.slow, e)
 		}
 	}
 	if len(h.faults) > 0 {

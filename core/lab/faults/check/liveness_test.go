@@ -67,6 +67,23 @@ func TestFreeKeyIsGrantedInTime(t *testing.T) {
 			b.fault("freeze", 0, 20, 2000)
 			b.held(3, token(2, 0), 5190, 5300, 1)
 		}},
+		{"after the store was slow", "", func(b *book) {
+			b.driver(history.Renew, 3, "a", 1, 20, 2000, 0, "")
+			b.waited(2, 10, 5050)
+			b.held(3, token(2, 0), 5000, 5200, 1)
+		}},
+		{"too long after the store was slow", "L1", func(b *book) {
+			b.driver(history.Renew, 3, "a", 1, 20, 2000, 0, "")
+			b.waited(2, 10, 5200)
+			b.held(3, token(2, 0), 5190, 5300, 1)
+		}},
+		{"while a fault that concerns another process explains the slow answer", "L1", func(b *book) {
+			b.fault("pause", 3, 20, 4000)
+			b.driver(history.Renew, 3, "a", 1, 20, 4000, 0, "")
+			b.acquired(2, token(2, 0), 10, 2130)
+			b.released(2, token(2, 0), 2131, 2132)
+			b.held(1, token(3, 0), 4010, 4011, 1)
+		}},
 		{"too long after something that is none", "L1", func(b *book) {
 			b.waited(2, 10, 1300)
 			b.add(history.Event{Op: history.Fault, Name: "script-flush", Call: at(20), Return: at(21)})

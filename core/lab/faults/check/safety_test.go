@@ -252,13 +252,17 @@ func TestReleasedLeaseIsLeftAlone(t *testing.T) {
 			b.driver(history.End, 1, "a", 1, 5, 6, 0, "")
 			b.driver(history.Renew, 1, "a", 1, 8, 9, 0, history.NotHeld)
 		}},
+		{"renewed after, by what was under way when the machine was busy", "", func(b *book) {
+			b.driver(history.End, 1, "a", 1, 5, 6, 0, "")
+			b.driver(history.Renew, 1, "a", 1, 150, 151, 0, history.NotHeld)
+		}},
 		{"renewed after", "L4", func(b *book) {
 			b.driver(history.End, 1, "a", 1, 5, 6, 0, "")
-			b.driver(history.Renew, 1, "a", 1, 100, 101, 0, history.NotHeld)
+			b.driver(history.Renew, 1, "a", 1, 160, 161, 0, history.NotHeld)
 		}},
 		{"renewed after a release that found it gone", "L4", func(b *book) {
 			b.driver(history.End, 1, "a", 1, 5, 6, 0, history.NotHeld)
-			b.driver(history.Renew, 1, "a", 1, 100, 101, 0, history.NotHeld)
+			b.driver(history.Renew, 1, "a", 1, 160, 161, 0, history.NotHeld)
 		}},
 		{"renewed after a release that was not answered", "", func(b *book) {
 			b.driver(history.End, 1, "a", 1, 5, 6, 0, "i/o timeout")

@@ -19,7 +19,8 @@ import (
 //     more: it may have held the key, and been the next to get it; or for as long as a
 //     decision that hangs keeps a key, if that is longer,
 //   - after an outage of the store, from its end, for the longest back-off besides, and so
-//     for the process that was cut off.
+//     for the process that was cut off. An answer that took long without a fault is an
+//     outage too: the machine, or what else runs on it, has held the store up.
 func (h *judged) wake() {
 	for _, key := range h.keys {
 		acquires := h.acquires[key]
@@ -81,12 +82,14 @@ func (h *judged) waited(key string, a *history.Event, from, to int64) {
 	bound, why := h.Wake, "in quiet times"
 	from = max(from, h.began+int64(h.Start))
 	settle := int64(h.Wake + h.TTL + h.Enrolment + h.Backoff)
-	for _, f := range h.faults {
+	for _, f := range append(h.faults[:len(h.faults):len(h.faults)], h.slow...) {
 		if f.Call >= to || f.Return+settle <= from || f.Op == history.Fault && !f.Outage {
 			continue
 		}
 		least, since, name := h.Wake+h.TTL, f.Return, "after "+f.Name
 		switch {
+		case f.Op != history.Kill && f.Op != history.Fault:
+			least, name = least+h.Enrolment+h.Backoff, "after a slow answer"
 		case f.Op == history.Kill:
 		case f.Process != 0 && f.Process != a.Process:
 			least = max(least+h.Enrolment, h.Stuck+h.Wake)

@@ -146,9 +146,9 @@ func (s several) at(addr string) *node {
 	return nil
 }
 
-// until asks every 10 ms whether something holds, for half a minute.
+// until asks every 10 ms whether something holds, for two minutes.
 func until(ctx context.Context, what string, holds func(context.Context) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("waited in vain for %s", what))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, fmt.Errorf("waited in vain for %s", what))
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
