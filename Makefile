@@ -1,8 +1,12 @@
-# make test is the test command: it installs what is missing and runs everything.
+# make test is the test command. It installs servers that are missing where it may.
 #
-#   make test        servers, lint, vet, all tests with the race detector, the
-#                    simulation, and the surfaces against the newest releases
-#   make test-long   more simulation, more kills, and time for each fuzz target
+#   make test        vet, generated code, lint, unit tests, every store's conformance and
+#                    faults, a short simulation, all with the race detector: six minutes
+#   make test-full   what make test leaves out: crowds, endurance, the longer simulation,
+#                    bugs that it must catch, and the newest releases of dependencies
+#   make test-long   more simulation, more kills, and time for each fuzz target: hours
+#   make flakes      make test, many times: RUNS=20, beside LOAD=5 endless builds;
+#                    TARGET=test-full runs that
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
 #   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
@@ -21,8 +25,15 @@ MAKEFLAGS   += --no-print-directory
 # For .ci/step, which shows the time since this target began.
 export MAKE_BEGAN := $(shell date +%s)
 
-# A test that cannot start its server fails here, where plain go test skips it.
-export LOCKAROUND_REQUIRE_SERVERS := 1
+# Where the events of the tests go, by target.
+LOGS ?= .bin/tests/$@
+SUITE := .bin/suite
+
+# What .ci/servers could not find nor install. A test skips what is in it, and fails if
+# anything else is missing; in CI nothing may be.
+MISSING := .bin/missing
+REQUIRE := $$([[ -s $(CURDIR)/$(MISSING) ]] || echo LOCKAROUND_REQUIRE_SERVERS=1)
+DETECTOR := $$(grep -qx compiler $(CURDIR)/$(MISSING) || echo -race)
 
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)/golangci-lint
@@ -58,22 +69,57 @@ SCHEDULES ?= 5000
 SHARE     := 2500
 FIVE      := deadline.counts.from.the.reply|share.one.token|given-up.owner|renewal.goes.on|first.reader.to.leave
 MUTANTS   ?= $(FIVE)
-FEW       := LOCKAROUND_SIM_SCHEDULES=50
+FEW       := LOCKAROUND_SIM_SCHEDULES=50 LOCKAROUND_REDLOCK_SCHEDULES=50 LOCKAROUND_PROTOCOL_STEPS=1500
+MORE      := # of what test-full does more often
+MORE_LONG := LOCKAROUND_ACQUISITIONS=1000 LOCKAROUND_PROTOCOL_STEPS=4000
 
 FUZZTIME  ?= 30s
 
 # Where the fault laboratory keeps locks besides in Redis.
 OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
 
-.PHONY: test test-long servers lint vet proto proto-check race race-main race-nested simulation newest-tests fuzz model bench peers caches faults figures newest
+# They run long, count, or repeat what another test shows once. Their names are whole.
+LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestClusterReshardingLosesNoLease \
+	TestConformanceOfAnEnsemble TestConformanceOverModelledNodes TestConformanceUnderMinimalACL TestCrowdIsLetInOneByOne \
+	TestCrowdIsLetInOneByOneByACluster TestEachExpiryIsOneLoadOverProcesses TestEachRedisPeerServesAllCallers TestEndurance \
+	TestEnginesTakeTurns TestFuzzedKeysStayApart TestGuardedCounterOfManyEnginesCountsEach TestHandOverCostsWithManyWaiters \
+	TestHeldLeaseCostsNoGoroutine TestHeldLeaseCostsNoGoroutineAndLittleMemory \
+	TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled TestKeysGoAndComeUnderLoad \
+	TestKeyWithoutHolderAndWaitersTakesNoMemory TestKilledLoadersAreSucceededOverProcesses TestLeaderKilledUnderLoad \
+	TestLeaderKilledUnderLoadOverlapsNobody TestMutantsAreCaught TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses \
+	TestOfEightWhoDoNotWaitOneIsServed TestPurgeBesideUsersLetsNobodyInTwice TestReadersAndWritersShareAKeyFairly \
+	TestSentinelFailoverThatLosesWritesTellsTheOldHolder TestTablesAreSmallAfterAThousandKeysAndTokensGoOn \
+	TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver TestTokensNeverGoBackWhileNodesAreKilledInTurn \
+	TestTokensRiseOverEvictions TestTokensRiseThoughANodesClockJumpsByAnHour \
+	TestTokensRiseThoughTheServersClockJumpsByAnHour TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice
+long := ^($(subst $() $(),|,$(strip $(LONG))))$$
 
-test:
-	@.ci/step "servers and compiler" .ci/servers
-	@.ci/step "vet, go.mod is tidy, generated code is current" $(MAKE) vet
-	@.ci/step "tests, with the race detector; beside them golangci-lint $(LINT_VERSION), which is built if it is missing" \
-		$(MAKE) -j3 race lint
-	@.ci/step "simulation, $(SCHEDULES) schedules; tests against the newest gin, grpc, go-redis and OpenTelemetry" \
-		$(MAKE) -j2 --output-sync=target simulation newest-tests
+.PHONY: test test-full test-long flakes servers suite lint vet vet-here vet-elsewhere proto proto-check \
+	tests-main tests-nested long-main long-nested simulation short-simulation schedules newest-tests \
+	fuzz model bench peers caches faults figures newest
+
+test: suite
+	@rm -f $(LOGS)/*.json; .ci/step "servers and compiler" .ci/servers
+	@.ci/step "vet, here and for others; go.mod is tidy, generated code is current" $(MAKE) vet
+	@status=0; .ci/step "tests; beside them a short simulation and golangci-lint $(LINT_VERSION), which is built if it is missing" \
+		$(MAKE) -k -j4 LOGS=$(LOGS) tests-main tests-nested short-simulation lint || status=1; \
+	.ci/step "what was found" .ci/found $(LOGS) $(MISSING) || status=1; exit $$status
+
+test-full: suite
+	@rm -f $(LOGS)/*.json; .ci/step "servers and compiler" .ci/servers
+	@status=0; .ci/step "the long tests" $(MAKE) -k -j2 LOGS=$(LOGS) MORE='$(MORE_LONG)' long-main long-nested || status=1; \
+	.ci/step "simulation, $(SCHEDULES) schedules; tests against the newest gin, grpc, go-redis and OpenTelemetry" \
+		$(MAKE) -k -j2 LOGS=$(LOGS) MORE='$(MORE_LONG)' simulation newest-tests || status=1; \
+	.ci/step "what was found" .ci/found $(LOGS) $(MISSING) || status=1; exit $$status
+
+RUNS   ?= 20
+LOAD   ?= 0
+TARGET ?= test
+flakes: suite
+	@.ci/flakes $(RUNS) $(LOAD) $(TARGET) .bin/flakes
+
+suite:
+	@go build -o $(SUITE) ./core/lab/suite
 
 servers:
 	@.ci/servers
@@ -86,11 +132,22 @@ lint: $(LINT)
 	@GOWORK=off nice -n 19 $(LINT) run --allow-serial-runners
 	@nice -n 19 $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
 
-vet: proto-check
+vet: proto-check vet-here vet-elsewhere
+
+vet-here:
 	@GOWORK=off go vet ./...
 	@GOWORK=off go mod tidy -diff
 	@for m in $(NESTED); do (cd $$m && go vet ./... && GOWORK=off go mod tidy -diff); done
 	@for m in $(LOCKGEN); do (cd $$m && go tool lockgen -check ./...); done
+
+# One system that is not unix, one that is not Linux; one processor of another make, and one
+# of 32 bits. The laboratory stops and measures processes as only unix can.
+vet-elsewhere:
+	@for on in windows/386 darwin/arm64; do \
+		export GOOS=$${on%/*} GOARCH=$${on#*/} CGO_ENABLED=0; \
+		GOWORK=off go vet ./...; \
+		for m in $(NESTED); do [[ $$on == windows/386 && $$m == core/lab ]] || (cd $$m && go vet ./...); done; \
+	done
 
 $(PROTOC_GEN_GO):
 	@GOBIN="$(CURDIR)/$@.d" go install google.golang.org/protobuf/cmd/protoc-gen-go@$(lastword $(subst -, ,$@))
@@ -111,41 +168,54 @@ proto: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 	@$(call protoc,.)
 
 proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(call protoc,"$$dir"); \
+	@if grep -qx protoc $(MISSING) 2>/dev/null; then exit 0; fi; \
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(call protoc,"$$dir"); \
 	(cd "$$dir" && find . -name '*.go') | while read -r f; do \
 		diff -q "$$dir/$$f" "$$f" || { echo "$$f is not what its .proto generates: run make proto" >&2; exit 1; }; \
 	done
 
-# Most of the time these tests wait, so more of them run at a time than there are cores: two
-# packages of the main module, and two other modules, of which those that take longest come
-# first. What keeps both busy, with processes of its own, runs alone: others go by the clock.
-# vet has looked at all of it already. What one goroutine does step by step is done in few
-# steps here, and in more on the newest releases.
-BUSY := ./decorator ./examples/cache
-BUSY_NESTED := core/lab examples/jobs
-RACE := env CGO_ENABLED=1 go test -race -vet=off -parallel 5 -count=1 -timeout=10m
-race: race-main race-nested
-	@GOWORK=off $(RACE) -p 1 $(BUSY)
-	@for m in $(BUSY_NESTED); do (cd $$m && $(RACE) -p 1 ./...); done
+# Most of the time tests wait, so more of them run at a time than there are cores. Those of
+# the main module that take longest come first. vet has looked at all of it already. What
+# one goroutine does step by step is done in few steps here, and in more by test-full.
+FIRST := ./core/redislock ./core/redlock ./core/drivertest ./decorator
+GOTEST = env CGO_ENABLED=1 $(REQUIRE) $(FEW) $(MORE) $(CURDIR)/.ci/scratch $(CURDIR)/$(SUITE) run
+FLAGS  = $(DETECTOR) -vet=off -parallel 5 -count=1 -timeout=30m
 
-race-main:
-	@GOWORK=off go list ./... | grep -v -x -F "$$(GOWORK=off go list $(BUSY))" | GOWORK=off $(FEW) LOCKAROUND_PROTOCOL_STEPS=4000 xargs $(RACE) -p 2
+tests-main:
+	@export GOWORK=off; $(GOTEST) -log $(LOGS)/main.json $(FLAGS) -p 2 -skip '$(long)' $(FIRST) \
+		$$(go list ./... | grep -v -x -F "$$(go list $(FIRST))")
 
-race-nested:
-	@printf '%s\n' $(filter-out $(BUSY_NESTED),$(NESTED)) | xargs -P 2 -I{} sh -c 'cd {} && $(RACE) ./...'
+tests-nested:
+	@printf '%s\n' $(NESTED) | xargs -P 2 -I{} bash -c 'log=$(abspath $(LOGS))/$$(echo {} | tr / .).json; \
+		cd {} && $(GOTEST) -log $$log $(FLAGS) -p 1 -skip '\''$(long)'\'' ./...'
 
-# It goes by a clock of its own, so the tests on the newest releases, which mostly wait, may
-# go before it.
-simulation:
+# Only packages that have long tests are built for them.
+long_in = git grep -lE 'func ($(subst $() $(),|,$(strip $(LONG))))\(' -- '*_test.go'
+folders = xargs -r -n 1 dirname | sort -u | sed 's,^,./,'
+
+long-main:
+	@export GOWORK=off; $(GOTEST) -log $(LOGS)/long.json $(FLAGS) -p 2 -run '$(long)' $$($(long_in) $(NESTED:%=':!%') | $(folders))
+
+long-nested:
+	@printf '%s\n' $(NESTED) | xargs -P 2 -I{} bash -c 'log=$(abspath $(LOGS))/long.$$(echo {} | tr / .).json; \
+		cd {} && all=$$($(subst ','\'',$(long_in)) | $(subst ','\'',$(folders))) && [[ -z $$all ]] || $(GOTEST) -log $$log $(FLAGS) -p 1 -run '\''$(long)'\'' $$all'
+
+# It goes by a clock of its own, so other tests, which mostly wait, may go beside it.
+simulation: schedules
+	@LOCKAROUND_SIM_SCHEDULES=$(SHARE) GOGC=400 nice $(SUITE) run -log $(LOGS)/mutants.json -count=1 -timeout=30m -run '^TestSimulationCatchesMutants$$/($(MUTANTS))' ./core/redislock
+
+short-simulation:
+	@$(MAKE) schedules SCHEDULES=1000 SHARE=500
+
+schedules:
 	@mkdir -p .bin && go test -c -o .bin/simulation.test ./core/redislock
-	@cd core/redislock && seq 1 $(SHARE) $(SCHEDULES) | GOMAXPROCS=1 GOGC=400 LOCKAROUND_SIM_SCHEDULES=$(SHARE) xargs -P "$$(nproc)" -I{} \
+	@cd core/redislock && seq 1 $(SHARE) $(SCHEDULES) | GOMAXPROCS=1 GOGC=400 LOCKAROUND_SIM_SCHEDULES=$(SHARE) xargs -P 2 -I{} \
 		sh -c 'LOCKAROUND_SIM_SEED={} nice ../../.bin/simulation.test -test.timeout=60m -test.run "^TestSimulation$$" && echo "ok	$(SHARE) schedules from seed {}"'
-	@LOCKAROUND_SIM_SCHEDULES=$(SHARE) GOGC=400 nice go test -count=1 -timeout=30m -run '^TestSimulationCatchesMutants$$/($(MUTANTS))' ./core/redislock
 
 # What kills processes, counts or endures says nothing of a release that the rest does not.
 newest-tests:
-	@GOWORK=off $(FEW) go test -vet=off -modfile=.ci/newest.mod -parallel 4 -count=1 -timeout=8m \
-		-skip 'OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestEndurance$$|^TestKilledHolder|^TestCrowd|^TestThousandWaiters|ByAnHour$$|^TestSimulation|OverEvictions$$|^TestTwoOfFiveDead' \
+	@export GOWORK=off; $(GOTEST) -log $(LOGS)/newest.json -vet=off -modfile=.ci/newest.mod -parallel 5 -count=1 -timeout=30m \
+		-skip '$(long)|OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestSimulation' \
 		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./decorator/cache/... ./examples/...
 
 test-long:
@@ -160,6 +230,7 @@ test-long:
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \
 		for store in $(OTHERS); do go run ./core/lab/faults -store $$store -time 2m; done'
+	@.ci/step "what is promised in milliseconds, which wants a quiet machine" env LOCKAROUND_FIGURES=1 go test -count=1 -v -timeout=20m -run '^(TestReadersAndWritersShareAKeyFairly|TestLostPushDelaysAWaiterByWakeAtMost|TestKilledConnectionsAreReplaced|TestAbandonedHolderAndHeadDelayTheNextByTheirLimits)$$' ./core/redislock
 	@.ci/step "fuzz, $(FUZZTIME) each" $(MAKE) fuzz
 
 # go test fuzzes one target at a time.
