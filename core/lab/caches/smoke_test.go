@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // whose errors are told apart
+	"github.com/lockaround/lockaround/core"
 )
 
 // Another peer may fail on a machine that is busy; one that always does is not used as it

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // whose errors are told apart
+	"github.com/lockaround/lockaround/core"
 )
 
 func TestEachRedisPeerServesAllCallers(t *testing.T) {

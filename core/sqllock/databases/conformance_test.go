@@ -19,8 +19,8 @@ func (p *product) harnesses(t *testing.T, options string, notified bool) func(t 
 	return func(t *testing.T) *drivertest.Harness { return shared.harness(t, options, notified) }
 }
 
-func (shared *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
-	d, on := shared, shared.on
+func (d *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
+	on := d.on
 	restarts, loses := strings.Contains(t.Name(), "Restart"), strings.Contains(t.Name(), "LossOfData")
 	switch {
 	case restarts:
