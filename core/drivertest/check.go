@@ -48,7 +48,13 @@ func offering(m driver.Mode) need {
 // start runs the check beside others.
 func (c check) start(t *testing.T, newHarness func(*testing.T) *Harness) {
 	t.Parallel()
-	c.run(t, newHarness, hiccups.Start(t))
+	machine := hiccups.Start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the machine has overslept by up to %v", machine.Worst())
+		}
+	})
+	c.run(t, newHarness, machine)
 }
 
 // run runs the check on a machine that is measured, or in virtual time if it is nil.

@@ -29,40 +29,45 @@ func releaseWakesTheWaiter(f *fixture) {
 }
 
 // liveWaiterKeepsItsPlace lets one wait for longer than its TTL, which is the
-// longest that the place of a dead one may last.
+// longest that the place of a dead one may last. On a machine that sleeps for
+// that long its place may rightly be lost; then another one is tried that bears
+// four times as much.
 func liveWaiterKeepsItsPlace(f *fixture) {
 	a, b, c := f.process(), f.process(), f.process()
-	l := a.take(f.key, 10*f.long())
-	first := b.liveWaiter(max(1500*time.Millisecond, f.caps.MinTTL))
-	second := c.queue(f.key)
-	if st := f.state(f.key); st.Waiting != 2 {
-		f.t.Errorf("with two waiters, Inspect says %+v", st)
-	}
-	l.drop()
-	l = first.granted(f.handOver(), "the grant to a waiter that has waited for longer than its TTL")
-	l.holds()
-	second.stillWaits()
-	l.drop()
-	second.granted(f.handOver(), "the waiter's grant after a release").drop()
-}
-
-// liveWaiter returns one that has waited for longer than its TTL. On a machine that slept
-// for that long it may rightly have lost its place, and another one is tried that bears
-// four times as much.
-func (p *process) liveWaiter(ttl time.Duration) *waiter {
-	p.f.t.Helper()
-	for ; ; ttl *= 4 {
-		w := p.enqueue(p.f.waiting(p.f.key, ttl))
+	for ttl := max(1500*time.Millisecond, f.caps.MinTTL); ; ttl *= 4 {
+		l := a.take(f.key, 10*f.long())
+		first := b.enqueue(f.waiting(f.key, ttl))
+		second := c.queue(f.key)
 		over := time.NewTimer(ttl + ttl/2)
-		defer over.Stop()
 		select {
 		case <-over.C:
-			return w
-		case res := <-w.done:
-			if !errors.Is(res.err, driver.ErrPlaceLost) || ttl > time.Minute/2 {
-				p.f.t.Fatalf("a waiter returned (error %v) while another owner holds the key", res.err)
+		case res := <-first.done:
+			if res.err == nil {
+				f.t.Fatal("a waiter was granted a key that another owner holds")
 			}
+			first.done <- res
 		}
+		over.Stop()
+		st := f.state(f.key)
+		l.drop()
+		got, err := first.ended(f.handOver(), "the grant to a waiter that has waited for longer than its TTL")
+		lost := errors.Is(err, driver.ErrPlaceLost) && ttl < time.Minute
+		switch {
+		case err != nil && !lost:
+			f.t.Fatalf("the grant to a waiter that has waited for longer than its TTL: %v", err)
+		case err == nil && st.Waiting != 2:
+			f.t.Errorf("with two waiters, Inspect says %+v", st)
+		}
+		if !lost {
+			got.holds()
+			second.stillWaits()
+			got.drop()
+		}
+		second.granted(f.handOver(), "the waiter's grant after a release").drop()
+		if !lost {
+			return
+		}
+		f.t.Logf("a waiter has lost its place of %v: %v", ttl, err)
 	}
 }
 
