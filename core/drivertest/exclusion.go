@@ -159,7 +159,12 @@ func oneHolderAcrossExpiry(f *fixture) {
 		p := f.process()
 		running.Go(func() {
 			for range 2 {
-				l, err := acquireAnew(ctx, p, f.waiting(f.key, f.short()))
+				r := f.waiting(f.key, f.short())
+				l, err := acquireAnew(ctx, p, r)
+				for err != nil && !f.longest(r.TTL) {
+					r = f.longer(r)
+					l, err = acquireAnew(ctx, p, r)
+				}
 				if err != nil {
 					failure <- err
 					return

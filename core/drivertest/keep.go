@@ -22,10 +22,10 @@ func keepLeavesTheKeyTaken(f *fixture) {
 
 func keepOutlastsTheTTL(f *fixture) {
 	a, b := f.process(), f.process()
-	for ttl := max(time.Second, f.caps.MinTTL); ; ttl *= 4 {
-		l := a.take(f.key, ttl)
+	for r := f.request(f.key, max(time.Second, f.caps.MinTTL)); ; r = f.longer(r) {
+		l := a.brief(r)
 		w := b.start(f.patient(), f.waiting(f.key, f.long()))
-		keep := ttl + 300*time.Millisecond
+		keep := l.ttl + 300*time.Millisecond
 		e := l.ending()
 		e.Keep = keep
 		err := a.end(e)[0]
@@ -33,7 +33,7 @@ func keepOutlastsTheTTL(f *fixture) {
 			f.kept(l, w, keep)
 			return
 		}
-		if time.Now().Before(l.Deadline) || ttl > time.Minute {
+		if time.Now().Before(l.Deadline) || f.longest(l.ttl) {
 			f.t.Fatalf("release of a lease that is held, with Keep %v: %v", keep, err)
 		}
 		w.granted(f.handOver(), "the waiter's grant after an expiry").drop() // the machine was too slow

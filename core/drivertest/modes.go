@@ -186,7 +186,9 @@ func shareEndsAlone(f *fixture) {
 func shareExpiresAlone(f *fixture) {
 	a, b := f.process(), f.process()
 	stays := a.takeAs(read)
-	ends := b.brief(f.as(read))
+	r := f.as(read)
+	r.TTL = f.short()
+	ends := b.brief(r)
 	w := f.process().queueAs(write)
 	over := ends.back.Add(ends.ttl + grace)
 	f.eventually(ends.ttl+Slack, "a share that nobody renews ending", func() bool {

@@ -71,31 +71,39 @@ func (p *process) take(key string, ttl time.Duration) *lease {
 	return l
 }
 
-// brief takes a key for so short a TTL that its end can be waited for. On a slow machine
-// such a lease may be over when its answer comes, and be refused: then it tries a longer one.
+// brief takes a key for so short a TTL that its end can be waited for. On a slow machine the store may not answer in such a time, or the lease be
+// over when it does: then it tries a longer one.
 func (p *process) brief(r driver.Request) *lease {
 	p.f.t.Helper()
-	longest := 64 * p.f.short()
-	for ttl := p.f.short(); ; ttl *= 4 {
-		r.TTL = ttl
+	for ; ; r = p.f.longer(r) {
 		l, err := p.acquire(p.f.patient(), r)
 		if err == nil {
 			return l
 		}
-		if isHeld(err) || ttl >= longest {
-			p.f.t.Fatalf("acquire of a free key for %v: %v", ttl, err)
+		if isHeld(err) || p.f.longest(r.TTL) {
+			p.f.t.Fatalf("acquire of a free key for %v: %v", r.TTL, err)
 		}
-		r.Owner, r.Wait = owner(), true // what was refused may stay at the store for its TTL
 	}
 }
 
+// longer is another request in the place of one whose TTL was too short for the machine.
+// What was refused may stay at the store for its TTL, so it waits.
+func (f *fixture) longer(r driver.Request) driver.Request {
+	r.TTL, r.Owner, r.Wait = 4*r.TTL, owner(), true
+	return r
+}
+
+// longest reports whether a TTL is one that is too short for no machine.
+func (f *fixture) longest(ttl time.Duration) bool { return ttl >= 64*f.short() }
+
 // takeBriefly is brief for the check's key.
-func (p *process) takeBriefly() *lease { return p.brief(p.f.request(p.f.key, 0)) }
+func (p *process) takeBriefly() *lease { return p.brief(p.f.request(p.f.key, p.f.short())) }
 
 // waiter is an Acquire in progress.
 type waiter struct {
 	p      *process
 	id     driver.ID
+	ttl    time.Duration
 	cancel context.CancelFunc
 	done   chan result // receives once
 }
@@ -109,7 +117,7 @@ type result struct {
 func (p *process) start(ctx context.Context, r driver.Request) *waiter {
 	ctx, cancel := context.WithCancel(ctx)
 	p.f.t.Cleanup(cancel)
-	w := &waiter{p: p, id: r.ID, cancel: cancel, done: make(chan result, 1)}
+	w := &waiter{p: p, id: r.ID, ttl: r.TTL, cancel: cancel, done: make(chan result, 1)}
 	go func() {
 		sent := time.Now()
 		g, err := p.s.Acquire(ctx, r)
@@ -123,8 +131,10 @@ func (p *process) start(ctx context.Context, r driver.Request) *waiter {
 	return w
 }
 
+var errGranted = errors.New("it was granted to another owner")
+
 // enqueue starts an Acquire that waits, and returns when it has its place in
-// the queue.
+// the queue. It waits with a longer TTL if the machine was too slow for its own.
 func (p *process) enqueue(r driver.Request) *waiter {
 	p.f.t.Helper()
 	r.Wait = true
@@ -136,13 +146,16 @@ func (p *process) enqueue(r driver.Request) *waiter {
 		case <-queued:
 			ended <- nil
 		case res := <-w.done:
-			ended <- cmp.Or(res.err, errors.New("it was granted to another owner"))
+			ended <- cmp.Or(res.err, errGranted)
 		}
 	}()
-	if err := await(p.f, p.f.timeout+Slack, "a call of Sink.Waiting for an acquire that waits", ended); err != nil {
+	switch err := await(p.f, p.f.timeout+Slack, "a call of Sink.Waiting for an acquire that waits", ended); {
+	case err == nil:
+		return w
+	case err == errGranted || isHeld(err) || p.f.longest(r.TTL):
 		p.f.t.Fatalf("waiting for a key that is held: %v", err)
 	}
-	return w
+	return p.enqueue(p.f.longer(r))
 }
 
 // queue enqueues a request with a long TTL.

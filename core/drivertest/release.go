@@ -94,7 +94,7 @@ func releaseOfManyAnswersEach(f *fixture) {
 	if errs := p.end(); len(errs) != 0 {
 		f.t.Errorf("release of nothing returned %d results", len(errs))
 	}
-	gone := p.brief(f.request(f.key+":gone", 0))
+	gone := p.brief(f.request(f.key+":gone", f.short()))
 	next := q.start(f.patient(), f.waiting(gone.Key, f.long())).granted(gone.ttl+f.handOver(), "the grant after an expiry")
 	one, two := p.take(f.key+":one", f.long()), p.take(f.key+":two", f.long())
 	errs := p.end(one.ending(), gone.ending(), two.ending())

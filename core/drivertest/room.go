@@ -61,9 +61,11 @@ func semaphoreServesInOrder(f *fixture) {
 
 func permitsExpireAlone(f *fixture) {
 	a, b := f.process(), f.process()
-	ends := b.brief(f.as(permit(2)))
-	stays := a.takeAs(permit(2))
 	r := f.as(permit(2))
+	r.TTL = f.short()
+	ends := b.brief(r)
+	stays := a.takeAs(permit(2))
+	r = f.as(permit(2))
 	l, err := b.acquire(f.prompt(), r)
 	switch {
 	case err == nil && time.Now().Before(ends.Deadline):

@@ -34,10 +34,11 @@ func releaseWakesTheWaiter(f *fixture) {
 // four times as much.
 func liveWaiterKeepsItsPlace(f *fixture) {
 	a, b, c := f.process(), f.process(), f.process()
-	for ttl := max(1500*time.Millisecond, f.caps.MinTTL); ; ttl *= 4 {
+	for ttl := max(1500*time.Millisecond, f.caps.MinTTL); ; {
 		l := a.take(f.key, 10*f.long())
 		first := b.enqueue(f.waiting(f.key, ttl))
 		second := c.queue(f.key)
+		ttl = first.ttl
 		over := time.NewTimer(ttl + ttl/2)
 		select {
 		case <-over.C:
@@ -68,6 +69,7 @@ func liveWaiterKeepsItsPlace(f *fixture) {
 			return
 		}
 		f.t.Logf("a waiter has lost its place of %v: %v", ttl, err)
+		ttl *= 4
 	}
 }
 
@@ -113,11 +115,11 @@ func lostWakeUp(f *fixture) {
 
 func lostWakeUpAfterExpiry(f *fixture) {
 	a, b := f.process(), f.process()
-	ttl := f.short() + time.Second
-	l := a.take(f.key, ttl)
-	w := b.enqueue(f.waiting(f.key, f.long()))
+	r := f.request(f.key, f.short()+time.Second)
+	l := a.brief(r)
+	w := b.start(f.patient(), f.waiting(f.key, f.long()))
 	restore := f.losePushes()
-	next := w.granted(ttl+f.handOver(), "a grant after an expiry whose wake-up was lost")
+	next := w.granted(l.ttl+f.handOver(), "a grant after an expiry whose wake-up was lost")
 	if next.back.Before(l.Deadline) {
 		f.t.Errorf("the waiter was granted the key %v before the holder's deadline", l.Deadline.Sub(next.back))
 	}
