@@ -139,6 +139,7 @@ vet-here:
 	@GOWORK=off go mod tidy -diff
 	@for m in $(NESTED); do (cd $$m && go vet ./... && GOWORK=off go mod tidy -diff); done
 	@for m in $(LOCKGEN); do (cd $$m && go tool lockgen -check ./...); done
+	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 
 # One system that is not unix, one that is not Linux; one processor of another make, and one
 # of 32 bits. The laboratory stops and measures processes as only unix can.
