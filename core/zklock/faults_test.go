@@ -266,8 +266,10 @@ func TestReleaseWakesOneWaiterOnly(t *testing.T) {
 	a.drop(g)
 }
 
-// refresh is the time between two signs of life of a waiter with a long TTL.
-const refresh = 10 * time.Second / 3
+const (
+	glance  = 700 * time.Millisecond // between two looks of a waiter
+	refresh = 10 * time.Second / 3   // between two signs of life of a waiter with a long TTL
+)
 
 // signs is how many times n waiters may have done since began what each does every so often
 // after he came.
