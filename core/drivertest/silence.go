@@ -181,7 +181,7 @@ func silentStoreEndsEachAttempt(f *fixture) {
 }
 
 func sessionWorksOnAfterSilence(f *fixture) {
-	p := f.open(f.h.Driver, 300*time.Millisecond)
+	p := f.process()
 	l := p.take(f.key, f.long())
 	resume := f.stall()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
