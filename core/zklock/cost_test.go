@@ -81,10 +81,7 @@ func TestHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 		for round := 0; round < 10 && least > most; round++ {
 			g := b.take("k", hold)
 			came := time.Now()
-			var queue []<-chan outcome
-			for range n {
-				queue = append(queue, a.queue("k", hold))
-			}
+			queue := a.queues(n, "k")
 			began := time.Now()
 			before, _ := proxy.Counts()
 			b.drop(g)

@@ -245,10 +245,7 @@ func TestReleaseWakesOneWaiterOnly(t *testing.T) {
 	b := open(t, d)
 	g := b.take("k", hold)
 	came := time.Now()
-	var queue []<-chan outcome
-	for range n {
-		queue = append(queue, a.queue("k", hold))
-	}
+	queue := a.queues(n, "k")
 	began := time.Now()
 	_, before := proxy.Counts()
 	b.drop(g)
@@ -264,6 +261,15 @@ func TestReleaseWakesOneWaiterOnly(t *testing.T) {
 		g = granted(t, "the grant to the next waiter", w)
 	}
 	a.drop(g)
+}
+
+// queues has n waiters queue for a key, one after the other.
+func (p *process) queues(n int, key string) (queue []<-chan outcome) {
+	p.t.Helper()
+	for range n {
+		queue = append(queue, p.queue(key, hold))
+	}
+	return queue
 }
 
 const (

@@ -19,8 +19,7 @@ import (
 // hang, and is no promise.
 const patience = 2 * time.Minute
 
-// Process is a running program. Its methods are for one goroutine, but for Done and
-// Running.
+// Process is a running program. Its methods are for one goroutine, but for Running.
 type Process struct {
 	cmd   *exec.Cmd
 	addrs []string
@@ -42,9 +41,6 @@ func Start(cmd *exec.Cmd, addrs ...string) (*Process, error) {
 
 // Pid returns the process's number.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running reports whether the process has yet to end, which is true of one that was
 // stopped. A nil process has ended.
