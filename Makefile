@@ -100,9 +100,9 @@ long := ^($(subst $() $(),|,$(strip $(LONG))))$$
 
 test: suite
 	@rm -f $(LOGS)/*.json; .ci/step "servers and compiler" .ci/servers
-	@.ci/step "vet; go.mod is tidy, generated code is current" $(MAKE) vet
-	@status=0; .ci/step "tests; beside them a short simulation, vet for other systems, and golangci-lint $(LINT_VERSION), which is built if it is missing" \
-		$(MAKE) -k -j5 LOGS=$(LOGS) tests-main tests-nested short-simulation vet-elsewhere lint || status=1; \
+	@.ci/step "vet, here and for others; go.mod is tidy, generated code is current" $(MAKE) vet
+	@status=0; .ci/step "tests; beside them a short simulation and golangci-lint $(LINT_VERSION), which is built if it is missing" \
+		$(MAKE) -k -j4 LOGS=$(LOGS) tests-main tests-nested short-simulation lint || status=1; \
 	.ci/step "what was found" .ci/found $(LOGS) $(MISSING) || status=1; exit $$status
 
 test-full: suite
@@ -133,20 +133,21 @@ lint: $(LINT)
 	@GOFLAGS="$(DETECTOR)" GOWORK=off nice -n 19 $(LINT) run --allow-serial-runners
 	@GOFLAGS="$(DETECTOR)" nice -n 19 $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
 
-vet: proto-check vet-here
+vet: proto-check vet-here vet-elsewhere
 
 vet-here:
 	@GOWORK=off go vet $(DETECTOR) ./...
 	@GOWORK=off go mod tidy -diff
-	@for m in $(NESTED); do (cd $$m && go vet $(DETECTOR) ./... && GOWORK=off go mod tidy -diff); done
+	@go vet $(DETECTOR) $(NESTED:%=./%/...)
+	@for m in $(NESTED); do (cd $$m && GOWORK=off go mod tidy -diff); done
 	@for m in $(LOCKGEN); do (cd $$m && go tool lockgen -check ./...); done
 	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 
 # One system that is not unix, one that is not Linux; one processor of another make, and one
 # of 32 bits. The laboratory stops and measures processes as only unix can.
-vet-elsewhere:
-	@GOOS=windows GOARCH=386 CGO_ENABLED=0 nice -n 19 go vet ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED)))
-	@GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 nice -n 19 go vet ./... $(NESTED:%=./%/...)
+vet-elsewhere: suite
+	@$(SUITE) system windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED)))
+	@$(SUITE) system darwin/arm64 ./... $(NESTED:%=./%/...)
 
 $(PROTOC_GEN_GO):
 	@GOBIN="$(CURDIR)/$@.d" go install google.golang.org/protobuf/cmd/protoc-gen-go@$(lastword $(subst -, ,$@))

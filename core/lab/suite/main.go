@@ -1,10 +1,11 @@
-// Suite runs go test and counts.
+// Suite runs go test and counts, and looks at other systems.
 //
 //	suite run -log FILE ARGUMENT…   go test with those arguments: a line for each package,
 //	                                the output of what failed, and all events in FILE
 //	suite count FOLDER              what the logs in FOLDER hold: who failed, who was
 //	                                skipped and why, and how many passed
 //	suite flakes FOLDER…            a table of what failed in several runs, a folder each
+//	suite system OS/ARCH PACKAGE…   what of packages and tests would not compile there
 package main
 
 import (
@@ -26,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-const usage = "suite run -log FILE ARGUMENT… | suite count FOLDER | suite flakes FOLDER…"
+const usage = "suite run -log FILE ARGUMENT… | suite count FOLDER | suite flakes FOLDER… | suite system OS/ARCH PACKAGE…"
 
 func do(args []string, out io.Writer) (code int, err error) {
 	switch {
@@ -40,6 +41,8 @@ func do(args []string, out io.Writer) (code int, err error) {
 		return r.tell(out), nil
 	case len(args) > 1 && args[0] == "flakes":
 		return flakes(args[1:], out)
+	case len(args) > 2 && args[0] == "system":
+		return system(args[1], args[2:], out)
 	}
 	return 0, fmt.Errorf("it is used as %s", usage)
 }
