@@ -94,14 +94,14 @@ LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestCluster
 	TestTokensRiseThoughTheServersClockJumpsByAnHour TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice
 long := ^($(subst $() $(),|,$(strip $(LONG))))$$
 
-.PHONY: test test-full test-long flakes servers suite lint vet vet-here vet-elsewhere proto proto-check \
+.PHONY: test test-full test-long flakes servers suite lint check check-here check-elsewhere proto proto-check \
 	tests-main tests-nested long-main long-nested simulation short-simulation schedules newest-tests \
 	fuzz model bench peers caches faults figures newest
 
 test: suite
 	@rm -f $(LOGS)/*.json; .ci/step "servers and compiler" .ci/servers
-	@.ci/step "vet, here and for others; go.mod is tidy, generated code is current" $(MAKE) vet
-	@status=0; .ci/step "tests; beside them a short simulation and golangci-lint $(LINT_VERSION), which is built if it is missing" \
+	@.ci/step "go.mod is tidy, generated code is current, types check on other systems" $(MAKE) check
+	@status=0; .ci/step "tests; beside them a short simulation, and vet in golangci-lint $(LINT_VERSION), which is built if it is missing" \
 		$(MAKE) -k -j4 LOGS=$(LOGS) tests-main tests-nested short-simulation lint || status=1; \
 	.ci/step "what was found" .ci/found $(LOGS) $(MISSING) || status=1; exit $$status
 
@@ -127,25 +127,23 @@ servers:
 $(LINT):
 	@GOBIN="$(CURDIR)/$(dir $(LINT))" nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
-# It is busy while the tests wait, and gives way to them. Like vet it takes packages as they
-# are compiled for the race detector: the tests need those anyway.
+# It is busy while the tests wait, and gives way to them. It takes packages as they are
+# compiled for the race detector, which the tests need anyway. vet is one of the linters.
 lint: $(LINT)
 	@GOFLAGS="$(DETECTOR)" GOWORK=off nice -n 19 $(LINT) run --allow-serial-runners
 	@GOFLAGS="$(DETECTOR)" nice -n 19 $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
 
-vet: proto-check vet-here vet-elsewhere
+check: proto-check check-here check-elsewhere
 
-vet-here:
-	@GOWORK=off go vet $(DETECTOR) ./...
+check-here:
 	@GOWORK=off go mod tidy -diff
-	@go vet $(DETECTOR) $(NESTED:%=./%/...)
 	@for m in $(NESTED); do (cd $$m && GOWORK=off go mod tidy -diff); done
 	@for m in $(LOCKGEN); do (cd $$m && go tool lockgen -check ./...); done
 	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 
 # One system that is not unix, one that is not Linux; one processor of another make, and one
 # of 32 bits. The laboratory stops and measures processes as only unix can.
-vet-elsewhere: suite
+check-elsewhere: suite
 	@$(SUITE) system windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED)))
 	@$(SUITE) system darwin/arm64 ./... $(NESTED:%=./%/...)
 
@@ -175,7 +173,7 @@ proto-check: $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 	done
 
 # Most of the time tests wait, so more of them run at a time than there are cores. Those of
-# the main module that take longest come first. vet has looked at all of it already. What
+# the main module that take longest come first. vet looks at it beside them. What
 # one goroutine does step by step is done in few steps here, and in more by test-full.
 FIRST := ./core/redislock ./core/redlock ./core/drivertest ./decorator
 GOTEST = env CGO_ENABLED=1 $(REQUIRE) $(FEW) $(MORE) $(CURDIR)/.ci/scratch $(CURDIR)/$(SUITE) run
