@@ -124,8 +124,11 @@ suite:
 servers:
 	@.ci/servers
 
+# A mirror of modules may fail now and then, and is asked though the module is there.
 $(LINT):
-	@GOBIN="$(CURDIR)/$(dir $(LINT))" nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@export GOBIN="$(CURDIR)/$(dir $(LINT))"; for try in 1 2 3; do \
+		nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && exit; sleep 5; \
+	done; exit 1
 
 # It is busy while the tests wait, and gives way to them. It takes packages as they are
 # compiled for the race detector, which the tests need anyway. vet is one of the linters.
@@ -138,7 +141,7 @@ check: proto-check check-here check-elsewhere
 check-here:
 	@GOWORK=off go mod tidy -diff
 	@for m in $(NESTED); do (cd $$m && GOWORK=off go mod tidy -diff); done
-	@for m in $(LOCKGEN); do (cd $$m && go tool lockgen -check ./...); done
+	@for m in $(LOCKGEN); do (cd $$m && GOFLAGS="$(DETECTOR)" go tool lockgen -check ./...); done
 	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 
 # One system that is not unix, one that is not Linux; one processor of another make, and one
