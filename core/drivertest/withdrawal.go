@@ -154,13 +154,13 @@ func givenUpAfterALostReply(f *fixture) {
 	p, q := f.process(), f.peer()
 	_ = p.ping() // so that connections exist
 	for _, wait := range []bool{false, true} {
-		dropped := f.dropReply(OpAcquire)
-		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		dropped := f.h.DropReply(OpAcquire)
 		r := f.request(f.key, f.long())
 		r.Wait = wait
-		l, err := p.acquire(ctx, r)
-		cancel()
-		dropped()
+		w := p.start(f.patient(), r)
+		f.eventually(promptness, "the loss of the reply to an acquire, by the harness", dropped)
+		time.AfterFunc(150*time.Millisecond, w.cancel) // the driver may repeat it first
+		l, err := w.ended(promptness, "an acquire that was given up")
 		switch {
 		case isHeld(err):
 			f.t.Fatal("an acquire whose first reply was lost found the key held by itself")
