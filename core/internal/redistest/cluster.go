@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // slots is how many a Cluster has.
@@ -28,7 +26,6 @@ type Cluster struct {
 type clusterNode struct {
 	*Server
 	client *redis.Client
-	bus    string
 	id     string
 }
 
@@ -38,14 +35,10 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 	t.Helper()
 	c := &Cluster{t: t}
 	for range masters * (1 + replicas) {
-		bus, err := process.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := &clusterNode{bus: bus, Server: Start(t, slices.Concat(args, []string{
-			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1500",
+		n := &clusterNode{Server: start(t, nil, inMemory, slices.Concat(args, []string{
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1500",
 			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0",
-		})...)}
+		}), true)}
 		n.client = redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
 		t.Cleanup(func() { _ = n.client.Close() })
 		n.id = c.ask(n, "CLUSTER", "MYID")

@@ -81,7 +81,7 @@ func (s *Sentinel) watch(master *Server) *Server {
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	return start(s.t, nil, []string{config, "--sentinel"}, nil)
+	return start(s.t, nil, []string{config, "--sentinel"}, nil, false)
 }
 
 // Addrs returns the sentinels' addresses.

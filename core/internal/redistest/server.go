@@ -23,6 +23,7 @@ type Server struct {
 	t    testing.TB
 	env  []string // besides this process's
 	port string
+	bus  string   // the port of a Cluster's node for the others; empty without one
 	args []string // before the port
 	more []string // after it
 	run  *process.Process
@@ -42,10 +43,13 @@ func Start(t testing.TB, args ...string) *Server {
 // StartIn is Start with more in the server's environment: "NAME=value".
 func StartIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
-	return start(t, env, []string{"--save", "", "--appendonly", "no"}, args)
+	return start(t, env, inMemory, args, false)
 }
 
-func start(t testing.TB, env, args, more []string) *Server {
+var inMemory = []string{"--save", "", "--appendonly", "no"}
+
+// start starts a server, which is a node of a Cluster if it has a bus.
+func start(t testing.TB, env, args, more []string, bus bool) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
@@ -55,11 +59,17 @@ func start(t testing.TB, env, args, more []string) *Server {
 	}
 	s := &Server{t: t, env: env, args: append(args, "--dir", t.TempDir()), more: more}
 	t.Cleanup(s.Kill)
-	// A free port may be taken by somebody else before the server has it.
+	// Free ports may be taken by somebody else before the server has them.
 	var err error
 	for range 5 {
-		if s.port, err = process.FreePort(); err != nil {
-			t.Fatal(err)
+		ports, none := process.FreePorts(2)
+		if none != nil {
+			t.Fatal(none)
+		}
+		s.port = ports[0]
+		if bus {
+			s.bus = ports[1]
+			s.more = append(slices.Clone(more), "--cluster-port", s.bus)
 		}
 		if err = s.launch(); err == nil {
 			return s
