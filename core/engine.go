@@ -101,6 +101,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 // The error is an [*Error] around ErrBusy, ErrTimeout, ErrUnavailable,
 // ErrDeadlock, ErrClosed, ErrPolicy, ErrKey, or ctx's error.
 func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
+	if err := e.misused(ctx, "acquire"); err != nil {
+		return nil, err
+	}
 	pl, key, several, err := e.literal(p)
 	if err != nil {
 		return nil, err
@@ -116,6 +119,9 @@ func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 // cause ErrLost, ErrMaxHold or ErrClosed if the lease ends before fn does. If it
 // has, and fn returns nil, Do returns that error; otherwise fn's own.
 func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
+	if err := e.misused(ctx, "do"); err != nil {
+		return err
+	}
 	pl, key, several, err := e.literal(p)
 	if err != nil {
 		return err
@@ -126,7 +132,22 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // Ping reports whether the store answers and permits what the driver needs: use
 // it for a readiness probe. The error is an [*Error] around ErrUnavailable,
 // ErrClosed or ctx's error.
-func (e *Engine) Ping(ctx context.Context) error { return e.asking(ctx, "ping", e.session.Ping) }
+func (e *Engine) Ping(ctx context.Context) error {
+	return e.asking(ctx, "ping", func(ctx context.Context) error { return e.session.Ping(ctx) })
+}
+
+// misused returns the error of an operation without an engine or a context, or nil.
+func (e *Engine) misused(ctx context.Context, op string) error {
+	switch {
+	case e == nil:
+		return &Error{Op: op, Kind: ErrPolicy, Detail: nilEngine}
+	case ctx == nil:
+		return e.failure(op, "", ErrPolicy).because("the context is nil; use context.Background() where there is none")
+	}
+	return nil
+}
+
+const nilEngine = "the engine is nil; use the one that core.New returned"
 
 // acquire takes the lock of a key, or of several: then key is empty. Keys have the
 // engine's prefix from here on.

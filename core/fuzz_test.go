@@ -9,7 +9,7 @@ import (
 // FuzzTemplate: any text compiles or is refused; what compiles is what was
 // written.
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"", "a", "{a}", "x:{a}/{b}", "{", "}", "{}", "{{a}}", "{a}{b}", "{a}-{b}", "é{ä}\xff{b}", "{a b}"} {
+	for _, s := range []string{"", "a", "{a}", "x:{a}/{b}", "{", "}", "{}", "{{a}}", "{a}{b}", "{a}-{b}", "é{ä}\xff{b}", "{a b}", "{a:int}", "{:int}", "{a:b:time}", "{a:}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -26,7 +26,11 @@ func FuzzTemplate(f *testing.F) {
 			if last := i == len(parts)-1; last != (p.name == "") {
 				t.Fatalf("%q: part %d of %d is named %q", text, i, len(parts), p.name)
 			} else if !last {
-				written.WriteString("{" + p.name + "}")
+				written.WriteString("{" + p.name)
+				if p.kind != "" {
+					written.WriteString(":" + p.kind)
+				}
+				written.WriteString("}")
 			}
 		}
 		if written.String() != text {
@@ -80,6 +84,11 @@ func FuzzKeysStayApart(f *testing.F) {
 		key2, fault2 := tpl.render(two)
 		if fault1 != nil || fault2 != nil {
 			return
+		}
+		for _, p := range tpl.parts {
+			if p.kind != "" {
+				return // FuzzKinds has them
+			}
 		}
 		for i, value := range takeApart(t, tpl.parts, key1) {
 			if want := Escape(one[element(tpl.parts[i].name)]); value != want {

@@ -21,6 +21,24 @@ type Guard[T any] struct {
 // placeholders, which r resolves. A template without placeholders is one lock
 // for all calls. There is no way to write a literal brace.
 //
+// For a placeholder without a kind the spelling of its value counts: 1, 01 and +1 are
+// three keys. Where what is locked is not text but a number, say, or text that a
+// database compares without regard to case, give it a kind, {name:kind}. Then equal
+// values have one key, different ones different keys, and what is not of the kind is an
+// [ErrKey]:
+//
+//	int    a decimal integer from -2^63 to 2^64-1, with leading zeros and a sign or
+//	       without, as strconv.ParseInt reads it in base 10
+//	bool   what strconv.ParseBool takes: 1, t, true and so on
+//	time   an RFC 3339 time; equal instants are equal, to the nanosecond
+//	uuid   a UUID, in any case; without dashes, in braces and after urn:uuid: too
+//	ip     an IP address; an IPv4 address mapped into IPv6 is the IPv4 address
+//	lower  UTF-8 text without white space at its ends; equal are texts that differ
+//	       by case only, as strings.EqualFold has it
+//	ascii  printable ASCII without blanks at its ends, in which case does not count:
+//	       what every collation of a database tells apart that ignores case, accents
+//	       or trailing blanks
+//
 // A malformed template, a name that r does not know and a policy that cannot
 // work are refused here with an [ErrPolicy] that says what would be right.
 //
@@ -37,7 +55,7 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	}
 	switch {
 	case e == nil:
-		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: "the engine is nil; use the one that core.New returned"}
+		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: nilEngine}
 	case r == nil:
 		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: "the resolver is nil; use core.Fields, or a core.Resolver of your own"}
 	}
@@ -70,7 +88,7 @@ func (g *Guard[T]) Policy() Policy { return g.plan.Policy }
 // Do runs fn while it holds the lock of the key that src renders to, as
 // [Engine.Do] does for a literal key.
 func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error) error {
-	key, several, err := g.keys(src)
+	key, several, err := g.keys(ctx, src)
 	if err != nil {
 		return err
 	}
@@ -82,7 +100,7 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error
 // section is not nil if and only if the error is nil; the error is that of
 // [Engine.Acquire], and means that the call must not run.
 func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
-	key, several, err := g.keys(src)
+	key, several, err := g.keys(ctx, src)
 	if err != nil {
 		return nil, err
 	}
@@ -93,15 +111,18 @@ func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
 // does for a literal key. The lease is not nil if the error is nil, and the
 // caller must release it.
 func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
-	key, several, err := g.keys(src)
+	key, several, err := g.keys(ctx, src)
 	if err != nil {
 		return nil, err
 	}
 	return g.engine.acquire(ctx, g.plan, key, several)
 }
 
-// keys renders the key, or several.
-func (g *Guard[T]) keys(src T) (key string, several []string, err error) {
+// keys renders the key, or several, for a call with ctx.
+func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []string, err error) {
+	if err := g.engine.misused(ctx, "acquire"); err != nil {
+		return "", nil, err
+	}
 	for _, t := range g.templates {
 		var fault *Error
 		if key, fault = t.render(src); fault != nil {

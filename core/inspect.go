@@ -78,6 +78,9 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 // repeated: who held by then loses the key. It is logged and traced, without the key.
 func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err error) {
 	const op = "force-release"
+	if err := e.misused(ctx, op); err != nil {
+		return 0, err
+	}
 	switch {
 	case !e.force:
 		return 0, e.failure(op, "", ErrPolicy).because("it takes locks from their holders, which is off; pass core.WithForceRelease() to core.New")
@@ -101,6 +104,9 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 }
 
 func (e *Engine) inspect(ctx context.Context, op, key string) (st driver.State, err error) {
+	if err := e.misused(ctx, op); err != nil {
+		return st, err
+	}
 	if len(key) == 0 || len(key) > MaxKeyLength {
 		return st, e.failure(op, "", ErrKey).because("the key has %d bytes; 1 to %d are possible", len(key), MaxKeyLength)
 	}
@@ -114,6 +120,9 @@ func (e *Engine) inspect(ctx context.Context, op, key string) (st driver.State, 
 // asking calls do with a context that ends with the store's time, and says what its
 // error is.
 func (e *Engine) asking(ctx context.Context, op string, do func(context.Context) error) error {
+	if err := e.misused(ctx, op); err != nil {
+		return err
+	}
 	if e.life.isClosed() {
 		return e.failure(op, "", ErrClosed)
 	}

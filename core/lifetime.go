@@ -57,6 +57,9 @@ func (l *lifetime) isClosed() bool { return l.stage.Load() == closed }
 // or hold finish, and returns when none is left or ctx ends, then with ctx's
 // error. It does not close the engine: call Close after it.
 func (e *Engine) Shutdown(ctx context.Context) error {
+	if err := e.misused(ctx, "shutdown"); err != nil {
+		return err
+	}
 	l := &e.life
 	l.mu.Lock()
 	l.stage.CompareAndSwap(open, draining)
@@ -86,6 +89,9 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // Calls that are still running lose their lock here: use Shutdown first to let
 // them finish.
 func (e *Engine) Close() error {
+	if err := e.misused(context.Background(), "close"); err != nil {
+		return err
+	}
 	l := &e.life
 	l.mu.Lock()
 	if l.isClosed() {

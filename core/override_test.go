@@ -71,9 +71,9 @@ func TestOverrideOfWaitIsHowLongCallersWait(t *testing.T) {
 }
 
 func TestOverrideSetsWhatItStatesAndKeepsTheRest(t *testing.T) {
-	all := core.Override{Wait: new(time.Second), TTL: new(time.Minute), MaxHold: new(time.Hour), Mode: new(core.Semaphore), Limit: new(7)}
+	all := core.Override{Wait: new(time.Second), TTL: new(2 * time.Hour), MaxHold: new(time.Hour), Mode: new(core.Semaphore), Limit: new(7)}
 	own := core.Policy{
-		Name: "stock", Key: "stock:{.}", Wait: 2 * time.Second, TTL: 2 * time.Minute, MaxHold: 2 * time.Hour, MinHold: time.Second,
+		Name: "stock", Key: "stock:{.}", Wait: 2 * time.Second, TTL: 3 * time.Hour, MaxHold: 2 * time.Hour, MinHold: time.Second,
 		Mode: core.Semaphore, Limit: 3, Reentrant: true, Tokens: core.ClockTokens, Fairness: core.Strict, NoRenew: true,
 	}
 	for _, tc := range []struct {
@@ -83,12 +83,12 @@ func TestOverrideSetsWhatItStatesAndKeepsTheRest(t *testing.T) {
 	}{
 		{"nothing", core.Override{}, func(*core.Policy) {}},
 		{"Wait", core.Override{Wait: all.Wait}, func(p *core.Policy) { p.Wait = time.Second }},
-		{"TTL", core.Override{TTL: all.TTL}, func(p *core.Policy) { p.TTL = time.Minute }},
+		{"TTL", core.Override{TTL: all.TTL}, func(p *core.Policy) { p.TTL = 2 * time.Hour }},
 		{"MaxHold", core.Override{MaxHold: all.MaxHold}, func(p *core.Policy) { p.MaxHold = time.Hour }},
 		{"Limit", core.Override{Limit: all.Limit}, func(p *core.Policy) { p.Limit = 7 }},
 		{"Mode", core.Override{Mode: new(core.Shared)}, func(p *core.Policy) { p.Mode, p.Limit = core.Shared, 0 }},
 		{"Mode, with no Limit", core.Override{Mode: new(core.Shared), Limit: new(0)}, func(p *core.Policy) { p.Mode, p.Limit = core.Shared, 0 }},
-		{"all", all, func(p *core.Policy) { p.Wait, p.TTL, p.MaxHold, p.Limit = time.Second, time.Minute, time.Hour, 7 }},
+		{"all", all, func(p *core.Policy) { p.Wait, p.TTL, p.MaxHold, p.Limit = time.Second, 2*time.Hour, time.Hour, 7 }},
 		{"all to zero", core.Override{Wait: new(time.Duration(0)), TTL: new(time.Duration(0)), MaxHold: new(time.Duration(0)), Mode: new(core.Exclusive), Limit: new(0)}, func(p *core.Policy) {
 			p.Wait, p.TTL, p.MaxHold, p.Mode, p.Limit = 0, core.DefaultTTL, 0, core.Exclusive, 0
 		}},

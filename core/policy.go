@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -15,9 +16,10 @@ import (
 // [Engine.Do] and [Engine.Acquire]; one that cannot work is an [ErrPolicy] that
 // names the field and what would be right.
 type Policy struct {
-	// Key is what is locked: a template such as "stock:{path.sku}" where a
-	// guard renders it, a literal without braces in Engine.Do and
-	// Engine.Acquire. Exactly one of Key and Keys is required.
+	// Key is what is locked: a template such as "stock:{path.sku}" or
+	// "order:{path.id:int}" where a guard renders it, see [NewGuard]; a literal
+	// without braces in Engine.Do and Engine.Acquire. Exactly one of Key and Keys is
+	// required.
 	Key string
 
 	// Keys are the keys of a lock that takes several at once, at most 64: all or
@@ -198,16 +200,22 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("Keys has an empty element; every element says what is to be locked")
 	case p.Wait < 0:
 		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
+	case p.Wait > 0 && p.Wait < time.Millisecond:
+		return refuse("Wait is %v, in which no store answers%s; use 0 to try once", p.Wait, withUnit(p.Wait))
 	case p.TTL < 0:
 		return refuse("TTL is %v; use 0 for the default of %v", p.TTL, DefaultTTL)
 	case p.TTL != 0 && p.TTL < e.caps.MinTTL:
-		return refuse("TTL is %v; driver %s needs at least %v", p.TTL, e.caps.Name, e.caps.MinTTL)
+		return refuse("TTL is %v; driver %s needs at least %v%s", p.TTL, e.caps.Name, e.caps.MinTTL, withUnit(p.TTL))
 	case p.TTL > MaxTTL:
 		return refuse("TTL is %v; at most %v is possible", p.TTL, MaxTTL)
 	case p.MaxHold < 0:
 		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
+	case p.MaxHold > 0 && p.MaxHold < time.Millisecond:
+		return refuse("MaxHold is %v, in which no call ends%s; use 0 for no bound", p.MaxHold, withUnit(p.MaxHold))
 	case p.MinHold < 0:
 		return refuse("MinHold is %v; use 0 for none", p.MinHold)
+	case p.MinHold > 0 && p.MinHold < time.Millisecond:
+		return refuse("MinHold is %v, which has no effect%s; use 0 for none", p.MinHold, withUnit(p.MinHold))
 	case p.MinHold > MaxTTL:
 		return refuse("MinHold is %v; at most %v is possible", p.MinHold, MaxTTL)
 	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
@@ -222,6 +230,8 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
 	case p.Linger < 0:
 		return refuse("Linger is %v; use 0 for none", p.Linger)
+	case p.Linger > 0 && p.Linger < time.Millisecond:
+		return refuse("Linger is %v, which has no effect%s; use 0 for none", p.Linger, withUnit(p.Linger))
 	case p.Linger > MaxTTL:
 		return refuse("Linger is %v; at most %v is possible", p.Linger, MaxTTL)
 	case p.Linger > 0 && p.Mode != Exclusive:
@@ -244,7 +254,18 @@ func (e *Engine) fault(p *Policy) *Error {
 	if p.TTL == 0 {
 		p.TTL = max(DefaultTTL, e.caps.MinTTL)
 	}
+	if p.NoRenew && p.MaxHold > p.TTL {
+		return refuse("MaxHold is %v but NoRenew ends the lease with its TTL of %v; leave NoRenew out, or MaxHold, or make the TTL longer", p.MaxHold, p.TTL)
+	}
 	return nil
+}
+
+// withUnit is a hint for a duration that was most likely written without its unit.
+func withUnit(d time.Duration) string {
+	if d >= time.Microsecond {
+		return ""
+	}
+	return fmt.Sprintf("; durations have units, as in %d*time.Second", d.Nanoseconds())
 }
 
 // literal compiles a policy whose keys are used as they stand, and returns them as the

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
@@ -47,6 +48,39 @@ func TestCapsAreErrors(t *testing.T) {
 	})
 }
 
+func TestWithoutAnEngineOrAContextNothingRuns(t *testing.T) {
+	e := open(t, memlock.New())
+	g := mustGuard(t, e, core.Policy{Key: "k:{.}"}, core.Fields[string]())
+	var none *core.Engine
+	var noContext context.Context
+	unreached := func(context.Context) error {
+		t.Error("the call runs")
+		return nil
+	}
+	for name, err := range map[string]error{
+		"Do without an engine":           none.Do(t.Context(), core.Policy{Key: "k"}, unreached),
+		"Acquire without an engine":      second(none.Acquire(t.Context(), core.Policy{Key: "k"})),
+		"Ping without an engine":         none.Ping(t.Context()),
+		"Inspect without an engine":      second(none.Inspect(t.Context(), "k")),
+		"ForceRelease without an engine": second(none.ForceRelease(t.Context(), "k")),
+		"Shutdown without an engine":     none.Shutdown(t.Context()),
+		"Close without an engine":        none.Close(),
+		"Do without a context":           e.Do(noContext, core.Policy{Key: "k"}, unreached),
+		"Acquire without a context":      second(e.Acquire(noContext, core.Policy{Key: "k"})),
+		"Guard.Do without a context":     g.Do(noContext, "a", unreached),
+		"Guard.Enter without a context":  second(g.Enter(noContext, "a")),
+		"Ping without a context":         e.Ping(noContext),
+		"Shutdown without a context":     e.Shutdown(noContext),
+	} {
+		if _, what, _ := strings.Cut(name, " without "); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), strings.TrimPrefix(strings.TrimPrefix(what, "an "), "a ")+" is nil") {
+			t.Errorf("%s: %v; want what is nil", name, err)
+		}
+	}
+}
+
+// second is the error of what returns two values.
+func second[V any](_ V, err error) error { return err }
+
 func TestImpossiblePoliciesAreRefused(t *testing.T) {
 	e := open(t, memlock.New())
 	tests := []struct {
@@ -72,12 +106,19 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"long ttl", core.Policy{Key: "a", TTL: 1 << 62}, "at most"},
 		{"max hold", core.Policy{Key: "a", MaxHold: -1}, "no bound"},
 		{"min hold", core.Policy{Key: "a", MinHold: -1}, "none"},
-		{"min over max", core.Policy{Key: "a", MinHold: 2, MaxHold: 1}, "longer than"},
+		{"min over max", core.Policy{Key: "a", MinHold: 2 * time.Second, MaxHold: time.Second}, "longer than"},
 		{"linger", core.Policy{Key: "a", Linger: -1}, "none"},
 		{"long linger", core.Policy{Key: "a", Linger: 1 << 62}, "at most"},
-		{"shared linger", core.Policy{Key: "a", Mode: core.Shared, Linger: 1}, "Exclusive"},
-		{"strict linger", core.Policy{Key: "a", Fairness: core.Strict, Linger: 1}, "Strict"},
-		{"linger and min hold", core.Policy{Key: "a", MinHold: 1, Linger: 1}, "MinHold"},
+		{"shared linger", core.Policy{Key: "a", Mode: core.Shared, Linger: time.Second}, "Exclusive"},
+		{"strict linger", core.Policy{Key: "a", Fairness: core.Strict, Linger: time.Second}, "Strict"},
+		{"linger and min hold", core.Policy{Key: "a", MinHold: time.Second, Linger: time.Second}, "MinHold"},
+		{"wait without its unit", core.Policy{Key: "a", Wait: 2}, "Wait is 2ns, in which no store answers; durations have units, as in 2*time.Second"},
+		{"short wait", core.Policy{Key: "a", Wait: 500 * time.Microsecond}, "in which no store answers; use 0 to try once"},
+		{"ttl without its unit", core.Policy{Key: "a", TTL: 30}, "as in 30*time.Second"},
+		{"max hold without its unit", core.Policy{Key: "a", MaxHold: 60}, "as in 60*time.Second"},
+		{"min hold without its unit", core.Policy{Key: "a", MinHold: 5}, "as in 5*time.Second"},
+		{"linger without its unit", core.Policy{Key: "a", Linger: 1}, "as in 1*time.Second"},
+		{"no renewal and a longer hold", core.Policy{Key: "a", NoRenew: true, MaxHold: time.Minute}, "NoRenew ends the lease with its TTL of 30s"},
 		{"unknown fairness", core.Policy{Key: "a", Fairness: 7}, "unknown"},
 	}
 	for _, tt := range tests {

@@ -55,6 +55,14 @@ func TestTemplateRendersTextAndValues(t *testing.T) {
 	}
 }
 
+func TestPlainTextThatLooksLikeAnotherSyntaxIsLegal(t *testing.T) {
+	for _, text := range []string{"100%", "%3A:{a}", "sale%summer", "50%d0", "$:{a}", "a#b:{a}", "cash$", "%%", "%-s"} {
+		if _, fault := compileTemplate(text, values); fault != nil {
+			t.Errorf("%q: %v", text, fault)
+		}
+	}
+}
+
 func TestMalformedTemplateIsRefusedWithItsPlaceAndTheCure(t *testing.T) {
 	for _, tc := range []struct {
 		template string
@@ -65,7 +73,13 @@ func TestMalformedTemplateIsRefusedWithItsPlaceAndTheCure(t *testing.T) {
 		{"stock:a}", []string{"column 8", "'}' without a '{'", "{name}"}},
 		{"stock:{a}}", []string{"column 10", "'}' without a '{'"}},
 		{"stock:{}", []string{"column 7", "names nothing"}},
-		{"stock:{{a}}", []string{"column 8", "begins at column 7", "do not nest"}},
+		{"stock:{{a}}", []string{"column 7", "another template language", "{name}"}},
+		{"stock:{{.a}}", []string{"column 7", "without a dot"}},
+		{"stock:${a}", []string{"column 7", "$ before '{'", "{name}"}},
+		{"stock:#{a}", []string{"column 7", "# before '{'"}},
+		{"stock:%s", []string{"column 7", "%s", "{name}"}},
+		{"é:%+v:{a}", []string{"column 3", "%+v"}},
+		{"{a}:%d", []string{"column 5", "%d"}},
 		{"stock:{a{b}}", []string{"column 9", "do not nest"}},
 		{"stock:{ a }", []string{"column 8", "white space"}},
 		{"stock:{a\tb}", []string{"column 9", "white space"}},
