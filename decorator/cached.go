@@ -2,6 +2,7 @@ package decorator
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,7 +71,9 @@ import (
 //
 // Metrics have the policy's Name as lock.name: lock.cache.gets counts calls of Get by
 // lock.outcome, which is fresh, stale, loaded or failed; lock.cache.load.duration has the
-// seconds of each load by stored, unstored, not_found, failed or panicked.
+// seconds of each load by stored, unstored, store_failed, not_found, failed or panicked.
+// Unstored is what was invalidated while it was loaded, or superseded. If the store fails,
+// the log says so and why, once until a value is stored again.
 //
 // # The policy
 //
@@ -142,6 +145,7 @@ type CachedFunc[In, Out any] struct {
 	policy  CachePolicy
 	claim   time.Duration // that a claim stands
 	signals *cacheSignals
+	failing atomic.Bool // the store has refused what was loaded last
 
 	moments atomic.Int64 // a clock that never stands still
 
@@ -216,6 +220,29 @@ func (f *CachedFunc[In, Out]) Invalidate(ctx context.Context, in In) error {
 	}
 	if err := f.store.Invalidate(ctx, key); err != nil {
 		return f.unanswered(ctx, "invalidate", err)
+	}
+	return nil
+}
+
+// Ping reports whether the store permits what a refill needs, with an entry of its own
+// that it claims, stores, reads and removes: use it for a readiness probe, beside
+// [core.Engine.Ping]. A user of Redis without the right to publish, say, may read and fails
+// at every store. The error is a [*CacheError].
+func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
+	const token, ttl = 1, time.Second // for as long it may leave something there
+	key := "ping:" + rand.Text()
+	_, err := f.store.Claim(ctx, key, token, ttl)
+	if err == nil {
+		_, err = f.store.Put(ctx, key, token, []byte{}, ttl)
+	}
+	if err == nil {
+		_, err = f.store.Get(ctx, key)
+	}
+	if err == nil {
+		err = f.store.Invalidate(ctx, key)
+	}
+	if err != nil {
+		return f.unanswered(ctx, "ping", err)
 	}
 	return nil
 }

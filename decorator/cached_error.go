@@ -20,7 +20,7 @@ var (
 // CacheError says what a [CachedFunc] attempted, of which policy, and what went wrong. Its
 // text has neither keys nor values nor what the store said.
 type CacheError struct {
-	Op     string // "get", "load", "invalidate"
+	Op     string // "get", "load", "invalidate", "ping"
 	Policy string // the policy's Name
 	Kind   error  // ErrNotFound, ErrCache, ErrValue, or a context's error
 	Detail string // what was wrong; may be empty

@@ -50,11 +50,11 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	case f.policy.Down == DownFails:
 		return landing{err: f.unanswered(ctx, "load", err), asOf: claimed}, false
 	}
-	mayStore := err == nil
+	unclaimed := err
 
 	begun, since := f.moment(), time.Now()
 	l = f.run(section.Context(), in)
-	outcome := loadUnstored
+	var outcome loadOutcome
 	switch cause := lease.Err(); {
 	case l.panicked != nil:
 		outcome = loadPanicked
@@ -68,10 +68,11 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 		}
 	default:
 		l.asOf = begun
-		if now := f.moment(); mayStore && f.put(ctx, key, lease.Token(), l.content) {
-			outcome, l.asOf = loadStored, now
+		now := f.moment()
+		if outcome = f.keep(ctx, key, lease.Token(), l.content, unclaimed); outcome == loadStored {
+			l.asOf = now
 		}
-		if l.content.kind == nothing {
+		if l.content.kind == nothing && outcome != loadRefused {
 			outcome = loadNotFound
 		}
 	}
@@ -99,16 +100,36 @@ func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
 	return l
 }
 
+// keep stores what was loaded, unless it could not be claimed, and says in the log when the
+// store begins to fail. Nothing else would show then but that every call loads.
+func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64, c content, unclaimed error) loadOutcome {
+	stored, err := false, unclaimed
+	if err == nil {
+		stored, err = f.put(ctx, key, token, c)
+	}
+	switch {
+	case stored:
+		f.failing.Store(false)
+		return loadStored
+	case err == nil, errors.Is(err, cache.ErrSuperseded):
+		return loadUnstored
+	}
+	if ctx.Err() == nil && f.failing.CompareAndSwap(false, true) {
+		slog.Error("a cache cannot store what it loads, so that it loads for every call", "lock.name", f.guard.Name(), "error", err)
+	}
+	return loadRefused
+}
+
 // put stores what was loaded, also for callers who have gone meanwhile. It reports whether
 // it is certain to be the current value.
-func (f *CachedFunc[In, Out]) put(ctx context.Context, key string, token int64, c content) bool {
+func (f *CachedFunc[In, Out]) put(ctx context.Context, key string, token int64, c content) (stored bool, err error) {
 	entry, ttl := f.policy.entry(c)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.guard.Policy().TTL)
 	defer cancel()
 	for range 2 {
-		if stored, err := f.store.Put(ctx, key, token, entry, ttl); err == nil {
-			return stored
+		if stored, err = f.store.Put(ctx, key, token, entry, ttl); err == nil {
+			break
 		}
 	}
-	return false
+	return stored, err
 }

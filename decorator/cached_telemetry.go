@@ -29,13 +29,14 @@ type loadOutcome uint8
 
 const (
 	loadStored   loadOutcome = iota
-	loadUnstored             // it was refused, or the store did not answer
+	loadUnstored             // somebody else's counts, or the key was invalidated
+	loadRefused              // the store did not answer, or refused
 	loadNotFound
 	loadFailed
 	loadPanicked
 )
 
-var loadOutcomes = [...]string{"stored", "unstored", "not_found", "failed", "panicked"}
+var loadOutcomes = [...]string{"stored", "unstored", "store_failed", "not_found", "failed", "panicked"}
 
 // cacheSignals are the metrics of one cached function.
 type cacheSignals struct {

@@ -77,7 +77,7 @@ func TestCacheMetricsTellHowGetsAndLoadsEnded(t *testing.T) {
 		}
 		want := map[string]uint64{
 			"lock.cache.gets fresh": 2, "lock.cache.gets stale": 1, "lock.cache.gets loaded": 3, "lock.cache.gets failed": 2,
-			"lock.cache.load.duration stored": 2, "lock.cache.load.duration failed": 1, "lock.cache.load.duration not_found": 1, "lock.cache.load.duration unstored": 1,
+			"lock.cache.load.duration stored": 2, "lock.cache.load.duration failed": 1, "lock.cache.load.duration not_found": 1, "lock.cache.load.duration store_failed": 1,
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("got %v\nwant %v", got, want)

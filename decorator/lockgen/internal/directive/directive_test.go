@@ -42,10 +42,27 @@ func TestOtherCommentsAreLeftAlone(t *testing.T) {
 	for _, comment := range []string{
 		"//", "// ", "/**/", "// locks are taken with \"care\"", "//lock", "// lock with care", "//go:generate go tool lockgen",
 		"//lockgen \"a\"", "// lock: with the mutex held", "//nolint:lock", "/* locked */", "// a directive is //lock:with \"a\"", "//lock: x",
+		"// Lock \"a\" comes before \"b\".", "// - with \"a\"", "/* locks\n * lock the door */", "// locked \"a\" is taken", "//lock",
 		"//\t//lock:with \"a\"", "// //lock:with \"a\"", "////lock:with \"a\"",
 	} {
 		if is, fault := directive.Recognize(comment); is || fault != nil {
 			t.Errorf("%s: taken for a directive: %v", comment, fault)
+		}
+	}
+}
+
+func TestDirectiveThatIsNotReadIsAFault(t *testing.T) {
+	for _, comment := range []string{
+		`//lock "stock:{sku}"`, "//lock `stock:{sku}` wait=2s", "//with:lock", `//with:lock "stock:{sku}"`, `//lock.with "a"`, `//lockaround:lock "a"`,
+		`// - lock:with "stock:{sku}"`, `// * lock:with "a"`, `// lock "stock:{sku}" wait=2s`, "// Lock `a`", `// @lock "a"`, `//go:lock "a"`, `//lockwith "a"`,
+		"/* Deduct takes n.\n   lock:with \"stock:{sku}\" */", "/*\n * lock:with \"a\"\n */", "/*\nlock \"a\" wait=2s\n*/", `/* lock:with "a" */`,
+		`// lock:with "a"`, `//LOCK:WITH "a"`, `//lock:wiht "a"`, `// lock: with "a"`, `//lock :with "a"`,
+	} {
+		is, fault := directive.Recognize(comment)
+		if is || fault == nil {
+			t.Errorf("%s: a directive: %v, %v; want a fault", comment, is, fault)
+		} else if fault.At > len(comment) || !strings.Contains(fault.Text, "lock:with") {
+			t.Errorf("%s: at %d: %s", comment, fault.At, fault.Text)
 		}
 	}
 }

@@ -20,29 +20,87 @@ func Recognize(comment string) (is bool, fault *Fault) {
 	if rest, ok := strings.CutPrefix(comment, Mark); ok && (rest == "" || isBlank(rest[0]) || isQuote(rest[0])) {
 		return true, nil
 	}
-	text := comment[min(len("//"), len(comment)):]
-	at := len(comment) - len(strings.TrimLeft(text, " \t"))
-	first, rest := cutWord(comment[at:])
-	if strings.HasPrefix(first, "//") {
-		return false, nil // a comment in a comment: an example, or code that was put aside
-	}
-	quoted := rest != "" && isQuote(rest[0])
-	switch lower := strings.ToLower(first); {
-	case strings.HasPrefix(comment, "/*"):
-		if lower == word {
-			return false, faultf(0, "a directive in a block comment is not read; write %s on a line of its own", Mark)
+	block := strings.HasPrefix(comment, "/*")
+	for at := min(len("//"), len(comment)); at < len(comment); {
+		line := comment[at:]
+		if end := strings.IndexByte(line, '\n'); end >= 0 {
+			line = line[:end]
 		}
-	case lower == word && at > len("//"):
-		return false, faultf(len("//"), "a directive has no blank after the slashes; write %s", Mark)
-	case lower == word:
-		return false, faultf(at, "a directive is written in lower case; write %s", Mark)
-	case at == len("//") && strings.HasPrefix(first, "lock:") && len(first) > len("lock:"),
-		quoted && core.Nearest(first, []string{word}) != "":
-		return false, faultf(at, "%s is no directive; did you mean %s?", first, word)
-	case (lower == "lock:" || lower == "lock") && followsWith(rest):
-		return false, faultf(at, "a directive has no blanks in its name; write %s", Mark)
+		if fault := meant(line, at == len("//") && !block); fault != nil {
+			fault.At += at
+			if block {
+				fault.Text = "a directive in a block comment is not read; write " + Mark + " on a line of its own"
+			}
+			return false, fault
+		}
+		at += len(line) + 1
 	}
 	return false, nil
+}
+
+// meant says what is wrong with a line of a comment that was meant as a directive.
+// slashes: they stand right before it.
+func meant(line string, slashes bool) *Fault {
+	text := strings.TrimLeft(line, " \t")
+	if strings.HasPrefix(text, "//") {
+		return nil // a comment in a comment: an example, or code that was put aside
+	}
+	text = strings.TrimLeft(text, bullets)
+	at := len(line) - len(text)
+	first, rest := cutWord(text)
+	quoted := rest != "" && isQuote(rest[0])
+	switch lower := strings.ToLower(first); {
+	case lower == word && at == 0:
+		return faultf(at, "a directive is written in lower case; write %s", Mark)
+	case lower == word && strings.Trim(line[:at], " \t") == "":
+		return faultf(0, "a directive has no blank after the slashes; write %s", Mark)
+	case lower == word:
+		return faultf(0, "a directive has nothing before it but the slashes; write %s", Mark)
+	case slashes && at == 0 && strings.HasPrefix(first, "lock:") && len(first) > len("lock:"),
+		quoted && core.Nearest(first, []string{word}) != "",
+		slashes && at == 0 && isOfDirective(lower) && (quoted || strings.Contains(lower, "with")),
+		quoted && isOfDirective(lower) && isWhole(rest):
+		return faultf(at, "%s is no directive; did you mean %s?", first, word)
+	case (lower == "lock:" || lower == "lock") && followsWith(rest):
+		return faultf(at, "a directive has no blanks in its name; write %s", Mark)
+	}
+	return nil
+}
+
+// bullets may stand before what a line says.
+const bullets = " \t-*+•·>#!/@.:"
+
+// isOfDirective reports whether a word is made of those of the mark and no others, one of
+// them a lock.
+func isOfDirective(lower string) bool {
+	locks := false
+	for part := range strings.FieldsFuncSeq(lower, func(r rune) bool { return strings.ContainsRune(":._-/@", r) }) {
+		switch part {
+		case "lock", "locked", "lockwith", "withlock", "lockaround":
+			locks = true
+		case "with", "go", "distributed":
+		default:
+			return false
+		}
+	}
+	return locks
+}
+
+// isWhole reports whether a line is a template and options from its quote on, and no
+// sentence.
+func isWhole(text string) bool {
+	p := parser{text: Mark + " " + text, at: len(Mark)}
+	p.key()
+	if len(p.faults) > 0 {
+		return false
+	}
+	for option := range strings.FieldsSeq(p.text[p.at:]) {
+		name, _, _ := strings.Cut(option, "=")
+		if _, known := find(name); !known {
+			return false
+		}
+	}
+	return true
 }
 
 // followsWith reports whether text is the second half of a directive that was torn apart.

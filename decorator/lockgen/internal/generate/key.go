@@ -53,7 +53,7 @@ func (s *source) hold(v value) held {
 // held returns what a call hands to its guard, for all values of its templates.
 func (w *writer) held(l *lock) []held {
 	var all []held
-	taken := names{}
+	taken := names{"value": true} // the method that finds them
 	for _, v := range l.values {
 		h := w.hold(v)
 		name := v.param.Name()

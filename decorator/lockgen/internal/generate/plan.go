@@ -40,7 +40,71 @@ func (s *source) plan() []*part {
 		}
 		s.entitle(p)
 	}
+	if len(parts) > 0 {
+		s.overridden(parts)
+		s.redeclared()
+	}
 	return parts
+}
+
+// overridden finds methods without a directive that hide one with a directive: calls of
+// them are not locked, though they look as if they were.
+func (s *source) overridden(parts []*part) {
+	scope := s.Types.Scope()
+	for _, name := range scope.Names() {
+		owner, ok := scope.Lookup(name).(*types.TypeName)
+		if !ok || owner.IsAlias() {
+			continue
+		}
+		named, ok := owner.Type().(*types.Named)
+		if !ok || types.IsInterface(named) {
+			continue
+		}
+		generated := slices.ContainsFunc(parts, func(p *part) bool { return p.owner == owner })
+		for m := range named.Methods() {
+			if s.byFunc[m] != nil {
+				continue
+			}
+			if g := s.promoted(named, m.Name(), generated, nil); g != nil {
+				s.fault(m.Pos(), fmt.Sprintf("%s of %s hides that of %s, which has a directive, and has none itself, so that calls of it are not locked; put a directive on it, or give it another name",
+					m.Name(), name, g.owner.Name()))
+			}
+		}
+	}
+}
+
+// promoted returns a guarded method that a struct would have from what it embeds if it did
+// not declare it. An interface counts only if code is generated for the struct: what has
+// one inside may well be there to call it.
+func (s *source) promoted(named *types.Named, method string, interfaces bool, within []*types.Named) *guarded {
+	body, ok := named.Underlying().(*types.Struct)
+	if !ok || slices.Contains(within, named) {
+		return nil
+	}
+	for f := range body.Fields() {
+		inner, ok := types.Unalias(pointee(f.Type())).(*types.Named)
+		if !f.Embedded() || !ok || inner.Obj().Pkg() != s.Types || types.IsInterface(inner) && !interfaces {
+			continue
+		}
+		for _, g := range s.guarded {
+			if g.owner == inner.Obj() && g.name.Name == method {
+				return g
+			}
+		}
+		if g := s.promoted(inner.Origin(), method, interfaces, append(within, named)); g != nil {
+			return g
+		}
+	}
+	return nil
+}
+
+// redeclared finds what generated code could not mean by its name in this package.
+func (s *source) redeclared() {
+	for _, name := range []string{"nil", "string", "error", "byte", "bool", "int64", "uint64", "append"} {
+		if other := s.Types.Scope().Lookup(name); other != nil {
+			s.fault(other.Pos(), fmt.Sprintf("the package declares %s, and generated code needs Go's own; rename it", name))
+		}
+	}
 }
 
 // methods collects the guarded methods of a type, those promoted to it included.

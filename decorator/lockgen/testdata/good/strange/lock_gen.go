@@ -212,3 +212,36 @@ func (withTxKey[id]) value(name string) (core2.Accessor[withTxKey[id]], error) {
 		},
 	}[name], nil
 }
+
+// valuedLocked returns valued with the lock of "valued:{value}" around it. The error is
+// a [core2.ErrPolicy]: locks is nil, or the directive asks for what its driver does not
+// offer.
+func valuedLocked(locks *core2.Engine) (func(ctx context2.Context, value string) (err error), error) {
+	guard, err := core2.NewGuard(locks, core2.Policy{
+		Key: "valued:{value}",
+	}, valuedKey{}.value)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context2.Context, value string) (err error) {
+		section, err := guard.Enter(ctx, valuedKey{value2: value})
+		if err != nil {
+			return err
+		}
+		defer section.Leave(&err)
+		return valued(section.Context(), value)
+	}, nil
+}
+
+// valuedKey is what the key of valued is made of.
+type valuedKey struct {
+	value2 string
+}
+
+func (valuedKey) value(name string) (core2.Accessor[valuedKey], error) {
+	return map[string]core2.Accessor[valuedKey]{
+		"value": func(dst []byte, in valuedKey) ([]byte, error) {
+			return append(dst, in.value2...), nil
+		},
+	}[name], nil
+}

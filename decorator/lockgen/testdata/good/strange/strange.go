@@ -38,3 +38,8 @@ func locked(_ Context, locked, tx string, options *sql.TxOptions, named func() (
 func WithTx[id interface{ ~int8 | ~int16 }](ctx Context, sql id) (tx sql.Result, err error) {
 	return nil, nil
 }
+
+// valued has a parameter that is called like what finds the values of a key.
+//
+//lock:with "valued:{value}"
+func valued(_ Context, value string) error { return nil }

@@ -52,3 +52,18 @@ func noBlankAfter(ctx context.Context) error { return nil }
 
 //lock:with "a" "b"
 func twoStrings(ctx context.Context) error { return nil }
+
+//lock "stock:{sku}"
+func withoutWith(ctx context.Context, sku string) error { return nil }
+
+//with:lock "stock:{sku}"
+func turned(ctx context.Context, sku string) error { return nil }
+
+// - lock:with "stock:{sku}"
+func listed(ctx context.Context, sku string) error { return nil }
+
+/*
+blockSecond takes one.
+lock:with "stock:{sku}"
+*/
+func blockSecond(ctx context.Context, sku string) error { return nil }
