@@ -88,6 +88,7 @@
 //
 //	{sku}           a field of the message, by its name in the .proto
 //	{order.id}      a field of a message in it
+//	{first.room}    a field of the first message, where the client may send several
 //	{meta.tenant}   metadata: what came with the call, or at a client goes with it
 //	{name}          what the function given with WithValue returns
 //
@@ -97,7 +98,12 @@
 // field, a part of a oneof or a field of a message that is not set; other numbers
 // that are not set cannot be told from 0, and are 0. Metadata that is missing,
 // empty or given twice is refused. A field called meta can only be had with
-// [WithValue].
+// [WithValue], and so can one called first of a client's stream.
+//
+// Fields have types, so that equal values have one key. Metadata is text, of which
+// the spelling counts: 1, 01 and +1 are three keys. Give a placeholder of what is not
+// text a kind, {meta.shop:int}; core.NewGuard lists them. What does not parse is
+// refused.
 //
 // # Streams
 //
@@ -107,6 +113,10 @@
 // listens is not reached before its client has spoken. Give the method of such a
 // server a key of metadata. A message that the handler receives into a type of its
 // own must be the same message.
+//
+// A client that may send several messages has one key for all of them: that of the
+// first, which {first.room} says. Whatever the later ones hold, they are handled
+// under it, so the handler refuses those that are for something else.
 //
 // The end of a lease does not wake a handler that waits in Recv or Send, which go by
 // gRPC's own context: it learns of it when the next message comes, or watches its

@@ -131,7 +131,7 @@ func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
 		s := &stream{ServerStream: ss}
 		if r := f.rule(ctx, info.FullMethod); r != nil {
 			var c call
-			if c, s, err = f.begin(r, ss); err != nil {
+			if c, s, err = f.begin(r, ss, info); err != nil {
 				return err
 			}
 			if err := f.check(r, c, tokens); err != nil {

@@ -113,13 +113,22 @@ func (p fieldPath) appendTo(dst []byte, m protoreflect.Message) ([]byte, error) 
 
 // field reads one field of messages.
 type field struct {
-	name string
+	name  string
+	first bool // of the first message of several
 
 	// compiled is for the method's message, as far as it was known beforehand. last
 	// is for the message that came last and was another: another instance of the
 	// descriptor is another message, and programs may make them without end.
 	compiled []resolved
 	last     atomic.Pointer[resolved]
+}
+
+// placeholder is how the key names the field.
+func (f *field) placeholder() string {
+	if f.first {
+		return firstPrefix + f.name
+	}
+	return f.name
 }
 
 // resolved is a field's path in one message.
@@ -132,9 +141,12 @@ type resolved struct {
 // the call.
 var errField = errors.New("the message has no such field")
 
-func (f *field) appendTo(dst []byte, req any) ([]byte, error) {
-	m, ok := messageOf(req)
-	if !ok {
+func (f *field) appendTo(dst []byte, c call) ([]byte, error) {
+	m, ok := messageOf(c.req)
+	switch {
+	case f.first != c.first:
+		return dst, fmt.Errorf("%w: %w: {%s…} is for methods whose client may send several messages, and for all of their fields", core.ErrInvalid, errField, firstPrefix)
+	case !ok:
 		return dst, fmt.Errorf("%w: %w: it is no protobuf message", core.ErrInvalid, errField)
 	}
 	md := m.Descriptor()

@@ -79,8 +79,8 @@ func WithFilter(needsLock func(ctx context.Context, fullMethod string) bool) Opt
 func WithValue(name string, value func(ctx context.Context, req any) (string, error)) Option {
 	return func(o *options) error {
 		switch {
-		case name == "" || strings.ContainsAny(name, "{}"):
-			return fmt.Errorf("WithValue(%q): the name is empty or has braces; give it the text between the key's braces", name)
+		case name == "" || strings.ContainsAny(name, "{}:"):
+			return fmt.Errorf("WithValue(%q): the name is empty, or has braces or a colon; give it the text between the key's braces, without a kind", name)
 		case value == nil:
 			return fmt.Errorf("WithValue(%q): the function is nil; give it one that returns the value", name)
 		case strings.HasPrefix(name+".", metaPrefix):

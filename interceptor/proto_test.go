@@ -211,7 +211,7 @@ func TestAddedRuleForNothingIsRefused(t *testing.T) {
 
 func TestValidateKnowsOptionsFromRules(t *testing.T) {
 	s := newStore(t)
-	all := []grpc.MethodInfo{{Name: "Buy"}, {Name: "Watch"}, {Name: "Upload"}, {Name: "Chat"}, {Name: "Look"}}
+	all := []grpc.MethodInfo{{Name: "Buy"}, {Name: "Watch"}, {Name: "Upload", IsClientStream: true}, {Name: "Chat", IsClientStream: true}, {Name: "Look"}}
 	for name, tc := range map[string]struct {
 		rules  interceptor.Rules
 		server services

@@ -217,7 +217,7 @@ func TestFirstMessageIsOfTheTypeThatItsServiceDescribes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const till, chat = "/lockaround.test.v1.Till/Chat", "/lockaround.test.v1.Desk/Chat"
-	li := interceptor.New(s.locks, interceptor.Rules{till: {Key: "k:{voucher}"}, chat: {Key: "k:{sku}"}}, interceptor.WithFiles(files))
+	li := interceptor.New(s.locks, interceptor.Rules{till: {Key: "k:{first.voucher}"}, chat: {Key: "k:{first.sku}"}}, interceptor.WithFiles(files))
 	for method, tc := range map[string]struct {
 		first  proto.Message
 		linked bool
@@ -227,7 +227,7 @@ func TestFirstMessageIsOfTheTypeThatItsServiceDescribes(t *testing.T) {
 	} {
 		ss := &received{pipe: pipe{ctx: t.Context(), msg: tc.first}}
 		got := ""
-		err := li.StreamServer()(nil, ss, &grpc.StreamServerInfo{FullMethod: method}, func(_ any, ss grpc.ServerStream) error {
+		err := li.StreamServer()(nil, ss, &grpc.StreamServerInfo{FullMethod: method, IsClientStream: true}, func(_ any, ss grpc.ServerStream) error {
 			got = leaseKey(ss.Context())
 			return nil
 		})

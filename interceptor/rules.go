@@ -37,11 +37,9 @@ type rule struct {
 	guard         *core.Guard[call]          // of a policy
 	render        func(call) (string, error) // of a fence
 
-	// inputs are the method's message in each source that describes it, none if its
-	// service was in no source when the rule was compiled.
-	inputs  []protoreflect.MessageDescriptor
-	sources sources
-	fields  []*field // of the message that the key uses
+	described // when the rule was compiled
+	sources   sources
+	fields    []*field // of the message that the key uses
 }
 
 // call is what a key is rendered from.
@@ -49,6 +47,7 @@ type call struct {
 	ctx      context.Context
 	outgoing bool // seen from the client
 	req      any  // nil for a stream whose key needs no field of a message
+	first    bool // req is the first of several messages that the client may send
 }
 
 // policyEntry is the entry of a table of policies.
@@ -73,11 +72,10 @@ func policyEntry(e *core.Engine, method string, p core.Policy) entry {
 func compileRule(n entry, o *options, used map[string]bool) (*rule, []error) {
 	r := &rule{method: n.method, where: n.where, option: n.option, sources: o.sources()}
 	faults := slices.Clone(n.faults)
-	inputs, err := r.sources.inputs(n.method)
-	if err != nil {
+	var err error
+	if r.described, err = r.sources.method(n.method); err != nil {
 		faults = append(faults, err)
 	}
-	r.inputs = inputs
 	// A placeholder's fault is kept and the rest of the key looked at.
 	refused := make(map[string]bool)
 	resolver := func(name string) (core.Accessor[call], error) {
@@ -106,10 +104,16 @@ func compileRule(n entry, o *options, used map[string]bool) (*rule, []error) {
 	return r, faults
 }
 
+// firstPrefix marks fields of the first of several messages.
+const firstPrefix = "first."
+
 // placeOf says where a placeholder stands first among the keys of a policy.
 func placeOf(name string, keys []string) string {
 	for i, key := range keys {
 		at := strings.Index(key, "{"+name+"}")
+		if at < 0 {
+			at = strings.Index(key, "{"+name+":") // and its kind
+		}
 		switch {
 		case at < 0:
 		case len(keys) == 1:
@@ -139,15 +143,21 @@ func (r *rule) resolve(name string, o *options) (core.Accessor[call], error) {
 		return resolveMetadata(key)
 	}
 	f := &field{name: name}
+	if rest, first := strings.CutPrefix(name, firstPrefix); first && (r.stream || len(r.inputs) == 0) {
+		f.name, f.first = rest, true
+	}
+	if r.stream && !f.first {
+		return nil, fmt.Errorf("the client may send several messages, and the call has one key: write {%s%s} if that is to be made of the first one, or use {meta.name}", firstPrefix, name)
+	}
 	for _, input := range r.inputs {
-		path, err := compilePath(input, name)
+		path, err := compilePath(input, f.name)
 		if err != nil {
 			return nil, fmt.Errorf("%w; besides fields there are {meta.name} and the names given with WithValue", err)
 		}
 		f.compiled = append(f.compiled, resolved{input, path})
 	}
 	r.fields = append(r.fields, f)
-	return func(dst []byte, c call) ([]byte, error) { return f.appendTo(dst, c.req) }, nil
+	return f.appendTo, nil
 }
 
 // message returns the method's message, nil if no source describes it.
@@ -155,7 +165,8 @@ func (r *rule) message() protoreflect.MessageDescriptor {
 	inputs := r.inputs
 	if len(inputs) == 0 {
 		// The service may have been linked since, as plugins are.
-		if inputs, _ = r.sources.inputs(r.method); len(inputs) == 0 {
+		later, _ := r.sources.method(r.method)
+		if inputs = later.inputs; len(inputs) == 0 {
 			return nil
 		}
 	}

@@ -25,14 +25,19 @@ func splitMethod(full string) (service, method string, err error) {
 	return service, method, nil
 }
 
-// inputs returns the message of a method as each source describes it, none if its
-// service is in no source.
-func (s sources) inputs(full string) ([]protoreflect.MessageDescriptor, error) {
+// described is what is known of a method.
+type described struct {
+	inputs []protoreflect.MessageDescriptor // its message in each source; none if its service is in no source
+	stream bool                             // the client may send several
+}
+
+// method looks a method up.
+func (s sources) method(full string) (described, error) {
+	var found described
 	service, method, err := splitMethod(full)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
-	var inputs []protoreflect.MessageDescriptor
 	var fault error
 	for _, files := range s {
 		d, err := files.FindDescriptorByName(protoreflect.FullName(service))
@@ -40,7 +45,7 @@ func (s sources) inputs(full string) ([]protoreflect.MessageDescriptor, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look %s up among the known services: %w", service, err)
+			return found, fmt.Errorf("look %s up among the known services: %w", service, err)
 		}
 		sd, ok := d.(protoreflect.ServiceDescriptor)
 		if !ok {
@@ -52,17 +57,18 @@ func (s sources) inputs(full string) ([]protoreflect.MessageDescriptor, error) {
 			fault = fmt.Errorf("service %s has no method %s%s", service, method, choice(method, methodNames(sd)))
 			continue
 		}
-		if !slices.Contains(inputs, md.Input()) {
-			inputs = append(inputs, md.Input())
+		if !slices.Contains(found.inputs, md.Input()) {
+			found.inputs = append(found.inputs, md.Input())
 		}
+		found.stream = found.stream || md.IsStreamingClient()
 	}
 	switch {
-	case len(inputs) > 0:
-		return inputs, nil
+	case len(found.inputs) > 0:
+		return found, nil
 	case fault != nil:
-		return nil, fault
+		return found, fault
 	}
-	return nil, s.misspelt(service, method)
+	return found, s.misspelt(service, method)
 }
 
 // misspelt returns an error if a service that is known has a name much like that

@@ -19,8 +19,10 @@ import (
 // StreamServer returns the interceptor for the streaming methods of a server. The
 // lock is held while the handler runs.
 //
-// A key with fields of a message takes them from the first one, which is received
-// before the lock is asked for and handed to the handler when it receives. A
+// A key with fields of a message has that received before the lock is asked for, and
+// handed to the handler when it receives. Where the client may send several, they are
+// written {first.name}: the lock is that of the first message, whatever the later ones
+// hold, and a handler that acts on another value of those acts on it unlocked. A
 // method whose server speaks first can only have keys without: with {meta.name},
 // or WithValue.
 func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
@@ -30,7 +32,7 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 		if r == nil {
 			return handler(srv, ss)
 		}
-		c, s, err := i.begin(r, ss)
+		c, s, err := i.begin(r, ss, info)
 		if err != nil {
 			return err
 		}
@@ -43,7 +45,7 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 
 // begin returns what the key of a stream's rule is rendered from, and the stream for
 // its handler, which has no context yet.
-func (t *table) begin(r *rule, ss grpc.ServerStream) (call, *stream, error) {
+func (t *table) begin(r *rule, ss grpc.ServerStream, info *grpc.StreamServerInfo) (call, *stream, error) {
 	c := call{ctx: ss.Context()}
 	s := &stream{ServerStream: ss}
 	if len(r.fields) == 0 {
@@ -58,7 +60,7 @@ func (t *table) begin(r *rule, ss grpc.ServerStream) (call, *stream, error) {
 	case err != nil:
 		return call{}, nil, err // of the stream itself
 	}
-	c.req, s.first = first, first
+	c.req, c.first, s.first = first, info.IsClientStream, first
 	return c, s, nil
 }
 
@@ -67,7 +69,7 @@ func (r *rule) receive(ss grpc.ServerStream) (proto.Message, error) {
 	input := r.message()
 	if input == nil {
 		return nil, &core.Error{
-			Op: "do", Policy: r.name, Kind: core.ErrPolicy, Placeholder: r.fields[0].name,
+			Op: "do", Policy: r.name, Kind: core.ErrPolicy, Placeholder: r.fields[0].placeholder(),
 			Detail: "the service is not linked into the program, so that its streams cannot be looked into; link it, give its files with WithFiles, or use {meta.name}",
 		}
 	}
@@ -83,7 +85,7 @@ func (r *rule) receive(ss grpc.ServerStream) (proto.Message, error) {
 // keyless is the error for a stream that ends before its first message.
 func (r *rule) keyless() error {
 	return &core.Error{
-		Op: "do", Policy: r.name, Kind: core.ErrKey, Placeholder: r.fields[0].name,
+		Op: "do", Policy: r.name, Kind: core.ErrKey, Placeholder: r.fields[0].placeholder(),
 		Detail: "the stream has no first message to read it from", Cause: core.ErrMissing,
 	}
 }

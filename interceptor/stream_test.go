@@ -56,7 +56,7 @@ func TestServerStreamRunsUnderTheLockOfItsRequest(t *testing.T) {
 
 func TestClientStreamIsLockedByItsFirstMessageAndLosesNone(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{sku}"}})
+	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
 	c := serve(t, &shop{upload: func(ss testpb.Shop_UploadServer) error {
 		text := leaseKey(ss.Context())
 		for {
@@ -89,7 +89,7 @@ func TestClientStreamIsLockedByItsFirstMessageAndLosesNone(t *testing.T) {
 
 func TestChatIsLockedFromItsFirstMessageToItsEnd(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{sku}"}})
+	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	c := serve(t, &shop{chat: func(ss testpb.Shop_ChatServer) error {
 		for {
 			r, err := ss.Recv()
@@ -149,7 +149,7 @@ func TestServerThatSpeaksFirstIsLockedByMetadata(t *testing.T) {
 
 func TestStreamsThatNeverRanAreToldWhy(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{sku}"}})
+	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
 	c := serve(t, &shop{upload: func(testpb.Shop_UploadServer) error {
 		t.Error("the handler ran without the lock")
 		return nil
@@ -159,8 +159,8 @@ func TestStreamsThatNeverRanAreToldWhy(t *testing.T) {
 		send []*testpb.Request
 		want told
 	}{
-		"no message": {want: told{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", field: "sku"}},
-		"no value":   {send: []*testpb.Request{{}}, want: told{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", field: "sku"}},
+		"no message": {want: told{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", field: "first.sku"}},
+		"no value":   {send: []*testpb.Request{{}}, want: told{code: codes.InvalidArgument, reason: "LOCK_KEY_INVALID", field: "first.sku"}},
 		"busy":       {send: []*testpb.Request{{Sku: "s"}}, want: told{code: codes.Aborted, reason: "LOCK_BUSY", retry: longestRetry}},
 	} {
 		stream, err := c.Upload(t.Context())
@@ -180,7 +180,7 @@ func TestStreamsThatNeverRanAreToldWhy(t *testing.T) {
 
 func TestStreamWhoseClientGoesBeforeItsFirstMessageHoldsNothing(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{sku}", Wait: core.Forever}})
+	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}", Wait: core.Forever}})
 	returned, outermost := returns()
 	c := serve(t, &shop{upload: func(testpb.Shop_UploadServer) error {
 		t.Error("the handler ran")
@@ -215,7 +215,7 @@ func TestStreamWhoseClientGoesBeforeItsFirstMessageHoldsNothing(t *testing.T) {
 
 func TestStreamThatLosesItsLockIsTold(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{sku}"}})
+	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	c := serve(t, &shop{chat: func(ss testpb.Shop_ChatServer) error {
 		s.Expire("test/chat:a")
 		<-ss.Context().Done()
@@ -256,9 +256,9 @@ func (p *pipe) RecvMsg(m any) error {
 
 func TestFirstMessageIsHandedOnAsWhateverTheHandlerReceives(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{sku}"}})
+	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	run := func(receive func(grpc.ServerStream) error) error {
-		return i.StreamServer()(nil, &pipe{ctx: t.Context(), msg: order("a")}, &grpc.StreamServerInfo{FullMethod: chat},
+		return i.StreamServer()(nil, &pipe{ctx: t.Context(), msg: order("a")}, &grpc.StreamServerInfo{FullMethod: chat, IsClientStream: true},
 			func(_ any, ss grpc.ServerStream) error { return receive(ss) })
 	}
 	if err := run(func(ss grpc.ServerStream) error {

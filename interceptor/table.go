@@ -50,10 +50,16 @@ func (t *table) compile(entries []entry) error {
 	return errors.Join(faults...)
 }
 
-// rule returns the rule for a call, or nil if it is let through.
+// rule returns the rule for a call, or nil if it is let through. grpc's server takes a
+// method without its first slash as well, and tells the interceptor of a stream the name
+// as the client has sent it; later releases refuse such calls.
 func (t *table) rule(ctx context.Context, method string) *rule {
 	t.warnUnlinked()
 	r := t.rules[method]
+	if r == nil && !strings.HasPrefix(method, "/") {
+		method = "/" + method
+		r = t.rules[method]
+	}
 	if r != nil && t.options.filter != nil && !t.options.filter(ctx, method) {
 		return nil
 	}

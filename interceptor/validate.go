@@ -92,14 +92,21 @@ func (r *rule) validate(services map[string]grpc.ServiceInfo) error {
 		return fmt.Errorf("the server has no service %s%s", service, choice(service, slices.Collect(maps.Keys(services))))
 	}
 	var names []string
+	stream := false
 	for _, m := range info.Methods {
 		names = append(names, m.Name)
+		stream = stream || m.Name == method && m.IsClientStream
 	}
+	other := slices.IndexFunc(r.fields, func(f *field) bool { return f.first != stream })
 	switch {
 	case !slices.Contains(names, method):
 		return fmt.Errorf("service %s has no method %s%s", service, method, choice(method, names))
 	case r.message() == nil && len(r.fields) > 0:
-		return fmt.Errorf("{%s}: the service is not linked into the program, so that its messages cannot be looked into; link it, give its files with WithFiles, or use {meta.name}", r.fields[0].name)
+		return fmt.Errorf("{%s}: the service is not linked into the program, so that its messages cannot be looked into; link it, give its files with WithFiles, or use {meta.name}", r.fields[0].placeholder())
+	case other >= 0 && stream:
+		return fmt.Errorf("{%s}: the client may send several messages; write {%s%[1]s} if the key is to be made of the first one", r.fields[other].placeholder(), firstPrefix)
+	case other >= 0:
+		return fmt.Errorf("{%s}: the client sends one message; write {%s}", r.fields[other].placeholder(), r.fields[other].name)
 	}
 	return nil
 }

@@ -316,7 +316,7 @@ func FuzzLockedBindsWithoutPanic(f *testing.F) {
 		f.Add(contentType, "", multipartBody("b", "content", "c"))
 		f.Add(contentType, "", "null")
 	}
-	b, err := newBinder(reflect.TypeFor[everywhere]())
+	b, err := newBinder(reflect.TypeFor[everywhere](), nil)
 	if err != nil {
 		f.Fatal(err)
 	}

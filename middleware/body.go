@@ -20,7 +20,7 @@ var ErrBody = body.ErrUnreadable
 func (l *lock) buffer(c *gin.Context) ([]byte, error) {
 	plan := l.bodies
 	if l.bound != nil {
-		plan.Needed = bindsBody(c)
+		plan.Needed = l.bound.reads(c)
 	}
 	whole, err := plan.Read(c.Request)
 	if err != nil {

@@ -63,7 +63,7 @@ func newFenced(g fence.Guard, key string, opts []Option) (*fenced, error) {
 	if g == nil {
 		return nil, errors.New("guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
 	}
-	o, err := compileOptions(opts)
+	o, err := compileOptions(opts, false)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ var (
 type fieldSources struct {
 	uri, header, files *projection
 	foreign            map[string][][]int // by a format's tag, the fields that it must not fill
+	formats            map[string]bool    // of the body, by their tags: those that fill a field
 }
 
 // sourcesOf compiles the tags of struct type t.
@@ -33,12 +34,19 @@ func sourcesOf(t reflect.Type) (*fieldSources, error) {
 		header:  &projection{tag: "header"},
 		files:   &projection{tag: "form"},
 		foreign: make(map[string][][]int),
+		formats: make(map[string]bool),
 	}
 	if _, err := s.walk(t, nil, nil, []reflect.Type{t}); err != nil {
 		return nil, err
 	}
 	for _, p := range []*projection{s.uri, s.header, s.files} {
 		p.shape = reflect.StructOf(p.fields)
+	}
+	if len(s.files.fields) > 0 {
+		s.formats["form"] = true
+	}
+	if len(s.formats) == 0 {
+		s.formats["json"] = true
 	}
 	return s, nil
 }
@@ -56,6 +64,11 @@ func (s *fieldSources) walk(t reflect.Type, index []int, inherited map[string]bo
 		at := append(slices.Clone(index), i)
 		named := namedBy(f.Tag)
 		addTrue(inside, named)
+		for _, tag := range bodyTags {
+			if named[tag] {
+				s.formats[tag] = true
+			}
+		}
 		for _, p := range []*projection{s.header, s.uri} {
 			if named[p.tag] && f.IsExported() {
 				p.add(f, at)

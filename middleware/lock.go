@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
+	"github.com/lockaround/lockaround/middleware/internal/problem"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -44,13 +45,13 @@ type lock struct {
 	rule    *rule.Rule[*request]
 	options options
 	bodies  body.Plan
-	routes  sync.Map // of gin's FullPath to *core.Error, nil if the route fits
+	routes  sync.Map // gin's FullPath of those that the key was found not to fit
 
 	bound *boundHandler // what runs under the lock; nil for the rest of the chain
 }
 
 func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
-	o, err := compileOptions(opts)
+	o, err := compileOptions(opts, false)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +101,7 @@ func (l *lock) handle(c *gin.Context) {
 		return
 	}
 	ran := false
+	outer := answering{c.Writer, problem.EncodingOf(c.Writer.Header())}
 	err := l.rule.Guard.Do(c.Request.Context(), src, func(ctx context.Context) error {
 		ran = true
 		l.run(ctx, src)
@@ -108,7 +110,7 @@ func (l *lock) handle(c *gin.Context) {
 	switch {
 	case err == nil:
 	case ran:
-		l.ended(c, err)
+		l.ended(c, outer, err)
 	default:
 		l.refuse(c, err)
 	}

@@ -55,8 +55,9 @@ func NewLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 
 // boundHandler is a handler that takes its request as a struct.
 type boundHandler struct {
-	bind func(*request) error // fills the request's bound, or wraps ErrBind
-	call func(*request)       // after bind
+	reads func(*gin.Context) bool // whether binding a request reads its body
+	bind  func(*request) error    // fills the request's bound, or wraps ErrBind
+	call  func(*request)          // after bind
 }
 
 func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), opts []Option) (*lock, error) {
@@ -67,14 +68,14 @@ func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 	if fn == nil {
 		return nil, errors.New("the function is nil; give it the one to run under the lock")
 	}
-	o, err := compileOptions(opts)
+	o, err := compileOptions(opts, true)
 	if err != nil {
 		return nil, err
 	}
 	if o.NoBuffer {
 		return nil, errors.New("WithoutBodyBuffer is given, but the body is read to bind it before the lock is taken; leave the option out")
 	}
-	b, err := newBinder(t)
+	b, err := newBinder(t, o.formats)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +114,10 @@ func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 	// A field that only the path fills stays empty on a route without it.
 	l.rule.PathNames = append(l.rule.PathNames, pathNames...)
 	l.bound = &boundHandler{
+		reads: func(c *gin.Context) bool {
+			tag, reads, err := formatOf(c.Request, c.ContentType())
+			return reads && err == nil && b.fields.formats[tag]
+		},
 		bind: func(r *request) error {
 			req := new(Req)
 			if err := b.bindRequest(r, req); err != nil {
@@ -150,12 +155,6 @@ func partOf(name string) string {
 		return part
 	}
 	return ""
-}
-
-// bindsBody reports whether binding c's request reads its body.
-func bindsBody(c *gin.Context) bool {
-	_, reads, err := formatOf(c.Request, c.ContentType())
-	return reads && err == nil
 }
 
 // bindRequest fills what into points to, and leaves the forms that it has parsed

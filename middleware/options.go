@@ -1,6 +1,11 @@
 package middleware
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/middleware/internal/rule"
@@ -17,6 +22,7 @@ type Option func(*options) error
 type options struct {
 	rule.Settings[*gin.Context]
 	errorHandler func(*gin.Context, error)
+	formats      []string // beside those that tags name
 }
 
 // WithErrorHandler replaces the answers and the logging that the package
@@ -75,8 +81,28 @@ func WithoutBodyBuffer() Option {
 	return func(o *options) error { return o.SetNoBuffer() }
 }
 
-func compileOptions(opts []Option) (options, error) {
-	o := options{Settings: rule.Settings[*gin.Context]{BodyLimit: DefaultBodyLimit}}
+// WithFormats makes [Locked] take bodies of more formats than the tags of its Req name:
+// "json", "xml", "yaml", "toml", and "form" for both kinds of forms. Each lets clients try
+// one more decoder on the server. It is an error of [New], [NewTable] and [NewFence],
+// which decode nothing, with another format, and with one that is taken already.
+func WithFormats(formats ...string) Option {
+	return func(o *options) error {
+		for _, format := range formats {
+			if !slices.Contains(bodyTags, format) {
+				return fmt.Errorf("WithFormats(%q): there is no such format; use %s", format, strings.Join(bodyTags, ", "))
+			}
+		}
+		o.formats = slices.Clone(formats)
+		if len(formats) == 0 {
+			return errors.New("WithFormats() names no format; leave it out")
+		}
+		return o.Once("WithFormats")
+	}
+}
+
+// compileOptions applies opts. binds: bodies are decoded.
+func compileOptions(opts []Option, binds bool) (options, error) {
+	o := options{Settings: rule.Settings[*gin.Context]{BodyLimit: DefaultBodyLimit, BodyFault: errDecoder}}
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -87,6 +113,9 @@ func compileOptions(opts []Option) (options, error) {
 	}
 	if err := o.Check(); err != nil {
 		return options{}, err
+	}
+	if o.formats != nil && !binds {
+		return options{}, errors.New("WithFormats has no effect, since no body is decoded; leave it out, or use Locked")
 	}
 	return o, nil
 }

@@ -31,8 +31,14 @@ func (l *lock) refuse(c *gin.Context, err error) {
 	write(c, p)
 }
 
+// answering is how an answer is written in front of the lock.
+type answering struct {
+	writer   gin.ResponseWriter
+	encoding []string
+}
+
 // ended deals with a lease that ended before the handlers did.
-func (l *lock) ended(c *gin.Context, err error) {
+func (l *lock) ended(c *gin.Context, outer answering, err error) {
 	if l.options.errorHandler != nil {
 		l.options.errorHandler(c, err)
 		return
@@ -44,7 +50,9 @@ func (l *lock) ended(c *gin.Context, err error) {
 	if answered {
 		return
 	}
-	problem.Undescribe(c.Writer.Header())
+	// A writer that compresses, say, may be there still, and closed.
+	c.Writer = outer.writer
+	problem.Undescribe(c.Writer.Header(), outer.encoding)
 	write(c, p)
 }
 

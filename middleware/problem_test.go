@@ -95,7 +95,7 @@ func TestCancelledRequestGetsNoBody(t *testing.T) {
 func TestAnswersThatWereBegunStay(t *testing.T) {
 	for name, answer := range map[string]func(*lock, *gin.Context){
 		"refused": func(l *lock, c *gin.Context) { l.refuse(c, core.ErrBusy) },
-		"ended":   func(l *lock, c *gin.Context) { l.ended(c, core.ErrLost) },
+		"ended":   func(l *lock, c *gin.Context) { l.ended(c, answering{writer: c.Writer}, core.ErrLost) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			captureLog(t)

@@ -27,6 +27,8 @@ func (r *request) Query(name string) []string {
 	return vs
 }
 
+func (r *request) RawQuery() string { return r.c.Request.URL.RawQuery }
+
 func (r *request) Header() http.Header { return r.c.Request.Header }
 
 func (r *request) Body(path []string) (string, error) { return r.content.Value(r.c.Request, path) }

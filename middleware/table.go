@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +20,8 @@ import (
 // Rules are the policies of a router's routes. A key is a method, a space and
 // the route's path as gin's Engine.Routes and c.FullPath give it, with the names
 // of its parameters: "POST /products/:sku/deduct". A key that is a path alone is
-// for those methods of the path that have no rule of their own. GET does not
-// include HEAD, which gin routes apart.
+// for those methods of the path that have no rule of their own. A rule for GET is
+// for HEAD too, unless HEAD has its own.
 type Rules map[string]core.Policy
 
 // Table puts the locks of a whole router's routes around their handlers. It is
@@ -56,7 +57,7 @@ func NewTable(e *core.Engine, rules Rules, o ...Option) (*Table, error) {
 	if e == nil {
 		return nil, errors.New(what + "engine is nil; make one with core.New")
 	}
-	opts, err := compileOptions(o)
+	opts, err := compileOptions(o, false)
 	if err != nil {
 		return nil, fmt.Errorf(what+"%w", err)
 	}
@@ -189,7 +190,7 @@ func (t *Table) handle(c *gin.Context) {
 	if rules == nil {
 		return
 	}
-	l := rules.methods[c.Request.Method]
+	l := rules.of(c.Request.Method)
 	if l == nil {
 		l = rules.others
 	}
@@ -200,6 +201,15 @@ func (t *Table) handle(c *gin.Context) {
 	if l != nil {
 		l.handle(c)
 	}
+}
+
+// of returns the rule of a method, or nil. A HEAD request is answered by what a GET does.
+func (r *pathRules) of(method string) *lock {
+	l := r.methods[method]
+	if l == nil && method == http.MethodHead {
+		l = r.methods[http.MethodGet]
+	}
+	return l
 }
 
 // routed reports whether c's method is the one by which gin has found the route,

@@ -37,7 +37,7 @@ func (t *Table) Validate(routes gin.RoutesInfo) error {
 		_, found := methods[r.method]
 		switch {
 		case r.method == "" && len(methods) > 0:
-			if !slices.ContainsFunc(slices.Collect(maps.Keys(methods)), func(m string) bool { return t.paths[r.path].methods[m] == nil }) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(methods)), func(m string) bool { return t.paths[r.path].of(m) == nil }) {
 				faults = append(faults, fmt.Errorf("gin lock table: rule %q is never used: each method of the path has a rule of its own; leave it out", r.key))
 			}
 		case !found:

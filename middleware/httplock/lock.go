@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
+	"github.com/lockaround/lockaround/middleware/internal/problem"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -92,7 +93,7 @@ func (l *lock) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		l.options.refuse(w, r, l.rule.Name, err)
 		return
 	}
-	out := &writer{inner: w}
+	out := &writer{inner: w, encoding: problem.EncodingOf(w.Header())}
 	ran := false
 	err := l.rule.Guard.Do(r.Context(), src, func(ctx context.Context) error {
 		ran = true

@@ -3,6 +3,7 @@ package httplock
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,6 +20,8 @@ type pattern struct {
 	names  []string // of its wildcards
 	fixed  bool     // the path has no wildcard and no subtree
 	leaf   bool     // the path neither stands for a subtree nor ends with a slash
+
+	exact *regexp.Regexp // matches the path if it has regular expressions; may be nil
 }
 
 // subtree is the shape of what a path ends with that stands for all under it.
@@ -44,13 +47,15 @@ func parsePattern(text string) (pattern, error) {
 
 // readPath sets what of p depends on the path.
 func (p *pattern) readPath(path string) error {
-	var shape, bare strings.Builder
+	var shape, bare, expr strings.Builder
+	exact := false
 	for rest := path; rest != ""; {
 		switch {
 		case rest == "*" && strings.HasSuffix(shape.String(), "/"): // chi
 			p.names, p.fixed = append(p.names, rest), false
 			shape.WriteString(rest)
 			bare.WriteString(subtree)
+			expr.WriteString(".*")
 			rest = ""
 		case rest[0] == '{':
 			end := closing(rest)
@@ -62,16 +67,27 @@ func (p *pattern) readPath(path string) error {
 				return err
 			}
 			shape.WriteString(wild)
-			if strings.HasPrefix(wild, "{:") {
+			switch of, isRegexp := strings.CutPrefix(wild, "{:"); {
+			case isRegexp:
+				exact = true
+				expr.WriteString("(?:" + strings.TrimSuffix(of, "}") + ")")
 				wild = "{}"
+			case wild == subtree:
+				expr.WriteString(".*")
+			case wild != "{$}":
+				expr.WriteString("[^/]+")
 			}
 			bare.WriteString(wild)
 			rest = rest[end+1:]
 		default:
 			shape.WriteByte(rest[0])
 			bare.WriteByte(rest[0])
+			expr.WriteString(regexp.QuoteMeta(rest[:1]))
 			rest = rest[1:]
 		}
+	}
+	if exact {
+		p.exact, _ = regexp.Compile("^" + expr.String() + "$") // chi does not take one that is none
 	}
 	p.shape, p.bare = shape.String(), bare.String()
 	if strings.HasSuffix(path, "/") {

@@ -40,6 +40,6 @@ func (o *options) ended(w *writer, r *http.Request, name string, err error) {
 	if w.answered() {
 		return
 	}
-	problem.Undescribe(w.Header())
+	problem.Undescribe(w.Header(), w.encoding)
 	p.Write(w, r.Method)
 }

@@ -1,9 +1,7 @@
 package httplock
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 
 	"github.com/lockaround/lockaround/middleware/internal/body"
@@ -32,21 +30,16 @@ func (q *request) Query(name string) []string {
 	return q.query[name]
 }
 
+func (q *request) RawQuery() string { return q.r.URL.RawQuery }
+
 func (q *request) Header() http.Header { return q.r.Header }
 
 func (q *request) Body(path []string) (string, error) { return q.content.Value(q.r, path) }
 
-// ClientIP is the address in RemoteAddr, in one spelling, with or without a port:
-// a middleware that knows the proxies may have put an address alone there. A
-// peer on a Unix socket has none.
+// ClientIP is what RemoteAddr holds. A peer on a Unix socket has none.
 func (q *request) ClientIP() string {
-	host, _, err := net.SplitHostPort(q.r.RemoteAddr)
-	if err != nil {
-		host = q.r.RemoteAddr
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
+	if q.r.RemoteAddr == "@" {
 		return ""
 	}
-	return ip.Unmap().String()
+	return q.r.RemoteAddr
 }

@@ -3,9 +3,12 @@ package httplock
 import (
 	"log/slog"
 	"net/http"
+	"path"
+	"strings"
 	"sync"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
 // site is a pattern that requests have come with.
@@ -14,6 +17,7 @@ type site struct {
 	fault   *core.Error         // why no request of it can be let through
 	closest *http.ServeMux      // of the pattern and the routes beside it; nil if none can be closer to a request
 	beside  map[string]*pattern // the routes beside it, by what closest calls them
+	exact   []*pattern          // those with regular expressions, which it would take for wildcards
 	warn    sync.Once
 }
 
@@ -56,7 +60,9 @@ func (t *Table) newSite(route string) *site {
 }
 
 func (s *site) add(p *pattern) {
-	if text := p.muxText(); tryHandle(s.closest, text) {
+	if p.exact != nil {
+		s.exact = append(s.exact, p)
+	} else if text := p.muxText(); tryHandle(s.closest, text) {
 		s.beside[text] = p
 	}
 }
@@ -69,6 +75,29 @@ func tryHandle(mux *http.ServeMux, pattern string) (ok bool) {
 	return true
 }
 
+// closer returns a pattern with a rule that is closer to the request than the one that it
+// has come by, or nil.
+func (t *Table) closer(s *site, r *http.Request) *pattern {
+	for _, p := range s.exact {
+		if (p.exact.MatchString(r.URL.Path) || p.exact.MatchString(r.URL.EscapedPath())) && t.find(p, r.Method) != nil {
+			return p
+		}
+	}
+	_, text := s.closest.Handler(r)
+	if p := s.beside[text]; p != nil && t.find(p, r.Method) != nil {
+		return p
+	}
+	return nil
+}
+
+// slashAfter is the slash that path.Clean removes.
+func slashAfter(p string) string {
+	if len(p) > 1 && strings.HasSuffix(p, "/") {
+		return "/"
+	}
+	return ""
+}
+
 // passedBy returns an error if a route with a rule is closer to the request than
 // the one that it has come by, which has none. The router would have chosen that
 // route if it had it, so that the table is in front of another router, which has
@@ -78,10 +107,16 @@ func (t *Table) passedBy(s *site, r *http.Request) error {
 	if s.closest == nil {
 		return nil
 	}
-	_, text := s.closest.Handler(r)
-	closer := s.beside[text]
-	if closer == nil || t.find(closer, r.Method) == nil {
+	closer := t.closer(s, r)
+	if closer == nil {
 		return nil
+	}
+	if path.Clean("/"+r.URL.Path)+slashAfter(r.URL.Path) != r.URL.EscapedPath() {
+		// One router takes it for what another does not, and only this client is to know.
+		return &core.Error{
+			Op: "do", Kind: core.ErrKey, Detail: "the path can be taken for that of a route which has a rule",
+			Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "the path can be read as that of another route; send it in its plain form"},
+		}
 	}
 	fault := &core.Error{
 		Op: "do", Kind: core.ErrPolicy,

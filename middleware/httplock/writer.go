@@ -30,6 +30,7 @@ type writer struct {
 	inner    http.ResponseWriter
 	status   int // 0 until an answer is begun
 	hijacked bool
+	encoding []string // of whatever is in front of the lock
 }
 
 func (w *writer) answered() bool { return w.status != 0 || w.hijacked }

@@ -52,6 +52,11 @@ func jsonValue(doc []byte, path []string) (string, error) {
 	if bytes.ContainsAny(raw, ".eE") || string(raw) == "-0" {
 		return "", &Fault{core.ErrInvalid, "it is a number but not a plain integer"}
 	}
+	if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
+		if _, err := strconv.ParseUint(string(raw), 10, 64); err != nil {
+			return "", &Fault{core.ErrInvalid, "it is an integer of more than 64 bits"}
+		}
+	}
 	return string(raw), nil
 }
 

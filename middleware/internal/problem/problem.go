@@ -152,11 +152,21 @@ func (p Problem) after(e *core.Error) Problem {
 	return p
 }
 
-// Undescribe removes what handlers have set to describe an answer that they did
-// not give.
-func Undescribe(h http.Header) {
-	for _, name := range []string{"Content-Length", "Cache-Control", "Etag", "Last-Modified"} {
+// EncodingOf notes, before handlers run, how something in front of them encodes every
+// answer.
+func EncodingOf(h http.Header) []string { return h["Content-Encoding"] }
+
+// Undescribe removes what handlers have set to describe an answer that they did not
+// give. encoding is what [EncodingOf] noted.
+func Undescribe(h http.Header, encoding []string) {
+	for _, name := range []string{
+		"Accept-Ranges", "Cache-Control", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
+		"Content-Location", "Content-Range", "Digest", "Etag", "Expires", "Last-Modified", "Repr-Digest", "Trailer", "Transfer-Encoding",
+	} {
 		h.Del(name)
+	}
+	if encoding != nil {
+		h["Content-Encoding"] = encoding
 	}
 }
 

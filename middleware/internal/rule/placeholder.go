@@ -3,11 +3,14 @@ package rule
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"net/textproto"
 	"slices"
 	"strings"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
 const builtinUsage = "{path.name}, {query.name}, {header.Name}, {body.name} and {client.ip}"
@@ -46,6 +49,9 @@ func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], err
 		}, nil
 	case "query":
 		return func(dst []byte, src S) ([]byte, error) {
+			if malformed(src.RawQuery()) {
+				return dst, &body.Fault{Kind: core.ErrInvalid, Reason: "the URL's query is malformed"}
+			}
 			return appendOnly(dst, src.Query(rest))
 		}, nil
 	case "header":
@@ -67,9 +73,7 @@ func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], err
 		if rest != "ip" {
 			return nil, errors.New("unknown; use {client.ip}")
 		}
-		return func(dst []byte, src S) ([]byte, error) {
-			return appendValue(dst, src.ClientIP())
-		}, nil
+		return func(dst []byte, src S) ([]byte, error) { return appendIP(dst, src.ClientIP()) }, nil
 	}
 	return nil, errors.New("unknown; use one of " + builtinUsage + ", or define it with WithValue")
 }
@@ -99,6 +103,43 @@ func headerName(name string) bool {
 		}
 	}
 	return name != ""
+}
+
+// malformed reports whether net/http leaves out a part of a query. Others may read it: what
+// http.AllowQuerySemicolons makes of it, say.
+func malformed(query string) bool {
+	for i := 0; i < len(query); i++ {
+		switch {
+		case query[i] == ';':
+			return true
+		case query[i] != '%':
+		case i+2 < len(query) && isHex(query[i+1]) && isHex(query[i+2]):
+			i += 2
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// appendIP appends an address in its one spelling: a middleware that knows the proxies may
+// have put one there as it came, with or without a port.
+func appendIP(dst []byte, address string) ([]byte, error) {
+	if address == "" {
+		return dst, core.ErrMissing
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return dst, core.ErrInvalid
+	}
+	return ip.Unmap().AppendTo(dst), nil
 }
 
 func appendOnly(dst []byte, vs []string) ([]byte, error) {

@@ -17,9 +17,10 @@ type Source[C any] interface {
 	Origin() C
 	Path(name string) string            // empty if there is no such parameter
 	Query(name string) []string         // all that the URL gives
+	RawQuery() string                   // of the URL
 	Header() http.Header                // not changed
 	Body(path []string) (string, error) // as by body.Content
-	ClientIP() string                   // empty if not known
+	ClientIP() string                   // in any spelling, perhaps with a port; empty if not known
 }
 
 // Rule is one policy, or one key alone, as compiled for requests of type S.

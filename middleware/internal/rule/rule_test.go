@@ -26,6 +26,8 @@ func (s *source) Path(name string) string { return s.one("path." + name) }
 
 func (s *source) Query(name string) []string { return s.values["query."+name] }
 
+func (s *source) RawQuery() string { return s.one("raw query") }
+
 func (s *source) Header() http.Header { return http.Header{"X-Tenant": s.values["header"]} }
 
 func (s *source) Body(path []string) (string, error) {
@@ -79,6 +81,15 @@ func TestPlaceholdersAreReadFromTheirSource(t *testing.T) {
 		{key: "{body.a.b}", src: &source{err: core.ErrTooLarge}, err: core.ErrTooLarge},
 		{key: "{client.ip}", src: with("client.ip", "::1"), want: "%3A%3A1"},
 		{key: "{client.ip}", src: with("client.ip"), err: core.ErrMissing},
+		{key: "{client.ip}", src: with("client.ip", "1.2.3.4:5"), want: "1.2.3.4"},
+		{key: "{client.ip}", src: with("client.ip", "::ffff:1.2.3.4"), want: "1.2.3.4"},
+		{key: "{client.ip}", src: with("client.ip", "[::ffff:1.2.3.4]:5"), want: "1.2.3.4"},
+		{key: "{client.ip}", src: with("client.ip", "2001:DB8:0:0::0001"), want: "2001%3Adb8%3A%3A1"},
+		{key: "{client.ip}", src: with("client.ip", "[2001:db8::1]:443"), want: "2001%3Adb8%3A%3A1"},
+		{key: "{client.ip}", src: with("client.ip", "fe80::1%eth0"), want: "fe80%3A%3A1%25eth0"},
+		{key: "{client.ip}", src: with("client.ip", "proxy:80"), err: core.ErrInvalid},
+		{key: "{path.id:int}", src: with("path.id", "+01"), want: "1"},
+		{key: "{path.id:int}", src: with("path.id", "1x"), err: core.ErrInvalid},
 		{key: "{own}", src: with("own", "a"), want: "a"},
 		{key: "{own}", src: with("own"), err: core.ErrMissing},
 		{key: "{repeated}", src: with(""), err: core.ErrRepeated},

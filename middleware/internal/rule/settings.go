@@ -17,6 +17,7 @@ type Settings[C any] struct {
 	Filter    func(C) bool // nil: every request is locked
 	BodyLimit int64        // in bytes
 	NoBuffer  bool
+	BodyFault error // why a key cannot have values of the body; nil if it can
 
 	values map[string]func(C) (string, error)
 	given  map[string]bool
@@ -47,8 +48,8 @@ func (s *Settings[C]) AddValue(name string, value func(C) (string, error)) error
 	}
 	prefix, _, _ := strings.Cut(name, ".")
 	switch {
-	case name == "" || strings.ContainsAny(name, "{}"):
-		return fmt.Errorf("WithValue(%q): the name is empty or has braces; give it the text between the key's braces", name)
+	case name == "" || strings.ContainsAny(name, "{}:"):
+		return fmt.Errorf("WithValue(%q): the name is empty, or has braces or a colon; give it the text between the key's braces, without a kind", name)
 	case value == nil:
 		return fmt.Errorf("WithValue(%q): the function is nil; give it one that returns the value", name)
 	case builtin(prefix):
@@ -107,8 +108,12 @@ func (s *Settings[C]) CheckUse(used map[string]bool, readsBody bool) error {
 	return s.CheckBody(readsBody)
 }
 
-// CheckBody refuses WithoutBodyBuffer with a key that has values of the body.
+// CheckBody refuses a key that has values of the body where it cannot, as with
+// WithoutBodyBuffer.
 func (s *Settings[C]) CheckBody(needed bool) error {
+	if needed && s.BodyFault != nil {
+		return s.BodyFault
+	}
 	if s.NoBuffer && needed {
 		return errors.New("WithoutBodyBuffer is given, but the key has a {body.…} placeholder, for which the body is read; leave one of them out")
 	}
