@@ -2,9 +2,8 @@ package sale
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -65,23 +64,26 @@ func (s countedSession) Release(ctx context.Context, rs []driver.Ending) []error
 	return s.Session.Release(ctx, rs)
 }
 
-// wire counts round trips where they happen: one for a command, and one for a
-// pipeline however many commands it carries, and to however many nodes of a
-// Cluster at once.
-type wire struct{ counter *counter }
-
-func (w wire) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.counter.trips.Add(1)
-		return next(ctx, cmd)
+// dial returns what a Redis client dials with, so that round trips are counted where they
+// happen: a client writes once for a command, and once for a pipeline however many it
+// carries. Its greeting of a new connection counts as well.
+func (c *counter) dial() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: openTime}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return wire{conn, c}, nil
 	}
 }
 
-func (w wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		w.counter.trips.Add(1)
-		return next(ctx, cmds)
-	}
+// wire is a connection whose writes are counted.
+type wire struct {
+	net.Conn
+	counter *counter
+}
+
+func (w wire) Write(b []byte) (int, error) {
+	w.counter.trips.Add(1)
+	return w.Conn.Write(b)
 }

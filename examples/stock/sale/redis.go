@@ -86,15 +86,16 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// client connects to the place when it is first used. Nowhere has no client.
-func (p place) client() redis.UniversalClient {
+// client connects to the place when it is first used, by dial unless that is nil. Nowhere
+// has no client.
+func (p place) client(dial func(ctx context.Context, network, addr string) (net.Conn, error)) redis.UniversalClient {
 	switch p.kind {
 	case cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: p.addrs})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: p.addrs, Dialer: dial})
 	case sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: p.master, SentinelAddrs: p.addrs})
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: p.master, SentinelAddrs: p.addrs, Dialer: dial})
 	default:
-		return redis.NewClient(&redis.Options{Addr: p.addrs[0]})
+		return redis.NewClient(&redis.Options{Addr: p.addrs[0], Dialer: dial})
 	}
 }
 

@@ -53,6 +53,9 @@ func TestProcessesSellExactlyTheStock(t *testing.T) {
 			if row[0] != "40" || row[1] != "0" || row[2] != "80" || row[3] != "0" {
 				t.Errorf("sold, oversold, refused and left are %v, want 40, 0, 80 and 0:\n%s", row[:4], out)
 			}
+			if trips := row[len(row)-1]; trips == "0" {
+				t.Errorf("the locks cost no round trip:\n%s", out)
+			}
 		})
 	}
 }

@@ -140,8 +140,7 @@ func (s *shop) driver(o options) (driver.Driver, error) {
 		s.shut = shut
 		return counted{Driver: d, counter: &s.cost, calls: true}, nil
 	}
-	rdb := o.place.client()
-	rdb.AddHook(wire{&s.cost})
+	rdb := o.place.client(s.cost.dial())
 	s.shut = rdb.Close
 	return counted{Driver: redislock.New(rdb), counter: &s.cost}, nil
 }

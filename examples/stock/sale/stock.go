@@ -38,7 +38,7 @@ type redisStock struct {
 const keepStock = time.Hour
 
 func newRedisStock(p place, namespace string) *redisStock {
-	return &redisStock{rdb: p.client(), prefix: "stock-example:" + namespace + ":units:"}
+	return &redisStock{rdb: p.client(nil), prefix: "stock-example:" + namespace + ":units:"}
 }
 
 func (s *redisStock) Units(ctx context.Context, sku string) (int, error) {
