@@ -83,7 +83,7 @@ func TestHostileDocumentsCostLittle(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			r.ServeHTTP(w, req)
 			runtime.ReadMemStats(&after)
-			allocated, stack := after.TotalAlloc-before.TotalAlloc, after.StackSys-before.StackSys
+			allocated, stack := after.TotalAlloc-before.TotalAlloc, int64(after.StackSys)-int64(before.StackSys)
 			t.Logf("%d bytes: status %d, %d MiB allocated, %d MiB of stack", len(tc.body), w.Code, allocated/mib, stack/mib)
 			if w.Code >= 500 {
 				t.Errorf("status %d", w.Code)

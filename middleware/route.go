@@ -23,12 +23,17 @@ func (l *lock) checkRoute(c *gin.Context) error {
 			return l.misrouted(c.FullPath(), name, n)
 		}
 	}
+	for _, p := range c.Params {
+		if err := l.rule.Misread(p.Key); err != nil {
+			return l.unfit(c.FullPath(), &core.Error{Detail: err.Error()})
+		}
+	}
 	return nil
 }
 
 // misrouted is the error for a request of a route that has n parameters of this name.
 func (l *lock) misrouted(route, name string, n int) error {
-	fault := &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Placeholder: "path." + name}
+	fault := &core.Error{Placeholder: "path." + name}
 	switch {
 	case route == "":
 		fault.Detail = "no route was matched, so there are no path parameters; use this lock on a route"
@@ -37,6 +42,12 @@ func (l *lock) misrouted(route, name string, n int) error {
 	default:
 		fault.Detail = "route " + route + " has several parameters of this name; give each a name of its own"
 	}
+	return l.unfit(route, fault)
+}
+
+// unfit makes an error of what does not fit between the key and a route.
+func (l *lock) unfit(route string, fault *core.Error) error {
+	fault.Op, fault.Policy, fault.Kind = "do", l.rule.Name, core.ErrPolicy
 	if _, logged := l.routes.LoadOrStore(route, true); !logged {
 		slog.Error("a lock's key does not fit its gin route, requests are refused",
 			"lock.name", l.rule.Name, "route", route, "placeholder", fault.Placeholder, "fault", fault.Detail)

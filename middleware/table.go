@@ -118,6 +118,9 @@ func compileRule(e *core.Engine, key string, p core.Policy, o options, used map[
 	if err == nil {
 		err = o.CheckBody(l.rule.ReadsBody)
 	}
+	if err == nil {
+		err = l.rule.Misread(params...)
+	}
 	if err != nil {
 		faults = append(faults, err)
 	}

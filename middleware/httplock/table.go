@@ -98,6 +98,9 @@ func (t *Table) add(e *core.Engine, text string, policy core.Policy) (*entry, er
 	if err := t.options.CheckBody(l.rule.ReadsBody); err != nil {
 		return nil, err
 	}
+	if err := l.rule.Misread(p.names...); err != nil {
+		return nil, err
+	}
 	for _, name := range l.rule.PathNames {
 		if !slices.Contains(p.names, name) {
 			return nil, fmt.Errorf("its key has {path.%s}, but its pattern has %s", name, p.wildcards())

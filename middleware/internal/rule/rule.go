@@ -5,7 +5,10 @@ package rule
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
@@ -31,6 +34,29 @@ type Rule[S any] struct {
 	PathNames []string                // the {path.…} names that the key uses
 	ReadsBody bool                    // the key uses {body.…}
 	Used      map[string]bool         // all placeholders that the key uses
+	colons    []string                // names that the key has as text, in the syntax of some routers
+}
+
+// colon finds names in the syntax of a route, :name, where the colon cannot be one between
+// two parts of a key.
+var colon = regexp.MustCompile(`(?:^|[:/]):([A-Za-z_][A-Za-z0-9_]*)`)
+
+// Misread returns an error if the key has one of a route's parameters as text.
+func (r *Rule[S]) Misread(params ...string) error {
+	for _, name := range r.colons {
+		if slices.Contains(params, name) {
+			return fmt.Errorf("the key has the text :%s, and the route has a parameter of this name; write {path.%[1]s}, or another text", name)
+		}
+	}
+	return nil
+}
+
+func (r *Rule[S]) noteColons(templates ...string) {
+	for _, t := range templates {
+		for _, found := range colon.FindAllStringSubmatch(t, -1) {
+			r.colons = append(r.colons, found[1])
+		}
+	}
 }
 
 // Around makes a resolver of the one for values given with WithValue and for
@@ -54,6 +80,7 @@ func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], 
 		return nil, err
 	}
 	r.Name = r.Guard.Name()
+	r.noteColons(append(slices.Clone(p.Keys), p.Key)...)
 	return r, nil
 }
 
@@ -66,6 +93,7 @@ func CompileKey[C any, S Source[C]](text string, s *Settings[C]) (*Rule[S], erro
 	if r.Render, err = core.NewKey(text, resolverFor(r, s)); err != nil {
 		return nil, err
 	}
+	r.noteColons(text)
 	return r, nil
 }
 

@@ -1,0 +1,165 @@
+package middleware
+
+import (
+	"compress/gzip"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// compressing is a middleware that compresses what comes behind it, and leaves its writer
+// where it is, as they do.
+func compressing(c *gin.Context) {
+	c.Header("Content-Encoding", "gzip")
+	z := gzip.NewWriter(c.Writer)
+	w := &compressed{ResponseWriter: c.Writer, z: z}
+	c.Writer = w
+	c.Next()
+	if w.written {
+		_ = z.Close()
+	}
+}
+
+type compressed struct {
+	gin.ResponseWriter
+	z       *gzip.Writer
+	written bool
+}
+
+func (w *compressed) Write(p []byte) (int, error) {
+	w.written = true
+	return w.z.Write(p)
+}
+
+func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
+	e, _ := open(t)
+	captureLog(t)
+	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
+	wait := func(c *gin.Context) { <-c.Request.Context().Done() }
+	r := newRouter()
+	r.GET("/behind", lock, compressing, wait)
+	r.GET("/before", compressing, lock, wait)
+	s := serve(t, r)
+	for _, path := range []string{"/behind", "/before"} {
+		req := newRequest(t, s, http.MethodGet, path, "")
+		send(t, s, req).mustBe(t, 500, "LOCK_MAX_HOLD") // the client asks for gzip and reads it
+	}
+}
+
+func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
+	e, _ := open(t)
+	captureLog(t)
+	add := func(c *gin.Context) {
+		if v := c.Query("add"); v != "" {
+			c.AddParam("tenant", v)
+		}
+	}
+	r := newRouter()
+	r.GET("/", add, Lock(e, core.Policy{Key: "t:{path.tenant}"}), tellKey)
+	s := serve(t, r)
+	for range 2 {
+		get(t, s, "/").mustBe(t, 500, "LOCK_POLICY")
+		if a := get(t, s, "/?add=a"); a.body != "t:a" {
+			t.Errorf("with the parameter: %d %q", a.status, a.body)
+		}
+	}
+}
+
+func TestParameterInTheSyntaxOfARouteIsRefused(t *testing.T) {
+	e, _ := open(t)
+	captureLog(t)
+	r := newRouter()
+	r.GET("/products/:sku/:shop", Lock(e, core.Policy{Key: "stock::sku:{path.shop}"}), tellKey)
+	r.GET("/orders/:id/:sku", Lock(e, core.Policy{Key: "order:sku:{path.id}"}), tellKey) // a colon between parts
+	s := serve(t, r)
+	get(t, s, "/products/a/b").mustBe(t, 500, "LOCK_POLICY")
+	if a := get(t, s, "/orders/1/b"); a.body != "order:sku:1" {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	for key, says := range map[string]string{"stock::sku": "the key has the text :sku", "/products/:sku": "write {path.sku}", "stock:sku": "", "stock::skus": ""} {
+		_, err := NewTable(e, Rules{"/products/:sku": {Key: key}})
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", key, err, says)
+		}
+	}
+}
+
+func TestMalformedQueryIsRefusedWhereAKeyHasAPartOfOne(t *testing.T) {
+	e, _ := open(t)
+	r := newRouter()
+	r.GET("/", Lock(e, core.Policy{Key: "{query.id}"}), tellKey)
+	r.GET("/other", Lock(e, core.Policy{Key: "k"}), tellKey)
+	s := serve(t, r)
+	for _, q := range []string{"id=a;id=b", "id=a&x;y", "id=a&%zz", "id=a&b=%", "id=a&%f"} {
+		get(t, s, "/?"+q).mustBe(t, 400, "LOCK_KEY_INVALID")
+		if a := get(t, s, "/other?"+q); a.body != "k" {
+			t.Errorf("without it: %d %q", a.status, a.body)
+		}
+	}
+	if a := get(t, s, "/?id=%3B"); a.body != "%3B" {
+		t.Errorf("an encoded semicolon: %d %q", a.status, a.body)
+	}
+}
+
+func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
+	e, _ := open(t)
+	type untagged struct{ ID string }
+	type inJSON struct {
+		ID string `json:"id"`
+	}
+	type inForm struct {
+		ID string `form:"id"`
+	}
+	type inYAML struct {
+		ID string `yaml:"id" json:"id"`
+	}
+	policy := core.Policy{Key: "{ID}"}
+	r := newRouter()
+	r.POST("/untagged", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }))
+	r.POST("/json", Locked(e, policy, func(c *gin.Context, _ inJSON) { tellKey(c) }))
+	r.POST("/form", Locked(e, policy, func(c *gin.Context, _ inForm) { tellKey(c) }))
+	r.POST("/yaml", Locked(e, policy, func(c *gin.Context, _ inYAML) { tellKey(c) }))
+	r.POST("/more", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }, WithFormats("toml", "form")))
+	s := serve(t, r)
+	bodies := map[string]string{
+		"application/json": `{"ID":"a","id":"a"}`, "application/x-yaml": "id: a\nID: a\n", "application/toml": "id = 'a'\nID = 'a'\n",
+		"application/xml": "<x><ID>a</ID><id>a</id></x>", "application/x-www-form-urlencoded": "id=a&ID=a",
+		"multipart/form-data; boundary=b": multipartBody("b", "id", "a") + multipartBody("b", "ID", "a"),
+	}
+	takes := map[string][]string{
+		"/untagged": {"application/json"}, "/json": {"application/json"}, "/yaml": {"application/json", "application/x-yaml"},
+		"/form": {"application/x-www-form-urlencoded", "multipart/form-data; boundary=b"},
+		"/more": {"application/json", "application/toml", "application/x-www-form-urlencoded"},
+	}
+	for path, taken := range takes {
+		for contentType, body := range bodies {
+			a := send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", contentType))
+			wants := false
+			for _, ct := range taken {
+				wants = wants || ct == contentType
+			}
+			switch {
+			case path == "/more" && strings.HasPrefix(contentType, "multipart"): // of two parts the first has another name
+			case wants && a.body != "a":
+				t.Errorf("%s takes no %s: %d %s", path, contentType, a.status, a.body)
+			case !wants && a.problem.Code != "REQUEST_INVALID":
+				t.Errorf("%s takes %s: %d %s", path, contentType, a.status, a.body)
+			}
+		}
+	}
+	for name, err := range map[string]error{
+		"another format":  lockedErr[untagged](e, policy, WithFormats("msgpack")),
+		"taken already":   lockedErr[untagged](e, policy, WithFormats("json")),
+		"none":            lockedErr[untagged](e, policy, WithFormats()),
+		"without decoder": func() error { _, err := New(e, core.Policy{Key: "k"}, WithFormats("yaml")); return err }(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "WithFormats") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
