@@ -21,8 +21,8 @@ type Guard[T any] struct {
 // placeholders, which r resolves. A template without placeholders is one lock
 // for all calls. There is no way to write a literal brace.
 //
-// For a placeholder without a kind the spelling of its value counts: 1, 01 and +1 are
-// three keys. Where what is locked is not text but a number, say, or text that a
+// For a placeholder without a kind the spelling of its value counts: the texts 1, 01 and
+// +1 are three keys. Where what is locked is not text but a number, say, or text that a
 // database compares without regard to case, give it a kind, {name:kind}. Then equal
 // values have one key, different ones different keys, and what is not of the kind is an
 // [ErrKey]:

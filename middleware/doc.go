@@ -10,17 +10,32 @@
 //
 // # Where the key comes from
 //
-//	{path.id}          a parameter of the route, as c.Param gives it
-//	{query.id}         a parameter of the URL's query, as c.Query gives it
+//	{path.sku}         a parameter of the route, as c.Param gives it
+//	{query.sku}        a parameter of the URL's query, as c.Query gives it
 //	{header.X-Tenant}  a request header, as c.GetHeader gives it
 //	{body.order.id}    a value in the request's body, see below
-//	{client.ip}        c.ClientIP(), which believes gin's trusted proxies only
+//	{client.ip}        c.ClientIP(), which believes gin's trusted proxies only, in one spelling
 //	{name}             what the function given with WithValue returns
 //
-// A value that is missing, empty or given twice is refused with status 400. The
-// handler has to read the value from the same place: one that locks {query.id}
-// and then uses gin's ShouldBind, which prefers a form in the body to the query,
-// acts on an id that it has not locked.
+// A placeholder is text, and its spelling counts: /orders/1, /orders/01 and /orders/+1
+// have three locks, though a handler that parses a number takes them for one order.
+// Give what is not text a kind, and equal values have one key; what is no such value is
+// refused with status 400:
+//
+//	{path.id:int}         1, 01, +1                      {path.id:uuid}        in any form and case
+//	{query.at:time}       an instant, in any zone        {header.X-User:lower} in any case
+//	{query.all:bool}      1, t, true                     {header.X-User:ascii} in any case, ASCII alone
+//	{header.X-Real:ip}    IPv4 and IPv6
+//
+// core.NewGuard describes them. A database that compares without regard to case,
+// accents or trailing blanks takes more for equal than Go does: {…:ascii} is for keys of
+// its rows. Or let [Locked] bind the request: it makes the key of the very values that
+// the handler gets, by their types.
+//
+// A value that is missing, empty or given twice is refused with status 400, and so is a
+// query of which net/http leaves out a part. The handler has to read the value from the
+// same place: one that locks {query.sku} and then uses gin's ShouldBind, which prefers a
+// form in the body to the query, acts on a sku that it has not locked.
 //
 // {body.…} takes application/json, except with GET, for which gin's ShouldBind
 // would not look at the body, and application/x-www-form-urlencoded with POST,
@@ -31,15 +46,19 @@
 //   - On the way to the value, a name that comes twice, also in another case
 //     (by Unicode: ſku, and K as the Kelvin sign), is refused, and so is the
 //     right name in the wrong case.
-//   - The value is a string, true, false or an integer. An integer counts as
-//     written; 1.0, 1e0 and -0 are refused. Decoding into an interface without
-//     UseNumber rounds integers beyond 2^53, and a handler that does so acts on
-//     another number than was locked.
+//   - The value is a string, true, false or an integer of at most 64 bits. 1.0, 1e0
+//     and -0 are refused. Decoding into an interface without UseNumber rounds
+//     integers beyond 2^53, and a handler that does so acts on another number than
+//     was locked. The text "1" and the number 1 are one key; of text that a handler
+//     parses, as by json:",string", the spelling counts.
 //   - A form is flat, and bytes that a form has to encode are refused: it could
 //     be JSON to a handler that calls ShouldBindJSON.
 //   - Other content types, multipart among them, other charsets than UTF-8 and
 //     every Content-Encoding are refused. A middleware that decodes the body
 //     and removes that header comes before the lock.
+//   - gin reads JSON by encoding/json: a program built with gin's tags jsoniter,
+//     go_json or sonic cannot have {body.…} in a key. The same goes for a
+//     json.API of your own in later releases of gin, which nobody can see.
 //
 // # A table for a whole router
 //
@@ -48,7 +67,7 @@
 //
 //	table, err := middleware.NewTable(locks, middleware.Rules{
 //		"POST /products/:sku/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
-//		"/refunds/:id":               {Key: "refund:{path.id}"}, // all methods
+//		"/refunds/:id":               {Key: "refund:{path.id:int}"}, // all methods
 //	})
 //	r.Use(table.Handler()) // before the routes
 //	…
@@ -63,11 +82,16 @@
 //
 // [Locked] binds the request, makes the key of the fields of what came out, and
 // calls its function with the very same value. There is no second decoder that
-// could take the request for something else, so that it takes every body that
-// gin's c.ShouldBind does, by the same rules: with GET the query; otherwise, by
-// Content-Type as written, JSON, XML, YAML, TOML or a multipart form; and for
-// all other types the query and the form in the body, of which the body's values
-// come first. Protocol buffers, MessagePack and BSON are refused.
+// could take the request for something else. It binds as gin's c.ShouldBind does:
+// with GET the query; otherwise, by Content-Type as written, JSON, XML, YAML, TOML or
+// a multipart form; and for all other types the query and the form in the body, of
+// which the body's values come first.
+//
+// A body is decoded only in the formats that the tags of the struct name, JSON if they
+// name none, and those given with [WithFormats]; another one is refused. YAML and TOML
+// may be nested 128 deep, and YAML may have no alias, since a decoder copies what that
+// stands for as often as a client likes. Protocol buffers, MessagePack and BSON are
+// always refused.
 //
 //	type deduction struct {
 //		SKU   string `uri:"sku"`

@@ -70,13 +70,13 @@ func ExampleNewTable() {
 	// Two mistakes, both of which are found at start-up.
 	_, err = middleware.NewTable(locks, middleware.Rules{
 		"POST /products/:sku/deduct": {Key: "stock:{path.skuu}"},
-		"post /refunds/:id":          {Key: "refund:{path.id}"},
+		"post /refunds/:id":          {Key: "refund:{path.id:int}"},
 	})
 	fmt.Println(err)
 
 	table, err := middleware.NewTable(locks, middleware.Rules{
 		"POST /products/:sku/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
-		"POST /refunds/:id":          {Key: "refund:{path.id}"},
+		"POST /refunds/:id":          {Key: "refund:{path.id:int}"},
 	})
 	if err != nil {
 		fmt.Println(err)

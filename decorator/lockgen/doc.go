@@ -88,7 +88,9 @@
 // integer or a bool, or a type of that kind; of a type parameter, all types must be so.
 // Pointers are followed. A nil on the way and an empty string make the call fail with
 // core.ErrKey, before it runs and without a request to the store. Fields that are not
-// exported can be named where the package can name them, but have no tags.
+// exported can be named where the package can name them, but have no tags. A string in
+// which case does not count, or that is a number, has a kind: {user:lower}, {id:int}, see
+// [github.com/lockaround/lockaround/core.NewGuard].
 //
 // # What is generated
 //
@@ -134,8 +136,10 @@
 // what would be right: a template that is malformed or names what there is not, a value
 // that can be no part of a key, an option that is unknown or impossible beside another, by
 // the very rules of core.NewGuard; and any directive that would do nothing: misspelt, with
-// a blank after the slashes, parted from its function by a blank line, on a variable or a
-// type, inside of a function, in a test, in a file that is not built everywhere. Faults
+// a blank after the slashes, in a block comment, parted from its function by a blank line,
+// on a variable or a type, inside of a function, in a test, in a file that is not built
+// everywhere. A method without a directive that hides a guarded one of an embedded struct
+// is a fault too, since calls of it are not locked. Faults
 // have exit status 1 and leave all files as they are; a wrong command line has 2.
 //
 // Code that uses what is not generated yet, and output that is stale or broken, do not

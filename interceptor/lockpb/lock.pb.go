@@ -219,7 +219,8 @@ type Lock struct {
 	// their names in the .proto, and {meta.tenant} is metadata of the call. A field is a
 	// string, an integer, a bool or an enum. A call in which a value is missing or empty
 	// is refused. Two placeholders need a character between them that no value can
-	// hold, such as ':' or '/'. A stream's fields are those of its first message.
+	// hold, such as ':' or '/'. Where the client may send several messages, {first.room} is
+	// a field of the first one. {meta.tenant:int} has a kind, so that 7 and 07 are one key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Several keys at once, at most 64: all or none. They are taken in sorted order,
 	// whatever their order here.

@@ -9,17 +9,32 @@
 //
 // # Where the key comes from
 //
-//	{path.id}          r.PathValue: a wildcard of the route's pattern
-//	{query.id}         a parameter of the URL's query
+//	{path.sku}         r.PathValue: a wildcard of the route's pattern
+//	{query.sku}        a parameter of the URL's query
 //	{header.X-Tenant}  a request header
 //	{body.order.id}    a value in the request's body
-//	{client.ip}        the address in r.RemoteAddr
+//	{client.ip}        the address in r.RemoteAddr, in one spelling
 //	{name}             what the function given with WithValue returns
 //
-// A value that is missing, empty or given twice is refused with status 400. The
-// handler has to read the value from the same place: one that locks {query.id}
-// and then calls r.FormValue, which prefers a form in the body to the query,
-// acts on an id that it has not locked.
+// A placeholder is text, and its spelling counts: /orders/1, /orders/01 and /orders/+1
+// have three locks, though a handler that parses a number takes them for one order.
+// Give what is not text a kind, and equal values have one key; what is no such value is
+// refused with status 400:
+//
+//	{path.id:int}         1, 01, +1                      {path.id:uuid}        in any form and case
+//	{query.at:time}       an instant, in any zone        {header.X-User:lower} in any case
+//	{query.all:bool}      1, t, true                     {header.X-User:ascii} in any case, ASCII alone
+//	{header.X-Real:ip}    IPv4 and IPv6
+//
+// core.NewGuard describes them. A database that compares without regard to case,
+// accents or trailing blanks takes more for equal than Go does: {…:ascii} is for keys of
+// its rows.
+//
+// A value that is missing, empty or given twice is refused with status 400, and so is a
+// query of which net/http leaves out a part: what http.AllowQuerySemicolons makes of it
+// behind the lock is something else. The handler has to read the value from the same
+// place: one that locks {query.sku} and then calls r.FormValue, which prefers a form in
+// the body to the query, acts on a sku that it has not locked.
 //
 // {body.…} is read as strictly as package middleware does it for gin: from
 // application/json, except with GET, and from application/x-www-form-urlencoded
@@ -45,7 +60,7 @@
 //
 //	table, err := httplock.NewTable(locks, httplock.Rules{
 //		"POST /products/{sku}/deduct": {Key: "stock:{path.sku}"},
-//		"/refunds/{id}":               {Key: "refund:{path.id}"}, // every method
+//		"/refunds/{id}":               {Key: "refund:{path.id:int}"}, // every method
 //	})
 //	guard := table.Handler()
 //	mux.Handle("POST /products/{sku}/deduct", guard(deduct))
@@ -59,6 +74,10 @@
 // table before a router has matched it is refused with LOCK_POLICY, and so is one
 // that comes by a route without a rule, such as "/", although a route with a rule
 // is closer to it: then the table is in front of another router.
+//
+// A catch-all without a rule also gets requests whose path is written in another way than
+// its router takes it, such as //orders/1 or /%6frders/1. If a route with a rule may be
+// meant, they are refused with status 400.
 //
 // What remains: a handler that the table's is not around is not locked.
 // [Table.Validate] finds rules that are for no route, but not handlers that were

@@ -45,7 +45,7 @@ func ExampleNewTable() {
 
 	table, err := httplock.NewTable(locks, httplock.Rules{
 		"POST /products/{sku}/deduct": {Key: "stock:{path.sku}", Wait: 2 * time.Second},
-		"/refunds/{id}":               {Key: "refund:{path.id}"},
+		"/refunds/{id}":               {Key: "refund:{path.id:int}"},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -13,12 +13,13 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/surfacetest"
+	"github.com/lockaround/lockaround/examples/adapters/chilock"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
 // A table on a router with regular expressions, a part that is mounted, and a catch-all
 // without a rule, to which requests come whose paths are written otherwise.
-func TestHostileClientGetsRoundNoTableOfARouter(t *testing.T) {
+func TestHostileClientGetsRoundNoLockOfARouter(t *testing.T) {
 	logged := &lines{}
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(logged, nil)))
@@ -58,6 +59,9 @@ func TestHostileClientGetsRoundNoTableOfARouter(t *testing.T) {
 		}
 	}
 	r := chi.NewRouter()
+	r.With(chilock.Lock(locks, core.Policy{Key: "shelf:{path.name}"})).Post("/shelves/{name}", acting(func(r *http.Request) (any, error) {
+		return "shelf" + chi.URLParam(r, "name"), nil
+	}))
 	locked := r.With(table.Handler())
 	locked.HandleFunc("/orders/{id}", acting(number("order")))
 	locked.HandleFunc("/re/{id:[0-9]+}", acting(number("re")))
@@ -79,6 +83,7 @@ func TestHostileClientGetsRoundNoTableOfARouter(t *testing.T) {
 		surfacetest.Request{Method: "POST", Target: "/orders/{}"},
 		surfacetest.Request{Method: "GET", Target: "/re/{}"},
 		surfacetest.Request{Method: "PUT", Target: "/api/stock/{}"},
+		surfacetest.Request{Method: "POST", Target: "/shelves/{}"},
 	)
 	if text := logged.String(); text != "" {
 		t.Errorf("what clients sent is in the log as a fault of the program:\n%.1000s", text)
