@@ -4,7 +4,7 @@ package core
 // type T: a request, a message, the argument of a function.
 //
 // It is asked once for each placeholder, when the policy is compiled, with the
-// text between the braces. An error refuses the policy; it says why the name
+// text between the braces, without the kind that may follow a colon. An error refuses the policy; it says why the name
 // cannot be used and what could. The accessor is not nil if the error is nil.
 type Resolver[T any] func(name string) (Accessor[T], error)
 

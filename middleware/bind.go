@@ -80,6 +80,9 @@ func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, 
 // body, the whole of it, still to be read; the forms that were parsed are left
 // in r.
 func (b *binder) bind(r *http.Request, contentType string, params gin.Params, body []byte, into any) error {
+	if len(b.fields.formats) == 0 {
+		return b.rest(r, params, into)
+	}
 	tag, readsBody, err := formatOf(r, contentType)
 	if err != nil {
 		return err
@@ -98,8 +101,13 @@ func (b *binder) bind(r *http.Request, contentType string, params gin.Params, bo
 	if err != nil {
 		return err
 	}
+	b.fields.clear(tag, reflect.ValueOf(into).Elem())
+	return b.rest(r, params, into)
+}
+
+// rest fills what headers and the path give, and validates.
+func (b *binder) rest(r *http.Request, params gin.Params, into any) error {
 	v := reflect.ValueOf(into).Elem()
-	b.fields.clear(tag, v)
 	header := func(name string) ([]string, bool) {
 		vs, ok := r.Header[textproto.CanonicalMIMEHeaderKey(name)]
 		return vs, ok

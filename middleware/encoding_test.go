@@ -118,14 +118,29 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 	type inYAML struct {
 		ID string `yaml:"id" json:"id"`
 	}
+	type byPath struct {
+		ID string `uri:"id"`
+	}
+	type dated struct {
+		ID string `uri:"id"`
+		At time.Time
+	}
 	policy := core.Policy{Key: "{ID}"}
 	r := newRouter()
+	r.POST("/dated/:id", Locked(e, policy, func(c *gin.Context, d dated) { c.String(http.StatusOK, d.At.Format("2006")) }))
+	r.POST("/path/:id", Locked(e, policy, func(c *gin.Context, p byPath) { c.String(http.StatusOK, p.ID+c.PostForm("id")) }))
 	r.POST("/untagged", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }))
 	r.POST("/json", Locked(e, policy, func(c *gin.Context, _ inJSON) { tellKey(c) }))
 	r.POST("/form", Locked(e, policy, func(c *gin.Context, _ inForm) { tellKey(c) }))
 	r.POST("/yaml", Locked(e, policy, func(c *gin.Context, _ inYAML) { tellKey(c) }))
 	r.POST("/more", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }, WithFormats("toml", "form")))
 	s := serve(t, r)
+	if a := send(t, s, newRequest(t, s, http.MethodPost, "/dated/x", `{"At":"2026-11-23T10:00:00Z"}`, "Content-Type", "application/json")); a.body != "2026" {
+		t.Errorf("an untagged time is not bound: %d %s", a.status, a.body)
+	}
+	if a := send(t, s, newRequest(t, s, http.MethodPost, "/path/x", "id=a", "Content-Type", "application/x-www-form-urlencoded")); a.body != "xa" {
+		t.Errorf("a body that fills no field is refused: %d %s", a.status, a.body)
+	}
 	bodies := map[string]string{
 		"application/json": `{"ID":"a","id":"a"}`, "application/x-yaml": "id: a\nID: a\n", "application/toml": "id = 'a'\nID = 'a'\n",
 		"application/xml": "<x><ID>a</ID><id>a</id></x>", "application/x-www-form-urlencoded": "id=a&ID=a",

@@ -24,7 +24,8 @@ var (
 type fieldSources struct {
 	uri, header, files *projection
 	foreign            map[string][][]int // by a format's tag, the fields that it must not fill
-	formats            map[string]bool    // of the body, by their tags: those that fill a field
+	formats            map[string]bool    // of the body, by their tags: those that fill a field; none if none can
+	untagged           bool               // there is a field that every source but the path and headers fills
 }
 
 // sourcesOf compiles the tags of struct type t.
@@ -45,7 +46,7 @@ func sourcesOf(t reflect.Type) (*fieldSources, error) {
 	if len(s.files.fields) > 0 {
 		s.formats["form"] = true
 	}
-	if len(s.formats) == 0 {
+	if len(s.formats) == 0 && s.untagged {
 		s.formats["json"] = true
 	}
 	return s, nil
@@ -79,10 +80,12 @@ func (s *fieldSources) walk(t reflect.Type, index []int, inherited map[string]bo
 		}
 		var beneath map[string]bool
 		inner := pointee(f.Type)
+		holds := inner.Kind() == reflect.Struct && inner != fileHeader && hasExported(inner)
+		s.untagged = s.untagged || named == nil && !holds
 		switch {
 		case holdsFiles(f.Type) && (named == nil || named["form"]):
 			s.files.add(f, at)
-		case inner.Kind() == reflect.Struct && inner != fileHeader && hasExported(inner):
+		case holds:
 			if slices.Contains(within, inner) {
 				if f.Tag.Get("form") == "-" {
 					break // gin does not follow it, and a document ends
