@@ -90,8 +90,8 @@
 // A body is decoded only in the formats that the tags of the struct name, JSON if they
 // name none, and those given with [WithFormats]; another one is refused. If the struct has
 // only tags of the path and of headers, the body is left to the function. YAML and TOML
-// may be nested 128 deep, and YAML may have no alias, since a decoder copies what that
-// stands for as often as a client likes. Protocol buffers, MessagePack and BSON are
+// may be nested 128 deep, and YAML may have 20,000 values and no alias, since a decoder
+// copies what that stands for as often as a client likes. Protocol buffers, MessagePack and BSON are
 // always refused.
 //
 //	type deduction struct {

@@ -12,6 +12,10 @@ import (
 // as often as a client likes.
 const maxNesting = 128
 
+// maxValues is how many values a document in YAML may have, of which a decoder may need
+// two kilobytes for each.
+const maxValues = 20_000
+
 var errNesting = fmt.Errorf("the body is nested more than %d deep", maxNesting)
 
 // checkYAML refuses documents that cost more than they are long.
@@ -28,19 +32,25 @@ func checkYAML(doc []byte) error {
 	if err := yaml.Unmarshal(doc, &root); err != nil {
 		return err
 	}
-	return checkDepth(&root, maxNesting)
+	values := 0
+	return checkValues(&root, maxNesting, &values)
 }
 
 func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-func checkDepth(n *yaml.Node, left int) error {
+// checkValues refuses a node that has more below it than left levels, or with which the
+// values are too many.
+func checkValues(n *yaml.Node, left int, values *int) error {
 	if left < 0 {
 		return errNesting
 	}
+	if *values++; *values > maxValues {
+		return fmt.Errorf("the body has more than %d values", maxValues)
+	}
 	for _, inner := range n.Content {
-		if err := checkDepth(inner, left-1); err != nil {
+		if err := checkValues(inner, left-1, values); err != nil {
 			return err
 		}
 	}
