@@ -33,8 +33,8 @@ type Guard[T any] struct {
 //	time   an RFC 3339 time; equal instants are equal, to the nanosecond
 //	uuid   a UUID, in any case; without dashes, in braces and after urn:uuid: too
 //	ip     an IP address; an IPv4 address mapped into IPv6 is the IPv4 address
-//	lower  UTF-8 text without white space at its ends; equal are texts that differ
-//	       by case only, as strings.EqualFold has it
+//	lower  UTF-8 text without white space at its ends and without the Turkish İ and ı;
+//	       equal are texts that differ by case only, as strings.EqualFold has it
 //	ascii  printable ASCII without blanks at its ends, in which case does not count:
 //	       what every collation of a database tells apart that ignores case, accents
 //	       or trailing blanks

@@ -159,13 +159,18 @@ func appendIP(dst, value []byte) ([]byte, bool) {
 }
 
 // appendLower takes UTF-8 text that neither begins nor ends with white space. Texts that
-// are equal under strings.EqualFold have one spelling.
+// are equal under strings.EqualFold have one spelling. İ and ı are refused: by
+// strings.ToLower and strings.ToUpper they become i, and by EqualFold they differ from it.
 func appendLower(dst, value []byte) ([]byte, bool) {
 	if len(bytes.TrimSpace(value)) != len(value) || !utf8.Valid(value) {
 		return dst, false
 	}
+	start := len(dst)
 	for len(value) > 0 {
 		r, size := utf8.DecodeRune(value)
+		if r == 'İ' || r == 'ı' {
+			return dst[:start], false // to some i in another case, and to some not
+		}
 		dst = utf8.AppendRune(dst, folded(r))
 		value = value[size:]
 	}

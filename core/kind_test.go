@@ -61,7 +61,7 @@ func TestKindSpellsEqualValuesOneWayAndRefusesOthers(t *testing.T) {
 		"time":  {"2026-11-23", "2026-11-23 10:00:00Z", "2026-11-23T10:00:00", "1700000000"},
 		"uuid":  {"6ba7b810", "6ba7b810-9dad-11d1-80b4-00c04fd430cg", "(6ba7b810-9dad-11d1-80b4-00c04fd430c8)", "6ba7b8109-dad-11d1-80b4-00c04fd430c8"},
 		"ip":    {"localhost", "192.0.2.01", "192.0.2.1:80", "[::1]", "1.2.3"},
-		"lower": {" a", "a ", "a\u00a0", "\xff", "\t"},
+		"lower": {" a", "a ", "a\u00a0", "\xff", "\t", "\u0130", "d\u0131"},
 		"ascii": {" a", "a ", "é", "a\tb", "\x7f", "a\x00"},
 	} {
 		for _, value := range refused {

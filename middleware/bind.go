@@ -29,12 +29,9 @@ const multipartMemory = 1 << 20
 // binder fills the struct of one type from requests. Of each format that gin's
 // c.ShouldBind knows it decodes with the same decoder, but it validates once,
 // when all sources have given what they have.
-type binder struct {
-	fields *fieldSources
-	toml   reflect.Type // of one embedded field, which is not validated
-}
+type binder struct{ fields *fieldSources }
 
-// newBinder also takes bodies of the formats in more, which are tags of bodyTags.
+// newBinder also takes bodies of the formats in more, which are of formatTags.
 func newBinder(t reflect.Type, more []string) (*binder, error) {
 	fields, err := sourcesOf(t)
 	if err != nil {
@@ -48,17 +45,14 @@ func newBinder(t reflect.Type, more []string) (*binder, error) {
 	for _, format := range more {
 		fields.formats[format] = true
 	}
-	// gin validates what it has decoded TOML into. YAML has a hook for the same
-	// end, and the other formats are decoded without gin.
-	embedded := reflect.StructField{Name: "Req", Type: t, Anonymous: true, Tag: `binding:"-"`}
-	return &binder{fields: fields, toml: reflect.StructOf([]reflect.StructField{embedded})}, nil
+	return &binder{fields}, nil
 }
 
 // formatOf returns the tag of the format that gin binds such a request by, and
 // whether that means to read its body.
 func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, err error) {
 	switch name := binding.Default(r.Method, contentType).Name(); name {
-	case "json", "xml", "yaml", "toml":
+	case "json", "xml":
 		return name, true, nil
 	case "multipart/form-data":
 		return "form", true, nil
@@ -73,7 +67,7 @@ func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, 
 		}
 		return "form", readsBody, nil
 	}
-	return "", false, errors.New("the body's Content-Type cannot be bound into a struct; use JSON, XML, YAML, TOML or a form")
+	return "", false, errors.New("the body's Content-Type cannot be bound into a struct; use JSON, XML or a form")
 }
 
 // bind fills the struct that into points to. r is a copy of the request that has
@@ -140,42 +134,10 @@ func (b *binder) document(tag string, body []byte, into any) error {
 			d.DisallowUnknownFields()
 		}
 		return d.Decode(into)
-	case "xml":
-		return xml.NewDecoder(bytes.NewReader(body)).Decode(into)
-	case "yaml":
-		if err := checkYAML(body); err != nil {
-			return err
-		}
-		return binding.YAML.BindBody(body, &yamlTarget{into})
 	default:
-		if err := checkTOML(body); err != nil {
-			return err
-		}
-		target := reflect.New(b.toml)
-		if err := decodeTOML(body, target.Interface()); err != nil {
-			return err
-		}
-		reflect.ValueOf(into).Elem().Set(target.Elem().Field(0))
-		return nil
+		return xml.NewDecoder(bytes.NewReader(body)).Decode(into)
 	}
 }
-
-// decodeTOML fails also where the decoder panics, as that of gin's lowest release does about
-// a date for a field that is a number.
-func decodeTOML(body []byte, into any) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the decoder panicked: %v", p)
-		}
-	}()
-	return binding.TOML.BindBody(body, into)
-}
-
-// yamlTarget is decoded into what it holds, and has nothing to validate.
-type yamlTarget struct{ into any }
-
-// UnmarshalYAML implements an interface that all of gin's YAML decoders know.
-func (t *yamlTarget) UnmarshalYAML(decode func(any) error) error { return decode(t.into) }
 
 // form binds the forms of the query and the body as gin does: those of a
 // multipart body alone, and those of any other together.

@@ -71,9 +71,6 @@ func TestRequestsAreBoundByTheirContentTypeAndValidatedOnce(t *testing.T) {
 		{"JSON with DELETE", "DELETE", "", "application/json", `{"content":"c"}`, "a,h,c,,0/a"},
 		{"XML", "POST", "", "application/xml", `<x><content>c</content><Plain>p</Plain><nested><value>7</value></nested></x>`, "a,h,c,p,7/a"},
 		{"text/xml", "POST", "", "text/xml", `<x><content>c</content></x>`, "a,h,c,,0/a"},
-		{"YAML", "POST", "", "application/x-yaml", "content: c\nplain: p\nnested:\n  value: 7\n", "a,h,c,p,7/a"},
-		{"YAML, too", "PATCH", "", "application/yaml", "content: c", "a,h,c,,0/a"},
-		{"TOML", "POST", "", "application/toml", "content = 'c'\nPlain = 'p'\n[nested]\nvalue = 7\n", "a,h,c,p,7/a"},
 		{"form", "POST", "", form, "content=c&Plain=p&value=7", "a,h,c,p,7/a"},
 		{"form and query", "POST", "?content=query&Plain=p", form, "content=c", "a,h,c,p,0/a"},
 		{"multipart", "POST", "?Plain=query", "multipart/form-data; boundary=b", multipartBody("b", "content", "c", "value", "7"), "a,h,c,,7/a"},
@@ -335,33 +332,4 @@ func FuzzLockedBindsWithoutPanic(f *testing.F) {
 			t.Errorf("got %+v", q)
 		}
 	})
-}
-
-// one and two are of shapes that reflect treats in ways of their own when they
-// are embedded.
-type (
-	one struct {
-		SKU *string `toml:"sku"`
-	}
-	two struct {
-		SKU [1]*string `toml:"skus"`
-	}
-)
-
-func (o one) Name() string  { return *o.SKU }
-func (o *one) Other() error { return nil }
-func (t two) Name() string  { return *t.SKU[0] }
-
-func TestStructsWithMethodsAreBoundFromTOML(t *testing.T) {
-	e, _ := open(t)
-	r := newRouter()
-	r.POST("/one", Locked(e, core.Policy{Key: "k"}, func(c *gin.Context, q one) { c.String(http.StatusOK, q.Name()) }))
-	r.POST("/two", Locked(e, core.Policy{Key: "k"}, func(c *gin.Context, q two) { c.String(http.StatusOK, q.Name()) }))
-	s := serve(t, r)
-	for _, path := range []string{"/one", "/two"} {
-		a := send(t, s, newRequest(t, s, http.MethodPost, path, "sku = 'a'\nskus = ['a']", "Content-Type", "application/toml"))
-		if a.status != http.StatusOK || a.body != "a" {
-			t.Errorf("%s: got %d %q", path, a.status, a.body)
-		}
-	}
 }

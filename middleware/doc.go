@@ -83,16 +83,15 @@
 // [Locked] binds the request, makes the key of the fields of what came out, and
 // calls its function with the very same value. There is no second decoder that
 // could take the request for something else. It binds as gin's c.ShouldBind does:
-// with GET the query; otherwise, by Content-Type as written, JSON, XML, YAML, TOML or
-// a multipart form; and for all other types the query and the form in the body, of
-// which the body's values come first.
+// with GET the query; otherwise, by Content-Type as written, JSON, XML or a multipart
+// form; and for all other types the query and the form in the body, of which the body's
+// values come first.
 //
 // A body is decoded only in the formats that the tags of the struct name, JSON if they
 // name none, and those given with [WithFormats]; another one is refused. If the struct has
-// only tags of the path and of headers, the body is left to the function. YAML and TOML
-// may be nested 128 deep, and YAML may have 20,000 values and no alias, since a decoder
-// copies what that stands for as often as a client likes. Protocol buffers, MessagePack and BSON are
-// always refused.
+// only tags of the path and of headers, the body is left to the function. YAML and TOML,
+// which gin decodes too, are refused: in both a few kilobytes can cost a server gigabytes
+// or minutes. So are protocol buffers, MessagePack and BSON.
 //
 //	type deduction struct {
 //		SKU   string `uri:"sku"`

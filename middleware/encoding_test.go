@@ -118,6 +118,9 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 	type inYAML struct {
 		ID string `yaml:"id" json:"id"`
 	}
+	type inXML struct {
+		ID string `xml:"id"`
+	}
 	type byPath struct {
 		ID string `uri:"id"`
 	}
@@ -133,7 +136,8 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 	r.POST("/json", Locked(e, policy, func(c *gin.Context, _ inJSON) { tellKey(c) }))
 	r.POST("/form", Locked(e, policy, func(c *gin.Context, _ inForm) { tellKey(c) }))
 	r.POST("/yaml", Locked(e, policy, func(c *gin.Context, _ inYAML) { tellKey(c) }))
-	r.POST("/more", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }, WithFormats("toml", "form")))
+	r.POST("/xml", Locked(e, policy, func(c *gin.Context, _ inXML) { tellKey(c) }))
+	r.POST("/more", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }, WithFormats("xml", "form")))
 	s := serve(t, r)
 	if a := send(t, s, newRequest(t, s, http.MethodPost, "/dated/x", `{"At":"2026-11-23T10:00:00Z"}`, "Content-Type", "application/json")); a.body != "2026" {
 		t.Errorf("an untagged time is not bound: %d %s", a.status, a.body)
@@ -147,9 +151,9 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 		"multipart/form-data; boundary=b": multipartBody("b", "id", "a") + multipartBody("b", "ID", "a"),
 	}
 	takes := map[string][]string{
-		"/untagged": {"application/json"}, "/json": {"application/json"}, "/yaml": {"application/json", "application/x-yaml"},
+		"/untagged": {"application/json"}, "/json": {"application/json"}, "/yaml": {"application/json"}, "/xml": {"application/xml"},
 		"/form": {"application/x-www-form-urlencoded", "multipart/form-data; boundary=b"},
-		"/more": {"application/json", "application/toml", "application/x-www-form-urlencoded"},
+		"/more": {"application/json", "application/xml", "application/x-www-form-urlencoded"},
 	}
 	for path, taken := range takes {
 		for contentType, body := range bodies {
@@ -168,10 +172,10 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"another format":  lockedErr[untagged](e, policy, WithFormats("msgpack")),
+		"another format":  lockedErr[untagged](e, policy, WithFormats("yaml")),
 		"taken already":   lockedErr[untagged](e, policy, WithFormats("json")),
 		"none":            lockedErr[untagged](e, policy, WithFormats()),
-		"without decoder": func() error { _, err := New(e, core.Policy{Key: "k"}, WithFormats("yaml")); return err }(),
+		"without decoder": func() error { _, err := New(e, core.Policy{Key: "k"}, WithFormats("xml")); return err }(),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "WithFormats") {
 			t.Errorf("%s: %v", name, err)

@@ -11,10 +11,14 @@ import (
 	"github.com/lockaround/lockaround/core"
 )
 
-// bodyTags are the struct tags of the formats that a body or query can have;
-// sourceTags adds those of the other parts of a request.
+// formatTags are the struct tags of the formats in which a body or query is decoded;
+// bodyTags adds those of formats that gin would decode as well, and sourceTags those of
+// the other parts of a request. Decoders of YAML and TOML need time and memory for a
+// body of a few kilobytes that a server does not have: for keys that come twice, or are
+// many, for aliases, for nesting. They are made for files of one's own.
 var (
-	bodyTags   = []string{"json", "xml", "yaml", "toml", "form"}
+	formatTags = []string{"json", "xml", "form"}
+	bodyTags   = append(slices.Clone(formatTags), "yaml", "toml")
 	sourceTags = append(slices.Clone(bodyTags), "header", "uri")
 )
 
@@ -48,6 +52,9 @@ func sourcesOf(t reflect.Type) (*fieldSources, error) {
 	}
 	if len(s.formats) == 0 && s.untagged {
 		s.formats["json"] = true
+	}
+	if (s.formats["yaml"] || s.formats["toml"]) && !slices.ContainsFunc(formatTags, func(tag string) bool { return s.formats[tag] }) {
+		return nil, fmt.Errorf("the tags of %s name YAML or TOML alone, of which no body is decoded; add tags for json, xml or form", t)
 	}
 	return s, nil
 }

@@ -153,8 +153,6 @@ func TestHostileClientGetsRoundNoLockOfABoundHandler(t *testing.T) {
 	surfacetest.HTTP(t, r, probe,
 		surfacetest.Request{Method: "POST", Target: "/body", Header: jsonBody, Body: `{"id":{}}`},
 		surfacetest.Request{Method: "POST", Target: "/body", Header: formBody, Body: `id={}`},
-		surfacetest.Request{Method: "POST", Target: "/body", Header: map[string]string{"Content-Type": "application/x-yaml"}, Body: "id: {}"},
-		surfacetest.Request{Method: "POST", Target: "/body", Header: map[string]string{"Content-Type": "application/toml"}, Body: "id = {}"},
 		surfacetest.Request{Method: "POST", Target: "/body", Header: map[string]string{"Content-Type": "application/xml"}, Body: "<b><id>{}</id></b>"},
 		surfacetest.Request{Method: "POST", Target: "/name", Header: jsonBody, Body: `{"name":"{}"}`},
 		surfacetest.Request{Method: "POST", Target: "/name", Header: formBody, Body: `name={}`},

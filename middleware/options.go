@@ -82,14 +82,14 @@ func WithoutBodyBuffer() Option {
 }
 
 // WithFormats makes [Locked] take bodies of more formats than the tags of its Req name:
-// "json", "xml", "yaml", "toml", and "form" for both kinds of forms. Each lets clients try
-// one more decoder on the server. It is an error of [New], [NewTable] and [NewFence],
+// "json", "xml", and "form" for both kinds of forms. Each lets clients try one more
+// decoder on the server. It is an error of [New], [NewTable] and [NewFence],
 // which decode nothing, with another format, and with one that is taken already.
 func WithFormats(formats ...string) Option {
 	return func(o *options) error {
 		for _, format := range formats {
-			if !slices.Contains(bodyTags, format) {
-				return fmt.Errorf("WithFormats(%q): there is no such format; use %s", format, strings.Join(bodyTags, ", "))
+			if !slices.Contains(formatTags, format) {
+				return fmt.Errorf("WithFormats(%q): no body is decoded in this format; use %s", format, strings.Join(formatTags, ", "))
 			}
 		}
 		o.formats = slices.Clone(formats)

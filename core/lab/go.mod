@@ -27,10 +27,7 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require (
-	go.yaml.in/yaml/v4 v4.0.0 // indirect
-	golang.org/x/mod v0.42.0 // indirect
-)
+require golang.org/x/mod v0.42.0 // indirect
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect

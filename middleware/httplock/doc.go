@@ -75,9 +75,9 @@
 // that comes by a route without a rule, such as "/", although a route with a rule
 // is closer to it: then the table is in front of another router.
 //
-// A catch-all without a rule also gets requests whose path is written in another way than
-// its router takes it, such as //orders/1 or /%6frders/1. If a route with a rule may be
-// meant, they are refused with status 400.
+// A catch-all without a rule also gets requests whose path its router does not clean or
+// decode, such as //orders/1 or /%6frders/1. If cleaned and decoded it is that of a route
+// with a rule, it is refused with status 400: another router may take it for that.
 //
 // What remains: a handler that the table's is not around is not locked.
 // [Table.Validate] finds rules that are for no route, but not handlers that were

@@ -42,27 +42,62 @@ func (w *compressed) Write(p []byte) (int, error) {
 	return w.z.Write(p)
 }
 
-// A catch-all without a rule takes what is written in another way than the routes that
-// have one, and what only looks like it.
-func TestRequestThatIsOddlyWrittenIsNoFaultOfTheProgram(t *testing.T) {
+// What is refused because a route with a rule may be meant, or may be behind the one that
+// the request has come by, is 400 if only this client can have written it so.
+func TestRequestPastARuleIsRefusedAndNoOther(t *testing.T) {
 	e, _ := open(t)
-	tab := table(t, e, map[string]string{"/orders/{id}": "order:{path.id}", "/re/{id:[0-9]+}": "re:{path.id}"})
-	if err := tab.Validate("/orders/{id}", "/re/{id:[0-9]+}", "/*"); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]int{
-		"/re/abc": http.StatusNoContent, "/other": http.StatusNoContent, "//orders/1": 400, "/orders/./1": 400, "/%6frders/1": 400, "/orders/1": 500, "/re/7": 500,
+	for _, tc := range []struct {
+		rule, other string // each other route has no rule, but is known
+		by          string // the pattern that the request has come by
+		path        string
+		want        int
+	}{
+		{"/orders/{id}", "/*", "/*", "/orders/1", 500},
+		{"/orders/{id}", "/*", "/*", "/other", 204},
+		{"/orders/{id}", "/*", "/*", "//orders/1", 400},
+		{"/orders/{id}", "/*", "/*", "/orders/./1", 400},
+		{"/orders/{id}", "/*", "/*", "/%6frders/1", 400},
+		{"/re/{id:[0-9]+}", "/*", "/*", "/re/7", 500},
+		{"/re/{id:[0-9]+}", "/*", "/*", "/re/abc", 204},
+		{"/re/{id:.+}", "/re/{id}/items", "/re/{id}/items", "/re/5/items", 204},
+		{"/re/{id:[a-z0-9]+}", "/re/{id:[a-z]+}", "/re/{id:[a-z]+}", "/re/abc", 204},
+		{"/a/{x}/c", "/a/b/{y}", "/a/*", "/a/z/c", 500},
+		{"/a/b/{y}", "/a/{x}/c", "/a/*", "/a/b/z", 500},
+		{"/a/b/{y}", "/a/{x}/c", "/a/*", "/a/z/c", 204},
+		{"/s/{id}/", "/*", "/*", "/s/1", 204},
+		{"/s/{id}/", "/*", "/*", "/s/1/", 500},
+		{"/s/{id}/", "/*", "/*", "/s/1/2", 204},
+		{"/s/{id}/", "/", "/", "/s/1/2", 500},
+		{"example.com/pay", "/pay", "/pay", "/pay", 0},
 	} {
-		logged := captureLog(t)
-		r := httptest.NewRequest(http.MethodPost, "http://x"+path, nil)
-		r.Pattern = "/*"
-		w := httptest.NewRecorder()
-		tab.Handler()(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })).ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%s: got %d, want %d", path, w.Code, want)
-		}
-		if text := logged.String(); want < 500 && text != "" {
-			t.Errorf("%s: logged %s", path, text)
-		}
+		t.Run(tc.path+" by "+tc.by+" beside "+tc.rule, func(t *testing.T) {
+			logged := captureLog(t)
+			tab := table(t, e, map[string]string{tc.rule: "k"})
+			if tc.want != 0 {
+				if err := tab.Validate(tc.rule, tc.other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := httptest.NewRequest(http.MethodPost, "http://example.com"+tc.path, nil)
+			r.Pattern = tc.by
+			w := httptest.NewRecorder()
+			tab.Handler()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, locked := core.LeaseFrom(r.Context()); locked {
+					w.WriteHeader(http.StatusOK)
+					return
+				}
+				w.WriteHeader(http.StatusNoContent)
+			})).ServeHTTP(w, r)
+			want := tc.want
+			if want == 0 {
+				want = http.StatusOK // a rule for a host, of which the router does not know
+			}
+			if w.Code != want {
+				t.Errorf("got %d, want %d", w.Code, want)
+			}
+			if text := logged.String(); want < 500 && text != "" {
+				t.Errorf("logged %s", text)
+			}
+		})
 	}
 }

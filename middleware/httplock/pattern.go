@@ -21,7 +21,29 @@ type pattern struct {
 	fixed  bool     // the path has no wildcard and no subtree
 	leaf   bool     // the path neither stands for a subtree nor ends with a slash
 
-	exact *regexp.Regexp // matches the path if it has regular expressions; may be nil
+	// segments match those of the path, between its slashes; nil if one has a regular
+	// expression that is none.
+	segments  []*regexp.Regexp
+	isRegular bool // there are regular expressions in it
+}
+
+// matches reports whether a path is one of the pattern's. A subtree has all that is under it,
+// unless strict.
+func (p *pattern) matches(path string, strict bool) bool {
+	parts := strings.Split(path, "/")
+	if p.segments == nil || len(parts) < len(p.segments) {
+		return false
+	}
+	whole := strings.HasSuffix(p.bare, subtree) && !(strict && strings.HasSuffix(p.shape, "/"+subtree) && strings.HasSuffix(p.text, "/"))
+	if !whole && len(parts) > len(p.segments) {
+		return false
+	}
+	for i, s := range p.segments {
+		if last := i == len(p.segments)-1; !(last && whole) && !s.MatchString(parts[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // subtree is the shape of what a path ends with that stands for all under it.
@@ -47,15 +69,16 @@ func parsePattern(text string) (pattern, error) {
 
 // readPath sets what of p depends on the path.
 func (p *pattern) readPath(path string) error {
-	var shape, bare, expr strings.Builder
-	exact := false
+	var shape, bare strings.Builder
+	exprs := []string{""} // of the segments
+	add := func(expr string) { exprs[len(exprs)-1] += expr }
 	for rest := path; rest != ""; {
 		switch {
 		case rest == "*" && strings.HasSuffix(shape.String(), "/"): // chi
 			p.names, p.fixed = append(p.names, rest), false
 			shape.WriteString(rest)
 			bare.WriteString(subtree)
-			expr.WriteString(".*")
+			add(".*")
 			rest = ""
 		case rest[0] == '{':
 			end := closing(rest)
@@ -69,25 +92,34 @@ func (p *pattern) readPath(path string) error {
 			shape.WriteString(wild)
 			switch of, isRegexp := strings.CutPrefix(wild, "{:"); {
 			case isRegexp:
-				exact = true
-				expr.WriteString("(?:" + strings.TrimSuffix(of, "}") + ")")
+				p.isRegular = true
+				add("(?:" + strings.TrimSuffix(of, "}") + ")")
 				wild = "{}"
 			case wild == subtree:
-				expr.WriteString(".*")
+				add(".*")
 			case wild != "{$}":
-				expr.WriteString("[^/]+")
+				add(".+")
 			}
 			bare.WriteString(wild)
 			rest = rest[end+1:]
 		default:
 			shape.WriteByte(rest[0])
 			bare.WriteByte(rest[0])
-			expr.WriteString(regexp.QuoteMeta(rest[:1]))
+			if rest[0] == '/' {
+				exprs = append(exprs, "")
+			} else {
+				add(regexp.QuoteMeta(rest[:1]))
+			}
 			rest = rest[1:]
 		}
 	}
-	if exact {
-		p.exact, _ = regexp.Compile("^" + expr.String() + "$") // chi does not take one that is none
+	for _, expr := range exprs {
+		segment, err := regexp.Compile("^(?:" + expr + ")$")
+		if err != nil {
+			p.segments = nil // no router takes it
+			break
+		}
+		p.segments = append(p.segments, segment)
 	}
 	p.shape, p.bare = shape.String(), bare.String()
 	if strings.HasSuffix(path, "/") {

@@ -17,8 +17,10 @@ type site struct {
 	fault   *core.Error         // why no request of it can be let through
 	closest *http.ServeMux      // of the pattern and the routes beside it; nil if none can be closer to a request
 	beside  map[string]*pattern // the routes beside it, by what closest calls them
-	exact   []*pattern          // those with regular expressions, which it would take for wildcards
-	warn    sync.Once
+	// unordered are those beside it of which closest cannot tell which is closer: with
+	// regular expressions, which it would take for wildcards, or refused by it.
+	unordered []*pattern
+	warn      sync.Once
 }
 
 func (t *Table) site(route string) *site {
@@ -60,10 +62,11 @@ func (t *Table) newSite(route string) *site {
 }
 
 func (s *site) add(p *pattern) {
-	if p.exact != nil {
-		s.exact = append(s.exact, p)
-	} else if text := p.muxText(); tryHandle(s.closest, text) {
+	switch text := p.muxText(); {
+	case !p.isRegular && tryHandle(s.closest, text):
 		s.beside[text] = p
+	case p.text != s.pattern.text:
+		s.unordered = append(s.unordered, p)
 	}
 }
 
@@ -78,16 +81,28 @@ func tryHandle(mux *http.ServeMux, pattern string) (ok bool) {
 // closer returns a pattern with a rule that is closer to the request than the one that it
 // has come by, or nil.
 func (t *Table) closer(s *site, r *http.Request) *pattern {
-	for _, p := range s.exact {
-		if (p.exact.MatchString(r.URL.Path) || p.exact.MatchString(r.URL.EscapedPath())) && t.find(p, r.Method) != nil {
-			return p
+	// To chi, whose catch-all ends with a *, a slash at the end of a path stands for itself.
+	strict := strings.HasSuffix(s.pattern.text, "*")
+	matches := func(p *pattern) bool {
+		return (p.matches(r.URL.Path, strict) || p.matches(r.URL.EscapedPath(), strict)) && t.find(p, r.Method, r.Host) != nil
+	}
+	if !s.pattern.leaf {
+		// Of two routes that only a router knows how to choose from, it may have chosen.
+		for _, p := range s.unordered {
+			if matches(p) {
+				return p
+			}
 		}
 	}
 	_, text := s.closest.Handler(r)
-	if p := s.beside[text]; p != nil && t.find(p, r.Method) != nil {
-		return p
+	p := s.beside[text]
+	if p == nil || t.find(p, r.Method, r.Host) == nil {
+		return nil
 	}
-	return nil
+	if strict && !matches(p) && !p.matches(path.Clean("/"+r.URL.Path), strict) {
+		return nil // http.ServeMux would redirect it there
+	}
+	return p
 }
 
 // slashAfter is the slash that path.Clean removes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -128,9 +129,9 @@ func (p *pattern) wildcards() string {
 	return "only " + strings.Join(names, ", ")
 }
 
-// find returns the rule for a request of this method that was matched by p, or
-// nil.
-func (t *Table) find(p *pattern, method string) *entry {
+// find returns the rule for a request of this method to this host, which may have a port,
+// that was matched by p, or nil. A router that knows no hosts has patterns without.
+func (t *Table) find(p *pattern, method, host string) *entry {
 	own, served := p.method, method
 	if own == "" || own == http.MethodGet && method == http.MethodHead {
 		own = method
@@ -138,7 +139,12 @@ func (t *Table) find(p *pattern, method string) *entry {
 	if method == http.MethodHead {
 		served = http.MethodGet
 	}
-	for _, host := range [...]string{p.host, ""} {
+	if p.host != "" {
+		host = p.host
+	} else if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	for _, host := range [...]string{host, ""} {
 		for _, m := range [...]string{own, method, served, ""} {
 			if r := t.rules[place{m, host, p.shape}]; r != nil {
 				return r
@@ -172,13 +178,13 @@ func (t *Table) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		t.options.refuse(w, r, "", s.fault)
 		return
 	}
-	e := t.find(&s.pattern, r.Method)
+	e := t.find(&s.pattern, r.Method, r.Host)
 	if s.pattern.leaf && strings.HasSuffix(r.URL.EscapedPath(), "/") {
 		// chi leaves out the slash at the end of a route's pattern. With
 		// http.ServeMux no such path comes to such a pattern.
 		slashed := s.pattern
 		slashed.shape += "/" + subtree
-		if other := t.find(&slashed, r.Method); other != nil {
+		if other := t.find(&slashed, r.Method, r.Host); other != nil {
 			e = other
 		}
 	}

@@ -70,7 +70,7 @@ func (t *Table) rulesOf(p *pattern) []*entry {
 	}
 	var found []*entry
 	for _, m := range methods {
-		if r := t.find(p, m); r != nil && !slices.Contains(found, r) {
+		if r := t.find(p, m, ""); r != nil && !slices.Contains(found, r) {
 			found = append(found, r)
 		}
 	}
