@@ -210,11 +210,11 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("TTL is %v; at most %v is possible", p.TTL, MaxTTL)
 	case p.MaxHold < 0:
 		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
-	case p.MaxHold > 0 && p.MaxHold < time.Millisecond:
+	case p.MaxHold > 0 && p.MaxHold < time.Microsecond:
 		return refuse("MaxHold is %v, in which no call ends%s; use 0 for no bound", p.MaxHold, withUnit(p.MaxHold))
 	case p.MinHold < 0:
 		return refuse("MinHold is %v; use 0 for none", p.MinHold)
-	case p.MinHold > 0 && p.MinHold < time.Millisecond:
+	case p.MinHold > 0 && p.MinHold < time.Microsecond:
 		return refuse("MinHold is %v, which has no effect%s; use 0 for none", p.MinHold, withUnit(p.MinHold))
 	case p.MinHold > MaxTTL:
 		return refuse("MinHold is %v; at most %v is possible", p.MinHold, MaxTTL)
@@ -230,7 +230,7 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
 	case p.Linger < 0:
 		return refuse("Linger is %v; use 0 for none", p.Linger)
-	case p.Linger > 0 && p.Linger < time.Millisecond:
+	case p.Linger > 0 && p.Linger < time.Microsecond:
 		return refuse("Linger is %v, which has no effect%s; use 0 for none", p.Linger, withUnit(p.Linger))
 	case p.Linger > MaxTTL:
 		return refuse("Linger is %v; at most %v is possible", p.Linger, MaxTTL)

@@ -18,7 +18,7 @@ type caller struct {
 }
 
 func (c *caller) upTo(d time.Duration) time.Duration {
-	return 1 + time.Duration(c.rand.Int64N(int64(d)))
+	return time.Microsecond + time.Duration(c.rand.Int64N(int64(d)))
 }
 
 func (c *caller) run() {
