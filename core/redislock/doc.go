@@ -98,6 +98,8 @@
 // MinRetryBackoff, a key that was found taken needs no second command to make
 // sure that no late copy of the first takes it. Sessions do not close the
 // client; close it after them. Add hooks before the session is opened.
+// A *redis.Client is used by a copy that redis.Client.WithTimeout makes, which in go-redis
+// 9.23 has no hooks: there, redisotel and the like do not see the commands of locks.
 //
 // # Rights
 //
