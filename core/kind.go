@@ -34,7 +34,11 @@ func ofKind[T any](spell speller, read Accessor[T]) Accessor[T] {
 		if err != nil || len(value) == 0 {
 			return value, err
 		}
+		// Behind the value, unless it is not in dst: then what is there is the accessor's.
 		end := len(value)
+		if cap(dst) == 0 || &dst[:1][0] != &value[0] {
+			value = value[:end:end]
+		}
 		spelt, ok := spell(value, value)
 		if !ok {
 			return dst, ErrInvalid

@@ -93,6 +93,20 @@ func TestUnknownKindIsRefusedWithTheCure(t *testing.T) {
 	}
 }
 
+// An accessor may return memory of its own, which is not to be written to.
+func TestKindLeavesTheMemoryOfAnAccessorAlone(t *testing.T) {
+	own := append(make([]byte, 0, 100), "+01 and more"...)
+	tpl, fault := compileTemplate("k:{a:int}", func(string) (Accessor[int], error) {
+		return func([]byte, int) ([]byte, error) { return own[:3], nil }, nil
+	})
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	if key, fault := tpl.render(0); fault != nil || key != "k:1" || string(own) != "+01 and more" {
+		t.Errorf("%q, %v; the accessor's memory holds %q", key, fault, own)
+	}
+}
+
 // equalAs says whether two values are equal, by the packages that handlers parse them
 // with; ok is false if one of them is none.
 var equalAs = map[string]func(a, b string) (equal, ok bool){
