@@ -26,6 +26,7 @@ type Rules map[string]core.Policy
 type Table struct {
 	options *options
 	rules   map[place]*entry
+	hosts   bool                      // some rules are for one host
 	order   []*entry                  // the rules, sorted by their patterns
 	routes  atomic.Pointer[[]pattern] // what Validate was given; nil until it succeeds
 	sites   sync.Map                  // of http.Request.Pattern to *site
@@ -113,6 +114,7 @@ func (t *Table) add(e *core.Engine, text string, policy core.Policy) (*entry, er
 		return nil, fmt.Errorf("it is for the same route as rule %q; give each route one rule", other.pattern.text)
 	}
 	t.rules[at] = r
+	t.hosts = t.hosts || p.host != ""
 	t.order = append(t.order, r)
 	return r, nil
 }
@@ -139,10 +141,15 @@ func (t *Table) find(p *pattern, method, host string) *entry {
 	if method == http.MethodHead {
 		served = http.MethodGet
 	}
-	if p.host != "" {
+	switch {
+	case p.host != "":
 		host = p.host
-	} else if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	case !t.hosts:
+		host = ""
+	default:
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
 	for _, host := range [...]string{host, ""} {
 		for _, m := range [...]string{own, method, served, ""} {
