@@ -109,6 +109,8 @@ const (
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
 	lostReplyLeavesAGhost    fault = "lost reply leaves a ghost"
 	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
+	setupStopsTheStore       fault = "set-up stops the store"
+	setupFailsBesideTraffic  fault = "set-up fails beside traffic"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -198,6 +200,8 @@ var caught = map[fault][]string{
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
 	begunHasAPlaceOfItsOwn:   {"BegunWaiterHasOnePlace"},
+	setupStopsTheStore:       {"SetupBesideTrafficHarmsNobody"},
+	setupFailsBesideTraffic:  {"SetupBesideTrafficHarmsNobody"},
 }
 
 // faultVariable tells a process of this test which fault its driver has.
@@ -226,6 +230,7 @@ func harness(f fault) func(*testing.T) *drivertest.Harness {
 			Restart:      s.restart,
 			Wipe:         s.wipe,
 			Evict:        s.wipe,
+			Setup:        func(context.Context) error { return w.setup(s) },
 		}
 	}
 }

@@ -30,6 +30,7 @@ var (
 	losing        = need{"Harness.LosePushes", false, func(f *fixture) bool { return f.h.LosePushes != nil }}
 	restarting    = need{"Harness.Restart", true, func(f *fixture) bool { return f.h.Restart != nil }}
 	wiping        = need{"Harness.Wipe", true, func(f *fixture) bool { return f.h.Wipe != nil }}
+	settingUp     = need{"Harness.Setup", false, func(f *fixture) bool { return f.h.Setup != nil }}
 	aWayPast      = need{"Harness.Peer", false, func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", false, func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
 	keeping       = need{"Capabilities.Keep", false, func(f *fixture) bool { return f.caps.Keep }}
@@ -111,6 +112,7 @@ var checks = slices.Concat(
 	lowerChecks,
 	oustChecks,
 	keyChecks,
+	setupChecks,
 	closingChecks,
 	promptChecks,
 )

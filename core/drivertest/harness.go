@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -50,6 +51,11 @@ type Harness struct {
 	// Wipe makes the store forget everything, as a restart without
 	// persistence or a flush does. It returns when the store answers.
 	Wipe func()
+
+	// Setup is what an application calls when it starts, such as one that creates the
+	// tables unless they are there. It is called by several goroutines at once. Nil means
+	// that the store needs no such thing.
+	Setup func(context.Context) error
 
 	// Evict makes the store drop everything that it may under memory pressure. It
 	// returns when the store answers. Only package endurance uses it.

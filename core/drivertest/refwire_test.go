@@ -130,3 +130,22 @@ func (w *wire) pushes() bool {
 	defer w.mu.Unlock()
 	return !w.losing && w.silence == nil
 }
+
+// setup makes what the store lacks, which is nothing.
+func (w *wire) setup(s *store) error {
+	switch s.fault {
+	case setupStopsTheStore:
+		resume := w.stall()
+		time.Sleep(time.Second)
+		resume()
+	case setupFailsBesideTraffic:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, r := range s.keys {
+			if len(r.holders) > 0 {
+				return errors.New("deadlock detected")
+			}
+		}
+	}
+	return nil
+}

@@ -3,18 +3,23 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // MaxKeyLength is how many bytes a key may have: the tables' indexes hold no more.
 const MaxKeyLength = 2000
 
+// object is a table or an index, and the statement that creates it.
+type object struct{ name, create string }
+
 // The columns whose names end in _us hold microseconds: since 1970 by the server's
 // clock, or of a length. A claim's state is one of board.go's. The row of the empty key
 // holds, in floor_token, what no later token may fall below; see sweep.go.
-var schemas = map[Dialect][]string{
+var schemas = map[Dialect][]object{
 	PostgreSQL: {
-		`CREATE TABLE IF NOT EXISTS lockaround_lock (
+		{"lockaround_lock", `CREATE TABLE IF NOT EXISTS lockaround_lock (
     lock_key    bytea  NOT NULL PRIMARY KEY,
     token       bigint NOT NULL DEFAULT 0,
     floor_token bigint NOT NULL DEFAULT 0,
@@ -22,9 +27,9 @@ var schemas = map[Dialect][]string{
     asked_us    bigint NOT NULL DEFAULT 0,
     keep_us     bigint NOT NULL DEFAULT 0,
     ended       bytea  NOT NULL DEFAULT ''
-) WITH (fillfactor = 70)`,
-		`CREATE INDEX IF NOT EXISTS lockaround_lock_keep ON lockaround_lock (keep_us)`,
-		`CREATE TABLE IF NOT EXISTS lockaround_claim (
+) WITH (fillfactor = 70)`},
+		{"lockaround_lock_keep", `CREATE INDEX IF NOT EXISTS lockaround_lock_keep ON lockaround_lock (keep_us)`},
+		{"lockaround_claim", `CREATE TABLE IF NOT EXISTS lockaround_claim (
     lock_key   bytea    NOT NULL,
     owner      bytea    NOT NULL,
     state      smallint NOT NULL,
@@ -37,16 +42,16 @@ var schemas = map[Dialect][]string{
     session    bytea    NOT NULL,
     listens    smallint NOT NULL,
     PRIMARY KEY (lock_key, owner)
-) WITH (fillfactor = 70)`,
-		`CREATE INDEX IF NOT EXISTS lockaround_claim_session ON lockaround_claim (session)`,
-		`CREATE TABLE IF NOT EXISTS lockaround_row (
+) WITH (fillfactor = 70)`},
+		{"lockaround_claim_session", `CREATE INDEX IF NOT EXISTS lockaround_claim_session ON lockaround_claim (session)`},
+		{"lockaround_row", `CREATE TABLE IF NOT EXISTS lockaround_row (
     lock_key   bytea  NOT NULL PRIMARY KEY,
     created_us bigint NOT NULL
-)`,
-		`CREATE INDEX IF NOT EXISTS lockaround_row_created ON lockaround_row (created_us)`,
+)`},
+		{"lockaround_row_created", `CREATE INDEX IF NOT EXISTS lockaround_row_created ON lockaround_row (created_us)`},
 	},
 	MySQL: {
-		`CREATE TABLE IF NOT EXISTS lockaround_lock (
+		{"lockaround_lock", `CREATE TABLE IF NOT EXISTS lockaround_lock (
     lock_key    VARBINARY(2000) NOT NULL PRIMARY KEY,
     token       BIGINT NOT NULL DEFAULT 0,
     floor_token BIGINT NOT NULL DEFAULT 0,
@@ -55,8 +60,8 @@ var schemas = map[Dialect][]string{
     keep_us     BIGINT NOT NULL DEFAULT 0,
     ended       VARBINARY(255) NOT NULL DEFAULT '',
     KEY lockaround_lock_keep (keep_us)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
-		`CREATE TABLE IF NOT EXISTS lockaround_claim (
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
+		{"lockaround_claim", `CREATE TABLE IF NOT EXISTS lockaround_claim (
     lock_key   VARBINARY(2000) NOT NULL,
     owner      BINARY(16) NOT NULL,
     state      SMALLINT NOT NULL,
@@ -70,45 +75,121 @@ var schemas = map[Dialect][]string{
     listens    SMALLINT NOT NULL,
     PRIMARY KEY (lock_key, owner),
     KEY lockaround_claim_session (session)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
-		`CREATE TABLE IF NOT EXISTS lockaround_row (
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
+		{"lockaround_row", `CREATE TABLE IF NOT EXISTS lockaround_row (
     lock_key   VARBINARY(2000) NOT NULL PRIMARY KEY,
     created_us BIGINT NOT NULL,
     KEY lockaround_row_created (created_us)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
 	},
 }
 
 // Schema returns the statements that create the tables unless they are there, in their
 // order and without semicolons: for those who run their own migrations. It is nil for an
 // unknown dialect.
-func Schema(d Dialect) []string { return append([]string(nil), schemas[d]...) }
+func Schema(d Dialect) (statements []string) {
+	for _, o := range schemas[d] {
+		statements = append(statements, o.create)
+	}
+	return statements
+}
 
 // Migrate creates the tables unless they are there, in the database and schema that the
-// connections of db begin in. Any number of processes may do so at once. Whoever takes
+// connections of db begin in. Any number of processes may do so at once, beside those who
+// take locks: if nothing is missing it reads the catalogue and does no more. Whoever takes
 // locks needs no right to create tables: SELECT, INSERT, UPDATE and DELETE suffice.
+//
+// In PostgreSQL an index that is missing from a table in use is created when no transaction
+// is in its way. Migrate waits for that, a tenth of a second at a time, until ctx ends.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 	if err := usable(db, d); err != nil {
 		return fmt.Errorf("sqllock: create the tables: %w", err)
 	}
+	var last *object
+	for pause := firstMigration; ; pause = min(2*pause, time.Second) {
+		made, err := migrate(ctx, db, d)
+		switch {
+		case err == nil && made == nil:
+			return nil
+		case err == nil && made == last:
+			return fmt.Errorf("sqllock: create the tables: %s was created, and is not in the catalogue", made.name)
+		case err == nil:
+			last, pause = made, firstMigration
+			continue
+		case code(err) != lockNotAvailable:
+			return fmt.Errorf("sqllock: create the tables: %w", err)
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("sqllock: create the tables: other transactions were in the way: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+const (
+	firstMigration   = 100 * time.Millisecond
+	lockNotAvailable = "55P03"
+)
+
+// migrate creates the first object that is missing, and returns it; nil if none is. Whoever
+// creates an object locks its table, and others queue behind that lock: so each is created in
+// a transaction of its own, which waits for no more than one lock and not for long.
+func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err error) {
+	if o, err := missing(ctx, db, d); err != nil || o == nil {
+		return nil, err
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("sqllock: create the tables: %w", err)
+		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
 	if d == PostgreSQL {
 		// Two that create a table at once get into each other's way in the catalogue.
-		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('lockaround'))`); err != nil {
-			return fmt.Errorf("sqllock: create the tables: %w", err)
+		for _, statement := range []string{`SET LOCAL lock_timeout = 100`, `SELECT pg_advisory_xact_lock(hashtext('lockaround'))`} {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for _, statement := range schemas[d] {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("sqllock: create the tables: %w", err)
+	o, err := missing(ctx, tx, d)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, o.create); err != nil {
+		return nil, err
+	}
+	return o, tx.Commit()
+}
+
+// missing returns the first object that is not there, or nil.
+func missing(ctx context.Context, from interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, d Dialect) (*object, error) {
+	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
+	if d == PostgreSQL {
+		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'`
+	}
+	rows, err := from.QueryContext(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	there := make(map[string]bool)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		there[name] = true
+	}
+	for i, o := range schemas[d] {
+		if !there[o.name] {
+			return &schemas[d][i], rows.Err()
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("sqllock: create the tables: %w", err)
-	}
-	return nil
+	return nil, rows.Err()
 }

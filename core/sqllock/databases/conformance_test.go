@@ -1,6 +1,7 @@
 package databases_test
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"strings"
@@ -44,6 +45,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	}
 	through := d.connect(t, way.addr(), options)
 	warm(t, through)
+	setup := d.connect(t, on.Addr(), "")
 	h := &drivertest.Harness{
 		Driver:       d.locks(t, through, opts(way.addr())...),
 		Peer:         d.locks(t, d.connect(t, on.Addr(), ""), opts(on.Addr())...),
@@ -56,6 +58,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 			d.exec(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
 		},
 	}
+	h.Setup = func(ctx context.Context) error { return sqllock.Migrate(ctx, setup, d.dialect) }
 	if options != "" {
 		h.DropReply = way.dropReply
 	}

@@ -1,6 +1,7 @@
 package databases_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -25,6 +26,31 @@ func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
 		if err := open(t, d.locks(t, d.DB)).Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestIndexThatIsMissingIsCreatedBesideTraffic(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect != sqllock.PostgreSQL {
+			t.Skip("an index is created with its table")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		var all claims
+		processes := []*process{open(t, d.locks(t, d.DB)), open(t, d.locks(t, d.DB))}
+		running.Go(func() { load(ctx, &all, processes, 2, fewKeys) })
+		for range 5 {
+			d.exec(t, `DROP INDEX lockaround_claim_session`)
+			if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
+				t.Fatal(err)
+			}
+			if d.number(t, `SELECT COUNT(*) FROM pg_indexes WHERE indexname = 'lockaround_claim_session'`) != 1 {
+				t.Fatal("the index is not there")
+			}
+		}
+		cancel()
+		running.Wait()
+		all.verify(t)
 	})
 }
 
