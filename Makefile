@@ -127,14 +127,14 @@ servers:
 # A mirror of modules may fail now and then, and is asked though the module is there.
 $(LINT):
 	@export GOBIN="$(CURDIR)/$(dir $(LINT))"; for try in 1 2 3; do \
-		nice -n 19 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && exit; sleep 5; \
+		nice go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && exit; sleep 5; \
 	done; exit 1
 
 # It is busy while the tests wait, and gives way to them. It takes packages as they are
 # compiled for the race detector, which the tests need anyway. vet is one of the linters.
 lint: $(LINT)
-	@GOFLAGS="$(DETECTOR)" GOWORK=off nice -n 19 $(LINT) run --allow-serial-runners
-	@GOFLAGS="$(DETECTOR)" nice -n 19 $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
+	@GOFLAGS="$(DETECTOR)" GOWORK=off nice $(LINT) run --allow-serial-runners
+	@GOFLAGS="$(DETECTOR)" nice $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
 
 check: proto-check check-here check-elsewhere
 
