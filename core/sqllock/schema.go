@@ -167,7 +167,8 @@ func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err erro
 // missing returns the first object that is not there, or nil.
 func missing(ctx context.Context, from interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}, d Dialect) (*object, error) {
+}, d Dialect,
+) (*object, error) {
 	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
 	if d == PostgreSQL {
 		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
