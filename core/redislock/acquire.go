@@ -33,6 +33,7 @@ type place struct {
 	wake  chan struct{} // nil until Acquire has the place
 	left  bool          // Begin has left it to Acquire
 	push  protocol.Push // the one with the greatest token
+	ends  time.Time     // when a push said that the key is free
 	asked bool          // to refresh at once
 
 	// Of Acquire's goroutine, or Begin's before that.
@@ -52,7 +53,8 @@ type place struct {
 	acked      time.Time   // before the last request that was answered "queued"
 	astray     bool        // that answer
 	floor      int64       // the latest token seen with "queued": a push must name a later one
-	holderEnds time.Time   // if the place is the first: when the lease ends unless it is renewed
+	holderEnds time.Time   // when the lease ends unless it is renewed
+	told       time.Time   // when a push said that it ends, which nobody renews
 	next       time.Time   // when to ask again
 	pause      time.Duration
 	recheck    bool // once the place is confirmed: the subscription came up meanwhile

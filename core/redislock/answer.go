@@ -108,15 +108,19 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) er
 	p.astray = c.reply.astray
 	p.floor = max(p.floor, token)
 	p.pause = min(firstPause, p.enrol/12)
-	p.holderEnds = time.Time{}
-	if head {
-		// Asking then wakes the queue after a crash, after a key was kept and
-		// after a lost push. The server counts in milliseconds.
-		p.holderEnds = time.Now().Add(left + time.Millisecond)
-		if p.holderEnds.Before(p.next) {
-			p.next = p.holderEnds
-		}
+	// Asking when the lease ends wakes the queue after a crash, after a key was kept and
+	// after a lost push. The server counts in milliseconds. The first of the queue asks
+	// then, and the others a little later, since those before them may have crashed too.
+	now := time.Now()
+	ends := now.Add(left + time.Millisecond)
+	if p.told.After(now) && p.told.Before(ends) { // later than this reply was written
+		ends = p.told
 	}
+	p.holderEnds = ends
+	if !head {
+		ends = ends.Add(time.Duration((0.04 + 0.06*p.s.jitter()) * float64(p.enrol)))
+	}
+	p.askAt(ends)
 	if p.recheck {
 		p.next, p.recheck = time.Now(), false
 	}
@@ -124,6 +128,13 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) er
 		p.s.sink.Waiting(p.id)
 	}
 	return nil
+}
+
+// askAt has the place ask by then.
+func (p *place) askAt(t time.Time) {
+	if t.Before(p.next) {
+		p.next = t
+	}
 }
 
 // failed decides whether the place survives an attempt that failed: a confirmed
@@ -136,9 +147,7 @@ func (p *place) failed(err error) error {
 	if errors.As(err, &permanent) || !p.alive(now) && !replacing {
 		return err
 	}
-	if again := now.Add(time.Duration((0.5 + p.s.jitter()) * float64(p.pause))); again.Before(p.next) {
-		p.next = again
-	}
+	p.askAt(now.Add(time.Duration((0.5 + p.s.jitter()) * float64(p.pause))))
 	p.pause = min(2*p.pause, p.enrol/6)
 	return nil
 }
@@ -148,6 +157,12 @@ func (p *place) announce(push protocol.Push) {
 	if push.Token > p.push.Token {
 		p.push = push
 	}
+	p.nudge()
+}
+
+// hurry takes a push that says when the key is free. s.claims.mu is held.
+func (p *place) hurry(push protocol.Push) {
+	p.ends = time.Now().Add(push.Left + time.Millisecond)
 	p.nudge()
 }
 
@@ -167,8 +182,8 @@ func (p *place) nudge() {
 // woken takes what announce and again have left.
 func (p *place) woken(ctx context.Context) (*driver.Grant, error) {
 	p.s.claims.mu.Lock()
-	push, asked := p.push, p.asked
-	p.asked = false
+	push, asked, ends := p.push, p.asked, p.ends
+	p.asked, p.ends = false, time.Time{}
 	p.s.claims.mu.Unlock()
 	if push.Token > p.floor {
 		since := p.acked
@@ -180,6 +195,10 @@ func (p *place) woken(ctx context.Context) (*driver.Grant, error) {
 			deadline = time.Time{}
 		}
 		return p.claim(ctx, push.Token, deadline, push.Waiting > 0)
+	}
+	if !ends.IsZero() {
+		p.told, p.holderEnds = ends, ends
+		p.askAt(ends)
 	}
 	if asked {
 		// Until the place is known there is no other request to send.

@@ -72,7 +72,7 @@ func (c *claims) resume(o driver.Owner) *place {
 	p := cl.place
 	p.left = false
 	p.open()
-	if p.asked || p.push.Token > 0 {
+	if p.asked || p.push.Token > 0 || !p.ends.IsZero() {
 		p.nudge()
 	}
 	return p

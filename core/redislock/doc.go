@@ -13,8 +13,9 @@
 // served in turn, however many may hold the key together. A release hands the key
 // to the first of them in the same command and tells it by Pub/Sub, so that a
 // hand-over takes one round trip. If that message is lost the waiter finds out
-// within a second. If a holder and the first waiter crash together, the next one
-// is served after their TTL and 3 seconds. A waiter that is paused for longer than
+// within a second. However many waiters crash, with the holder or without, the next one
+// alive is served within 3.5 seconds of the release or of the end of the holder's TTL.
+// A waiter that is paused for longer than
 // 3 seconds, or its TTL if that is shorter, loses its place and queues again.
 //
 // Tokens rise for as long as the server keeps its data. They also rise across a

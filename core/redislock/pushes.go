@@ -151,6 +151,10 @@ func (s *session) pushed(payload string) {
 		if cl.place != nil {
 			cl.place.announce(p)
 		}
+	case protocol.PushEnds:
+		if cl.place != nil {
+			cl.place.hurry(p)
+		}
 	case protocol.PushWait:
 		cl.contended = true
 	case protocol.PushLost:

@@ -60,7 +60,7 @@ func TestSimulation(t *testing.T) {
 		"granted", "granted after queueing", "handed off", "busy", "timed out", "cancelled", "unavailable", "lost",
 		"granted exclusive", "granted shared", "granted semaphore", "granted strictly", "granted several keys", "downgraded", "extended", "ousted",
 		"nested", "deadlock", "checked", "MaxHold", "MinHold", "NoRenew", "died",
-		"push g", "push w", "acquire granted", "acquire queued", "acquire busy", "acquire over",
+		"push g", "push w", "push e", "acquire granted", "acquire queued", "acquire busy", "acquire over",
 		"end ended", "end withdrawn", "end notmine", "end absent", "renew ok", "renew lost",
 	} {
 		if total[what] == 0 {

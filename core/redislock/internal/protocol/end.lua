@@ -1,15 +1,17 @@
 -- end: owner, keep [, next owner, channel, length, E, room]
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local status
+local first, kept = s.h, false
 local h = holding(owner)
 if h then
   status = 'ended'
   -- The token tells when the lease was granted, unless the clock went back.
   local till = math.min(math.floor(h.t / 1000), now) + keep
+  kept = till > now
   if h == s then
     s.o, s.p = '', ''
-    if till > now then s.o, s.l, s.x = KEPT, till - now, till end
-  elseif till > now then
+    if kept then s.o, s.l, s.x = KEPT, till - now, till end
+  elseif kept then
     h.owner, h.p, h.l, h.x = string.rep(KEPT, 16), '', till - now, till
     share()
   else
@@ -33,6 +35,7 @@ if nextOwner and status == 'ended' then
 else
   promote('')
 end
+if kept or i == first then hurry() end
 save(true)
 if status == 'ended' and not nextOwner and s.c == 0 and s.o == '' then return 1 end
 return {status, token(nextOwner or ''), s.c, more, outcome, head(), left(), status == 'notmine' and text(s.u) or '0'}

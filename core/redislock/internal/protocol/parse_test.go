@@ -129,11 +129,19 @@ func TestPushesAreReadWholeOrRefused(t *testing.T) {
 	if p, err := protocol.ParsePush("w" + o + "12:4:la1:{a:1:2:b}"); err != nil || p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
+	want = protocol.Push{Kind: protocol.PushEnds, Owner: owner(3), Left: 250 * time.Millisecond, Waiting: 4, Key: "la1:{a}"}
+	if p, err := protocol.ParsePush("e" + o + "250:4:la1:{a}"); err != nil || p != want {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := protocol.ParsePush("e" + o + "9007199254740991:4:la1:{a}"); err != nil || p.Left != protocol.MaxEnrol {
+		t.Errorf("%+v, %v", p, err)
+	}
 }
 
 func FuzzParsePush(f *testing.F) {
 	f.Add("g" + name(1) + "1700000000000000:2:la1:{stock:7}")
 	f.Add("w" + name(1) + "1:0:::")
+	f.Add("e" + name(1) + "250:1:la1:{stock:7}")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, in string) {
 		p, err := protocol.ParsePush(in)
@@ -143,7 +151,7 @@ func FuzzParsePush(f *testing.F) {
 			}
 			return
 		}
-		if p.Token < 1 || p.Waiting < 0 || p.Key == "" || !strings.HasSuffix(in, ":"+p.Key) || in[1:1+len(driver.Owner{})] != string(p.Owner[:]) {
+		if (p.Token < 1) != (p.Kind == protocol.PushEnds) || (p.Left > 0) != (p.Kind == protocol.PushEnds) || p.Waiting < 0 || p.Key == "" || !strings.HasSuffix(in, ":"+p.Key) || in[1:1+len(driver.Owner{})] != string(p.Owner[:]) {
 			t.Errorf("%q is read as %+v", in, p)
 		}
 	})

@@ -13,6 +13,7 @@ local gone = {}        -- entries that dels removes
 local pushes = {}      -- what to tell, at three elements: channel, kind and owner, token
 local wanted = false   -- tell the holders that somebody waits
 local more = 0         -- 1 if the queue has to be looked at further
+local lapsed = false   -- a lease has just been found to be over
 local mine             -- an entry that is not yet written
 
 -- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
@@ -81,6 +82,7 @@ if s.o == SHARED then
     if h.x <= now then
       if h.p ~= '' then bury(h.owner) end
       table.remove(holders, n)
+      lapsed = true
     end
   end
   share()
@@ -89,6 +91,7 @@ elseif s.o ~= '' then
   if s.x <= now then
     if s.o ~= KEPT then bury(s.o) end
     s.o, s.p = '', ''
+    lapsed = true
   end
 end
 
@@ -172,7 +175,9 @@ local function tell(channel, kind, owner, token)
 end
 
 -- promote grants the key to the first live entries for as long as they fit. self
--- needs no push: it learns of its grant from the reply.
+-- needs no push: it learns of its grant from the reply. A grant lasts as long as the
+-- place would have. After a release that is a third of E at the least; after an expiry
+-- it is not, lest entries that died together follow each other for long.
 local function promote(self)
   for _ = 1, SCAN do
     if s.c == 0 or s.o ~= '' and s.o ~= SHARED then return end
@@ -183,7 +188,8 @@ local function promote(self)
       drop(e.i, e.owner)
     elseif fits(e.room) then
       drop(e.i, e.owner)
-      grant(e.owner, e.channel, e.e, math.max(e.limit, now + math.floor(e.e / 3)), e.room)
+      local least = lapsed and 0 or math.floor(e.e / 3)
+      grant(e.owner, e.channel, e.e, math.max(e.limit, now + least), e.room)
       if e.owner ~= self then tell(e.channel, 'g', e.owner, s.t) end
     else
       return
@@ -239,6 +245,13 @@ end
 local function left()
   if s.o == '' then return 0 end
   return s.x - now
+end
+
+-- hurry tells the first of the queue how soon a lease ends, if that is before it would
+-- ask by itself.
+local function hurry()
+  local e = s.c > 0 and entry(s.h)
+  if e and left() > 0 and left() < math.floor(e.e / 3) then tell(e.channel, 'e', e.owner, left()) end
 end
 
 -- token is an owner's own if it holds, and else the latest of the key.

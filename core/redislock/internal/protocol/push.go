@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -18,6 +19,9 @@ const (
 	PushWait PushKind = 'w'
 	// PushLost: Owner's lease was taken from it.
 	PushLost PushKind = 'l'
+	// PushEnds: a lease of the key that Owner is the first to wait for ends in Left,
+	// and nobody renews it. Releases before this one leave it out, and ignore it.
+	PushEnds PushKind = 'e'
 )
 
 // Push is a message to a process's channel. It names its owner, which is
@@ -26,12 +30,14 @@ type Push struct {
 	Kind    PushKind
 	Key     string // as [Key] returned it
 	Owner   driver.Owner
-	Token   int64 // the latest of the key; the owner's own in a PushGrant
+	Token   int64 // the latest of the key; the owner's own in a PushGrant; 0 in a PushEnds
+	Left    time.Duration
 	Waiting int64 // entries in the queue
 }
 
 // ParsePush reads a message as scripts write it: the kind, the owner's bytes,
-// "token:waiting:" and the key, which may hold any byte.
+// "token:waiting:" and the key, which may hold any byte. A PushEnds has the ms that are left
+// in the token's place.
 func ParsePush(message string) (Push, error) {
 	bad := func(what string) (Push, error) {
 		return Push{}, fmt.Errorf("%w push: %s", ErrMalformed, what)
@@ -42,7 +48,7 @@ func ParsePush(message string) (Push, error) {
 	}
 	p := Push{Kind: PushKind(message[0])}
 	switch p.Kind {
-	case PushGrant, PushWait, PushLost:
+	case PushGrant, PushWait, PushLost, PushEnds:
 	default:
 		return bad("an unknown kind")
 	}
@@ -55,6 +61,9 @@ func ParsePush(message string) (Push, error) {
 	var ok bool
 	if p.Token, ok = parseNumber(token); !ok || p.Token == 0 {
 		return bad("a token out of range")
+	}
+	if p.Kind == PushEnds {
+		p.Token, p.Left = 0, time.Duration(min(p.Token, MaxEnrol.Milliseconds()))*time.Millisecond
 	}
 	if p.Waiting, ok = parseNumber(waiting); !ok {
 		return bad("a number of waiters out of range")

@@ -26,6 +26,8 @@ type call struct {
 	granted []*holder // who waited and has to be told that it holds
 	wanted  bool      // the holders have to be told that somebody waits
 	more    bool
+	lapsed  bool   // a lease was found to be over
+	hurried *place // the first of the queue, to be told how soon a lease ends
 
 	ousted   []*holder // whose leases were taken from them, at this token
 	oustedAt int64
@@ -52,6 +54,7 @@ func (c *call) tick() {
 				l.bury(h.owner)
 			}
 			l.end(h)
+			c.lapsed = true
 		}
 	}
 }
@@ -106,7 +109,11 @@ func (c *call) promote(self string) {
 			l.leave(0)
 		case l.fits(p.room):
 			l.leave(0)
-			h := c.grant(p.owner, p.channel, p.enrol, max(limit, c.now+p.enrol/3), p.room)
+			least := c.now + p.enrol/3
+			if c.lapsed {
+				least = c.now
+			}
+			h := c.grant(p.owner, p.channel, p.enrol, max(limit, least), p.room)
 			if p.owner != self {
 				c.granted = append(c.granted, h)
 			}
@@ -199,6 +206,7 @@ func (c *call) end() any {
 		return nil
 	}
 	l, owner, keep := c.lock, c.args[0], c.number(1)
+	first, kept := c.head(owner), false
 	status := protocol.NotMine
 	if l.token == 0 {
 		status = protocol.Absent
@@ -207,6 +215,7 @@ func (c *call) end() any {
 		status = protocol.Ended
 		granted := min(h.token/1000, c.now)
 		if rest := granted + keep - c.now; rest > 0 {
+			kept = true
 			h.owner, h.channel, h.length, h.expires = "", "", rest, c.now+rest
 		} else {
 			l.end(h)
@@ -230,6 +239,9 @@ func (c *call) end() any {
 	} else {
 		c.promote("")
 	}
+	if kept || first {
+		c.hurry()
+	}
 	c.close()
 	if status == protocol.Ended && nextOwner == "" && l.waiting() == 0 && len(l.holders) == 0 {
 		return int64(1)
@@ -240,6 +252,13 @@ func (c *call) end() any {
 		ousted = l.ousted
 	}
 	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10)}
+}
+
+// hurry tells the first of the queue of an end that comes before it would ask by itself.
+func (c *call) hurry() {
+	if q := c.lock.queue; len(q) > 0 && q[0] != nil && c.left() > 0 && c.left() < q[0].enrol/3 {
+		c.hurried = q[0]
+	}
 }
 
 func (c *call) renew() any {
@@ -316,6 +335,9 @@ func (c *call) messages() []Message {
 	}
 	for _, h := range c.granted {
 		tell(protocol.PushGrant, h, h.token)
+	}
+	if p := c.hurried; p != nil {
+		tell(protocol.PushEnds, &holder{owner: p.owner, channel: p.channel}, c.left())
 	}
 	if c.wanted && len(all) == 0 {
 		for _, h := range l.holders {

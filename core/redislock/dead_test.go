@@ -1,0 +1,127 @@
+package redislock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
+)
+
+// TestWaiterBehindDeadOnesIsServedHalfASecondAfterTheirPlacesHaveLapsed has processes queue,
+// all but the last of them die, and the holder release or die after a while. In virtual time.
+func TestWaiterBehindDeadOnesIsServedHalfASecondAfterTheirPlacesHaveLapsed(t *testing.T) {
+	const (
+		ttl   = 10 * time.Second
+		limit = 500 * time.Millisecond
+	)
+	for _, dead := range []int{1, 3, 10, 80} {
+		for _, holderDies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d dead, holder dies %v", dead, holderDies), func(t *testing.T) {
+				var worst time.Duration
+				for seed := range uint64(30) {
+					synctest.Test(t, func(t *testing.T) {
+						late := serveBehind(t, seed, dead, ttl, holderDies)
+						if late > limit {
+							t.Errorf("seed %d: the live waiter was served after %v; want at most %v", seed, late, limit)
+						}
+						worst = max(worst, late)
+					})
+				}
+				t.Logf("at most %v", worst)
+			})
+		}
+	}
+}
+
+// serveBehind returns how late a waiter is served: after the places of those before it have
+// lapsed, the lease has ended that the first of them was handed, and the holder's.
+func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderDies bool) time.Duration {
+	w := simulation.New(seed, simulation.Faults{}, 1)
+	r := mathrand.New(mathrand.NewPCG(seed, 1))
+	type process struct {
+		driver.Session
+		link *simulation.Link
+	}
+	var all []process
+	join := func() process {
+		link := w.Link()
+		s, err := redislock.New(nil, redislock.WithLink(link), redislock.WithJitter(link.Jitter)).Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, process{s, link})
+		return all[len(all)-1]
+	}
+	ask := func(wait bool) driver.Request {
+		q := driver.Request{ID: driver.ID{Key: "k"}, TTL: ttl, Wait: wait}
+		_, _ = rand.Read(q.Owner[:]) // never fails: crypto/rand ends the program instead
+		return q
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() {
+		cancel()
+		for _, p := range all {
+			done, stop := context.WithTimeout(context.Background(), time.Minute)
+			_ = p.Close(done) // the links of most are cut
+			stop()
+		}
+		synctest.Wait()
+	}()
+
+	holder := join()
+	held, err := holder.Acquire(ctx, ask(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().Add(ttl)
+	for range dead {
+		p := join()
+		go func() { _, _ = p.Acquire(ctx, ask(true)) }() // it dies
+		time.Sleep(time.Duration(r.Int64N(int64(100 * time.Millisecond))))
+	}
+	served := make(chan time.Time, 1)
+	live := join()
+	go func() {
+		for {
+			_, err := live.Acquire(ctx, ask(true))
+			if !errors.Is(err, driver.ErrPlaceLost) {
+				served <- time.Now()
+				return
+			}
+		}
+	}()
+	time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+	for _, p := range all[1 : dead+1] {
+		p.link.Cut()
+	}
+	from := time.Now().Add(protocol.MaxEnrol)
+	if holderDies {
+		holder.link.Cut()
+		from = driver.Later(from, ends)
+	} else {
+		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
+		if err := holder.Release(ctx, []driver.Ending{{ID: held.ID, Token: held.Token, Deadline: held.Deadline}})[0]; err != nil {
+			t.Fatal(err)
+		}
+		from = driver.Later(from, time.Now().Add(protocol.MaxEnrol/3))
+	}
+	return max(0, (<-served).Sub(from))
+}
+
+// deaf hears nothing.
+type deaf struct{}
+
+func (deaf) Waiting(driver.ID) {}
+
+func (deaf) Contended(driver.ID, bool) {}
+
+func (deaf) Lost(driver.ID, error) {}
