@@ -210,8 +210,9 @@ type Ending struct {
 	Deadline time.Time // the latest one known
 
 	// Keep leaves the key taken, by nobody, until that long after the lease
-	// was granted, by the store's clock. Zero frees it at once. It is used
-	// only if Capabilities.Keep.
+	// was granted, by the store's clock. Zero frees it at once. The waiter who is
+	// first when the lease is released has the key within 100 ms of that moment.
+	// It is used only if Capabilities.Keep.
 	Keep time.Duration
 }
 

@@ -109,6 +109,7 @@ const (
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
 	lostReplyLeavesAGhost    fault = "lost reply leaves a ghost"
 	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
+	endOfKeepIsSleptThrough  fault = "end of Keep is slept through"
 	setupStopsTheStore       fault = "set-up stops the store"
 	setupFailsBesideTraffic  fault = "set-up fails beside traffic"
 )
@@ -200,6 +201,7 @@ var caught = map[fault][]string{
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
 	begunHasAPlaceOfItsOwn:   {"BegunWaiterHasOnePlace"},
+	endOfKeepIsSleptThrough:  {"KeptKeyWakesItsWaiterInTime"},
 	setupStopsTheStore:       {"SetupBesideTrafficHarmsNobody"},
 	setupFailsBesideTraffic:  {"SetupBesideTrafficHarmsNobody"},
 }

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -10,6 +11,7 @@ var keepChecks = []check{
 	{"KeepLeavesTheKeyTaken", needs(keeping), keepLeavesTheKeyTaken},
 	{"KeepOutlastsTheTTL", needs(keeping), keepOutlastsTheTTL},
 	{"KeepThatHasPassedFreesAtOnce", needs(keeping), keepThatHasPassed},
+	{"KeptKeyWakesItsWaiterInTime", needs(keeping), keptKeyWakes},
 }
 
 func keepLeavesTheKeyTaken(f *fixture) {
@@ -92,4 +94,31 @@ func keepThatHasPassed(f *fixture) {
 		f.t.Errorf("after a release with a Keep that has passed, Inspect says %+v", st)
 	}
 	b.take(f.key, f.long()).drop()
+}
+
+// keptKeyWakes goes by the middle of several times, since a machine may be late once.
+func keptKeyWakes(f *fixture) {
+	const (
+		left  = 300 * time.Millisecond // of Keep after the release
+		limit = 100 * time.Millisecond
+	)
+	ps := []*process{f.process(), f.process()}
+	l := ps[0].take(f.key, f.long())
+	var late []time.Duration
+	for i := range 7 {
+		w := ps[(i+1)%2].queue(f.key)
+		e := l.ending()
+		e.Keep = time.Since(l.back) + left
+		if err := l.p.end(e)[0]; err != nil {
+			f.t.Fatalf("release of a lease that is held, with Keep %v: %v", e.Keep, err)
+		}
+		next := w.granted(left+f.handOver(), "the waiter's grant after Keep had passed")
+		late = append(late, next.back.Sub(l.back.Add(e.Keep)))
+		l = next
+	}
+	l.drop()
+	slices.Sort(late)
+	if late[len(late)/2] > f.allow(limit) {
+		f.t.Errorf("after Keep had passed, waiters got the key late by %v; %v is promised", late, limit)
+	}
 }

@@ -109,6 +109,8 @@ func (s *session) sleep(ctx context.Context, w *wait, d time.Duration) error {
 	switch s.d.fault {
 	case waiterDoesNotPoll:
 		d = time.Hour
+	case endOfKeepIsSleptThrough:
+		d = 2 * referenceWake
 	case wakeUpsAreNotSent:
 		d = 10 * referenceWake
 	}
