@@ -84,6 +84,9 @@ func (b *binder) bind(r *http.Request, contentType string, params gin.Params, bo
 	if readsBody && r.ContentLength != 0 && !b.fields.formats[tag] {
 		return errors.New("no field takes its value from a body of this Content-Type")
 	}
+	if !readsBody && !b.fields.formats["form"] && r.ContentLength != 0 && r.Method != http.MethodGet {
+		return errors.New("a body of this Content-Type is not read, and the fields that it is for would stay empty; use JSON, XML or a form")
+	}
 	if readsBody && len(body) == 0 && r.ContentLength > 0 && r.PostForm == nil && r.MultipartForm == nil {
 		return errors.New("an earlier handler has consumed the body")
 	}

@@ -14,13 +14,13 @@
 //	{query.sku}        a parameter of the URL's query, as c.Query gives it
 //	{header.X-Tenant}  a request header, as c.GetHeader gives it
 //	{body.order.id}    a value in the request's body, see below
-//	{client.ip}        c.ClientIP(), which believes gin's trusted proxies only, in one spelling
+//	{client.ip}        c.ClientIP() in one spelling, see below
 //	{name}             what the function given with WithValue returns
 //
 // A placeholder is text, and its spelling counts: /orders/1, /orders/01 and /orders/+1
 // have three locks, though a handler that parses a number takes them for one order.
-// Give what is not text a kind, and equal values have one key; what is no such value is
-// refused with status 400:
+// Give what is not text a kind, and equal values have one key; anything else is refused
+// with status 400:
 //
 //	{path.id:int}         1, 01, +1                      {path.id:uuid}        in any form and case
 //	{query.at:time}       an instant, in any zone        {header.X-User:lower} in any case
@@ -32,8 +32,14 @@
 // its rows. Or let [Locked] bind the request: it makes the key of the very values that
 // the handler gets, by their types.
 //
+// c.ClientIP() believes X-Forwarded-For from gin's trusted proxies, and these are all
+// clients until Engine.SetTrustedProxies is called: then anyone chooses his own lock.
+//
+// A {path.…} that the route lacks is known to a [Table], which refuses it. [Lock] does not
+// know its route: the first request is answered 500 LOCK_POLICY.
+//
 // A value that is missing, empty or given twice is refused with status 400, and so is a
-// query of which net/http leaves out a part. The handler has to read the value from the
+// query that net/http can parse only in part, for a ";" or a bad "%". The handler has to read the value from the
 // same place: one that locks {query.sku} and then uses gin's ShouldBind, which prefers a
 // form in the body to the query, acts on a sku that it has not locked.
 //
@@ -73,7 +79,7 @@
 //	…
 //	err = table.Validate(r.Routes()) // after them
 //
-// [NewTable] finds every fault of every rule at once, and [Table.Validate] the
+// [NewTable] finds a fault of every rule at once, and [Table.Validate] the
 // rules that are for no route. Nothing can tell that a route was registered
 // before Use, or in a group that does not use the table: such a route has no
 // lock.
@@ -88,7 +94,8 @@
 // values come first.
 //
 // A body is decoded only in the formats that the tags of the struct name, JSON if they
-// name none, and those given with [WithFormats]; another one is refused. If the struct has
+// name none, and those given with [WithFormats]; one of another Content-Type is refused, or of
+// none, except with GET. If the struct has
 // only tags of the path and of headers, the body is left to the function. YAML and TOML,
 // which gin decodes too, are refused: in both a few kilobytes can cost a server gigabytes
 // or minutes. So are protocol buffers, MessagePack and BSON.

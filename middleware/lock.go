@@ -79,6 +79,10 @@ func (l *lock) handle(c *gin.Context) {
 	if unlocked && l.bound == nil {
 		return
 	}
+	if c.FullPath() == "" && len(l.rule.PathNames) > 0 && len(c.Params) == 0 {
+		c.Abort() // there is no route, and gin answers 404 or 405
+		return
+	}
 	if err := l.checkRoute(c); err != nil {
 		l.refuse(c, err)
 		return

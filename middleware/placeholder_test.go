@@ -188,14 +188,14 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 	r.NoRoute(h, never)
 	s := serve(t, r)
 	for range 2 {
-		for path, status := range map[string]int{"/fits/a": 200, "/other/a": 500, "/twice/a/of/b": 500, "/none": 500} {
+		for path, status := range map[string]int{"/fits/a": 200, "/other/a": 500, "/twice/a/of/b": 500, "/none": 404} {
 			a := get(t, s, path)
-			if a.status != status || status != 200 && a.problem.Code != "LOCK_POLICY" {
+			if a.status != status || status == 500 && a.problem.Code != "LOCK_POLICY" {
 				t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, status)
 			}
 		}
 	}
-	for _, route := range []string{"route=/other/:id", "route=/twice/:sku/of/:sku", `route=""`} {
+	for _, route := range []string{"route=/other/:id", "route=/twice/:sku/of/:sku"} {
 		lines := 0
 		for line := range strings.Lines(logged.String()) {
 			if strings.Contains(line, "does not fit") && strings.Contains(line, route+" ") {
@@ -205,5 +205,24 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 		if lines != 1 {
 			t.Errorf("%d lines about %s; want 1 in %s", lines, route, logged)
 		}
+	}
+}
+
+// gin runs what is for all routes also where there is none.
+func TestLockOfAWholeEngineLeavesWhatIsNotFoundToGin(t *testing.T) {
+	e, _ := open(t)
+	logged := captureLog(t)
+	r := newRouter()
+	r.HandleMethodNotAllowed = true
+	r.Use(Lock(e, core.Policy{Key: "tenant:{path.tenant}"}))
+	r.POST("/t/:tenant", tellKey)
+	s := serve(t, r)
+	for path, want := range map[string]int{"/nothing": 404, "/t/1": 405} {
+		if a := get(t, s, path); a.status != want {
+			t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, want)
+		}
+	}
+	if text := logged.String(); text != "" {
+		t.Errorf("logged %s", text)
 	}
 }

@@ -35,8 +35,6 @@ func (l *lock) checkRoute(c *gin.Context) error {
 func (l *lock) misrouted(route, name string, n int) error {
 	fault := &core.Error{Placeholder: "path." + name}
 	switch {
-	case route == "":
-		fault.Detail = "no route was matched, so there are no path parameters; use this lock on a route"
 	case n == 0:
 		fault.Detail = "route " + route + " has no parameter of this name; give the key one of the route's own"
 	default:

@@ -3,6 +3,9 @@ package httplock
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,25 +28,39 @@ type pattern struct {
 	// expression that is none.
 	segments  []*regexp.Regexp
 	isRegular bool // there are regular expressions in it
+
+	// across matches the path: chi lets an expression match slashes if other text follows
+	// it than one. It is nil if there is no such expression.
+	across *regexp.Regexp
 }
 
 // matches reports whether a path is one of the pattern's. A subtree has all that is under it,
 // unless strict.
 func (p *pattern) matches(path string, strict bool) bool {
-	parts := strings.Split(path, "/")
-	if p.segments == nil || len(parts) < len(p.segments) {
+	if p.across != nil {
+		return p.across.MatchString(path)
+	}
+	parts := strings.Count(path, "/") + 1 // a path may be long, and is not split for nothing
+	if p.segments == nil || parts < len(p.segments) {
 		return false
 	}
 	whole := strings.HasSuffix(p.bare, subtree) && !(strict && strings.HasSuffix(p.shape, "/"+subtree) && strings.HasSuffix(p.text, "/"))
-	if !whole && len(parts) > len(p.segments) {
+	if !whole && parts > len(p.segments) {
 		return false
 	}
 	for i, s := range p.segments {
-		if last := i == len(p.segments)-1; !(last && whole) && !s.MatchString(parts[i]) {
+		part, rest, _ := strings.Cut(path, "/")
+		path = rest
+		if last := i == len(p.segments)-1; !(last && whole) && !s.MatchString(part) {
 			return false
 		}
 	}
 	return true
+}
+
+// takes reports whether requests with a method come to the pattern.
+func (p *pattern) takes(method string) bool {
+	return p.method == "" || p.method == method || p.method == http.MethodGet && method == http.MethodHead
 }
 
 // subtree is the shape of what a path ends with that stands for all under it.
@@ -60,7 +77,7 @@ func parsePattern(text string) (pattern, error) {
 	if i < 0 {
 		return pattern{}, errors.New("it has no path; a path begins with /")
 	}
-	p.host, path = path[:i], path[i:]
+	p.host, path = hostName(path[:i]), path[i:]
 	if strings.Contains(p.host, "{") {
 		return pattern{}, errors.New("there is a wildcard before the path; a path begins with /")
 	}
@@ -71,6 +88,7 @@ func parsePattern(text string) (pattern, error) {
 func (p *pattern) readPath(path string) error {
 	var shape, bare strings.Builder
 	exprs := []string{""} // of the segments
+	crosses := false
 	add := func(expr string) { exprs[len(exprs)-1] += expr }
 	for rest := path; rest != ""; {
 		switch {
@@ -93,12 +111,16 @@ func (p *pattern) readPath(path string) error {
 			switch of, isRegexp := strings.CutPrefix(wild, "{:"); {
 			case isRegexp:
 				p.isRegular = true
+				crosses = crosses || end+1 < len(rest) && rest[end+1] != '/'
 				add("(?:" + strings.TrimSuffix(of, "}") + ")")
 				wild = "{}"
 			case wild == subtree:
 				add(".*")
-			case wild != "{$}":
-				add(".+")
+			case wild == "{$}":
+			case strings.Contains(rest[end:], "/"):
+				add("[^/]*") // chi takes /a//b for /a/{x}/b
+			default:
+				add("[^/]+")
 			}
 			bare.WriteString(wild)
 			rest = rest[end+1:]
@@ -120,6 +142,9 @@ func (p *pattern) readPath(path string) error {
 			break
 		}
 		p.segments = append(p.segments, segment)
+	}
+	if crosses && p.segments != nil {
+		p.across, _ = regexp.Compile("^(?:" + strings.Join(exprs, "/") + ")$") // each of them compiles
 	}
 	p.shape, p.bare = shape.String(), bare.String()
 	if strings.HasSuffix(path, "/") {
@@ -172,6 +197,18 @@ func (p *pattern) muxText() string {
 	}
 	// A blank in front, without a method, keeps one in the path from ending it.
 	return p.method + " " + p.host + strings.Join(segments, "/")
+}
+
+// hostName is the one spelling of a host, without its port.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.String()
+	}
+	return strings.ToLower(host)
 }
 
 // closing returns where the brace closes that s begins with, or -1. There may

@@ -2,8 +2,11 @@ package httplock
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -79,12 +82,18 @@ func tryHandle(mux *http.ServeMux, pattern string) (ok bool) {
 }
 
 // closer returns a pattern with a rule that is closer to the request than the one that it
-// has come by, or nil.
+// has come by, or nil: as it came, or as a router reads it that goes by the cleaned path.
 func (t *Table) closer(s *site, r *http.Request) *pattern {
 	// To chi, whose catch-all ends with a *, a slash at the end of a path stands for itself.
 	strict := strings.HasSuffix(s.pattern.text, "*")
+	escaped, cleaned := r.URL.EscapedPath(), cleanPath(r)
+	readings := []string{cleaned}
+	if escaped != cleaned {
+		readings = append(readings, r.URL.Path, escaped)
+	}
 	matches := func(p *pattern) bool {
-		return (p.matches(r.URL.Path, strict) || p.matches(r.URL.EscapedPath(), strict)) && t.find(p, r.Method, r.Host) != nil
+		return p.takes(r.Method) && slices.ContainsFunc(readings, func(path string) bool { return p.matches(path, strict) }) &&
+			t.find(p, r.Method, r.Host) != nil
 	}
 	if !s.pattern.leaf {
 		// Of two routes that only a router knows how to choose from, it may have chosen.
@@ -94,16 +103,31 @@ func (t *Table) closer(s *site, r *http.Request) *pattern {
 			}
 		}
 	}
-	_, text := s.closest.Handler(r)
-	p := s.beside[text]
-	if p == nil || t.find(p, r.Method, r.Host) == nil {
-		return nil
+	if escaped != cleaned && !s.pattern.leaf {
+		for _, p := range s.beside {
+			if matches(p) {
+				return p
+			}
+		}
 	}
-	if strict && !matches(p) && !p.matches(path.Clean("/"+r.URL.Path), strict) {
-		return nil // http.ServeMux would redirect it there
+	asked := *r
+	asked.Host = hostName(r.Host)
+	for {
+		_, text := s.closest.Handler(&asked)
+		p := s.beside[text]
+		// http.ServeMux would redirect it to what it does not match itself.
+		if p != nil && t.find(p, r.Method, r.Host) != nil && (!strict || matches(p) || p.matches(path.Clean(cleaned), strict)) {
+			return p
+		}
+		if s.pattern.leaf || asked.URL != r.URL || escaped == cleaned {
+			return nil
+		}
+		asked.URL = &url.URL{Path: cleaned}
 	}
-	return p
 }
+
+// cleanPath is the path of a request, decoded and cleaned.
+func cleanPath(r *http.Request) string { return path.Clean("/"+r.URL.Path) + slashAfter(r.URL.Path) }
 
 // slashAfter is the slash that path.Clean removes.
 func slashAfter(p string) string {
@@ -126,11 +150,15 @@ func (t *Table) passedBy(s *site, r *http.Request) error {
 	if closer == nil {
 		return nil
 	}
-	if path.Clean("/"+r.URL.Path)+slashAfter(r.URL.Path) != r.URL.EscapedPath() {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	if cleanPath(r) != r.URL.EscapedPath() || t.hosts && hostName(host) != strings.Trim(host, "[]") {
 		// One router takes it for what another does not, and only this client is to know.
 		return &core.Error{
-			Op: "do", Kind: core.ErrKey, Detail: "the path can be taken for that of a route which has a rule",
-			Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "the path can be read as that of another route; send it in its plain form"},
+			Op: "do", Kind: core.ErrKey, Detail: "the host or the path can be taken for that of a route which has a rule",
+			Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "the host or the path can be read as that of another route; send it in its plain form"},
 		}
 	}
 	fault := &core.Error{

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 // Rules are policies by the pattern of the route that each is for, written as
 // http.Request.Pattern has it: "POST /products/{sku}/deduct". A pattern without a
 // method is for every method of the path, OPTIONS included, and one without a
-// host for every host. If several rules fit a route, one with the host comes
+// host for every host; how a host is spelt does not matter. If several rules fit a route, one with the host comes
 // before one without, and then one with the method. A rule for GET is for HEAD
 // too, unless HEAD has its own.
 type Rules map[string]core.Policy
@@ -147,9 +146,7 @@ func (t *Table) find(p *pattern, method, host string) *entry {
 	case !t.hosts:
 		host = ""
 	default:
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
+		host = hostName(host)
 	}
 	for _, host := range [...]string{host, ""} {
 		for _, m := range [...]string{own, method, served, ""} {
