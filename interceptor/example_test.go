@@ -59,7 +59,7 @@ func ExampleCompile() {
 	_, err = interceptor.Compile(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{skuu}"}})
 	fmt.Println(err)
 	// Output:
-	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": Key, column 7: {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
+	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": Key "stock:{skuu}", column 7: {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
 }
 
 // A client that lets no other call for the same product be under way.

@@ -159,7 +159,11 @@ func TestFirstMessageOfSeveralHasToBeSaid(t *testing.T) {
 		mustSay(t, key, err, says)
 	}
 	_, err := interceptor.Compile(s.locks, interceptor.Rules{watch: {Key: "stock:{first.sku}"}})
-	mustSay(t, "one message", err, "no field first")
+	mustSay(t, "one message", err, "the client sends one message: write {sku}")
+	_, err = interceptor.Compile(s.locks, interceptor.Rules{chat: {Key: "stock:{frist.sku}"}})
+	mustSay(t, "misspelt", err, "did you mean {first.sku}?")
+	_, err = interceptor.Compile(s.locks, interceptor.Rules{chat: {Key: "stock:{first}"}})
+	mustSay(t, "no field", err, "write {first.field}")
 }
 
 // mustSay fails unless an error says that, or there is none if it is empty.

@@ -117,9 +117,9 @@ func placeOf(name string, keys []string) string {
 		switch {
 		case at < 0:
 		case len(keys) == 1:
-			return fmt.Sprintf("Key, column %d", utf8.RuneCountInString(key[:at])+1)
+			return fmt.Sprintf("Key %q, column %d", key, utf8.RuneCountInString(key[:at])+1)
 		default:
-			return fmt.Sprintf("Keys[%d], column %d", i, utf8.RuneCountInString(key[:at])+1)
+			return fmt.Sprintf("Keys[%d] %q, column %d", i, key, utf8.RuneCountInString(key[:at])+1)
 		}
 	}
 	return "Key"
@@ -146,18 +146,42 @@ func (r *rule) resolve(name string, o *options) (core.Accessor[call], error) {
 	if rest, first := strings.CutPrefix(name, firstPrefix); first && (r.stream || len(r.inputs) == 0) {
 		f.name, f.first = rest, true
 	}
-	if r.stream && !f.first {
+	switch {
+	case r.stream && f.name == strings.TrimSuffix(firstPrefix, "."):
+		return nil, errors.New("it names no field of the first message; write {first.field}")
+	case r.stream && !f.first:
+		for _, input := range r.inputs {
+			if _, err := compilePath(input, name); err != nil {
+				return nil, notFirst(input, name, err)
+			}
+		}
 		return nil, fmt.Errorf("the client may send several messages, and the call has one key: write {%s%s} if that is to be made of the first one, or use {meta.name}", firstPrefix, name)
 	}
 	for _, input := range r.inputs {
 		path, err := compilePath(input, f.name)
 		if err != nil {
+			if rest, first := strings.CutPrefix(name, firstPrefix); first && !f.first {
+				if _, err := compilePath(input, rest); err == nil {
+					return nil, fmt.Errorf("the client sends one message: write {%s}", rest)
+				}
+			}
 			return nil, fmt.Errorf("%w; besides fields there are {meta.name} and the names given with WithValue", err)
 		}
 		f.compiled = append(f.compiled, resolved{input, path})
 	}
 	r.fields = append(r.fields, f)
 	return f.appendTo, nil
+}
+
+// notFirst says what a name is meant for that is no field of the first message.
+func notFirst(input protoreflect.MessageDescriptor, name string, err error) error {
+	head, rest, _ := strings.Cut(name, ".")
+	if near := core.Nearest(head+".", []string{firstPrefix}); near != "" {
+		if _, err := compilePath(input, rest); err == nil {
+			return fmt.Errorf("did you mean {%s%s}?", firstPrefix, rest)
+		}
+	}
+	return fmt.Errorf("%w; fields are written {%sfield}, and there are {meta.name} and the names given with WithValue", err, firstPrefix)
 }
 
 // message returns the method's message, nil if no source describes it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,13 @@ func (t *table) rule(ctx context.Context, method string) *rule {
 	if r == nil && !strings.HasPrefix(method, "/") {
 		method = "/" + method
 		r = t.rules[method]
+	}
+	if r == nil && strings.ContainsAny(method, "%?#") {
+		// A handler of unknown methods may pass it on to a server that goes by net/http.
+		path := method[:strings.IndexAny(method+"?", "?#")]
+		if path, err := url.PathUnescape(path); err == nil {
+			r = t.rules[path]
+		}
 	}
 	if r != nil && t.options.filter != nil && !t.options.filter(ctx, method) {
 		return nil
