@@ -100,7 +100,7 @@ func ExampleResolver() {
 	fmt.Println(lease.Key())
 	fmt.Println(lease.Release(context.Background()))
 	// Output:
-	// lock compile "job": invalid lock policy: Key, column 5: {_id}: labels begin with a letter
+	// lock compile "job": invalid lock policy: Key "job:{_id}", column 5: {_id}: labels begin with a letter
 	// job:mail:7
 	// <nil>
 }

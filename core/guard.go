@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"strings"
 )
 
@@ -32,7 +33,7 @@ type Guard[T any] struct {
 //	bool   what strconv.ParseBool takes: 1, t, true and so on
 //	time   an RFC 3339 time; equal instants are equal, to the nanosecond
 //	uuid   a UUID, in any case; without dashes, in braces and after urn:uuid: too
-//	ip     an IP address; an IPv4 address mapped into IPv6 is the IPv4 address
+//	ip     an IP address without a zone; an IPv4 address mapped into IPv6 is the IPv4 address
 //	lower  UTF-8 text without white space at its ends and without the Turkish İ and ı;
 //	       equal are texts that differ by case only, as strings.EqualFold has it
 //	ascii  printable ASCII without blanks at its ends, in which case does not count:
@@ -64,10 +65,17 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 		return nil, err
 	}
 	g := &Guard[T]{engine: e, plan: pl}
-	for _, text := range pl.templates() {
+	for i, text := range pl.templates() {
 		t, fault := compileTemplate(text, r)
 		if fault != nil {
-			fault.Policy = pl.Name
+			place := "Key"
+			if len(pl.Keys) > 0 {
+				place = fmt.Sprintf("Keys[%d]", i)
+			}
+			if text != pl.Name {
+				place += fmt.Sprintf(" %q", text)
+			}
+			fault.Policy, fault.Detail = pl.Name, place+strings.TrimPrefix(fault.Detail, "Key")
 			return nil, fault
 		}
 		t.parts[0].literal = e.prefix + t.parts[0].literal

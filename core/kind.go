@@ -16,6 +16,9 @@ import (
 // the value is none of its kind.
 type speller func(dst, value []byte) (spelt []byte, ok bool)
 
+// sources are what surfaces call the parts of a call, before a dot.
+var sources = []string{"path", "query", "header", "body", "client", "meta", "first"}
+
 // spellers are what may follow the colon of {name:kind}. They are explained at NewGuard.
 var spellers = map[string]speller{
 	"ascii": appendASCII,
@@ -55,12 +58,17 @@ func cutKind(placeholder string) (name, called string, err error) {
 		return placeholder, "", nil
 	}
 	name, called = placeholder[:i], placeholder[i+1:]
-	if spellers[called] != nil {
-		return name, called, nil
-	}
 	known := slices.Sorted(maps.Keys(spellers))
+	near := Nearest(called, known)
 	hint := "the kinds are " + strings.Join(known, ", ")
-	if near := Nearest(called, known); near != "" {
+	switch {
+	case spellers[name[strings.LastIndexByte(name, ':')+1:]] != nil && strings.Contains(name, ":"):
+		return "", "", fmt.Errorf("{%s}: there are two kinds; a placeholder has one at most", placeholder)
+	case spellers[called] != nil:
+		return name, called, nil
+	case slices.Contains(sources, name):
+		hint = fmt.Sprintf("did you mean {%s.%s}?", name, called)
+	case near != "" && len(called) > 2: // two letters are like too much
 		hint = fmt.Sprintf("did you mean {%s:%s}?", name, near)
 	}
 	return "", "", fmt.Errorf("{%s}: what follows the colon is no kind; %s", placeholder, hint)
@@ -152,11 +160,11 @@ func appendUUID(dst, value []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// appendIP takes an IP address. An IPv4 address that is mapped into IPv6 is the IPv4
+// appendIP takes an IP address without a zone. An IPv4 address that is mapped into IPv6 is the IPv4
 // address.
 func appendIP(dst, value []byte) ([]byte, bool) {
 	ip, err := netip.ParseAddr(string(value))
-	if err != nil {
+	if err != nil || ip.Zone() != "" { // some handlers drop a zone, and some do not
 		return dst, false
 	}
 	return ip.Unmap().AppendTo(dst), true

@@ -79,10 +79,13 @@ func TestKindSpellsEqualValuesOneWayAndRefusesOthers(t *testing.T) {
 
 func TestUnknownKindIsRefusedWithTheCure(t *testing.T) {
 	for template, want := range map[string][]string{
-		"k:{a:itn}":   {"column 3", "{a:itn}", "did you mean {a:int}?"},
-		"k:{a:}":      {"column 3", "the kinds are ascii, bool, int"},
-		"k:{:int}":    {"column 3", "names nothing"},
-		"k:{a:b:int}": {"column 3", "use a to j"}, // the kind comes last
+		"k:{a:itn}":      {"column 3", "{a:itn}", "did you mean {a:int}?"},
+		"k:{a:}":         {"column 3", "the kinds are ascii, bool, int"},
+		"k:{:int}":       {"column 3", "names nothing"},
+		"k:{a:b:int}":    {"column 3", "use a to j"}, // the kind comes last
+		"k:{a:int:bool}": {"column 3", "two kinds"},
+		"k:{path:id}":    {"column 3", "did you mean {path.id}?"},
+		"k:{order:id}":   {"column 3", "the kinds are ascii, bool, int"},
 	} {
 		_, fault := compileTemplate(template, values)
 		for _, part := range want {

@@ -17,9 +17,13 @@ import (
 // names the field and what would be right.
 type Policy struct {
 	// Key is what is locked: a template such as "stock:{path.sku}" or
-	// "order:{path.id:int}" where a guard renders it, see [NewGuard]; a literal
+	// "order:{path.id:int}" where a guard renders it; a literal
 	// without braces in Engine.Do and Engine.Acquire. Exactly one of Key and Keys is
 	// required.
+	//
+	// In a template {name} is the text of a value, and {name:kind} one spelling for all
+	// texts that mean the same: int, bool, time, uuid, ip, lower or ascii, as [NewGuard]
+	// explains. Which names there are each surface says.
 	Key string
 
 	// Keys are the keys of a lock that takes several at once, at most 64: all or
@@ -55,7 +59,8 @@ type Policy struct {
 	// fails at once with ErrBusy; Forever waits for as long as the context
 	// lives. The context's own end always ends the wait. The store's answer
 	// counts as well: a Wait that is over before the store has said that the
-	// key is taken ends in ErrUnavailable, not in ErrTimeout.
+	// key is taken ends in ErrUnavailable, not in ErrTimeout. Otherwise it is a
+	// millisecond or more.
 	Wait time.Duration
 
 	// TTL is how long the key stays taken if the process dies. While it lives
@@ -197,7 +202,7 @@ func (e *Engine) fault(p *Policy) *Error {
 	case len(p.Keys) > maxKeys:
 		return refuse("Keys has %d elements; at most %d are possible", len(p.Keys), maxKeys)
 	case slices.Contains(p.Keys, ""):
-		return refuse("Keys has an empty element; every element says what is to be locked")
+		return refuse("Keys[%d] is empty; every element says what is to be locked", slices.Index(p.Keys, ""))
 	case p.Wait < 0:
 		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
 	case p.Wait > 0 && p.Wait < time.Millisecond:
@@ -260,12 +265,16 @@ func (e *Engine) fault(p *Policy) *Error {
 	return nil
 }
 
-// withUnit is a hint for a duration that was most likely written without its unit.
+// withUnit is a hint for a duration that was most likely written without its unit: in
+// seconds, or in milliseconds.
 func withUnit(d time.Duration) string {
-	if d >= time.Microsecond {
-		return ""
+	switch {
+	case d < 200:
+		return fmt.Sprintf("; durations have units, as in %d*time.Second", d.Nanoseconds())
+	case d <= time.Minute/time.Millisecond:
+		return fmt.Sprintf("; durations have units, as in %d*time.Millisecond", d.Nanoseconds())
 	}
-	return fmt.Sprintf("; durations have units, as in %d*time.Second", d.Nanoseconds())
+	return ""
 }
 
 // literal compiles a policy whose keys are used as they stand, and returns them as the

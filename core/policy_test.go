@@ -91,7 +91,7 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"no key", core.Policy{}, "neither Key nor Keys"},
 		{"both keys", core.Policy{Key: "a", Keys: []string{"b"}}, "both Key and Keys"},
 		{"too many keys", core.Policy{Keys: slices.Repeat([]string{"a"}, 65)}, "at most 64"},
-		{"an empty key of several", core.Policy{Keys: []string{"a", ""}}, "empty element"},
+		{"an empty key of several", core.Policy{Keys: []string{"a", ""}}, "Keys[1] is empty"},
 		{"a brace in one of several", core.Policy{Keys: []string{"a", "{b}"}}, "Guard"},
 		{"braces", core.Policy{Key: "stock:{sku}"}, "Guard"},
 		{"brace", core.Policy{Key: "stock:}"}, "Guard"},
