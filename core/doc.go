@@ -5,7 +5,7 @@
 // for Redis, memlock for the memory of one process. A [Policy] says what is
 // locked and how. Calls are guarded by literal keys ([Engine.Do],
 // [Engine.Acquire]), by key templates over a Go type ([Guard]), or by the
-// surfaces in packages middleware and decorator, which are made of guards.
+// surfaces in packages middleware, interceptor and decorator, which are made of guards.
 //
 // # What holds
 //

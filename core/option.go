@@ -40,7 +40,7 @@ func WithNamespace(namespace string) Option {
 }
 
 // WithStoreTimeout bounds each attempt to reach the store, and with it a call
-// whose policy does not wait. The default is 3 s; it must be positive.
+// whose policy does not wait. The default is 3 s; it must be a millisecond or more.
 func WithStoreTimeout(d time.Duration) Option {
 	return optionFunc(func(s *settings) { s.timeout = d })
 }
@@ -110,6 +110,8 @@ func newSettings(o []Option) (settings, error) {
 		return s, fmt.Errorf("%w: WithNamespace(%q): a slash ends the namespace in the store; use another character", ErrPolicy, s.namespace)
 	case s.timeout <= 0:
 		return s, fmt.Errorf("%w: WithStoreTimeout(%v): must be positive", ErrPolicy, s.timeout)
+	case s.timeout < time.Millisecond:
+		return s, fmt.Errorf("%w: WithStoreTimeout(%v): no store answers in that time%s", ErrPolicy, s.timeout, withUnit(s.timeout))
 	case s.maxWaiters <= 0:
 		return s, fmt.Errorf("%w: WithMaxWaiters(%d): must be positive", ErrPolicy, s.maxWaiters)
 	case s.maxHeld <= 0:

@@ -151,7 +151,7 @@ const (
 	// Forever as a Wait waits for as long as the context lives.
 	Forever time.Duration = math.MaxInt64
 
-	// MaxTTL is the largest TTL, MinHold and Linger.
+	// MaxTTL is the largest TTL, MaxHold, MinHold and Linger.
 	MaxTTL = 365 * 24 * time.Hour
 
 	// MaxLimit is the largest Limit of a Semaphore.
@@ -217,6 +217,8 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
 	case p.MaxHold > 0 && p.MaxHold < time.Microsecond:
 		return refuse("MaxHold is %v, in which no call ends%s; use 0 for no bound", p.MaxHold, withUnit(p.MaxHold))
+	case p.MaxHold > MaxTTL:
+		return refuse("MaxHold is %v; at most %v is possible; use 0 for no bound", p.MaxHold, MaxTTL)
 	case p.MinHold < 0:
 		return refuse("MinHold is %v; use 0 for none", p.MinHold)
 	case p.MinHold > 0 && p.MinHold < time.Microsecond:

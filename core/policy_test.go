@@ -115,6 +115,9 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"wait without its unit", core.Policy{Key: "a", Wait: 2}, "Wait is 2ns, in which no store answers; durations have units, as in 2*time.Second"},
 		{"short wait", core.Policy{Key: "a", Wait: 500 * time.Microsecond}, "in which no store answers; use 0 to try once"},
 		{"ttl without its unit", core.Policy{Key: "a", TTL: 30}, "as in 30*time.Second"},
+		{"max hold for ever", core.Policy{Key: "a", MaxHold: core.Forever}, "use 0 for no bound"},
+		{"max hold of centuries", core.Policy{Key: "a", MaxHold: 270 * core.MaxTTL}, "at most 8760h0m0s"},
+		{"wait of milliseconds without its unit", core.Policy{Key: "a", Wait: 2000}, "as in 2000*time.Millisecond"},
 		{"max hold without its unit", core.Policy{Key: "a", MaxHold: 60}, "as in 60*time.Second"},
 		{"min hold without its unit", core.Policy{Key: "a", MinHold: 5}, "as in 5*time.Second"},
 		{"linger without its unit", core.Policy{Key: "a", Linger: 1}, "as in 1*time.Second"},
@@ -138,7 +141,7 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		}
 	}
 	mustBe(t, e.Do(t.Context(), core.Policy{Key: "a"}, nil), core.ErrPolicy)
-	for _, o := range []core.Option{core.WithNamespace("a/b"), core.WithMaxHeld(0), core.WithMaxWaiters(-1), core.WithStoreTimeout(0)} {
+	for _, o := range []core.Option{core.WithNamespace("a/b"), core.WithMaxHeld(0), core.WithMaxWaiters(-1), core.WithStoreTimeout(0), core.WithStoreTimeout(3)} {
 		if _, err := core.New(memlock.New(), o); !errors.Is(err, core.ErrPolicy) {
 			t.Errorf("bad option: %v", err)
 		}

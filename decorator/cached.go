@@ -227,16 +227,27 @@ func (f *CachedFunc[In, Out]) Invalidate(ctx context.Context, in In) error {
 // Ping reports whether the store permits what a refill needs, with an entry of its own
 // that it claims, stores, reads and removes: use it for a readiness probe, beside
 // [core.Engine.Ping]. A user of Redis without the right to publish, say, may read and fails
-// at every store. The error is a [*CacheError].
+// at every store, and one whose limits are too small keeps nothing. The error is a
+// [*CacheError], or a [core.ErrClosed].
 func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
-	const token, ttl = 1, time.Second // for as long it may leave something there
+	const token, ttl = 1, 10 * time.Second // for as long it may leave something there
+	f.mu.Lock()
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
+		return f.closedError(nil)
+	}
 	key := "ping:" + rand.Text()
 	_, err := f.store.Claim(ctx, key, token, ttl)
 	if err == nil {
 		_, err = f.store.Put(ctx, key, token, []byte{}, ttl)
 	}
+	var found cache.Entry
 	if err == nil {
-		_, err = f.store.Get(ctx, key)
+		found, err = f.store.Get(ctx, key)
+	}
+	if err == nil && found.Value == nil {
+		err = errors.New("the store has taken an entry and does not have it")
 	}
 	if err == nil {
 		err = f.store.Invalidate(ctx, key)

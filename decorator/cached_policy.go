@@ -91,13 +91,13 @@ func (c *CachePolicy) fill() error {
 	case c.Expiry == 0:
 		return errors.New("CachePolicy.Expiry is not set; say how long a value is kept")
 	case shortest(c.Expiry) < cache.MinTTL || c.Expiry > cache.MaxTTL:
-		return fmt.Errorf("CachePolicy.Expiry is %v; use %v to %v, less Jitter", c.Expiry, cache.MinTTL, cache.MaxTTL)
+		return fmt.Errorf("CachePolicy.Expiry is %v; with Jitter taken off it has to be %v to %v; durations have units, as in 10*time.Second", c.Expiry, cache.MinTTL, cache.MaxTTL)
 	case c.Fresh < 0 || c.Fresh > c.Expiry:
 		return fmt.Errorf("CachePolicy.Fresh is %v; use more than 0 and at most Expiry, %v", c.Fresh, c.Expiry)
 	case c.Early < 0 || c.Early > 0 && c.Early >= shortest(c.Fresh):
 		return fmt.Errorf("CachePolicy.Early is %v; use less than Fresh is with its Jitter, %v, or every value would be refreshed at once", c.Early, shortest(c.Fresh))
 	case c.NotFound != 0 && shortest(c.NotFound) < cache.MinTTL || c.NotFound > cache.MaxTTL:
-		return fmt.Errorf("CachePolicy.NotFound is %v; use %v to %v, less Jitter, or 0 to keep none", c.NotFound, cache.MinTTL, cache.MaxTTL)
+		return fmt.Errorf("CachePolicy.NotFound is %v; with Jitter taken off it has to be %v to %v, or 0 to keep none", c.NotFound, cache.MinTTL, cache.MaxTTL)
 	case c.Stale > StaleIfError:
 		return fmt.Errorf("CachePolicy.Stale is %d; use StaleWhileRevalidate or StaleIfError", c.Stale)
 	case c.Down > DownLoads:

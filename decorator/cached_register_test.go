@@ -41,7 +41,7 @@ func TestACacheThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		{"no expiry", e, price, store, load, decorator.CachePolicy{}, "Expiry is not set"},
 		{"expiry too short", e, price, store, load, decorator.CachePolicy{Expiry: time.Microsecond}, "Expiry is 1µs"},
 		{"expiry too long", e, price, store, load, decorator.CachePolicy{Expiry: cache.MaxTTL + 1}, "Expiry is"},
-		{"expiry too short with its jitter", e, price, store, load, decorator.CachePolicy{Expiry: 1500 * time.Microsecond, Jitter: 0.5}, "less Jitter"},
+		{"expiry too short with its jitter", e, price, store, load, decorator.CachePolicy{Expiry: 1500 * time.Microsecond, Jitter: 0.5}, "with Jitter taken off"},
 		{"negative fresh", e, price, store, load, decorator.CachePolicy{Expiry: time.Minute, Fresh: -1}, "Fresh is -1ns"},
 		{"fresh for longer than kept", e, price, store, load, decorator.CachePolicy{Expiry: time.Minute, Fresh: time.Hour}, "at most Expiry, 1m0s"},
 		{"early at once", e, price, store, load, decorator.CachePolicy{Expiry: time.Minute, Early: time.Minute}, "Early is 1m0s"},

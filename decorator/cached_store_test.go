@@ -15,11 +15,31 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // A user of Redis without the right to publish reads, claims and loads, and stores nothing.
+func TestPingSaysThatNothingCanBeKept(t *testing.T) {
+	locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }() // nothing is held
+	load := func(context.Context, string) (string, error) { return "", nil }
+	for bytes, ok := range map[int64]bool{10: false, 1 << 10: true} {
+		f := decorator.Cached(locks, core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Bytes: bytes}), load, decorator.CachePolicy{Expiry: time.Minute})
+		if err := f.Ping(t.Context()); (err == nil) != ok || !ok && !errors.Is(err, decorator.ErrCache) {
+			t.Errorf("Ping with %d bytes: %v", bytes, err)
+		}
+		f.Close()
+		if err := f.Ping(t.Context()); !errors.Is(err, core.ErrClosed) {
+			t.Errorf("Ping after Close: %v", err)
+		}
+	}
+}
+
 func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
 	var logged bytes.Buffer
 	old := slog.Default()

@@ -95,7 +95,7 @@ func ExampleNew() {
 	_, err := decorator.New(locks, core.Policy{Name: "deduct", Key: "stock:{Sku}"}, shelf.Deduct)
 	fmt.Println(err)
 	// Output:
-	// lock compile "deduct": invalid lock policy: Key, column 7: {Sku}: decorator_test.Deduct has no field Sku; did you mean SKU?
+	// lock compile "deduct": invalid lock policy: Key "stock:{Sku}", column 7: {Sku}: decorator_test.Deduct has no field Sku; did you mean SKU?
 }
 
 // While one caller refills the cache, the others are served the old value.

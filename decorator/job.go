@@ -122,6 +122,9 @@ func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Sc
 	if guard, err = core.NewGuard(e, p, noArgument); err != nil {
 		return nil, needsMinHold(err)
 	}
+	if s.CatchUp && guard.Policy().Wait == 0 {
+		return nil, refuse(guard.Name(), errors.New("Schedule.CatchUp is set, but an override sets Wait to 0, with which nobody waits for the tick; leave wait out of the override, or CatchUp out of the schedule"))
+	}
 	j := &JobRunner{guard: guard, schedule: s, run: run}
 	j.overdue = &core.Error{Op: "run", Policy: guard.Name(), Kind: context.DeadlineExceeded, Detail: fmt.Sprintf("the job ran for longer than MaxRun, %v", s.MaxRun)}
 	if j.signals, err = newJobSignals(e, guard.Name(), j.record.read); err != nil {

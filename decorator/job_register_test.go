@@ -27,7 +27,7 @@ func (d forgetful) Capabilities() driver.Capabilities {
 func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 	e := newEngine(t, memlock.New())
 	wait, long := 5*time.Second, 10*time.Minute
-	overridden, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{"short": {Wait: &wait}, "long": {TTL: &long}}))
+	overridden, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{"short": {Wait: &wait}, "long": {TTL: &long}, "never": {Wait: new(time.Duration)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +53,8 @@ func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 		{"hold into the next tick", e, with(func(p *core.Policy) { p.MinHold = 56 * s }), schedule{Every: m, Skew: 5 * s}, []string{"Skew 5s with MinHold 56s must be no longer than Every 1m0s"}},
 		{"hold beyond the period", e, with(func(p *core.Policy) { p.MinHold = core.MaxTTL }), schedule{Every: m}, []string{"MinHold 8760h0m0s must be no longer than Every 1m0s"}},
 		{"wait without catch-up", e, with(func(p *core.Policy) { p.Wait = s }), schedule{Every: m}, []string{"Wait is 1s without Schedule.CatchUp", "set CatchUp"}},
+		{"every without its unit", e, key, schedule{Every: 60}, []string{"Schedule.Every is 60ns", "as in 60*time.Second"}},
+		{"catch-up without a wait by an override", overridden, with(func(p *core.Policy) { p.Name = "never" }), schedule{Every: 10 * m, MaxRun: s, CatchUp: true}, []string{`"never"`, "an override sets Wait to 0"}},
 		{"catch-up of runs without bound", e, key, schedule{Every: m, CatchUp: true}, []string{"CatchUp is set without MaxRun"}},
 		{"catch-up of runs beyond the next tick", e, key, schedule{Every: m, MaxRun: m, CatchUp: true}, []string{"Schedule.MaxRun is 1m0s", "next tick comes after 1m0s"}},
 		{"catch-up without room", e, key, schedule{Every: 3 * m, Skew: 10 * s, MaxRun: 20 * s, CatchUp: true}, []string{

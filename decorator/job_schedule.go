@@ -41,6 +41,8 @@ func (s *Schedule) fill(p *core.Policy) (fault string) {
 	switch {
 	case s.Every <= 0:
 		return fmt.Sprintf("Schedule.Every is %v; set it to the shortest time between two ticks", s.Every)
+	case s.Every < time.Millisecond:
+		return fmt.Sprintf("Schedule.Every is %v; durations have units, as in %d*time.Second", s.Every, s.Every.Nanoseconds())
 	case s.Every > MaxEvery:
 		return fmt.Sprintf("Schedule.Every is %v; at most %v is possible", s.Every, MaxEvery)
 	case s.Skew < 0:

@@ -13,7 +13,7 @@
 // and expired leases that nobody released, which are swept out as new keys come.
 //
 // Tokens strictly rise for as long as the Driver lives, also for keys that it
-// has forgotten. They start at the time in microseconds, so that they rise over
+// has forgotten. They start at 1024 times the time in microseconds, so that they rise over
 // a restart of the process as well unless its clock went back meanwhile.
 //
 // # Time
