@@ -33,7 +33,8 @@ func New(e *core.Engine, rules Rules, o ...Option) *Interceptor {
 //
 // Methods are looked up among the services that are linked into the program and those
 // of [WithFiles]. Of one that is not there, [Interceptor.Validate] finds out whether it
-// exists.
+// exists; one whose name is close to that of a service which is there is refused, as it is
+// most likely misspelt: link it, or give its file with WithFiles.
 func Compile(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
 	return compile(e, o, func(set *options) ([]entry, error) {
 		if err := set.withoutRules("Compile"); err != nil {

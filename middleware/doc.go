@@ -133,8 +133,9 @@
 // is waited for, whether or not the key needs it: net/http notices that an
 // HTTP/1 client has gone only once the body was read, and a slow upload must not
 // hold a lock. Larger bodies, and those of unknown length, stay unread, so a
-// request with one waits for its turn even when its client has gone. A key with
-// {body.…} needs the whole body, and one over the limit is refused with 413.
+// request with one waits for its turn even when its client has gone, and holds the lock
+// for as long as its client takes to send what the handlers read: bound that by
+// http.Server.ReadTimeout, or by MaxHold. A key with {body.…} needs the whole body, and one over the limit is refused with 413.
 //
 // The handlers find the body as it came, in Request.Body and also under
 // gin.BodyBytesKey, unless it has a Content-Encoding: gin's ShouldBind… and

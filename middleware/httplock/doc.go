@@ -18,8 +18,8 @@
 //
 // A placeholder is text, and its spelling counts: /orders/1, /orders/01 and /orders/+1
 // have three locks, though a handler that parses a number takes them for one order.
-// Give what is not text a kind, and equal values have one key; what is no such value is
-// refused with status 400:
+// Give what is not text a kind, and equal values have one key; anything else is refused
+// with status 400:
 //
 //	{path.id:int}         1, 01, +1                      {path.id:uuid}        in any form and case
 //	{query.at:time}       an instant, in any zone        {header.X-User:lower} in any case
@@ -31,8 +31,9 @@
 // its rows.
 //
 // A value that is missing, empty or given twice is refused with status 400, and so is a
-// query of which net/http leaves out a part: what http.AllowQuerySemicolons makes of it
-// behind the lock is something else. The handler has to read the value from the same
+// query that net/http can parse only in part, for a ";" or a bad "%": what
+// http.AllowQuerySemicolons makes of it behind the lock is something else. chi leaves path
+// values encoded, http.ServeMux decodes them: do not decode one a second time. The handler has to read the value from the same
 // place: one that locks {query.sku} and then calls r.FormValue, which prefers a form in
 // the body to the query, acts on a sku that it has not locked.
 //
@@ -69,20 +70,23 @@
 //
 // A request does not get round its rule: HEAD that a GET route serves takes GET's
 // lock; a route's own method counts before one that a middleware has put into
-// r.Method; a rule without a host is for the routes of every host; and the names
-// of wildcards do not matter for whose rule it is. A request that comes to the
+// r.Method; a rule without a host is for the routes of every host; the spelling of a
+// host does not matter; and a rule matches its route whatever the wildcards are called.
+// A request that comes to the
 // table before a router has matched it is refused with LOCK_POLICY, and so is one
 // that comes by a route without a rule, such as "/", although a route with a rule
 // is closer to it: then the table is in front of another router.
 //
-// A catch-all without a rule also gets requests whose path its router does not clean or
-// decode, such as //orders/1 or /%6frders/1. If cleaned and decoded it is that of a route
-// with a rule, it is refused with status 400: another router may take it for that.
+// A catch-all without a rule also gets requests whose path or host is spelt in another way
+// than its router knows: //orders/1 and /%6frders/1 with chi, /orders%2f1 and CONNECT
+// //orders/1 with http.ServeMux, which redirects or decodes the others. If cleaned and
+// decoded it is that of a route with a rule, it is refused with status 400: another router
+// may take it for that. A slash at the end is not removed for this.
 //
 // What remains: a handler that the table's is not around is not locked.
 // [Table.Validate] finds rules that are for no route, but not handlers that were
-// forgotten. Of nested routers a table belongs behind the innermost, and its
-// patterns are written as r.Pattern has them there. For a route without a method
+// forgotten. With nested routers, put the table behind the innermost, and write its
+// patterns as r.Pattern has them there. For a route without a method
 // of its own r.Method decides when the table sees it: middleware that changes the
 // method goes before.
 //
@@ -92,8 +96,9 @@
 // is waited for, whether or not the key needs it, and put back: net/http notices
 // that an HTTP/1 client has gone only once the body was read, and a slow upload
 // must not hold a lock. Larger bodies, and those of unknown length, stay unread,
-// so a request with one waits for its turn even when its client has gone. A key
-// with {body.…} needs the whole body, and one over the limit is refused with 413.
+// so a request with one waits for its turn even when its client has gone, and holds the
+// lock for as long as its client takes to send what the handler reads: bound that by
+// http.Server.ReadTimeout, or by MaxHold. A key with {body.…} needs the whole body, and one over the limit is refused with 413.
 //
 // # The context and the ResponseWriter
 //

@@ -72,6 +72,9 @@ func compile(e *core.Engine, p core.Policy, o *options) (*lock, error) {
 }
 
 func (l *lock) around(next http.Handler) http.Handler {
+	if next == nil {
+		panic("net/http lock middleware: the handler is nil; give it the one to run under the lock")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !l.options.needsLock(r) {
 			next.ServeHTTP(w, r)

@@ -166,6 +166,9 @@ func (t *Table) find(p *pattern, method, host string) *entry {
 // core.ErrDeadlock.
 func (t *Table) Handler() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic(tableFault + "the handler is nil; give it the one to run under the lock")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			t.serve(w, r, next)
 		})
