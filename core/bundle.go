@@ -19,6 +19,9 @@ type bundle struct {
 
 // holds calls yield with the hold of each key, in their order.
 func (l *Lease) holds(yield func(*hold) bool) {
+	if l == nil {
+		return
+	}
 	if l.bundle == nil {
 		yield(l.hold)
 		return

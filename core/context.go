@@ -115,6 +115,11 @@ func (c *holdContext) Value(key any) any {
 // it is kept until then. Goroutines that share the context share the hold: see
 // [Detach].
 func (l *Lease) Context(parent context.Context) context.Context {
+	if l == nil {
+		ctx, end := context.WithCancelCause(parent)
+		end(l.none("check"))
+		return ctx
+	}
 	b := new(binding)
 	b.bind(parent, holdingIn(parent), l)
 	return b.ctx

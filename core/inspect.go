@@ -97,10 +97,40 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	if err != nil {
 		return 0, err
 	}
+	e.drop(e.prefix+key, st.Token)
 	token = (st.Token + 1) * block
 	span{sp}.token(token)
 	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
 	return token, nil
+}
+
+// drop loses the leases of a key up to a token, which the store has ended: its push comes
+// later, or never.
+func (e *Engine) drop(key string, upTo int64) {
+	sh := e.shardOf(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	lk := sh.locks[key]
+	if lk == nil {
+		return
+	}
+	type pair struct {
+		ln *line
+		tn *tenure
+	}
+	var over []pair // losing one changes what is gone through
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		for tn := ln.tenures; tn != nil; tn = tn.next {
+			if tn.Token <= upTo {
+				over = append(over, pair{ln, tn})
+			}
+		}
+	}
+	for _, p := range over {
+		if p.tn.current() {
+			p.ln.lose(p.tn)
+		}
+	}
 }
 
 func (e *Engine) inspect(ctx context.Context, op, key string) (st driver.State, err error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -96,6 +97,56 @@ func TestForceReleaseIsOffUnlessAskedFor(t *testing.T) {
 		t.Errorf("the error says %v", err)
 	}
 	mustBe(t, l.Release(t.Context()), nil)
+}
+
+// unheard is a driver whose word that a lease is lost does not arrive.
+type unheard struct{ driver.Driver }
+
+func (d unheard) Open(c driver.Config) (driver.Session, error) {
+	c.Sink = withoutLost{c.Sink}
+	return d.Driver.Open(c)
+}
+
+type withoutLost struct{ driver.Sink }
+
+func (withoutLost) Lost(driver.ID, error) {}
+
+func TestForceReleaseEndsTheHoldsOfItsOwnEngineBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, unheard{memlock.New()}, core.WithForceRelease())
+		for _, p := range []core.Policy{write.Policy, read.Policy} {
+			held := mustAcquire(t, e, p)
+			_, err := e.ForceRelease(t.Context(), "k")
+			mustBe(t, err, nil)
+			mustBe(t, held.Err(), core.ErrLost)
+			next := mustAcquire(t, e, write.Policy)
+			mustBe(t, held.Release(t.Context()), core.ErrLost)
+			mustBe(t, next.Release(t.Context()), nil)
+		}
+	})
+}
+
+func TestNilLeaseIsHeldByNobody(t *testing.T) {
+	l, ok := core.LeaseFrom(t.Context())
+	if l != nil || ok {
+		t.Fatalf("LeaseFrom a context without a lease: %v, %v", l, ok)
+	}
+	for op, err := range map[string]error{
+		"Err": l.Err(), "Check": l.Check(t.Context()), "Extend": l.Extend(t.Context(), time.Minute), "Downgrade": l.Downgrade(t.Context()),
+		"Release": l.Release(t.Context()), "Context": context.Cause(l.Context(t.Context())),
+	} {
+		if !errors.Is(err, core.ErrNotHeld) {
+			t.Errorf("%s: %v; want ErrNotHeld", op, err)
+		}
+	}
+	select {
+	case <-l.Done():
+	default:
+		t.Error("Done is open")
+	}
+	if l.Key() != "" || l.Keys() != nil || l.Token() != 0 || l.TokenOf("k") != 0 || !l.Deadline().IsZero() {
+		t.Errorf("key %q, keys %q, tokens %d and %d, deadline %v", l.Key(), l.Keys(), l.Token(), l.TokenOf("k"), l.Deadline())
+	}
 }
 
 func TestSilentStoreDelaysNeitherInspectNorForceRelease(t *testing.T) {

@@ -15,6 +15,10 @@ import (
 //
 // The lease of a policy with several keys is one lease: it holds while all of its
 // keys are held, and its release releases all.
+//
+// A nil Lease, which [LeaseFrom] returns when there is none or it has ended, is held by
+// nobody: its errors are ErrNotHeld, its channel and its contexts have ended, and it has no
+// key and the token 0.
 type Lease struct {
 	hold     *hold   // of the first key
 	bundle   *bundle // nil if that is the only one
@@ -24,7 +28,12 @@ type Lease struct {
 
 // Key returns the key as locked, without the engine's namespace: the first one of
 // several.
-func (l *Lease) Key() string { return l.hold.key() }
+func (l *Lease) Key() string {
+	if l == nil {
+		return ""
+	}
+	return l.hold.key()
+}
 
 // Keys returns the keys as locked, sorted: more than one if the policy has several.
 func (l *Lease) Keys() []string {
@@ -56,9 +65,6 @@ func (l *Lease) Token() int64 {
 // TokenOf returns the fencing token of one of the lease's keys, and 0 for another
 // key. See [Lease.Token].
 func (l *Lease) TokenOf(key string) int64 {
-	if l == nil {
-		return 0
-	}
 	for h := range l.holds {
 		if h.key() == key {
 			return h.token()
@@ -85,6 +91,9 @@ func (l *Lease) Deadline() time.Time {
 // Done returns a channel that is closed when the hold ends, by its release or
 // before.
 func (l *Lease) Done() <-chan struct{} {
+	if l == nil {
+		return closedChan
+	}
 	if l.bundle != nil {
 		return l.bundle.ctx.Done()
 	}
@@ -94,6 +103,9 @@ func (l *Lease) Done() <-chan struct{} {
 // Err returns nil while the lock is held, ErrNotHeld after this lease was
 // released, and ErrLost, ErrMaxHold or ErrClosed if the hold ended before.
 func (l *Lease) Err() error {
+	if l == nil {
+		return l.none("check")
+	}
 	released, over := l.released.Load(), (*hold)(nil)
 	for h := range l.holds {
 		h.lock()
@@ -130,6 +142,9 @@ func (l *Lease) Check(ctx context.Context) error {
 // renewing. A lease is never shortened, and MaxHold ends it all the same. A d below
 // the driver's minimum or beyond a year is an ErrPolicy.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if l == nil {
+		return l.none("extend")
+	}
 	e := l.hold.engine()
 	if d < max(e.caps.MinTTL, 1) || d > MaxTTL {
 		return l.hold.failure("extend", ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, MaxTTL)
@@ -146,6 +161,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // reader's from here on all the same; Downgrade may be repeated. The errors are those
 // of [Lease.Check], and ErrPolicy if the driver has no read side.
 func (l *Lease) Downgrade(ctx context.Context) error {
+	if l == nil {
+		return l.none("downgrade")
+	}
 	reads := func(c driver.Capabilities) bool { return slices.Contains(c.Modes, Shared) }
 	if e := l.hold.engine(); !reads(e.caps) {
 		return l.hold.failure("downgrade", ErrPolicy).because("%s", e.lacks(reads))
@@ -155,6 +173,9 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 
 // ask asks the store about every hold.
 func (l *Lease) ask(ctx context.Context, q question) error {
+	if l == nil {
+		return l.none(q.op)
+	}
 	if l.released.Load() {
 		return l.hold.failure(q.op, ErrNotHeld)
 	}
@@ -170,11 +191,19 @@ func (l *Lease) ask(ctx context.Context, q question) error {
 // caller cannot know that it was alone to the end. A second Release is
 // ErrNotHeld.
 func (l *Lease) Release(ctx context.Context) error {
+	if l == nil {
+		return l.none("release")
+	}
 	if l.released.Swap(true) {
 		return l.hold.failure("release", ErrNotHeld)
 	}
 	l.unwatch.Stop()
 	return l.end(ctx)
+}
+
+// none is the error of op on a nil Lease.
+func (*Lease) none(op string) error {
+	return &Error{Op: op, Kind: ErrNotHeld, Detail: "the lease is nil: there was none, or it had ended"}
 }
 
 // end is Release for a lease that was never handed out.
