@@ -99,12 +99,13 @@
 //
 // For each lock a hash, lr1:l:key, and while somebody waits a sorted set, lr1:q:key.
 // The hash stays for an hour after its last lease, about 200 bytes, to remember the
-// token and the latest owners. Give the servers the policy noeviction. In an ACL a
+// token and the latest owners; lr1:boot for two days after the last vote, or for ever with
+// [WithRestartDelay]. Give the servers the policy noeviction. In an ACL a
 // user needs
 //
 //	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~lr1:* &lr1:*
 //	    +evalsha +eval +time +get +set +hmget +hget +hset +hdel +zadd +zrem +zrange
-//	    +zcard +zscore +pexpire +publish +subscribe +ping
+//	    +zcard +zscore +pexpire +pttl +publish +subscribe +ping
 //
 // Ping checks those that scripts run, and names what is missing. Anyone who may read
 // these keys may end the locks in them.

@@ -461,11 +461,29 @@ func TestScriptsAreSentAgainToANodeThatHasForgottenThem(t *testing.T) {
 	}
 }
 
+func TestBootMarkerStaysForEverOnlyForTheDelayedRestart(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	without, with := join(t, f.direct), join(t, f.direct, WithRestartDelay(time.Millisecond))
+	for _, step := range []struct {
+		by    *peer
+		stays bool
+	}{{without, false}, {without, false}, {with, true}, {without, true}} {
+		step.by.drop(step.by.take("k", ttl))
+		for _, c := range f.direct {
+			left, err := c.PTTL(t.Context(), bootKey).Result()
+			if stays := left == -1; err != nil || stays != step.stays || !stays && (left <= 24*time.Hour || left > 48*time.Hour) {
+				t.Errorf("the marker lasts %v, %v; want for ever: %v", left, err, step.stays)
+			}
+		}
+	}
+}
+
 func TestPingNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	const minimal = "resetkeys resetchannels -@all ~lr1:* &lr1:* +evalsha +eval +time +get +set +hmget +hget +hset +hdel " +
-		"+zadd +zrem +zrange +zcard +zscore +pexpire +publish +subscribe +ping"
+		"+zadd +zrem +zrange +zcard +zscore +pexpire +pttl +publish +subscribe +ping"
 	var nodes []*redis.Client
 	for i, s := range f.servers {
 		if answer, err := s.Do("ACL", "SETUSER", "locks", "on", ">secret", minimal); err != nil || answer != "+OK" {

@@ -19,6 +19,7 @@ try('PEXPIRE', key, '1000')
 try('HDEL', key, 'o')
 try('ZREM', queue, 'o')
 try('GET', marker)
+try('PTTL', marker)
 try('PUBLISH', ARGV[1], '')
 -- Last, when it is known that the keys can be taken away again.
 if #failed == 0 then

@@ -3,10 +3,15 @@
 local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ticket, wait, old, rest = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8])
 
-local boot = redis.call('GET', marker)
-if not boot then
-  boot = text(us)
+-- The marker stays for ever only if nodes are to stay out, for which it is needed after
+-- the longest silence.
+local boot, DAY = redis.call('GET', marker), 86400000
+local left = boot and redis.call('PTTL', marker) or 0
+boot = boot or text(us)
+if left >= 0 and rest > 0 then
   redis.call('SET', marker, boot)
+elseif left >= 0 and left < DAY then
+  redis.call('SET', marker, boot, 'PX', 2 * DAY)
 end
 local out = rest > 0 and tonumber(boot) / 1000 + rest > now
 
