@@ -26,8 +26,9 @@
 // A server that loses its data loses its locks: waiters queue again, and the
 // first of them may begin while the old holder still runs. The holder learns of
 // it when its process is connected again, for then it asks after its leases, or at
-// its next renewal, and its token is refused wherever tokens are checked. The same
-// goes for an eviction: give Redis the policy noeviction.
+// its next renewal, and its token is refused wherever tokens are checked. A key that is
+// deleted, overwritten or evicted by itself shows at the next renewal only: give Redis
+// the policy noeviction.
 //
 // # On the caller's goroutine
 //

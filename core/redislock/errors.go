@@ -64,6 +64,13 @@ func classify(err error) error {
 	return wrapped
 }
 
+// isOverwritten reports whether the server has something else under the key: nobody holds
+// the lock any more.
+func isOverwritten(err error) bool {
+	re := redis.Error(nil)
+	return errors.As(err, &re) && strings.HasPrefix(commandError(re.Error()), "WRONGTYPE")
+}
+
 // commandError returns the error of the command inside a script that failed.
 // Servers before 7.0 put the script's name and line before it, once or twice:
 //

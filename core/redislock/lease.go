@@ -62,6 +62,10 @@ func (s *session) renew(ctx context.Context, r driver.Renewal) (protocol.RenewRe
 }
 
 func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error) {
+	if isOverwritten(c.reply.err) {
+		s.claims.forget(r.Owner)
+		return protocol.RenewReply{}, driver.ErrNotHeld
+	}
 	if c.reply.err != nil {
 		return protocol.RenewReply{}, c.reply.err
 	}
@@ -114,6 +118,10 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second), 0)
 	}
 	err := c.reply.err
+	if isOverwritten(err) {
+		s.claims.forget(e.Owner)
+		return driver.ErrNotHeld
+	}
 	var r protocol.EndReply
 	if err == nil {
 		r, err = protocol.ParseEnd(c.reply.value)

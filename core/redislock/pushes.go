@@ -196,11 +196,15 @@ func (s *session) verifyLeases() {
 
 // verified takes what the server has said about a lease.
 func (s *session) verified(l lease, c *call) {
-	if c.reply.err != nil || c.reply.astray {
+	overwritten := isOverwritten(c.reply.err)
+	if c.reply.err != nil && !overwritten || c.reply.astray {
 		return // the next renewal asks again
 	}
 	r, err := protocol.ParseRenew(c.reply.value)
 	switch {
+	case overwritten && s.claims.lose(l):
+		s.sink.Lost(l.id, errForgotten)
+		return
 	case err != nil:
 		return
 	case r.Status == protocol.Renewed:

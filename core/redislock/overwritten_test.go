@@ -1,0 +1,39 @@
+package redislock_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+)
+
+func TestKeyThatIsOverwrittenOrDeletedIsNotHeld(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	e := newEngine(t, client)
+	for name, spoil := range map[string]func(key string) error{
+		"overwritten": func(key string) error { return client.Set(t.Context(), key, "x", 0).Err() },
+		"deleted":     func(key string) error { return client.Del(t.Context(), key).Err() },
+	} {
+		for op, do := range map[string]func(*core.Lease) error{
+			"check":   func(l *core.Lease) error { return l.Check(t.Context()) },
+			"extend":  func(l *core.Lease) error { return l.Extend(t.Context(), lasting) },
+			"release": func(l *core.Lease) error { return l.Release(t.Context()) },
+		} {
+			lease := e.take(t, name+op, lasting)
+			keys, err := client.Keys(t.Context(), "*"+name+op+"*").Result()
+			if err != nil || len(keys) != 1 {
+				t.Fatalf("keys %q, %v", keys, err)
+			}
+			if err := spoil(keys[0]); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(lease); !errors.Is(err, core.ErrLost) {
+				t.Errorf("%s of a lease whose key was %s: %v; want ErrLost", op, name, err)
+			}
+			_ = lease.Release(t.Context()) // it was lost
+		}
+	}
+}
