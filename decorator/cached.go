@@ -122,7 +122,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
 		return nil, err
 	}
-	if f.claim = p.MaxHold + p.TTL; p.MaxHold == 0 {
+	if f.claim = min(p.MaxHold+p.TTL, cache.MaxTTL); p.MaxHold == 0 {
 		f.claim = unboundedLoad
 	}
 	if f.signals, err = newCacheSignals(e, guard.Name()); err != nil {
@@ -161,7 +161,8 @@ type CachedFunc[In, Out any] struct {
 //
 // The errors are those of the function; an [ErrNotFound]; a [*CacheError]; and those of
 // [core.Engine.Acquire] if the lock was not to be had: [core.ErrTimeout] and so on. A call
-// by the function itself, for the key that it is loading, is a [core.ErrDeadlock].
+// by the function itself, for the key that it is loading or for one whose load waits for
+// that, is a [core.ErrDeadlock], and so is one by whoever holds the lock that a load waits for.
 func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err error) {
 	out, outcome, err := f.get(ctx, in)
 	if err != nil && !errors.Is(err, ErrNotFound) {

@@ -384,3 +384,66 @@ func TestCloseEndsLoadsAndWhoWaitsForThem(t *testing.T) {
 		f.Close()
 	})
 }
+
+func TestLoadsThatWaitForEachOtherEndInADeadlockAndLeaveTheirLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		var f *decorator.CachedFunc[string, page]
+		next := map[string]string{"a": "b", "b": "c", "c": "a"}
+		circle := true
+		l.load = func(ctx context.Context, id string) error {
+			if !circle {
+				return nil
+			}
+			time.Sleep(time.Second) // until all of them are under way
+			_, err := f.Get(ctx, next[id])
+			return err
+		}
+		f = l.process(decorator.CachePolicy{Expiry: time.Minute})
+		var callers sync.WaitGroup
+		for id := range next {
+			callers.Go(func() {
+				if _, err := f.Get(t.Context(), id); !errors.Is(err, core.ErrDeadlock) {
+					t.Errorf("Get of %s, which waits for itself: %v; want ErrDeadlock", id, err)
+				}
+			})
+		}
+		began := time.Now()
+		callers.Wait()
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the deadlock was told after %v", took)
+		}
+		circle = false
+		for id := range next {
+			if _, err := f.Get(t.Context(), id); err != nil {
+				t.Errorf("Get of %s afterwards: %v", id, err)
+			}
+		}
+	})
+}
+
+func TestHolderOfAKeyDoesNotWaitForALoadThatWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t)
+		locks := l.locks()
+		f := decorator.Cached(locks, core.Policy{Key: "page:{.}", Wait: core.Forever, TTL: 3 * time.Second}, l.store, l.read, decorator.CachePolicy{Expiry: time.Minute})
+		t.Cleanup(f.Close)
+		var other sync.WaitGroup
+		err := locks.Do(t.Context(), core.Policy{Key: "page:a"}, func(ctx context.Context) error {
+			other.Go(func() {
+				if _, err := f.Get(t.Context(), "a"); err != nil { // its load waits for the lock
+					t.Errorf("Get by somebody else: %v", err)
+				}
+			})
+			synctest.Wait()
+			if _, err := f.Get(ctx, "a"); !errors.Is(err, core.ErrDeadlock) {
+				t.Errorf("Get by the holder of the lock: %v; want ErrDeadlock", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.Wait()
+	})
+}

@@ -3,6 +3,7 @@ package decorator
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -10,6 +11,7 @@ import (
 
 // flight is a refill of a key that this process has under way.
 type flight struct {
+	load   *loading
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when landed is there
 	landed landing
@@ -41,13 +43,20 @@ func (l *landing) failed() bool {
 // call of Get that began at that moment.
 func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, began int64) (landing, error) {
 	if loads(ctx, f, key) {
-		return landing{}, &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrDeadlock, Detail: "the function asks for the value that it is loading"}
+		return landing{}, f.deadlock("the function asks for the value that it is loading")
 	}
-	fl, err := f.join(ctx, key, in, began)
+	outer, _ := ctx.Value(loadingKey{}).(*loading)
+	fl, err := f.join(ctx, outer, key, in, began)
 	if err != nil {
 		return landing{}, err
 	}
 	defer f.leave(key, fl)
+	if outer != nil {
+		if !outer.await(fl.load) {
+			return landing{}, f.deadlock("the function asks for a value whose load waits for the one that it is loading")
+		}
+		defer outer.got(fl.load)
+	}
 	select {
 	case <-fl.done:
 		if fl.landed.panicked != nil {
@@ -73,17 +82,19 @@ func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
 }
 
 // join counts one more caller of the key's refill, which may be over, if what it came to is
-// for a call that began at that moment.
-func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In, began int64) (*flight, error) {
+// for a call that began at that moment. outer is the load that the call is of, or nil.
+func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (*flight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, f.closedError(nil)
 	}
 	fl := f.flights[key]
-	if fl == nil || fl.over && fl.landed.asOf < began {
-		outer, _ := ctx.Value(loadingKey{}).(*loading)
+	switch {
+	case fl == nil || fl.over && fl.landed.asOf < began:
 		fl = f.begin(ctx, outer, key, in)
+	case !fl.over && core.AssertHeld(ctx, key) == nil:
+		return nil, f.deadlock("the call holds the lock that the load of the value waits for")
 	}
 	fl.callers++
 	return fl, nil
@@ -91,8 +102,8 @@ func (f *CachedFunc[In, Out]) join(ctx context.Context, key string, in In, began
 
 // begin begins a refill, for which the load outer waits. f.mu is held.
 func (f *CachedFunc[In, Out]) begin(ctx context.Context, outer *loading, key string, in In) *flight {
-	fl := &flight{done: make(chan struct{})}
-	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, &loading{of: f, key: key, outer: outer})
+	fl := &flight{load: &loading{of: f, key: key, outer: outer}, done: make(chan struct{})}
+	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, fl.load)
 	ctx, fl.cancel = context.WithCancelCause(ctx)
 	f.flights[key] = fl
 	f.running.Go(func() { f.fly(ctx, fl, key, in) })
@@ -168,11 +179,57 @@ func (f *CachedFunc[In, Out]) closedError(cause error) error {
 	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Detail: "the cached function is closed", Cause: cause}
 }
 
+func (f *CachedFunc[In, Out]) deadlock(detail string) error {
+	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrDeadlock, Detail: detail}
+}
+
 // loading says in a context which value is being loaded with it, and for which one.
 type loading struct {
 	of    any // the CachedFunc
 	key   string
 	outer *loading
+
+	awaits map[*loading]int // the loads that calls of this one wait for; guarded by awaiting
+}
+
+// awaiting is for the loads of all cached functions, which may wait for each other's.
+var awaiting sync.Mutex
+
+// await notes that a call of the load waits for another one, unless that waits for this one.
+func (l *loading) await(other *loading) bool {
+	awaiting.Lock()
+	defer awaiting.Unlock()
+	if other.reaches(l) {
+		return false
+	}
+	if l.awaits == nil {
+		l.awaits = make(map[*loading]int)
+	}
+	l.awaits[other]++
+	return true
+}
+
+// got undoes await.
+func (l *loading) got(other *loading) {
+	awaiting.Lock()
+	defer awaiting.Unlock()
+	if l.awaits[other]--; l.awaits[other] == 0 {
+		delete(l.awaits, other)
+	}
+}
+
+// reaches reports whether a load waits for another one, or is it. No loads wait for each
+// other in a circle.
+func (l *loading) reaches(other *loading) bool {
+	if l == other {
+		return true
+	}
+	for next := range l.awaits {
+		if next.reaches(other) {
+			return true
+		}
+	}
+	return false
 }
 
 type loadingKey struct{}
