@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type transaction struct {
 	tokens    []fence.Token
 	unwatch   func() bool // false if hold's end has begun to roll back
 	once      sync.Once   // rolls back
+	nested    bool        // in one of another pool of connections that has a lease of the same key
 	began     atomic.Bool // fn may have written
 	committed bool        // or tried to: there is nothing to roll back
 }
@@ -49,13 +51,14 @@ func (d *Database) transact(hold context.Context, policy string, outer []*core.L
 		return false, t.failure(err)
 	}
 	defer t.end()
-	for _, token := range t.tokens {
-		if err := d.Fence.Admit(hold, t.tx, token); err != nil {
-			return false, t.failure(err)
-		}
+	if err := t.admit(); err != nil {
+		return false, t.failure(err)
 	}
 	t.began.Store(true)
 	if err := fn(inside, t.tx); err != nil {
+		return false, t.failure(err)
+	}
+	if err := t.still(); err != nil {
 		return false, t.failure(err)
 	}
 	if err := t.lease.Check(hold); err != nil {
@@ -94,6 +97,56 @@ func (t *transaction) begin() error {
 	t.tx = tx
 	t.unwatch = context.AfterFunc(t.hold, t.rollBack)
 	return nil
+}
+
+// savepoint is in the transaction from before fn until after it. It is gone if something has
+// ended the transaction meanwhile: then what follows is in none, or in another one.
+const savepoint = "lockaround_tx"
+
+// admit writes the tokens.
+func (t *transaction) admit() error {
+	ctx := t.hold
+	if t.nested {
+		// The one around may keep the rows of the tokens, by another pool of connections.
+		bounded, cancel := context.WithTimeout(ctx, t.EndTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	for _, token := range t.tokens {
+		err := t.Fence.Admit(ctx, t.tx, token)
+		if err != nil && t.hold.Err() == nil && ctx.Err() != nil {
+			return fmt.Errorf("decorator: the call is within another transaction with a lease of the same key, and its fence was not free within %v: if both are of one database they wait for each other; pass the first one on instead: %w", t.EndTimeout, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
+		return fmt.Errorf("decorator: begin the transaction: %w", err)
+	}
+	return nil
+}
+
+// still returns an error unless the transaction is the one that was begun, and may be
+// committed.
+func (t *transaction) still() error {
+	_, err := t.tx.ExecContext(t.hold, "RELEASE SAVEPOINT "+savepoint)
+	switch {
+	case err == nil, errors.Is(err, sql.ErrTxDone): // commit says what that means
+		return nil
+	case isGone(err):
+		return fmt.Errorf("decorator: %w: the function has ended the transaction by a statement, or has gone on after an error that ended it, such as a deadlock; what it wrote is not fenced, and may be committed: %w", ErrCommitUnknown, err)
+	}
+	return fmt.Errorf("decorator: the transaction cannot be committed: %w", err)
+}
+
+// isGone reports whether a database says that there is no such savepoint, or no transaction.
+func isGone(err error) bool {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) && e.SQLState() != "" {
+		return e.SQLState() == "3B001" || e.SQLState() == "25P01"
+	}
+	return strings.Contains(err.Error(), savepoint) // MySQL's 1305, whose drivers have no such method
 }
 
 // end rolls back what is not committed, and returns when that is done.
@@ -209,11 +262,12 @@ type transactionsKey struct{}
 func (t *transaction) enter(policy string, outer []*core.Lease) (context.Context, error) {
 	around, _ := t.hold.Value(transactionsKey{}).(*transactions)
 	for o := around; o != nil; o = o.outer {
-		if o.db != t.DB || !slices.Contains(outer, o.lease) {
-			continue
-		}
 		keys := t.lease.Keys()
-		if slices.ContainsFunc(o.lease.Keys(), func(k string) bool { return slices.Contains(keys, k) }) {
+		switch {
+		case !slices.Contains(outer, o.lease) || !slices.ContainsFunc(o.lease.Keys(), func(k string) bool { return slices.Contains(keys, k) }):
+		case o.db != t.DB:
+			t.nested = true
+		default:
 			return nil, &core.Error{Op: "acquire", Policy: policy, Kind: core.ErrDeadlock, Detail: "the call is within a transaction of the same key, whose fence it would wait for; pass that transaction on instead"}
 		}
 	}

@@ -83,13 +83,16 @@ func (d *Database) check() error {
 //
 // fn writes through tx and leaves its end to the call: no Commit, no Rollback, and no
 // statements that do the same. It returns the errors of its statements: after one
-// PostgreSQL answers a COMMIT by rolling back, which is an [ErrCommitUnknown] here. What
-// fn writes by other ways is neither rolled back nor fenced, and waits for ever if it
+// PostgreSQL commits nothing any more, and after some MySQL has rolled back what was
+// written and commits each further statement by itself. So the call sets a savepoint
+// before fn and looks for it afterwards. If it is gone, the transaction was ended within fn:
+// the error is an [ErrCommitUnknown], and what fn wrote may be there. What fn writes by other ways is neither rolled back nor fenced, and waits for ever if it
 // admits a token of the same key.
 //
 // The context that fn gets is cancelled when the lease ends, and when the caller's
-// context is. Then the transaction is rolled back at once, without waiting for fn,
-// which gets [sql.ErrTxDone] for further statements. An error, a panic and a Goexit
+// context is. Then the transaction is rolled back without waiting for fn, which gets
+// [sql.ErrTxDone] for further statements; a statement that runs without a context is
+// waited for first, since the connection is its own until then. An error, a panic and a Goexit
 // roll back as well. What the context does once the COMMIT is sent does not disturb it.
 //
 // If the COMMIT succeeded the error is nil, even if the lease ended meanwhile. If it

@@ -103,6 +103,9 @@ func (r recorder) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, e
 }
 
 func (r recorder) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
+	if word, _, ok := strings.Cut(query, "SAVEPOINT"); ok {
+		return driver.RowsAffected(0), r.pass(ctx, strings.ToLower(strings.TrimSpace(word))+" savepoint")
+	}
 	event := "exec"
 	if strings.HasPrefix(query, "INSERT INTO \"lockaround_fence\"") {
 		event = "admit"

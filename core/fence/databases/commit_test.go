@@ -13,8 +13,7 @@ import (
 )
 
 // TestCommitThatPostgreSQLRefusesIsToldFromOneThatIsUnknown has a COMMIT fail because of
-// a deferred constraint, and because of a statement whose error nobody heeded: of that
-// the driver has no code.
+// a deferred constraint, and because of a statement whose error nobody heeded.
 func TestCommitThatPostgreSQLRefusesIsToldFromOneThatIsUnknown(t *testing.T) {
 	d := postgres.database(t)
 	d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY, parent VARCHAR(100) REFERENCES work DEFERRABLE INITIALLY DEFERRED)`)
@@ -32,7 +31,7 @@ func TestCommitThatPostgreSQLRefusesIsToldFromOneThatIsUnknown(t *testing.T) {
 	if err := call(`INSERT INTO work VALUES ('child', 'nobody')`); !errors.As(err, &refused) || refused.Code != "23503" || errors.Is(err, decorator.ErrCommitUnknown) {
 		t.Errorf("a constraint: %v", err)
 	}
-	if err := call(`INSERT INTO work VALUES ('lonely')`, `INSERT INTO nothing VALUES (1)`); !errors.Is(err, decorator.ErrCommitUnknown) {
+	if err := call(`INSERT INTO work VALUES ('lonely')`, `INSERT INTO nothing VALUES (1)`); !errors.As(err, &refused) || refused.Code != "25P02" || errors.Is(err, decorator.ErrCommitUnknown) {
 		t.Errorf("an error that nobody heeded: %v", err)
 	}
 	if n := d.number(t, `SELECT count(*) FROM work`); n != 0 {
