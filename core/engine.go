@@ -23,6 +23,7 @@ type Engine struct {
 	caps    driver.Capabilities
 	session driver.Session
 	prompt  driver.Prompt // session, if it is one; otherwise nil
+	pooled  driver.Pooled // the driver, if it is one; otherwise nil
 	prefix  string        // of every key in the store
 	signal  telemetry
 
@@ -83,6 +84,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, refusal
 	}
 	e.prompt, _ = e.session.(driver.Prompt)
+	e.pooled, _ = d.(driver.Pooled)
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
@@ -135,6 +137,11 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 func (e *Engine) Ping(ctx context.Context) error {
 	return e.asking(ctx, "ping", func(ctx context.Context) error { return e.session.Ping(ctx) })
 }
+
+// Uses reports whether the engine's driver reaches its store by way of pool, such as a
+// *sql.DB. Calls that hold connections of a bounded pool while they use locks by way of the
+// same one may wait for each other for ever.
+func (e *Engine) Uses(pool any) bool { return e != nil && e.pooled != nil && e.pooled.Uses(pool) }
 
 // misused returns the error of an operation without an engine or a context, or nil.
 func (e *Engine) misused(ctx context.Context, op string) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +119,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	f := &CachedFunc[In, Out]{guard: guard, store: store, load: load, policy: c, flights: make(map[string]*flight), paused: make(map[string]struct{})}
+	f := &CachedFunc[In, Out]{guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{})}
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
 		return nil, err
 	}
@@ -145,7 +146,9 @@ type CachedFunc[In, Out any] struct {
 	policy  CachePolicy
 	claim   time.Duration // that a claim stands
 	signals *cacheSignals
+	mark    typeMark    // of Out
 	failing atomic.Bool // the store has refused what was loaded last
+	foreign atomic.Bool // values of another type were found
 
 	moments atomic.Int64 // a clock that never stands still
 

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"time"
@@ -50,36 +53,67 @@ type content struct {
 const (
 	// entryMark begins an entry of this form; others are unreadable, which is as if
 	// they were not there.
-	entryMark = 0xc1
+	entryMark = 0xc2
 
 	value   = 'v'
 	nothing = 'n'
 )
 
-// entry returns what is stored, and for how long. It begins with how long before its end
-// the value is stale: no clock of a process has a part in how old a value is.
-func (c *CachePolicy) entry(v content) ([]byte, time.Duration) {
+// typeMark tells values of one type from those of another. A type goes by its name: the
+// fields of a struct may change from one release to the next.
+type typeMark [4]byte
+
+func markOf(t reflect.Type) (m typeMark) {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, fullName(t)) // never fails
+	h.Sum(m[:0])
+	return m
+}
+
+// fullName is a type's name with the path of its package, and for a type without a name
+// what it is made of.
+func fullName(t reflect.Type) string {
+	switch {
+	case t.Name() != "":
+		return t.PkgPath() + "." + t.Name()
+	case t.Kind() == reflect.Map:
+		return "map[" + fullName(t.Key()) + "]" + fullName(t.Elem())
+	case t.Kind() == reflect.Pointer: // a nil one would be read as a zero value
+		return "*" + fullName(t.Elem())
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
+		return "[]" + fullName(t.Elem())
+	}
+	return t.String()
+}
+
+// entry returns what is stored of values of a type, and for how long. It begins with how
+// long before its end the value is stale: no clock of a process has a part in how old a
+// value is.
+func (c *CachePolicy) entry(v content, of typeMark) ([]byte, time.Duration) {
 	part := 1 - rand.Float64()*c.Jitter
 	ttl, stale := c.Expiry, c.Expiry-c.Fresh
 	if v.kind == nothing {
 		ttl, stale = c.NotFound, 0
 	}
 	ttl, stale = time.Duration(float64(ttl)*part), time.Duration(float64(stale)*part)
-	e := append(make([]byte, 0, 2+binary.MaxVarintLen64+len(v.data)), entryMark, v.kind)
+	e := append(make([]byte, 0, 2+len(of)+binary.MaxVarintLen64+len(v.data)), entryMark, v.kind)
+	e = append(e, of[:]...)
 	e = binary.AppendUvarint(e, uint64(stale.Milliseconds()))
 	return append(e, v.data...), max(ttl, cache.MinTTL)
 }
 
 // parseEntry returns what entry was given, and how long before its end it is stale.
-func parseEntry(e []byte) (v content, stale time.Duration, ok bool) {
-	if len(e) < 3 || e[0] != entryMark || e[1] != value && e[1] != nothing {
-		return content{}, 0, false
+func parseEntry(e []byte) (v content, of typeMark, stale time.Duration, ok bool) {
+	const head = 2 + len(of)
+	if len(e) <= head || e[0] != entryMark || e[1] != value && e[1] != nothing {
+		return content{}, of, 0, false
 	}
-	ms, n := binary.Uvarint(e[2:])
+	copy(of[:], e[2:])
+	ms, n := binary.Uvarint(e[head:])
 	if n <= 0 || ms > uint64(cache.MaxTTL.Milliseconds()) {
-		return content{}, 0, false
+		return content{}, of, 0, false
 	}
-	return content{kind: e[1], data: e[2+n:]}, time.Duration(ms) * time.Millisecond, true
+	return content{kind: e[1], data: e[head+n:]}, of, time.Duration(ms) * time.Millisecond, true
 }
 
 // age says what may be done with what the cache has.
@@ -102,8 +136,14 @@ type found[Out any] struct {
 
 // read returns what an entry has.
 func (f *CachedFunc[In, Out]) read(e cache.Entry) (v found[Out]) {
-	raw, staleFor, ok := parseEntry(e.Value)
+	raw, of, staleFor, ok := parseEntry(e.Value)
 	if !ok {
+		return v
+	}
+	if of != f.mark {
+		if f.foreign.CompareAndSwap(false, true) {
+			slog.Error("a cache finds values of another type under its keys, and loads its own: two functions share them; give one of them another key or prefix", "lock.name", f.guard.Name())
+		}
 		return v
 	}
 	out, err := f.value(raw)

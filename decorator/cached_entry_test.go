@@ -1,8 +1,10 @@
 package decorator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -33,16 +35,42 @@ func TestAValueThatCannotBeCachedIsAnErrorForAll(t *testing.T) {
 	}
 }
 
+// markOfPages is how entries begin that hold a page, or that there is none.
+func markOfPages(t testing.TB) (value, nothing string) {
+	t.Helper()
+	locks, err := core.New(memlock.New(), core.WithNamespace("mark"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }() // nothing is held
+	store := cache.NewMemory(cache.Limits{Entries: 1})
+	f := decorator.Cached(locks, core.Policy{Key: "page:{.}"}, store, func(context.Context, string) (page, error) { return page{}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	defer f.Close()
+	if _, err := f.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := store.Get(t.Context(), "page:a")
+	if err != nil || len(e.Value) < 7 {
+		t.Fatalf("entry %q, %v", e.Value, err)
+	}
+	mark := string(e.Value[2:6])
+	return "\xc2v" + mark, "\xc2n" + mark
+}
+
 func TestAValueThatCannotBeReadAnyMoreIsLoadedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		mark, _ := markOfPages(t)
 		for name, old := range map[string]string{
 			"another form":   `{"ID":"a"}`,
-			"no length":      "\xc1v",
-			"another type":   "\xc1v\x00[1]",
-			"cut off":        "\xc1v\x00{\"ID\":",
-			"unknown kind":   "\xc1x\x00{}",
-			"endless number": "\xc1v\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff{}",
-			"stale for ever": "\xc1v\xff\xff\xff\xff\xff\xff\xff\xff\x7f{}",
+			"an older form":  "\xc1v\x00{\"ID\":\"a\"}",
+			"no type":        "\xc2v",
+			"no length":      mark,
+			"another type":   "\xc2v\x00\x00\x00\x00\x00{\"ID\":\"a\"}",
+			"another shape":  mark + "\x00[1]",
+			"cut off":        mark + "\x00{\"ID\":",
+			"unknown kind":   "\xc2x" + mark[2:] + "\x00{}",
+			"endless number": mark + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff{}",
+			"stale for ever": mark + "\xff\xff\xff\xff\xff\xff\xff\xff\x7f{}",
 			"empty":          "",
 		} {
 			l := newLibrary(t)
@@ -89,9 +117,10 @@ func TestANilValueIsAValue(t *testing.T) {
 }
 
 func FuzzWhatTheCacheHasIsReadOrLoadedAnew(f *testing.F) {
-	f.Add([]byte("\xc1v\x00{\"ID\":\"a\",\"Load\":7}"))
-	f.Add([]byte("\xc1n\x00"))
-	f.Add([]byte("\xc1v\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+	value, nothing := markOfPages(f)
+	f.Add([]byte(value + "\x00{\"ID\":\"a\",\"Load\":7}"))
+	f.Add([]byte(nothing + "\x00"))
+	f.Add([]byte(value + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	locks, err := core.New(memlock.New(), core.WithNamespace("fuzz"))
 	if err != nil {
 		f.Fatal(err)
@@ -116,4 +145,30 @@ func FuzzWhatTheCacheHasIsReadOrLoadedAnew(f *testing.F) {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})
+}
+
+// Two functions that share a store, a template and a key, by mistake.
+func TestValuesOfAnotherTypeAreNotTakenForZero(t *testing.T) {
+	type price struct{ Cents int }
+	var logged bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	defer slog.SetDefault(before)
+	locks := newEngine(t, memlock.New())
+	store, p := cache.NewMemory(cache.Limits{Entries: 9}), core.Policy{Key: "item:{.}"}
+	pages := decorator.Cached(locks, p, store, func(context.Context, string) (page, error) { return page{ID: "a"}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	defer pages.Close()
+	prices := decorator.Cached(locks, p, store, func(context.Context, string) (*price, error) { return &price{7}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	defer prices.Close()
+	for range 2 {
+		if v, err := pages.Get(t.Context(), "a"); err != nil || v.ID != "a" {
+			t.Errorf("the page is %+v, %v", v, err)
+		}
+		if v, err := prices.Get(t.Context(), "a"); err != nil || v == nil || v.Cents != 7 {
+			t.Errorf("the price is %+v, %v", v, err)
+		}
+	}
+	if n := strings.Count(logged.String(), "two functions share them"); n != 2 {
+		t.Errorf("the log says it %d times; want once for each function: %s", n, logged.String())
+	}
 }

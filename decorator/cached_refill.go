@@ -123,7 +123,7 @@ func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64,
 // put stores what was loaded, also for callers who have gone meanwhile. It reports whether
 // it is certain to be the current value.
 func (f *CachedFunc[In, Out]) put(ctx context.Context, key string, token int64, c content) (stored bool, err error) {
-	entry, ttl := f.policy.entry(c)
+	entry, ttl := f.policy.entry(c, f.mark)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.guard.Policy().TTL)
 	defer cancel()
 	for range 2 {

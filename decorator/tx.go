@@ -18,6 +18,8 @@ var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 
 // Database is where [WithLockTx] runs its transactions. DB and Fence are required.
 type Database struct {
+	// DB is the pool of connections that each transaction takes one of. If it is bounded,
+	// the engine's locks must not be in it: see [core.Engine.Uses].
 	DB *sql.DB
 
 	// Fence is a fence table in DB, which must be there: see [fence.SQL.Migrate].
@@ -133,6 +135,9 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 	}
 	if err := db.check(); err != nil {
 		return nil, refuse(guard.Name(), err)
+	}
+	if most := db.DB.Stats().MaxOpenConnections; most > 0 && e.Uses(db.DB) {
+		return nil, refuse(guard.Name(), fmt.Errorf("Database.DB is the pool of the engine's locks too, and has at most %d connections: as many transactions would wait for one more, to renew and release their locks, and it for them; give the locks a *sql.DB of their own", most))
 	}
 	if fn == nil {
 		return nil, refuse(guard.Name(), errNilFunc)

@@ -29,6 +29,14 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = shared.Close() }()
+	bounded := sql.OpenDB(recorder{new(journal)})
+	bounded.SetMaxOpenConns(3)
+	defer func() { _ = bounded.Close() }()
+	tight, err := core.New(pooled{memlock.New(), bounded}, core.WithNamespace("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tight.Close() }()
 	for _, tc := range []struct {
 		name   string
 		engine *core.Engine
@@ -48,6 +56,7 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		{"negative timeout", till.engine, stock, with(func(db *decorator.Database) { db.EndTimeout = -time.Second }), sell, nil, "EndTimeout is -1s; use 0"},
 		{"shared", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Shared}, till.db, sell, nil, "Mode is shared"},
 		{"shared by an override", shared, stock, till.db, sell, nil, "Mode is shared"},
+		{"the bounded pool of the locks", tight, stock, with(func(db *decorator.Database) { db.DB = bounded }), sell, nil, "has at most 3 connections"},
 		{"semaphore", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Semaphore, Limit: 2}, till.db, sell, nil, "Mode is semaphore"},
 		{"fallback of another result", till.engine, stock, till.db, sell, []decorator.Option{toInt}, "OnBusy"},
 	} {
@@ -104,3 +113,11 @@ func TestTransactionWithoutATokenDoesNotRun(t *testing.T) {
 		t.Errorf("%s: %v", till.all(), err)
 	}
 }
+
+// pooled is a driver that reaches its store by way of a pool.
+type pooled struct {
+	driver.Driver
+	db *sql.DB
+}
+
+func (p pooled) Uses(pool any) bool { return pool == any(p.db) }

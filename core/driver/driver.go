@@ -41,6 +41,14 @@ type Driver interface {
 	Open(Config) (Session, error)
 }
 
+// Pooled is what a [Driver] may be besides, if it reaches its store by way of a pool of
+// connections that belongs to the program: whoever takes a lock while he has one of them
+// may wait for another in vain. It is found by a type assertion.
+type Pooled interface {
+	// Uses reports whether pool, such as a *sql.DB, is that pool.
+	Uses(pool any) bool
+}
+
 // Config is what an engine tells the sessions it opens.
 type Config struct {
 	// Sink receives what the store pushes. It is never nil.

@@ -75,7 +75,9 @@ type sqlDriver struct{ config }
 
 // New returns a driver for the locks in the tables of [Migrate]. It does no I/O: what the
 // server refuses shows in Ping. The pool stays the caller's: closing a session does not
-// close it.
+// close it. If it is bounded (SetMaxOpenConns), let the locks have it for themselves: calls
+// that hold its connections in transactions would wait for one more, to renew or release
+// the lock around the transaction, and it for them.
 //
 // It is an error if db is nil, the dialect unknown, a poll shorter than 10 ms or longer
 // than 10 s, or if notifications are asked of MySQL.
@@ -109,6 +111,9 @@ func usable(db *sql.DB, d Dialect) error {
 	}
 	return d.check()
 }
+
+// Uses reports whether pool is the *sql.DB of the locks.
+func (s *sqlDriver) Uses(pool any) bool { return pool == any(s.db) }
 
 // Capabilities says what a database offers.
 func (s *sqlDriver) Capabilities() driver.Capabilities {

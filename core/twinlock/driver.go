@@ -44,6 +44,14 @@ func (t twin) Capabilities() driver.Capabilities {
 	}
 }
 
+// Uses reports whether either driver uses the pool.
+func (t twin) Uses(pool any) bool {
+	return slices.ContainsFunc(t.stores[:], func(d driver.Driver) bool {
+		p, ok := d.(driver.Pooled)
+		return ok && p.Uses(pool)
+	})
+}
+
 func (t twin) check() error {
 	for side, name := range [sides]string{"old", "new"} {
 		if t.stores[side] == nil {
