@@ -65,6 +65,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
+	if s.tokensAfter > 0 && e.caps.Tokens != DurableTokens {
+		return nil, fmt.Errorf("%w: WithTokensAfter: the tokens of driver %s are %s ones, and it is for durable ones; leave it out", ErrPolicy, e.caps.Name, e.caps.Tokens)
+	}
 	e.prefix = s.namespace + "/"
 	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
 		return nil, err

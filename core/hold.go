@@ -94,7 +94,7 @@ func (h *hold) token() int64 {
 	if h.tenure.Token == 0 {
 		return 0
 	}
-	return h.tenure.Token*block + int64(h.number)
+	return h.engine().tokenOf(h.tenure.Token) + int64(h.number)
 }
 
 // maxAt is when MaxHold is over; ok is false if the policy has none.

@@ -60,9 +60,9 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	if err != nil {
 		return KeyState{}, err
 	}
-	out := KeyState{Held: st.Held, Token: st.Token * block, Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
+	out := KeyState{Held: st.Held, Token: e.tokenOf(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
-		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, h.Token * block, h.Since, h.Remaining, h.Kept})
+		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, e.tokenOf(h.Token), h.Since, h.Remaining, h.Kept})
 	}
 	return out, nil
 }
@@ -98,10 +98,18 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 		return 0, err
 	}
 	e.drop(e.prefix+key, st.Token)
-	token = (st.Token + 1) * block
+	token = e.tokenOf(st.Token + 1)
 	span{sp}.token(token)
 	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
 	return token, nil
+}
+
+// tokenOf is the first fencing token on a grant of the store; 0 if there was none.
+func (e *Engine) tokenOf(granted int64) int64 {
+	if granted == 0 {
+		return 0
+	}
+	return (granted + e.tokensAfter) * block
 }
 
 // drop loses the leases of a key up to a token, which the store has ended: its push comes

@@ -24,7 +24,13 @@ type settings struct {
 	maxHeld    int
 	force      bool
 	configured map[string]Override
+
+	tokensAfter int64 // is added to the store's tokens
 }
+
+// maxTokensAfter is the beginning of the year 2200, in microseconds: what tokens are made of
+// stays below 2^53.
+const maxTokensAfter = 7_258_118_400_000_000
 
 type optionFunc func(*settings)
 
@@ -76,6 +82,21 @@ func WithMaxHeld(n int) Option {
 	return optionFunc(func(s *settings) { s.maxHeld = n })
 }
 
+// WithTokensAfter adds a time, in microseconds since 1970, to the tokens of the store: for
+// one that counts, as etcd and ZooKeeper do, and takes over from one whose tokens are the
+// time, such as Redis. All tokens of the old store from before that time are smaller then,
+// so that guards go on admitting holders; package twinlock has the steps. Every engine of the
+// service is made with the same time, and stays so: without it the tokens are small again,
+// and refused. It is for drivers with DurableTokens, and a time from 1970 to 2200. The
+// default, and the zero time, adds nothing.
+func WithTokensAfter(t time.Time) Option {
+	return optionFunc(func(s *settings) {
+		if !t.IsZero() {
+			s.tokensAfter = t.UnixMicro()
+		}
+	})
+}
+
 // WithForceRelease lets [Engine.ForceRelease] take locks from their holders, which it
 // refuses otherwise. It is for an operator's tool, not for a service.
 func WithForceRelease() Option {
@@ -114,6 +135,8 @@ func newSettings(o []Option) (settings, error) {
 		return s, fmt.Errorf("%w: WithStoreTimeout(%v): no store answers in that time%s", ErrPolicy, s.timeout, withUnit(s.timeout))
 	case s.maxWaiters <= 0:
 		return s, fmt.Errorf("%w: WithMaxWaiters(%d): must be positive", ErrPolicy, s.maxWaiters)
+	case s.tokensAfter < 0 || s.tokensAfter > maxTokensAfter:
+		return s, fmt.Errorf("%w: WithTokensAfter(%v): use a time from 1970 to 2200", ErrPolicy, time.UnixMicro(s.tokensAfter).UTC())
 	case s.maxHeld <= 0:
 		return s, fmt.Errorf("%w: WithMaxHeld(%d): must be positive", ErrPolicy, s.maxHeld)
 	}

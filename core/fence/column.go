@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 )
 
 // Column is a token column in a table of the user's own, for where a lock protects
@@ -29,6 +32,9 @@ type Column struct {
 	dialect          Dialect
 	table, id, token string // quoted
 	lookup           string
+
+	schemaName, tableName, tokenName string      // as they were given; no schema is empty
+	checked                          atomic.Bool // the column holds tokens as they are
 }
 
 // NewColumn describes the column token in the rows of a table, which may be written
@@ -38,7 +44,10 @@ func NewColumn(d Dialect, table, id, token string) (*Column, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	c := &Column{dialect: d}
+	c := &Column{dialect: d, tableName: table, tokenName: token}
+	if schema, name, ok := strings.Cut(table, "."); ok {
+		c.schemaName, c.tableName = schema, name
+	}
 	for _, name := range []struct {
 		quoted     *string
 		what, name string
@@ -81,6 +90,33 @@ func (c *Column) Statement(t Token, id any, set string, args ...any) (statement 
 	return statement, all
 }
 
+// Check returns an error unless the token column is a BIGINT or an exact decimal. Tokens
+// exceed 2^53: in a DOUBLE several of them are one number, and a smaller one is admitted. It
+// asks the catalogue; a column that this does not show to the user is not refused.
+// [Column.Update] does so once. Where [Column.Statement] is used, call it when the program
+// starts.
+func (c *Column) Check(ctx context.Context, db Execer) error {
+	if c == nil || c.dialect == 0 {
+		return errNoColumn
+	}
+	query := `SELECT a.atttypid::regtype::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attname = $2 AND NOT a.attisdropped`
+	args := []any{c.table, c.tokenName}
+	if c.dialect == MySQL {
+		query = `SELECT data_type FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? AND column_name = ?`
+		args = []any{c.schemaName, c.tableName, c.tokenName}
+	}
+	var kind string
+	switch err := db.QueryRowContext(ctx, query, args...).Scan(&kind); {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return fmt.Errorf("fence: look at the token column: %w", err)
+	case !slices.Contains([]string{"bigint", "numeric", "decimal"}, strings.ToLower(kind)):
+		return fmt.Errorf("fence: the token column %s of %s is of type %s, which does not hold every token; declare it BIGINT NOT NULL DEFAULT 0", c.token, c.table, kind)
+	}
+	c.checked.Store(true)
+	return nil
+}
+
 // Execer is a *sql.DB, *sql.Conn or *sql.Tx.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -101,6 +137,11 @@ func (c *Column) Update(ctx context.Context, db Execer, t Token, id any, set str
 	}
 	if err := t.Validate(); err != nil {
 		return err
+	}
+	if !c.checked.Load() {
+		if err := c.Check(ctx, db); err != nil {
+			return err
+		}
 	}
 	statement, all := c.Statement(t, id, set, args...)
 	done, err := db.ExecContext(ctx, statement, all...)

@@ -52,7 +52,7 @@ func (s *session) acquire(ctx context.Context, c *claim, r driver.Request) (driv
 		return g, driver.ErrPlaceLost
 	}
 	c.granted = true
-	return driver.Grant{ID: r.ID, Token: g.Token, Deadline: c.deadline(), Contended: c.contended()}, nil
+	return driver.Grant{ID: r.ID, Token: s.twin.token(g.Token, c.parts[to].token), Deadline: c.deadline(), Contended: c.contended()}, nil
 }
 
 // replaced ends the new store's part of a lease that a request replaces, so that the

@@ -20,9 +20,21 @@
 //
 // Fencing tokens are the old store's, so that they rise through steps 1 and 2. Through
 // step 3 they go on rising if both stores give clock tokens (Redis to Redis, say) and
-// their clocks differ by less than a hold takes. Other stores count differently: then
-// what the tokens guard must be told to begin anew when step 3 is over, and refuses in
-// the meantime what bears the smaller kind.
+// their clocks differ by less than a hold takes.
+//
+// If one of the stores gives the time and the other one counts, as from Redis to etcd, the
+// tokens of one are far above those of the other, and guards would keep the holders of step 3
+// out, or those of step 2. So choose a time at which step 2 is rolled out everywhere, and
+// switch the tokens then:
+//
+//	switched := time.Date(2026, time.December, 1, 3, 0, 0, 0, time.UTC)
+//	core.New(twinlock.New(redis, etcd, twinlock.SwitchTokensAt(switched)), …) // step 2
+//	core.New(etcd, core.WithTokensAfter(switched), …)                         // step 3, after that time
+//
+// From a store that counts to one that gives the time, step 3 needs no WithTokensAfter. A
+// process of step 1 that is still there after the switch, or one of step 3 before it, is
+// excluded as always, and is refused by guards. Two stores that both count, each in its own
+// way, have no such switch: tell the guards to begin anew.
 //
 // # Cost
 //

@@ -12,6 +12,7 @@ import (
 
 // session is one engine's connection to both stores.
 type session struct {
+	twin    twin
 	stores  [sides]driver.Session
 	sink    driver.Sink
 	timeout time.Duration // of one attempt
@@ -74,11 +75,19 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	}
 	a, b := states[from], states[to]
 	st := driver.State{
-		Held: a.Held || b.Held, Token: a.Token, Remaining: max(a.Remaining, b.Remaining),
+		Held: a.Held || b.Held, Token: s.twin.token(a.Token, b.Token), Remaining: max(a.Remaining, b.Remaining),
 		Waiting: a.Waiting + b.Waiting, Holders: a.Holders,
 	}
 	if !a.Held {
 		st.Holders = b.Holders
+	}
+	if st.Token != a.Token {
+		for i := range st.Holders {
+			st.Holders[i].Token = 0 // that of a part is not the lease's
+		}
+		if len(st.Holders) == 1 {
+			st.Holders[0].Token = st.Token
+		}
 	}
 	st.Nodes = slices.Concat(a.Nodes, b.Nodes)
 	return st, nil

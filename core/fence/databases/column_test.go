@@ -37,6 +37,27 @@ func (d *database) units() string {
 // stockToken is a token of the lock of row A-1.
 func stockToken(number int64) fence.Token { return fence.Token{Key: "stock:A-1", Number: number} }
 
+func TestColumnThatRoundsTokensIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		types := map[string]bool{"DOUBLE PRECISION": false, "REAL": false, "INT": false, "VARCHAR(30)": false, "BIGINT": true, "NUMERIC(20)": true}
+		if d.dialect == fence.MySQL {
+			types["BIGINT UNSIGNED"] = true
+		}
+		for kind, ok := range types {
+			d.exec(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (sku VARCHAR(20) PRIMARY KEY, units BIGINT NOT NULL, fence `+kind+` `+notNull+`)`,
+				`INSERT INTO stock (sku, units) VALUES ('A-1', 7)`)
+			c, err := fence.NewColumn(d.dialect, "stock", "sku", "fence")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Update(t.Context(), d, stockToken(1<<60), "A-1", d.units(), 6)
+			if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "BIGINT NOT NULL DEFAULT 0") {
+				t.Errorf("%s: %v; want it to serve: %v", kind, err, ok)
+			}
+		}
+	})
+}
+
 func TestStaleTokenIsToldFromARowThatIsNotThere(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		c := d.column(t, notNull)
