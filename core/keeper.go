@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,25 +104,56 @@ func (k *keeper) run() {
 
 // attend ends what is over and renews what is to be renewed.
 func (k *keeper) attend(due []*tenure) {
-	var batch []*tenure
-	var renewals []driver.Renewal
-	patience := k.engine.timeout
+	var all []renewable
 	for _, tn := range due {
 		tn.line.shard.mu.Lock()
-		if tn.attend(time.Now()) {
-			batch = append(batch, tn)
-			renewals = append(renewals, tn.renewal(tn.ttl()))
-			patience = min(patience, max(driver.Remaining(tn.Deadline, time.Now())/2, 5*time.Millisecond))
+		if now := time.Now(); tn.attend(now) {
+			all = append(all, renewable{tn, tn.renewal(tn.ttl()), driver.Remaining(tn.Deadline, now)})
 		}
 		tn.line.shard.mu.Unlock()
 	}
-	if len(batch) > 0 {
-		k.engine.workers.Go(func() { k.renew(batch, renewals, patience) })
+	for _, batch := range batches(all) {
+		k.engine.workers.Go(func() { k.renew(batch) })
 	}
 }
 
+// renewable is a lease that is to be renewed, and how much of it is left.
+type renewable struct {
+	tn      *tenure
+	renewal driver.Renewal
+	left    time.Duration
+}
+
+// maxRenewals is how many leases one call of the driver renews: what it has done counts when
+// it has done all.
+const maxRenewals = 1024
+
+// batches splits what is to be renewed into what is renewed together, beginning with what
+// ends first. A call of the driver has half of the time of the lease in it that ends first,
+// so that nearly as much is left of all others: one that is almost over must not have all of
+// them given up.
+func batches(all []renewable) (split [][]renewable) {
+	slices.SortFunc(all, func(a, b renewable) int { return cmp.Compare(a.left, b.left) })
+	for len(all) > 0 {
+		n := 1
+		for n < min(len(all), maxRenewals) && all[n].left <= 2*max(all[0].left, minPatience) {
+			n++
+		}
+		split, all = append(split, all[:n:n]), all[n:]
+	}
+	return split
+}
+
+// minPatience is the least that an attempt to renew is given.
+const minPatience = 5 * time.Millisecond
+
 // renew renews a batch and plans what comes next for each.
-func (k *keeper) renew(batch []*tenure, renewals []driver.Renewal, patience time.Duration) {
+func (k *keeper) renew(all []renewable) {
+	patience := min(k.engine.timeout, max(all[0].left/2, minPatience))
+	batch, renewals := make([]*tenure, len(all)), make([]driver.Renewal, len(all))
+	for i, r := range all {
+		batch[i], renewals[i] = r.tn, r.renewal
+	}
 	ctx, cancel := context.WithTimeout(k.engine.ctx, patience)
 	defer cancel()
 	sent := time.Now()

@@ -2,7 +2,9 @@ package core
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -52,5 +54,40 @@ func TestReleasedLeaseIsLeftOutOfARenewal(t *testing.T) {
 	defer lingering.line.shard.mu.Unlock()
 	if lingering.renewing {
 		t.Error("a lease that was left out counts as being renewed")
+	}
+}
+
+func TestLeaseThatIsAlmostOverHurriesNoOther(t *testing.T) {
+	ms := func(left ...int) (all []renewable) {
+		for _, n := range left {
+			all = append(all, renewable{left: time.Duration(n) * time.Millisecond})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		all  []renewable
+		want []int // how many are renewed together
+	}{
+		{nil, nil},
+		{ms(3000), []int{1}},
+		{ms(3000, 2000, 1700), []int{3}},
+		{ms(3000, 1, 2000), []int{1, 2}},
+		{ms(1, 2, 9, 10, 11, 900, 400, 1000), []int{4, 1, 1, 2}},
+		{ms(make([]int, 3*maxRenewals/2)...), []int{maxRenewals, maxRenewals / 2}},
+	} {
+		var got []int
+		var last time.Duration
+		for _, batch := range batches(tc.all) {
+			got = append(got, len(batch))
+			for _, r := range batch {
+				if r.left < last || r.left > 2*max(batch[0].left, minPatience) {
+					t.Errorf("%v is left of one beside one with %v, after one with %v", r.left, batch[0].left, last)
+				}
+				last = r.left
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%v are renewed together; want %v", got, tc.want)
+		}
 	}
 }

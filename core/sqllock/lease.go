@@ -23,7 +23,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	for at := 0; at < len(rs); at += maxBatch {
 		end := min(at+maxBatch, len(rs))
 		if err == nil {
-			err = s.renew(ctx, rs[at:end], out[at:end])
+			err = s.renewInTurn(ctx, rs[at:end], out[at:end])
 		}
 		if err != nil {
 			for i := at; i < end; i++ {
@@ -54,6 +54,19 @@ func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) (found, 
 		return f, err
 	})
 	return f, err
+}
+
+// renewInTurn is renew, for a few batches at a time.
+func (s *session) renewInTurn(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {
+	select {
+	case s.renewals <- struct{}{}:
+		defer func() { <-s.renewals }()
+		return s.renew(ctx, rs, out)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return driver.ErrClosed
+	}
 }
 
 func (s *session) renew(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {

@@ -16,9 +16,10 @@ type session struct {
 	timeout time.Duration // of one attempt
 	name    name
 
-	claims  claims
-	cleaner *cleaner
-	started sync.Once // the watch, and the listener
+	claims   claims
+	renewals chan struct{} // a few batches at a time, which leaves others a part of the pool
+	cleaner  *cleaner
+	started  sync.Once // the watch, and the listener
 
 	ctx     context.Context // ends when Close has done its work
 	cancel  context.CancelFunc
@@ -31,7 +32,7 @@ type session struct {
 }
 
 func newSession(c config, dc driver.Config) *session {
-	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, name: randomName(), closing: make(chan struct{})}
+	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, name: randomName(), closing: make(chan struct{}), renewals: make(chan struct{}, 4)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.claims.init()
 	s.cleaner = newCleaner(s)
