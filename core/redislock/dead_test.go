@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -125,3 +126,39 @@ func (deaf) Waiting(driver.ID) {}
 func (deaf) Contended(driver.ID, bool) {}
 
 func (deaf) Lost(driver.ID, error) {}
+
+// TestRenewalOnALostConnectionIsSentAnewWhenTheSessionIsConnectedAgain has requests vanish,
+// as those do that go to a master that is none any more. In virtual time.
+func TestRenewalOnALostConnectionIsSentAnewWhenTheSessionIsConnectedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(1, simulation.Faults{}, 1)
+		link := w.Link()
+		e, err := core.New(redislock.New(nil, redislock.WithLink(link), redislock.WithJitter(link.Jitter)), core.WithNamespace("test"), core.WithStoreTimeout(3*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		start := time.Now()
+		at := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
+		lease, err := e.Acquire(t.Context(), core.Policy{Key: "k", TTL: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at(900 * time.Millisecond)
+		w.Fail(simulation.Faults{LoseRequest: 1})
+		at(1100 * time.Millisecond) // a renewal was sent meanwhile
+		w.Heal()
+		link.Break()
+		at(1700 * time.Millisecond)
+		if left := time.Until(lease.Deadline()); left < 2*time.Second {
+			t.Errorf("600 ms after the session is connected again %v of the lease are left; want it renewed", left)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

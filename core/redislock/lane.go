@@ -63,10 +63,11 @@ type lane struct {
 
 	mu      sync.Mutex
 	queue   []*call
-	gone    int // calls in queue that were withdrawn
-	active  int // workers that are not overdue
-	silent  int // of them, those whose batch has been given up
-	alone   int // senders who send themselves
+	gone    int      // calls in queue that were withdrawn
+	under   []*batch // those under way
+	active  int      // workers that are not overdue
+	silent  int      // of them, those whose batch has been given up
+	alone   int      // senders who send themselves
 	overdue int
 	closed  bool
 	going   spell         // of those who send themselves at about this time
@@ -233,8 +234,31 @@ func (l *lane) take() *batch {
 		b.free()
 		return nil
 	}
+	l.under = append(l.under, b)
 	l.mu.Unlock()
 	return b
+}
+
+// makeWay lets others leave beside the batches that are under way, on connections that may
+// lead nowhere.
+func (l *lane) makeWay() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.under {
+		l.replace(b)
+	}
+}
+
+// replace gives the place of a batch that takes too long to another. l.mu is held.
+func (l *lane) replace(b *batch) {
+	if b.back || b.replaced || l.overdue >= maxOverdue {
+		return
+	}
+	b.replaced = true
+	l.overdue++
+	l.active--
+	l.mindSilence(b, false)
+	l.spawn()
 }
 
 // deliver sends a batch and hands its replies out. It reports whether the
@@ -244,13 +268,7 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 	late := time.AfterFunc(l.timeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !b.back && l.overdue < maxOverdue {
-			b.replaced = true
-			l.overdue++
-			l.active--
-			l.mindSilence(b, false)
-			l.spawn()
-		}
+		l.replace(b)
 	})
 	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
 	sent := time.Now()
@@ -263,6 +281,7 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 
 	l.mu.Lock()
 	b.back, goOn = true, true
+	l.under = slices.DeleteFunc(l.under, func(other *batch) bool { return other == b })
 	l.mindSilence(b, false)
 	l.timed(sent, now)
 	if b.replaced {

@@ -61,6 +61,13 @@ func (l *lanes) to(node string) *lane {
 	return to
 }
 
+// makeWay is that of each lane.
+func (l *lanes) makeWay() {
+	for _, to := range l.byNode.Range {
+		to.(*lane).makeWay()
+	}
+}
+
 // close refuses all further calls and those still queued.
 func (l *lanes) close() {
 	l.mu.Lock()

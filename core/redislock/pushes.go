@@ -27,11 +27,12 @@ type listener struct {
 	err    error         // why the subscription is down, if it is
 	change chan struct{} // closed and replaced when up or err changes
 	again  context.CancelFunc
-	missed int // grants in a row that a refresh found and no push announced
+	move   chan struct{} // closed and replaced when a subscription is up that was down
+	missed int           // grants in a row that a refresh found and no push announced
 }
 
 func newListener(s *session) *listener {
-	return &listener{s: s, change: make(chan struct{})}
+	return &listener{s: s, change: make(chan struct{}), move: make(chan struct{})}
 }
 
 // ensure starts the listener.
@@ -49,6 +50,7 @@ func (l *listener) run() {
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
+			l.moves()
 			l.s.verifyLeases()
 			l.s.refreshPlaces()
 			l.set(true, nil) // who has waited for it has no lease that is still to be verified
@@ -80,6 +82,23 @@ func (l *listener) run() {
 		}
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// moved returns a channel that is closed when the subscription is up the next time.
+func (l *listener) moved() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.move
+}
+
+// moves has renewals that are under way give up, so that they are sent anew: what broke the
+// subscription may have taken their connections with it, in silence.
+func (l *listener) moves() {
+	l.mu.Lock()
+	close(l.move)
+	l.move = make(chan struct{})
+	l.mu.Unlock()
+	l.s.renewals.makeWay()
 }
 
 // set notes the state of the subscription.

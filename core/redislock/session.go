@@ -86,6 +86,10 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 	}
 	limit := time.NewTimer(s.timeout)
 	defer limit.Stop()
+	var moved <-chan struct{}
+	if l == s.renewals {
+		moved = s.listener.moved() // before they are sent
+	}
 	l.send(calls...)
 
 	answered := make([]bool, len(cmds))
@@ -99,6 +103,8 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 			err = ctx.Err()
 		case <-limit.C:
 			err = &silence{s.timeout}
+		case <-moved:
+			err = errMoved
 		case <-s.closing:
 			err = driver.ErrClosed
 		}
@@ -112,6 +118,10 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 	}
 	return calls
 }
+
+// errMoved is the error of a renewal that was under way when the session was connected anew:
+// perhaps to another server, and the renewal by way of the old one.
+var errMoved = errors.New("redis: the connection to the server was replaced")
 
 // askTwice is ask, and asks once more for what was denied by a server that may not
 // have had the key. To believe it a second time is safe: it only gives a lease up.

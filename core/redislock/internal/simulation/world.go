@@ -67,6 +67,14 @@ func (w *World) clock() time.Time {
 	return w.start.Add(elapsed + w.offset).Round(0)
 }
 
+// Fail has messages suffer other faults from now on.
+func (w *World) Fail(f Faults) {
+	w.mu.Lock()
+	w.faults = f
+	w.mu.Unlock()
+	w.Note("the network's faults are %+v", f)
+}
+
 // Heal ends all faults of messages. Subscriptions that went deaf stay so.
 func (w *World) Heal() {
 	w.mu.Lock()
