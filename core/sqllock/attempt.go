@@ -27,7 +27,7 @@ type attempt struct {
 
 // progress notes that the server has answered a statement.
 func (a *attempt) progress() {
-	if a.answered != nil {
+	if a.answered != nil && !a.isGone() {
 		a.answered()
 	}
 }
@@ -45,6 +45,13 @@ func (a *attempt) commit(tx interface{ Commit() error }) error {
 	a.sent = true
 	a.mu.Unlock()
 	return tx.Commit()
+}
+
+// isGone reports whether the caller has given up.
+func (a *attempt) isGone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone
 }
 
 // giveUp ends the attempt, and reports whether it has certainly changed nothing.
@@ -67,11 +74,11 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 		return out, true, err
 	}
 	inner, cancel := context.WithCancel(s.ctx)
-	defer cancel() // not before the answer is taken, which would be silence then
 	limit := time.AfterFunc(s.timeout, cancel)
 	a := &attempt{answered: func() { limit.Reset(s.timeout) }}
 	done := make(chan result, 1)
 	s.start(func() {
+		defer cancel() // not before the answer is there, which would be silence then
 		defer limit.Stop()
 		var r result
 		r.err = repeat(inner, s.timeout, func() (err error) {
@@ -80,24 +87,40 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 		})
 		done <- r
 	})
-	select {
-	case r := <-done:
+	answered := func(r result) (T, bool, error) {
 		if r.err == nil {
 			return r.out, false, nil
 		}
-		err = r.err
+		return out, a.giveUp(), r.err
+	}
+	select {
+	case r := <-done:
+		return answered(r)
 	case <-ctx.Done():
-		err = ctx.Err()
+		clean = a.giveUp()
+		// A driver breaks the connection of a statement that is cancelled, and a new one
+		// costs many statements: so this one may end by itself.
+		limit.Reset(min(afterwards, s.timeout))
+		return out, clean, ctx.Err()
 	case <-inner.Done():
+		select {
+		case r := <-done: // and then it was cancelled
+			return answered(r)
+		default:
+		}
 		err = &silence{s.timeout, nil}
 		if s.ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
 	case <-stop:
+		cancel()
 		err = driver.ErrClosed
 	}
 	return out, a.giveUp(), err
 }
+
+// afterwards is how long a statement goes on whose caller has given up.
+const afterwards = 250 * time.Millisecond
 
 // repeat runs f until it succeeds, fails for good, ctx ends, or has failed for so long.
 func repeat(ctx context.Context, limit time.Duration, f func() error) error {

@@ -74,15 +74,24 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 	}
 	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
 	a.progress()
+	if a.isGone() {
+		return errGone
+	}
 	d := &decision{s: s, a: a, ctx: ctx, tx: tx, key: key}
 	if err := d.lock(); err != nil {
 		return err
 	}
 	a.progress()
+	if a.isGone() {
+		return errGone
+	}
 	if err := d.load(); err != nil {
 		return err
 	}
 	a.progress()
+	if a.isGone() {
+		return errGone
+	}
 	if err := d.collect(); err != nil {
 		return err
 	}

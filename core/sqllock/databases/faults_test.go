@@ -2,9 +2,12 @@ package databases_test
 
 import (
 	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,4 +184,62 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 			d.empty(t)
 		})
 	}
+}
+
+// counting is a connector that counts the connections that it makes.
+type counting struct {
+	sqldriver.Connector
+	made atomic.Int64
+}
+
+func (c *counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	c.made.Add(1)
+	return c.Connector.Connect(ctx)
+}
+
+// TestCallersWhoGiveUpBreakNoConnections has callers give up while their statements are under
+// way. A driver breaks the connection of a statement whose context ends, and a new one costs
+// the server more than all that goes by it.
+func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.on.Source(d.on.Addr(), d.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &counting{Connector: connector}
+		db := sql.OpenDB(c)
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		const most = 20
+		db.SetMaxOpenConns(most)
+		db.SetMaxIdleConns(most)
+		p := open(t, d.locks(t, db))
+		var callers sync.WaitGroup
+		var gaveUp, granted atomic.Int64
+		for range most {
+			callers.Go(func() {
+				for range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+					g, err := p.Acquire(ctx, request("stock", true))
+					cancel()
+					if err != nil {
+						gaveUp.Add(1)
+						continue
+					}
+					granted.Add(1)
+					if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		t.Logf("%d gave up, %d were granted the key, %d connections were made", gaveUp.Load(), granted.Load(), c.made.Load())
+		if made := c.made.Load(); made > 2*most {
+			t.Errorf("%d connections were made for %d callers who gave up; the pool has %d", made, gaveUp.Load(), most)
+		}
+	})
 }
