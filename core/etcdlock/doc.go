@@ -23,6 +23,13 @@
 // no other clock of a client matters, and of the servers' only the rate does. A new
 // leader lets every lease last from anew, which keeps others out for longer and nobody in.
 //
+// There is one exception. A leader that is stopped (SIGSTOP, a frozen machine) for longer
+// than a lease lasts, and then goes on, takes leases for expired that were renewed at its
+// successor, and has them revoked (etcd-io/etcd#15247; seen with 3.4.23 and 3.5.21). The
+// next grant may then overlap the old holder until that hears of the end of its lease: up to
+// 100 ms, and longer if it is cut off. Its token is the smaller one, but for a moment
+// the next holder's may reach the resource first: see package fence.
+//
 // Fencing tokens are the revision of the transaction that has granted the lease. They
 // rise for ever, over all keys of the cluster, whatever happens to a single server. If
 // etcd is restored from a backup its revisions go back: give etcdutl snapshot restore
