@@ -48,6 +48,7 @@ type place struct {
 	known      bool        // no request may create the place any more
 	replaced   bool        // the lease to replace has ended
 	gone       atomic.Bool // Acquire has returned, and the owner is to be ended
+	late       atomic.Bool // it has been, after the answer that came last
 	queued     bool        // the server has confirmed the place
 	first      time.Time   // before the first request
 	acked      time.Time   // before the last request that was answered "queued"
@@ -106,7 +107,15 @@ func (p *place) open() {
 func (p *place) take(c *call) {
 	p.answers <- c
 	if p.gone.Load() {
+		p.endLate()
+	}
+}
+
+// endLate has the owner ended whose creating request was answered after Acquire had returned.
+func (p *place) endLate() {
+	if !p.late.Swap(true) {
 		p.owe(0)
+		p.s.cleaner.came()
 	}
 }
 
@@ -147,9 +156,10 @@ func (p *place) end(created bool) {
 		return
 	}
 	p.owe(firstPause)
+	p.s.cleaner.expect()
 	p.gone.Store(true)
 	if len(p.answers) > 0 { // before somebody could know that Acquire has returned
-		p.owe(0)
+		p.endLate()
 	}
 }
 

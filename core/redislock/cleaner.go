@@ -43,7 +43,8 @@ type cleaner struct {
 	started bool
 	debts   map[driver.Owner]*debt
 	due     debtHeap
-	empty   chan struct{} // closed when debts runs empty, if somebody waits
+	coming  int           // requests under way that may leave something to be ended
+	empty   chan struct{} // closed when nothing is owed or coming, if somebody waits
 }
 
 func newCleaner(s *session) *cleaner {
@@ -175,7 +176,27 @@ func (c *cleaner) settle(d *debt) {
 	heap.Remove(&c.due, d.index)
 	delete(c.debts, d.owner)
 	d.paid = true
-	if len(c.debts) == 0 && c.empty != nil {
+	c.done()
+}
+
+// expect notes a request that may come to the server after what ends its owner, and came that
+// it was answered.
+func (c *cleaner) expect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.coming++
+}
+
+func (c *cleaner) came() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.coming--
+	c.done()
+}
+
+// done wakes whoever waits for nothing being left. c.mu is held.
+func (c *cleaner) done() {
+	if len(c.debts) == 0 && c.coming == 0 && c.empty != nil {
 		close(c.empty)
 		c.empty = nil
 	}
@@ -186,7 +207,7 @@ func (c *cleaner) settle(d *debt) {
 // after ctx has ended.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
-	if len(c.debts) == 0 {
+	if len(c.debts) == 0 && c.coming == 0 {
 		c.mu.Unlock()
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,4 +162,46 @@ func TestRenewalOnALostConnectionIsSentAnewWhenTheSessionIsConnectedAgain(t *tes
 			t.Error(err)
 		}
 	})
+}
+
+// TestCloseWaitsForRequestsThatOvertakenEndingsLeaveBehind has requests for a place travel so
+// slowly that what ends them is there first. In virtual time.
+func TestCloseWaitsForRequestsThatOvertakenEndingsLeaveBehind(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			w := simulation.New(seed, simulation.Faults{Slow: 0.5, SlowBy: 300 * time.Millisecond}, 1)
+			link := w.Link()
+			s, err := redislock.New(nil, redislock.WithLink(link), redislock.WithJitter(link.Jitter)).Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func(wait bool) driver.Request {
+				q := driver.Request{ID: driver.ID{Key: "k"}, TTL: time.Hour, Wait: wait}
+				_, _ = rand.Read(q.Owner[:]) // never fails: crypto/rand ends the program instead
+				return q
+			}
+			held, err := s.Acquire(t.Context(), ask(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var callers sync.WaitGroup
+			for i := range 40 {
+				callers.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*5*time.Millisecond)
+					defer cancel()
+					if _, err := s.Acquire(ctx, ask(true)); err == nil {
+						t.Error("a held key was granted")
+					}
+				})
+			}
+			callers.Wait()
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second) // whatever was under way has arrived
+			if st, _ := w.State(protocol.Key(held.Key)); len(st.Queue) != 0 || len(st.Holders) != 1 {
+				t.Errorf("seed %d: %d wait and %d hold", seed, len(st.Queue), len(st.Holders))
+			}
+		})
+	}
 }
