@@ -42,6 +42,7 @@ func (l *listener) ensure() {
 
 func (l *listener) run() {
 	pause := firstPause
+	again := false // it was up before
 	for {
 		ctx, cancel := context.WithCancel(l.s.ctx)
 		l.mu.Lock()
@@ -50,7 +51,10 @@ func (l *listener) run() {
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
-			l.moves()
+			if again {
+				l.moves()
+			}
+			again = true
 			l.s.verifyLeases()
 			l.s.refreshPlaces()
 			l.set(true, nil) // who has waited for it has no lease that is still to be verified
@@ -91,8 +95,8 @@ func (l *listener) moved() <-chan struct{} {
 	return l.move
 }
 
-// moves has renewals that are under way give up, so that they are sent anew: what broke the
-// subscription may have taken their connections with it, in silence.
+// moves has renewals that are under way sent once more: what broke the subscription may have
+// taken their connections with it, in silence.
 func (l *listener) moves() {
 	l.mu.Lock()
 	close(l.move)

@@ -79,10 +79,20 @@ func (s *session) start(f func()) { s.workers.Go(f) }
 // time and no longer than ctx. It returns one call for each command: its own
 // copy, whose reply is an error if there is no answer.
 func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
+	type answer struct {
+		i int
+		c *call
+	}
+	answers := make(chan answer, 2*len(cmds))
 	calls := make([]*call, len(cmds))
-	answers := make(chan int, len(cmds))
+	prepare := func(i int) *call {
+		c := &call{command: cmds[i]}
+		c.done = func(*call) { answers <- answer{i, c} }
+		calls[i] = c
+		return c
+	}
 	for i := range cmds {
-		calls[i] = &call{command: cmds[i], done: func(*call) { answers <- i }}
+		prepare(i)
 	}
 	limit := time.NewTimer(s.timeout)
 	defer limit.Stop()
@@ -94,21 +104,32 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 
 	answered := make([]bool, len(cmds))
 	var err error
-	for range cmds {
+	for left := len(cmds); left > 0 && err == nil; {
 		select {
-		case i := <-answers:
-			answered[i] = true
-			continue
+		case a := <-answers:
+			if !answered[a.i] {
+				answered[a.i], calls[a.i] = true, a.c
+				left--
+			}
+		case <-moved:
+			// What is under way may have gone to a server that is none any more. The first
+			// answer of the two counts.
+			moved = nil
+			var again []*call
+			for i, c := range calls {
+				if !answered[i] {
+					c.withdraw()
+					again = append(again, prepare(i))
+				}
+			}
+			l.send(again...)
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-limit.C:
 			err = &silence{s.timeout}
-		case <-moved:
-			err = errMoved
 		case <-s.closing:
 			err = driver.ErrClosed
 		}
-		break
 	}
 	for i, c := range calls {
 		if !answered[i] {
@@ -118,10 +139,6 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 	}
 	return calls
 }
-
-// errMoved is the error of a renewal that was under way when the session was connected anew:
-// perhaps to another server, and the renewal by way of the old one.
-var errMoved = errors.New("redis: the connection to the server was replaced")
 
 // askTwice is ask, and asks once more for what was denied by a server that may not
 // have had the key. To believe it a second time is safe: it only gives a lease up.
