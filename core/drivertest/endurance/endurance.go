@@ -151,6 +151,9 @@ func (fig figure) tell(t *testing.T, r *record, n int) {
 	case t.Failed():
 	case r.done < n:
 		t.Errorf("%d of %d instances were tried", r.done, n)
+	case 2*r.slow > r.waits:
+		// A machine that oversleeps makes some late, and a driver that waits too long most.
+		t.Errorf("%d of %d bounded waits were late by more than %v, the latest by %v: %s", r.slow, r.waits, drivertest.Slack, r.latest, fig.text(r))
 	case r.late > 0:
 		t.Logf("figure %d was not reached in this run: %s; late by up to %v: %d", fig.number, fig.text(r), r.latest, r.late)
 	default:

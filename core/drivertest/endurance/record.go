@@ -23,7 +23,9 @@ type record struct {
 	longest time.Duration // of the waits that are bounded, less what the machine stood still
 	limit   time.Duration // of that
 	still   time.Duration // that the machine stood still at most in a wait
-	late    int           // waits beyond their bound
+	waits   int           // that are bounded
+	late    int           // of them, those beyond their bound
+	slow    int           // of them, those beyond it by drivertest.Slack
 	latest  time.Duration // by how much at most
 }
 
@@ -50,6 +52,10 @@ func (r *record) waited(t *testing.T, from, to time.Time, limit time.Duration, w
 	r.mu.Lock()
 	r.longest, r.limit, r.still = max(r.longest, took-still), limit, max(r.still, still)
 	over := took - still - limit
+	r.waits++
+	if over > drivertest.Slack {
+		r.slow++
+	}
 	if over > 0 {
 		r.late++
 		r.latest = max(r.latest, over)
