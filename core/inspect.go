@@ -122,21 +122,17 @@ func (e *Engine) drop(key string, upTo int64) {
 	if lk == nil {
 		return
 	}
-	type pair struct {
-		ln *line
-		tn *tenure
-	}
-	var over []pair // losing one changes what is gone through
+	var over []*tenure // losing one changes what is gone through
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		for tn := ln.tenures; tn != nil; tn = tn.next {
 			if tn.Token <= upTo {
-				over = append(over, pair{ln, tn})
+				over = append(over, tn)
 			}
 		}
 	}
-	for _, p := range over {
-		if p.tn.current() {
-			p.ln.lose(p.tn)
+	for _, tn := range over {
+		if tn.current() {
+			tn.line.lose(tn)
 		}
 	}
 }

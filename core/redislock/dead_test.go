@@ -2,7 +2,6 @@ package redislock_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -63,11 +62,6 @@ func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderD
 		all = append(all, process{s, link})
 		return all[len(all)-1]
 	}
-	ask := func(wait bool) driver.Request {
-		q := driver.Request{ID: driver.ID{Key: "k"}, TTL: ttl, Wait: wait}
-		_, _ = rand.Read(q.Owner[:]) // never fails: crypto/rand ends the program instead
-		return q
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer func() {
 		cancel()
@@ -80,21 +74,21 @@ func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderD
 	}()
 
 	holder := join()
-	held, err := holder.Acquire(ctx, ask(false))
+	held, err := holder.Acquire(ctx, asking(ttl, false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ends := time.Now().Add(ttl)
 	for range dead {
 		p := join()
-		go func() { _, _ = p.Acquire(ctx, ask(true)) }() // it dies
+		go func() { _, _ = p.Acquire(ctx, asking(ttl, true)) }() // it dies
 		time.Sleep(time.Duration(r.Int64N(int64(100 * time.Millisecond))))
 	}
 	served := make(chan time.Time, 1)
 	live := join()
 	go func() {
 		for {
-			_, err := live.Acquire(ctx, ask(true))
+			_, err := live.Acquire(ctx, asking(ttl, true))
 			if !errors.Is(err, driver.ErrPlaceLost) {
 				served <- time.Now()
 				return
@@ -117,6 +111,10 @@ func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderD
 		from = driver.Later(from, time.Now().Add(protocol.MaxEnrol/3))
 	}
 	return max(0, (<-served).Sub(from))
+}
+
+func asking(ttl time.Duration, wait bool) driver.Request {
+	return driver.Request{ID: newID("k"), TTL: ttl, Wait: wait}
 }
 
 // deaf hears nothing.
@@ -175,12 +173,7 @@ func TestCloseWaitsForRequestsThatOvertakenEndingsLeaveBehind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ask := func(wait bool) driver.Request {
-				q := driver.Request{ID: driver.ID{Key: "k"}, TTL: time.Hour, Wait: wait}
-				_, _ = rand.Read(q.Owner[:]) // never fails: crypto/rand ends the program instead
-				return q
-			}
-			held, err := s.Acquire(t.Context(), ask(false))
+			held, err := s.Acquire(t.Context(), asking(time.Hour, false))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +182,7 @@ func TestCloseWaitsForRequestsThatOvertakenEndingsLeaveBehind(t *testing.T) {
 				callers.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*5*time.Millisecond)
 					defer cancel()
-					if _, err := s.Acquire(ctx, ask(true)); err == nil {
+					if _, err := s.Acquire(ctx, asking(time.Hour, true)); err == nil {
 						t.Error("a held key was granted")
 					}
 				})
