@@ -251,7 +251,8 @@ bench:
 
 peers:
 	@.ci/servers
-	@go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
+	@go run ./core/lab/peers -out core/lab/peers/results -readme README.md
+	@go run ./core/lab/peers -awake -only '^(free|one-key|one-shot|fairness)' -out core/lab/peers/results/awake
 
 caches:
 	@.ci/servers

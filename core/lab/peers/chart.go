@@ -22,6 +22,21 @@ func svg(title string, rows []Row) (string, error) {
 	return c.SVG()
 }
 
+// lines draws the rows of a sweep, or returns "" if there are none.
+func lines(title string, rows []Row) (string, error) {
+	c := chart.Lines{Title: title, Under: "callers"}
+	for _, peer := range takingPart(rows) {
+		curve := chart.Curve{Name: peer, Mine: peer == subject}
+		for _, r := range rows {
+			if cell := r.Cells[peer]; cell.Counted > 0 && cell.Min > 0 {
+				curve.Points = append(curve.Points, chart.Point{X: float64(r.Scenario.Callers), Y: cell.Median, Min: cell.Min, Max: cell.Max})
+			}
+		}
+		c.Curves = append(c.Curves, curve)
+	}
+	return c.SVG()
+}
+
 func (r Row) bar(peer string) chart.Bar {
 	cell := r.Cells[peer]
 	b := chart.Bar{Name: peer, Text: "failed", Mine: peer == subject, None: cell.Counted == 0}

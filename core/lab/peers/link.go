@@ -13,6 +13,7 @@ type link struct {
 	listen net.Listener
 	target string
 	delay  time.Duration
+	wait   func(until time.Time)
 	sent   *atomic.Int64 // commands of Redis clients; nil does not count
 	all    sync.WaitGroup
 
@@ -22,13 +23,16 @@ type link struct {
 }
 
 // newLink delays by that much each way, and counts what Redis clients send if sent is not
-// nil.
-func newLink(target string, delay time.Duration, sent *atomic.Int64) (*link, error) {
+// nil. A busy link keeps its time better, and a processor from others.
+func newLink(target string, delay time.Duration, busy bool, sent *atomic.Int64) (*link, error) {
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	l := &link{listen: listen, target: target, delay: delay, sent: sent, conns: map[net.Conn]bool{}}
+	l := &link{listen: listen, target: target, delay: delay, wait: idleUntil, sent: sent, conns: map[net.Conn]bool{}}
+	if busy {
+		l.wait = sleepUntil
+	}
 	l.all.Go(l.accept)
 	return l, nil
 }
@@ -97,7 +101,7 @@ func (l *link) carry(from, to net.Conn, saw func([]byte)) {
 		}
 	})
 	for p := range pieces {
-		sleepUntil(p.due)
+		l.wait(p.due)
 		if _, err := to.Write(p.data); err != nil {
 			break
 		}

@@ -66,7 +66,7 @@ func across(t *testing.T, delay time.Duration) net.Conn {
 		_, _ = io.Copy(conn, conn)
 		_ = conn.Close()
 	}()
-	link, err := newLink(echo.Addr().String(), delay, nil)
+	link, err := newLink(echo.Addr().String(), delay, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // own documentation shows and with the settings that serve it best in a scenario, on
 // servers that it starts itself:
 //
-//	go run ./core/lab/peers -awake -out core/lab/peers/results -readme README.md
+//	go run ./core/lab/peers -out core/lab/peers/results -readme README.md
 //
 // It needs a Unix, redis-server and, for one scenario, etcd. Every trial is a scenario of one
 // peer in processes of their own; the trials of the peers are interleaved, so that what
@@ -10,9 +10,9 @@
 // peers.json, medians and ratios as peers.md, and charts as SVG. What happens meanwhile
 // is on the standard error.
 //
-// -readme puts the table and the charts into a page as well; -awake, on Linux, keeps the
-// cores from halting between two messages, which takes longer than the message and makes
-// whoever is busier look faster.
+// -readme puts the charts and the table, without its details, into a page as well. -awake, on
+// Linux, keeps the cores from halting between two messages, which takes longer than the message
+// and makes whoever is busier look faster; but it takes processor time from who would use all.
 //
 // A ratio compares trials of the same round, with the best of the other peers, and is
 // above 1 for the better one, whichever way its figure counts. In all trials a witness

@@ -14,7 +14,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 	var sections int64
 	var perSecond float64
 	var leases Weight
-	var ideal time.Duration
+	var ideal, used time.Duration
 	var calls Calls
 	for _, o := range t.Outcomes {
 		if o.Waits != nil {
@@ -28,6 +28,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 		leases.Stacks += o.Leases.Stacks
 		leases.Goroutines += o.Leases.Goroutines
 		ideal = max(ideal, o.Ideal)
+		used += o.Used
 		calls = o.Calls
 	}
 	from, to := t.counted()
@@ -51,6 +52,12 @@ func (t *Trial) measure(s Scenario, p Peer) {
 			v = float64(median) / trip
 		case "p99":
 			v = float64(waits.Quantile(0.99)) / trip
+		case "take":
+			v = micros(median)
+		case "take-p99":
+			v = micros(waits.Quantile(0.99))
+		case "processor":
+			v = micros(used) / float64(max(sections, 1))
 		case "elapsed":
 			v = milliseconds(to.Sub(from))
 		case "ideal":

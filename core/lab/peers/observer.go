@@ -30,12 +30,12 @@ type look struct {
 // lookEvery is how long an observer sleeps between two looks.
 const lookEvery = time.Millisecond
 
-// observe watches the machine, the counter, and a link of such a delay if it is not 0.
-func observe(ctx context.Context, delay time.Duration, commands *atomic.Int64) (*observer, error) {
+// observe watches the machine, the counter, and a link like the scenario's if it has one.
+func observe(ctx context.Context, s Scenario, commands *atomic.Int64) (*observer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	o := &observer{cancel: cancel}
-	if delay > 0 {
-		if err := o.travel(ctx, delay); err != nil {
+	if s.Delay > 0 {
+		if err := o.travel(ctx, s); err != nil {
 			cancel()
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (o *observer) Close() {
 }
 
 // travel times bytes that go over such a link to an echo and back.
-func (o *observer) travel(ctx context.Context, delay time.Duration) error {
+func (o *observer) travel(ctx context.Context, s Scenario) error {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (o *observer) travel(ctx context.Context, delay time.Duration) error {
 		_, _ = io.Copy(conn, conn)
 		_ = conn.Close()
 	})
-	way, err := newLink(echo.Addr().String(), delay, nil)
+	way, err := newLink(echo.Addr().String(), s.Delay, s.Busy, nil)
 	if err != nil {
 		_ = echo.Close() // ends its goroutine
 		return err

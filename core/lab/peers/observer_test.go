@@ -25,7 +25,7 @@ func TestObserverCountsWhatLiesInATime(t *testing.T) {
 func TestObserverTimesTheLink(t *testing.T) {
 	const delay = 2 * time.Millisecond
 	var commands atomic.Int64
-	o, err := observe(t.Context(), delay, &commands)
+	o, err := observe(t.Context(), Scenario{Delay: delay, Busy: true}, &commands)
 	if err != nil {
 		t.Fatal(err)
 	}

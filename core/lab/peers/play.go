@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
@@ -65,6 +66,7 @@ type Outcome struct {
 	Ideal    time.Duration `json:"ideal,omitempty"`    // all bodies of all processes, one after the other
 	Leases   Weight        `json:"leases,omitzero"`    // what holding all of them adds
 	Calls    Calls         `json:"calls,omitzero"`     // what they cost
+	Used     time.Duration `json:"used,omitempty"`     // of all processors while watched
 }
 
 // saturate has every caller lock and unlock as often as it can.
@@ -72,6 +74,24 @@ func saturate(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
 		for s.goesOn() {
 			if unlock := s.lock(ctx, i); unlock != nil {
+				s.section(i)
+				s.end(unlock)
+			}
+		}
+	})
+}
+
+// acquiring is saturate that times each acquisition.
+func acquiring(ctx context.Context, s *stage) {
+	s.watch(ctx, func(ctx context.Context, i int) {
+		waits := new(tally.Waits)
+		defer func() { s.report(waits) }()
+		for s.goesOn() {
+			asked := time.Now()
+			if unlock := s.lock(ctx, i); unlock != nil {
+				if s.watching.Load() {
+					waits.Add(time.Since(asked))
+				}
 				s.section(i)
 				s.end(unlock)
 			}
@@ -163,7 +183,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	}
 	time.Sleep(s.pace.Warm)
 	s.watching.Store(true)
-	began, first := time.Now(), s.sections()
+	began, first, before := time.Now(), s.sections(), processorTime()
 	last, moved := first, began
 	for range 20 { // looks, as a hang shows only in what did not happen
 		time.Sleep(s.pace.Watch / 20)
@@ -172,7 +192,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 		}
 	}
 	watched := time.Since(began)
-	count := s.sections() - first
+	count, used := s.sections()-first, processorTime()-before
 	s.watching.Store(false)
 	s.finish(cancel)
 	s.gather(&all, s.pace.Grace)
@@ -180,10 +200,19 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outcome.Began, s.outcome.Watched, s.outcome.Sections = began.UnixNano(), watched, count
-	s.outcome.Ended = time.Now().UnixNano()
+	s.outcome.Ended, s.outcome.Used = time.Now().UnixNano(), used
 	if still := watched - moved.Sub(began); still > watched/2 {
 		s.outcome.Stalled = still
 	}
+}
+
+// processorTime is what this process has used of all processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // begin runs a caller.

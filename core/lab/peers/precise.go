@@ -23,3 +23,13 @@ func sleepUntil(end time.Time) {
 		runtime.Gosched()
 	}
 }
+
+// idleUntil returns soon after that moment, at once if it is past, and uses no processor.
+func idleUntil(end time.Time) {
+	if left := time.Until(end); left > 0 {
+		nap(left)
+	}
+	if left := time.Until(end); left > 0 { // there was no alarm
+		time.Sleep(left)
+	}
+}

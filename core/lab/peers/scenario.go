@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
@@ -13,11 +15,14 @@ type Scenario struct {
 	Name      string
 	Title     string
 	Chart     string // the one that shows it; scenarios of a chart share its scale
+	Detail    bool   // a page has its chart only
 	Stores    []Store
 	Processes int
 	Callers   int           // of each process
 	Own       bool          // each caller has a key of its own; otherwise all share one
 	Delay     time.Duration // of the link to the store, each way
+	Busy      bool          // the link keeps its time to the microsecond, at the cost of a processor
+	Procs     int           // GOMAXPROCS of each process; 0 is as it comes
 	Body      time.Duration // how long a critical section takes
 	Jitter    time.Duration // at random less than that longer
 	Finite    bool          // it ends by itself when all callers were served, or is given up at Pace.Limit
@@ -39,6 +44,8 @@ type Metric struct {
 	Less  bool // the smaller the better
 	Plain bool // it is no figure of a peer's and compared with nobody's
 	Also  bool // it is also compared with the peers on go-redis alone
+
+	Detail bool // a page does not have it
 }
 
 var (
@@ -50,16 +57,48 @@ var (
 		{Name: "p99", Title: "p99", Unit: figure.Trips, Less: true},
 		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: figure.Trips, Plain: true},
 	}
-	others   = []string{"redsync", "redislock", "rueidislock"}
-	fairness = []Metric{
+	redisPeers = []string{"redsync", "redislock", "rueidislock"}
+	fairness   = []Metric{
 		{Name: "spread", Title: "worst ÷ median wait", Unit: figure.Times, Less: true},
 		{Name: "worst", Title: "worst wait", Unit: figure.Milliseconds, Less: true},
 		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: figure.Milliseconds, Plain: true},
 	}
 )
 
-var scenarios = []Scenario{
-	free("1", 1), free("8", 8), free("64", 64), free("256", 256),
+var scenarios = slices.Concat(
+	sweep(Scenario{Name: "free", Title: "each its own key"}),
+	sweep(Scenario{Name: "link-0.5ms", Title: "each its own key, a round trip of 0.5 ms", Delay: 250 * time.Microsecond, Detail: true}),
+	sweep(Scenario{Name: "link-1ms", Title: "each its own key, a round trip of 1 ms", Delay: 500 * time.Microsecond}),
+	sweep(Scenario{Name: "link-5ms", Title: "each its own key, a round trip of 5 ms", Delay: 2500 * time.Microsecond, Detail: true}),
+	sweep(Scenario{Name: "one-core", Title: "each its own key, GOMAXPROCS=1", Procs: 1, Detail: true}),
+	others,
+)
+
+// counts are the numbers of callers of a sweep.
+var counts = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
+
+// sweep is callers of one process with free keys, by their number.
+func sweep(base Scenario) (all []Scenario) {
+	for _, n := range counts {
+		s := base
+		s.Name, s.Chart = fmt.Sprintf("%s/%d", base.Name, n), base.Name
+		if s.Title = fmt.Sprintf("%d callers, %s", n, base.Title); n == 1 {
+			s.Title = "1 caller, " + strings.Replace(base.Title, "each its own key", "a free key", 1)
+		}
+		s.Stores, s.Processes, s.Callers, s.Own, s.Play = onRedis, 1, n, true, acquiring
+		s.Metrics = []Metric{
+			{Name: "rate", Title: "critical sections", Unit: figure.PerSecond, Also: true},
+			{Name: "take", Title: "an acquisition, median", Unit: figure.Microseconds, Less: true, Detail: true},
+			{Name: "take-p99", Title: "an acquisition, p99", Unit: figure.Microseconds, Less: true, Detail: true},
+			{Name: "processor", Title: "processor time of a section in the process", Unit: figure.Microseconds, Less: true, Detail: true},
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// others are the scenarios that are no sweep's.
+var others = []Scenario{
 	{
 		Name: "one-key/64", Title: "64 callers on 1 key, 1 process", Chart: "one-key",
 		Stores: onRedis, Processes: 1, Callers: 64, Play: saturate, Metrics: rate,
@@ -73,7 +112,7 @@ var scenarios = []Scenario{
 		// A hold is long enough for the other three to be waiting at its end, and no two
 		// are as long, so that those who ask again and again have neither luck nor none.
 		Name: "hand-over", Title: "hand-over between 4 processes, a round trip of 10 ms from the store", Chart: "hand-over",
-		Stores: onAny, Processes: 4, Callers: 1, Delay: 5 * time.Millisecond,
+		Stores: onAny, Processes: 4, Callers: 1, Delay: 5 * time.Millisecond, Busy: true,
 		Body: 25 * time.Millisecond, Jitter: 20 * time.Millisecond, Longer: 4, Play: relay, Metrics: trips,
 	},
 	{
@@ -108,7 +147,7 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "call/function", Title: "a function by WithLock, in memory", Chart: "call",
-		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(inMemory), Out: others, Why: "wrap no function",
+		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(inMemory), Out: redisPeers, Why: "wrap no function",
 		Metrics: []Metric{
 			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
 			{Name: "allocs", Title: "allocations", Unit: figure.Each, Less: true},
@@ -116,7 +155,7 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "call/linger", Title: "a function by WithLock, the lease in Redis lingers", Chart: "call",
-		Stores: onRedis, Processes: 1, Callers: 1, Count: true, Play: again, Out: others, Why: "keep no lease from call to call",
+		Stores: onRedis, Processes: 1, Callers: 1, Count: true, Play: again, Out: redisPeers, Why: "keep no lease from call to call",
 		Metrics: []Metric{
 			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
 			{Name: "commands", Title: "commands to Redis", Unit: figure.PerSecond, Less: true, Plain: true},
@@ -124,33 +163,27 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "call/route", Title: "a gin route with a lock in memory", Chart: "call",
-		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aRoute), Out: others, Why: "wrap no route",
+		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aRoute), Out: redisPeers, Why: "wrap no route",
 		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: figure.Microseconds, Less: true}},
 	},
 }
 
-func free(name string, callers int) Scenario {
-	title := name + " callers, each its own key"
-	if callers == 1 {
-		title = "1 caller, a free key"
-	}
-	metric := rate[0]
-	metric.Also = true
-	return Scenario{
-		Name: "free/" + name, Title: title, Chart: "free",
-		Stores: onRedis, Processes: 1, Callers: callers, Own: true, Play: saturate, Metrics: []Metric{metric},
-	}
-}
-
 // charts are the titles of the charts, in their order.
-var charts = []struct{ name, title string }{
-	{"free", "Critical sections per second, free keys: more is better"},
-	{"one-key", "Critical sections per second, one key: more is better"},
-	{"hand-over", "Hand-over between processes, in round trips: less is better"},
-	{"one-shot", "200 waiters in 4 processes, 2 ms each: less is better"},
-	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better"},
-	{"call", "A call with a lock that nobody else wants, in memory"},
-	{"held", "10,000 leases held, bytes of heap for each: less is better"},
+var charts = []struct {
+	name, title string
+	lines       bool // over the number of callers
+}{
+	{"free", "Critical sections per second over callers, free keys: more is better", true},
+	{"link-0.5ms", "The same, a round trip of 0.5 ms", true},
+	{"link-1ms", "The same, a round trip of 1 ms", true},
+	{"link-5ms", "The same, a round trip of 5 ms", true},
+	{"one-core", "The same on loopback, GOMAXPROCS=1", true},
+	{"one-key", "Critical sections per second, one key: more is better", false},
+	{"hand-over", "Hand-over between processes, in round trips: less is better", false},
+	{"one-shot", "200 waiters in 4 processes, 2 ms each: less is better", false},
+	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better", false},
+	{"call", "A call with a lock that nobody else wants, in memory", false},
+	{"held", "10,000 leases held, bytes of heap for each: less is better", false},
 }
 
 // charted says which metrics of a scenario are bars; others are only in the table.

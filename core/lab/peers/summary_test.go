@@ -97,7 +97,7 @@ func example() Results {
 	return r
 }
 
-func TestTable(t *testing.T) { golden(t, "table.md", markdown(scenarios, example())) }
+func TestTable(t *testing.T) { golden(t, "table.md", markdown(scenarios, example(), true)) }
 
 func TestCharts(t *testing.T) {
 	files, err := render(example())

@@ -9,15 +9,21 @@ import (
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
-// markdown writes the results as a table with notes.
-func markdown(of []Scenario, r Results) string {
+// markdown writes the results as a table with notes: in full, or without details.
+func markdown(of []Scenario, r Results, full bool) string {
 	rows := summarize(of, r.Trials)
 	columns := takingPart(rows)
+	behind := whereBehind(rows)
+	if !full {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Scenario.Detail || r.Metric.Detail })
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; %s; %d rounds of %v after %v to warm up, order of the peers by seed %d; %s.\n\n",
 		r.Machine, servers(r), r.Rounds, r.Pace.Watch, r.Pace.Warm, r.Seed, r.Began.Format(time.DateOnly))
 	b.WriteString("Median over the rounds, its range, and how many times as good as the best peer of the same round\n" +
 		"(without lockaround): above 1 is better, whichever way a figure counts. **Bold** is the best median.\n\n")
+
+	b.WriteString(behind)
 
 	b.WriteString("| | ")
 	for _, peer := range columns {
@@ -44,6 +50,25 @@ func markdown(of []Scenario, r Results) string {
 	}
 	writeNotes(&b, of, r)
 	return b.String()
+}
+
+// whereBehind says first what others are better at.
+func whereBehind(rows []Row) string {
+	var all []string
+	compared := 0
+	for _, r := range rows {
+		c := r.Cells[subject]
+		if c.Ratio > 0 {
+			compared++
+		}
+		if c.Ratio > 0 && c.Ratio < 1 {
+			all = append(all, fmt.Sprintf("%s, %s %s×", r.Scenario.Title, r.Metric.Title, figure.Digits(c.Ratio)))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("A peer is ahead of lockaround in %d of %d rows: %s.\n\n", len(all), compared, strings.Join(all, "; "))
 }
 
 // alsoOnGoRedis is a row with the ratios to the peers on go-redis.

@@ -70,7 +70,7 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 		if s.Count {
 			sent = &commands
 		}
-		link, err := newLink(addr, s.Delay, sent)
+		link, err := newLink(addr, s.Delay, s.Busy, sent)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 	defer os.Remove(path) //nolint:errcheck // its folder is removed too
 	defer eyes.Close()    //nolint:errcheck // nobody uses it any more
 
-	seen, err := observe(ctx, s.Delay, &commands)
+	seen, err := observe(ctx, s, &commands)
 	if err != nil {
 		return err
 	}

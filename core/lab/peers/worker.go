@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,9 @@ func perform(text string, in io.Reader, ready func() error) (*Outcome, error) {
 		return nil, fmt.Errorf("there is no peer %q or no scenario %q", job.Peer, job.Scenario)
 	}
 	scenario := scenarios[s]
+	if scenario.Procs > 0 {
+		runtime.GOMAXPROCS(scenario.Procs)
+	}
 	eyes, err := openWitness(job.Witness, scenario.Callers)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func write(folder, page string, r Results) error {
 	if page == "" {
 		return nil
 	}
-	return insert(page, folder, files)
+	return insert(page, folder, markdown(scenarios, r, false), files)
 }
 
 // render returns the contents of the files, by name.
@@ -35,7 +35,7 @@ func render(r Results) (map[string][]byte, error) {
 	}
 	// A line for each trial. Inside of a string its quotes would be escaped.
 	raw = bytes.ReplaceAll(raw, []byte(`{"scenario":`), []byte("\n"+`{"scenario":`))
-	files := map[string][]byte{"peers.json": append(raw, '\n'), "peers.md": []byte(markdown(scenarios, r))}
+	files := map[string][]byte{"peers.json": append(raw, '\n'), "peers.md": []byte(markdown(scenarios, r, true))}
 	for _, c := range charts {
 		var rows []Row
 		for _, row := range summarize(scenarios, r.Trials) {
@@ -43,7 +43,11 @@ func render(r Results) (map[string][]byte, error) {
 				rows = append(rows, row)
 			}
 		}
-		drawn, err := svg(c.title, rows)
+		draw := svg
+		if c.lines {
+			draw = lines
+		}
+		drawn, err := draw(c.title, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +69,7 @@ var errNoMarks = errors.New("there is no line " + strings.TrimSpace(markBegin) +
 
 // insert puts the table and the charts, which lie in the folder, between the marks of the
 // page.
-func insert(page, folder string, files map[string][]byte) error {
+func insert(page, folder, table string, files map[string][]byte) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func insert(page, folder string, files map[string][]byte) error {
 	}
 	var b strings.Builder
 	b.WriteString(head + markBegin)
-	b.Write(files["peers.md"])
+	b.WriteString(table)
 	for _, c := range charts {
 		if files[c.name+".svg"] != nil {
 			fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, filepath.ToSlash(filepath.Join(way, c.name+".svg")))
