@@ -28,6 +28,9 @@ import (
 // the other serves the command without it.
 const strayTime = 10 * time.Millisecond
 
+// maxConnections bounds the connections that requests travel on at once. More carry no more.
+const maxConnections = 32
+
 // clusterClient is a *redis.ClusterClient or what embeds one.
 type clusterClient interface {
 	Options() *redis.ClusterOptions
@@ -46,6 +49,8 @@ type clientWire struct {
 	// resend is how long after its first sending the client may send a command
 	// again unasked: sooner it has left once. Negative: it never does.
 	resend time.Duration
+
+	pool int // the client's connections to a server
 
 	redirected bool // the client may go where a server of a Cluster sends it
 	heeds      bool // the client gives a socket up when a context's deadline has passed
@@ -66,12 +71,13 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		// has refused the first one.
 		o := c.Options()
 		w.cluster, w.resend, w.redirected, w.heeds = c, o.MinRetryBackoff, o.MaxRedirects > 0, o.ContextTimeoutEnabled
+		w.pool = o.PoolSize
 		if o.MaxRedirects <= 0 && o.MaxRetries <= 0 {
 			w.resend = -1
 		}
 	case *redis.Client:
 		o := c.Options()
-		w.resend, w.redirected = o.MinRetryBackoff, false
+		w.resend, w.redirected, w.pool = o.MinRetryBackoff, false, o.PoolSize
 		if o.MaxRetries <= 0 {
 			w.resend = -1
 		}
@@ -192,6 +198,9 @@ func (w *clientWire) heed(replies []reply) {
 
 // prompt reports whether the client gives up when it is told to.
 func (w *clientWire) prompt() bool { return w.heeds }
+
+// connections leaves a quarter of the client's to others.
+func (w *clientWire) connections() int { return min(w.pool*3/4, maxConnections) }
 
 // node names the master that has the key.
 func (w *clientWire) node(key string) string {

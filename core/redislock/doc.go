@@ -32,9 +32,9 @@
 //
 // # On the caller's goroutine
 //
-// While the server answers quickly, callers send their requests themselves: up to
-// eight at a time, each on a connection of the client's pool, and more than that
-// together, several as one script. They are out of reach meanwhile: the end of a
+// While the server answers quickly, callers send their requests themselves: a few
+// at a time, each on a connection of the client's pool, and more than that
+// together, several as one script: see [WithConnections]. They are out of reach meanwhile: the end of a
 // context is noticed 50 ms late at most. As soon as the server takes longer than
 // 10 ms, requests go by goroutines of the session, and callers leave at once. With a
 // *redis.ClusterClient all do, unless its Options say ContextTimeoutEnabled, since it

@@ -34,9 +34,11 @@ type optionFunc func(*config)
 func (f optionFunc) apply(c *config) { f(c) }
 
 // WithConnections sets how many batches of acquisitions and releases may be
-// under way at once, each on a connection of the client's pool. While there are few
-// callers up to eight of them send for themselves, each on a connection; renewals use
-// up to two more, and pushes one outside the pool. The default is 2, which more
+// under way at once to a server that answers within 0.2 ms, each on a connection of the
+// client's pool. While there are few callers up to four of them send for themselves, each
+// on a connection. A server that takes longer has a request or a batch under way for every
+// 50 µs that it takes, up to three quarters of the client's PoolSize and 32. Renewals use
+// up to two connections more, and pushes one outside the pool. The default is 2, which more
 // seldom improve on: concurrent calls share the next batch. Below 1 is an error
 // of Open.
 func WithConnections(n int) Option {

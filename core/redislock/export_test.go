@@ -35,6 +35,8 @@ func (s simulated) run(ctx context.Context, cmds []*command, replies []reply) {
 
 func (s simulated) prompt() bool { return s.link.Heeds() }
 
+func (simulated) connections() int { return 8 }
+
 func (simulated) node(string) string { return "" }
 
 func (s simulated) listen(ctx context.Context, channel string, up func(), message func(string)) error {

@@ -32,6 +32,9 @@ type call struct {
 	// nil if the sender waits in lane.exchange.
 	done func(*call)
 
+	// before, if not nil, leaves in the same batch, ahead of this one. Nobody waits for it.
+	before *call
+
 	lane *lane // that it was sent on
 	// Guarded by lane.mu.
 	queued   bool
@@ -59,6 +62,7 @@ type lane struct {
 	ctx     context.Context // of the session
 	workers *sync.WaitGroup // counts this lane's goroutines
 	width   int             // batches under way at once, the overdue apart
+	most    int             // the same to a server that is not near, with those who send themselves
 	timeout time.Duration   // of one attempt
 
 	mu      sync.Mutex
@@ -68,6 +72,7 @@ type lane struct {
 	active  int      // workers that are not overdue
 	silent  int      // of them, those whose batch has been given up
 	alone   int      // senders who send themselves
+	carried int      // calls in batches under way
 	overdue int
 	closed  bool
 	going   spell         // of those who send themselves at about this time
@@ -162,7 +167,7 @@ func (c *call) answer(sent time.Time, r reply) {
 
 // spawn starts a worker if there is work for one more. l.mu is held.
 func (l *lane) spawn() {
-	if l.active < l.width && len(l.queue) > l.gone {
+	if l.mayBatch() && len(l.queue) > l.gone {
 		l.active++
 		l.workers.Add(1)
 		go l.work()
@@ -184,6 +189,9 @@ type batch struct {
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func (b *batch) add(c *call) {
+	if c.before != nil {
+		b.add(c.before)
+	}
 	b.calls, b.cmds, b.replies = append(b.calls, c), append(b.cmds, &c.command), append(b.replies, reply{})
 }
 
@@ -235,6 +243,7 @@ func (l *lane) take() *batch {
 		return nil
 	}
 	l.under = append(l.under, b)
+	l.carried += len(b.calls)
 	l.mu.Unlock()
 	return b
 }
@@ -281,12 +290,13 @@ func (l *lane) deliver(b *batch) (goOn bool) {
 
 	l.mu.Lock()
 	b.back, goOn = true, true
+	l.carried -= len(b.calls)
 	l.under = slices.DeleteFunc(l.under, func(other *batch) bool { return other == b })
 	l.mindSilence(b, false)
 	l.timed(sent, now)
 	if b.replaced {
 		l.overdue--
-		if goOn = l.active < l.width; goOn {
+		if goOn = l.mayBatch(); goOn {
 			l.active++
 		}
 	}

@@ -36,6 +36,8 @@ func (w *slowWire) run(_ context.Context, cmds []*command, replies []reply) {
 
 func (*slowWire) prompt() bool { return true }
 
+func (*slowWire) connections() int { return 8 }
+
 func (*slowWire) node(string) string { return "" }
 
 func (*slowWire) listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
@@ -51,7 +53,7 @@ type testLane struct {
 
 func newTestLane(width int) *testLane {
 	l := &testLane{wire: newSlowWire()}
-	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, timeout: time.Second, born: time.Now()}
+	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, most: 8, timeout: time.Second, born: time.Now()}
 	return l
 }
 

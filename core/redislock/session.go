@@ -47,17 +47,17 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		closing: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.calls = s.newLanes(c.connections)
-	s.renewals = s.newLanes(2) // one dead connection must not hold up all leases
+	s.calls = s.newLanes(c.connections, w.connections())
+	s.renewals = s.newLanes(2, 2) // one dead connection must not hold up all leases
 	s.claims.init()
 	s.cleaner = newCleaner(s)
 	s.listener = newListener(s)
 	return s
 }
 
-func (s *session) newLanes(width int) *lanes {
+func (s *session) newLanes(width, most int) *lanes {
 	return &lanes{wire: s.wire, open: func() *lane {
-		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, timeout: s.timeout, born: time.Now()}
+		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, most: most, timeout: s.timeout, born: time.Now()}
 	}}
 }
 

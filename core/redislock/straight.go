@@ -18,16 +18,20 @@ const (
 	quickTime = driver.Promptness / 5
 	quickFor  = time.Second
 
-	// maxAlone is how many send themselves at a time to a server that is not near.
-	maxAlone = 8
-
 	// A server is near if the fastest answer of the last nearFor took no longer than
 	// nearTime. What a request costs there is processor time, and as one of a batch a
-	// fraction of that: one sends itself, and who waits for a reply without interruption
-	// joins the batch after the one under way, unless nearBatch of them could be another.
+	// fraction of that. So nearAlone send themselves at a time while fewer than a crowd have
+	// sent something. The others wait for a batch, of nearBatch at least if there is one
+	// under way.
 	nearTime  = 200 * time.Microsecond
 	nearFor   = time.Second
+	nearAlone = 4
 	nearBatch = 4
+	crowd     = 20
+
+	// A server that is farther may have a request, or a batch, leave every spacing, each on
+	// a connection, so that nobody waits long for another's answer.
+	spacing = 50 * time.Microsecond
 )
 
 // isQuick reports whether the server is expected to answer at once.
@@ -68,19 +72,45 @@ func (l *lane) timed(sent, now time.Time) {
 // near reports whether the server is. l.mu is held.
 func (l *lane) near() bool { return l.trip <= nearTime && !l.tripAt.IsZero() }
 
+// room is how many requests, or batches, may be under way at once to a server that is not
+// near. l.mu is held.
+func (l *lane) room() int { return max(l.width, min(int(l.trip/spacing), l.most)) }
+
+// far reports whether the server is known not to be near. l.mu is held.
+func (l *lane) far() bool { return l.trip > nearTime && !l.tripAt.IsZero() }
+
+// mayBatch reports whether one more batch may be under way. l.mu is held.
+func (l *lane) mayBatch() bool {
+	if l.far() {
+		return l.active+l.alone < l.room()
+	}
+	return l.active < l.width
+}
+
 // mayGoAlone reports whether one more may send itself. l.mu is held.
 func (l *lane) mayGoAlone() bool {
-	if l.active > 0 || len(l.queue) > l.gone {
+	switch {
+	case len(l.queue) > l.gone:
 		return false
+	case l.near():
+		return l.alone < nearAlone && l.alone+l.carried < crowd
+	default:
+		return l.active+l.alone < l.room()
 	}
-	return l.alone == 0 || l.alone < maxAlone && !l.near()
+}
+
+// next starts a worker for those who wait, if one is due. l.mu is held.
+func (l *lane) next() {
+	if l.active == l.silent || len(l.queue)-l.gone >= nearBatch || !l.near() {
+		l.spawn()
+	}
 }
 
 // exchange sends a call and waits for its reply on a goroutine that cannot be
 // interrupted, for driver.Promptness at most: then the reply is an error. While they
 // are few, senders send themselves, each on a connection: to wake another goroutine for
-// the call, and this one for the reply, takes longer than a local server does. One more
-// than that begins a batch, and as long as there are batches the others join the next.
+// the call, and this one for the reply, takes longer than a local server does. Others join
+// the next batch.
 //
 // After a reply that is no error nobody knows of the call any more.
 func (l *lane) exchange(c *call, now time.Time) {
@@ -90,23 +120,21 @@ func (l *lane) exchange(c *call, now time.Time) {
 	case l.closed:
 		l.mu.Unlock()
 		c.reply = reply{err: driver.ErrClosed, once: true}
-	case l.silent == l.width:
-		l.mu.Unlock()
-		c.reply = reply{err: &silence{patience}, once: true}
 	case l.mayGoAlone():
 		l.alone++
 		ctx := l.going.at(l.ctx, now)
 		l.mu.Unlock()
 		l.straight(ctx, c, now)
+	case l.silent > 0 && l.silent == l.active && !l.mayBatch():
+		l.mu.Unlock()
+		c.reply = reply{err: &silence{patience}, once: true}
 	default:
 		if c.replied == nil {
 			c.replied = make(chan struct{}, 1)
 		}
 		c.queued = true
 		l.queue = append(l.queue, c)
-		if l.active == l.silent || len(l.queue)-l.gone >= nearBatch || !l.near() {
-			l.spawn()
-		}
+		l.next()
 		l.mu.Unlock()
 		<-c.replied
 	}
@@ -145,8 +173,9 @@ func (l *lane) straight(ctx context.Context, c *call, now time.Time) {
 	b := batches.Get().(*batch)
 	b.add(c)
 	l.wire.run(ctx, b.cmds, b.replies)
-	overdue := b.replies[0].err != nil && ctx.Err() != nil
-	c.sent, c.reply = now, b.replies[0]
+	r := b.replies[len(b.replies)-1]
+	overdue := r.err != nil && ctx.Err() != nil
+	c.sent, c.reply = now, r
 	after := time.Now()
 	l.heard(now, after, b.replies)
 	b.free()
@@ -156,6 +185,7 @@ func (l *lane) straight(ctx context.Context, c *call, now time.Time) {
 	l.mu.Lock()
 	l.alone--
 	l.timed(now, after)
+	l.next()
 	l.mu.Unlock()
 }
 

@@ -22,14 +22,15 @@ func (l *testLane) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// newBusyNearLane returns a lane to a near server, with one sender who sends himself and
-// a batch of one under way.
+// newBusyNearLane returns a lane to a near server, with as many senders who send themselves
+// as there may be, and a batch of one under way.
 func newBusyNearLane() *testLane {
 	l := newTestLane(2)
 	l.ask()
 	l.after(0)
-	l.ask()
-	l.ask()
+	for range nearAlone + 1 {
+		l.ask()
+	}
 	return l
 }
 
@@ -42,8 +43,10 @@ func TestFewTravelTogetherToANearServerAndAloneToAFarOne(t *testing.T) {
 		trip time.Duration
 		want []int // under way after each of several calls
 	}{
-		{"near", nearTime, []int{1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}},
-		{"far", nearTime + 1, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}},
+		{"near", nearTime, []int{1, 2, 3, 4, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6}},
+		{"far", nearTime + 1, []int{1, 2, 3, 4, 4, 4, 4, 4}},
+		{"farther", 7 * spacing, []int{1, 2, 3, 4, 5, 6, 7, 7, 7, 7}},
+		{"as far as there are connections", time.Millisecond, []int{1, 2, 3, 4, 5, 6, 7, 8, 8, 8}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,9 +101,6 @@ func TestNobodyWaitsBehindABatchThatWasGivenUp(t *testing.T) {
 			_, answered := l.add(1)
 			time.Sleep(patience)
 			synctest.Wait()
-			l.mu.Lock()
-			l.timed(time.Now(), time.Now()) // another connection's answer was quick
-			l.mu.Unlock()
 			if got := l.under(); got != want+1 || answered.Load() != 0 {
 				t.Fatalf("%d batches are under way, want %d", got, want+1)
 			}
@@ -131,13 +131,56 @@ func TestOthersWaitForNoBatchOfThose(t *testing.T) {
 		l := newBusyNearLane()
 		l.add(1)
 		synctest.Wait()
-		if got := l.under(); got != 3 {
-			t.Errorf("%d batches are under way when a call has come that can be interrupted, want 3", got)
+		if got := l.under(); got != nearAlone+2 {
+			t.Errorf("%d requests and batches are under way when a call has come that can be interrupted, want %d", got, nearAlone+2)
 		}
 		close(l.wire.answer)
 		synctest.Wait()
 		l.workers.Wait()
 	})
+}
+
+// Room for those who wait is made by those who send themselves, too.
+func TestFarServerGetsWhatWaitsAsSoonAsThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(2)
+		l.ask()
+		l.after(5 * spacing)
+		for range 5 {
+			l.ask()
+		}
+		waiting := []*call{l.ask(), l.ask()}
+		if got := l.under(); got != 5 {
+			t.Fatalf("%d requests are under way, want 5", got)
+		}
+		l.after(0) // one of the five
+		if got := l.under(); got != 5 {
+			t.Errorf("%d requests and batches are under way when one was answered, want 5", got)
+		}
+		close(l.wire.answer)
+		synctest.Wait()
+		for i, c := range waiting {
+			if c.reply.err != nil || !c.answered {
+				t.Errorf("call %d that waited got %v", i, c.reply)
+			}
+		}
+		l.workers.Wait()
+	})
+}
+
+func TestNobodyOfACrowdGoesAloneToANearServer(t *testing.T) {
+	l := newTestLane(2)
+	l.trip, l.tripAt = nearTime, time.Now()
+	for carried, want := range map[int]bool{0: true, crowd - 1: true, crowd: false, 10 * crowd: false} {
+		l.carried = carried
+		if got := l.mayGoAlone(); got != want {
+			t.Errorf("with %d in batches one more may go alone: %v", carried, got)
+		}
+	}
+	l.trip, l.carried = nearTime+1, 10*crowd
+	if !l.mayGoAlone() {
+		t.Error("nobody may go alone to a server that is far, though there is room")
+	}
 }
 
 func TestServerIsNearForAsLongAsItsFastestAnswer(t *testing.T) {

@@ -40,6 +40,9 @@ type wire interface {
 	// prompt reports whether run returns at the end of its ctx in any case.
 	prompt() bool
 
+	// connections is how many runs a server is to get at once at most.
+	connections() int
+
 	// node names the server that has the key, as far as that is known without
 	// asking one; all keys have the same name if there is one server. It does
 	// not block.
