@@ -31,6 +31,9 @@ func (ln *line) enrolment(replace *driver.Ending) *enrolment {
 	en := enrolments.Get().(*enrolment)
 	*en = enrolment{Request: ln.request()}
 	en.Replace = replace
+	if replace == nil {
+		en.After = ln.follow()
+	}
 	ln.asking = en
 	ln.engine.calls.Add(1)
 	return en

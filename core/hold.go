@@ -242,6 +242,12 @@ func (h *hold) release(ctx context.Context) error {
 		ln.forget(tn, now)
 		ln.ending++
 		ln.engine.calls.Add(1) // Close waits: it finds this lease no more
+		if h.plan.Release == Sent {
+			ln.depart(tn, h.plan.MinHold)
+			h.unlock()
+			h.send(ctx, now, err)
+			return err
+		}
 		h.unlock()
 		if rerr := h.giveBack(ctx, now); err == nil {
 			err = rerr

@@ -32,6 +32,8 @@ type standing struct {
 	tenures     *tenure  // linked
 	held        int32    // tenures
 	ending      int32    // leases that are being given back
+	sent        *tenure  // of those: whose release was sent, for the next request to follow; linked
+	followed    int32    // of those: that were, until they are answered
 	trouble     *trouble // nil: the store has answered
 	lastHeld    moment   // when the key was last known to be taken, before the present step
 }
@@ -193,16 +195,17 @@ func (ln *line) advance() {
 // mayAsk reports whether the store may be asked for one more lease, for the first
 // waiter.
 func (ln *line) mayAsk() bool {
-	if ln.asking != nil {
+	if ln.asking != nil || ln.lock.behind(ln) {
 		return false
 	}
+	ending := ln.ending - ln.unconfirmed()
 	switch ln.mode {
 	case Shared:
 		return ln.first.plan.MinHold > 0 || ln.joint() == nil
 	case Semaphore:
-		return ln.held+ln.ending < ln.limit
+		return ln.held+ending < ln.limit
 	default:
-		return ln.held+ln.ending == 0
+		return ln.held+ending == 0
 	}
 }
 

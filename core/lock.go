@@ -7,8 +7,9 @@ package core
 type lock struct {
 	key     string // with namespace
 	lines   *line
-	waiting int  // callers in all lines
-	single  line // room for the first of them
+	waiting int   // callers in all lines
+	sent    int32 // releases of all lines that were sent and not answered
+	single  line  // room for the first of them
 }
 
 // spares is how many unused locks a shard keeps.

@@ -21,6 +21,7 @@ type Override struct {
 	MaxHold *time.Duration // zero is no bound
 	Mode    *Mode
 	Limit   *int // of a Semaphore; nil also if Mode makes something else of one
+	Release *ReleaseMode
 }
 
 // apply sets what o states.
@@ -33,6 +34,7 @@ func (o *Override) apply(p *Policy) {
 	}
 	set(&p.Mode, o.Mode)
 	set(&p.Limit, o.Limit)
+	set(&p.Release, o.Release)
 }
 
 func set[T any](to, from *T) {
@@ -47,7 +49,7 @@ func (o *Override) stated() string {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"Wait", o.Wait != nil}, {"TTL", o.TTL != nil}, {"MaxHold", o.MaxHold != nil}, {"Mode", o.Mode != nil}, {"Limit", o.Limit != nil}} {
+	}{{"Wait", o.Wait != nil}, {"TTL", o.TTL != nil}, {"MaxHold", o.MaxHold != nil}, {"Mode", o.Mode != nil}, {"Limit", o.Limit != nil}, {"Release", o.Release != nil}} {
 		if f.set {
 			names = append(names, f.name)
 		}
@@ -57,7 +59,7 @@ func (o *Override) stated() string {
 
 // clone copies what o points to.
 func (o *Override) clone() Override {
-	return Override{Wait: copied(o.Wait), TTL: copied(o.TTL), MaxHold: copied(o.MaxHold), Mode: copied(o.Mode), Limit: copied(o.Limit)}
+	return Override{Wait: copied(o.Wait), TTL: copied(o.TTL), MaxHold: copied(o.MaxHold), Mode: copied(o.Mode), Limit: copied(o.Limit), Release: copied(o.Release)}
 }
 
 func copied[T any](v *T) *T {

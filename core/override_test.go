@@ -88,6 +88,7 @@ func TestOverrideSetsWhatItStatesAndKeepsTheRest(t *testing.T) {
 		{"Limit", core.Override{Limit: all.Limit}, func(p *core.Policy) { p.Limit = 7 }},
 		{"Mode", core.Override{Mode: new(core.Shared)}, func(p *core.Policy) { p.Mode, p.Limit = core.Shared, 0 }},
 		{"Mode, with no Limit", core.Override{Mode: new(core.Shared), Limit: new(0)}, func(p *core.Policy) { p.Mode, p.Limit = core.Shared, 0 }},
+		{"Release", core.Override{Release: new(core.Sent)}, func(p *core.Policy) { p.Release = core.Sent }},
 		{"all", all, func(p *core.Policy) { p.Wait, p.TTL, p.MaxHold, p.Limit = time.Second, 2*time.Hour, time.Hour, 7 }},
 		{"all to zero", core.Override{Wait: new(time.Duration(0)), TTL: new(time.Duration(0)), MaxHold: new(time.Duration(0)), Mode: new(core.Exclusive), Limit: new(0)}, func(p *core.Policy) {
 			p.Wait, p.TTL, p.MaxHold, p.Mode, p.Limit = 0, core.DefaultTTL, 0, core.Exclusive, 0

@@ -106,6 +106,37 @@ type Policy struct {
 	// is the same wherever a process uses the key: another one at the same time is
 	// an ErrPolicy of the call.
 	Fairness Fairness
+
+	// Release says when a release returns: Confirmed, the zero value, when the store
+	// has answered, or Sent, when the release is on its way.
+	Release ReleaseMode
+}
+
+// ReleaseMode says when a release returns.
+type ReleaseMode uint8
+
+const (
+	// Confirmed waits for the store's answer: a nil error says that the lock was held
+	// until the release.
+	Confirmed ReleaseMode = iota
+	// Sent saves the round trip. The release returns once it is on its way, ahead of any
+	// later request of this engine for the key, and its error says only what the process
+	// knew by then. That the lease had been lost before, or that the store could not be
+	// reached, goes to telemetry and to the log. The release is repeated as any other
+	// until the store has answered; Close waits for it. A process that is killed right
+	// after may leave the key taken for the rest of its TTL.
+	Sent
+)
+
+// String is the mode's name.
+func (m ReleaseMode) String() string {
+	switch m {
+	case Confirmed:
+		return "confirmed"
+	case Sent:
+		return "sent"
+	}
+	return "unknown"
 }
 
 // Mode says who may hold a key together.
@@ -249,6 +280,8 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("both Linger and MinHold are set; MinHold counts from a grant of the hold's own; use one of them")
 	case p.Fairness > Strict:
 		return refuse("Fairness %d is unknown; use core.Balanced or core.Strict", p.Fairness)
+	case p.Release > Sent:
+		return refuse("Release %d is unknown; use core.Confirmed or core.Sent", p.Release)
 	case p.Tokens > DurableTokens:
 		return refuse("Tokens is %d, which is unknown; use core.ClockTokens or core.DurableTokens", p.Tokens)
 	}
@@ -305,6 +338,7 @@ type terms struct {
 	noRenew, reentrant                  bool
 	tokens                              Strength
 	fairness                            Fairness
+	release                             ReleaseMode
 }
 
 // maxPlans is how many plans an engine remembers for policies with literal keys, which
@@ -316,6 +350,7 @@ func (e *Engine) planOf(p Policy) *plan {
 	t := terms{
 		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
 		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, tokens: p.Tokens, fairness: p.Fairness,
+		release: p.Release,
 	}
 	if pl, ok := e.plans.Load(t); ok {
 		return pl.(*plan)

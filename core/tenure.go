@@ -39,6 +39,8 @@ type tenure struct {
 	lowered    bool  // from an exclusive lease to a share
 	renewing   bool
 	refreshing bool // it is being renewed before it is handed on
+	sent       bool // its release was, before its caller knows the answer
+	followed   bool // a request was sent after that
 }
 
 const (
@@ -193,6 +195,7 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration, now 
 	}
 	ln.shard.mu.Lock()
 	ln.ending--
+	ln.confirm(tn)
 	ln.advance()
 	ln.shard.mu.Unlock()
 	return err

@@ -119,6 +119,14 @@ func policyOf(l *lockpb.Lock) (core.Policy, []error) {
 	default:
 		c.unknownEnum("fairness", l.GetFairness().Descriptor(), l.GetFairness().Number())
 	}
+	switch l.GetRelease() {
+	case lockpb.Lock_RELEASE_UNSPECIFIED, lockpb.Lock_CONFIRMED:
+		p.Release = core.Confirmed
+	case lockpb.Lock_SENT:
+		p.Release = core.Sent
+	default:
+		c.unknownEnum("release", l.GetRelease().Descriptor(), l.GetRelease().Number())
+	}
 	for _, number := range unknownFields(l) {
 		c.fault("it has a field of number %d, which this release does not know; use a release as new as the lockaround/v1/lock.proto that it was written with", number)
 	}

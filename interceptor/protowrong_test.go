@@ -80,6 +80,7 @@ func wrongOptions() []wrongOption {
 		{"mode of a later release", &lockpb.Lock{Key: key, Mode: 9}},
 		{"tokens of a later release", &lockpb.Lock{Key: key, Tokens: 9}},
 		{"fairness of a later release", &lockpb.Lock{Key: key, Fairness: -1}},
+		{"release of a later release", &lockpb.Lock{Key: key, Release: 9}},
 		{"fields of a later release", later(&lockpb.Lock{Key: key}, 99, 100, 99)},
 		{"many faults at once", later(&lockpb.Lock{Key: "{skuu}", Wait: seconds(-1), WaitForever: true, Mode: 9}, 99)},
 	}
@@ -189,6 +190,7 @@ func whole() *lockpb.Lock {
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: lockpb.Lock_SEMAPHORE, Limit: 7,
 		Wait: seconds(1), Ttl: &durationpb.Duration{Seconds: 2, Nanos: 1}, NoRenew: true, MaxHold: seconds(3), MinHold: seconds(4), Linger: seconds(5),
 		Reentrant: true, Tokens: lockpb.Lock_DURABLE, Fairness: lockpb.Lock_STRICT,
+		Release: lockpb.Lock_SENT,
 	}
 }
 
@@ -197,6 +199,7 @@ func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: core.Semaphore, Limit: 7,
 		Wait: time.Second, TTL: 2*time.Second + 1, NoRenew: true, MaxHold: 3 * time.Second, MinHold: 4 * time.Second, Linger: 5 * time.Second,
 		Reentrant: true, Tokens: core.DurableTokens, Fairness: core.Strict,
+		Release: core.Sent,
 	}
 	if p, faults := interceptor.PolicyOf(whole()); len(faults) > 0 || !reflect.DeepEqual(p, want) {
 		t.Errorf("%+v, %v;\nwant %+v", p, faults, want)
@@ -210,13 +213,13 @@ func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 		lock *lockpb.Lock
 		want core.Policy
 	}{
-		"nothing":             {&lockpb.Lock{}, core.Policy{}},
-		"zero durations":      {&lockpb.Lock{Wait: seconds(0), Ttl: seconds(0), MaxHold: seconds(0), MinHold: seconds(0), Linger: seconds(0)}, core.Policy{}},
-		"wait_forever":        {&lockpb.Lock{WaitForever: true}, core.Policy{Wait: core.Forever}},
-		"EXCLUSIVE, BALANCED": {&lockpb.Lock{Mode: lockpb.Lock_EXCLUSIVE, Fairness: lockpb.Lock_BALANCED}, core.Policy{}},
-		"SHARED":              {&lockpb.Lock{Mode: lockpb.Lock_SHARED}, core.Policy{Mode: core.Shared}},
-		"CLOCK":               {&lockpb.Lock{Tokens: lockpb.Lock_CLOCK}, core.Policy{Tokens: core.ClockTokens}},
-		"the longest wait":    {&lockpb.Lock{Wait: &durationpb.Duration{Seconds: math.MaxInt64/int64(time.Second) - 1, Nanos: 999999999}}, core.Policy{Wait: math.MaxInt64/time.Second*time.Second - 1}},
+		"nothing":          {&lockpb.Lock{}, core.Policy{}},
+		"zero durations":   {&lockpb.Lock{Wait: seconds(0), Ttl: seconds(0), MaxHold: seconds(0), MinHold: seconds(0), Linger: seconds(0)}, core.Policy{}},
+		"wait_forever":     {&lockpb.Lock{WaitForever: true}, core.Policy{Wait: core.Forever}},
+		"what comes first": {&lockpb.Lock{Mode: lockpb.Lock_EXCLUSIVE, Fairness: lockpb.Lock_BALANCED, Release: lockpb.Lock_CONFIRMED}, core.Policy{}},
+		"SHARED":           {&lockpb.Lock{Mode: lockpb.Lock_SHARED}, core.Policy{Mode: core.Shared}},
+		"CLOCK":            {&lockpb.Lock{Tokens: lockpb.Lock_CLOCK}, core.Policy{Tokens: core.ClockTokens}},
+		"the longest wait": {&lockpb.Lock{Wait: &durationpb.Duration{Seconds: math.MaxInt64/int64(time.Second) - 1, Nanos: 999999999}}, core.Policy{Wait: math.MaxInt64/time.Second*time.Second - 1}},
 	} {
 		if p, faults := interceptor.PolicyOf(tc.lock); len(faults) > 0 || !reflect.DeepEqual(p, tc.want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, p, faults, tc.want)

@@ -177,6 +177,12 @@ type Request struct {
 	// has ended whatever Acquire returns, or its end is the driver's to
 	// clean up. Replace.Keep is 0.
 	Replace *Ending
+
+	// After, if not nil, is a lease of this session on the same key whose Release is
+	// under way: it ends before this request takes effect, whichever of the two arrives first.
+	// The Release says what has become of the lease all the same. It is used only if
+	// Capabilities.After, and never with Replace. After.Keep is 0.
+	After *Ending
 }
 
 // Grant is a lease as the store granted it.
@@ -282,6 +288,7 @@ type Capabilities struct {
 	Strict bool          // queues callers in one order over all processes
 	Keep   bool          // honours Ending.Keep
 	Oust   bool          // offers Session.Oust, and has tokens
+	After  bool          // honours Request.After
 	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
 }

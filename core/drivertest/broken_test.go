@@ -110,6 +110,9 @@ const (
 	lostReplyLeavesAGhost    fault = "lost reply leaves a ghost"
 	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
 	endOfKeepIsSleptThrough  fault = "end of Keep is slept through"
+	afterIsIgnored           fault = "after is ignored"
+	afterHidesTheRelease     fault = "after hides the release"
+	afterForgivesALoss       fault = "after forgives a loss"
 	setupStopsTheStore       fault = "set-up stops the store"
 	setupFailsBesideTraffic  fault = "set-up fails beside traffic"
 )
@@ -124,7 +127,7 @@ var caught = map[fault][]string{
 	exclusionIsChecked:       {"OneHolderUnderLoad"},
 	lastComeFirstServed:      {"QueueIsServedInOrder"},
 	newcomersOvertake:        {"NewcomerDoesNotOvertakeTheQueue"},
-	acquireForgetsItsOwner:   {"AcquireIsIdempotent", "AcquireSurvivesALostReply", "AcquireGivenUpAfterALostReplyLeavesNothing", "ReplaceSurvivesALostReply"},
+	acquireForgetsItsOwner:   {"AcquireIsIdempotent", "AcquireSurvivesALostReply", "AcquireGivenUpAfterALostReplyLeavesNothing", "ReplaceSurvivesALostReply", "RequestAfterAReleaseSurvivesALostReply"},
 	acquireGrantsAnew:        {"AcquireIsIdempotent", "ReplaceIsIdempotent"},
 	releasedOwnerLivesAgain:  {"ReleasedOwnerIsNeverGrantedAgain", "ReplaceIsIdempotent"},
 	expiredOwnerLivesAgain:   {"ExpiredOwnerIsNeverGrantedAgain", "WithdrawnOwnerIsNeverGranted"},
@@ -151,6 +154,9 @@ var caught = map[fault][]string{
 	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
 	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
+	afterIsIgnored:           {"RequestAfterAReleaseIsNotHeldUpByIt", "RequestAfterAReleaseQueuesBehindOthers"},
+	afterHidesTheRelease:     {"RequestAfterAReleaseIsNotHeldUpByIt"},
+	afterForgivesALoss:       {"RequestAfterALostLeaseSaysThatItWasLost"},
 	replaceLeavesTheOld:      {"ReplaceHandsOverWhenNobodyWaits", "ReplaceQueuesBehindOthers", "ReplaceOfAShareQueuesBehindOthers"},
 	replaceDoesNotCompare:    {"ReplaceOfAnEndedLeaseEndsNobodyElses"},
 	replaceKeepsTheToken:     {"ReplaceHandsOverWhenNobodyWaits"},

@@ -33,6 +33,7 @@ var (
 	settingUp     = need{"Harness.Setup", false, func(f *fixture) bool { return f.h.Setup != nil }}
 	aWayPast      = need{"Harness.Peer", false, func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", false, func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
+	following     = need{"Capabilities.After", false, func(f *fixture) bool { return f.caps.After }}
 	keeping       = need{"Capabilities.Keep", false, func(f *fixture) bool { return f.caps.Keep }}
 	recalling     = need{"Capabilities.Recall", false, func(f *fixture) bool { return f.caps.Recall }}
 	ousting       = need{"Capabilities.Oust", false, func(f *fixture) bool { return f.caps.Oust }}
@@ -105,6 +106,7 @@ var checks = slices.Concat(
 	withdrawalChecks,
 	wakeChecks,
 	replaceChecks,
+	afterChecks,
 	contentionChecks,
 	keepChecks,
 	modeChecks,

@@ -40,6 +40,19 @@ func (s *store) ask(a ask) reply {
 		s.grant(r, now, a)
 	}
 	s.settle(r, now)
+	if a.After != nil && a.create && s.fault != afterIsIgnored {
+		if h := r.heldBy(a.After.Owner); h != nil {
+			r.part(h)
+			if s.fault != afterHidesTheRelease {
+				r.over[a.After.Owner] = released
+			} else {
+				r.over[a.After.Owner] = expired
+			}
+			s.settle(r, now)
+		} else if s.fault == afterForgivesALoss {
+			r.over[a.After.Owner] = released
+		}
+	}
 	if a.Replace != nil && r.heldBy(a.Owner) == nil {
 		if _, over := r.over[a.Owner]; !over && s.replace(r, now, a) {
 			return s.granted(r, r.heldBy(a.Owner))

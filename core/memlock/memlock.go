@@ -79,6 +79,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Oust:   true,
 		Recall: true,
+		After:  true,
 		Wake:   wake,
 	}
 }

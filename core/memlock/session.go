@@ -91,6 +91,10 @@ func (s *session) ask(r *driver.Request, m moment) (g driver.Grant, w *waiter, t
 	}
 	l := sh.find(r.Key, m)
 	var old *held
+	if r.After != nil {
+		_, tell = sh.end(r.After.ID, 0, released, m)
+		l = sh.keys[r.Key]
+	}
 	if r.Replace != nil {
 		if old = l.heldBy(r.Replace.Owner); old == nil {
 			_, tell = sh.end(r.Replace.ID, 0, released, m)

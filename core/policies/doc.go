@@ -25,6 +25,7 @@
 //	max_hold  0s or more; 0s is no bound
 //	mode      exclusive, shared or semaphore
 //	limit     1 to 65536: holders of a semaphore; 0 beside another mode
+//	release   confirmed or sent
 //
 // A mode that lets more hold together than the program's, as shared in place of exclusive,
 // takes away what the program may rely on. That is for an operator who knows the code, and

@@ -21,6 +21,7 @@ var fields = []field{
 	{"max_hold", func(d *document, n *yaml.Node, o *core.Override) { o.MaxHold = d.maxHold(n) }},
 	{"mode", func(d *document, n *yaml.Node, o *core.Override) { o.Mode = d.mode(n) }},
 	{"limit", func(d *document, n *yaml.Node, o *core.Override) { o.Limit = d.limit(n) }},
+	{"release", func(d *document, n *yaml.Node, o *core.Override) { o.Release = d.release(n) }},
 }
 
 var fieldNames = func() (names []string) {

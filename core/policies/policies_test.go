@@ -20,8 +20,8 @@ func TestEveryFieldThatCanBeOverriddenIsReadFromYAMLAndJSON(t *testing.T) {
 	want := map[string]core.Override{
 		"stock:{path.sku}": {Wait: new(2 * time.Second), TTL: new(10 * time.Second), Mode: new(core.Shared)},
 		"rebuild":          {Mode: new(core.Semaphore), Limit: new(3), MaxHold: new(90 * time.Second)},
-		"refund:{id}":      {Wait: new(core.Forever), Mode: new(core.Exclusive), Limit: new(0), MaxHold: new(time.Duration(0))},
-		"5":                {Wait: new(time.Duration(0)), TTL: new(core.MaxTTL), Limit: new(core.MaxLimit)},
+		"refund:{id}":      {Wait: new(core.Forever), Mode: new(core.Exclusive), Limit: new(0), MaxHold: new(time.Duration(0)), Release: new(core.Confirmed)},
+		"5":                {Wait: new(time.Duration(0)), TTL: new(core.MaxTTL), Limit: new(core.MaxLimit), Release: new(core.Sent)},
 	}
 	for name, text := range map[string]string{
 		"YAML": `# of production
@@ -36,19 +36,21 @@ policies:
     mode: exclusive
     limit: 0
     max_hold: 0s
+    release: confirmed
   "5":
     wait: 0s
     ttl: 8760h
     limit: 65536
+    release: sent
 `,
 		"YAML with a byte order mark": "\ufeffpolicies:\r\n  stock:{path.sku}: {wait: 2s, ttl: 10s, mode: shared}\r\n" +
-			"  rebuild: {mode: semaphore, limit: 3, max_hold: 90s}\r\n  refund:{id}: {wait: forever, mode: exclusive, limit: 0, max_hold: 0s}\r\n  '5': {wait: 0s, ttl: 8760h, limit: 65536}\r\n...\r\n",
+			"  rebuild: {mode: semaphore, limit: 3, max_hold: 90s}\r\n  refund:{id}: {wait: forever, mode: exclusive, limit: 0, max_hold: 0s, release: confirmed}\r\n  '5': {wait: 0s, ttl: 8760h, limit: 65536, release: sent}\r\n...\r\n",
 		"JSON": `{
 	"policies": {
 		"stock:{path.sku}": {"wait": "2s", "ttl": "10s", "mode": "shared"},
 		"rebuild": {"mode": "semaphore", "limit": 3, "max_hold": "1m30s"},
-		"refund:{\u0069d}": {"wait": "forever", "mode": "exclusive", "limit": 0, "max_hold": "0s"},
-		"5": {"wait": "0s", "ttl": "8760h", "limit": 65536}
+		"refund:{\u0069d}": {"wait": "forever", "mode": "exclusive", "limit": 0, "max_hold": "0s", "release": "confirmed"},
+		"5": {"wait": "0s", "ttl": "8760h", "limit": 65536, "release": "sent"}
 	}
 }`,
 	} {

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -70,12 +71,21 @@ func (d *document) time(n *yaml.Node, name string) (time.Duration, bool) {
 }
 
 func (d *document) mode(n *yaml.Node) *core.Mode {
+	return oneOf(d, n, "mode", core.Exclusive, core.Shared, core.Semaphore)
+}
+
+func (d *document) release(n *yaml.Node) *core.ReleaseMode {
+	return oneOf(d, n, "release", core.Confirmed, core.Sent)
+}
+
+// oneOf reads one of several words.
+func oneOf[T fmt.Stringer](d *document, n *yaml.Node, field string, values ...T) *T {
 	var names []string
-	for m := core.Exclusive; m <= core.Semaphore; m++ {
-		if isText(n) && n.Value == m.String() {
-			return &m
+	for _, v := range values {
+		if isText(n) && n.Value == v.String() {
+			return &v
 		}
-		names = append(names, m.String())
+		names = append(names, v.String())
 	}
 	should := "write " + strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 	if isText(n) {
@@ -83,7 +93,7 @@ func (d *document) mode(n *yaml.Node) *core.Mode {
 			should = "did you mean " + nearest + "?"
 		}
 	}
-	d.fault(n, "mode is %s; %s", describe(n), should)
+	d.fault(n, "%s is %s; %s", field, describe(n), should)
 	return nil
 }
 

@@ -276,6 +276,9 @@ func (p *place) request(now time.Time) *call {
 		}
 		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
 	} else {
+		if after := p.r.After; after != nil && !p.known {
+			rq.before = &call{command: endCommand(key, protocol.EndArgs{Owner: after.Owner}), done: func(*call) {}}
+		}
 		p.args.Create = !p.known
 		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0])}
 	}

@@ -87,6 +87,7 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		Strict: true,
 		Oust:   true,
 		Recall: true,
+		After:  true,
 		Keep:   true,
 		Wake:   time.Second,
 	}

@@ -65,6 +65,8 @@
 //	reentrant           lets a call that holds the key take it again
 //	fairness=strict     or balanced, as without it
 //	tokens=durable      or clock: what fencing tokens have to keep
+//	release=sent        or confirmed, as without it: whether a call waits until the
+//	                    store has confirmed the release
 //
 // Several directives on one function are several keys, all or none; the options stand on
 // one of them:

@@ -34,7 +34,7 @@ integers and bools. Several directives are several keys, all or none. Options:
   mode=shared            or exclusive; or semaphore, with limit=3
   name=deduct            in errors and telemetry, instead of the template
   maxhold=1m minhold=5s linger=1s norenew reentrant
-  fairness=strict tokens=durable
+  fairness=strict tokens=durable release=sent
 
 They are the fields of core.Policy. Everything is checked: the exit status is 1
 after a fault in the source or on the disk, 2 after a wrong command line.

@@ -159,8 +159,11 @@ func (c *caller) hold(ctx context.Context, h *held) error {
 	done := history.Event{Op: history.Released, Call: history.Now()}
 	limit, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := h.Release(limit); err != nil {
+	switch err := h.Release(limit); {
+	case err != nil:
 		done.Error = kind(err)
+	case h.policy.Release == core.Sent:
+		done.Error = history.Sent
 	}
 	done.Return = history.Now()
 	c.note(h.keys, done, tokens)

@@ -26,6 +26,9 @@ const (
 // terms are what a client asks for this time.
 func (c *caller) terms() core.Policy {
 	p := core.Policy{TTL: c.ttl(), NoRenew: c.chance.IntN(8) == 0}
+	if c.chance.IntN(4) == 0 {
+		p.Release = core.Sent
+	}
 	chance := c.chance.IntN(8)
 	switch c.key {
 	case keyName(0):

@@ -37,6 +37,7 @@ const (
 const (
 	Stale   = "stale"    // the resource refuses the token
 	NotHeld = "not held" // the driver says so of a lease
+	Sent    = "sent"     // of a release: the store has not answered yet
 )
 
 // The modes of locks. An exclusive one has none.

@@ -36,6 +36,14 @@ func (s *openToReaders) Acquire(ctx context.Context, r driver.Request) (driver.G
 			r.Replace = &old
 		}
 	}
+	if r.After != nil {
+		before := *r.After
+		before.ID = s.own(before.ID)
+		r.After = &before
+		if before.Key != s.own(r.ID).Key {
+			r.After = nil
+		}
+	}
 	r.ID = s.own(r.ID)
 	g, err := s.Session.Acquire(ctx, r)
 	g.ID = asked

@@ -54,6 +54,7 @@ var terms = []term{
 	{name: "linger", example: "linger=1s", set: func(p *core.Policy, v string) error { return duration(&p.Linger, v, "") }},
 	{name: "reentrant", flag: func(p *core.Policy) { p.Reentrant = true }},
 	{name: "fairness", example: "fairness=strict", set: oneOf(func(p *core.Policy) *core.Fairness { return &p.Fairness }, core.Balanced, core.Strict)},
+	{name: "release", example: "release=sent", set: oneOf(func(p *core.Policy) *core.ReleaseMode { return &p.Release }, core.Confirmed, core.Sent)},
 	{name: "tokens", example: "tokens=durable", set: oneOf(func(p *core.Policy) *core.Strength { return &p.Tokens }, core.ClockTokens, core.DurableTokens)},
 }
 

@@ -160,6 +160,9 @@ func (w *writer) guard(l *lock, used, locks string) {
 	if p.Fairness == core.Strict {
 		field("Fairness", w.core()+".Strict")
 	}
+	if p.Release == core.Sent {
+		field("Release", w.core()+".Sent")
+	}
 	w.printf("}, %s%s{}.value)", l.keyType, used)
 }
 

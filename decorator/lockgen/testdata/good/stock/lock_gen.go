@@ -79,6 +79,7 @@ func NewStockWithLock(locks *core.Engine, next Stock) (*StockWithLock, error) {
 		Reentrant: true,
 		Tokens:    core.ClockTokens,
 		Fairness:  core.Strict,
+		Release:   core.Sent,
 	}, stockConfirmKey{}.value)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type Stock interface {
 	//lock:with "audit" mode=semaphore limit=3 wait=1m30s maxhold=1h
 	Audit(ctx context.Context) error
 
-	//lock:with "order:{req.Order.ID}/{req.order.paid}" norenew reentrant tokens=clock fairness=strict minhold=1ms
+	//lock:with "order:{req.Order.ID}/{req.order.paid}" norenew reentrant tokens=clock fairness=strict minhold=1ms release=sent
 	Confirm(ctx context.Context, req Request) (string, time.Duration, error)
 
 	// Name has no lock.
