@@ -19,14 +19,21 @@ type enrolment struct {
 	names names
 	old   *claim // the lease to replace, if the session has it
 
-	create   int64 // revision of the owner's place; 0 while it has none
-	leased   bool  // there is a lease to give back
-	replaced bool  // the lease to replace has ended
-	knock    bool  // the holder is to hear of a request that would not wait
+	create   int64           // revision of the owner's place; 0 while it has none
+	leased   bool            // there is a lease to give back
+	placed   bool            // the owner has a place, or had
+	doubt    bool            // a request that writes the place may have run more than once, or may run yet
+	replaced bool            // the lease to replace has ended
+	knock    bool            // the holder is to hear of a request that would not wait
+	late     <-chan struct{} // closed when the place's lease has been renewed, as far as that was needed
 
-	mu   sync.Mutex
-	term term // of the place
-	gone bool // the server does not know the lease any more
+	mu    sync.Mutex
+	term  term      // of the place
+	gone  bool      // the server does not know the lease any more
+	seen  sights    // what is known of those before
+	until time.Time // some before may hold the key until then, although their places are gone
+
+	before []entry // at the latest reading; of the goroutine of Acquire
 }
 
 // Acquire asks for a lease.
@@ -39,6 +46,9 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	e := &enrolment{s: s, r: r, names: namesOf(r.ID)}
 	e.retire()
 	g, err := e.run(ctx)
+	if err != nil && ctx.Err() == nil {
+		e.suspect(nil)
+	}
 	e.settle(err)
 	return g, err
 }
@@ -57,15 +67,11 @@ func (e *enrolment) retire() {
 // settle cleans up after an Acquire that returns err.
 func (e *enrolment) settle(err error) {
 	if old := e.r.Replace; old != nil {
-		d := debt{}
 		switch {
 		case e.old != nil:
-			d.leases, _ = e.s.claims.on(e.old)
+			e.s.giveBack(e.old, e.replaced)
 		case !e.replaced:
-			d.place = namesOf(old.ID).place
-		}
-		if len(d.leases) > 0 || d.place != "" {
-			e.s.cleaner.owe(d, e.r.TTL)
+			e.s.cleaner.owe(debt{place: namesOf(old.ID).place}, e.r.TTL)
 		}
 		e.s.claims.end(old.ID, released)
 	}
@@ -73,16 +79,26 @@ func (e *enrolment) settle(err error) {
 		return
 	}
 	e.s.claims.end(e.r.ID, over)
+	if !e.leased && !e.knock {
+		return
+	}
 	t, d := e.now(), debt{}
-	if e.leased {
+	switch {
+	case e.knock:
+		d.knock, d.used = e.names.knock, t.used
+	case !e.doubt && !e.gone:
+		d.spare = t
+	}
+	if e.placed || e.doubt {
+		d.place = e.names.place
+	}
+	if e.leased && d.spare.id == 0 {
 		d.leases = []clientv3.LeaseID{t.id}
 	}
-	if e.knock {
-		d.knock = e.names.knock
+	if d.place == "" && d.spare.id != 0 && e.s.spares.add(d.spare) {
+		return
 	}
-	if e.leased || e.knock {
-		e.s.cleaner.owe(d, inSeconds(t.seconds))
-	}
+	e.s.cleaner.owe(d, inSeconds(t.seconds))
 }
 
 func check(r *driver.Request) error {
@@ -112,6 +128,9 @@ func (e *enrolment) run(ctx context.Context) (driver.Grant, error) {
 	if cl := e.s.claims.get(e.r.ID); cl != nil {
 		return e.again(ctx, cl)
 	}
+	if err := e.heed(ctx); err != nil {
+		return driver.Grant{}, err
+	}
 	if !e.r.Wait && e.r.Replace == nil && e.s.refusals.recent(e.r.Key, time.Now()) {
 		q, err := e.s.queue(ctx, e.names)
 		if err != nil {
@@ -121,11 +140,28 @@ func (e *enrolment) run(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, e.refuse(&q)
 		}
 	}
+	t, spare := e.s.spares.take(seconds(e.r.TTL), time.Now())
+	if spare {
+		g, err := e.on(ctx, t)
+		if !errors.Is(err, driver.ErrPlaceLost) || e.doubt || e.placed {
+			return g, err
+		}
+		e.leased = false // etcd had ended it
+	}
 	t, err := e.s.newTerm(ctx, e.r.TTL)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	e.term, e.leased = t, true
+	return e.on(ctx, t)
+}
+
+// on asks with a place on that lease.
+func (e *enrolment) on(ctx context.Context, t term) (driver.Grant, error) {
+	e.mu.Lock()
+	e.term, e.gone = t, false
+	e.mu.Unlock()
+	e.leased = true
+	e.late = e.refresh(ctx)
 	if e.r.Wait {
 		return e.enrol(ctx)
 	}
@@ -139,8 +175,7 @@ func (e *enrolment) again(ctx context.Context, cl *claim) (driver.Grant, error) 
 	case errors.Is(out.Err, driver.ErrNotHeld):
 		return driver.Grant{}, driver.ErrPlaceLost
 	case out.Err != nil:
-		leases, ttl := e.s.claims.on(cl)
-		e.s.cleaner.owe(debt{leases: leases}, ttl)
+		e.s.giveBack(cl, false)
 		return driver.Grant{}, out.Err
 	}
 	return driver.Grant{ID: e.r.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
@@ -158,7 +193,7 @@ func (e *enrolment) place(at stage) place {
 // replace, and reads the queue otherwise, after what more there is to do.
 func (e *enrolment) opening(ctx context.Context, more ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	free := e.names.all("=", 0)
-	then := []clientv3.Op{e.names.write(e.place(holding), e.term.id)}
+	then := e.names.writeFirst(e.place(holding), e.now())
 	if e.r.Replace != nil {
 		end := clientv3.OpDelete(namesOf(e.r.Replace.ID).place)
 		more = append([]clientv3.Op{end}, more...)
@@ -167,25 +202,41 @@ func (e *enrolment) opening(ctx context.Context, more ...clientv3.Op) (*clientv3
 			then = append([]clientv3.Op{end}, then...)
 		}
 	}
-	r, err := e.s.commit(ctx, []clientv3.Cmp{free}, then, more)
+	r, err := e.write(ctx, []clientv3.Cmp{free}, then, more)
 	if err == nil {
 		e.replaced = true
 	}
 	return r, err
 }
 
+// write runs a transaction that may write the owner's place, and notes what of it is not
+// certain.
+func (e *enrolment) write(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	r, doubt, err := e.s.commitOnce(ctx, ifs, then, otherwise)
+	e.doubt = e.doubt || doubt
+	return r, err
+}
+
+// hasPlace notes that the owner's place was written, on the lease that is known.
+func (e *enrolment) hasPlace() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.placed, e.term.used = true, true
+}
+
 // enrol takes a place at the end of the queue, which is the lease if nobody is there.
 func (e *enrolment) enrol(ctx context.Context) (driver.Grant, error) {
 	r, err := e.opening(ctx, clientv3.OpTxn(
 		[]clientv3.Cmp{e.names.isNew()},
-		[]clientv3.Op{e.names.write(e.place(waiting), e.term.id), e.names.read()},
+		append(e.names.writeFirst(e.place(waiting), e.now()), e.names.read()),
 		[]clientv3.Op{e.names.read()},
 	))
 	if err != nil {
 		return driver.Grant{}, e.lost(err)
 	}
+	e.hasPlace()
 	if r.Succeeded {
-		return e.take(r.Header.Revision, r.Header.Revision, false)
+		return e.take(ctx, r.Header.Revision, r.Header.Revision, false)
 	}
 	q, err := queueOf(r)
 	if err != nil {
@@ -207,7 +258,8 @@ func (e *enrolment) try(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, e.lost(err)
 		}
 		if r.Succeeded {
-			return e.take(r.Header.Revision, r.Header.Revision, false)
+			e.hasPlace()
+			return e.take(ctx, r.Header.Revision, r.Header.Revision, false)
 		}
 		q, err := queueOf(r)
 		if err != nil {
@@ -220,9 +272,9 @@ func (e *enrolment) try(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, e.refuse(&q)
 		}
 		// Whoever has come since then stands before this request.
-		r, err = e.s.commit(ctx,
+		r, err = e.write(ctx,
 			[]clientv3.Cmp{e.names.isNew(), e.names.all("<", q.rev+1)},
-			[]clientv3.Op{e.names.write(e.place(holding), e.term.id)},
+			e.names.writeFirst(e.place(holding), e.now()),
 			[]clientv3.Op{e.names.read()})
 		if err != nil {
 			return driver.Grant{}, e.lost(err)
@@ -249,18 +301,17 @@ func (e *enrolment) refuse(q *queue) error {
 
 // adopt goes on with the place that an earlier copy of the request has taken.
 func (e *enrolment) adopt(ctx context.Context, own *entry) error {
-	e.create = own.create
-	if own.lease == e.term.id {
+	e.create, e.placed = own.create, true
+	if own.lease == e.now().id {
 		return nil
 	}
-	e.s.cleaner.owe(debt{leases: []clientv3.LeaseID{e.term.id}}, inSeconds(e.term.seconds))
-	e.term.id = own.lease
-	t, err := e.s.keepAlive(ctx, own.lease)
-	if err != nil {
-		return e.lost(err)
-	}
-	e.term = t
-	return nil
+	e.doubt = true
+	e.mu.Lock()
+	unused := e.term
+	e.term = term{id: own.lease, seconds: unused.seconds, used: true}
+	e.mu.Unlock()
+	e.s.cleaner.owe(debt{leases: []clientv3.LeaseID{unused.id}, used: unused.used}, inSeconds(unused.seconds))
+	return e.lost(e.prolong(ctx))
 }
 
 // lost says what an error means for the place.
@@ -272,7 +323,14 @@ func (e *enrolment) lost(err error) error {
 }
 
 // take returns the lease, which the owner's place has become.
-func (e *enrolment) take(create, token int64, contended bool) (driver.Grant, error) {
+func (e *enrolment) take(ctx context.Context, create, token int64, contended bool) (driver.Grant, error) {
+	brief := time.NewTimer(firstRenewal)
+	select {
+	case <-e.late:
+	case <-brief.C:
+	case <-ctx.Done():
+	}
+	brief.Stop()
 	t := e.now()
 	deadline := t.deadline(e.r.TTL)
 	if driver.Remaining(deadline, time.Now()) <= 0 {
@@ -283,7 +341,8 @@ func (e *enrolment) take(create, token int64, contended bool) (driver.Grant, err
 	e.s.claims.add(&claim{
 		id: e.r.ID, names: e.names, create: create, granted: time.Now(), token: token,
 		turning: make(chan struct{}, 1),
-		leases:  []clientv3.LeaseID{t.id}, seconds: t.seconds, place: place, contended: contended,
+		leases:  []clientv3.LeaseID{t.id}, seconds: t.seconds, sent: t.sent, doubt: e.doubt,
+		place: place, contended: contended,
 	}, e.s.listen)
 	return driver.Grant{ID: e.r.ID, Token: token, Deadline: deadline, Contended: contended}, nil
 }

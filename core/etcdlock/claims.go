@@ -26,6 +26,8 @@ type claim struct {
 
 	leases    []clientv3.LeaseID // the owner's place is on one of them
 	seconds   int64              // that the last of them lasts
+	sent      time.Time          // before the request that it lasts so long from
+	doubt     bool               // a request that writes the place may have run more than once, or may run yet
 	place     place
 	contended bool // what the session has said last
 	ending    bool // a release has been sent

@@ -17,7 +17,9 @@ const cleaners = 16
 // put on it.
 type debt struct {
 	leases []clientv3.LeaseID
-	place  string    // a place whose lease is not known; "" is none
+	spare  term      // to be one when the place is gone; its id is 0 if there is none
+	place  string    // to be deleted; "" is none
+	used   bool      // places were on the leases, and those behind are to see that they were given up
 	knock  string    // to be written, before its lease is revoked; "" is nothing
 	keep   bool      // it is not given up, but kept until due
 	due    time.Time // when to end it
@@ -135,14 +137,16 @@ func (c *cleaner) settle(d *debt) error {
 		c.knock(ctx, d)
 		d.knock = "" // one message is enough, and may be lost
 	}
-	if d.place != "" {
-		lease, err := once(ctx, c.s, func(ctx context.Context) (clientv3.LeaseID, error) { return c.s.leaseOf(ctx, d.place) })
-		if err != nil {
+	if d.place != "" || d.used {
+		if err := c.part(ctx, d); err != nil {
 			return err
 		}
-		d.place = ""
-		if lease != clientv3.NoLease {
-			d.leases = append(d.leases, lease)
+		d.place, d.used = "", false
+	}
+	if t := d.spare; t.id != 0 {
+		if d.spare = (term{}); !c.s.spares.add(t) { // there are enough
+			d.leases, d.used = append(d.leases, t.id), t.used
+			return c.settle(d)
 		}
 	}
 	for len(d.leases) > 0 {
@@ -153,6 +157,27 @@ func (c *cleaner) settle(d *debt) error {
 		d.leases = d.leases[1:]
 	}
 	return nil
+}
+
+// part deletes a debt's place, and has what shows that its leases live outlast them.
+func (c *cleaner) part(ctx context.Context, d *debt) error {
+	var ops []clientv3.Op
+	if d.place != "" {
+		ops = append(ops, clientv3.OpDelete(d.place))
+	}
+	if len(d.leases) > 0 {
+		on, err := c.s.outlasting(ctx)
+		if err != nil {
+			return err
+		}
+		for _, lease := range d.leases {
+			ops = append(ops, clientv3.OpPut(lifeOf(lease), "", clientv3.WithLease(on)))
+		}
+	}
+	_, err := once(ctx, c.s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return c.s.d.client.Txn(ctx).Then(ops...).Commit()
+	})
+	return err
 }
 
 // knock lets the holder of a key hear of a request that was refused.
@@ -168,15 +193,6 @@ func (c *cleaner) knock(ctx context.Context, d *debt) {
 		_, err := c.s.d.client.Put(ctx, d.knock, "", clientv3.WithLease(d.leases[0]))
 		return none{}, err
 	})
-}
-
-// leaseOf returns the lease of a place, or none.
-func (s *session) leaseOf(ctx context.Context, place string) (clientv3.LeaseID, error) {
-	r, err := s.d.client.Get(ctx, place)
-	if err != nil || len(r.Kvs) == 0 {
-		return clientv3.NoLease, err
-	}
-	return clientv3.LeaseID(r.Kvs[0].Lease), nil
 }
 
 // tell wakes who waits for the cleaner to be empty. c.mu is held.

@@ -142,7 +142,8 @@ func verify(t *testing.T, holds []hold) {
 				continue // it was over when it began, and claims nothing
 			}
 			if a.from.Before(b.to) && b.from.Before(a.to) {
-				t.Errorf("two callers held the key at once, with tokens %d and %d", a.token, b.token)
+				both := min(a.to.Sub(b.from), b.to.Sub(a.from))
+				t.Errorf("two callers held the key at once for %v, with tokens %d and %d", both, a.token, b.token)
 			}
 			if a.from.Before(b.from) != (a.token < b.token) {
 				t.Errorf("tokens %d and %d are not in the order of their holds", a.token, b.token)

@@ -25,10 +25,13 @@
 //
 // There is one exception. A leader that is stopped (SIGSTOP, a frozen machine) for longer
 // than a lease lasts, and then goes on, takes leases for expired that were renewed at its
-// successor, and has them revoked (etcd-io/etcd#15247; seen with 3.4.23 and 3.5.21). The
-// next grant may then overlap the old holder until that hears of the end of its lease: up to
-// 100 ms, and longer if it is cut off. Its token is the smaller one, but for a moment
-// the next holder's may reach the resource first: see package fence.
+// successor, and has them revoked (etcd-io/etcd#15247). Who waits for the key tells such an end
+// from others: what is given up leaves a mark, and how long leases last it has seen. So it waits
+// until the holder is over. Of a thousand holds of a dozen busy keys, with the leader stopped a hundred
+// times, none overlapped the next with etcd 3.6.5, and seven did with 3.4.23, by less than 100 ms; before
+// 3.4.31 and 3.5.13 a leader that was stopped may also answer a renewal. Who asks for the key in
+// just that moment, with nobody waiting, may have it before the holder has heard. Its token is
+// the larger one. See package fence.
 //
 // Fencing tokens are the revision of the transaction that has granted the lease. They
 // rise for ever, over all keys of the cluster, whatever happens to a single server. If
@@ -51,7 +54,8 @@
 // time-out is. Its holder ends it by what it asked for all the same. After a crash
 // the key is free when etcd's lease is over, plus up to a second in which etcd notices;
 // a waiter that has crashed delays those behind it no longer than its own TTL, rounded up
-// likewise. A change of leader begins these times anew.
+// likewise. A change of leader begins these times anew. If etcd did not answer the next waiter in
+// the two seconds before a lease ended, that one waits for the holder's TTL once more.
 //
 // A renewal for longer than the lease was granted for puts the place on another lease,
 // which takes two requests instead of one. A lease that etcd has revoked, or let expire, is
@@ -64,14 +68,15 @@
 //
 // # Cost
 //
-// A free key takes three requests, one after the other: for a lease, for the place, which
-// is the grant, and to revoke the lease. Each is agreed on by a majority and on its disks.
-// A shared or semaphore lease that joins others takes one more.
+// A free key takes two requests: for the place, which is the grant, and to delete it. Each
+// is agreed on by a majority and on its disks. The lease of etcd that the place was on is kept for
+// the next one with the same TTL, up to half of the TTL, and 256 of them; without one, another
+// request asks for a lease first. A shared or semaphore lease that joins others takes one more.
 //
 // A hand-over is two: the release, of which etcd tells the next waiter, and that one's
 // grant. Only the waiter right behind hears of it. Every holder and every waiter listens
 // by the client's one stream for watches. Should a message be lost a waiter looks for
-// itself, about once a second, at two keys. It renews its place every third of its TTL.
+// itself, about once a second, at the places before it and how long up to four leases last. It renews its place every third of its TTL.
 // A holder's renewal is a keep-alive and, beside it, a read: it is never written to disk.
 // Leases held for less than 20 ms are not watched.
 //
@@ -88,7 +93,8 @@
 // # In etcd
 //
 // A place is la1/{key}/q/{owner}, the key percent-encoded. Who finds a key taken and would
-// not wait leaves la1/{key}/k/{owner} for a moment, so that the holder hears of it.
+// not wait leaves la1/{key}/k/{owner} for a moment, so that the holder hears of it. The key la1/%/{lease}
+// lasts as long as a lease of etcd that places were on, and ten seconds longer if it was given up.
 // Nothing stays of a key that nobody holds and nobody waits for, save the history that
 // etcd's own compaction removes: turn on --auto-compaction-retention, as for any
 // use that writes. A request whose answer is lost may leave a lease without keys, which

@@ -105,12 +105,11 @@ func (s *session) hear(ctx context.Context, cl *claim, rev *int64) bool {
 func (s *session) lose(cl *claim) {
 	s.claims.mu.Lock()
 	current := s.claims.byID[cl.id] == cl && !cl.ending
-	leases := cl.leases
 	s.claims.mu.Unlock()
 	if !current || !s.claims.end(cl.id, over) {
 		return
 	}
-	s.cleaner.owe(debt{leases: leases}, 0) // the place may have been deleted by itself
+	s.giveBack(cl, false) // the place may have been deleted by itself
 	s.sink.Lost(cl.id, errEnded)
 }
 

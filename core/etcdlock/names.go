@@ -2,7 +2,10 @@ package etcdlock
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/url"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -20,6 +23,10 @@ const (
 // roomOf returns what begins every name that belongs to a key. The key is escaped, so
 // that no key's names begin with those of another.
 func roomOf(key string) string { return KeyPrefix + url.PathEscape(key) + "/" }
+
+// lifeOf names what shows that a lease of etcd has not ended: it is on that lease, and
+// ends with it. No key's room begins like this, since a bare % is always escaped.
+func lifeOf(id clientv3.LeaseID) string { return fmt.Sprintf("%s%%/%x", KeyPrefix, int64(id)) }
 
 // names are those of one owner's claim on a key.
 type names struct {

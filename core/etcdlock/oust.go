@@ -6,8 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Oust ends leases, whoever has them. It reads the queue again until it finds none: a
-// renewal may have put a place on another lease meanwhile.
+// Oust ends leases, whoever has them. It reads the queue again until it finds none.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -20,21 +19,22 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		if err != nil {
 			return err
 		}
-		var leases []clientv3.LeaseID
+		var places []entry
 		for _, e := range q.entries {
 			if e.stage != waiting && e.token <= upTo {
-				leases = append(leases, e.lease)
+				places = append(places, e)
 			}
 		}
-		if len(leases) == 0 {
+		if len(places) == 0 {
 			return nil
 		}
-		errs := make([]error, len(leases))
-		each(len(leases), func(i int) {
-			_, _, errs[i] = reach(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, leases[i]) })
+		errs := make([]error, len(places))
+		each(len(places), func(i int) {
+			n := names{place: places[i].name}
+			_, errs[i] = s.commit(ctx, []clientv3.Cmp{n.isOld(places[i].create)}, []clientv3.Op{clientv3.OpDelete(n.place)}, nil)
 		})
 		for _, err := range errs {
-			if err != nil && !absent(err) {
+			if err != nil {
 				return err
 			}
 		}

@@ -46,6 +46,11 @@ func (q *queue) find(name string) (own *entry, before []entry) {
 	return nil, nil
 }
 
+// has reports whether such a place is in the queue.
+func (q *queue) has(name string, create int64) bool {
+	return slices.ContainsFunc(q.entries, func(e entry) bool { return e.name == name && e.create == create })
+}
+
 // admits reports whether p could hold the key together with all who came before it.
 func admits(p place, before []entry) bool {
 	least := p.room()
@@ -62,6 +67,7 @@ func admits(p place, before []entry) bool {
 type watched struct {
 	name string // of one place; "" is the whole queue
 	puts bool   // also of changes; otherwise only of the place's end
+	head string // the first place of the queue, if that is another one; "" is not looked at
 
 	places int // how many of these there are before the waiter's own
 }
@@ -69,7 +75,11 @@ type watched struct {
 // watches returns what to watch for one who is not admitted yet.
 func watches(p place, before []entry) watched {
 	if p.mode == driver.Exclusive {
-		return watched{name: before[len(before)-1].name, places: 1}
+		w := watched{name: before[len(before)-1].name, places: 1}
+		if len(before) > 1 {
+			w.head = before[0].name
+		}
+		return w
 	}
 	var last *entry
 	for i := range before {

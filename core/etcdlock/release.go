@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,7 +45,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 	if err != nil {
 		// The owner is over for this process whatever became of the request.
 		leases, ttl := s.claims.on(cl)
-		d := debt{leases: leases, done: func() { s.claims.end(e.ID, released) }}
+		d := debt{place: cl.names.place, leases: leases, done: func() { s.claims.end(e.ID, released) }}
 		if e.Keep > 0 && !cl.granted.IsZero() {
 			d.due, d.keep = cl.granted.Add(e.Keep), true
 		}
@@ -71,17 +72,29 @@ func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first
 			return s.leave(ctx, cl, left)
 		}
 	}
-	leases, _ := s.claims.on(cl)
-	for _, lease := range leases {
-		_, doubt, err := reach(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, lease) })
-		switch {
-		case err == nil, absent(err) && (doubt || !first):
-			held = true
-		case !absent(err):
-			return false, err
+	r, doubt, err := s.commitOnce(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
+	if err != nil {
+		return false, err
+	}
+	s.giveBack(cl, r.Succeeded)
+	return r.Succeeded || doubt || !first, nil
+}
+
+// giveBack lets go of the leases of a claim. parted says that its place is gone by a request of this
+// session; otherwise it is to go, or has gone by itself.
+func (s *session) giveBack(cl *claim, parted bool) {
+	s.claims.mu.Lock()
+	leases, ttl := slices.Clone(cl.leases), cl.place.ttl
+	t := term{seconds: cl.seconds, sent: cl.sent, used: true}
+	clean := parted && !cl.doubt && len(leases) == 1 && !cl.sent.IsZero()
+	s.claims.mu.Unlock()
+	if clean {
+		t.id = leases[0]
+		if s.spares.add(t) {
+			return
 		}
 	}
-	return held, nil
+	s.cleaner.owe(debt{place: cl.names.place, leases: leases}, ttl)
 }
 
 // leave has the key kept, by nobody, for as long as is left, and as long as its last
@@ -103,7 +116,8 @@ func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (hel
 	s.claims.mu.Unlock()
 	p := cl.place
 	p.stage = kept
-	_, err = s.touch(ctx, cl, t.id, p, true)
+	t.used = true // nobody looks how long it lasts
+	_, err = s.touch(ctx, cl, t, p, true)
 	switch {
 	case isLost(err):
 		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}}, left)
@@ -111,7 +125,7 @@ func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (hel
 	case err != nil:
 		return false, err
 	}
-	s.cleaner.owe(debt{leases: before}, cl.place.ttl)
+	s.cleaner.owe(debt{leases: before, used: true}, cl.place.ttl)
 	s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due, keep: true}, left)
 	return true, nil
 }

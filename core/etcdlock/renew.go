@@ -66,10 +66,9 @@ func (s *session) renew(ctx context.Context, r driver.Renewal) driver.Renewed {
 		out.Err = driver.ErrNotHeld
 		s.claims.mu.Lock()
 		current := s.claims.byID[r.ID] == cl && !cl.ending
-		leases := cl.leases
 		s.claims.mu.Unlock()
 		if current && s.claims.end(r.ID, over) {
-			s.cleaner.owe(debt{leases: leases}, 0)
+			s.giveBack(cl, false)
 		}
 	}
 	return out
@@ -135,7 +134,7 @@ func (s *session) prolong(ctx context.Context, cl *claim, on clientv3.LeaseID, p
 		defer close(both)
 		t, kept = s.keepAlive(ctx, on)
 	})
-	contended, err := s.touch(ctx, cl, on, p, lower)
+	contended, err := s.touch(ctx, cl, term{id: on, used: true}, p, lower)
 	<-both // ends with ctx, like the other
 	switch {
 	case err == nil && kept != nil:
@@ -147,7 +146,7 @@ func (s *session) prolong(ctx context.Context, cl *claim, on clientv3.LeaseID, p
 		return driver.Renewed{Err: err}, t
 	}
 	s.claims.mu.Lock()
-	cl.seconds, cl.place = t.seconds, p
+	cl.seconds, cl.sent, cl.place = t.seconds, t.sent, p
 	s.claims.mu.Unlock()
 	return driver.Renewed{Deadline: t.deadline(r.TTL), Contended: contended}, t
 }
@@ -163,43 +162,48 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 	before := cl.leases
 	if cl.ending {
 		s.claims.mu.Unlock()
-		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}}, r.TTL)
+		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
 	cl.leases = append(before[:len(before):len(before)], t.id)
 	s.claims.mu.Unlock()
 
 	p.ttl = max(p.ttl, r.TTL)
-	contended, err := s.touch(ctx, cl, t.id, p, true)
+	contended, err := s.touch(ctx, cl, t, p, true)
 	if err != nil && !isLost(err) {
 		return driver.Renewed{Err: err} // it is on one of them
 	}
 	s.claims.mu.Lock()
 	ending := cl.ending
 	if err == nil && !ending {
-		cl.leases, cl.seconds, cl.place = []clientv3.LeaseID{t.id}, t.seconds, p
+		cl.leases, cl.seconds, cl.sent, cl.place = []clientv3.LeaseID{t.id}, t.seconds, t.sent, p
 	}
 	s.claims.mu.Unlock()
 	switch {
 	case err != nil:
 		return driver.Renewed{Err: err}
 	case ending:
-		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}}, r.TTL)
+		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
-	s.cleaner.owe(debt{leases: before}, p.ttl)
+	s.cleaner.owe(debt{leases: before, used: true}, p.ttl)
 	return driver.Renewed{Deadline: t.deadline(r.TTL), Contended: contended}
 }
 
 // touch makes sure that the owner has its place, and writes to it or not.
-func (s *session) touch(ctx context.Context, cl *claim, on clientv3.LeaseID, p place, write bool) (contended bool, err error) {
+func (s *session) touch(ctx context.Context, cl *claim, on term, p place, write bool) (contended bool, err error) {
 	then := []clientv3.Op{cl.names.newest()}
 	ifs := []clientv3.Cmp{cl.names.isOld(cl.create)}
 	if write {
 		p.token = cl.token
-		then = append([]clientv3.Op{cl.names.write(p, on)}, then...)
+		then = append(cl.names.writeFirst(p, on), then...)
 	}
-	r, err := s.commit(ctx, ifs, then, nil)
+	r, doubt, err := s.commitOnce(ctx, ifs, then, nil)
+	if write && doubt {
+		s.claims.mu.Lock()
+		cl.doubt = true
+		s.claims.mu.Unlock()
+	}
 	switch {
 	case err != nil:
 		return false, err

@@ -16,6 +16,7 @@ type term struct {
 	id      clientv3.LeaseID
 	seconds int64     // from sent on, at least
 	sent    time.Time // before the request that the server has answered
+	used    bool      // a place was written on it, and what shows that it lives
 }
 
 // deadline is when a holder who asked for ttl must consider the lease over.
@@ -78,10 +79,16 @@ func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) (none, error)
 
 // commit runs a transaction that bears being run twice.
 func (s *session) commit(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	r, _, err := reach(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	r, _, err := s.commitOnce(ctx, ifs, then, otherwise)
+	return r, err
+}
+
+// commitOnce is commit, and says whether it may have run more than once, or may run yet.
+func (s *session) commitOnce(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, doubt bool, err error) {
+	r, doubt, err = reach(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.d.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
 	})
-	return r, err
+	return r, doubt || err != nil && !absent(err), err
 }
 
 // The parts of transactions.
@@ -95,6 +102,18 @@ func (n names) newest() clientv3.Op {
 
 func (n names) write(p place, on clientv3.LeaseID) clientv3.Op {
 	return clientv3.OpPut(n.place, p.String(), clientv3.WithLease(on))
+}
+
+// writeFirst is write, and with it what shows that the lease lives, if that is not there yet:
+// a late copy must not take it from the lease on which it outlasts this one.
+func (n names) writeFirst(p place, on term) []clientv3.Op {
+	ops := []clientv3.Op{n.write(p, on.id)}
+	if !on.used {
+		life := lifeOf(on.id)
+		isNew := clientv3.Compare(clientv3.CreateRevision(life), "=", 0)
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{isNew}, []clientv3.Op{clientv3.OpPut(life, "", clientv3.WithLease(on.id))}, nil))
+	}
+	return ops
 }
 
 // isNew is true if the owner has no place.

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type session struct {
 
 	claims   claims
 	refusals refusals
+	spares   spares
+	doubts   doubts
 	cleaner  *cleaner
 
 	open  context.Context // ends, with ErrClosed, when Close begins
@@ -26,6 +29,7 @@ type session struct {
 
 	mu      sync.Mutex
 	closed  bool
+	lulls   term           // the latest lease of outlasting
 	running sync.WaitGroup // calls of the session's methods
 	workers sync.WaitGroup // goroutines
 }
@@ -75,6 +79,7 @@ func (s *session) Close(ctx context.Context) error {
 		defer close(done)
 		s.running.Wait()
 		s.claims.abandon()
+		s.giveUpSpares()
 		drained = s.cleaner.drain(ctx)
 		s.abort()
 		s.workers.Wait()
@@ -92,5 +97,17 @@ func (s *session) Close(ctx context.Context) error {
 		return errors.Join(errors.New("etcd: session closed before the server had confirmed the end of all leases"), ctx.Err())
 	default:
 		return errors.Join(errors.New("etcd: session closed with work left"), ctx.Err())
+	}
+}
+
+// giveUpSpares ends the leases that were kept for places to come.
+func (s *session) giveUpSpares() {
+	left := s.spares.close()
+	for batch := range slices.Chunk(left, 64) {
+		d, longest := debt{used: true}, int64(0)
+		for _, t := range batch {
+			d.leases, longest = append(d.leases, t.id), max(longest, t.seconds)
+		}
+		s.cleaner.owe(d, inSeconds(longest))
 	}
 }

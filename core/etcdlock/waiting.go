@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,15 +33,23 @@ func (e *enrolment) wait(ctx context.Context, q queue) (driver.Grant, error) {
 		own, before := q.find(e.names.place)
 		switch {
 		case own == nil || own.stage == kept || e.create != 0 && own.create != e.create:
+			if own == nil {
+				e.suspect(&q)
+			}
 			return driver.Grant{}, driver.ErrPlaceLost
 		case own.stage == holding: // by a request whose answer was lost
-			return e.take(own.create, own.token, false)
+			return e.take(ctx, own.create, own.token, false)
 		}
+		e.observe(before)
 		if e.create == 0 { // it does not change, and what listens reads it
 			e.create = own.create
 		}
 		woken := true
-		if !admits(own.place, before) {
+		if admits(own.place, before) {
+			if err := e.outlast(ctx); err != nil {
+				return driver.Grant{}, err
+			}
+		} else {
 			if !said {
 				said = true
 				stop = e.live(ctx)
@@ -66,9 +75,10 @@ func (e *enrolment) wait(ctx context.Context, q queue) (driver.Grant, error) {
 // says that it is. Without that, only who excludes all others takes it in the same
 // step: if nobody came before.
 func (e *enrolment) ask(ctx context.Context, sure bool) (queue, *driver.Grant, error) {
-	late := e.refresh(ctx)
+	e.late = e.refresh(ctx)
 	for {
-		r, err := e.commit(ctx, sure)
+		before := e.sights()
+		r, err := e.commit(ctx, sure, before)
 		switch {
 		case absent(err):
 			return queue{}, nil, driver.ErrPlaceLost
@@ -78,35 +88,31 @@ func (e *enrolment) ask(ctx context.Context, sure bool) (queue, *driver.Grant, e
 			return queue{}, nil, err
 		case !r.Succeeded || !sure && e.r.Mode != driver.Exclusive:
 			q, err := queueOf(r)
+			if err == nil {
+				e.judge(before, q.has, r.Responses)
+			}
 			return q, nil, err
 		}
 		others, err := othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), e.names.place)
 		if err != nil {
 			return queue{}, nil, err
 		}
-		brief := time.NewTimer(firstRenewal)
-		select {
-		case <-late:
-		case <-brief.C:
-		case <-ctx.Done():
-		}
-		brief.Stop()
-		g, err := e.take(e.create, r.Header.Revision, others)
+		g, err := e.take(ctx, e.create, r.Header.Revision, others)
 		return queue{}, &g, err
 	}
 }
 
-func (e *enrolment) commit(ctx context.Context, sure bool) (*clientv3.TxnResponse, error) {
-	read := []clientv3.Op{e.names.read()}
+func (e *enrolment) commit(ctx context.Context, sure bool, before sights) (*clientv3.TxnResponse, error) {
+	read := append(before.read(), e.names.read())
 	if !sure && e.r.Mode != driver.Exclusive {
 		return e.s.commit(ctx, nil, read, nil)
 	}
 	ifs := []clientv3.Cmp{e.names.untouched(e.create)}
 	if !sure {
-		ifs = append(ifs, e.names.all(">", e.create-1))
+		ifs = append(append(ifs, e.names.all(">", e.create-1)), before.live()...)
 	}
 	then := []clientv3.Op{e.names.write(e.place(holding), e.now().id), e.names.newest()}
-	return e.s.commit(ctx, ifs, then, read)
+	return e.write(ctx, ifs, then, read)
 }
 
 // rest returns when what is watched has changed, or may have.
@@ -155,16 +161,14 @@ func (e *enrolment) hear(ctx context.Context, w watched, rev int64, stir func())
 	if name == "" {
 		name, options = e.names.queue, append(options, clientv3.WithPrefix())
 	}
-	if !w.puts {
-		options = append(options, clientv3.WithFilterPut())
-	}
 	for r := range e.s.d.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
 		if r.Err() != nil {
 			break
 		}
 		for _, event := range r.Events {
+			e.moved(event)
 			// Whoever has come later changes nothing for those before.
-			if event.Kv.CreateRevision <= e.create || event.Type == mvccpb.Event_DELETE {
+			if event.Type == mvccpb.Event_DELETE || w.puts && event.Kv.CreateRevision <= e.create {
 				stir()
 				return
 			}
@@ -176,18 +180,29 @@ func (e *enrolment) hear(ctx context.Context, w watched, rev int64, stir func())
 }
 
 // look is for what was not heard: it asks, from time to time, for what is watched and
-// for the owner's own place.
+// for the owner's own place, and how long the leases of those before last.
 func (e *enrolment) look(ctx context.Context, w watched, rev int64, stir func()) {
-	own := clientv3.OpGet(e.names.place, clientv3.WithKeysOnly())
-	ops := []clientv3.Op{own, e.names.read()}
+	ops := []clientv3.Op{clientv3.OpGet(e.names.place, clientv3.WithKeysOnly()), e.names.read()}
 	if w.name != "" {
-		ops[1] = clientv3.OpGet(w.name, clientv3.WithKeysOnly())
+		ops[1] = clientv3.OpGet(w.name)
+		if w.head != "" {
+			ops = append(ops, clientv3.OpGet(w.head))
+		}
 	}
-	for sleep(ctx, poll) {
-		r, err := e.s.commit(ctx, nil, ops, nil)
+	for pause := patient; sleep(ctx, pause); pause = poll {
+		before := e.sights()
+		if w.name != "" { // of others it is not seen whether they are there
+			before = slices.DeleteFunc(before, func(s sight) bool { return s.name != w.name && s.name != w.head })
+		}
+		r, err := e.s.commit(ctx, nil, slices.Concat(ops, before.read()), nil)
 		if err != nil {
 			continue
 		}
+		var kvs []*mvccpb.KeyValue
+		for _, read := range r.Responses[1:len(ops)] {
+			kvs = append(kvs, read.GetResponseRange().Kvs...)
+		}
+		e.judge(before, among(kvs), r.Responses[len(ops):])
 		if len(r.Responses[0].GetResponseRange().Kvs) == 0 {
 			stir()
 			return
@@ -203,6 +218,16 @@ func (e *enrolment) look(ctx context.Context, w watched, rev int64, stir func())
 			stir()
 			return
 		}
+		e.sight(ctx)
+	}
+}
+
+// among reports whether a place is among those that were read.
+func among(kvs []*mvccpb.KeyValue) func(name string, create int64) bool {
+	return func(name string, create int64) bool {
+		return slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool {
+			return string(kv.Key) == name && kv.CreateRevision == create
+		})
 	}
 }
 
@@ -226,13 +251,16 @@ func (e *enrolment) live(ctx context.Context) (stop func()) {
 
 // prolong renews the place's lease.
 func (e *enrolment) prolong(ctx context.Context) error {
-	t, err := e.s.keepAlive(ctx, e.now().id)
+	id := e.now().id
+	t, err := e.s.keepAlive(ctx, id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
+	case e.term.id != id: // the place is on another one by now
 	case absent(err):
 		e.gone = true
 	case err == nil && t.sent.After(e.term.sent):
+		t.used = e.term.used
 		e.term = t
 	}
 	return err

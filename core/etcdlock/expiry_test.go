@@ -1,0 +1,193 @@
+package etcdlock_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/etcdlock"
+	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
+)
+
+const methodTimeToLive = "/etcdserverpb.Lease/LeaseTimeToLive"
+
+// A leader that was stopped does this to leases that were renewed at its successor.
+func TestLeaseThatIsRevokedBeforeItsTimeIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	far, near := etcdtest.NewProxy(t, server.Addr()), etcdtest.NewProxy(t, server.Addr())
+	c := etcdtest.Client(t, server.Addr())
+	for _, tt := range []struct {
+		name    string
+		waiters int
+	}{{"by the first waiter", 1}, {"by the second if the first gives up", 2}} {
+		t.Run(tt.name, func(t *testing.T) {
+			const ttl = 5 * time.Second
+			cut := open(t, etcdlock.New(etcdtest.Client(t, far.Addr())))
+			g := cut.take("k", ttl)
+			ctx, giveUp := context.WithCancel(within(t))
+			defer giveUp()
+			var last *waiter
+			var p *process
+			for i := range tt.waiters {
+				p = open(t, etcdlock.New(etcdtest.Client(t, near.Addr())))
+				if i == tt.waiters-1 {
+					ctx = within(t)
+				}
+				last = p.queue(ctx, "k", long)
+			}
+			looked := near.Count(methodTimeToLive)
+			for near.Count(methodTimeToLive) < looked+4*tt.waiters {
+				yield()
+			}
+			resume := far.Stall() // the holder hears of nothing
+			defer resume()
+			if _, err := c.Revoke(within(t), leaseOf(t, c, g.ID)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.waiters > 1 {
+				giveUp()
+			}
+			next := last.granted(t)
+			if at := time.Now(); at.Before(g.Deadline) {
+				t.Errorf("the next had the key %v before the holder's deadline", g.Deadline.Sub(at))
+			}
+			if next.Token <= g.Token {
+				t.Errorf("token %d after %d", next.Token, g.Token)
+			}
+			p.drop(next)
+		})
+	}
+}
+
+func TestLeaseThatHasExpiredIsNotWaitedOut(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	gone, next := open(t, etcdlock.New(c)), open(t, etcdlock.New(c))
+	const ttl = 6 * time.Second
+	g := gone.take("k", ttl) // and never renews it
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	ends := c.Watch(ctx, etcdlock.KeyPrefix, clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithRev(g.Token))
+	machine := hiccups.Start(t)
+	w := next.queue(within(t), "k", long)
+	for r := range ends {
+		if len(r.Events) > 0 {
+			break
+		}
+	}
+	expired := time.Now()
+	w.granted(t)
+	took := time.Since(expired)
+	t.Logf("the next had the key %v after the lease had expired", took)
+	if most := machine.Allow(ttl / 2); took > most {
+		t.Errorf("the next had the key %v after the lease had expired, want less than %v, or %v on this machine", took, ttl/2, most)
+	}
+}
+
+// pauses is how often the leader is stopped. Each has a dozen leases revoked before their time.
+// It is a figure: with etcd 3.4.23 one in a hundred holds still overlaps another for a moment,
+// with 3.6.5 none of a thousand did.
+func pauses(t *testing.T) int {
+	text := os.Getenv("LOCKAROUND_PAUSES")
+	if text == "" {
+		t.Skip("takes minutes; LOCKAROUND_PAUSES says how often the leader is to be stopped")
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("LOCKAROUND_PAUSES: %v", err)
+	}
+	return n
+}
+
+func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
+	rounds := pauses(t)
+	members := etcdtest.StartCluster(t, 3)
+	var addrs []string
+	for _, m := range members {
+		addrs = append(addrs, m.Addr())
+	}
+	const ttl, processes, keys = 3 * time.Second, 3, 12
+	var (
+		mu    sync.Mutex
+		holds = make([][]hold, keys)
+		over  = make(chan struct{})
+		all   sync.WaitGroup
+	)
+	for i := range processes {
+		c, err := clientv3.New(clientv3.Config{
+			Endpoints: append(addrs[i:len(addrs):len(addrs)], addrs[:i]...), DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: time.Second,
+			Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := core.New(etcdlock.New(c), core.WithNamespace("paused"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = locks.Close() // a member may be stopped
+			_ = c.Close()
+		})
+		for key := range keys {
+			all.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					lease, err := locks.Acquire(t.Context(), core.Policy{Key: strconv.Itoa(key), TTL: ttl, Wait: 30 * time.Second})
+					if err != nil {
+						continue // while there is no leader
+					}
+					h := hold{from: time.Now(), token: lease.Token()}
+					body := time.NewTimer(time.Duration(3+(n+i+key)%6) * time.Second)
+					select {
+					case <-lease.Done():
+					case <-over:
+					case <-body.C:
+					}
+					body.Stop()
+					h.to = time.Now()
+					mu.Lock()
+					holds[key] = append(holds[key], h)
+					mu.Unlock()
+					_ = lease.Release(context.Background()) // it may have been lost
+				}
+			})
+		}
+	}
+	for n := range rounds {
+		time.Sleep(3 * time.Second)
+		m := leader(t, members)
+		m.Stop()
+		time.Sleep(1500*time.Millisecond + time.Duration(n%4)*time.Second)
+		m.Cont()
+	}
+	time.Sleep(ttl)
+	close(over)
+	all.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	n := 0
+	for _, of := range holds {
+		n += len(of)
+		verify(t, of)
+	}
+	t.Logf("%d holds over %d pauses", n, rounds)
+	if n < keys {
+		t.Error("which is too few to say anything")
+	}
+}
