@@ -19,8 +19,8 @@ const Promptness = 50 * time.Millisecond
 type Prompt interface {
 	Session
 
-	// Begin is the first step of an Acquire; r.Replace is nil, r.After may not be. If done is true, the
-	// results are those of Acquire. If it is false, the caller goes on with Acquire
+	// Begin is the first step of an Acquire; r.Replace is nil, r.After may not be. If done
+	// is true, the results are those of Acquire. If it is false, the caller goes on with Acquire
 	// and the same request, whose owner stays as it is: Begin may have taken its
 	// place in the queue, or have had no answer. The caller must go on, with a
 	// context that has ended if it gives up: what Begin has left is cleaned up then.

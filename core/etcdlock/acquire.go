@@ -27,11 +27,10 @@ type enrolment struct {
 	knock    bool            // the holder is to hear of a request that would not wait
 	late     <-chan struct{} // closed when the place's lease has been renewed, as far as that was needed
 
-	mu    sync.Mutex
-	term  term      // of the place
-	gone  bool      // the server does not know the lease any more
-	seen  sights    // what is known of those before
-	until time.Time // some before may hold the key until then, although their places are gone
+	mu   sync.Mutex
+	term term   // of the place
+	gone bool   // the server does not know the lease any more
+	seen sights // what is known of those before
 
 	before []entry // at the latest reading; of the goroutine of Acquire
 }
@@ -212,7 +211,7 @@ func (e *enrolment) opening(ctx context.Context, more ...clientv3.Op) (*clientv3
 // write runs a transaction that may write the owner's place, and notes what of it is not
 // certain.
 func (e *enrolment) write(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	r, doubt, err := e.s.commitOnce(ctx, ifs, then, otherwise)
+	r, doubt, err := e.s.commitWithDoubt(ctx, ifs, then, otherwise)
 	e.doubt = e.doubt || doubt
 	return r, err
 }

@@ -130,26 +130,13 @@ func (e *enrolment) judge(before sights, there func(name string, create int64) b
 		}
 		e.seen = slices.DeleteFunc(e.seen, func(other sight) bool { return other.name == s.name && other.create == s.create })
 		if lived := len(lives[i].GetResponseRange().Kvs) > 0; !lived && !s.due(now) {
-			if until := now.Add(s.ttl); until.After(e.until) {
-				e.until = until
-			}
+			e.s.doubts.add(e.r.Key, now.Add(s.ttl))
 		}
 	}
 }
 
-// outlast waits until the holders are over whose leases were revoked before their time.
-func (e *enrolment) outlast(ctx context.Context) error {
-	e.mu.Lock()
-	until := e.until
-	e.mu.Unlock()
-	if left := time.Until(until); left > 0 && !sleep(ctx, left) {
-		return ended(ctx)
-	}
-	return nil
-}
-
-// doubts are the keys that somebody may hold although no place says so: places of this
-// session went before their time, and those before them with them. The zero value is ready for use.
+// doubts are the keys that somebody may hold until then although no place says so. They are the
+// session's, so that they outlast the callers who found them. The zero value is ready for use.
 type doubts struct {
 	mu    sync.Mutex
 	until map[string]time.Time
@@ -189,7 +176,8 @@ func (e *enrolment) suspect(now *queue) {
 	}
 }
 
-// heed waits until nobody may hold the key unseen.
+// heed refuses who would not wait for a key that somebody may hold unseen, and tells the others
+// that they wait.
 func (e *enrolment) heed(ctx context.Context) error {
 	left := time.Until(e.s.doubts.of(e.r.Key))
 	switch {
@@ -199,7 +187,12 @@ func (e *enrolment) heed(ctx context.Context) error {
 		return &driver.HeldError{RetryAfter: left}
 	}
 	e.s.sink.Waiting(e.r.ID)
-	if !sleep(ctx, left) {
+	return e.outlast(ctx)
+}
+
+// outlast waits until nobody may hold the key unseen.
+func (e *enrolment) outlast(ctx context.Context) error {
+	if left := time.Until(e.s.doubts.of(e.r.Key)); left > 0 && !sleep(ctx, left) {
 		return ended(ctx)
 	}
 	return nil

@@ -72,7 +72,7 @@ func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first
 			return s.leave(ctx, cl, left)
 		}
 	}
-	r, doubt, err := s.commitOnce(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
+	r, doubt, err := s.commitWithDoubt(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
 	if err != nil {
 		return false, err
 	}

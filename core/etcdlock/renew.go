@@ -198,7 +198,7 @@ func (s *session) touch(ctx context.Context, cl *claim, on term, p place, write 
 		p.token = cl.token
 		then = append(cl.names.writeFirst(p, on), then...)
 	}
-	r, doubt, err := s.commitOnce(ctx, ifs, then, nil)
+	r, doubt, err := s.commitWithDoubt(ctx, ifs, then, nil)
 	if write && doubt {
 		s.claims.mu.Lock()
 		cl.doubt = true

@@ -79,12 +79,12 @@ func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) (none, error)
 
 // commit runs a transaction that bears being run twice.
 func (s *session) commit(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	r, _, err := s.commitOnce(ctx, ifs, then, otherwise)
+	r, _, err := s.commitWithDoubt(ctx, ifs, then, otherwise)
 	return r, err
 }
 
-// commitOnce is commit, and says whether it may have run more than once, or may run yet.
-func (s *session) commitOnce(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, doubt bool, err error) {
+// commitWithDoubt is commit, and says whether it may have run more than once, or may run yet.
+func (s *session) commitWithDoubt(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, doubt bool, err error) {
 	r, doubt, err = reach(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.d.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
 	})
