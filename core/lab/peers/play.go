@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
+	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
 
 // stage is one process's part of a trial: what its callers use and what they report.
@@ -183,7 +183,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	}
 	time.Sleep(s.pace.Warm)
 	s.watching.Store(true)
-	began, first, before := time.Now(), s.sections(), processorTime()
+	began, first, before := time.Now(), s.sections(), usage.Processor()
 	last, moved := first, began
 	for range 20 { // looks, as a hang shows only in what did not happen
 		time.Sleep(s.pace.Watch / 20)
@@ -192,7 +192,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 		}
 	}
 	watched := time.Since(began)
-	count, used := s.sections()-first, processorTime()-before
+	count, used := s.sections()-first, usage.Processor()-before
 	s.watching.Store(false)
 	s.finish(cancel)
 	s.gather(&all, s.pace.Grace)
@@ -204,15 +204,6 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	if still := watched - moved.Sub(began); still > watched/2 {
 		s.outcome.Stalled = still
 	}
-}
-
-// processorTime is what this process has used of all processors.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // begin runs a caller.

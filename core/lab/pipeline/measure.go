@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
 
 // plan is what is to be measured.
@@ -119,13 +119,13 @@ func (p plan) measure(ctx context.Context, w way, admin *redis.Client, callers i
 	time.Sleep(p.Watch / 4)
 	before, err := serverTime(ctx, admin)
 	watching.Store(true)
-	began, used := time.Now(), processorTime()
+	began, used := time.Now(), usage.Processor()
 	for first := true; first || replies.Load() == 0 && ctx.Err() == nil; first = false { // a slow machine takes longer for one
 		time.Sleep(p.Watch)
 	}
 	watching.Store(false)
 	watched := time.Since(began)
-	used = processorTime() - used
+	used = usage.Processor() - used
 	after, err2 := serverTime(ctx, admin)
 	over.Store(true)
 	all.Wait()
@@ -139,15 +139,6 @@ func (p plan) measure(ctx context.Context, w way, admin *redis.Client, callers i
 		rate: float64(n) / watched.Seconds(), median: sorted[n/2], p99: sorted[n*99/100],
 		cpu: used / time.Duration(n), server: (after - before) / time.Duration(n),
 	}, nil
-}
-
-// processorTime is what this process has used of all cores.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // serverTime is what Redis has used of all cores.
