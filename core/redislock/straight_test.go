@@ -126,6 +126,37 @@ func TestNobodyWaitsBehindABatchThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// Another connection may answer quickly meanwhile: a few use it, and nobody waits for more.
+func TestNobodyWaitsBehindAGivenUpBatchOfANearServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(2)
+		for range 2 {
+			l.add(1)
+			time.Sleep(patience)
+			synctest.Wait()
+			l.mu.Lock()
+			l.timed(time.Now(), time.Now())
+			l.mu.Unlock()
+		}
+		for want := range nearAlone {
+			l.ask()
+			if got := l.under(); got != want+3 {
+				t.Fatalf("%d requests and batches are under way, want %d", got, want+3)
+			}
+		}
+		began := time.Now()
+		if c := l.ask(); !errors.As(c.reply.err, new(*silence)) || !c.reply.once {
+			t.Errorf("who came when all batches were given up got %v", c.reply)
+		}
+		if since := time.Since(began); since > 0 {
+			t.Errorf("that took %v", since)
+		}
+		close(l.wire.answer)
+		synctest.Wait()
+		l.workers.Wait()
+	})
+}
+
 func TestOthersWaitForNoBatchOfThose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newBusyNearLane()
