@@ -42,7 +42,8 @@
 //
 // # Sentinel
 //
-// A client made by redis.NewFailoverClient follows the master. A failover that
+// A client made by [NewFailoverClient] follows the master, as one made by
+// redis.NewFailoverClient does if no sentinel is ever behind. A failover that
 // loses no write keeps leases and queues: waiters and renewals repeat themselves
 // until the new master answers. While there is no master nobody acquires, and a
 // lease that cannot be renewed ends at its deadline.

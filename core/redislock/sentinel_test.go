@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // follower is an engine whose client asks the sentinels who is the master.
 func follower(t testing.TB, s *redistest.Sentinel) *engine {
 	t.Helper()
-	return newEngine(t, redis.NewFailoverClient(&redis.FailoverOptions{
+	return newEngine(t, redislock.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
 	}), core.WithStoreTimeout(outage))
 }
@@ -33,7 +35,7 @@ func TestSentinelConformance(t *testing.T) {
 	s := redistest.StartSentinel(t, 1)
 	master := s.Master().Addr()
 	open := func(t *testing.T, to string) *redis.Client {
-		c := redis.NewFailoverClient(&redis.FailoverOptions{
+		c := redislock.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
 			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if addr == master {
@@ -339,6 +341,75 @@ func TestSentinelReplicaRefusesLocksUntilItIsPromoted(t *testing.T) {
 	}
 	s.Failover()
 	giveBack(t, e.take(t, "k", lasting))
+}
+
+// brains are two masters, each of which a sentinel takes for the only one, as after a
+// failover that one of the sentinels has not heard of.
+type brains struct {
+	old, right *redistest.Server
+	healed     atomic.Bool // clients reach the sentinel that knows better
+	better     string      // its address
+	options    *redis.FailoverOptions
+}
+
+func newBrains(t *testing.T) *brains {
+	b := &brains{old: redistest.Start(t), right: redistest.Start(t)}
+	b.better = redistest.Watch(t, b.right, 2).Addr()
+	b.options = &redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: []string{redistest.Watch(t, b.old, 1).Addr(), b.better},
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == b.better && !b.healed.Load() {
+				return nil, errors.New("the network is cut")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}
+	return b
+}
+
+// holds fails the test unless the lock is taken at the master.
+func (b *brains) holds(t *testing.T, master *redistest.Server, key string) {
+	t.Helper()
+	e := newEngine(t, redis.NewClient(&redis.Options{Addr: master.Addr()}))
+	if _, err := e.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
+		t.Errorf("%s at %s: %v, want it taken", key, master.Addr(), err)
+	}
+}
+
+func TestMasterThatWasSupersededIsLeftAsSoonAsOneSentinelSaysSo(t *testing.T) {
+	t.Parallel()
+	b := newBrains(t)
+	a := newEngine(t, redislock.NewFailoverClient(b.options), core.WithStoreTimeout(outage))
+	lease := a.take(t, "k", 2*time.Second)
+	b.holds(t, b.old, "k")
+
+	told := whenTold(lease)
+	b.healed.Store(true)
+	select {
+	case <-told:
+	case <-bounded(t).Done():
+		t.Fatal("the lease was renewed at the old master")
+	}
+	if !errors.Is(lease.Err(), core.ErrLost) {
+		t.Errorf("the old holder was told %v", lease.Err())
+	}
+	_ = lease.Release(t.Context()) // it was lost
+	again := a.take(t, "k", lasting)
+	b.holds(t, b.right, "k")
+	giveBack(t, again)
+}
+
+func TestFailoverClientBeginsAtTheRightMaster(t *testing.T) {
+	t.Parallel()
+	b := newBrains(t)
+	b.healed.Store(true)
+	for i := range 4 { // the sentinels are asked in any order
+		key := fmt.Sprint("k", i)
+		e := newEngine(t, redislock.NewFailoverClient(b.options), core.WithStoreTimeout(outage))
+		lease := e.take(t, key, lasting)
+		b.holds(t, b.right, key)
+		giveBack(t, lease)
+	}
 }
 
 func isPermanent(err error) bool {

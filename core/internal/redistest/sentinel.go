@@ -48,7 +48,7 @@ func StartSentinel(t testing.TB, replicas int, args ...string) *Sentinel {
 	}
 	s.until("replication", func(ctx context.Context) bool { return s.linked(ctx, master, replicas) })
 	for range 3 {
-		s.sentinels = append(s.sentinels, s.watch(master))
+		s.sentinels = append(s.sentinels, Watch(t, master, 0))
 	}
 	s.until("the sentinels to know each other", func(ctx context.Context) bool { return s.complete(ctx, replicas) })
 	return s
@@ -67,21 +67,23 @@ func (s *Sentinel) admit(node *Server) {
 	s.nodes[node.Addr()] = node
 }
 
-// watch starts a sentinel. It rewrites its own configuration file.
-func (s *Sentinel) watch(master *Server) *Server {
-	s.t.Helper()
+// Watch starts a sentinel that has known the master since that epoch. It rewrites its own
+// configuration file.
+func Watch(t testing.TB, master *Server, epoch int) *Server {
+	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr())
-	config := filepath.Join(s.t.TempDir(), "sentinel.conf")
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s %s %s 2", MasterName, host, port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
 		fmt.Sprintf("sentinel parallel-syncs %s 1", MasterName),
+		fmt.Sprintf("sentinel config-epoch %s %d", MasterName, epoch),
 	}
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return start(s.t, nil, []string{config, "--sentinel"}, nil, false)
+	return start(t, nil, []string{config, "--sentinel"}, nil, false)
 }
 
 // Addrs returns the sentinels' addresses.

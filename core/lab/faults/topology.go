@@ -54,7 +54,7 @@ func openSentinel(addr string, record func(driver.Driver) driver.Driver, bug mut
 	if err != nil {
 		return nil, nil, err
 	}
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
+	client := redislock.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: server.MasterName, SentinelAddrs: routes.Servers[:server.Sentinels], Dialer: routes.Dial,
 	})
 	return bug.Wrap(record(redislock.New(client)), client), client.Close, nil

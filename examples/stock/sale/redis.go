@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // place says where Redis is. The zero value is no Redis at all.
@@ -93,7 +95,7 @@ func (p place) client(dial func(ctx context.Context, network, addr string) (net.
 	case cluster:
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: p.addrs, Dialer: dial})
 	case sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: p.master, SentinelAddrs: p.addrs, Dialer: dial})
+		return redislock.NewFailoverClient(&redis.FailoverOptions{MasterName: p.master, SentinelAddrs: p.addrs, Dialer: dial})
 	default:
 		return redis.NewClient(&redis.Options{Addr: p.addrs[0], Dialer: dial})
 	}
