@@ -52,7 +52,11 @@ func (c *caller) run(ctx context.Context) error {
 				return err
 			}
 		}
-		c.sleep(ctx, c.between(0, 4*time.Millisecond))
+		pause := c.between(0, 4*time.Millisecond)
+		if c.bug.Patient && c.chance.IntN(8) == 0 {
+			pause = c.patience()
+		}
+		c.sleep(ctx, pause)
 	}
 	return nil
 }
@@ -76,15 +80,16 @@ func (c *caller) acquire() (*held, error) {
 	if keys == nil {
 		keys = []string{p.Key}
 	}
-	// The last resort of a Wait that is Forever.
-	patience := 3*time.Second + 2*c.store.Longest
-	switch c.chance.IntN(8) {
-	case 0: // tries once
+	patience := c.patience() // the last resort of a Wait that is Forever
+	switch way := c.chance.IntN(8); {
+	case c.bug.Patient:
+		p.Wait = core.Forever
+	case way == 0: // tries once
 		patience = c.store.Timeout
-	case 1:
+	case way == 1:
 		p.Wait = c.between(20*time.Millisecond, 200*time.Millisecond)
 		patience = p.Wait
-	case 2:
+	case way == 2:
 		p.Wait, patience = core.Forever, c.between(20*time.Millisecond, 200*time.Millisecond)
 	default:
 		p.Wait = core.Forever
@@ -121,6 +126,12 @@ func (c *caller) acquire() (*held, error) {
 		h.tokens[key] = e.Token
 	})
 	return h, nil
+}
+
+// patience is long enough to see that a key stays free for longer than anything explains.
+func (c *caller) patience() time.Duration {
+	r := c.store.Rules
+	return r.Wake + r.TTL + r.Enrolment + r.Backoff + r.Stuck + 5*time.Second
 }
 
 // hold is the critical section. One in four goes on to its end although it has heard that

@@ -102,7 +102,7 @@ const (
 
 // mutantTime is how long a mutant has to be caught, besides the time that a run takes to
 // begin and to end.
-const mutantTime = 15 * time.Second
+const mutantTime = time.Minute
 
 // run runs lockaround and the mutants, or one of them, and writes the results.
 func (l laboratory) run(ctx context.Context) error {

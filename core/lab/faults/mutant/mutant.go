@@ -12,13 +12,14 @@ import (
 
 // Mutant is one bug.
 type Mutant struct {
-	Name   string
-	Bug    string   // what it does
-	Faults []string // under which it shows; none if it shows without
-	Breaks []string // the properties, one of which the laboratory must find broken
-	Only   string   // the store that has what its bug is in; empty for all
-	Long   bool     // it shows when others wait for long
-	Hasty  bool     // a server of a quorum that has lost its data votes at once
+	Name    string
+	Bug     string   // what it does
+	Faults  []string // under which it shows; none if it shows without
+	Breaks  []string // the properties, one of which the laboratory must find broken
+	Only    string   // the store that has what its bug is in; empty for all
+	Long    bool     // it shows when others wait for long
+	Patient bool     // it shows when nobody comes who does not wait
+	Hasty   bool     // a server of a quorum that has lost its data votes at once
 
 	wrap  func(driver.Session, redis.UniversalClient) driver.Session // nil if it is not in the driver
 	token func(int64) int64                                          // as callers see it; nil if they see the true one
@@ -53,8 +54,8 @@ var All = []Mutant{
 	},
 	{
 		Name: "lost-wake-up", Bug: "a process that has lost its subscription hears of no grant any more, and does not look for itself",
-		Breaks: []string{"L1"},
-		wrap:   func(s driver.Session, _ redis.UniversalClient) driver.Session { return &lostWakeUp{Session: s} },
+		Breaks: []string{"L1"}, Patient: true,
+		wrap: func(s driver.Session, _ redis.UniversalClient) driver.Session { return &lostWakeUp{Session: s} },
 	},
 	{
 		Name: "open-to-all", Bug: "a lock that cannot be asked for counts as granted",
