@@ -84,6 +84,10 @@ func (c *caller) policy() core.Policy {
 			s.Count("Linger")
 		}
 	}
+	if c.rand.IntN(4) == 0 {
+		p.Release = core.Sent
+		s.Count("Sent")
+	}
 	return p
 }
 
@@ -266,6 +270,9 @@ func (c *caller) hold(lease *core.Lease, p core.Policy, a simulation.Attempt) {
 	}
 	err := lease.Release(context.Background())
 	claim.Gone = time.Now()
+	if p.Release == core.Sent && err == nil {
+		claim.Gone = now.Add(s.timeout) // nobody says when it has arrived
+	}
 	if at := <-ended; at.Before(claim.End) {
 		claim.End = at
 	}

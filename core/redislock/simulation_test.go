@@ -59,7 +59,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{
 		"granted", "granted after queueing", "handed off", "busy", "timed out", "cancelled", "unavailable", "lost",
 		"granted exclusive", "granted shared", "granted semaphore", "granted strictly", "granted several keys", "downgraded", "extended", "ousted",
-		"nested", "deadlock", "checked", "MaxHold", "MinHold", "NoRenew", "died",
+		"nested", "deadlock", "checked", "MaxHold", "MinHold", "NoRenew", "Sent", "died",
 		"push g", "push w", "push e", "acquire granted", "acquire queued", "acquire busy", "acquire over",
 		"end ended", "end withdrawn", "end notmine", "end absent", "renew ok", "renew lost",
 	} {
