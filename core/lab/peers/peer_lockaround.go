@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	metrics "go.opentelemetry.io/otel/metric/noop"
@@ -19,7 +18,7 @@ import (
 type lockaroundProcess struct {
 	client *redis.Client
 	locks  *core.Engine
-	ttl    time.Duration
+	policy core.Policy // without a key
 }
 
 // silent is telemetry whose providers keep nothing.
@@ -33,11 +32,17 @@ func openLockaround(addr string, s Scenario) (Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &lockaroundProcess{client, locks, s.TTL}, nil
+	p := core.Policy{Wait: core.Forever, TTL: s.TTL}
+	if s.Sent {
+		p.Release = core.Sent
+	}
+	return &lockaroundProcess{client, locks, p}, nil
 }
 
 func (p *lockaroundProcess) Lock(ctx context.Context, key string) (func() error, error) {
-	lease, err := p.locks.Acquire(ctx, core.Policy{Key: key, Wait: core.Forever, TTL: p.ttl})
+	policy := p.policy
+	policy.Key = key
+	lease, err := p.locks.Acquire(ctx, policy)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type Scenario struct {
 	Own       bool          // each caller has a key of its own; otherwise all share one
 	Delay     time.Duration // of the link to the store, each way
 	Busy      bool          // the link keeps its time to the microsecond, at the cost of a processor
+	Sent      bool          // lockaround's releases return once they are on their way; the others have no such choice
 	Procs     int           // GOMAXPROCS of each process; 0 is as it comes
 	Body      time.Duration // how long a critical section takes
 	Jitter    time.Duration // at random less than that longer
@@ -70,6 +71,9 @@ var scenarios = slices.Concat(
 	sweep(Scenario{Name: "link-0.5ms", Title: "each its own key, a round trip of 0.5 ms", Delay: 250 * time.Microsecond, Detail: true}),
 	sweep(Scenario{Name: "link-1ms", Title: "each its own key, a round trip of 1 ms", Delay: 500 * time.Microsecond}),
 	sweep(Scenario{Name: "link-5ms", Title: "each its own key, a round trip of 5 ms", Delay: 2500 * time.Microsecond, Detail: true}),
+	few(sweep(Scenario{Name: "sent-0.5ms", Title: "each its own key, a round trip of 0.5 ms, Release: Sent", Delay: 250 * time.Microsecond, Sent: true, Detail: true})),
+	few(sweep(Scenario{Name: "sent-1ms", Title: "each its own key, a round trip of 1 ms, Release: Sent", Delay: 500 * time.Microsecond, Sent: true})),
+	few(sweep(Scenario{Name: "sent-5ms", Title: "each its own key, a round trip of 5 ms, Release: Sent", Delay: 2500 * time.Microsecond, Sent: true, Detail: true})),
 	sweep(Scenario{Name: "one-core", Title: "each its own key, GOMAXPROCS=1", Procs: 1, Detail: true}),
 	others,
 )
@@ -96,6 +100,9 @@ func sweep(base Scenario) (all []Scenario) {
 	}
 	return all
 }
+
+// few are the scenarios of a sweep with the fewest callers, to whom a round trip counts most.
+func few(all []Scenario) []Scenario { return all[:4] }
 
 // others are the scenarios that are no sweep's.
 var others = []Scenario{
@@ -177,6 +184,9 @@ var charts = []struct {
 	{"link-0.5ms", "The same, a round trip of 0.5 ms", true},
 	{"link-1ms", "The same, a round trip of 1 ms", true},
 	{"link-5ms", "The same, a round trip of 5 ms", true},
+	{"sent-0.5ms", "The same, a round trip of 0.5 ms, lockaround with Release: Sent", true},
+	{"sent-1ms", "The same, a round trip of 1 ms, lockaround with Release: Sent", true},
+	{"sent-5ms", "The same, a round trip of 5 ms, lockaround with Release: Sent", true},
 	{"one-core", "The same on loopback, GOMAXPROCS=1", true},
 	{"one-key", "Critical sections per second, one key: more is better", false},
 	{"hand-over", "Hand-over between processes, in round trips: less is better", false},
