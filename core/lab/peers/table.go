@@ -13,9 +13,12 @@ import (
 func markdown(of []Scenario, r Results, full bool) string {
 	rows := summarize(of, r.Trials)
 	columns := takingPart(rows)
+	if !full {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Metric.Detail })
+	}
 	behind := whereBehind(rows)
 	if !full {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Scenario.Detail || r.Metric.Detail })
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Scenario.Detail })
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; %s; %d rounds of %v after %v to warm up, order of the peers by seed %d; %s.\n\n",
@@ -52,23 +55,58 @@ func markdown(of []Scenario, r Results, full bool) string {
 	return b.String()
 }
 
-// whereBehind says first what others are better at.
+// whereBehind says first what others are better at, in one part for each sweep.
 func whereBehind(rows []Row) string {
-	var all []string
-	compared := 0
+	type part struct {
+		title, at   string
+		least, most float64
+	}
+	var all []*part
+	by := map[string]*part{}
+	behind, compared := 0, 0
 	for _, r := range rows {
-		c := r.Cells[subject]
-		if c.Ratio > 0 {
+		ratio := r.Cells[subject].Ratio
+		if ratio > 0 {
 			compared++
 		}
-		if c.Ratio > 0 && c.Ratio < 1 {
-			all = append(all, fmt.Sprintf("%s, %s %s×", r.Scenario.Title, r.Metric.Title, figure.Digits(c.Ratio)))
+		if ratio <= 0 || ratio >= 1 {
+			continue
+		}
+		behind++
+		s, key, title := r.Scenario, r.Scenario.Name, r.Scenario.Title
+		sweeps := s.Name == fmt.Sprintf("%s/%d", s.Chart, s.Callers)
+		if sweeps {
+			_, title, _ = strings.Cut(title, ", ")
+			key, title = s.Chart, strings.Replace(title, "a free key", "each its own key", 1)
+		}
+		key += " " + r.Metric.Name
+		p := by[key]
+		if p == nil {
+			p = &part{title: title + ", " + r.Metric.Title, least: ratio, most: ratio}
+			by[key], all = p, append(all, p)
+		}
+		p.least, p.most = min(p.least, ratio), max(p.most, ratio)
+		if sweeps {
+			p.at += fmt.Sprintf(", %d", s.Callers)
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("A peer is ahead of lockaround in %d of %d rows: %s.\n\n", len(all), compared, strings.Join(all, "; "))
+	var b strings.Builder
+	fmt.Fprintf(&b, "A peer is ahead of lockaround in %d of %d rows:\n\n", behind, compared)
+	for _, p := range all {
+		text := figure.Digits(p.least)
+		if most := figure.Digits(p.most); most != text {
+			text += " to " + most
+		}
+		fmt.Fprintf(&b, "- %s", p.title)
+		if p.at != "" {
+			fmt.Fprintf(&b, ", with %s callers", strings.TrimPrefix(p.at, ", "))
+		}
+		fmt.Fprintf(&b, ": %s×\n", text)
+	}
+	return b.String() + "\n"
 }
 
 // alsoOnGoRedis is a row with the ratios to the peers on go-redis.
