@@ -38,6 +38,7 @@ type Engine struct {
 	ender  ender
 	held   atomic.Int64
 
+	outage  outage
 	life    lifetime
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc

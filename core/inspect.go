@@ -163,6 +163,9 @@ func (e *Engine) asking(ctx context.Context, op string, do func(context.Context)
 	sctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	err := do(sctx)
+	if ctx.Err() == nil {
+		e.heard(err)
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -73,6 +74,9 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 		e.life.leave()
 		if ctx.Err() != nil {
 			return nil, e.overdue(ctx, "acquire", pl.Name)
+		}
+		if patience >= e.timeout && errors.Is(err, errSilent) {
+			e.heard(errSilent)
 		}
 		return nil, err
 	case ctx.Err() != nil:

@@ -1,0 +1,88 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// quiet is how long at least passes between two lines of the log that say the same of the store.
+const quiet = time.Minute
+
+// condition is how the store is, as the engine's calls find it.
+type condition uint8
+
+const (
+	answers condition = iota
+	silent            // it cannot be reached, fails, or says nothing for the engine's store timeout
+	refuses           // it answers that it will not, as for lack of a right
+)
+
+// outage logs once when the store goes away or refuses, with the cause, and once when it is back,
+// however many calls find it so.
+type outage struct {
+	trouble atomic.Bool // it did not answer the latest call
+
+	mu    sync.Mutex
+	since time.Time    // it has not answered; zero if it has
+	said  condition    // in the latest line
+	at    [3]time.Time // the latest line of each condition
+}
+
+// heard notes what a call of the store came to. No lock of a shard is held.
+func (e *Engine) heard(err error) {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrPlaceLost), errors.As(err, new(*driver.HeldError)):
+		if e.outage.trouble.Load() {
+			e.recovered()
+		}
+	case errors.Is(err, driver.ErrClosed), errors.Is(err, context.Canceled): // says nothing of the store
+	case errors.As(err, new(*driver.PermanentError)):
+		e.troubled(refuses, err)
+	default:
+		e.troubled(silent, err)
+	}
+}
+
+// troubled notes a call that failed.
+func (e *Engine) troubled(c condition, err error) {
+	o, now := &e.outage, time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() {
+		o.since = now
+		o.trouble.Store(true)
+	}
+	slow := errors.Is(err, context.DeadlineExceeded) && now.Sub(o.since) < e.timeout
+	if o.said == c || slow || !o.at[c].IsZero() && now.Sub(o.at[c]) < quiet {
+		return
+	}
+	o.said, o.at[c] = c, now
+	message := "lockaround: the store does not answer: nobody acquires a lock, and leases end at their deadlines"
+	if c == refuses {
+		message = "lockaround: the store refuses what a lock needs"
+	}
+	e.log().Error(message, "lock.driver", e.caps.Name, "error", err)
+}
+
+// recovered notes an answer after calls that failed.
+func (e *Engine) recovered() {
+	o, now := &e.outage, time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.trouble.Load() {
+		return
+	}
+	after := now.Sub(o.since)
+	o.since = time.Time{}
+	o.trouble.Store(false)
+	if o.said == answers {
+		return
+	}
+	o.said = answers
+	e.log().Info("lockaround: the store answers again", "lock.driver", e.caps.Name, "after", after)
+}

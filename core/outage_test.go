@@ -1,0 +1,164 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+// watched is an engine on a store that fails as the test says, and what it logs.
+type watched struct {
+	*core.Engine
+	t     *testing.T
+	store *memlock.Driver
+	log   bytes.Buffer
+}
+
+func newWatched(t *testing.T) *watched {
+	w := &watched{t: t, store: memlock.New()}
+	w.Engine = open(t, w.store, core.WithLogger(slog.New(slog.NewTextHandler(&w.log, nil))))
+	return w
+}
+
+// ask takes a key and gives it back, if it can be had.
+func (w *watched) ask(times int) {
+	for range times {
+		if l, err := w.Acquire(w.t.Context(), core.Policy{Key: "k"}); err == nil {
+			_ = l.Release(w.t.Context())
+		}
+	}
+}
+
+// says fails the test unless the log has these lines, in this order, and no others.
+func (w *watched) says(want ...string) {
+	w.t.Helper()
+	var lines []string
+	if text := strings.TrimSpace(w.log.String()); text != "" {
+		lines = strings.Split(text, "\n")
+	}
+	if len(lines) != len(want) {
+		w.t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), w.log.String())
+	}
+	for i, line := range lines {
+		for _, part := range append(strings.Split(want[i], " … "), "lock.driver=") {
+			if !strings.Contains(line, part) {
+				w.t.Errorf("line %d is %s\nwant %q in it", i+1, line, part)
+			}
+		}
+	}
+}
+
+const (
+	gone    = "level=ERROR … the store does not answer … refused"
+	refused = "level=ERROR … the store refuses what a lock needs … NOPERM"
+	back    = "level=INFO … the store answers again … after="
+)
+
+func TestOutageIsLoggedOnceWithItsCauseAndOnceWhenItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		held := mustAcquire(t, w.Engine, core.Policy{Key: "held", TTL: time.Second})
+		w.ask(3)
+		w.says()
+
+		w.store.Fail(errors.New("connection refused"))
+		w.ask(3)
+		time.Sleep(5 * time.Second) // renewals fail too, and a lease is lost
+		w.ask(3)
+		_ = held.Release(t.Context()) // it was lost
+		w.store.Fail(nil)
+		w.ask(3)
+		lines := strings.Split(w.log.String(), "\n")
+		w.log.Reset()
+		for _, line := range lines {
+			if strings.Contains(line, "the store") {
+				w.log.WriteString(line + "\n")
+			}
+		}
+		w.says(gone, back+"5")
+	})
+}
+
+func TestRefusalIsLoggedWithItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		w.store.Fail(errors.New("connection refused"))
+		w.ask(2)
+		w.store.Fail(&driver.PermanentError{Err: errors.New("NOPERM no permissions")})
+		w.ask(2)
+		w.store.Fail(nil)
+		w.ask(2)
+		w.says(gone, refused, back)
+	})
+}
+
+func TestStoreThatComesAndGoesIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		for range 90 {
+			w.store.Fail(errors.New("connection refused"))
+			w.ask(1)
+			w.store.Fail(nil)
+			w.ask(1)
+			time.Sleep(time.Second)
+		}
+		w.says(gone, back, gone, back)
+	})
+}
+
+func TestSlowAnswerIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		w.store.Fail(context.DeadlineExceeded)
+		w.ask(1)
+		w.store.Fail(nil)
+		w.ask(1)
+		w.says()
+
+		w.store.Fail(context.DeadlineExceeded)
+		w.ask(1)
+		time.Sleep(2 * time.Minute) // longer than the store's time
+		w.ask(1)
+		w.says("the store does not answer … deadline exceeded")
+	})
+}
+
+func TestCallerWhoGivesUpIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		w.store.Stall()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			_, err := w.Acquire(ctx, core.Policy{Key: "k"})
+			if err == nil {
+				t.Error("a store that says nothing grants a lock")
+			}
+			cancel()
+		}
+		w.store.Fail(nil)
+		w.ask(1)
+		w.says()
+	})
+}
+
+func TestStoreThatSaysNothingToWhoWaitsIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		w.store.Stall()
+		if _, err := w.Acquire(t.Context(), core.Policy{Key: "k", Wait: 2 * time.Minute}); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		w.store.Heal()
+		w.ask(1)
+		w.says("the store does not answer", back)
+	})
+}
