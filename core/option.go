@@ -63,8 +63,9 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(s *settings) { s.meters = p })
 }
 
-// WithLogger sets where the engine says what an operator must know. The
-// default, and nil, is slog.Default at the time of logging.
+// WithLogger sets where the engine, and the middleware, the interceptors and the caches that
+// use it, say what an operator must know. The default, and nil, is slog.Default at the
+// time of logging.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(s *settings) { s.logger = l })
 }
@@ -141,6 +142,16 @@ func newSettings(o []Option) (settings, error) {
 		return s, fmt.Errorf("%w: WithMaxHeld(%d): must be positive", ErrPolicy, s.maxHeld)
 	}
 	return s, nil
+}
+
+// Logger returns where the engine's log goes, for a surface that has something of its own to
+// say: what [WithLogger] set, or slog.Default at the time of the call, also for a nil
+// engine. It is never nil.
+func (e *Engine) Logger() *slog.Logger {
+	if e == nil {
+		return slog.Default()
+	}
+	return e.log()
 }
 
 // log returns the logger to use.

@@ -119,7 +119,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	f := &CachedFunc[In, Out]{guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{})}
+	f := &CachedFunc[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{})}
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
 		return nil, err
 	}
@@ -139,6 +139,7 @@ const unboundedLoad = time.Minute
 // CachedFunc is a function with a cache before it, from [Cached] or [NewCached]. It is safe
 // for concurrent use if the function is.
 type CachedFunc[In, Out any] struct {
+	engine  *core.Engine
 	guard   *core.Guard[In]
 	key     func(In) (string, error)
 	store   cache.Store

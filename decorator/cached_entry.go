@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"time"
@@ -142,7 +141,7 @@ func (f *CachedFunc[In, Out]) read(e cache.Entry) (v found[Out]) {
 	}
 	if of != f.mark {
 		if f.foreign.CompareAndSwap(false, true) {
-			slog.Error("a cache finds values of another type under its keys, and loads its own: two functions share them; give one of them another key or prefix", "lock.name", f.guard.Name())
+			f.engine.Logger().Error("a cache finds values of another type under its keys, and loads its own: two functions share them; give one of them another key or prefix", "lock.name", f.guard.Name())
 		}
 		return v
 	}

@@ -151,10 +151,11 @@ func FuzzWhatTheCacheHasIsReadOrLoadedAnew(f *testing.F) {
 func TestValuesOfAnotherTypeAreNotTakenForZero(t *testing.T) {
 	type price struct{ Cents int }
 	var logged bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
-	defer slog.SetDefault(before)
-	locks := newEngine(t, memlock.New())
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }()
 	store, p := cache.NewMemory(cache.Limits{Entries: 9}), core.Policy{Key: "item:{.}"}
 	pages := decorator.Cached(locks, p, store, func(context.Context, string) (page, error) { return page{ID: "a"}, nil }, decorator.CachePolicy{Expiry: time.Minute})
 	defer pages.Close()

@@ -3,7 +3,6 @@ package decorator
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -85,7 +84,7 @@ func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
 	defer func() {
 		if l.panicked = recover(); l.panicked != nil {
 			// Whoever waits panics as well, without this stack.
-			slog.Error("the function under a cache panicked", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
+			f.engine.Logger().Error("the function under a cache panicked", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
 		}
 	}()
 	out, err := f.load(ctx, in)
@@ -115,7 +114,7 @@ func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64,
 		return loadUnstored
 	}
 	if ctx.Err() == nil && f.failing.CompareAndSwap(false, true) {
-		slog.Error("a cache cannot store what it loads, so that it loads for every call", "lock.name", f.guard.Name(), "error", err)
+		f.engine.Logger().Error("a cache cannot store what it loads, so that it loads for every call", "lock.name", f.guard.Name(), "error", err)
 	}
 	return loadRefused
 }

@@ -42,10 +42,6 @@ func TestPingSaysThatNothingCanBeKept(t *testing.T) {
 
 func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
 	var logged bytes.Buffer
-	old := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
-	defer slog.SetDefault(old)
-
 	admin := redis.NewClient(&redis.Options{Addr: redisserver.Start(t).Addr})
 	defer func() { _ = admin.Close() }()
 	may := func(rules ...any) {
@@ -61,7 +57,7 @@ func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}

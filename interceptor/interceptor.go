@@ -54,6 +54,7 @@ func compile(e *core.Engine, o []Option, entries func(*options) ([]entry, error)
 		return nil, errors.New("gRPC lock interceptor: engine is nil; make one with core.New")
 	}
 	i := &Interceptor{}
+	i.options.engine = e
 	err := i.options.apply(o)
 	if err == nil {
 		var all []entry

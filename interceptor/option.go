@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/lockaround/lockaround/core"
 )
 
 // Option changes how locks go around calls. A nil Option does nothing. An option
@@ -15,6 +17,7 @@ import (
 type Option func(*options) error
 
 type options struct {
+	engine *core.Engine // for its log
 	mapper func(ctx context.Context, fullMethod string, err error) error
 	filter func(ctx context.Context, fullMethod string) bool
 	values map[string]func(ctx context.Context, req any) (string, error)

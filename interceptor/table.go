@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -82,7 +81,7 @@ func (t *table) warnUnlinked() {
 	t.warning.Do(func() {
 		for method, r := range t.rules {
 			if r.message() == nil {
-				slog.Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
+				t.options.engine.Logger().Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
 					" link it, give its files with WithFiles, or at a server call Validate before serving", "method", method, "lock.name", r.name)
 			}
 		}
@@ -110,7 +109,7 @@ func (t *table) fail(ctx context.Context, r *rule, a answer, err error) error {
 		return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed"}.failure(err)
 	}
 	if a.log {
-		slog.Error("a call was failed by its lock", "lock.name", r.name, "method", r.method, "error.type", a.reason)
+		t.options.engine.Logger().Error("a call was failed by its lock", "lock.name", r.name, "method", r.method, "error.type", a.reason)
 	}
 	return a.failure(err)
 }

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -71,6 +70,7 @@ func compileLock(e *core.Engine, p core.Policy, o options, around ...rule.Around
 	if err != nil {
 		return nil, err
 	}
+	o.engine = e
 	return &lock{rule: r, options: o, bodies: o.Plan(r.ReadsBody)}, nil
 }
 
@@ -133,7 +133,7 @@ func (l *lock) next(src *request) {
 func (l *lock) run(ctx context.Context, src *request) {
 	within(src.c, ctx, core.LeaseContextKey, ctx.Value(core.LeaseContextKey), func() {
 		if src.c.Done() == nil && ctx.Done() != nil {
-			fallbackWarning.Do(warnFallback)
+			fallbackWarning.Do(l.warnFallback)
 		}
 		l.next(src)
 	})
@@ -160,7 +160,7 @@ func within(c *gin.Context, ctx context.Context, key string, value any, next fun
 // programs have one, and not about a route.
 var fallbackWarning sync.Once
 
-func warnFallback() {
-	slog.Warn("gin's Engine.ContextWithFallback is off: a *gin.Context that is passed on as a context.Context" +
+func (l *lock) warnFallback() {
+	l.options.engine.Logger().Warn("gin's Engine.ContextWithFallback is off: a *gin.Context that is passed on as a context.Context" +
 		" is not cancelled when the request or its lock ends; set it to true, or pass c.Request.Context()")
 }

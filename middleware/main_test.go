@@ -13,6 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // see captureLog
 	goleak.VerifyTestMain(m)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -21,6 +22,7 @@ type Option func(*options) error
 
 type options struct {
 	rule.Settings[*gin.Context]
+	engine       *core.Engine // of the lock, for its log; nil for what takes none
 	errorHandler func(*gin.Context, error)
 	formats      []string // beside those that tags name
 }

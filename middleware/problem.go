@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -24,9 +23,9 @@ func (l *lock) refuse(c *gin.Context, err error) {
 		c.Status(p.Status)
 		return
 	case p.Status == http.StatusInternalServerError:
-		slog.Error("a request was refused by its lock", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
+		l.options.engine.Logger().Error("a request was refused by its lock", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
 	case errors.Is(err, fence.ErrUndecided):
-		slog.Error("a request was refused because the guard could not check its fencing token", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
+		l.options.engine.Logger().Error("a request was refused because the guard could not check its fencing token", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
 	}
 	write(c, p)
 }
@@ -45,7 +44,7 @@ func (l *lock) ended(c *gin.Context, outer answering, err error) {
 	}
 	p := problem.OfEnded(err)
 	answered := c.Writer.Written() || c.Writer.Status() >= http.StatusBadRequest
-	slog.Error("a lock ended while its handlers ran", "lock.name", l.rule.Name, "route", c.FullPath(),
+	l.options.engine.Logger().Error("a lock ended while its handlers ran", "lock.name", l.rule.Name, "route", c.FullPath(),
 		"error.type", p.Code, "answered", answered, "status", c.Writer.Status())
 	if answered {
 		return

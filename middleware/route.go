@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"log/slog"
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
@@ -47,7 +45,7 @@ func (l *lock) misrouted(route, name string, n int) error {
 func (l *lock) unfit(route string, fault *core.Error) error {
 	fault.Op, fault.Policy, fault.Kind = "do", l.rule.Name, core.ErrPolicy
 	if _, logged := l.routes.LoadOrStore(route, true); !logged {
-		slog.Error("a lock's key does not fit its gin route, requests are refused",
+		l.options.engine.Logger().Error("a lock's key does not fit its gin route, requests are refused",
 			"lock.name", l.rule.Name, "route", route, "placeholder", fault.Placeholder, "fault", fault.Detail)
 	}
 	return fault

@@ -3,7 +3,6 @@ package middleware
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -242,7 +241,7 @@ func (r *pathRules) refuse(c *gin.Context, l *lock) {
 	}
 	const detail = "the method is not the one that gin has found this route by; change methods in front of the router, and validate the table with the routes of the router that uses it"
 	r.warning.Do(func() {
-		slog.Error("a request's method does not fit its gin route, it is refused",
+		l.options.engine.Logger().Error("a request's method does not fit its gin route, it is refused",
 			"lock.name", l.rule.Name, "route", c.FullPath(), "fault", detail)
 	})
 	l.refuse(c, &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Detail: detail})

@@ -68,6 +68,7 @@ func compile(e *core.Engine, p core.Policy, o *options) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.engine = e
 	return &lock{rule: r, options: o, bodies: o.Plan(r.ReadsBody)}, nil
 }
 

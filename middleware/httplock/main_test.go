@@ -10,7 +10,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // see captureLog
+	goleak.VerifyTestMain(m)
+}
 
 // logBuffer collects what is logged. It is safe for concurrent use.
 type logBuffer struct {

@@ -3,6 +3,7 @@ package httplock
 import (
 	"net/http"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -17,6 +18,7 @@ type Option func(*options) error
 
 type options struct {
 	rule.Settings[*http.Request]
+	engine       *core.Engine // of the locks, for its log; nil for what takes none
 	errorHandler func(http.ResponseWriter, *http.Request, error)
 }
 

@@ -2,7 +2,6 @@ package httplock
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 
 	"github.com/lockaround/lockaround/core/fence"
@@ -21,9 +20,9 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		w.WriteHeader(p.Status)
 		return
 	case p.Status == http.StatusInternalServerError:
-		slog.Error("a request was refused by its lock", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
+		o.engine.Logger().Error("a request was refused by its lock", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
 	case errors.Is(err, fence.ErrUndecided):
-		slog.Error("a request was refused because the guard could not check its fencing token", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
+		o.engine.Logger().Error("a request was refused because the guard could not check its fencing token", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
 	}
 	p.Write(w, r.Method)
 }
@@ -35,7 +34,7 @@ func (o *options) ended(w *writer, r *http.Request, name string, err error) {
 		return
 	}
 	p := problem.OfEnded(err)
-	slog.Error("a lock ended while its handler ran", "lock.name", name, "route", r.Pattern,
+	o.engine.Logger().Error("a lock ended while its handler ran", "lock.name", name, "route", r.Pattern,
 		"error.type", p.Code, "answered", w.answered(), "status", w.status)
 	if w.answered() {
 		return

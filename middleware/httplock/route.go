@@ -1,7 +1,6 @@
 package httplock
 
 import (
-	"log/slog"
 	"net/http"
 	"slices"
 
@@ -26,7 +25,7 @@ func (l *lock) checkPattern(route string) error {
 	if !known {
 		fault, known = l.routes.LoadOrStore(route, l.routeFault(route))
 		if e := fault.(*core.Error); !known && e != nil {
-			slog.Error("a lock's key does not fit its route, every request is refused",
+			l.options.engine.Logger().Error("a lock's key does not fit its route, every request is refused",
 				"lock.name", l.rule.Name, "route", route, "placeholder", e.Placeholder, "fault", e.Detail)
 		}
 	}

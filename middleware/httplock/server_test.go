@@ -21,7 +21,7 @@ import (
 func open(t testing.TB) (*core.Engine, *memlock.Driver) {
 	t.Helper()
 	d := memlock.New()
-	e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(2*time.Minute))
+	e, err := core.New(d, core.WithNamespace("test"), core.WithStoreTimeout(2*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package httplock
 
 import (
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,7 +30,7 @@ func (t *Table) site(route string) *site {
 	if !known {
 		v, known = t.sites.LoadOrStore(route, t.newSite(route))
 		if s := v.(*site); !known && s.fault != nil {
-			slog.Error("a lock table cannot tell the route, every request is refused", "route", route, "fault", s.fault.Detail)
+			t.options.engine.Logger().Error("a lock table cannot tell the route, every request is refused", "route", route, "fault", s.fault.Detail)
 		}
 	}
 	return v.(*site)
@@ -167,7 +166,7 @@ func (t *Table) passedBy(s *site, r *http.Request) error {
 			"; put Table.Handler around the handlers of the innermost router, and call Table.Validate with its patterns",
 	}
 	s.warn.Do(func() {
-		slog.Error("a lock table is in front of a router or has a rule without a route, requests are refused",
+		t.options.engine.Logger().Error("a lock table is in front of a router or has a rule without a route, requests are refused",
 			"route", s.pattern.text, "closer", closer.text, "fault", fault.Detail)
 	})
 	return fault

@@ -1,0 +1,30 @@
+package middleware
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
+)
+
+func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
+	others := captureLog(t)
+	own := &logBuffer{}
+	e, err := core.New(memlock.New(), core.WithNamespace("test"), core.WithLogger(slog.New(slog.NewTextHandler(own, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	r := newRouter()
+	r.GET("/other/:id", Lock(e, core.Policy{Key: "stock:{path.sku}"}), func(*gin.Context) { t.Error("the handler runs") })
+	if a := get(t, serve(t, r), "/other/a"); a.status != 500 {
+		t.Errorf("got %d", a.status)
+	}
+	if !strings.Contains(own.String(), "does not fit") || !strings.Contains(own.String(), "was refused") || others.String() != "" {
+		t.Errorf("the engine's log has\n%s\nand slog's default\n%s", own, others)
+	}
+}
