@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,8 +67,14 @@ func (e *Engine) troubled(c condition, err error) {
 	if c == refuses {
 		message = "lockaround: the store refuses what a lock needs"
 	}
-	e.log().Error(message, "lock.driver", e.caps.Name, "error", err)
+	e.log().Error(message, "lock.driver", e.caps.Name, "error", redact(err.Error()))
 }
+
+// credentials are a URL's, and those of a list of settings.
+var credentials = regexp.MustCompile(`//[^/@\s]*@|(?i:\b(?:password|passwd|pwd)=)\S+`)
+
+// redact leaves out what a client may have been told to log in with.
+func redact(cause string) string { return credentials.ReplaceAllString(cause, "(credentials)") }
 
 // recovered notes an answer after calls that failed.
 func (e *Engine) recovered() {

@@ -88,6 +88,25 @@ func TestOutageIsLoggedOnceWithItsCauseAndOnceWhenItIsOver(t *testing.T) {
 	})
 }
 
+func TestOutagesLineHoldsNoCredentials(t *testing.T) {
+	for cause, want := range map[string]string{
+		"dial redis://app:hunter2@10.0.0.1:6379: refused": "dial redis:(credentials)10.0.0.1:6379: refused",
+		"dial redis://:hunter2@10.0.0.1":                  "dial redis:(credentials)10.0.0.1",
+		"host=db password=hunter2 user=app: no route":     "host=db (credentials) user=app: no route",
+		"https://example.org/a@b":                         "https://example.org/a@b",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWatched(t)
+			w.store.Fail(errors.New(cause))
+			w.ask(1)
+			w.says(want)
+			if strings.Contains(w.log.String(), "hunter2") {
+				t.Errorf("the log tells a password: %s", w.log.String())
+			}
+		})
+	}
+}
+
 func TestRefusalIsLoggedWithItsCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t)
