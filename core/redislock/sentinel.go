@@ -190,7 +190,7 @@ func (f *follower) newSentinels() map[string]*redis.SentinelClient {
 		all[addr] = redis.NewSentinelClient(&redis.Options{
 			Addr: addr, Dialer: f.dialer, PoolSize: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
 			Username: f.options.SentinelUsername, Password: f.options.SentinelPassword,
-			Protocol: f.options.Protocol, DisableIndentity: true,
+			Protocol: f.options.Protocol, DisableIdentity: true,
 		})
 	}
 	return all
