@@ -82,17 +82,15 @@ func (c *caller) acquire() (*held, error) {
 	}
 	patience := c.patience() // the last resort of a Wait that is Forever
 	switch way := c.chance.IntN(8); {
-	case c.bug.Patient:
+	case way > 2 || c.bug.Patient:
 		p.Wait = core.Forever
 	case way == 0: // tries once
 		patience = c.store.Timeout
 	case way == 1:
 		p.Wait = c.between(20*time.Millisecond, 200*time.Millisecond)
 		patience = p.Wait
-	case way == 2:
-		p.Wait, patience = core.Forever, c.between(20*time.Millisecond, 200*time.Millisecond)
 	default:
-		p.Wait = core.Forever
+		p.Wait, patience = core.Forever, c.between(20*time.Millisecond, 200*time.Millisecond)
 	}
 	ctx := context.Background()
 	if p.Wait == core.Forever {

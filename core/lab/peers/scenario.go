@@ -14,6 +14,7 @@ import (
 type Scenario struct {
 	Name      string
 	Title     string
+	Sweep     string // title of the sweep that it is of; empty if it is of none
 	Chart     string // the one that shows it; scenarios of a chart share its scale
 	Detail    bool   // a page has its chart only
 	Stores    []Store
@@ -85,7 +86,7 @@ var counts = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 func sweep(base Scenario) (all []Scenario) {
 	for _, n := range counts {
 		s := base
-		s.Name, s.Chart = fmt.Sprintf("%s/%d", base.Name, n), base.Name
+		s.Name, s.Chart, s.Sweep = fmt.Sprintf("%s/%d", base.Name, n), base.Name, base.Title
 		if s.Title = fmt.Sprintf("%d callers, %s", n, base.Title); n == 1 {
 			s.Title = "1 caller, " + strings.Replace(base.Title, "each its own key", "a free key", 1)
 		}

@@ -74,10 +74,8 @@ func whereBehind(rows []Row) string {
 		}
 		behind++
 		s, key, title := r.Scenario, r.Scenario.Name, r.Scenario.Title
-		sweeps := s.Name == fmt.Sprintf("%s/%d", s.Chart, s.Callers)
-		if sweeps {
-			_, title, _ = strings.Cut(title, ", ")
-			key, title = s.Chart, strings.Replace(title, "a free key", "each its own key", 1)
+		if s.Sweep != "" {
+			key, title = s.Chart, s.Sweep
 		}
 		key += " " + r.Metric.Name
 		p := by[key]
@@ -86,7 +84,7 @@ func whereBehind(rows []Row) string {
 			by[key], all = p, append(all, p)
 		}
 		p.least, p.most = min(p.least, ratio), max(p.most, ratio)
-		if sweeps {
+		if s.Sweep != "" {
 			p.at += fmt.Sprintf(", %d", s.Callers)
 		}
 	}

@@ -18,7 +18,7 @@ type Mutant struct {
 	Breaks  []string // the properties, one of which the laboratory must find broken
 	Only    string   // the store that has what its bug is in; empty for all
 	Long    bool     // it shows when others wait for long
-	Patient bool     // it shows when nobody comes who does not wait
+	Patient bool     // it shows when nobody comes for a while who does not wait
 	Hasty   bool     // a server of a quorum that has lost its data votes at once
 
 	wrap  func(driver.Session, redis.UniversalClient) driver.Session // nil if it is not in the driver
