@@ -82,7 +82,7 @@ func (d *ender) release(todo []due) []due {
 	ctx, cancel := context.WithTimeout(d.engine.ctx, d.engine.timeout)
 	defer cancel()
 	errs := d.engine.session.Release(ctx, ends)
-	d.engine.heard(errs[0])
+	d.engine.heard(d.engine.ctx, errs[0])
 	now := time.Now()
 	left := todo[:0]
 	for i, t := range todo {

@@ -74,7 +74,7 @@ func (ln *line) begin(en *enrolment, w *waiter) {
 	g, done, err := e.prompt.Begin(en.Request, w.since)
 	now := time.Now()
 	if done {
-		e.heard(err)
+		e.heard(e.ctx, err)
 		err = e.usable(en, g, err, now)
 	}
 
@@ -109,7 +109,7 @@ func (ln *line) enrol(en *enrolment) {
 	sent := time.Now()
 	g, err := e.session.Acquire(en.ctx, en.Request)
 	now := time.Now()
-	e.heard(err)
+	e.heard(e.ctx, err)
 	err = e.usable(en, g, err, now)
 	ln.shard.mu.Lock()
 	pause := ln.answer(en, g, err, sent, now)

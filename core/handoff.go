@@ -100,7 +100,7 @@ func (ln *line) refresh(tn *tenure) {
 		defer cancel()
 		sent := time.Now()
 		r := ln.engine.session.Renew(ctx, []driver.Renewal{renewal})[0]
-		ln.engine.heard(r.Err)
+		ln.engine.heard(ln.engine.ctx, r.Err)
 		ln.shard.mu.Lock()
 		defer ln.shard.mu.Unlock()
 		tn.refreshing = false

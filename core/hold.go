@@ -307,9 +307,7 @@ func (h *hold) ask(ctx context.Context, q question) error {
 	defer cancel()
 	sent := time.Now()
 	res := e.session.Renew(sctx, []driver.Renewal{r})[0]
-	if ctx.Err() == nil {
-		e.heard(res.Err)
-	}
+	e.heard(ctx, res.Err)
 
 	h.lock()
 	defer h.unlock()

@@ -163,9 +163,7 @@ func (e *Engine) asking(ctx context.Context, op string, do func(context.Context)
 	sctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	err := do(sctx)
-	if ctx.Err() == nil {
-		e.heard(err)
-	}
+	e.heard(ctx, err)
 	switch {
 	case err == nil:
 		return nil

@@ -161,7 +161,7 @@ func (k *keeper) renew(all []renewable) {
 		return
 	}
 	results := k.engine.session.Renew(ctx, renewals)
-	k.engine.heard(results[0].Err)
+	k.engine.heard(k.engine.ctx, results[0].Err)
 	for i, tn := range batch {
 		tn.line.shard.mu.Lock()
 		tn.renewed(results[i], renewals[i].TTL, sent)

@@ -26,7 +26,7 @@ const (
 // outage logs once when the store goes away or refuses, with the cause, and once when it is back,
 // however many calls find it so.
 type outage struct {
-	trouble atomic.Bool // it did not answer the latest call
+	trouble atomic.Bool // since is not zero
 
 	mu    sync.Mutex
 	since time.Time    // it has not answered; zero if it has
@@ -34,14 +34,16 @@ type outage struct {
 	at    [3]time.Time // the latest line of each condition
 }
 
-// heard notes what a call of the store came to. No lock of a shard is held.
-func (e *Engine) heard(err error) {
+// heard notes what a call of the store came to, which says nothing of the store if the caller's
+// context has ended. No lock of a shard is held.
+func (e *Engine) heard(ctx context.Context, err error) {
 	switch {
+	case ctx.Err() != nil:
 	case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrPlaceLost), errors.As(err, new(*driver.HeldError)):
 		if e.outage.trouble.Load() {
 			e.recovered()
 		}
-	case errors.Is(err, driver.ErrClosed), errors.Is(err, context.Canceled): // says nothing of the store
+	case errors.Is(err, driver.ErrClosed), errors.Is(err, context.Canceled): // nor does that
 	case errors.As(err, new(*driver.PermanentError)):
 		e.troubled(refuses, err)
 	default:
@@ -81,7 +83,7 @@ func (e *Engine) recovered() {
 	o, now := &e.outage, time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.trouble.Load() {
+	if o.since.IsZero() {
 		return
 	}
 	after := now.Sub(o.since)

@@ -205,15 +205,13 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration, now 
 func (e *Engine) end(ctx context.Context, end driver.Ending, now time.Time) error {
 	if e.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
 		if done, err := e.prompt.End(end, now); done {
-			e.heard(err)
+			e.heard(ctx, err)
 			return err
 		}
 	}
 	rctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	err := e.session.Release(rctx, []driver.Ending{end})[0]
-	if ctx.Err() == nil {
-		e.heard(err)
-	}
+	e.heard(ctx, err)
 	return err
 }

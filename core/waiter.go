@@ -76,7 +76,7 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 			return nil, e.overdue(ctx, "acquire", pl.Name)
 		}
 		if patience >= e.timeout && errors.Is(err, errSilent) {
-			e.heard(errSilent)
+			e.heard(ctx, errSilent)
 		}
 		return nil, err
 	case ctx.Err() != nil:
