@@ -102,7 +102,7 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 		r.Replace = nil
 	}
 	if a.outcome == queued {
-		place := s.claims.wait(r.ID, enrol(r.TTL))
+		place := s.claims.wait(r.ID, enrol(r.TTL), a.sent.Add(a.left))
 		s.sink.Waiting(r.ID)
 		for a.outcome == queued {
 			select {

@@ -37,6 +37,7 @@ type claims struct {
 	clock   uint64        // counts changes and looks
 	used    atomic.Bool   // since the last sweep
 	change  chan struct{} // holds one element after a change that the watch must know of
+	ends    time.Time     // a lease that is waited for, unless it is renewed; zero if unknown
 }
 
 func (c *claims) init() {
@@ -51,11 +52,12 @@ func (c *claims) changed() {
 	}
 }
 
-// wait registers a place in the queue.
-func (c *claims) wait(id driver.ID, enrol time.Duration) *mine {
+// wait registers a place in the queue of a key whose first lease ends at the time ends.
+func (c *claims) wait(id driver.ID, enrol time.Duration, ends time.Time) *mine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := &mine{id: id, wake: make(chan struct{}, 1), enrol: enrol, ahead: -1}
+	c.expect(ends)
 	c.put(m)
 	return m
 }
@@ -102,8 +104,16 @@ func (c *claims) release(o driver.Owner, now time.Time) time.Time {
 	return m.first
 }
 
+// expect has the watch look when a lease ends that is waited for. c is locked.
+func (c *claims) expect(end time.Time) {
+	if c.ends.IsZero() || end.Before(c.ends) {
+		c.ends = end
+		c.changed()
+	}
+}
+
 // begin starts a look: what changes from now on is not judged by it.
-func (c *claims) begin() (at uint64, some bool, enrol time.Duration) {
+func (c *claims) begin() (at uint64, some bool, enrol time.Duration, ends time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -112,7 +122,7 @@ func (c *claims) begin() (at uint64, some bool, enrol time.Duration) {
 			enrol = m.enrol
 		}
 	}
-	return c.clock, len(c.byOwner) > 0, enrol
+	return c.clock, len(c.byOwner) > 0, enrol, c.ends
 }
 
 // nudge has waiters ask again.

@@ -43,6 +43,7 @@ const (
 	pushTurn = 'g' // the key is free for it
 	pushWant = 'w' // somebody else wants the key
 	pushLost = 'l' // its lease was taken from it
+	pushKept = 'k' // the key is free for it at another time than its lease's end
 )
 
 // mark names an owner to its session, and tells nobody else who it is.
@@ -292,6 +293,9 @@ func (d *decision) end(o driver.Owner, keep time.Duration) (ended bool, err erro
 	if until := min(c.granted, d.now) + keep.Microseconds(); held && until > d.now {
 		d.bury(o)
 		c.state, c.expires, c.ttl, c.listens = kept, until, until-d.now, false
+		if next := d.head(); next != nil {
+			d.push(next, pushKept)
+		}
 		d.board.keep = max(d.board.keep, until)
 		return true, d.exec(d.s.q.keep, c.expires, c.ttl, []byte(d.key), o[:])
 	}

@@ -61,8 +61,11 @@ func (s *session) notified(payload string) {
 		return
 	}
 	id, held, releasing := m.id, m.held, !m.first.IsZero()
-	if kind == pushTurn && !held {
+	switch {
+	case kind == pushTurn && !held:
 		m.nudge()
+	case kind == pushKept && !held:
+		c.expect(time.Now())
 	}
 	if kind == pushLost && held && !releasing {
 		c.drop(id.Owner)
@@ -83,7 +86,7 @@ func parsePayload(payload string) (kind byte, of string, ok bool) {
 		return 0, "", false
 	}
 	switch payload[0] {
-	case pushTurn, pushWant, pushLost:
+	case pushTurn, pushWant, pushLost, pushKept:
 		return payload[0], payload[1:], true
 	}
 	return 0, "", false

@@ -22,10 +22,9 @@ func (s *session) watch() {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	last, refreshed := time.Now(), time.Time{}
-	var ends time.Time // of a lease that is waited for, unless it is renewed
 	pace := minPoll
 	for {
-		at, some, enrol := s.claims.begin()
+		at, some, enrol, ends := s.claims.begin()
 		every := s.poll
 		if enrol > 0 { // somebody waits, and what follows a look takes its time too
 			every = min(every-every/4, enrol/4)
@@ -54,8 +53,7 @@ func (s *session) watch() {
 			// server that is busy is not kept so by looks.
 			pace = pace * 3 / 2
 			asked := time.Now()
-			var moved bool
-			if moved, ends = s.look(at); moved {
+			if s.look(at) {
 				pace = minPoll
 			}
 			pace = min(max(pace, 4*time.Since(asked)), s.poll)
@@ -109,19 +107,21 @@ type seen struct {
 }
 
 // look asks the server for the session's claims in one statement, and wakes or tells whom
-// it concerns. It reports whether a queue has moved, and when the first lease ends that
-// is waited for; zero if there is none.
-func (s *session) look(at uint64) (moved bool, ends time.Time) {
+// it concerns. It reports whether a queue has moved.
+func (s *session) look(at uint64) (moved bool) {
+	c := &s.claims
+	c.mu.Lock()
+	c.ends = time.Time{} // the answer says it, or comes before what is expected meanwhile
+	c.mu.Unlock()
 	all, _, err := ask(s.ctx, s, s.closing, func(ctx context.Context, _ *attempt) (map[driver.Owner]seen, error) {
 		return s.find(ctx)
 	})
 	if err != nil {
-		return false, ends // the next one is soon
+		return false // the next one is soon
 	}
 	now := time.Now()
 	var lost []driver.ID
 	told := make(map[driver.ID]bool)
-	c := &s.claims
 	c.mu.Lock()
 	for o, m := range c.byOwner {
 		f, ok := all[o]
@@ -133,9 +133,7 @@ func (s *session) look(at uint64) (moved bool, ends time.Time) {
 			moved = true
 			m.nudge()
 		case ok && !m.held && f.ahead == 0 && f.ends > 0:
-			if end := now.Add(f.ends + time.Millisecond); ends.IsZero() || end.Before(ends) {
-				ends = end
-			}
+			c.expect(now.Add(f.ends + time.Millisecond))
 		case ok && m.held && f.state == holds:
 			waiting := f.ahead > 0
 			if waiting != m.told || f.asked > m.asked {
@@ -157,7 +155,7 @@ func (s *session) look(at uint64) (moved bool, ends time.Time) {
 	for _, id := range lost {
 		s.sink.Lost(id, errTaken)
 	}
-	return moved, ends
+	return moved
 }
 
 func (s *session) find(ctx context.Context) (map[driver.Owner]seen, error) {
