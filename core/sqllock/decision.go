@@ -69,6 +69,15 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 	if key == "" || len(key) > MaxKeyLength {
 		return errKey
 	}
+	leave, err := s.turns.enter(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if a.isGone() {
+		return errGone
+	}
+	a.progress()
 	tx, err := s.db.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ type session struct {
 	name    name
 
 	claims   claims
+	turns    turns
 	renewals chan struct{} // a few batches at a time, which leaves others a part of the pool
 	cleaner  *cleaner
 	started  sync.Once // the watch, and the listener

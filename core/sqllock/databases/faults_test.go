@@ -197,9 +197,9 @@ func (c *counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return c.Connector.Connect(ctx)
 }
 
-// TestCallersWhoGiveUpBreakNoConnections has callers give up while their statements are under
-// way. A driver breaks the connection of a statement whose context ends, and a new one costs
-// the server more than all that goes by it.
+// TestCallersWhoGiveUpBreakNoConnections has callers give up, many at a time, while they wait
+// for a row. A driver breaks the connection of a statement whose context ends, and a new one
+// costs the server more than all that goes by it. A connection for each of them would be many.
 func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.on.Source(d.on.Addr(), d.name))
@@ -221,7 +221,7 @@ func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 		if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
 			t.Fatal(err)
 		}
-		const rounds = 20
+		const rounds, callers = 20, 20
 		for range rounds {
 			tx, err := d.BeginTx(t.Context(), nil)
 			if err != nil {
@@ -231,9 +231,15 @@ func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // its statement waits for the row
-			if _, err := p.Acquire(ctx, request("stock", true)); err == nil {
-				t.Error("a key was granted whose row is locked")
+			var asking sync.WaitGroup
+			for range callers {
+				asking.Go(func() {
+					if _, err := p.Acquire(ctx, request("stock", true)); err == nil {
+						t.Error("a key was granted whose row is locked")
+					}
+				})
 			}
+			asking.Wait()
 			cancel()
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
@@ -241,7 +247,7 @@ func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 		}
 		t.Logf("%d connections were made", c.made.Load())
 		if made := c.made.Load(); made > rounds/2 { // a machine may stop for longer than a statement may go on
-			t.Errorf("%d connections were made for %d callers who gave up", made, rounds)
+			t.Errorf("%d connections were made for %d callers who gave up", made, rounds*callers)
 		}
 	})
 }
