@@ -253,14 +253,9 @@ func TestFilesOfAFormAreBoundAndTheirTemporaryFilesRemoved(t *testing.T) {
 	}
 	upload("panic").mustBe(t, 500, "")
 	upload("").mustBe(t, 400, "REQUEST_INVALID")
-	l, err := e.Acquire(t.Context(), core.Policy{Key: "taken"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := hold(t, e, "taken")
 	upload("taken").mustBe(t, 409, "LOCK_BUSY")
-	if err := l.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	release()
 }
 
 func TestFormsParsedBeforeAreBound(t *testing.T) {

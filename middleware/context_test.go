@@ -10,12 +10,13 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestLeaseIsFoundInBothContextsWhileItIsHeld(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
-			captureLog(t)
+			logtest.Capture(t)
 			e, _ := open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback
@@ -60,7 +61,7 @@ func TestContextWithoutFallbackIsWarnedOfOnce(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
 			fallbackWarning = sync.Once{}
-			logged := captureLog(t)
+			logged := logtest.Capture(t)
 			e, _ := open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback

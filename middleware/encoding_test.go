@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 // compressing is a middleware that compresses what comes behind it, and leaves its writer
@@ -38,7 +39,7 @@ func (w *compressed) Write(p []byte) (int, error) {
 
 func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
 	wait := func(c *gin.Context) { <-c.Request.Context().Done() }
 	r := newRouter()
@@ -53,7 +54,7 @@ func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
 
 func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	add := func(c *gin.Context) {
 		if v := c.Query("add"); v != "" {
 			c.AddParam("tenant", v)
@@ -72,7 +73,7 @@ func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
 
 func TestParameterInTheSyntaxOfARouteIsRefused(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	r := newRouter()
 	r.GET("/products/:sku/:shop", Lock(e, core.Policy{Key: "stock::sku:{path.shop}"}), tellKey)
 	r.GET("/orders/:id/:sku", Lock(e, core.Policy{Key: "order:sku:{path.id}"}), tellKey) // a colon between parts

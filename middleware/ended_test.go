@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
@@ -53,7 +54,7 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			logged := captureLog(t)
+			logged := logtest.Capture(t)
 			r := newRouter()
 			r.GET("/", Lock(e, tc.policy), tc.handler)
 			s := serve(t, r)

@@ -14,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/httplock"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 type guardFunc func(context.Context, fence.Token) error
@@ -96,7 +97,7 @@ func TestTokenOfAClientsLeaseReachesTheHandler(t *testing.T) {
 
 func TestGuardThatFailsKeepsTheHandlersFromRunning(t *testing.T) {
 	const secret = "10.0.0.7:6379"
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	r := newRouter()
 	r.POST("/products/:sku", Fence(guardFunc(func(context.Context, fence.Token) error { return errors.New(secret) }), "stock:{path.sku}"), neverReached(t))
 	s := serve(t, r)
@@ -179,7 +180,7 @@ func TestFenceThatCannotWorkIsRefused(t *testing.T) {
 }
 
 func TestFenceOnARouteWithoutItsParameterRunsNothing(t *testing.T) {
-	captureLog(t)
+	logtest.Capture(t)
 	r := newRouter()
 	r.POST("/products/:id", Fence(&fence.Memory{}, "stock:{path.sku}"), neverReached(t))
 	post(t, serve(t, r), "/products/a", "stock%3Aa=9").mustBe(t, 500, "LOCK_POLICY")

@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
@@ -79,9 +80,7 @@ func TestHeadIsRefusedWithoutABody(t *testing.T) {
 	r := newRouter()
 	r.HEAD("/", Lock(e, core.Policy{Key: "k"}), tellKey)
 	s := serve(t, r)
-	if _, err := e.Acquire(t.Context(), core.Policy{Key: "k"}); err != nil {
-		t.Fatal(err)
-	}
+	defer hold(t, e, "k")()
 	a := send(t, s, newRequest(t, s, http.MethodHead, "/", ""))
 	a.mustBe(t, 409, "")
 	if a.body != "" || a.header.Get("Content-Type") != "application/problem+json" {
@@ -91,9 +90,7 @@ func TestHeadIsRefusedWithoutABody(t *testing.T) {
 
 func TestRefusedCallsNeverRun(t *testing.T) {
 	e, d := open(t)
-	if _, err := e.Acquire(t.Context(), core.Policy{Key: "held"}); err != nil {
-		t.Fatal(err)
-	}
+	defer hold(t, e, "held")()
 	closed, _ := open(t)
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
@@ -144,7 +141,7 @@ func TestRefusedCallsNeverRun(t *testing.T) {
 func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
-			captureLog(t)
+			logtest.Capture(t)
 			e, _ := open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback

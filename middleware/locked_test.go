@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 type deduction struct {
@@ -251,7 +252,7 @@ func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
 		{"MessagePack", "POST", "/", "application/msgpack", secret, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			logged := captureLog(t)
+			logged := logtest.Capture(t)
 			headers := []string{"Content-Type", tc.contentType}
 			if tc.units != "" {
 				headers = append(headers, "X-Units", tc.units)
@@ -393,7 +394,7 @@ func TestLockedEndsAsLockDoes(t *testing.T) {
 			t.Errorf("%q: the key stays locked", tc.do)
 		}
 	}
-	captureLog(t)
+	logtest.Capture(t)
 	get(t, s, "/lost").mustBe(t, 500, "LOCK_MAX_HOLD")
 }
 
@@ -430,7 +431,7 @@ func TestFieldThatOnlyThePathFillsNeedsItsParameter(t *testing.T) {
 	if a := get(t, s, "/a/7"); a.body != "k:7:0" {
 		t.Errorf("got %d %q", a.status, a.body)
 	}
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	get(t, s, "/b/7").mustBe(t, 500, "LOCK_POLICY") // a 0 would put all behind one lock
 	if !strings.Contains(logged.String(), "path.id") {
 		t.Errorf("the log does not say what is missing: %s", logged)

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestKeyComesFromWhereItSays(t *testing.T) {
@@ -179,7 +180,7 @@ func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
 func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 	e, _ := open(t)
 	never := func(*gin.Context) { t.Error("the handler runs") }
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	r := newRouter()
 	h := Lock(e, core.Policy{Key: "stock:{path.sku}"})
 	r.GET("/fits/:sku", h, tellKey)
@@ -211,7 +212,7 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 // gin runs what is for all routes also where there is none.
 func TestLockOfAWholeEngineLeavesWhatIsNotFoundToGin(t *testing.T) {
 	e, _ := open(t)
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	r := newRouter()
 	r.HandleMethodNotAllowed = true
 	r.Use(Lock(e, core.Policy{Key: "tenant:{path.tenant}"}))

@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
@@ -46,7 +47,7 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 				w := httptest.NewRecorder()
 				c, _ := gin.CreateTestContext(w)
 				c.Request = httptest.NewRequest(method, "/", nil)
-				logged := captureLog(t)
+				logged := logtest.Capture(t)
 				(&lock{rule: &rule.Rule[*request]{Name: "p"}}).refuse(c, tc.err)
 
 				if !c.IsAborted() {
@@ -98,7 +99,7 @@ func TestAnswersThatWereBegunStay(t *testing.T) {
 		"ended":   func(l *lock, c *gin.Context) { l.ended(c, answering{writer: c.Writer}, core.ErrLost) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			captureLog(t)
+			logtest.Capture(t)
 			w := httptest.NewRecorder()
 			c, _ := gin.CreateTestContext(w)
 			c.Request = httptest.NewRequest(http.MethodPost, "/", nil)

@@ -134,3 +134,17 @@ func free(t testing.TB, e *core.Engine, key string) bool {
 	}
 	return true
 }
+
+// hold takes a key until the function that it returns is called.
+func hold(t testing.TB, e *core.Engine, key string) (release func()) {
+	t.Helper()
+	l, err := e.Acquire(t.Context(), core.Policy{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 // newTable returns a table that must compile.
@@ -310,7 +311,7 @@ func TestMethodChangedAfterRoutingIsNoWayRoundTheLock(t *testing.T) {
 	}
 	s := serve(t, r)
 	for _, method := range []string{"DELETE", "post", "GET"} {
-		logged := captureLog(t)
+		logged := logtest.Capture(t)
 		a := send(t, s, newRequest(t, s, http.MethodPost, "/stock", "", "X-HTTP-Method-Override", method))
 		a.mustBe(t, 500, "LOCK_POLICY")
 		if method == "DELETE" && !strings.Contains(logged.String(), "method does not fit its gin route") {

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
 	compressing := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +84,7 @@ func TestRequestPastARuleIsRefusedAndNoOther(t *testing.T) {
 		{"example.com/pay", "/pay", "/pay", "/pay", 0},
 	} {
 		t.Run(tc.path+" by "+tc.by+" beside "+tc.rule, func(t *testing.T) {
-			logged := captureLog(t)
+			logged := logtest.Capture(t)
 			tab := table(t, e, map[string]string{tc.rule: "k"})
 			if tc.want != 0 {
 				if err := tab.Validate(tc.rule, tc.other); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
@@ -81,7 +82,7 @@ func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
 		for _, http2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tc.name, http2), func(t *testing.T) {
 				e, d := open(t)
-				logged := captureLog(t)
+				logged := logtest.Capture(t)
 				cause := make(chan error, 1)
 				s := serve(t, Lock(e, tc.policy)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					tc.handler(w, func() {
@@ -161,7 +162,7 @@ func TestHijackedConnectionCountsAsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, d := open(t)
-			logged := captureLog(t)
+			logged := logtest.Capture(t)
 			locked := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				conn, err := hijack(w)
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 // guardFunc is a guard that is a function.
@@ -127,7 +128,7 @@ func TestHolderThatWasOvertakenIsRefusedOverHTTP(t *testing.T) {
 
 func TestGuardThatFailsKeepsTheHandlerFromRunning(t *testing.T) {
 	const secret = "10.0.0.7:6379"
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	mux := http.NewServeMux()
 	mux.Handle("POST /products/{sku}", Fence(guardFunc(func(context.Context, fence.Token) error {
 		return fmt.Errorf("dial %s: %w", secret, context.DeadlineExceeded)
@@ -244,7 +245,7 @@ func TestFenceThatCannotWorkIsRefused(t *testing.T) {
 }
 
 func TestFenceOnARouteWithoutItsWildcardRunsNothing(t *testing.T) {
-	captureLog(t)
+	logtest.Capture(t)
 	mux := http.NewServeMux()
 	mux.Handle("POST /products/{id}", Fence(&fence.Memory{}, "stock:{path.sku}")(never(t)))
 	s := serve(t, mux)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestKeyComesFromWhereItSays(t *testing.T) {
@@ -166,7 +167,7 @@ func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
 
 func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 	e, _ := open(t)
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "stock:{path.sku}"})
 	mux := http.NewServeMux()
 	mux.Handle("GET /fits/{sku}", lock(tellKey))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
@@ -96,7 +97,7 @@ func TestOtherErrorsBecomeProblems(t *testing.T) {
 	})
 	t.Run("deadlock", func(t *testing.T) {
 		e, _ := open(t)
-		logged := captureLog(t)
+		logged := logtest.Capture(t)
 		lock := Lock(e, core.Policy{Key: "k"})
 		s := serve(t, lock(lock(never(t))))
 		get(t, s, "/").mustBe(t, 500, "LOCK_DEADLOCK")

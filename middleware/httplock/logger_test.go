@@ -8,11 +8,12 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
-	others := captureLog(t)
-	own := &logBuffer{}
+	others := logtest.Capture(t)
+	own := &logtest.Buffer{}
 	e, err := core.New(memlock.New(), core.WithNamespace("test"), core.WithLogger(slog.New(slog.NewTextHandler(own, nil))))
 	if err != nil {
 		t.Fatal(err)

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestTableThatCannotTellTheRouteRunsNothing(t *testing.T) {
 	e, _ := open(t)
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	errs := 0
 	tab := table(t, e, map[string]string{"POST /x": "k"})
 	counted := table(t, e, map[string]string{"POST /x": "k"}, WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -44,7 +45,7 @@ func TestTableThatCannotTellTheRouteRunsNothing(t *testing.T) {
 
 func TestTableInFrontOfAnotherRouterRunsNothingThatHasARule(t *testing.T) {
 	e, _ := open(t)
-	logged := captureLog(t)
+	logged := logtest.Capture(t)
 	tab := table(t, e, map[string]string{
 		"POST /api/orders/{id}": "order:{path.id}",
 		"POST /items/{id}":      "item:{path.id}",
@@ -80,7 +81,7 @@ func TestTableInFrontOfAnotherRouterRunsNothingThatHasARule(t *testing.T) {
 
 func TestTableInFrontOfARouterOfChiRunsNothingThatHasARule(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	tab := table(t, e, map[string]string{"POST /api/{sku:[a-z/]+}.json": "{path.sku}", "/api/files/*": "{path.*}"})
 	for _, path := range []string{"/api/a.json", "/api/files/x/y"} {
 		r := httptest.NewRequest(http.MethodPost, path, nil)
@@ -95,7 +96,7 @@ func TestTableInFrontOfARouterOfChiRunsNothingThatHasARule(t *testing.T) {
 
 func TestValidatedTableKnowsWhichRouteIsCloser(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	tab := table(t, e, map[string]string{"/a/{x}": "{path.x}"})
 	routes := []string{"POST /a/{x}", "/"}
 	s := serve(t, muxOf(tab.Handler(), routes...))

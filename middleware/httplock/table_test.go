@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 // table returns a table of rules whose keys are given by their patterns.
@@ -128,7 +129,7 @@ func TestMethodThatAMiddlewareHasChangedIsNoWayRound(t *testing.T) {
 
 func TestRuleNeedsNotNameWildcardsLikeItsRoute(t *testing.T) {
 	e, _ := open(t)
-	captureLog(t)
+	logtest.Capture(t)
 	tab := table(t, e, map[string]string{"POST /a/{id}": "all", "POST /b/{id}": "{path.id}", "/c/{rest...}": "c"})
 	s := serve(t, muxOf(tab.Handler(), "POST /a/{sku}", "POST /b/{sku}", "/c/"))
 	for path, want := range map[string]string{"/a/1": "all", "/c/x": "c"} {
