@@ -167,8 +167,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			case !strings.Contains(text, sign):
 				t.Errorf("the run fails for another reason: %v\n%s", err, text[max(0, len(text)-2000):])
 			default:
-				_, found, _ := strings.Cut(text, "./core/redislock\n")
-				line, _, _ := strings.Cut(strings.TrimSpace(found), "\n")
+				line, _, _ := strings.Cut(text[strings.Index(text, sign):], "\n")
 				t.Log(line)
 			}
 		})
