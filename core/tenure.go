@@ -202,16 +202,14 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration, now 
 }
 
 // end releases a lease at the store, within ctx and the store's time.
-func (e *Engine) end(ctx context.Context, end driver.Ending, now time.Time) error {
+func (e *Engine) end(ctx context.Context, end driver.Ending, now time.Time) (err error) {
+	defer func() { e.heard(ctx, err) }()
 	if e.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
 		if done, err := e.prompt.End(end, now); done {
-			e.heard(ctx, err)
 			return err
 		}
 	}
 	rctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	err := e.session.Release(rctx, []driver.Ending{end})[0]
-	e.heard(ctx, err)
-	return err
+	return e.session.Release(rctx, []driver.Ending{end})[0]
 }
