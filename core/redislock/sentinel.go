@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,24 +17,28 @@ import (
 
 const (
 	// sentinelRound is how often a failover client asks each of its sentinels who is
-	// the master, and twice how long an answer may take.
+	// the master if none has news, and twice how long an answer may take.
 	sentinelRound = 500 * time.Millisecond
 
 	// dialTimeout is go-redis's default.
 	dialTimeout = 5 * time.Second
 )
 
-var errSuperseded = errors.New("redis: the master was superseded while it was connected to")
+var (
+	errSuperseded  = errors.New("redis: the master was superseded while it was connected to")
+	errUnconfirmed = errors.New("redis: no sentinel of SentinelAddrs confirms the master that one has named; the next attempt asks again")
+)
 
 // NewFailoverClient is [redis.NewFailoverClient] for several sentinels of which one may be
 // behind. The client of go-redis follows the one sentinel that it is connected to. If that one
 // was cut off together with an old master, it names that master for some seconds after the
 // network has healed, while other clients use the new one: a lock may have two holders.
 //
-// This client asks all sentinels in SentinelAddrs before it connects to a master, and every
-// 0.5 s besides. If two masters are named, the one with the higher configuration epoch is right:
-// connections to the other one are closed, and new ones go to the right one instead. A
-// client that reaches only sentinels that are behind still uses the old master: set
+// This client asks all sentinels in SentinelAddrs before it connects to a master, when one of
+// them tells of a failover, and every 0.5 s besides. If two masters are named, the one with the
+// higher configuration epoch is right: connections to the other one are closed, and new ones go
+// to the right one instead. A master that none of them names is refused while one of them is
+// silent. A client that reaches only sentinels that are behind still uses the old master: set
 // min-replicas-to-write there.
 //
 // List all sentinels, and leave ReplicaOnly false. A sentinel that does not answer within 0.25 s
@@ -46,6 +51,7 @@ func NewFailoverClient(o *redis.FailoverOptions) *redis.Client {
 		options: own,
 		dialer:  o.Dialer,
 		named:   make(map[string]mastership),
+		epochs:  make(map[string]uint64),
 		conns:   make(map[*followedConn]bool),
 	}
 	if f.dialer == nil {
@@ -70,48 +76,67 @@ type follower struct {
 
 	asking    sync.Mutex // by one at a time; guards what follows
 	asked     time.Time  // when the latest round began
+	all       bool       // have answered in it
 	sentinels map[string]*redis.SentinelClient
 
 	mu      sync.Mutex
 	named   map[string]mastership // by sentinel, the latest answer of each
+	epochs  map[string]uint64     // by master, the highest that it was ever named with
 	conns   map[*followedConn]bool
 	watched context.CancelFunc // ends the watch; nil if there is none
 }
 
 // dial connects to a sentinel, or to the right master.
 func (f *follower) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if !slices.Contains(f.options.SentinelAddrs, addr) {
-		f.ask(ctx, time.Now()) // what the client has just heard may be newer than the latest round
-		f.mu.Lock()
-		addr = f.right(addr)
-		f.mu.Unlock()
-	}
-	conn, err := f.dialer(ctx, network, addr)
-	if err == nil {
-		conn, err = f.follow(addr, conn)
-	}
+	conn, err := f.connect(ctx, network, addr)
 	if err != nil {
 		f.hangUp()
 	}
 	return conn, err
 }
 
-// right returns the master that has superseded the one at addr, which some sentinel still names,
-// or addr.
-func (f *follower) right(addr string) string {
-	var old, latest mastership
+func (f *follower) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	if slices.Contains(f.options.SentinelAddrs, addr) {
+		return f.dialer(ctx, network, addr)
+	}
+	all := f.ask(ctx, time.Now()) // what the client has just heard may be newer than the latest round
+	f.mu.Lock()
+	right, known := f.right(addr)
+	f.mu.Unlock()
+	switch {
+	case known:
+	case f.isSentinel(ctx, addr): // of which go-redis has heard
+		return f.dialer(ctx, network, addr)
+	case !all: // one that is silent has perhaps named it
+		return nil, errUnconfirmed
+	}
+	conn, err := f.dialer(ctx, network, right)
+	if err != nil {
+		return nil, err
+	}
+	return f.follow(right, conn)
+}
+
+// right returns the master that has superseded the one at addr, or addr. known is false if
+// none of the sentinels has ever named addr, and some have named others. f.mu is locked.
+func (f *follower) right(addr string) (right string, known bool) {
+	var latest mastership
 	for _, m := range f.named {
-		if m.addr == addr && m.epoch >= old.epoch {
-			old = m
-		}
 		if m.epoch >= latest.epoch {
 			latest = m
 		}
 	}
-	if old.addr == "" || latest.epoch == old.epoch {
-		return addr
+	epoch, known := f.epochs[addr] // all may name another one by now
+	if latest.addr == "" || known && epoch >= latest.epoch {
+		return addr, true
 	}
-	return latest.addr
+	return latest.addr, known
+}
+
+// isRight reports whether no master has superseded the one at addr. f.mu is locked.
+func (f *follower) isRight(addr string) bool {
+	right, _ := f.right(addr)
+	return right == addr
 }
 
 // follow keeps the connection under watch until it is closed.
@@ -119,7 +144,7 @@ func (f *follower) follow(addr string, conn net.Conn) (net.Conn, error) {
 	c := &followedConn{Conn: conn, f: f, addr: addr}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.right(addr) != addr {
+	if !f.isRight(addr) {
 		_ = conn.Close()
 		return nil, errSuperseded
 	}
@@ -135,65 +160,127 @@ func (f *follower) follow(addr string, conn net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// watch asks the sentinels again and again.
+// watch asks the sentinels when one of them has news, and again and again.
 func (f *follower) watch(ctx context.Context) {
 	defer f.hangUp()
+	f.asking.Lock()
+	sentinels := f.reach()
+	f.asking.Unlock()
+	news := make(chan struct{}, 1)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, s := range sentinels {
+		all.Go(func() { listen(ctx, s, news) })
+	}
 	tick := time.NewTicker(sentinelRound)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			f.ask(ctx, now)
+		case <-news:
+		case <-tick.C:
+		}
+		f.ask(ctx, time.Now())
+	}
+}
+
+// failoverNews are what sentinels publish when they know of another master.
+var failoverNews = []string{"+switch-master", "+promoted-slave", "+config-update-from"}
+
+// listen passes on that a sentinel has news.
+func listen(ctx context.Context, s *redis.SentinelClient, news chan<- struct{}) {
+	sub := s.Subscribe(ctx, failoverNews...)
+	defer func() { _ = sub.Close() }()
+	heard := sub.Channel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-heard:
+			if !open {
+				return
+			}
+		}
+		select {
+		case news <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// ask asks all sentinels at once unless they were asked since, and closes the connections to
-// masters that were superseded.
-func (f *follower) ask(ctx context.Context, since time.Time) {
+// ask asks all sentinels at once unless they were asked since, and reports whether all have
+// answered.
+func (f *follower) ask(ctx context.Context, since time.Time) bool {
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	if f.asked.After(since) {
-		return
+		return f.all
 	}
 	f.asked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, sentinelRound/2)
 	defer cancel()
-	if f.sentinels == nil {
-		f.sentinels = f.newSentinels()
-	}
+	var silent atomic.Bool
 	var all sync.WaitGroup
-	for addr := range f.sentinels {
+	for addr, s := range f.reach() {
 		all.Go(func() {
-			if m, ok := masterOf(ctx, f.sentinels[addr], f.options.MasterName); ok {
-				f.mu.Lock()
-				f.named[addr] = m
-				f.mu.Unlock()
+			m, ok := masterOf(ctx, s, f.options.MasterName)
+			if !ok {
+				silent.Store(true)
+				return
 			}
+			f.learn(addr, m)
 		})
 	}
 	all.Wait()
+	f.all = !silent.Load()
+	return f.all
+}
+
+// learn takes in what a sentinel says, and closes the connections to masters that were
+// superseded.
+func (f *follower) learn(sentinel string, m mastership) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.named[sentinel] = m
+	f.epochs[m.addr] = max(f.epochs[m.addr], m.epoch)
 	for c := range f.conns {
-		if f.right(c.addr) != c.addr {
+		if !f.isRight(c.addr) {
 			_ = c.Conn.Close() // go-redis notices, and closes c
 		}
 	}
 }
 
-func (f *follower) newSentinels() map[string]*redis.SentinelClient {
-	all := make(map[string]*redis.SentinelClient)
-	for _, addr := range f.options.SentinelAddrs {
-		all[addr] = redis.NewSentinelClient(&redis.Options{
-			Addr: addr, Dialer: f.dialer, PoolSize: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
-			Username: f.options.SentinelUsername, Password: f.options.SentinelPassword,
-			Protocol: f.options.Protocol, DisableIdentity: true,
-		})
+// isSentinel reports whether a sentinel names another one at addr.
+func (f *follower) isSentinel(ctx context.Context, addr string) bool {
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, sentinelRound/2)
+	defer cancel()
+	for _, s := range f.reach() {
+		others, _ := s.Sentinels(ctx, f.options.MasterName).Result()
+		for _, o := range others {
+			if net.JoinHostPort(o["ip"], o["port"]) == addr {
+				return true
+			}
+		}
 	}
-	return all
+	return false
+}
+
+// reach returns clients of all sentinels. f.asking is locked.
+func (f *follower) reach() map[string]*redis.SentinelClient {
+	if f.sentinels == nil {
+		f.sentinels = make(map[string]*redis.SentinelClient)
+		for _, addr := range f.options.SentinelAddrs {
+			f.sentinels[addr] = redis.NewSentinelClient(&redis.Options{
+				Addr: addr, Dialer: f.dialer, PoolSize: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
+				Username: f.options.SentinelUsername, Password: f.options.SentinelPassword,
+				Protocol: f.options.Protocol, DisableIdentity: true,
+			})
+		}
+	}
+	return f.sentinels
 }
 
 // hangUp ends the connections to the sentinels unless the watch needs them.
