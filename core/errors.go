@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/template"
 )
 
 // What can go wrong, for errors.Is. The engine wraps each in an [*Error].
@@ -39,13 +40,13 @@ var (
 // Why an [Accessor] has no value for a placeholder.
 var (
 	// ErrMissing: there is no value, or an empty one.
-	ErrMissing = errors.New("value is missing or empty")
+	ErrMissing = template.ErrMissing
 	// ErrRepeated: there are several values where one is needed.
-	ErrRepeated = errors.New("value is repeated")
+	ErrRepeated = template.ErrRepeated
 	// ErrInvalid: the source of the value cannot be read.
-	ErrInvalid = errors.New("value cannot be read")
+	ErrInvalid = template.ErrInvalid
 	// ErrTooLarge: the source of the value is larger than is read.
-	ErrTooLarge = errors.New("value's source is too large")
+	ErrTooLarge = template.ErrTooLarge
 )
 
 // Error says what was attempted, for which policy, and what went wrong.

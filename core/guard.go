@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/lockaround/lockaround/core/internal/template"
 )
 
 // Guard is a policy compiled for calls that bring a T: it renders the policy's
@@ -15,7 +17,7 @@ import (
 type Guard[T any] struct {
 	engine    *Engine
 	plan      *plan
-	templates []*template[T]
+	templates []*template.Template[T]
 }
 
 // NewGuard compiles p, whose Key is a template: literal text with {name}
@@ -58,7 +60,7 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	case e == nil:
 		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: nilEngine}
 	case r == nil:
-		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: "the resolver is nil; use core.Fields, or a core.Resolver of your own"}
+		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: nilResolver}
 	}
 	pl, err := e.compile(p)
 	if err != nil {
@@ -66,19 +68,18 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	}
 	g := &Guard[T]{engine: e, plan: pl}
 	for i, text := range pl.templates() {
-		t, fault := compileTemplate(text, r)
-		if fault != nil {
-			place := "Key"
-			if len(pl.Keys) > 0 {
-				place = fmt.Sprintf("Keys[%d]", i)
-			}
-			if text != pl.Name {
-				place += fmt.Sprintf(" %q", text)
-			}
-			fault.Policy, fault.Detail = pl.Name, place+strings.TrimPrefix(fault.Detail, "Key")
-			return nil, fault
+		place := "Key"
+		if len(pl.Keys) > 0 {
+			place = fmt.Sprintf("Keys[%d]", i)
 		}
-		t.parts[0].literal = e.prefix + t.parts[0].literal
+		if text != pl.Name {
+			place += fmt.Sprintf(" %q", text)
+		}
+		t, err := compileKey(place, text, pl.Name, r)
+		if err != nil {
+			return nil, err
+		}
+		t.Prefix(e.prefix)
 		g.templates = append(g.templates, t)
 	}
 	e.prepare(pl)
@@ -132,10 +133,9 @@ func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []strin
 		return "", nil, err
 	}
 	for _, t := range g.templates {
-		var fault *Error
-		if key, fault = t.render(src); fault != nil {
-			fault.Policy = g.plan.Name
-			return "", nil, fault
+		var fault *template.Fault
+		if key, fault = t.Render(src); fault != nil {
+			return "", nil, badValue("acquire", g.plan.Name, fault)
 		}
 		if len(g.templates) > 1 {
 			several = append(several, key)

@@ -1,10 +1,6 @@
-package core_test
+package template
 
-import (
-	"testing"
-
-	"github.com/lockaround/lockaround/core"
-)
+import "testing"
 
 func TestNearestNamesWhatWasProbablyMeant(t *testing.T) {
 	known := []string{"SKU", "WarehouseID", "Quantity"}
@@ -16,11 +12,11 @@ func TestNearestNamesWhatWasProbablyMeant(t *testing.T) {
 		"Customer":     "",
 		"":             "",
 	} {
-		if got := core.Nearest(name, known); got != want {
+		if got := Nearest(name, known); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
 		}
 	}
-	if got := core.Nearest("a", nil); got != "" {
+	if got := Nearest("a", nil); got != "" {
 		t.Errorf("Nearest of nothing is %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 
 // rendered is what a placeholder of a kind makes of a value.
 func rendered(kind, value string) (string, error) {
-	tpl, fault := compileTemplate("k:{a:"+kind+"}", values)
+	tpl, fault := compile("k:{a:"+kind+"}", values)
 	if fault != nil {
 		return "", fault
 	}
-	key, fault := tpl.render([]string{value})
+	key, fault := tpl.Render([]string{value})
 	if fault != nil {
 		return "", fault
 	}
@@ -65,7 +65,7 @@ func TestKindSpellsEqualValuesOneWayAndRefusesOthers(t *testing.T) {
 		"ascii": {" a", "a ", "é", "a\tb", "\x7f", "a\x00"},
 	} {
 		for _, value := range refused {
-			if got, err := rendered(kind, value); !errors.Is(err, ErrKey) || !errors.Is(err, ErrInvalid) {
+			if got, err := rendered(kind, value); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q as %s = %q, %v; want it refused as invalid", value, kind, got, err)
 			}
 		}
@@ -87,7 +87,7 @@ func TestUnknownKindIsRefusedWithTheCure(t *testing.T) {
 		"k:{path:id}":    {"column 3", "did you mean {path.id}?"},
 		"k:{order:id}":   {"column 3", "the kinds are ascii, bool, int"},
 	} {
-		_, fault := compileTemplate(template, values)
+		_, fault := compile(template, values)
 		for _, part := range want {
 			if fault == nil || !strings.Contains(fault.Error(), part) {
 				t.Errorf("%q: %v; want %q in it", template, fault, part)
@@ -99,13 +99,13 @@ func TestUnknownKindIsRefusedWithTheCure(t *testing.T) {
 // An accessor may return memory of its own, which is not to be written to.
 func TestKindLeavesTheMemoryOfAnAccessorAlone(t *testing.T) {
 	own := append(make([]byte, 0, 100), "+01 and more"...)
-	tpl, fault := compileTemplate("k:{a:int}", func(string) (Accessor[int], error) {
+	tpl, fault := compile("k:{a:int}", func(string) (Accessor[int], error) {
 		return func([]byte, int) ([]byte, error) { return own[:3], nil }, nil
 	})
 	if fault != nil {
 		t.Fatal(fault)
 	}
-	if key, fault := tpl.render(0); fault != nil || key != "k:1" || string(own) != "+01 and more" {
+	if key, fault := tpl.Render(0); fault != nil || key != "k:1" || string(own) != "+01 and more" {
 		t.Errorf("%q, %v; the accessor's memory holds %q", key, fault, own)
 	}
 }

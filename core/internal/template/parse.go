@@ -1,10 +1,8 @@
-package core
+package template
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -18,13 +16,13 @@ type part struct {
 	column  int    // of the placeholder's brace, in characters from 1
 }
 
-// parseTemplate splits a key template into its parts, or says what is wrong
+// parse splits a key template into its parts, or says what is wrong
 // with it, where, and what would be right.
 //
 // Two placeholders need a byte between them that no rendered value can hold.
 // That makes the rendering reversible: from the left, each value ends at the
 // first such byte.
-func parseTemplate(text string) ([]part, error) {
+func parse(text string) ([]part, error) {
 	var parts []part
 	for rest := text; ; {
 		at := len(text) - len(rest)
@@ -113,94 +111,3 @@ func holdsSeparator(literal string) bool {
 	}
 	return false
 }
-
-// template is a key template whose placeholders are bound to values of a T.
-type template[T any] struct {
-	parts     []part
-	accessors []Accessor[T] // of all parts but the last
-}
-
-// compileTemplate parses text and resolves its placeholders. Its errors have no
-// Policy.
-func compileTemplate[T any](text string, r Resolver[T]) (*template[T], *Error) {
-	refuse := func(cause error, format string, a ...any) (*template[T], *Error) {
-		return nil, &Error{Op: "compile", Kind: ErrPolicy, Detail: fmt.Sprintf(format, a...), Cause: cause}
-	}
-	parts, err := parseTemplate(text)
-	if err != nil {
-		return refuse(nil, "Key, %v", err)
-	}
-	t := &template[T]{parts: parts, accessors: make([]Accessor[T], len(parts)-1)}
-	shortest := len(parts) - 1
-	for i, p := range parts {
-		shortest += len(p.literal)
-		if i == len(t.accessors) {
-			break
-		}
-		if t.accessors[i], err = r(p.name); err != nil {
-			return refuse(err, "Key, column %d: {%s}: %v", p.column, p.name, err)
-		}
-		if t.accessors[i] == nil {
-			return refuse(nil, "Key, column %d: {%s}: the resolver returned neither an accessor nor an error; it must return one of them", p.column, p.name)
-		}
-		if p.kind != "" {
-			t.accessors[i] = ofKind(spellers[p.kind], t.accessors[i])
-		}
-	}
-	if shortest > MaxKeyLength {
-		return refuse(nil, "Key gives keys of %d bytes or more; at most %d are possible", shortest, MaxKeyLength)
-	}
-	return t, nil
-}
-
-// render returns the key for src, whose length the engine checks. Its errors
-// have no Policy. It allocates the key and nothing else, as far as the accessors
-// allow.
-func (t *template[T]) render(src T) (string, *Error) {
-	if len(t.accessors) == 0 {
-		return t.parts[0].literal, nil
-	}
-	s := scratches.Get().(*scratch)
-	key := s.key[:0]
-	for i, accessor := range t.accessors {
-		p := &t.parts[i]
-		value, err := accessor(s.value[:0], src)
-		if err == nil && len(value) == 0 {
-			err = ErrMissing
-		}
-		if err != nil {
-			return "", &Error{Op: "acquire", Kind: ErrKey, Placeholder: p.name, Detail: valueFault(err), Cause: err}
-		}
-		key = append(key, p.literal...)
-		key = appendEscaped(key, value)
-	}
-	key = append(key, t.parts[len(t.accessors)].literal...)
-	rendered := string(key)
-	if cap(key) <= 4*MaxKeyLength {
-		s.key = key
-	}
-	// s.value stays what it was: the slice that an accessor returned might be
-	// its caller's.
-	scratches.Put(s)
-	return rendered, nil
-}
-
-// valueFault says why there is no value, without what the accessor's own error
-// may quote of it.
-func valueFault(err error) string {
-	for _, known := range []error{ErrMissing, ErrRepeated, ErrTooLarge, ErrInvalid} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	return ErrInvalid.Error()
-}
-
-// scratch is where a key is put together.
-type scratch struct {
-	key, value []byte
-}
-
-var scratches = sync.Pool{New: func() any {
-	return &scratch{key: make([]byte, 0, 256), value: make([]byte, 0, 1<<10)}
-}}

@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"reflect"
@@ -79,11 +79,11 @@ func TestTagNamesItsFieldBesidesItsGoName(t *testing.T) {
 
 func TestMisspeltTagIsRefusedWithASuggestion(t *testing.T) {
 	for name, want := range map[string]string{
-		"skv":       "core.tagged has no field skv; did you mean sku?",
+		"skv":       "template.tagged has no field skv; did you mean sku?",
 		"Skv":       "did you mean sku?",
 		"order.it":  "has no field it; did you mean id?",
 		"oder.id":   "did you mean order?",
-		"tenant":    "core.tagged has no field tenant; did you mean Tenant?",
+		"tenant":    "template.tagged has no field tenant; did you mean Tenant?",
 		"order.sku": "; it has id, ID, lines-2, Lines",
 		"order":     "so name a field of it, such as id",
 	} {
@@ -91,7 +91,7 @@ func TestMisspeltTagIsRefusedWithASuggestion(t *testing.T) {
 			t.Errorf("{%s}: %v; want %q", name, err, want)
 		}
 	}
-	if err := resolves[twoCodes]("code"); err == nil || !strings.Contains(err.Error(), "core.twoCodes has more than one code; write which: tagLeft.code or tagRight.code") {
+	if err := resolves[twoCodes]("code"); err == nil || !strings.Contains(err.Error(), "template.twoCodes has more than one code; write which: tagLeft.code or tagRight.code") {
 		t.Errorf("a tag that two embedded structs have: %v", err)
 	}
 	if err := resolves[Loop]("code"); err == nil || !strings.Contains(err.Error(), "has no field code") {
@@ -141,16 +141,16 @@ func TestTagThatNamesNoOneFieldIsRefusedWithTheCure(t *testing.T) {
 		fault error
 		says  string
 	}{
-		{resolves[hidden]("SKU"), `id of core.hidden has the tag lock:"id" but is not exported, and only exported fields can be read; export it or remove the tag`},
-		{resolves[embeddedUnexported]("Tenant"), `base of core.embeddedUnexported has the tag lock:"base" but is not exported`},
-		{resolves[named]("Code"), `Code of core.named has the tag lock:"SKU", which is the name of the field SKU; use a tag that names this field alone`},
+		{resolves[hidden]("SKU"), `id of template.hidden has the tag lock:"id" but is not exported, and only exported fields can be read; export it or remove the tag`},
+		{resolves[embeddedUnexported]("Tenant"), `base of template.embeddedUnexported has the tag lock:"base" but is not exported`},
+		{resolves[named]("Code"), `Code of template.named has the tag lock:"SKU", which is the name of the field SKU; use a tag that names this field alone`},
 		{resolves[ownUnexported]("Code"), `which is the name of the field sku;`},
-		{resolves[both]("sku"), `Code of core.both has the tag lock:"sku", and so has SKU; use a tag that names one field alone`},
+		{resolves[both]("sku"), `Code of template.both has the tag lock:"sku", and so has SKU; use a tag that names one field alone`},
 		{resolves[promotedName]("Shop"), `which is the name of the field Origin.Tenant;`},
-		{resolves[promotedTag]("Shop"), `Shop of core.promotedTag has the tag lock:"tenant", and so has Origin.Tenant;`},
-		{resolves[promotedTags]("tenant"), `warehouseTag.Warehouse of core.promotedTags has the tag lock:"tenant", and so has Origin.Tenant;`},
-		{resolves[promotedTakes]("Name"), `nameTag.Label of core.promotedTakes has the tag lock:"Name", which is the name of the field Name;`},
-		{resolves[struct{ Deep both }]("Deep.SKU"), `Code of core.both has the tag lock:"sku", and so has SKU`},
+		{resolves[promotedTag]("Shop"), `Shop of template.promotedTag has the tag lock:"tenant", and so has Origin.Tenant;`},
+		{resolves[promotedTags]("tenant"), `warehouseTag.Warehouse of template.promotedTags has the tag lock:"tenant", and so has Origin.Tenant;`},
+		{resolves[promotedTakes]("Name"), `nameTag.Label of template.promotedTakes has the tag lock:"Name", which is the name of the field Name;`},
+		{resolves[struct{ Deep both }]("Deep.SKU"), `Code of template.both has the tag lock:"sku", and so has SKU`},
 	} {
 		if tc.fault == nil || !strings.Contains(tc.fault.Error(), tc.says) {
 			t.Errorf("got %v; want %q", tc.fault, tc.says)
@@ -195,7 +195,7 @@ func TestFieldPathIsTheWayOfAPlaceholder(t *testing.T) {
 }
 
 func TestTaggedFieldAllocatesNothing(t *testing.T) {
-	accessor, err := Fields[*tagged]()("sku")
+	accessor, err := Fields[*tagged]("sku")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"net/url"
@@ -13,7 +13,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		parts, err := parseTemplate(text)
+		parts, err := parse(text)
 		if err != nil {
 			if !strings.Contains(err.Error(), "column ") {
 				t.Errorf("%q: %q has no place", text, err)
@@ -73,15 +73,15 @@ func FuzzKeysStayApart(f *testing.F) {
 	f.Add("{b}:{a}", Escape(long), "x", long, "x")
 	element := func(name string) int { return min(1, max(0, strings.Compare(name, "a"))) }
 	f.Fuzz(func(t *testing.T, text, a1, b1, a2, b2 string) {
-		tpl, fault := compileTemplate(text, func(name string) (Accessor[[]string], error) {
+		tpl, fault := compile(text, func(name string) (Accessor[[]string], error) {
 			return func(dst []byte, src []string) ([]byte, error) { return append(dst, src[element(name)]...), nil }, nil
 		})
 		if fault != nil {
 			return
 		}
 		one, two := []string{a1, b1}, []string{a2, b2}
-		key1, fault1 := tpl.render(one)
-		key2, fault2 := tpl.render(two)
+		key1, fault1 := tpl.Render(one)
+		key2, fault2 := tpl.Render(two)
 		if fault1 != nil || fault2 != nil {
 			return
 		}
@@ -111,7 +111,7 @@ func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"", "a", "a:b", "%", "%~", "\x00\xff", strings.Repeat("a", 200), strings.Repeat("é", 100), strings.Repeat("a", 133) + ":::" + strings.Repeat("b", 100)} {
 		f.Add(s)
 	}
-	tpl, fault := compileTemplate("{.}", Fields[string]())
+	tpl, fault := compile("{.}", Fields[string])
 	if fault != nil {
 		f.Fatal(fault)
 	}
@@ -130,7 +130,7 @@ func FuzzEscape(f *testing.F) {
 				t.Errorf("%q renders %q, which reads back as %q, %v", value, got, back, err)
 			}
 		}
-		if key, fault := tpl.render(value); value != "" && (fault != nil || key != got) {
+		if key, fault := tpl.Render(value); value != "" && (fault != nil || key != got) {
 			t.Errorf("%q renders %q in a template, %v, and %q in Escape", value, key, fault, got)
 		}
 	})

@@ -1,10 +1,8 @@
-package core
+package template
 
 import "strings"
 
-// Nearest returns the one of known that is spelt most like name, or "" if none is
-// close: for the error of a [Resolver], or of a table of rules, about a name that
-// does not exist. Case and underscores do not count.
+// Nearest returns the one of known that is spelt most like name, as core.Nearest says.
 func Nearest(name string, known []string) string {
 	nearest, distance := "", 1+len(name)/3
 	for _, k := range known {

@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ type (
 
 // field renders {name} of src.
 func field[T any](name string, src T) (string, error) {
-	accessor, err := Fields[T]()(name)
+	accessor, err := Fields[T](name)
 	if err != nil {
 		return "", err
 	}
@@ -130,11 +130,11 @@ func TestNilPointerAndEmptyStringAreMissing(t *testing.T) {
 		}
 	}
 	for _, src := range []*order{{Note: &empty}, {}} {
-		tpl, fault := compileTemplate("{Note}", Fields[*order]())
+		tpl, fault := compile("{Note}", Fields[*order])
 		if fault != nil {
 			t.Fatal(fault)
 		}
-		if key, fault := tpl.render(src); key != "" || !errors.Is(fault, ErrMissing) || fault.Placeholder != "Note" {
+		if key, fault := tpl.Render(src); key != "" || !errors.Is(fault, ErrMissing) || fault.Placeholder != "Note" {
 			t.Errorf("got %q, %v", key, fault)
 		}
 	}
@@ -166,14 +166,14 @@ func TestFieldThatCannotBeAKeyIsRefusedWithTheCure(t *testing.T) {
 	for _, name := range []string{"Price", "Tags", "Attrs", "At", "Any", "Hook", "Raw", "Pointer"} {
 		refuses(name, ofOrder, name, leafKinds)
 	}
-	refuses("Warehouse", ofOrder, "core.warehouse", leafKinds, "such as ID")
-	refuses(".", ofOrder, "core.order", leafKinds, "such as Tenant")
+	refuses("Warehouse", ofOrder, "template.warehouse", leafKinds, "such as ID")
+	refuses(".", ofOrder, "template.order", leafKinds, "such as Tenant")
 	refuses("sku", ofOrder, "no field sku", "did you mean SKU?")
 	refuses("product_id", ofOrder, "did you mean ProductID?")
 	refuses("Warehose.ID", ofOrder, "did you mean Warehouse?")
-	refuses("Warehouse.Id", ofOrder, "core.warehouse has no field Id", "did you mean ID?")
+	refuses("Warehouse.Id", ofOrder, "template.warehouse has no field Id", "did you mean ID?")
 	refuses("Warehouse.Colour", ofOrder, "it has ID, Name")
-	refuses("SKU.ID", ofOrder, "SKU is of type core.skuCode", "no fields")
+	refuses("SKU.ID", ofOrder, "SKU is of type template.skuCode", "no fields")
 	refuses("internal", ofOrder, "not exported")
 	refuses("secret", ofOrder, "not exported")
 	refuses("base.Tenant", ofOrder, "not exported")
@@ -193,12 +193,12 @@ func TestFieldThatCannotBeAKeyIsRefusedWithTheCure(t *testing.T) {
 }
 
 func resolves[T any](name string) error {
-	_, err := Fields[T]()(name)
+	_, err := Fields[T](name)
 	return err
 }
 
 func TestFieldsAllocatesNothing(t *testing.T) {
-	accessor, err := Fields[order]()("Warehouse.ID")
+	accessor, err := Fields[order]("Warehouse.ID")
 	if err != nil {
 		t.Fatal(err)
 	}

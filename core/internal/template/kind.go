@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ type speller func(dst, value []byte) (spelt []byte, ok bool)
 // sources are what surfaces call the parts of a call, before a dot.
 var sources = []string{"path", "query", "header", "body", "client", "meta", "first"}
 
-// spellers are what may follow the colon of {name:kind}. They are explained at NewGuard.
+// spellers are what may follow the colon of {name:kind}. They are explained at core.NewGuard.
 var spellers = map[string]speller{
 	"ascii": appendASCII,
 	"bool":  appendBool,

@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"errors"
@@ -8,43 +8,19 @@ import (
 	"strings"
 )
 
-// Fields resolves placeholders to exported fields of T: {SKU}, {Warehouse.ID}. T is a
-// struct or a pointer to one; embedded structs promote their fields as in Go. If T is
-// itself a string, an integer or a bool, {.} is its value.
-//
-// A field goes by its Go name, and by its lock tag if it has one:
-//
-//	type deduction struct {
-//		SKU   string `lock:"sku"` // {sku} and {SKU}
-//		Order struct {
-//			ID int `lock:"id"`
-//		} `lock:"order"` // {order.id}, and {Order.ID}, {order.ID}, {Order.id}
-//	}
-//
-// A tag is one name: letters, digits, "_" and "-", beginning with a letter. A struct
-// that a placeholder goes through is refused if one of its tags is anything else,
-// stands on a field that is not exported, or equals the Go name or the tag of another
-// of its fields. Its fields are those that Go selects by name: its own, and promoted
-// ones unless a shallower field hides them or one as deep makes them ambiguous. What
-// Go does not promote has no tag there either.
-//
-// The field has the kind string, bool or an integer; named types count by
-// their kind, and their String methods are not used. A nil pointer on the way
-// and an empty string are [ErrMissing]; zero and false are values.
-func Fields[T any]() Resolver[T] {
-	return func(name string) (Accessor[T], error) {
-		fields, err := FieldPath(reflect.TypeFor[T](), name)
-		if err != nil {
-			return nil, err
-		}
-		var path fieldPath
-		for _, f := range fields {
-			path = append(path, f.Index...)
-		}
-		return func(dst []byte, src T) ([]byte, error) {
-			return path.appendTo(dst, reflect.ValueOf(&src).Elem())
-		}, nil
+// Fields resolves placeholders to exported fields of T, as core.Fields says.
+func Fields[T any](name string) (Accessor[T], error) {
+	fields, err := FieldPath(reflect.TypeFor[T](), name)
+	if err != nil {
+		return nil, err
 	}
+	var path fieldPath
+	for _, f := range fields {
+		path = append(path, f.Index...)
+	}
+	return func(dst []byte, src T) ([]byte, error) {
+		return path.appendTo(dst, reflect.ValueOf(&src).Elem())
+	}, nil
 }
 
 // fieldPath is the way from a value to a leaf: struct fields by index, with
@@ -78,10 +54,7 @@ func (p fieldPath) appendTo(dst []byte, v reflect.Value) ([]byte, error) {
 
 const leafKinds = "a string, an integer or a bool"
 
-// FieldPath returns the fields that a placeholder of [Fields] goes through in a t, from
-// the outside in, and none for {.}. The Index of each is relative to the struct that it
-// is a field of. The error is that of the resolver. It is for surfaces that need to
-// know more of a field than its value: how it is filled, say.
+// FieldPath returns the fields that a placeholder goes through in a t, as core.FieldPath says.
 func FieldPath(t reflect.Type, name string) ([]reflect.StructField, error) {
 	t = pointee(t)
 	if name == "." {

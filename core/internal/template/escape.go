@@ -1,4 +1,4 @@
-package core
+package template
 
 import (
 	"crypto/sha256"
@@ -18,19 +18,7 @@ const (
 	keptOfLong = maxPart - len(hashMark) - 2*sha256.Size
 )
 
-// Escape returns exactly what a placeholder of a key template renders for
-// value, for keys that are put together by hand:
-//
-//	locks.Do(ctx, core.Policy{Key: "stock:" + core.Escape(sku)}, …)
-//
-// Bytes outside A-Z a-z 0-9 . _ ~ - become %XX, so that a value cannot hold a
-// separator such as ":" or "/". If that makes more than 200 bytes, the result
-// is at most the first 134 of them, without a part of a %XX, then "%~" and the
-// SHA-256 of value in lower-case hexadecimal. Different values have different
-// results, as far as SHA-256 has no collisions.
-//
-// Escape("") is "". A placeholder refuses an empty value; whoever joins keys by
-// hand has to refuse it himself, or all calls without a value share one lock.
+// Escape returns what a placeholder renders for value, as core.Escape says.
 func Escape(value string) string {
 	if len(value) <= maxPart && isPlain(value) {
 		return value
