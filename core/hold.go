@@ -233,13 +233,13 @@ func (h *hold) release(ctx context.Context) error {
 	case tn.hold != nil: // others share the lease
 		tn.schedule()
 		h.unlock()
-	case ln.first != nil:
-		ln.handOn(tn, h.plan, now)
-		h.unlock()
-	case ln.linger(tn, h.plan, now):
-		h.unlock()
 	default:
-		ln.forget(tn, now)
+		if s := ln.situation(tn, h.plan, now); ln.first != nil || s.decide() != stepGiveBack {
+			ln.move(tn, s, now)
+			h.unlock()
+			break
+		}
+		ln.forget(tn, now) // and the caller waits until the store has heard of it
 		ln.ending++
 		ln.engine.calls.Add(1) // Close waits: it finds this lease no more
 		if h.plan.Release == Sent {

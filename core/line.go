@@ -222,13 +222,12 @@ func (ln *line) wantsToWait() bool {
 // serve lets the first waiter hold, on a lease that the process has, and with it all
 // that may share that.
 func (ln *line) serve(tn *tenure, now time.Time) {
-	joined := tn.hold != nil
-	may := tn.joinable
-	if tn.handoffs < 0 {
-		may = tn.sharable // all who have waited for the grant come in with it
+	joined, fresh := tn.hold != nil, tn.handoffs < 0
+	if !joined && !fresh {
+		signals := ln.first.plan.signals
+		signals.handoff.Add(ln.engine.ctx, 1, signals.base...)
 	}
-	left := driver.Remaining(tn.Deadline, now)
-	for first := true; ln.first != nil && (first || may(ln.first.plan) && left >= ln.first.plan.floor()); first = false {
+	for more := true; more; more = ln.follows(tn, fresh, now) {
 		w := ln.first
 		ln.remove(w)
 		h := &tn.single
@@ -250,6 +249,17 @@ func (ln *line) serve(tn *tenure, now time.Time) {
 	if ln.full() {
 		ln.failTries(0)
 	}
+}
+
+// follows reports whether the next waiter holds together with one who has just begun to, on a
+// lease that was fresh before.
+func (ln *line) follows(tn *tenure, fresh bool, now time.Time) bool {
+	if ln.mode != Shared {
+		return false
+	}
+	s := ln.situation(tn, nil, now)
+	s.fresh = fresh
+	return s.follows()
 }
 
 // request is a fresh request for the first waiter, or whoever is first by then.

@@ -1,28 +1,16 @@
 package core
 
-import (
-	"time"
-
-	"github.com/lockaround/lockaround/core/driver"
-)
+import "time"
 
 // A lease lingers if the process keeps it although nobody holds or wants it. It ends
 // with Policy.Linger, with the lease, with the engine, or as soon as another process is
 // heard to wait.
 
-// linger keeps a lease that has just been released, if it may be kept.
-func (ln *line) linger(tn *tenure, from *plan, now time.Time) bool {
-	e := ln.engine
-	if from.Linger == 0 || tn.contended || tn.lowered || tn.handoffs+1 >= block || driver.Remaining(tn.Deadline, now) <= 0 {
-		return false
-	}
-	if e.life.stage.Load() != open || e.held.Load() >= int64(e.maxHeld)/2 {
-		return false
-	}
-	e.held.Add(1) // it counts among those, so that half of them at most linger
-	tn.lingers = at(now).add(from.Linger)
+// linger keeps a lease that nobody holds for so long.
+func (ln *line) linger(tn *tenure, d time.Duration, now time.Time) {
+	ln.engine.held.Add(1) // it counts among those, so that half of them at most linger
+	tn.lingers = at(now).add(d)
 	tn.schedule()
-	return true
 }
 
 // lingering returns the line's lease that lingers, or nil.
@@ -45,7 +33,8 @@ func (tn *tenure) settle() {
 func (ln *line) reuse(w *waiter) {
 	if tn := ln.lingering(); tn != nil && ln.first == w {
 		tn.settle()
-		ln.pass(tn, w.plan, time.Now())
+		now := time.Now()
+		ln.move(tn, ln.situation(tn, nil, now), now)
 	}
 }
 
@@ -61,10 +50,9 @@ func (lk *lock) recall(used *line) {
 // recall gives back a lease that lingers, if another process wants it or its time is
 // over.
 func (tn *tenure) recall(now time.Time) {
-	if tn.lingers == 0 || !tn.contended && tn.lingers > at(now) {
-		return
+	if tn.lingers > 0 && tn.line.situation(tn, nil, now).decide() == stepGiveBack {
+		tn.line.giveBack(tn, 0)
 	}
-	tn.line.giveBack(tn, 0)
 }
 
 // vacant reports whether the process has the lease of the key, and nobody who holds it

@@ -24,7 +24,7 @@ type tenure struct {
 
 	// If contended: when the first word of that came, or one during a renewal. Otherwise: before the latest
 	// word of the store that nobody else waits was asked for.
-	news moment
+	heardAt moment
 
 	renewAt moment
 	leeway  time.Duration // how much sooner than renewAt it may travel with others
@@ -59,12 +59,12 @@ func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time)
 // something that was sent at that time.
 func (tn *tenure) heard(waiting bool, sent moment, now time.Time) {
 	switch {
-	case !waiting && tn.contended && 0 < sent && sent <= tn.news:
+	case !waiting && tn.contended && 0 < sent && sent <= tn.heardAt:
 		// The answer may be older than what was pushed meanwhile.
 	case !waiting:
-		tn.contended, tn.news = false, sent
+		tn.contended, tn.heardAt = false, sent
 	case !tn.contended || tn.renewing:
-		tn.contended, tn.news = true, at(now)
+		tn.contended, tn.heardAt = true, at(now)
 	}
 }
 
@@ -80,16 +80,6 @@ func (tn *tenure) renewal(ttl time.Duration) driver.Renewal {
 
 // current reports whether the process still has this lease.
 func (tn *tenure) current() bool { return !tn.gone }
-
-// joinable reports whether a caller may join those who hold, as far as the lease
-// still lasts. Whose MinHold counts from a grant needs one of its own.
-func (tn *tenure) joinable(p *plan) bool { return !tn.contended && tn.sharable(p) }
-
-// sharable is joinable by a caller who has waited for the grant, and whom those who
-// wait elsewhere do not keep out.
-func (tn *tenure) sharable(p *plan) bool {
-	return tn.line.mode == Shared && !tn.closed && p.MinHold == 0 && tn.handoffs+1 < block
-}
 
 // joint returns the share that readers may join, or nil.
 func (ln *line) joint() *tenure {
@@ -107,16 +97,14 @@ func (ln *line) admit() {
 		return
 	}
 	now := time.Now()
-	for ln.first != nil && ln.first.plan.MinHold == 0 {
+	for ln.first != nil {
 		tn := ln.joint()
-		switch {
-		case tn == nil || tn.refreshing || tn.hold == nil:
-			return
-		case at(now).since(tn.news) > hearsay, driver.Remaining(tn.Deadline, now) < ln.first.plan.floor():
-			ln.refresh(tn)
+		if tn == nil || tn.refreshing || tn.hold == nil {
 			return
 		}
-		ln.serve(tn, now)
+		if ln.move(tn, ln.situation(tn, nil, now), now) != stepServe {
+			return
+		}
 	}
 }
 
@@ -135,11 +123,7 @@ func (tn *tenure) ttl() time.Duration {
 func (ln *line) take(tn *tenure, now time.Time) {
 	tn.next, ln.tenures = ln.tenures, tn
 	ln.held++
-	if ln.first == nil || ln.engine.life.isClosed() {
-		ln.giveBack(tn, 0)
-		return
-	}
-	ln.start(tn, now)
+	ln.move(tn, ln.situation(tn, nil, now), now)
 }
 
 // forget parts the line from a lease.
