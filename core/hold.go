@@ -230,9 +230,6 @@ func (h *hold) release(ctx context.Context) error {
 	switch {
 	case !tn.current(), tn.refreshing:
 		h.unlock()
-	case tn.hold != nil: // others share the lease
-		tn.schedule()
-		h.unlock()
 	default:
 		if s := ln.situation(tn, h.plan, now); ln.first != nil || s.decide() != stepGiveBack {
 			ln.move(tn, s, now)

@@ -69,18 +69,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not wake the callers behind it", file: "hold.go",
-		old: "ln.handOn(tn, h.plan, now)",
-		bug: "ln.forget(tn, now)",
+		old: "ln.move(tn, s, now)\n\t\t\th.unlock()",
+		bug: "ln.forget(tn, now)\n\t\t\th.unlock()",
 	},
 	{
-		name: "a lease that was lowered is handed on", file: "handoff.go",
-		old: "case tn.lowered, ln.mode == Shared,",
-		bug: "case ln.mode == Shared,",
+		name: "a lease that was lowered is handed on", file: "decide.go",
+		old: "!s.fresh && (s.lowered || s.mode == Shared",
+		bug: "!s.fresh && (s.mode == Shared",
 	},
 	{
-		name: "the first reader to leave takes the share along", file: "hold.go",
-		old: "case tn.hold != nil: // others share the lease",
-		bug: "case false:",
+		name: "the first reader to leave takes the share along", file: "decide.go",
+		old: "held: tn.hold != nil,",
+		bug: "held: false,",
 	},
 	{
 		name: "the first of several keys is kept when the next cannot be had", file: "bundle.go",
@@ -88,9 +88,9 @@ var mutants = []mutant{
 		bug: "if len(holds)",
 	},
 	{
-		name: "a lease lingers although another process wants it", file: "linger.go",
-		old: "!tn.contended && tn.lingers > at(now)",
-		bug: "tn.lingers > at(now)",
+		name: "a lease lingers although another process wants it", file: "decide.go",
+		old: "s.room && !s.contended && !s.lowered",
+		bug: "s.room && !s.lowered",
 	},
 	{
 		name: "a lease is not renewed", file: "keeper.go",
