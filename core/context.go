@@ -159,7 +159,7 @@ func (b *binding) unbind() {
 // attach makes c a context that ends with one of the lease's holds.
 func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *hold) context.Context {
 	c.holding = holding{lease: l, hold: h, outer: outer}
-	c.parent = h.span.within(parent)
+	c.parent = h.span.Within(parent)
 	h.lock()
 	defer h.unlock()
 	if h.over {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // Engine takes and keeps the locks of one process in one store. It is safe for
@@ -25,7 +26,7 @@ type Engine struct {
 	prompt  driver.Prompt // session, if it is one; otherwise nil
 	pooled  driver.Pooled // the driver, if it is one; otherwise nil
 	prefix  string        // of every key in the store
-	signal  telemetry
+	signals *signals.Signals
 
 	overrides *overrides // nil if there are none
 
@@ -70,7 +71,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, fmt.Errorf("%w: WithTokensAfter: the tokens of driver %s are %s ones, and it is for durable ones; leave it out", ErrPolicy, e.caps.Name, e.caps.Tokens)
 	}
 	e.prefix = s.namespace + "/"
-	if e.signal, err = newTelemetry(&s, e.caps); err != nil {
+	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
 		return nil, err
 	}
 	if e.overrides, err = e.newOverrides(s.configured); err != nil {
@@ -192,15 +193,15 @@ func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key stri
 		return e.nest(pl, outer)
 	}
 	start := time.Now()
-	sctx, sp := pl.signals.start(ctx, pl.signals.acquire)
+	sctx, sp := pl.signals.Acquire(ctx)
 	h, err := e.wait(sctx, pl, key, patience, start)
 	if err != nil {
-		pl.signals.refused(sctx, sp, start, err)
+		pl.signals.Refused(sctx, sp, time.Since(start), outcome(err, signals.Acquired))
 		return nil, err
 	}
-	pl.signals.granted(sctx, sp, start, h)
-	_, h.span = pl.signals.follow(ctx, sp, pl.signals.hold)
-	h.span.token(h.token())
+	pl.signals.Granted(sctx, sp, h.since.since(at(start)), h.token())
+	h.span = pl.signals.Hold(ctx, sp)
+	h.span.Token(h.token())
 	return h, nil
 }
 

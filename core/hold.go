@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // hold is one caller's time with the lock, from grant to release or loss. Its
@@ -24,7 +25,7 @@ type hold struct {
 	fate     fate  // why it ended before its release
 	rare     *rare // nil: nothing of it
 	contexts *holdContext
-	span     span
+	span     signals.Span
 }
 
 // rare is what few holds have.
@@ -148,7 +149,7 @@ func (h *hold) lose() {
 		return
 	}
 	e := h.engine()
-	h.plan.signals.lost.Add(e.ctx, 1, h.plan.signals.base...)
+	h.plan.signals.Lost(e.ctx)
 	e.warn("lockaround: a lock was lost while held", h.plan.Name)
 }
 
@@ -250,23 +251,23 @@ func (h *hold) release(ctx context.Context) error {
 			err = rerr
 		}
 	}
-	h.plan.signals.released(ctx, h, now, err)
+	h.countRelease(ctx, at(now), err)
 	return err
 }
 
 // giveBack releases the lease of the hold at the store.
 func (h *hold) giveBack(ctx context.Context, now time.Time) error {
-	ctx, sp := h.plan.signals.follow(ctx, h.span, h.plan.signals.release)
+	ctx, sp := h.plan.signals.Release(ctx, h.span)
 	err := h.tenure.line.finish(ctx, h.tenure, h.plan.MinHold, now)
 	h.engine().calls.Done()
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
-		h.plan.signals.lost.Add(ctx, 1, h.plan.signals.base...)
+		h.plan.signals.Lost(ctx)
 		err = h.failure("release", ErrLost)
 	case err != nil:
 		err = h.engine().unavailable("release", h.plan.Name, err).because("the release goes on in the background")
 	}
-	sp.end(outcomeOfHold(err), err)
+	sp.End(outcome(err, signals.Released))
 	return err
 }
 

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // KeyState is what the store says of a key.
@@ -87,8 +85,8 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	case !e.caps.Oust:
 		return 0, e.failure(op, "", ErrPolicy).because("%s", e.lacks(func(c driver.Capabilities) bool { return c.Oust }))
 	}
-	sctx, sp := e.signal.tracer.Start(ctx, "lock "+op, trace.WithAttributes(attribute.String("lock.driver", e.caps.Name)))
-	defer func() { span{sp}.end(outcomeOfHold(err), err) }()
+	sctx, sp := e.signals.Operation(ctx, op)
+	defer func() { sp.End(outcome(err, signals.Released)) }()
 	st, err := e.inspect(sctx, op, key)
 	if err != nil || st.Token == 0 {
 		return 0, err
@@ -99,7 +97,7 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	}
 	e.drop(e.prefix+key, st.Token)
 	token = e.tokenOf(st.Token + 1)
-	span{sp}.token(token)
+	sp.Token(token)
 	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
 	return token, nil
 }

@@ -224,8 +224,7 @@ func (ln *line) wantsToWait() bool {
 func (ln *line) serve(tn *tenure, now time.Time) {
 	joined, fresh := tn.hold != nil, tn.handoffs < 0
 	if !joined && !fresh {
-		signals := ln.first.plan.signals
-		signals.handoff.Add(ln.engine.ctx, 1, signals.base...)
+		ln.first.plan.signals.HandedOn(ln.engine.ctx)
 	}
 	for more := true; more; more = ln.follows(tn, fresh, now) {
 		w := ln.first

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // Policy says how one lock goes around one call. Only Key is required.
@@ -195,7 +196,7 @@ const (
 // plan is a policy that was found possible, with its defaults filled in.
 type plan struct {
 	Policy
-	signals *signals
+	signals *signals.Policy
 }
 
 // compile makes the plan of a policy with templates.

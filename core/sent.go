@@ -24,7 +24,7 @@ func (h *hold) send(ctx context.Context, now time.Time, fault error) {
 		if fault == nil {
 			fault = err
 		}
-		h.plan.signals.released(ctx, h, now, fault)
+		h.countRelease(ctx, at(now), fault)
 	}()
 }
 

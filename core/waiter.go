@@ -100,9 +100,8 @@ func (w *waiter) await(ctx context.Context, patience time.Duration) {
 		defer t.Stop()
 		late = t.C
 	}
-	s := w.plan.signals
-	s.waiting.Add(ctx, 1, s.base...)
-	defer s.waiting.Add(ctx, -1, s.base...)
+	w.plan.signals.Waiting(ctx, 1)
+	defer w.plan.signals.Waiting(ctx, -1)
 	select {
 	case <-w.ready:
 	case <-late:

@@ -1,0 +1,202 @@
+// Package signals is what an engine says of its locks in spans and metrics. It is told
+// durations, tokens and outcomes, and knows nothing of the engine. Key values and owners never
+// enter it.
+package signals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+const scope = "github.com/lockaround/lockaround/core"
+
+// Outcome says how an acquisition or a hold ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Acquired         Outcome = "acquired"
+	Released         Outcome = "released"
+	Busy             Outcome = "busy"
+	Timeout          Outcome = "timeout"
+	Unavailable      Outcome = "unavailable"
+	Closed           Outcome = "closed"
+	Canceled         Outcome = "canceled"
+	DeadlineExceeded Outcome = "deadline_exceeded"
+	Lost             Outcome = "lost"
+	MaxHold          Outcome = "max_hold"
+	Failed           Outcome = "error" // in a way that has no name
+)
+
+var outcomes = []Outcome{Acquired, Released, Busy, Timeout, Unavailable, Closed, Canceled, DeadlineExceeded, Lost, MaxHold, Failed}
+
+// Signals are the spans and metrics of an engine. They are safe for concurrent use.
+type Signals struct {
+	tracer   trace.Tracer
+	unset    trace.TracerProvider // OpenTelemetry's global one while nobody has set any
+	silent   bool                 // the provider is a no-op
+	driver   string
+	waited   metric.Float64Histogram
+	heldFor  metric.Float64Histogram
+	held     metric.Int64UpDownCounter
+	waiting  metric.Int64UpDownCounter
+	lost     metric.Int64Counter
+	handoff  metric.Int64Counter
+	policies sync.Map // of policyKey to *Policy
+}
+
+// New returns the signals of an engine on a driver of that name. A nil tp is OpenTelemetry's
+// global provider.
+func New(tp trace.TracerProvider, mp metric.MeterProvider, driver string) (*Signals, error) {
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	s := &Signals{tracer: tp.Tracer(scope), driver: driver}
+	if _, s.silent = tp.(noop.TracerProvider); isUnset(tp) {
+		s.unset = tp
+	}
+	m := mp.Meter(scope)
+	buckets := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
+	var errs [6]error
+	s.waited, errs[0] = m.Float64Histogram("lock.wait.duration", metric.WithUnit("s"), metric.WithDescription("Time from asking for a lock to getting it or giving up."), buckets)
+	s.heldFor, errs[1] = m.Float64Histogram("lock.hold.duration", metric.WithUnit("s"), metric.WithDescription("Time from getting a lock to releasing it."), buckets)
+	s.held, errs[2] = m.Int64UpDownCounter("lock.held", metric.WithUnit("{lock}"), metric.WithDescription("Locks that callers of this process hold."))
+	s.waiting, errs[3] = m.Int64UpDownCounter("lock.waiting", metric.WithUnit("{caller}"), metric.WithDescription("Callers of this process that wait for a lock."))
+	s.lost, errs[4] = m.Int64Counter("lock.lost", metric.WithUnit("{lock}"), metric.WithDescription("Locks that ended before their holder released them."))
+	s.handoff, errs[5] = m.Int64Counter("lock.handoff", metric.WithUnit("{handoff}"), metric.WithDescription("Locks handed on within this process, without the store."))
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("lock telemetry: %w", err)
+	}
+	return s, nil
+}
+
+// isUnset reports whether tp is what OpenTelemetry has for a global provider until one
+// is set. What that makes are no-ops with a cost.
+func isUnset(tp trace.TracerProvider) bool {
+	t := reflect.TypeOf(tp)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "go.opentelemetry.io/otel/internal/global"
+}
+
+// Operation begins the span of an operation that has no policy.
+func (s *Signals) Operation(ctx context.Context, op string) (context.Context, Span) {
+	ctx, sp := s.tracer.Start(ctx, "lock "+op, trace.WithAttributes(attribute.String("lock.driver", s.driver)))
+	return ctx, Span{sp}
+}
+
+// Policy is the signals of one policy, prepared.
+type Policy struct {
+	*Signals
+	acquire, hold, release string // names of the spans
+	attrs                  []trace.SpanStartOption
+	base                   []metric.AddOption
+	outcomes               map[Outcome][]metric.RecordOption
+}
+
+type policyKey struct{ name, mode string }
+
+// Of returns the signals of a policy.
+func (s *Signals) Of(name, mode string) *Policy {
+	k := policyKey{name, mode}
+	if p, ok := s.policies.Load(k); ok {
+		return p.(*Policy)
+	}
+	suffix := ""
+	if name != "" {
+		suffix = " " + name
+	}
+	attrs := []attribute.KeyValue{
+		attribute.String("lock.name", name),
+		attribute.String("lock.driver", s.driver),
+		attribute.String("lock.mode", mode),
+	}
+	p := &Policy{
+		Signals: s,
+		acquire: "lock acquire" + suffix, hold: "lock hold" + suffix, release: "lock release" + suffix,
+		attrs:    []trace.SpanStartOption{trace.WithAttributes(attrs...)},
+		base:     []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
+		outcomes: make(map[Outcome][]metric.RecordOption),
+	}
+	for _, o := range outcomes {
+		with := append(slices.Clone(attrs), attribute.String("lock.outcome", string(o)))
+		p.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(with...))}
+	}
+	got, _ := s.policies.LoadOrStore(k, p)
+	return got.(*Policy)
+}
+
+// Acquire begins the span of an acquisition.
+func (p *Policy) Acquire(ctx context.Context) (context.Context, Span) { return p.start(ctx, p.acquire) }
+
+// Hold begins the span of a hold, in ctx, after that of its acquisition.
+func (p *Policy) Hold(ctx context.Context, acquisition Span) Span {
+	_, sp := p.follow(ctx, acquisition, p.hold)
+	return sp
+}
+
+// Release begins the span of a release, after that of its hold.
+func (p *Policy) Release(ctx context.Context, hold Span) (context.Context, Span) {
+	return p.follow(ctx, hold, p.release)
+}
+
+// Granted notes that a caller got the lock, and ends the span of the acquisition.
+func (p *Policy) Granted(ctx context.Context, sp Span, waited time.Duration, token int64) {
+	p.waited.Record(ctx, waited.Seconds(), p.outcomes[Acquired]...)
+	p.held.Add(ctx, 1, p.base...)
+	sp.Token(token)
+	if sp.span != nil && sp.span.IsRecording() {
+		sp.span.SetAttributes(attribute.Float64("lock.wait", waited.Seconds()))
+	}
+	sp.End(Acquired)
+}
+
+// Refused notes that a caller did not get the lock, and ends the span of the acquisition.
+func (p *Policy) Refused(ctx context.Context, sp Span, waited time.Duration, o Outcome) {
+	p.waited.Record(ctx, waited.Seconds(), p.outcomes[o]...)
+	sp.End(o)
+}
+
+// Released notes that a caller gave the lock back, and ends the span of the hold.
+func (p *Policy) Released(ctx context.Context, sp Span, held time.Duration, o Outcome) {
+	p.heldFor.Record(ctx, held.Seconds(), p.outcomes[o]...)
+	p.held.Add(ctx, -1, p.base...)
+	sp.End(o)
+}
+
+// Waiting adds to the callers that wait.
+func (p *Policy) Waiting(ctx context.Context, n int64) { p.waiting.Add(ctx, n, p.base...) }
+
+// Lost notes that a lock ended before its holder released it.
+func (p *Policy) Lost(ctx context.Context) { p.lost.Add(ctx, 1, p.base...) }
+
+// HandedOn notes that a caller got the lock from another one of the process.
+func (p *Policy) HandedOn(ctx context.Context) { p.handoff.Add(ctx, 1, p.base...) }
+
+func (p *Policy) start(ctx context.Context, name string) (context.Context, Span) {
+	if p.silent || p.unset != nil && otel.GetTracerProvider() == p.unset {
+		return ctx, Span{}
+	}
+	ctx, sp := p.tracer.Start(ctx, name, p.attrs...)
+	if !sp.SpanContext().IsValid() {
+		return ctx, Span{} // nobody traces
+	}
+	return ctx, Span{sp}
+}
+
+// follow begins a span after another one of the same lock.
+func (p *Policy) follow(ctx context.Context, before Span, name string) (context.Context, Span) {
+	if before.span == nil {
+		return ctx, Span{}
+	}
+	return p.start(ctx, name)
+}
