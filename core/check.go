@@ -1,0 +1,244 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
+)
+
+// plan is a policy that was found possible, with its defaults filled in.
+type plan struct {
+	Policy
+	signals *signals.Policy
+}
+
+// compile makes the plan of a policy with templates.
+func (e *Engine) compile(p Policy) (*plan, error) {
+	if err := e.check(&p); err != nil {
+		return nil, err
+	}
+	return &plan{Policy: p}, nil
+}
+
+// check applies the override of p's name, checks everything about the result but its key
+// template, and fills in the defaults.
+func (e *Engine) check(p *Policy) error {
+	if e.overrides != nil {
+		if o := e.overrides.of(p.Name); o != nil {
+			return e.checkOverridden(p, o)
+		}
+	}
+	if fault := e.fault(p); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// fault checks everything about p but its key template, and fills in the defaults.
+func (e *Engine) fault(p *Policy) *Error {
+	refuse := func(format string, a ...any) *Error {
+		return e.failure("compile", p.Name, ErrPolicy).because(format, a...)
+	}
+	switch {
+	case p.Key == "" && len(p.Keys) == 0:
+		return refuse("neither Key nor Keys is set; set Key to what is to be locked")
+	case p.Key != "" && len(p.Keys) > 0:
+		return refuse("both Key and Keys are set; set one of them")
+	case len(p.Keys) > maxKeys:
+		return refuse("Keys has %d elements; at most %d are possible", len(p.Keys), maxKeys)
+	case slices.Contains(p.Keys, ""):
+		return refuse("Keys[%d] is empty; every element says what is to be locked", slices.Index(p.Keys, ""))
+	case p.Wait < 0:
+		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
+	case p.Wait > 0 && p.Wait < time.Millisecond:
+		return refuse("Wait is %v, in which no store answers%s; use 0 to try once", p.Wait, withUnit(p.Wait))
+	case p.TTL < 0:
+		return refuse("TTL is %v; use 0 for the default of %v", p.TTL, DefaultTTL)
+	case p.TTL != 0 && p.TTL < e.caps.MinTTL:
+		return refuse("TTL is %v; driver %s needs at least %v%s", p.TTL, e.caps.Name, e.caps.MinTTL, withUnit(p.TTL))
+	case p.TTL > MaxTTL:
+		return refuse("TTL is %v; at most %v is possible", p.TTL, MaxTTL)
+	case p.MaxHold < 0:
+		return refuse("MaxHold is %v; use 0 for no bound", p.MaxHold)
+	case p.MaxHold > 0 && p.MaxHold < time.Microsecond:
+		return refuse("MaxHold is %v, in which no call ends%s; use 0 for no bound", p.MaxHold, withUnit(p.MaxHold))
+	case p.MaxHold > MaxTTL:
+		return refuse("MaxHold is %v; at most %v is possible; use 0 for no bound", p.MaxHold, MaxTTL)
+	case p.MinHold < 0:
+		return refuse("MinHold is %v; use 0 for none", p.MinHold)
+	case p.MinHold > 0 && p.MinHold < time.Microsecond:
+		return refuse("MinHold is %v, which has no effect%s; use 0 for none", p.MinHold, withUnit(p.MinHold))
+	case p.MinHold > MaxTTL:
+		return refuse("MinHold is %v; at most %v is possible", p.MinHold, MaxTTL)
+	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
+		return refuse("MinHold %v is longer than MaxHold %v", p.MinHold, p.MaxHold)
+	case p.Mode > Semaphore:
+		return refuse("Mode %d is unknown; use core.Exclusive, core.Shared or core.Semaphore", p.Mode)
+	case p.Mode == Semaphore && p.Limit < 1:
+		return refuse("Limit is %d; a Semaphore needs at least 1", p.Limit)
+	case p.Limit > MaxLimit:
+		return refuse("Limit is %d; at most %d is possible", p.Limit, MaxLimit)
+	case p.Mode != Semaphore && p.Limit != 0:
+		return refuse("Limit is %d but Mode is %s; only a Semaphore has a Limit", p.Limit, p.Mode)
+	case p.Linger < 0:
+		return refuse("Linger is %v; use 0 for none", p.Linger)
+	case p.Linger > 0 && p.Linger < time.Microsecond:
+		return refuse("Linger is %v, which has no effect%s; use 0 for none", p.Linger, withUnit(p.Linger))
+	case p.Linger > MaxTTL:
+		return refuse("Linger is %v; at most %v is possible", p.Linger, MaxTTL)
+	case p.Linger > 0 && p.Mode != Exclusive:
+		return refuse("Linger is set but Mode is %s; only an Exclusive lease can linger", p.Mode)
+	case p.Linger > 0 && p.Fairness == Strict:
+		return refuse("Linger is set but Fairness is Strict, which gives every lease back at once; use one of them")
+	case p.Linger > 0 && p.MinHold > 0:
+		return refuse("both Linger and MinHold are set; MinHold counts from a grant of the hold's own; use one of them")
+	case p.Fairness > Strict:
+		return refuse("Fairness %d is unknown; use core.Balanced or core.Strict", p.Fairness)
+	case p.Release > Sent:
+		return refuse("Release %d is unknown; use core.Confirmed or core.Sent", p.Release)
+	case p.Tokens > DurableTokens:
+		return refuse("Tokens is %d, which is unknown; use core.ClockTokens or core.DurableTokens", p.Tokens)
+	}
+	if fault := e.unoffered(p); fault != "" {
+		return refuse("%s", fault)
+	}
+	if len(p.Keys) == 1 {
+		p.Key, p.Keys = p.Keys[0], nil
+	}
+	if p.TTL == 0 {
+		p.TTL = max(DefaultTTL, e.caps.MinTTL)
+	}
+	if p.NoRenew && p.MaxHold > p.TTL {
+		return refuse("MaxHold is %v but NoRenew ends the lease with its TTL of %v; leave NoRenew out, or MaxHold, or make the TTL longer", p.MaxHold, p.TTL)
+	}
+	return nil
+}
+
+// withUnit is a hint for a duration that was most likely written without its unit: in
+// seconds, or in milliseconds.
+func withUnit(d time.Duration) string {
+	switch {
+	case d < 200:
+		return fmt.Sprintf("; durations have units, as in %d*time.Second", d.Nanoseconds())
+	case d <= time.Minute/time.Millisecond:
+		return fmt.Sprintf("; durations have units, as in %d*time.Millisecond", d.Nanoseconds())
+	}
+	return ""
+}
+
+// literal compiles a policy whose keys are used as they stand, and returns them as the
+// store sees them: one, or several.
+func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err error) {
+	if err := e.check(&p); err != nil {
+		return nil, "", nil, err
+	}
+	for _, k := range p.templates() {
+		if strings.ContainsAny(k, "{}") {
+			return nil, "", nil, e.failure("compile", p.Name, ErrPolicy).because("a key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")
+		}
+	}
+	for _, k := range p.Keys {
+		several = append(several, e.prefix+k)
+	}
+	return e.planOf(p), e.prefix + p.Key, several, nil
+}
+
+// terms are a policy without its keys.
+type terms struct {
+	name                                string
+	mode                                Mode
+	limit                               int
+	wait, ttl, maxHold, minHold, linger time.Duration
+	noRenew, reentrant                  bool
+	tokens                              Strength
+	fairness                            Fairness
+	release                             ReleaseMode
+}
+
+// maxPlans is how many plans an engine remembers for policies with literal keys, which
+// are compiled at every call. Programs have few, unless they compute their times.
+const maxPlans = 256
+
+// planOf returns the plan of a literal policy that was checked.
+func (e *Engine) planOf(p Policy) *plan {
+	t := terms{
+		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
+		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, tokens: p.Tokens, fairness: p.Fairness,
+		release: p.Release,
+	}
+	if pl, ok := e.plans.Load(t); ok {
+		return pl.(*plan)
+	}
+	p.Key, p.Keys = "", nil
+	pl := &plan{Policy: p}
+	e.prepare(pl)
+	if e.planned.Add(1) <= maxPlans {
+		e.plans.Store(t, pl)
+	}
+	return pl
+}
+
+// templates is Key, or Keys.
+func (p *Policy) templates() []string {
+	if len(p.Keys) > 0 {
+		return p.Keys
+	}
+	return []string{p.Key}
+}
+
+// known is what the drivers of this module offer, so that whoever asks one of them for
+// what it cannot keep learns which others can. The tests of each hold it to its line.
+var known = []driver.Capabilities{
+	{Name: "memory", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "redis", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "redlock", Modes: []Mode{Exclusive}, Tokens: ClockTokens, Keep: true, Oust: true, Recall: true},
+	{Name: "postgresql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "mysql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "zookeeper", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Oust: true, Recall: true},
+	{Name: "etcd", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+}
+
+// lacks says that the engine's driver does not offer something, and which others do.
+func (e *Engine) lacks(offers func(driver.Capabilities) bool) string {
+	var names []string
+	for _, c := range known {
+		if c.Name != e.caps.Name && offers(c) {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	text := fmt.Sprintf("driver %s does not offer that", e.caps.Name)
+	switch n := len(names); n {
+	case 0:
+		return text
+	case 1:
+		return text + "; driver " + names[0] + " does"
+	default:
+		return text + "; drivers " + strings.Join(names[:n-1], ", ") + " and " + names[n-1] + " do"
+	}
+}
+
+// unoffered checks that the driver keeps what the policy asks of it. The result is the
+// fault, or empty.
+func (e *Engine) unoffered(p *Policy) string {
+	for _, asked := range []struct {
+		what   string
+		asks   bool
+		offers func(driver.Capabilities) bool
+	}{
+		{"MinHold is set", p.MinHold > 0, func(c driver.Capabilities) bool { return c.Keep }},
+		{"Mode is " + p.Mode.String(), true, func(c driver.Capabilities) bool { return slices.Contains(c.Modes, p.Mode) }},
+		{"Linger is set, for which a driver must tell a holder that another process wants the key", p.Linger > 0, func(c driver.Capabilities) bool { return c.Recall }},
+		{"Fairness is Strict", p.Fairness == Strict, func(c driver.Capabilities) bool { return c.Strict }},
+		{"Tokens is " + p.Tokens.String(), true, func(c driver.Capabilities) bool { return c.Tokens >= p.Tokens }},
+	} {
+		if asked.asks && !asked.offers(e.caps) {
+			return asked.what + "; " + e.lacks(asked.offers)
+		}
+	}
+	return ""
+}
