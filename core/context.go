@@ -163,7 +163,7 @@ func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h
 	h.lock()
 	defer h.unlock()
 	if h.over {
-		c.end(kinds[h.fate])
+		c.end(kinds[h.ended])
 		return c
 	}
 	if c.next = h.contexts; c.next != nil {

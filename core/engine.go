@@ -33,11 +33,11 @@ type Engine struct {
 	plans   sync.Map // of terms to *plan
 	planned atomic.Int64
 
-	seed   maphash.Seed
-	shards [64]shard
-	keeper keeper
-	ender  ender
-	held   atomic.Int64
+	seed     maphash.Seed
+	shards   [64]shard
+	renewer  renewer
+	releaser releaser
+	held     atomic.Int64
 
 	outage  outage
 	life    lifetime
@@ -81,7 +81,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		e.shards[i].locks = map[string]*lock{}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	if e.session, err = d.Open(driver.Config{Sink: sink{e}, StoreTimeout: s.timeout}); err != nil {
+	if e.session, err = d.Open(driver.Config{Sink: events{e}, StoreTimeout: s.timeout}); err != nil {
 		e.cancel()
 		// It did no I/O: the error is about how the driver was made.
 		refusal := e.failure("open", "", ErrPolicy).because("%v", err)
@@ -93,10 +93,10 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
-	e.keeper.init(e)
-	e.ender.init(e)
-	e.workers.Go(e.keeper.run)
-	e.workers.Go(e.ender.run)
+	e.renewer.init(e)
+	e.releaser.init(e)
+	e.workers.Go(e.renewer.run)
+	e.workers.Go(e.releaser.run)
 	return e, nil
 }
 

@@ -17,34 +17,34 @@ type hold struct {
 	tenure *tenure
 	next   *hold // of the tenure
 	plan   *plan
-	since  moment
+	since  instant
 
-	uses     int32 // handles that are not released
-	number   int16 // on the tenure's grant
-	over     bool  // released, or ended
-	fate     fate  // why it ended before its release
-	rare     *rare // nil: nothing of it
+	uses     int32     // handles that are not released
+	number   int16     // on the tenure's grant
+	over     bool      // released, or ended
+	ended    endReason // why it ended before its release
+	extras   *extras   // nil: nothing of it
 	contexts *holdContext
 	span     signals.Span
 }
 
-// rare is what few holds have.
-type rare struct {
+// extras is what few holds have.
+type extras struct {
 	end  time.Time     // of one that is not renewed: when it is over; otherwise zero
 	done chan struct{} // closed with the hold; nil: nobody has asked for it
 }
 
-// fate is why a hold ended before its release.
-type fate uint8
+// endReason is why a hold ended before its release.
+type endReason uint8
 
 const (
-	unharmed fate = iota
+	unharmed endReason = iota
 	lost
 	overMax
 	shut
 )
 
-// kinds are the errors that stand for fates.
+// kinds are the errors that stand for them.
 var kinds = [...]error{lost: ErrLost, overMax: ErrMaxHold, shut: ErrClosed}
 
 // key is the key as locked, without the engine's namespace.
@@ -75,8 +75,8 @@ func (h *hold) live(now time.Time) bool {
 // not to be renewed may have come from a holder who had more time.
 func (h *hold) deadline() time.Time {
 	d := h.tenure.Deadline
-	if h.plan.NoRenew && h.rare.end.Before(d) {
-		return h.rare.end
+	if h.plan.NoRenew && h.extras.end.Before(d) {
+		return h.extras.end
 	}
 	return d
 }
@@ -85,7 +85,7 @@ func (h *hold) deadline() time.Time {
 func (h *hold) begin(now time.Time) {
 	h.since = at(now)
 	if h.plan.NoRenew {
-		h.rare = &rare{end: driver.Deadline(now, h.plan.TTL)}
+		h.extras = &extras{end: driver.Deadline(now, h.plan.TTL)}
 	}
 }
 
@@ -99,7 +99,7 @@ func (h *hold) token() int64 {
 }
 
 // maxAt is when MaxHold is over; ok is false if the policy has none.
-func (h *hold) maxAt() (end moment, ok bool) {
+func (h *hold) maxAt() (end instant, ok bool) {
 	return h.since.add(h.plan.MaxHold), h.plan.MaxHold > 0
 }
 
@@ -121,11 +121,11 @@ func (h *hold) use() bool {
 }
 
 // finish ends the hold before its release. It reports whether it had not ended.
-func (h *hold) finish(f fate) bool {
+func (h *hold) finish(f endReason) bool {
 	if h.over {
 		return false
 	}
-	h.fate = f
+	h.ended = f
 	h.close(kinds[f])
 	return true
 }
@@ -134,8 +134,8 @@ func (h *hold) finish(f fate) bool {
 func (h *hold) close(cause error) {
 	h.over = true
 	h.engine().held.Add(-1)
-	if h.rare != nil && h.rare.done != nil {
-		close(h.rare.done)
+	if h.extras != nil && h.extras.done != nil {
+		close(h.extras.done)
 	}
 	for c := h.contexts; c != nil; c = c.next {
 		c.end(cause)
@@ -168,16 +168,16 @@ var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); retu
 func (h *hold) doneChan() <-chan struct{} {
 	h.lock()
 	defer h.unlock()
-	if h.rare == nil {
-		h.rare = new(rare)
+	if h.extras == nil {
+		h.extras = new(extras)
 	}
-	if h.rare.done == nil {
+	if h.extras.done == nil {
 		if h.over {
 			return closedChan
 		}
-		h.rare.done = make(chan struct{})
+		h.extras.done = make(chan struct{})
 	}
-	return h.rare.done
+	return h.extras.done
 }
 
 func (h *hold) failure(op string, kind error) *Error {
@@ -187,10 +187,10 @@ func (h *hold) failure(op string, kind error) *Error {
 // fault is the error of op on a hold that ended before its release; nil if it
 // has not.
 func (h *hold) fault(op string) error {
-	if h.fate == unharmed {
+	if h.ended == unharmed {
 		return nil
 	}
-	return h.failure(op, kinds[h.fate])
+	return h.failure(op, kinds[h.ended])
 }
 
 // abandon releases a hold that its caller does not want any more, without making
@@ -312,7 +312,7 @@ func (h *hold) ask(ctx context.Context, q question) error {
 	if tn.current() {
 		if res.Err == nil && extends {
 			if h.plan.NoRenew {
-				h.rare.end = driver.Later(h.rare.end, res.Deadline)
+				h.extras.end = driver.Later(h.extras.end, res.Deadline)
 			}
 			tn.extend(res, ttl, sent)
 			tn.planRenewal(tn.ttl(), time.Now())

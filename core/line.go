@@ -28,20 +28,20 @@ type line struct {
 // standing is what changes of a line.
 type standing struct {
 	first, last *waiter
-	asking      *enrolment
+	asking      *request
 	tenures     *tenure  // linked
 	held        int32    // tenures
 	ending      int32    // leases that are being given back
 	sent        *tenure  // of those: whose release was sent, for the next request to follow; linked
 	followed    int32    // of those: that were, until they are answered
 	trouble     *trouble // nil: the store has answered
-	lastHeld    moment   // when the key was last known to be taken, before the present step
+	lastHeld    instant  // when the key was last known to be taken, before the present step
 }
 
 // join puts w at the end of its line, or decides it on the spot. An error says that
 // there can be no such line. If w is the one to ask the store and willing to do so
-// itself, join returns the enrolment that it begins.
-func (e *Engine) join(w *waiter, key string, willing bool) (*enrolment, error) {
+// itself, join returns the request that it begins.
+func (e *Engine) join(w *waiter, key string, willing bool) (*request, error) {
 	s := e.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (e *Engine) join(w *waiter, key string, willing bool) (*enrolment, error) {
 	}
 	if willing && ln.first == w {
 		if ln.admit(); ln.first == w && ln.mayAsk() {
-			return ln.enrolment(nil), nil
+			return ln.newRequest(nil), nil
 		}
 	}
 	ln.advance()
@@ -148,7 +148,7 @@ func (ln *line) busy(w *waiter, retryAfter time.Duration) error {
 }
 
 // leave withdraws a caller whose patience or context has ended, unless it has
-// been decided by then. The enrolment at the store passes to the next caller in
+// been decided by then. The request at the store passes to the next caller in
 // the line; the last one ends it.
 func (ln *line) leave(w *waiter, cancelled bool) {
 	ln.shard.mu.Lock()
@@ -261,8 +261,8 @@ func (ln *line) follows(tn *tenure, fresh bool, now time.Time) bool {
 	return s.follows()
 }
 
-// request is a fresh request for the first waiter, or whoever is first by then.
-func (ln *line) request() driver.Request {
+// driverRequest is a fresh request for the first waiter, or whoever is first by then.
+func (ln *line) driverRequest() driver.Request {
 	pl := ln.first.plan
 	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: pl.Mode, Limit: pl.Limit, TTL: pl.TTL, Wait: ln.wantsToWait()}
 }

@@ -58,6 +58,6 @@ func outcome(err error, well signals.Outcome) signals.Outcome {
 }
 
 // countRelease notes that the caller of a hold gave it back, and why it had ended before if it had.
-func (h *hold) countRelease(ctx context.Context, now moment, err error) {
+func (h *hold) countRelease(ctx context.Context, now instant, err error) {
 	h.plan.signals.Released(ctx, h.span, now.since(h.since), outcome(err, signals.Released))
 }

@@ -10,7 +10,7 @@ import (
 
 // tenure is a lease that this process has at the store. Callers hold it one
 // after the other, or together if it is a share. It is guarded by the mutex of its
-// line's shard, but for keeper's own entry.
+// line's shard, but for renewer's own entry.
 type tenure struct {
 	line *line
 	next *tenure // of the line
@@ -24,13 +24,13 @@ type tenure struct {
 
 	// If contended: when the first word of that came, or one during a renewal. Otherwise: before the latest
 	// word of the store that nobody else waits was asked for.
-	heardAt moment
+	heardAt instant
 
-	renewAt moment
+	renewAt instant
 	leeway  time.Duration // how much sooner than renewAt it may travel with others
 	entry   entry
 
-	lingers moment // until when it is kept although nobody holds; zero if it is not
+	lingers instant // until when it is kept although nobody holds; zero if it is not
 
 	handoffs   int16 // holds on this grant, less one
 	gone       bool  // the line has parted from it
@@ -57,7 +57,7 @@ func newTenure(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time)
 
 // heard takes in whether another process waits, as the store said in answer to
 // something that was sent at that time.
-func (tn *tenure) heard(waiting bool, sent moment, now time.Time) {
+func (tn *tenure) heard(waiting bool, sent instant, now time.Time) {
 	switch {
 	case !waiting && tn.contended && 0 < sent && sent <= tn.heardAt:
 		// The answer may be older than what was pushed meanwhile.
@@ -137,13 +137,13 @@ func (ln *line) forget(tn *tenure, now time.Time) {
 	tn.settle()
 	ln.held--
 	ln.lastHeld = at(now)
-	ln.engine.keeper.remove(tn)
+	ln.engine.renewer.remove(tn)
 }
 
 // lose takes note that a lease is gone at the store or past its deadline.
 func (ln *line) lose(tn *tenure) {
 	ln.forget(tn, time.Now())
-	ln.engine.ender.add(tn.ending(0), tn.length)
+	ln.engine.releaser.add(tn.ending(0), tn.length)
 	for h := tn.hold; h != nil; h = h.next {
 		h.lose()
 	}
@@ -175,7 +175,7 @@ func (ln *line) finish(ctx context.Context, tn *tenure, keep time.Duration, now 
 	e, end := ln.engine, tn.ending(keep)
 	err := e.end(ctx, end, now)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		e.ender.add(end, tn.length)
+		e.releaser.add(end, tn.length)
 	}
 	ln.shard.mu.Lock()
 	ln.ending--

@@ -54,13 +54,13 @@ func (e *Engine) wait(ctx context.Context, pl *plan, key string, patience time.D
 	}
 	w := waiters.Get().(*waiter)
 	*w = waiter{plan: pl, since: start}
-	en, err := e.join(w, key, e.prompt != nil && patience >= driver.Promptness && leaves(ctx, driver.Promptness))
+	rq, err := e.join(w, key, e.prompt != nil && patience >= driver.Promptness && leaves(ctx, driver.Promptness))
 	if err != nil {
 		e.life.leave()
 		return nil, err
 	}
-	if en != nil {
-		w.line.begin(en, w)
+	if rq != nil {
+		w.line.begin(rq, w)
 	}
 	if w.ready != nil {
 		w.await(ctx, patience)

@@ -83,7 +83,7 @@ var mutants = []mutant{
 		bug: "held: false,",
 	},
 	{
-		name: "the first of several keys is kept when the next cannot be had", file: "bundle.go",
+		name: "the first of several keys is kept when the next cannot be had", file: "lease.go",
 		old: "giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))\n\t\t\tif len(holds)",
 		bug: "if len(holds)",
 	},
@@ -93,7 +93,7 @@ var mutants = []mutant{
 		bug: "s.room && !s.lowered",
 	},
 	{
-		name: "a lease is not renewed", file: "keeper.go",
+		name: "a lease is not renewed", file: "renewer.go",
 		old: "if !h.over && !h.plan.NoRenew {",
 		bug: "if false {",
 	},

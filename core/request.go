@@ -10,9 +10,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// enrolment is the store being asked for a lease, on behalf of whoever is first
+// request is the store being asked for a lease, on behalf of whoever is first
 // in the line when it is granted. It is guarded by the mutex of its line's shard.
-type enrolment struct {
+type request struct {
 	driver.Request
 	ctx       context.Context // nil while a caller begins it
 	end       context.CancelFunc
@@ -22,60 +22,60 @@ type enrolment struct {
 	contended bool // a push about the grant has overtaken it: others wait
 }
 
-// enrolments are for those that ended where they began: nobody else knows of them.
-var enrolments = sync.Pool{New: func() any { return new(enrolment) }}
+// requests are for those that ended where they began: nobody else knows of them.
+var requests = sync.Pool{New: func() any { return new(request) }}
 
-// enrolment makes a fresh one for the first waiter, to be begun or run. replace, if not
+// newRequest makes one for the first waiter, to be begun or run. replace, if not
 // nil, is the lease of this process that ends with it.
-func (ln *line) enrolment(replace *driver.Ending) *enrolment {
-	en := enrolments.Get().(*enrolment)
-	*en = enrolment{Request: ln.request()}
-	en.Replace = replace
+func (ln *line) newRequest(replace *driver.Ending) *request {
+	rq := requests.Get().(*request)
+	*rq = request{Request: ln.driverRequest()}
+	rq.Replace = replace
 	if replace == nil {
-		en.After = ln.follow()
+		rq.After = ln.follow()
 	}
-	ln.asking = en
+	ln.asking = rq
 	ln.engine.calls.Add(1)
-	return en
+	return rq
 }
 
-// ask starts an enrolment.
-func (ln *line) ask(replace *driver.Ending) { ln.run(ln.enrolment(replace)) }
+// ask starts a request.
+func (ln *line) ask(replace *driver.Ending) { ln.run(ln.newRequest(replace)) }
 
-// run has an enrolment run in the background.
-func (ln *line) run(en *enrolment) {
+// run has a request run in the background.
+func (ln *line) run(rq *request) {
 	e := ln.engine
-	if en.Wait {
-		en.ctx, en.end = context.WithCancel(e.ctx)
+	if rq.Wait {
+		rq.ctx, rq.end = context.WithCancel(e.ctx)
 	} else {
-		en.ctx, en.end = context.WithTimeout(e.ctx, e.timeout)
+		rq.ctx, rq.end = context.WithTimeout(e.ctx, e.timeout)
 	}
-	if en.withdrawn {
-		en.end()
+	if rq.withdrawn {
+		rq.end()
 	}
 	go func() {
 		defer e.calls.Done()
-		ln.enrol(en)
+		ln.carryOut(rq)
 	}()
 }
 
-// cancel ends an enrolment that nobody wants any more.
-func (en *enrolment) cancel() {
-	en.withdrawn = true
-	if en.ctx != nil {
-		en.end()
+// cancel ends a request that nobody wants any more.
+func (rq *request) cancel() {
+	rq.withdrawn = true
+	if rq.ctx != nil {
+		rq.end()
 	}
 }
 
 // begin asks the store on the goroutine of w, the caller who is first, and leaves the
 // rest to another one if that does not settle it.
-func (ln *line) begin(en *enrolment, w *waiter) {
+func (ln *line) begin(rq *request, w *waiter) {
 	e := ln.engine
-	g, done, err := e.prompt.Begin(en.Request, w.since)
+	g, done, err := e.prompt.Begin(rq.Request, w.since)
 	now := time.Now()
 	if done {
 		e.heard(e.ctx, err)
-		err = e.usable(en, g, err, now)
+		err = e.usable(rq, g, err, now)
 	}
 
 	ln.shard.mu.Lock()
@@ -86,36 +86,36 @@ func (ln *line) begin(en *enrolment, w *waiter) {
 		h.tenure.schedule()
 	}
 	if !done {
-		ln.run(en)
+		ln.run(rq)
 		return
 	}
-	if pause := ln.answer(en, g, err, w.since, now); pause > 0 {
-		en.ctx, en.end = context.WithCancel(e.ctx)
+	if pause := ln.answer(rq, g, err, w.since, now); pause > 0 {
+		rq.ctx, rq.end = context.WithCancel(e.ctx)
 		go func() {
 			defer e.calls.Done()
-			defer en.end()
-			ln.pause(en.ctx, pause)
+			defer rq.end()
+			ln.pause(rq.ctx, pause)
 		}()
 		return
 	}
-	enrolments.Put(en)
+	requests.Put(rq)
 	e.calls.Done()
 }
 
-// enrol runs an enrolment to its end and lets the line go on from there.
-func (ln *line) enrol(en *enrolment) {
+// carryOut runs a request to its end and lets the line go on from there.
+func (ln *line) carryOut(rq *request) {
 	e := ln.engine
-	defer en.end()
+	defer rq.end()
 	sent := time.Now()
-	g, err := e.session.Acquire(en.ctx, en.Request)
+	g, err := e.session.Acquire(rq.ctx, rq.Request)
 	now := time.Now()
 	e.heard(e.ctx, err)
-	err = e.usable(en, g, err, now)
+	err = e.usable(rq, g, err, now)
 	ln.shard.mu.Lock()
-	pause := ln.answer(en, g, err, sent, now)
+	pause := ln.answer(rq, g, err, sent, now)
 	ln.shard.mu.Unlock()
 	if pause > 0 {
-		ln.pause(en.ctx, pause)
+		ln.pause(rq.ctx, pause)
 	}
 }
 
@@ -134,9 +134,9 @@ func (ln *line) pause(ctx context.Context, d time.Duration) {
 }
 
 // usable returns err, or what is wrong with a grant.
-func (e *Engine) usable(en *enrolment, g driver.Grant, err error, now time.Time) error {
+func (e *Engine) usable(rq *request, g driver.Grant, err error, now time.Time) error {
 	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
-		e.ender.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, en.TTL)
+		e.releaser.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, rq.TTL)
 		return errStale
 	}
 	return err
@@ -146,23 +146,23 @@ func (e *Engine) usable(en *enrolment, g driver.Grant, err error, now time.Time)
 var errStale = errors.New("the store answered after the lease's TTL")
 
 // answer takes in what the store said. A positive result is how long the
-// enrolment must pause before the line may ask again.
-func (ln *line) answer(en *enrolment, g driver.Grant, err error, sent, now time.Time) time.Duration {
-	if en.queued {
+// request must pause before the line may ask again.
+func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Time) time.Duration {
+	if rq.queued {
 		ln.lastHeld = at(now)
 	}
 	if err == nil {
 		ln.trouble, ln.asking = nil, nil
-		g.Contended = g.Contended || en.contended
-		ln.take(newTenure(ln, g, en.TTL, sent, now), now)
+		g.Contended = g.Contended || rq.contended
+		ln.take(newTenure(ln, g, rq.TTL, sent, now), now)
 		ln.advance()
 		return 0
 	}
-	return ln.refused(en, err)
+	return ln.refused(rq, err)
 }
 
 // refused takes in why there was no grant. Its result is that of answer.
-func (ln *line) refused(en *enrolment, err error) time.Duration {
+func (ln *line) refused(rq *request, err error) time.Duration {
 	e := ln.engine
 	var held *driver.HeldError
 	var permanent *driver.PermanentError
@@ -173,12 +173,12 @@ func (ln *line) refused(en *enrolment, err error) time.Duration {
 	case errors.As(err, &held):
 		ln.trouble = nil
 		ln.failTries(held.RetryAfter)
-		transient = en.Wait // it was asked to wait: do not spin on a store that will not
+		transient = rq.Wait // it was asked to wait: do not spin on a store that will not
 	case errors.Is(err, driver.ErrPlaceLost):
 		transient = ln.failed(nil) > 1
 	case errors.As(err, &permanent):
 		ln.failIf(always, func(w *waiter) error { return e.unavailable("acquire", w.plan.Name, err) })
-	case en.withdrawn:
+	case rq.withdrawn:
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
 		ln.failed(err)
@@ -186,7 +186,7 @@ func (ln *line) refused(en *enrolment, err error) time.Duration {
 		transient = true
 	}
 	if transient && ln.first != nil {
-		en.queued = false
+		rq.queued = false
 		var failures int
 		if ln.trouble != nil {
 			failures = ln.trouble.failures

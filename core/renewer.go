@@ -12,35 +12,35 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// keeper renews leases and ends those whose time is over, with one goroutine for
+// renewer renews leases and ends those whose time is over, with one goroutine for
 // all of them. It keeps a heap of when each tenure next needs attention, and
 // renews in batches what is due at about the same time.
-type keeper struct {
+type renewer struct {
 	engine *Engine
 	kick   chan struct{}
 
 	mu     sync.Mutex
 	heap   agenda
-	wakeAt moment
+	wakeAt instant
 }
 
-// entry is a tenure's place in the agenda, guarded by the keeper's mutex.
+// entry is a tenure's place in the agenda, guarded by the renewer's mutex.
 type entry struct {
-	at    moment
+	at    instant
 	early int32 // how many ms sooner than at it may be attended, in company
 	index int32 // in the heap, from 1; 0 if it is not there
 }
 
 // soonest is when it may be attended.
-func (n *entry) soonest() moment { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
+func (n *entry) soonest() instant { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
 
-func (k *keeper) init(e *Engine) {
+func (k *renewer) init(e *Engine) {
 	k.engine, k.kick = e, make(chan struct{}, 1)
 	k.wakeAt = at(time.Now()).add(MaxTTL)
 }
 
 // put sets when tn needs attention.
-func (k *keeper) put(tn *tenure, at moment, early time.Duration) {
+func (k *renewer) put(tn *tenure, at instant, early time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	tn.entry.at, tn.entry.early = at, int32(early/time.Millisecond)
@@ -58,7 +58,7 @@ func (k *keeper) put(tn *tenure, at moment, early time.Duration) {
 	}
 }
 
-func (k *keeper) remove(tn *tenure) {
+func (k *renewer) remove(tn *tenure) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if tn.entry.index > 0 {
@@ -68,7 +68,7 @@ func (k *keeper) remove(tn *tenure) {
 
 // due takes out what needs attention and returns it with the time until the
 // next does.
-func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
+func (k *renewer) due(now instant) ([]*tenure, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var due []*tenure
@@ -83,7 +83,7 @@ func (k *keeper) due(now moment) ([]*tenure, time.Duration) {
 	return due, next
 }
 
-func (k *keeper) run() {
+func (k *renewer) run() {
 	timer := time.NewTimer(MaxTTL)
 	defer timer.Stop()
 	for {
@@ -103,7 +103,7 @@ func (k *keeper) run() {
 }
 
 // attend ends what is over and renews what is to be renewed.
-func (k *keeper) attend(due []*tenure) {
+func (k *renewer) attend(due []*tenure) {
 	var all []renewable
 	for _, tn := range due {
 		tn.line.shard.mu.Lock()
@@ -148,7 +148,7 @@ func batches(all []renewable) (split [][]renewable) {
 const minPatience = 5 * time.Millisecond
 
 // renew renews a batch and plans what comes next for each.
-func (k *keeper) renew(all []renewable) {
+func (k *renewer) renew(all []renewable) {
 	patience := min(k.engine.timeout, max(all[0].left/2, minPatience))
 	batch, renewals := make([]*tenure, len(all)), make([]driver.Renewal, len(all))
 	for i, r := range all {
@@ -263,7 +263,7 @@ func (tn *tenure) planRenewal(ttl time.Duration, now time.Time) {
 	tn.renewAt, tn.leeway = at(now).add(after), after/8
 }
 
-// schedule tells the keeper when the tenure next needs attention.
+// schedule tells the renewer when the tenure next needs attention.
 func (tn *tenure) schedule() {
 	due, early := at(tn.Deadline), time.Duration(0)
 	if tn.lingers > 0 {
@@ -281,7 +281,7 @@ func (tn *tenure) schedule() {
 	if tn.renewable() && !tn.renewing && tn.renewAt < due {
 		due, early = tn.renewAt, tn.leeway
 	}
-	tn.line.engine.keeper.put(tn, due, early)
+	tn.line.engine.renewer.put(tn, due, early)
 }
 
 // agenda is a heap of tenures by their time.

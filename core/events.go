@@ -6,16 +6,16 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// sink takes in what the store pushes.
-type sink struct{ engine *Engine }
+// events takes in what the store pushes.
+type events struct{ engine *Engine }
 
-var _ driver.Sink = sink{}
+var _ driver.Sink = events{}
 
-// Waiting notes that the store has queued an enrolment of this process.
-func (s sink) Waiting(id driver.ID) {
-	s.visit(id, func(ln *line, en *enrolment, _ *tenure) {
-		if en != nil && !en.queued {
-			en.queued = true
+// Waiting notes that the store has queued a request of this process.
+func (s events) Waiting(id driver.ID) {
+	s.visit(id, func(ln *line, rq *request, _ *tenure) {
+		if rq != nil && !rq.queued {
+			rq.queued = true
 			ln.trouble = nil
 			ln.failTries(0)
 		}
@@ -23,10 +23,10 @@ func (s sink) Waiting(id driver.ID) {
 }
 
 // Contended notes whether another process waits for a lease of this one.
-func (s sink) Contended(id driver.ID, waiting bool) {
-	s.visit(id, func(ln *line, en *enrolment, tn *tenure) {
+func (s events) Contended(id driver.ID, waiting bool) {
+	s.visit(id, func(ln *line, rq *request, tn *tenure) {
 		if tn == nil {
-			en.contended = waiting // the grant is still on its way
+			rq.contended = waiting // the grant is still on its way
 			return
 		}
 		now := time.Now()
@@ -39,17 +39,17 @@ func (s sink) Contended(id driver.ID, waiting bool) {
 }
 
 // Lost ends a hold whose lease is gone at the store.
-func (s sink) Lost(id driver.ID, _ error) {
-	s.visit(id, func(ln *line, _ *enrolment, tn *tenure) {
+func (s events) Lost(id driver.ID, _ error) {
+	s.visit(id, func(ln *line, _ *request, tn *tenure) {
 		if tn != nil {
 			ln.lose(tn)
 		}
 	})
 }
 
-// visit calls f with the enrolment or the tenure that id names, if it is one of
+// visit calls f with the request or the tenure that id names, if it is one of
 // the engine's.
-func (s sink) visit(id driver.ID, f func(*line, *enrolment, *tenure)) {
+func (s events) visit(id driver.ID, f func(*line, *request, *tenure)) {
 	sh := s.engine.shardOf(id.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -58,8 +58,8 @@ func (s sink) visit(id driver.ID, f func(*line, *enrolment, *tenure)) {
 		return
 	}
 	for ln := lk.lines; ln != nil; ln = ln.next {
-		if en := ln.asking; en != nil && en.Owner == id.Owner {
-			f(ln, en, nil)
+		if rq := ln.asking; rq != nil && rq.Owner == id.Owner {
+			f(ln, rq, nil)
 			return
 		}
 		for tn := ln.tenures; tn != nil; tn = tn.next {
