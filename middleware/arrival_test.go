@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // dial opens a connection to s and sends text.
@@ -35,7 +36,7 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 	const body = `{"sku":"a"}`
 	for name, key := range map[string]string{"body not needed": "stock:{path.sku}", "body needed": "stock:{body.sku}"} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			held, err := e.Acquire(t.Context(), core.Policy{Key: "stock:a"})
 			if err != nil {
 				t.Fatal(err)
@@ -47,8 +48,8 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 				c.Next()
 				status <- c.Writer.Status()
 			}, Lock(e, core.Policy{Key: key, Wait: core.Forever}), func(*gin.Context) { t.Error("the handler runs") })
-			s := serve(t, r)
-			conn := dial(t, s.Listener.Addr(), fmt.Sprintf(
+			s := routetest.Serve(t, r)
+			conn := routetest.Dial(t, s, fmt.Sprintf(
 				"POST /a HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 			<-arrived
 			if err := conn.Close(); err != nil {
@@ -60,7 +61,7 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 			if err := held.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if !free(t, e, "stock:a") {
+			if !routetest.Free(t, e, "stock:a") {
 				t.Error("the request that is over holds the lock")
 			}
 		})
@@ -79,7 +80,7 @@ func (b watchedBody) Read(p []byte) (int, error) {
 }
 
 func TestSlowUploadHoldsNoLock(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	reading := make(chan struct{})
 	r := newRouter()
 	r.POST("/", func(c *gin.Context) {
@@ -90,11 +91,11 @@ func TestSlowUploadHoldsNoLock(t *testing.T) {
 		body, err := c.GetRawData()
 		c.String(200, "%s %v", body, err)
 	})
-	s := serve(t, r)
-	conn := dial(t, s.Listener.Addr(), "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
+	s := routetest.Serve(t, r)
+	conn := routetest.Dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
 	<-reading
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "fast")); a.body != "fast <nil>" {
-		t.Errorf("got %q", a.body)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "fast")); a.Body != "fast <nil>" {
+		t.Errorf("got %q", a.Body)
 	}
 	if _, err := io.WriteString(conn, "t_la"); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestSlowUploadHoldsNoLock(t *testing.T) {
 }
 
 func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	hangUp := func(t *testing.T, conn net.Conn) {
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Error(err)
@@ -131,8 +132,8 @@ func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
 			t.Run(tc.name+", key "+key, func(t *testing.T) {
 				r := newRouter()
 				r.POST("/", tc.before, Lock(e, core.Policy{Key: key}), func(*gin.Context) { t.Error("the handler runs") })
-				s := serve(t, r)
-				conn := dial(t, s.Listener.Addr(), "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{")
+				s := routetest.Serve(t, r)
+				conn := routetest.Dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{")
 				tc.after(t, conn)
 				answer, err := io.ReadAll(conn)
 				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+tc.status+" ") {
@@ -144,7 +145,7 @@ func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
 }
 
 func TestHTTP2ClientThatCancelsLeavesTheQueue(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	held, err := e.Acquire(t.Context(), core.Policy{Key: "k"})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestHTTP2ClientThatCancelsLeavesTheQueue(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	ctx, cancel := context.WithCancel(t.Context())
-	req := newRequest(t, s, http.MethodPost, "/", "text").WithContext(ctx)
+	req := routetest.NewRequest(t, s, http.MethodPost, "/", "text").WithContext(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -183,7 +184,7 @@ func TestHTTP2ClientThatCancelsLeavesTheQueue(t *testing.T) {
 	if err := held.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if !free(t, e, "k") {
+	if !routetest.Free(t, e, "k") {
 		t.Error("the request that is over holds the lock")
 	}
 }

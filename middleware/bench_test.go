@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // BenchmarkRoute measures what a lock adds to a route, on a free key and without
@@ -28,7 +29,7 @@ func BenchmarkRoute(b *testing.B) {
 		{name: "value in body", key: "stock:{body.sku}", body: doc},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			e, _ := open(b)
+			e, _ := routetest.Open(b)
 			r := newRouter()
 			handlers := []gin.HandlerFunc{func(c *gin.Context) { c.Status(http.StatusNoContent) }}
 			if bm.byHand {

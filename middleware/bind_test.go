@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin/binding"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // everywhere is a request with a field for each source, and methods that a
@@ -60,10 +61,10 @@ func TestRequestsAreBoundByTheirContentTypeAndValidatedOnce(t *testing.T) {
 	validator := &counting{StructValidator: binding.Validator}
 	binding.Validator = validator
 	t.Cleanup(func() { binding.Validator = validator.StructValidator })
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.Any("/:path", Locked(e, core.Policy{Key: "{Path}:{Content}"}, func(c *gin.Context, q everywhere) { c.String(http.StatusOK, "%v", q) }))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	const form = "application/x-www-form-urlencoded"
 	for _, tc := range []struct{ name, method, query, contentType, body, want string }{
 		{"JSON", "POST", "", "application/json", `{"content":"c","Plain":"p","nested":{"value":7}}`, "a,h,c,p,7/a"},
@@ -83,12 +84,12 @@ func TestRequestsAreBoundByTheirContentTypeAndValidatedOnce(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := validator.n.Load()
-			req := newRequest(t, s, tc.method, "/a"+tc.query, tc.body, "X-Header", "h")
+			req := routetest.NewRequest(t, s, tc.method, "/a"+tc.query, tc.body, "X-Header", "h")
 			if tc.contentType != "" {
 				req.Header.Set("Content-Type", tc.contentType)
 			}
-			if a := send(t, s, req); a.body != tc.want {
-				t.Errorf("got %d %q; want %q", a.status, a.body, tc.want)
+			if a := routetest.Send(t, s, req); a.Body != tc.want {
+				t.Errorf("got %d %q; want %q", a.Status, a.Body, tc.want)
 			}
 			if n := validator.n.Load() - before; n != 1 {
 				t.Errorf("validated %d times; want once", n)
@@ -118,12 +119,12 @@ func TestFieldsAreFilledFromTheSourcesThatTheirTagsName(t *testing.T) {
 		Whole *struct{ Deep int } `json:"whole"`
 		embedded
 	}
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	h := Locked(e, core.Policy{Key: "k"}, func(c *gin.Context, q req) { c.String(http.StatusOK, "%+v", q) })
 	r.POST("/:id", h)
 	r.POST("/:id/:several", h)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	const all = `{"id":"x","Path":"x","path":"x","Header":"x","js":"1","Form":"x","fo":"x","Never":"x","never":"x","several":"body","Default":6,"Unnamed":"x",` +
 		`"Plain":"2","inner":{"Plain":"3","Form":"x"},"limit":4,"Whole":null}`
 	const form = "id=x&Path=x&Header=x&js=x&JSON=x&fo=1&Form=x&Never=x&several=body&Default=6&Unnamed=x&Plain=2&inner=3&limit=4&Deep=7"
@@ -159,9 +160,9 @@ func TestFieldsAreFilledFromTheSourcesThatTheirTagsName(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			headers := append([]string{"Content-Type", tc.contentType}, tc.headers...)
-			a := send(t, s, newRequest(t, s, http.MethodPost, tc.path, tc.body, headers...))
-			if a.body != tc.want {
-				t.Errorf("got  %d %s\nwant %s", a.status, a.body, tc.want)
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, tc.path, tc.body, headers...))
+			if a.Body != tc.want {
+				t.Errorf("got  %d %s\nwant %s", a.Status, a.Body, tc.want)
 			}
 		})
 	}
@@ -171,21 +172,21 @@ func TestEmptyBodyLeavesTheFieldsToOtherSources(t *testing.T) {
 	type req struct {
 		SKU string `uri:"sku" binding:"required"`
 	}
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.Any("/:sku", Locked(e, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, _ req) { tellKey(c) }))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		for _, contentType := range []string{
 			"", "application/json", "application/xml", "application/yaml", "application/toml",
 			"application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "text/plain",
 		} {
-			req := newRequest(t, s, method, "/a", "")
+			req := routetest.NewRequest(t, s, method, "/a", "")
 			if contentType != "" {
 				req.Header.Set("Content-Type", contentType)
 			}
-			if a := send(t, s, req); a.body != "stock:a" {
-				t.Errorf("%s %s: got %d %q", method, contentType, a.status, a.body)
+			if a := routetest.Send(t, s, req); a.Body != "stock:a" {
+				t.Errorf("%s %s: got %d %q", method, contentType, a.Status, a.Body)
 			}
 		}
 	}
@@ -200,7 +201,7 @@ func TestFilesOfAFormAreBoundAndTheirTemporaryFilesRemoved(t *testing.T) {
 		Files []*multipart.FileHeader `form:"files"`
 		Other *multipart.FileHeader   `json:"other"`
 	}
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	// Whoever replaces the request takes the form from net/http's sight.
 	r.Use(gin.RecoveryWithWriter(io.Discard), func(c *gin.Context) {
@@ -236,25 +237,25 @@ func TestFilesOfAFormAreBoundAndTheirTemporaryFilesRemoved(t *testing.T) {
 	) {
 		t.Error("the handler runs")
 	}, WithBodyLimit(4<<20)))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	const size = multipartMemory + 1
 	file := strings.Repeat("x", size)
-	post := func(path, sku string) answer {
+	post := func(path, sku string) routetest.Answer {
 		part := func(name, content string) string {
 			return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"; filename=\"f\"\r\n\r\n" + content + "\r\n"
 		}
 		body := part("file", file) + part("files", "1") + part("files", "2") + part("other", "3") + multipartBody("b", "sku", sku)
-		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", "multipart/form-data; boundary=b"))
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, body, "Content-Type", "multipart/form-data; boundary=b"))
 	}
-	upload := func(sku string) answer { return post("/", sku) }
-	post("/unruly", "a").mustBe(t, 500, "")
-	if a := upload("a"); a.body != fmt.Sprintf("a %d 2 true", size) {
-		t.Errorf("got %d %q", a.status, a.body)
+	upload := func(sku string) routetest.Answer { return post("/", sku) }
+	post("/unruly", "a").MustBe(t, 500, "")
+	if a := upload("a"); a.Body != fmt.Sprintf("a %d 2 true", size) {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
-	upload("panic").mustBe(t, 500, "")
-	upload("").mustBe(t, 400, "REQUEST_INVALID")
-	release := hold(t, e, "taken")
-	upload("taken").mustBe(t, 409, "LOCK_BUSY")
+	upload("panic").MustBe(t, 500, "")
+	upload("").MustBe(t, 400, "REQUEST_INVALID")
+	release := routetest.Hold(t, e, "taken")
+	upload("taken").MustBe(t, 409, "LOCK_BUSY")
 	release()
 }
 
@@ -262,16 +263,16 @@ func TestFormsParsedBeforeAreBound(t *testing.T) {
 	type req struct {
 		SKU string `form:"sku"`
 	}
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/", func(c *gin.Context) { c.PostForm("sku") }, Locked(e, core.Policy{Key: "{SKU}"}, func(c *gin.Context, _ req) { tellKey(c) }))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for contentType, body := range map[string]string{
 		"application/x-www-form-urlencoded": "sku=a",
 		"multipart/form-data; boundary=b":   multipartBody("b", "sku", "a"),
 	} {
-		if a := send(t, s, newRequest(t, s, http.MethodPost, "/", body, "Content-Type", contentType)); a.body != "a" {
-			t.Errorf("%s: got %d %q", contentType, a.status, a.body)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body, "Content-Type", contentType)); a.Body != "a" {
+			t.Errorf("%s: got %d %q", contentType, a.Status, a.Body)
 		}
 	}
 }
@@ -280,20 +281,20 @@ func TestGinsDecoderSettingsCount(t *testing.T) {
 	type req struct {
 		N any `json:"n"`
 	}
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/", Locked(e, core.Policy{Key: "k"}, func(c *gin.Context, q req) { c.String(http.StatusOK, "%v", q.N) }))
-	s := serve(t, r)
-	post := func(body string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, "/", body, "Content-Type", "application/json"))
+	s := routetest.Serve(t, r)
+	post := func(body string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body, "Content-Type", "application/json"))
 	}
 	binding.EnableDecoderUseNumber = true
 	binding.EnableDecoderDisallowUnknownFields = true
 	defer func() { binding.EnableDecoderUseNumber, binding.EnableDecoderDisallowUnknownFields = false, false }()
-	if a := post(`{"n":9007199254740993}`); a.body != "9007199254740993" {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := post(`{"n":9007199254740993}`); a.Body != "9007199254740993" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
-	post(`{"m":1}`).mustBe(t, 400, "REQUEST_INVALID")
+	post(`{"m":1}`).MustBe(t, 400, "REQUEST_INVALID")
 }
 
 func FuzzLockedBindsWithoutPanic(f *testing.F) {

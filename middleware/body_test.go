@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 type order struct {
@@ -59,7 +60,7 @@ func TestEveryBindingFindsTheWholeBody(t *testing.T) {
 					if chunked && key == "k" && len(tc.read) > 1 {
 						t.Skip("a body that is not read ahead can be read once")
 					}
-					e, _ := open(t)
+					e, _ := routetest.Open(t)
 					r := newRouter()
 					p := core.Policy{Key: "a:" + key}
 					r.POST("/", Lock(e, p), Lock(e, core.Policy{Key: "b:" + key}), func(c *gin.Context) {
@@ -69,13 +70,13 @@ func TestEveryBindingFindsTheWholeBody(t *testing.T) {
 							}
 						}
 					})
-					s := serve(t, r)
-					req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", tc.contentType)
+					s := routetest.Serve(t, r)
+					req := routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", tc.contentType)
 					if chunked && tc.body != "" {
 						req.Body = io.NopCloser(req.Body)
 						req.ContentLength = -1
 					}
-					send(t, s, req).mustBe(t, 200, "")
+					routetest.Send(t, s, req).MustBe(t, 200, "")
 				})
 			}
 		}
@@ -110,7 +111,7 @@ func TestBodyOverTheLimit(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			if tc.before != nil {
 				r.Use(tc.before)
@@ -121,12 +122,12 @@ func TestBodyOverTheLimit(t *testing.T) {
 					t.Errorf("the handler reads %d bytes, %v", len(got), err)
 				}
 			})
-			s := serve(t, r)
-			req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", gin.MIMEJSON)
+			s := routetest.Serve(t, r)
+			req := routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", gin.MIMEJSON)
 			if tc.chunked {
 				req.Body, req.ContentLength = io.NopCloser(req.Body), -1
 			}
-			send(t, s, req).mustBe(t, tc.status, tc.code)
+			routetest.Send(t, s, req).MustBe(t, tc.status, tc.code)
 		})
 	}
 }
@@ -150,20 +151,20 @@ func TestBodyReadByAnEarlierHandler(t *testing.T) {
 		}, status: 400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			r.POST("/", tc.before, Lock(e, core.Policy{Key: "{body.sku}"}), tellKey)
-			s := serve(t, r)
-			a := send(t, s, newRequest(t, s, http.MethodPost, "/", doc, "Content-Type", gin.MIMEJSON))
-			if a.status != tc.status || a.status == 200 && a.body != "a" {
-				t.Errorf("got %d %s; want %d", a.status, a.body, tc.status)
+			s := routetest.Serve(t, r)
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", doc, "Content-Type", gin.MIMEJSON))
+			if a.Status != tc.status || a.Status == 200 && a.Body != "a" {
+				t.Errorf("got %d %s; want %d", a.Status, a.Body, tc.status)
 			}
 		})
 	}
 }
 
 func TestCompressedBodyIsNotGivenToGinAsContent(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
 		// A middleware that decompresses behind the lock.
@@ -173,14 +174,14 @@ func TestCompressedBodyIsNotGivenToGinAsContent(t *testing.T) {
 			t.Errorf("got %q, %v", o.SKU, err)
 		}
 	})
-	s := serve(t, r)
-	send(t, s, newRequest(t, s, http.MethodPost, "/", "compressed", "Content-Encoding", "x")).mustBe(t, 200, "")
+	s := routetest.Serve(t, r)
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "compressed", "Content-Encoding", "x")).MustBe(t, 200, "")
 }
 
 func TestUploadedFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.MaxMultipartMemory = 1
 	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
@@ -194,7 +195,7 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 		}
 		c.String(200, "%d", f.Size)
 	})
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	part, err := form.CreateFormFile("file", "f")
@@ -208,9 +209,9 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 	if err := form.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a := send(t, s, newRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
-	if a.body != fmt.Sprint(size) {
-		t.Errorf("got %q", a.body)
+	a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
+	if a.Body != fmt.Sprint(size) {
+		t.Errorf("got %q", a.Body)
 	}
 	s.Close()
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
@@ -219,7 +220,7 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 }
 
 func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/", Lock(e, core.Policy{Key: "k"}, WithoutBodyBuffer()), func(c *gin.Context) {
 		if _, copied := c.Get(gin.BodyBytesKey); copied {
@@ -228,8 +229,8 @@ func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
 		body, err := c.GetRawData()
 		c.String(200, "%s %v", body, err)
 	})
-	s := serve(t, r)
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "text")); a.body != "text <nil>" {
-		t.Errorf("got %q", a.body)
+	s := routetest.Serve(t, r)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "text")); a.Body != "text <nil>" {
+		t.Errorf("got %q", a.Body)
 	}
 }

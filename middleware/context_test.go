@@ -11,13 +11,14 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestLeaseIsFoundInBothContextsWhileItIsHeld(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
 			logtest.Capture(t)
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback
 			check := func(where, want string) gin.HandlerFunc {
@@ -47,8 +48,8 @@ func TestLeaseIsFoundInBothContextsWhileItIsHeld(t *testing.T) {
 			var kept *gin.Context
 			r.GET("/", check("all", ""), Lock(e, core.Policy{Key: "a"}), check("b", "a"), Lock(e, core.Policy{Key: "b"}),
 				check("handler", "b"), func(c *gin.Context) { kept = c.Copy() })
-			s := serve(t, r)
-			get(t, s, "/").mustBe(t, 200, "")
+			s := routetest.Serve(t, r)
+			routetest.Get(t, s, "/").MustBe(t, 200, "")
 			s.Close()
 			if l, ok := core.LeaseFrom(kept); ok {
 				t.Errorf("a copy of c has the ended lease of %s", l.Key())
@@ -62,14 +63,14 @@ func TestContextWithoutFallbackIsWarnedOfOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
 			fallbackWarning = sync.Once{}
 			logged := logtest.Capture(t)
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback
 			r.GET("/a", Lock(e, core.Policy{Key: "a"}), tellKey)
 			r.GET("/b", Lock(e, core.Policy{Key: "b"}), tellKey)
-			s := serve(t, r)
+			s := routetest.Serve(t, r)
 			for _, path := range []string{"/a", "/b", "/a"} {
-				get(t, s, path)
+				routetest.Get(t, s, path)
 			}
 			want := 1
 			if fallback {
@@ -83,7 +84,7 @@ func TestContextWithoutFallbackIsWarnedOfOnce(t *testing.T) {
 }
 
 func TestOuterMiddlewareKeepsItsRequest(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.Use(func(c *gin.Context) {
 		before := c.Request
@@ -96,7 +97,7 @@ func TestOuterMiddlewareKeepsItsRequest(t *testing.T) {
 		}
 	})
 	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) { c.PostForm("sku") })
-	s := serve(t, r)
-	send(t, s, newRequest(t, s, http.MethodPost, "/", "sku=a", "Content-Type", "application/x-www-form-urlencoded")).mustBe(t, 200, "")
+	s := routetest.Serve(t, r)
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "sku=a", "Content-Type", "application/x-www-form-urlencoded")).MustBe(t, 200, "")
 	s.Close()
 }

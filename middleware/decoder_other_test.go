@@ -10,11 +10,12 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // TestOtherDecoder runs in what TestKeysOfABodyAreRefusedWithOtherDecoders builds.
 func TestOtherDecoder(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	const says = "gin is built with the tag jsoniter, go_json or sonic"
 	_, inLock := New(e, core.Policy{Key: "order:{body.id}"})
 	_, inTable := NewTable(e, Rules{"POST /x": {Key: "order:{body.id}"}})

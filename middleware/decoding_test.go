@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // eager takes anything from every format.
@@ -75,7 +76,7 @@ func TestHostileDocumentsCostLittle(t *testing.T) {
 			if len(tc.body) > mib {
 				tc.body = tc.body[:mib]
 			}
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := gin.New()
 			r.POST("/", Locked(e, core.Policy{Key: "{ID}"}, func(c *gin.Context, _ eager) { c.Status(http.StatusNoContent) }))
 			req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(tc.body))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // compressing is a middleware that compresses what comes behind it, and leaves its writer
@@ -38,22 +39,22 @@ func (w *compressed) Write(p []byte) (int, error) {
 }
 
 func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
 	wait := func(c *gin.Context) { <-c.Request.Context().Done() }
 	r := newRouter()
 	r.GET("/behind", lock, compressing, wait)
 	r.GET("/before", compressing, lock, wait)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, path := range []string{"/behind", "/before"} {
-		req := newRequest(t, s, http.MethodGet, path, "")
-		send(t, s, req).mustBe(t, 500, "LOCK_MAX_HOLD") // the client asks for gzip and reads it
+		req := routetest.NewRequest(t, s, http.MethodGet, path, "")
+		routetest.Send(t, s, req).MustBe(t, 500, "LOCK_MAX_HOLD") // the client asks for gzip and reads it
 	}
 }
 
 func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logtest.Capture(t)
 	add := func(c *gin.Context) {
 		if v := c.Query("add"); v != "" {
@@ -62,25 +63,25 @@ func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
 	}
 	r := newRouter()
 	r.GET("/", add, Lock(e, core.Policy{Key: "t:{path.tenant}"}), tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for range 2 {
-		get(t, s, "/").mustBe(t, 500, "LOCK_POLICY")
-		if a := get(t, s, "/?add=a"); a.body != "t:a" {
-			t.Errorf("with the parameter: %d %q", a.status, a.body)
+		routetest.Get(t, s, "/").MustBe(t, 500, "LOCK_POLICY")
+		if a := routetest.Get(t, s, "/?add=a"); a.Body != "t:a" {
+			t.Errorf("with the parameter: %d %q", a.Status, a.Body)
 		}
 	}
 }
 
 func TestParameterInTheSyntaxOfARouteIsRefused(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logtest.Capture(t)
 	r := newRouter()
 	r.GET("/products/:sku/:shop", Lock(e, core.Policy{Key: "stock::sku:{path.shop}"}), tellKey)
 	r.GET("/orders/:id/:sku", Lock(e, core.Policy{Key: "order:sku:{path.id}"}), tellKey) // a colon between parts
-	s := serve(t, r)
-	get(t, s, "/products/a/b").mustBe(t, 500, "LOCK_POLICY")
-	if a := get(t, s, "/orders/1/b"); a.body != "order:sku:1" {
-		t.Errorf("%d %q", a.status, a.body)
+	s := routetest.Serve(t, r)
+	routetest.Get(t, s, "/products/a/b").MustBe(t, 500, "LOCK_POLICY")
+	if a := routetest.Get(t, s, "/orders/1/b"); a.Body != "order:sku:1" {
+		t.Errorf("%d %q", a.Status, a.Body)
 	}
 	for key, says := range map[string]string{"stock::sku": "the key has the text :sku", "/products/:sku": "write {path.sku}", "stock:sku": "", "stock::skus": ""} {
 		_, err := NewTable(e, Rules{"/products/:sku": {Key: key}})
@@ -91,24 +92,24 @@ func TestParameterInTheSyntaxOfARouteIsRefused(t *testing.T) {
 }
 
 func TestMalformedQueryIsRefusedWhereAKeyHasAPartOfOne(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.GET("/", Lock(e, core.Policy{Key: "{query.id}"}), tellKey)
 	r.GET("/other", Lock(e, core.Policy{Key: "k"}), tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, q := range []string{"id=a;id=b", "id=a&x;y", "id=a&%zz", "id=a&b=%", "id=a&%f"} {
-		get(t, s, "/?"+q).mustBe(t, 400, "LOCK_KEY_INVALID")
-		if a := get(t, s, "/other?"+q); a.body != "k" {
-			t.Errorf("without it: %d %q", a.status, a.body)
+		routetest.Get(t, s, "/?"+q).MustBe(t, 400, "LOCK_KEY_INVALID")
+		if a := routetest.Get(t, s, "/other?"+q); a.Body != "k" {
+			t.Errorf("without it: %d %q", a.Status, a.Body)
 		}
 	}
-	if a := get(t, s, "/?id=%3B"); a.body != "%3B" {
-		t.Errorf("an encoded semicolon: %d %q", a.status, a.body)
+	if a := routetest.Get(t, s, "/?id=%3B"); a.Body != "%3B" {
+		t.Errorf("an encoded semicolon: %d %q", a.Status, a.Body)
 	}
 }
 
 func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	type untagged struct{ ID string }
 	type inJSON struct {
 		ID string `json:"id"`
@@ -139,12 +140,12 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 	r.POST("/yaml", Locked(e, policy, func(c *gin.Context, _ inYAML) { tellKey(c) }))
 	r.POST("/xml", Locked(e, policy, func(c *gin.Context, _ inXML) { tellKey(c) }))
 	r.POST("/more", Locked(e, policy, func(c *gin.Context, _ untagged) { tellKey(c) }, WithFormats("xml", "form")))
-	s := serve(t, r)
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/dated/x", `{"At":"2026-11-23T10:00:00Z"}`, "Content-Type", "application/json")); a.body != "2026" {
-		t.Errorf("an untagged time is not bound: %d %s", a.status, a.body)
+	s := routetest.Serve(t, r)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/dated/x", `{"At":"2026-11-23T10:00:00Z"}`, "Content-Type", "application/json")); a.Body != "2026" {
+		t.Errorf("an untagged time is not bound: %d %s", a.Status, a.Body)
 	}
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/path/x", "id=a", "Content-Type", "application/x-www-form-urlencoded")); a.body != "xa" {
-		t.Errorf("a body that fills no field is refused: %d %s", a.status, a.body)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/path/x", "id=a", "Content-Type", "application/x-www-form-urlencoded")); a.Body != "xa" {
+		t.Errorf("a body that fills no field is refused: %d %s", a.Status, a.Body)
 	}
 	bodies := map[string]string{
 		"application/json": `{"ID":"a","id":"a"}`, "application/x-yaml": "id: a\nID: a\n", "application/toml": "id = 'a'\nID = 'a'\n",
@@ -158,17 +159,17 @@ func TestBodiesAreDecodedInTheFormatsThatTagsName(t *testing.T) {
 	}
 	for path, taken := range takes {
 		for contentType, body := range bodies {
-			a := send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", contentType))
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, body, "Content-Type", contentType))
 			wants := false
 			for _, ct := range taken {
 				wants = wants || ct == contentType
 			}
 			switch {
 			case path == "/more" && strings.HasPrefix(contentType, "multipart"): // of two parts the first has another name
-			case wants && a.body != "a":
-				t.Errorf("%s takes no %s: %d %s", path, contentType, a.status, a.body)
-			case !wants && a.problem.Code != "REQUEST_INVALID":
-				t.Errorf("%s takes %s: %d %s", path, contentType, a.status, a.body)
+			case wants && a.Body != "a":
+				t.Errorf("%s takes no %s: %d %s", path, contentType, a.Status, a.Body)
+			case !wants && a.Problem.Code != "REQUEST_INVALID":
+				t.Errorf("%s takes %s: %d %s", path, contentType, a.Status, a.Body)
 			}
 		}
 	}

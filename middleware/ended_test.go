@@ -13,10 +13,11 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
-	e, d := open(t)
+	e, d := routetest.Open(t)
 	var cause error
 	wait := func(c *gin.Context) {
 		<-c.Request.Context().Done()
@@ -57,13 +58,13 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 			logged := logtest.Capture(t)
 			r := newRouter()
 			r.GET("/", Lock(e, tc.policy), tc.handler)
-			s := serve(t, r)
-			a := get(t, s, "/")
-			a.mustBe(t, tc.status, tc.code)
-			if tc.code == "" && a.body != tc.body {
-				t.Errorf("body is %q; want %q", a.body, tc.body)
+			s := routetest.Serve(t, r)
+			a := routetest.Get(t, s, "/")
+			a.MustBe(t, tc.status, tc.code)
+			if tc.code == "" && a.Body != tc.body {
+				t.Errorf("body is %q; want %q", a.Body, tc.body)
 			}
-			if a.header.Get("ETag") != "" {
+			if a.Header.Get("ETag") != "" {
 				t.Error("the problem has the ETag of another answer")
 			}
 			if !errors.Is(cause, tc.cause) {
@@ -78,7 +79,7 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 }
 
 func TestPanicsPassThroughAndRelease(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, tc := range []struct {
 		name  string
 		value any
@@ -105,7 +106,7 @@ func TestPanicsPassThroughAndRelease(t *testing.T) {
 				c.Next()
 			})
 			r.GET("/", Lock(e, core.Policy{Key: "k"}), func(*gin.Context) { panic(tc.value) })
-			s := serve(t, r)
+			s := routetest.Serve(t, r)
 			res, err := s.Client().Get(s.URL)
 			if err == nil {
 				res.Body.Close()
@@ -117,7 +118,7 @@ func TestPanicsPassThroughAndRelease(t *testing.T) {
 			if seen != tc.value {
 				t.Errorf("panic value is %v; want %v", seen, tc.value)
 			}
-			if !free(t, e, "k") {
+			if !routetest.Free(t, e, "k") {
 				t.Error("the key stays locked")
 			}
 		})
@@ -126,6 +127,6 @@ func TestPanicsPassThroughAndRelease(t *testing.T) {
 		r := newRouter()
 		r.Use(gin.RecoveryWithWriter(io.Discard))
 		r.GET("/", Lock(e, core.Policy{Key: "k"}), func(*gin.Context) { panic("boom") })
-		get(t, serve(t, r), "/").mustBe(t, 500, "")
+		routetest.Get(t, routetest.Serve(t, r), "/").MustBe(t, 500, "")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/httplock"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 type guardFunc func(context.Context, fence.Token) error
@@ -34,20 +35,20 @@ func neverReached(t *testing.T) gin.HandlerFunc {
 	return func(*gin.Context) { t.Error("the handler runs") }
 }
 
-func post(t testing.TB, s *httptest.Server, path string, tokens ...string) answer {
+func post(t testing.TB, s *httptest.Server, path string, tokens ...string) routetest.Answer {
 	t.Helper()
-	r := newRequest(t, s, http.MethodPost, path, "")
+	r := routetest.NewRequest(t, s, http.MethodPost, path, "")
 	for _, v := range tokens {
 		r.Header.Add("fencing-token", v)
 	}
-	return send(t, s, r)
+	return routetest.Send(t, s, r)
 }
 
 func TestRequestRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
 	r := newRouter()
 	r.ContextWithFallback = false
 	r.POST("/products/:sku", Fence(&fence.Memory{}, "stock:{path.sku}"), tellToken)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, step := range []struct {
 		path   string
 		tokens []string
@@ -65,28 +66,28 @@ func TestRequestRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
 		{"/products/b", []string{"stock%3Aa=9", "stock%3Ab=1"}, 200, "", "1 1 <nil>"},
 	} {
 		a := post(t, s, step.path, step.tokens...)
-		a.mustBe(t, step.status, step.code)
-		if step.status == 200 && a.body != step.body {
-			t.Errorf("the handler of %s got %q; want %q", step.path, a.body, step.body)
+		a.MustBe(t, step.status, step.code)
+		if step.status == 200 && a.Body != step.body {
+			t.Errorf("the handler of %s got %q; want %q", step.path, a.Body, step.body)
 		}
-		if step.status != 200 && (a.header.Get("Content-Type") != "application/problem+json" || strings.Contains(a.body, "stock")) {
-			t.Errorf("got %v %s", a.header, a.body)
+		if step.status != 200 && (a.Header.Get("Content-Type") != "application/problem+json" || strings.Contains(a.Body, "stock")) {
+			t.Errorf("got %v %s", a.Header, a.Body)
 		}
 	}
 }
 
 func TestTokenOfAClientsLeaseReachesTheHandler(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/products/:sku", Fence(&fence.Memory{}, "stock:{path.sku}"), tellToken)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	client := s.Client()
 	client.Transport = httplock.SendTokens(client.Transport)
 	err := e.Do(t.Context(), core.Policy{Key: "stock:a"}, func(ctx context.Context) error {
 		lease, _ := core.LeaseFrom(ctx)
-		a := send(t, s, newRequest(t, s, http.MethodPost, "/products/a", "").WithContext(ctx))
-		if want := fmt.Sprintf("%d %[1]d <nil>", lease.Token()); a.body != want {
-			t.Errorf("the handler got %q; want %q", a.body, want)
+		a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/products/a", "").WithContext(ctx))
+		if want := fmt.Sprintf("%d %[1]d <nil>", lease.Token()); a.Body != want {
+			t.Errorf("the handler got %q; want %q", a.Body, want)
 		}
 		return nil
 	})
@@ -100,12 +101,12 @@ func TestGuardThatFailsKeepsTheHandlersFromRunning(t *testing.T) {
 	logged := logtest.Capture(t)
 	r := newRouter()
 	r.POST("/products/:sku", Fence(guardFunc(func(context.Context, fence.Token) error { return errors.New(secret) }), "stock:{path.sku}"), neverReached(t))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	a := post(t, s, "/products/a", "stock%3Aa=9")
-	a.mustBe(t, 503, "LOCK_TOKEN_UNDECIDED")
+	a.MustBe(t, 503, "LOCK_TOKEN_UNDECIDED")
 	s.Close()
-	if text := logged.String(); !strings.Contains(text, "LOCK_TOKEN_UNDECIDED") || strings.Contains(text+a.body, secret) || strings.Contains(text, "stock:a") {
-		t.Errorf("logged %s, answered %s", text, a.body)
+	if text := logged.String(); !strings.Contains(text, "LOCK_TOKEN_UNDECIDED") || strings.Contains(text+a.Body, secret) || strings.Contains(text, "stock:a") {
+		t.Errorf("logged %s, answered %s", text, a.Body)
 	}
 }
 
@@ -122,9 +123,9 @@ func TestOptionsOfAFence(t *testing.T) {
 		raw, _ := c.GetRawData()
 		c.String(http.StatusOK, "%s %v", raw, fence.All(c))
 	})
-	s := serve(t, r)
-	if a := get(t, s, "/"); a.status != 200 || a.body != " []" {
-		t.Errorf("what needs no check got %d %q", a.status, a.body)
+	s := routetest.Serve(t, r)
+	if a := routetest.Get(t, s, "/"); a.Status != 200 || a.Body != " []" {
+		t.Errorf("what needs no check got %d %q", a.Status, a.Body)
 	}
 	for _, tc := range []struct {
 		body, token, says string
@@ -137,12 +138,12 @@ func TestOptionsOfAFence(t *testing.T) {
 		{`{"id":7,"more":"than 20 bytes"}`, "order%3A7=3", "", core.ErrTooLarge},
 		{`{"id":7}`, "?", "", fence.ErrMalformed},
 	} {
-		a := send(t, s, newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", "application/json", fence.Header, tc.token))
+		a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", "application/json", fence.Header, tc.token))
 		switch {
-		case tc.want == nil && (a.status != 200 || a.body != tc.says):
-			t.Errorf("%+v: got %d %q", tc, a.status, a.body)
-		case tc.want != nil && a.status != 418:
-			t.Errorf("%+v: got %d %s", tc, a.status, a.body)
+		case tc.want == nil && (a.Status != 200 || a.Body != tc.says):
+			t.Errorf("%+v: got %d %q", tc, a.Status, a.Body)
+		case tc.want != nil && a.Status != 418:
+			t.Errorf("%+v: got %d %s", tc, a.Status, a.Body)
 		case tc.want != nil:
 			if err := <-refused; !errors.Is(err, tc.want) {
 				t.Errorf("%+v: got %v", tc, err)
@@ -183,7 +184,7 @@ func TestFenceOnARouteWithoutItsParameterRunsNothing(t *testing.T) {
 	logtest.Capture(t)
 	r := newRouter()
 	r.POST("/products/:id", Fence(&fence.Memory{}, "stock:{path.sku}"), neverReached(t))
-	post(t, serve(t, r), "/products/a", "stock%3Aa=9").mustBe(t, 500, "LOCK_POLICY")
+	post(t, routetest.Serve(t, r), "/products/a", "stock%3Aa=9").MustBe(t, 500, "LOCK_POLICY")
 }
 
 func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
@@ -199,7 +200,7 @@ func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
 		values, _ := fence.Values(c)
 		c.String(http.StatusOK, strings.Join(values, " "))
 	})
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, tc := range []struct {
 		values []string
 		status int
@@ -212,9 +213,9 @@ func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
 		{[]string{"b=2", "b=3"}, 400, "LOCK_TOKEN_MALFORMED", ""},
 	} {
 		a := post(t, s, "/", tc.values...)
-		a.mustBe(t, tc.status, tc.code)
-		if tc.status == 200 && a.body != tc.body {
-			t.Errorf("%q: the handler sees %q", tc.values, a.body)
+		a.MustBe(t, tc.status, tc.code)
+		if tc.status == 200 && a.Body != tc.body {
+			t.Errorf("%q: the handler sees %q", tc.values, a.Body)
 		}
 	}
 }

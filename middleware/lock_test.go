@@ -17,10 +17,11 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	counts := map[string]int{} // a race unless the lock works
 	var mu sync.Mutex          // guards the map, not the counts
@@ -29,13 +30,13 @@ func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
 	r.POST("/products/:sku/deduct", Lock(e, core.Policy{Key: "stock:{path.sku}", Wait: core.Forever}), func(c *gin.Context) {
 		set(c.Param("sku"), get(c.Param("sku"))+1)
 	})
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 
 	const each = 40
 	var wg sync.WaitGroup
 	for i := range 2 * each {
-		req := newRequest(t, s, http.MethodPost, "/products/"+strconv.Itoa(i%2)+"/deduct", "{}")
-		wg.Go(func() { send(t, s, req).mustBe(t, 200, "") })
+		req := routetest.NewRequest(t, s, http.MethodPost, "/products/"+strconv.Itoa(i%2)+"/deduct", "{}")
+		wg.Go(func() { routetest.Send(t, s, req).MustBe(t, 200, "") })
 	}
 	wg.Wait()
 	if counts["0"] != each || counts["1"] != each {
@@ -44,7 +45,7 @@ func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
 }
 
 func TestTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r.GET("/hold/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}"}), func(*gin.Context) {
@@ -53,45 +54,45 @@ func TestTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
 	})
 	r.GET("/try/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}"}), tellKey)
 	r.GET("/wait/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}", Wait: 10 * time.Millisecond}), tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 
 	var wg sync.WaitGroup
-	hold := newRequest(t, s, http.MethodGet, "/hold/a", "")
-	wg.Go(func() { send(t, s, hold).mustBe(t, 200, "") })
+	hold := routetest.NewRequest(t, s, http.MethodGet, "/hold/a", "")
+	wg.Go(func() { routetest.Send(t, s, hold).MustBe(t, 200, "") })
 	<-entered
 	for path, code := range map[string]string{"/try/a": "LOCK_BUSY", "/wait/a": "LOCK_TIMEOUT"} {
-		a := get(t, s, path)
-		a.mustBe(t, 409, code)
-		if strings.Contains(a.body, "stock:a") {
-			t.Errorf("the key is shown: %s", a.body)
+		a := routetest.Get(t, s, path)
+		a.MustBe(t, 409, code)
+		if strings.Contains(a.Body, "stock:a") {
+			t.Errorf("the key is shown: %s", a.Body)
 		}
-		if n, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || n < 1 {
-			t.Errorf("Retry-After is %q; want at least 1", a.header.Get("Retry-After"))
+		if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || n < 1 {
+			t.Errorf("Retry-After is %q; want at least 1", a.Header.Get("Retry-After"))
 		}
 	}
-	get(t, s, "/try/b").mustBe(t, 200, "")
+	routetest.Get(t, s, "/try/b").MustBe(t, 200, "")
 	close(leave)
 	wg.Wait()
-	get(t, s, "/try/a").mustBe(t, 200, "")
+	routetest.Get(t, s, "/try/a").MustBe(t, 200, "")
 }
 
 func TestHeadIsRefusedWithoutABody(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.HEAD("/", Lock(e, core.Policy{Key: "k"}), tellKey)
-	s := serve(t, r)
-	defer hold(t, e, "k")()
-	a := send(t, s, newRequest(t, s, http.MethodHead, "/", ""))
-	a.mustBe(t, 409, "")
-	if a.body != "" || a.header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("got %q, %v", a.body, a.header)
+	s := routetest.Serve(t, r)
+	defer routetest.Hold(t, e, "k")()
+	a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodHead, "/", ""))
+	a.MustBe(t, 409, "")
+	if a.Body != "" || a.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("got %q, %v", a.Body, a.Header)
 	}
 }
 
 func TestRefusedCallsNeverRun(t *testing.T) {
-	e, d := open(t)
-	defer hold(t, e, "held")()
-	closed, _ := open(t)
+	e, d := routetest.Open(t)
+	defer routetest.Hold(t, e, "held")()
+	closed, _ := routetest.Open(t)
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,15 +125,15 @@ func TestRefusedCallsNeverRun(t *testing.T) {
 				r.Use(tc.before)
 			}
 			r.GET("/", Lock(tc.engine, tc.policy), func(*gin.Context) { t.Error("the handler runs") })
-			s := serve(t, r)
+			s := routetest.Serve(t, r)
 			if tc.fail != nil {
 				d.Fail(tc.fail)
 				defer d.Heal()
 			}
-			a := get(t, s, "/")
-			a.mustBe(t, tc.status, tc.code)
-			if strings.Contains(a.body, "secret") {
-				t.Errorf("what the store said is shown: %s", a.body)
+			a := routetest.Get(t, s, "/")
+			a.MustBe(t, tc.status, tc.code)
+			if strings.Contains(a.Body, "secret") {
+				t.Errorf("what the store said is shown: %s", a.Body)
 			}
 		})
 	}
@@ -142,7 +143,7 @@ func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fallback %v", fallback), func(t *testing.T) {
 			logtest.Capture(t)
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			r.ContextWithFallback = fallback
 			p := core.Policy{Key: "k", Wait: core.Forever}
@@ -155,11 +156,11 @@ func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 					t.Errorf("got %v; want ErrDeadlock", err)
 				}
 			})
-			s := serve(t, r)
-			get(t, s, "/twice").mustBe(t, 500, "LOCK_DEADLOCK")
-			get(t, s, "/reentrant").mustBe(t, 200, "")
-			get(t, s, "/context").mustBe(t, 200, "")
-			if !free(t, e, "k") {
+			s := routetest.Serve(t, r)
+			routetest.Get(t, s, "/twice").MustBe(t, 500, "LOCK_DEADLOCK")
+			routetest.Get(t, s, "/reentrant").MustBe(t, 200, "")
+			routetest.Get(t, s, "/context").MustBe(t, 200, "")
+			if !routetest.Free(t, e, "k") {
 				t.Error("the key stays locked")
 			}
 		})
@@ -167,20 +168,20 @@ func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 }
 
 func TestFilterAloneLetsCallsRunUnlocked(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.GET("/", Lock(e, core.Policy{Key: "k"}, WithFilter(func(c *gin.Context) bool { return c.Query("dry") == "" })), tellKey)
-	s := serve(t, r)
-	if a := get(t, s, "/"); a.body != "k" {
-		t.Errorf("got %q; want the key", a.body)
+	s := routetest.Serve(t, r)
+	if a := routetest.Get(t, s, "/"); a.Body != "k" {
+		t.Errorf("got %q; want the key", a.Body)
 	}
-	if a := get(t, s, "/?dry=1"); a.body != "unlocked" {
-		t.Errorf("got %q; want unlocked", a.body)
+	if a := routetest.Get(t, s, "/?dry=1"); a.Body != "unlocked" {
+		t.Errorf("got %q; want unlocked", a.Body)
 	}
 }
 
 func TestErrorHandlerReplacesAnswers(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	own := WithErrorHandler(func(c *gin.Context, err error) {
 		if !c.IsAborted() && !errors.Is(err, core.ErrMaxHold) {
@@ -192,20 +193,20 @@ func TestErrorHandlerReplacesAnswers(t *testing.T) {
 	r.GET("/hold", Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond}, own), func(c *gin.Context) { <-c.Request.Context().Done() })
 	r.POST("/body", func(c *gin.Context) { c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 1) },
 		Lock(e, core.Policy{Key: "k"}, own), tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, tc := range []struct{ method, path, body, want string }{
 		{"GET", "/key", "", "true false false"},
 		{"GET", "/hold", "", "false true false"},
 		{"POST", "/body", "long", "false false true"},
 	} {
-		if a := send(t, s, newRequest(t, s, tc.method, tc.path, tc.body)); a.status != http.StatusTeapot || a.body != tc.want {
-			t.Errorf("%s: %d %q; want %q", tc.path, a.status, a.body, tc.want)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.path, tc.body)); a.Status != http.StatusTeapot || a.Body != tc.want {
+			t.Errorf("%s: %d %q; want %q", tc.path, a.Status, a.Body, tc.want)
 		}
 	}
 }
 
 func TestResponseCanBeFlushedAndHijacked(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	read := make(chan struct{})
 	r.GET("/flush", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
@@ -227,7 +228,7 @@ func TestResponseCanBeFlushedAndHijacked(t *testing.T) {
 		}()
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nown")
 	})
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	res, err := s.Client().Get(s.URL + "/flush")
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +242,7 @@ func TestResponseCanBeFlushedAndHijacked(t *testing.T) {
 	if line, err := lines.ReadString('\n'); line != "second\n" {
 		t.Errorf("got %q, %v", line, err)
 	}
-	if a := get(t, s, "/hijack"); a.body != "own" {
-		t.Errorf("got %q from the hijacked connection", a.body)
+	if a := routetest.Get(t, s, "/hijack"); a.Body != "own" {
+		t.Errorf("got %q from the hijacked connection", a.Body)
 	}
 }

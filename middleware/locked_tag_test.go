@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 type (
@@ -27,18 +28,18 @@ type (
 )
 
 func TestLockedKeyIsMadeOfTaggedFields(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	locked := Locked(e, core.Policy{Key: "stock:{sku}:{place.id}"}, func(c *gin.Context, _ tagged) { tellKey(c) })
 	r.POST("/products/:sku", locked)
 	r.POST("/products", locked)
-	s := serve(t, r)
-	post := func(path string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, path, `{"place":{"id":3}}`, "Content-Type", "application/json"))
+	s := routetest.Serve(t, r)
+	post := func(path string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, `{"place":{"id":3}}`, "Content-Type", "application/json"))
 	}
-	if a := post("/products/A-1"); a.body != "stock:A-1:3" {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := post("/products/A-1"); a.Body != "stock:A-1:3" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 	// The route is at fault, not the request: it has no parameter that fills the field.
-	post("/products").mustBe(t, 500, "LOCK_POLICY")
+	post("/products").MustBe(t, 500, "LOCK_POLICY")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 type deduction struct {
@@ -24,32 +25,32 @@ type deduction struct {
 }
 
 func TestLockedRunsTheHandlerWithTheValueThatIsLocked(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/products/:sku/deduct", Locked(e, core.Policy{Key: "stock:{SKU}:{Units}"}, func(c *gin.Context, d deduction) {
 		lease, _ := core.LeaseFrom(c)
 		c.String(http.StatusOK, "%s %+v", lease.Key(), d)
 	}))
-	s := serve(t, r)
-	a := send(t, s, newRequest(t, s, http.MethodPost, "/products/a:b/deduct", `{"units":3}`, "Content-Type", "application/json"))
-	if want := "stock:a%3Ab:3 {SKU:a:b Units:3}"; a.body != want {
-		t.Errorf("got %d %q; want %q", a.status, a.body, want)
+	s := routetest.Serve(t, r)
+	a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/products/a:b/deduct", `{"units":3}`, "Content-Type", "application/json"))
+	if want := "stock:a%3Ab:3 {SKU:a:b Units:3}"; a.Body != want {
+		t.Errorf("got %d %q; want %q", a.Status, a.Body, want)
 	}
 }
 
 func TestLockedRequestsForOneKeyRunOneAtATime(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	counts := map[string]*int{"a": new(int), "b": new(int)} // a race unless the lock works
 	r.POST("/:sku", Locked(e, core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, func(_ *gin.Context, d deduction) {
 		*counts[d.SKU] += d.Units
 	}))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	const each = 40
 	var wg sync.WaitGroup
 	for i := range 2 * each {
-		req := newRequest(t, s, http.MethodPost, "/"+string(rune('a'+i%2)), `{"units":1}`, "Content-Type", "application/json")
-		wg.Go(func() { send(t, s, req).mustBe(t, 200, "") })
+		req := routetest.NewRequest(t, s, http.MethodPost, "/"+string(rune('a'+i%2)), `{"units":1}`, "Content-Type", "application/json")
+		wg.Go(func() { routetest.Send(t, s, req).MustBe(t, 200, "") })
 	}
 	wg.Wait()
 	if *counts["a"] != each || *counts["b"] != each {
@@ -58,7 +59,7 @@ func TestLockedRequestsForOneKeyRunOneAtATime(t *testing.T) {
 }
 
 func TestLockedTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r.POST("/", Locked(e, core.Policy{Key: "stock:{SKU}"}, func(_ *gin.Context, d struct {
@@ -71,26 +72,26 @@ func TestLockedTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
 			<-leave
 		}
 	}))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	post := func(body string) *http.Request {
-		return newRequest(t, s, http.MethodPost, "/", body, "Content-Type", "application/json")
+		return routetest.NewRequest(t, s, http.MethodPost, "/", body, "Content-Type", "application/json")
 	}
 	var wg sync.WaitGroup
 	hold := post(`{"sku":"a","hold":true}`)
-	wg.Go(func() { send(t, s, hold).mustBe(t, 200, "") })
+	wg.Go(func() { routetest.Send(t, s, hold).MustBe(t, 200, "") })
 	<-entered
 	// Whatever a decoder makes of doubtful input, it is what is locked.
 	for _, body := range []string{`{"sku":"a"}`, `{"SKU":"a"}`, `{"sku":"b","Sku":"a"}`, `{"\u0073ku":"a"}`, `{"sku":"a"}{"sku":"b"}`} {
-		send(t, s, post(body)).mustBe(t, 409, "LOCK_BUSY")
+		routetest.Send(t, s, post(body)).MustBe(t, 409, "LOCK_BUSY")
 	}
-	send(t, s, post(`{"sku":"b"}`)).mustBe(t, 200, "")
+	routetest.Send(t, s, post(`{"sku":"b"}`)).MustBe(t, 200, "")
 	close(leave)
 	wg.Wait()
-	send(t, s, post(`{"sku":"a"}`)).mustBe(t, 200, "")
+	routetest.Send(t, s, post(`{"sku":"a"}`)).MustBe(t, 200, "")
 }
 
 func TestLockedUsesPlaceholdersOfTheRequestBesidesFields(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	type req struct {
 		Warehouse *struct {
@@ -100,27 +101,27 @@ func TestLockedUsesPlaceholdersOfTheRequestBesidesFields(t *testing.T) {
 	value := WithValue("tenant", func(c *gin.Context) (string, error) { return c.GetHeader("X-Tenant"), nil })
 	r.POST("/:id", Locked(e, core.Policy{Key: "{Warehouse.ID}:{path.id}:{query.q}:{header.X-Tenant}:{client.ip}:{tenant}"},
 		func(c *gin.Context, _ req) { tellKey(c) }, value))
-	s := serve(t, r)
-	post := func(path, body string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json", "X-Tenant", "t"))
+	s := routetest.Serve(t, r)
+	post := func(path, body string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json", "X-Tenant", "t"))
 	}
-	if a := post("/p?q=x", `{"warehouse":{"id":-7}}`); a.body != "-7:p:x:t:127.0.0.1:t" {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := post("/p?q=x", `{"warehouse":{"id":-7}}`); a.Body != "-7:p:x:t:127.0.0.1:t" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 	for body, placeholder := range map[string]string{`{}`: "Warehouse.ID", `{"warehouse":null}`: "Warehouse.ID"} {
 		a := post("/p?q=x", body)
-		a.mustBe(t, 400, "LOCK_KEY_INVALID")
-		if a.problem.Placeholder != placeholder {
-			t.Errorf("%s: the problem is with %q; want %q", body, a.problem.Placeholder, placeholder)
+		a.MustBe(t, 400, "LOCK_KEY_INVALID")
+		if a.Problem.Placeholder != placeholder {
+			t.Errorf("%s: the problem is with %q; want %q", body, a.Problem.Placeholder, placeholder)
 		}
 	}
-	if a := post("/p", `{"warehouse":{"id":1}}`); a.problem.Placeholder != "query.q" {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := post("/p", `{"warehouse":{"id":1}}`); a.Problem.Placeholder != "query.q" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 }
 
 func TestWhatLockedCannotDoIsRefusedWhenRegistered(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := func(*gin.Context) (string, error) { return "v", nil }
 	key := func(k string) core.Policy { return core.Policy{Key: k} }
 	type node struct {
@@ -209,7 +210,7 @@ type fussy struct{}
 func (*fussy) UnmarshalJSON([]byte) error { return &core.Error{Op: "acquire", Kind: core.ErrBusy} }
 
 func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
-	e, d := open(t)
+	e, d := routetest.Open(t)
 	type req struct {
 		SKU   string `json:"sku" binding:"required"`
 		Units int    `json:"units" header:"X-Units" binding:"max=10"`
@@ -225,7 +226,7 @@ func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
 		seen = err
 		c.Status(http.StatusTeapot)
 	})), func(*gin.Context) { t.Error("the chain goes on") })
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	d.Fail(errors.New("the store is asked")) // and would answer 503
 	defer d.Heal()
 	const secret = "s3cret"
@@ -257,28 +258,28 @@ func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
 			if tc.units != "" {
 				headers = append(headers, "X-Units", tc.units)
 			}
-			a := send(t, s, newRequest(t, s, tc.method, tc.path, tc.body, headers...))
-			a.mustBe(t, 400, "REQUEST_INVALID")
-			if strings.Contains(a.body+logged.String(), secret) || strings.Contains(a.body, "Units") || a.problem.Detail == "" {
-				t.Errorf("the answer %s or log %s is not as it should be", a.body, logged)
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.path, tc.body, headers...))
+			a.MustBe(t, 400, "REQUEST_INVALID")
+			if strings.Contains(a.Body+logged.String(), secret) || strings.Contains(a.Body, "Units") || a.Problem.Detail == "" {
+				t.Errorf("the answer %s or log %s is not as it should be", a.Body, logged)
 			}
 			if tc.method == "GET" {
 				return
 			}
 			seen = nil
-			if a := send(t, s, newRequest(t, s, tc.method, "/own", tc.body, headers...)); a.status != http.StatusTeapot || !errors.Is(seen, ErrBind) {
-				t.Errorf("the error handler got %v, the client %d", seen, a.status)
+			if a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, "/own", tc.body, headers...)); a.Status != http.StatusTeapot || !errors.Is(seen, ErrBind) {
+				t.Errorf("the error handler got %v, the client %d", seen, a.Status)
 			}
 		})
 	}
 	var syntax *json.SyntaxError
-	if send(t, s, newRequest(t, s, "POST", "/own", "{,}", "Content-Type", "application/json")); !errors.As(seen, &syntax) {
+	if routetest.Send(t, s, routetest.NewRequest(t, s, "POST", "/own", "{,}", "Content-Type", "application/json")); !errors.As(seen, &syntax) {
 		t.Errorf("the error handler got %v; want what the decoder said", seen)
 	}
 }
 
 func TestLockedReadsBodiesUpToTheLimit(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	type req struct {
 		SKU string `json:"sku" form:"sku"`
@@ -292,7 +293,7 @@ func TestLockedReadsBodiesUpToTheLimit(t *testing.T) {
 	}, WithBodyLimit(64))
 	r.POST("/", h)
 	r.GET("/", h)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	small := `{"sku":"a"}` + strings.Repeat(" ", 53)
 	large := small + " "
 	for _, tc := range []struct {
@@ -311,20 +312,20 @@ func TestLockedReadsBodiesUpToTheLimit(t *testing.T) {
 		{"not bound by its type, of unknown length", "POST", "/?sku=a", "text/plain", large, true, 200, "65"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			req := newRequest(t, s, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
+			req := routetest.NewRequest(t, s, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
 			if tc.chunked {
 				req.ContentLength = -1
 			}
-			a := send(t, s, req)
-			if a.status != tc.status || a.problem.Code != tc.want && a.body != tc.want {
-				t.Errorf("got %d %q; want %d %q", a.status, a.body, tc.status, tc.want)
+			a := routetest.Send(t, s, req)
+			if a.Status != tc.status || a.Problem.Code != tc.want && a.Body != tc.want {
+				t.Errorf("got %d %q; want %d %q", a.Status, a.Body, tc.status, tc.want)
 			}
 		})
 	}
 }
 
 func TestLockedRefusesABodyThatCannotBeRead(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	var seen error
 	h := Locked(e, core.Policy{Key: "k"}, func(*gin.Context, deduction) { t.Error("the handler runs") })
 	own := Locked(e, core.Policy{Key: "k"}, func(*gin.Context, deduction) { t.Error("the handler runs") },
@@ -337,13 +338,13 @@ func TestLockedRefusesABodyThatCannotBeRead(t *testing.T) {
 	r.POST("/own", broken, own)
 	r.POST("/cut", cut, h)
 	r.POST("/consumed", consume, Locked(e, core.Policy{Key: "k"}, func(*gin.Context, struct{ Units int }) { t.Error("the handler runs") }))
-	s := serve(t, r)
-	post := func(path string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, path, `{"units":3}`, "Content-Type", "application/json"))
+	s := routetest.Serve(t, r)
+	post := func(path string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, `{"units":3}`, "Content-Type", "application/json"))
 	}
-	post("/broken").mustBe(t, 400, "BODY_UNREADABLE")
-	post("/cut").mustBe(t, 413, "BODY_TOO_LARGE")
-	post("/consumed").mustBe(t, 400, "REQUEST_INVALID")
+	post("/broken").MustBe(t, 400, "BODY_UNREADABLE")
+	post("/cut").MustBe(t, 413, "BODY_TOO_LARGE")
+	post("/consumed").MustBe(t, 400, "REQUEST_INVALID")
 	if post("/own"); !errors.Is(seen, ErrBody) || errors.Is(seen, ErrBind) {
 		t.Errorf("the error handler got %v; want ErrBody", seen)
 	}
@@ -354,7 +355,7 @@ type brokenReader struct{}
 func (*brokenReader) Read([]byte) (int, error) { return 0, errors.New("the line is cut") }
 
 func TestLockedEndsAsLockDoes(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	type req struct {
 		Do string `form:"do"`
 	}
@@ -376,7 +377,7 @@ func TestLockedEndsAsLockDoes(t *testing.T) {
 			t.Error("the handler is not told why")
 		}
 	}))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, tc := range []struct {
 		do     string
 		status int
@@ -387,38 +388,38 @@ func TestLockedEndsAsLockDoes(t *testing.T) {
 		{"panic", 500, ""},
 		{"abort", http.StatusTeapot, ""},
 	} {
-		if a := get(t, s, "/?do="+tc.do); a.status != tc.status || a.body != tc.body {
-			t.Errorf("%q: got %d %q; want %d %q", tc.do, a.status, a.body, tc.status, tc.body)
+		if a := routetest.Get(t, s, "/?do="+tc.do); a.Status != tc.status || a.Body != tc.body {
+			t.Errorf("%q: got %d %q; want %d %q", tc.do, a.Status, a.Body, tc.status, tc.body)
 		}
-		if !free(t, e, "k") {
+		if !routetest.Free(t, e, "k") {
 			t.Errorf("%q: the key stays locked", tc.do)
 		}
 	}
 	logtest.Capture(t)
-	get(t, s, "/lost").mustBe(t, 500, "LOCK_MAX_HOLD")
+	routetest.Get(t, s, "/lost").MustBe(t, 500, "LOCK_MAX_HOLD")
 }
 
 func TestLockedBindsRequestsThatTheFilterLetsThrough(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.POST("/:sku", Locked(e, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, d deduction) {
 		_, locked := core.LeaseFrom(c)
 		c.String(http.StatusOK, "%+v %v", d, locked)
 	}, WithFilter(func(c *gin.Context) bool { return c.Query("dry") == "" })))
-	s := serve(t, r)
-	post := func(path, body string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json"))
+	s := routetest.Serve(t, r)
+	post := func(path, body string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, body, "Content-Type", "application/json"))
 	}
 	for path, want := range map[string]string{"/a": "{SKU:a Units:2} true", "/a?dry=1": "{SKU:a Units:2} false"} {
-		if a := post(path, `{"units":2}`); a.body != want {
-			t.Errorf("%s: got %d %q; want %q", path, a.status, a.body, want)
+		if a := post(path, `{"units":2}`); a.Body != want {
+			t.Errorf("%s: got %d %q; want %q", path, a.Status, a.Body, want)
 		}
 	}
-	post("/a?dry=1", `{}`).mustBe(t, 400, "REQUEST_INVALID")
+	post("/a?dry=1", `{}`).MustBe(t, 400, "REQUEST_INVALID")
 }
 
 func TestFieldThatOnlyThePathFillsNeedsItsParameter(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	type req struct {
 		ID   int `uri:"id" json:"-"`
 		Also int `uri:"also" json:"also"`
@@ -427,19 +428,19 @@ func TestFieldThatOnlyThePathFillsNeedsItsParameter(t *testing.T) {
 	h := Locked(e, core.Policy{Key: "k:{ID}:{Also}"}, func(c *gin.Context, _ req) { tellKey(c) })
 	r.GET("/a/:id", h)
 	r.GET("/b/:idd", h)
-	s := serve(t, r)
-	if a := get(t, s, "/a/7"); a.body != "k:7:0" {
-		t.Errorf("got %d %q", a.status, a.body)
+	s := routetest.Serve(t, r)
+	if a := routetest.Get(t, s, "/a/7"); a.Body != "k:7:0" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 	logged := logtest.Capture(t)
-	get(t, s, "/b/7").mustBe(t, 500, "LOCK_POLICY") // a 0 would put all behind one lock
+	routetest.Get(t, s, "/b/7").MustBe(t, 500, "LOCK_POLICY") // a 0 would put all behind one lock
 	if !strings.Contains(logged.String(), "path.id") {
 		t.Errorf("the log does not say what is missing: %s", logged)
 	}
 }
 
 func TestLockedLeavesTheRequestToTheHandler(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	type req struct {
 		SKU string `json:"sku" form:"sku"`
@@ -465,14 +466,14 @@ func TestLockedLeavesTheRequestToTheHandler(t *testing.T) {
 		}
 		c.String(http.StatusOK, "%v", again == q && with == q)
 	}))
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for contentType, body := range map[string]string{
 		"application/json":                  `{"sku":"a"}`,
 		"application/x-www-form-urlencoded": "sku=a",
 		"multipart/form-data; boundary=b":   multipartBody("b", "sku", "a"),
 	} {
-		if a := send(t, s, newRequest(t, s, http.MethodPost, "/", body, "Content-Type", contentType)); a.body != "true" {
-			t.Errorf("%s: got %d %q", contentType, a.status, a.body)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body, "Content-Type", contentType)); a.Body != "true" {
+			t.Errorf("%s: got %d %q", contentType, a.Status, a.Body)
 		}
 	}
 }

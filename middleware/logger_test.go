@@ -10,6 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
@@ -22,8 +23,8 @@ func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
 	defer func() { _ = e.Close() }()
 	r := newRouter()
 	r.GET("/other/:id", Lock(e, core.Policy{Key: "stock:{path.sku}"}), func(*gin.Context) { t.Error("the handler runs") })
-	if a := get(t, serve(t, r), "/other/a"); a.status != 500 {
-		t.Errorf("got %d", a.status)
+	if a := routetest.Get(t, routetest.Serve(t, r), "/other/a"); a.Status != 500 {
+		t.Errorf("got %d", a.Status)
 	}
 	if !strings.Contains(own.String(), "does not fit") || !strings.Contains(own.String(), "was refused") || others.String() != "" {
 		t.Errorf("the engine's log has\n%s\nand slog's default\n%s", own, others)

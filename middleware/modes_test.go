@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // presence counts who is inside.
@@ -45,7 +46,7 @@ func TestPolicyOfAnyModeGoesAroundACall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var in presence
 				tc.Wait = core.Forever
-				e, _ := open(t)
+				e, _ := routetest.Open(t)
 				r := newRouter()
 				r.POST("/products/:sku", Lock(e, tc.Policy), func(c *gin.Context) { in.visit() })
 				var all sync.WaitGroup

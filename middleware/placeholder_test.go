@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestKeyComesFromWhereItSays(t *testing.T) {
@@ -82,43 +83,43 @@ func TestKeyComesFromWhereItSays(t *testing.T) {
 		{name: "multipart body", key: "stock:{body.sku}", body: "--x\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\na\r\n--x--\r\n", headers: []string{"Content-Type", "multipart/form-data; boundary=x"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			r := newRouter()
 			if err := r.SetTrustedProxies(nil); err != nil {
 				t.Fatal(err)
 			}
 			r.Any("/products/:sku/*rest", Lock(e, core.Policy{Key: tc.key}, tc.option), tellKey)
-			s := serve(t, r)
+			s := routetest.Serve(t, r)
 			if tc.method == "" {
 				tc.method = http.MethodPost
 			}
 			if tc.target == "" {
 				tc.target = "/products/a/r"
 			}
-			a := send(t, s, newRequest(t, s, tc.method, tc.target, tc.body, tc.headers...))
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.target, tc.body, tc.headers...))
 			if tc.want != "" {
-				if a.status != 200 || a.body != tc.want {
-					t.Errorf("got %d %q; want the key %q", a.status, a.body, tc.want)
+				if a.Status != 200 || a.Body != tc.want {
+					t.Errorf("got %d %q; want the key %q", a.Status, a.Body, tc.want)
 				}
 				return
 			}
 			if tc.status == 0 {
-				a.mustBe(t, 400, "LOCK_KEY_INVALID")
+				a.MustBe(t, 400, "LOCK_KEY_INVALID")
 			} else {
-				a.mustBe(t, tc.status, "BODY_TOO_LARGE")
+				a.MustBe(t, tc.status, "BODY_TOO_LARGE")
 			}
-			if p := a.problem.Placeholder; p == "" || !strings.Contains(tc.key, "{"+p+"}") {
-				t.Errorf("placeholder is %q in %s", p, a.body)
+			if p := a.Problem.Placeholder; p == "" || !strings.Contains(tc.key, "{"+p+"}") {
+				t.Errorf("placeholder is %q in %s", p, a.Body)
 			}
-			if strings.Contains(a.body, secret) {
-				t.Errorf("the error's text is shown: %s", a.body)
+			if strings.Contains(a.Body, secret) {
+				t.Errorf("the error's text is shown: %s", a.Body)
 			}
 		})
 	}
 }
 
 func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := func(*gin.Context) (string, error) { return "v", nil }
 	for _, tc := range []struct {
 		name    string
@@ -178,7 +179,7 @@ func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
 }
 
 func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	never := func(*gin.Context) { t.Error("the handler runs") }
 	logged := logtest.Capture(t)
 	r := newRouter()
@@ -187,12 +188,12 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 	r.GET("/other/:id", h, never)
 	r.GET("/twice/:sku/of/:sku", h, never)
 	r.NoRoute(h, never)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for range 2 {
 		for path, status := range map[string]int{"/fits/a": 200, "/other/a": 500, "/twice/a/of/b": 500, "/none": 404} {
-			a := get(t, s, path)
-			if a.status != status || status == 500 && a.problem.Code != "LOCK_POLICY" {
-				t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, status)
+			a := routetest.Get(t, s, path)
+			if a.Status != status || status == 500 && a.Problem.Code != "LOCK_POLICY" {
+				t.Errorf("%s: got %d %s; want %d", path, a.Status, a.Body, status)
 			}
 		}
 	}
@@ -211,16 +212,16 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 
 // gin runs what is for all routes also where there is none.
 func TestLockOfAWholeEngineLeavesWhatIsNotFoundToGin(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logged := logtest.Capture(t)
 	r := newRouter()
 	r.HandleMethodNotAllowed = true
 	r.Use(Lock(e, core.Policy{Key: "tenant:{path.tenant}"}))
 	r.POST("/t/:tenant", tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for path, want := range map[string]int{"/nothing": 404, "/t/1": 405} {
-		if a := get(t, s, path); a.status != want {
-			t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, want)
+		if a := routetest.Get(t, s, path); a.Status != want {
+			t.Errorf("%s: got %d %s; want %d", path, a.Status, a.Body, want)
 		}
 	}
 	if text := logged.String(); text != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // newTable returns a table that must compile.
@@ -26,7 +27,7 @@ func newTable(t testing.TB, e *core.Engine, rules Rules, o ...Option) *Table {
 }
 
 func TestTableLocksTheRoutesThatHaveRules(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{
 		"POST /products/:sku/deduct": {Key: "stock:{path.sku}"},
 		"/orders/:id":                {Key: "order:{path.id}"},
@@ -49,7 +50,7 @@ func TestTableLocksTheRoutesThatHaveRules(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := serve(t, r)
+			s := routetest.Serve(t, r)
 			for _, tc := range []struct{ request, want string }{
 				{"POST /products/a/deduct", "stock:a"},
 				{"GET /products/a/deduct", "unlocked"},
@@ -62,18 +63,18 @@ func TestTableLocksTheRoutesThatHaveRules(t *testing.T) {
 				{"PUT /free", "none"},
 			} {
 				method, path, _ := strings.Cut(tc.request, " ")
-				if a := send(t, s, newRequest(t, s, method, path, "")); a.body != tc.want {
-					t.Errorf("%s: got %q; want %q", tc.request, a.body, tc.want)
+				if a := routetest.Send(t, s, routetest.NewRequest(t, s, method, path, "")); a.Body != tc.want {
+					t.Errorf("%s: got %q; want %q", tc.request, a.Body, tc.want)
 				}
 			}
-			req := newRequest(t, s, http.MethodHead, "/orders/7", "")
-			send(t, s, req).mustBe(t, 200, "")
+			req := routetest.NewRequest(t, s, http.MethodHead, "/orders/7", "")
+			routetest.Send(t, s, req).MustBe(t, 200, "")
 		})
 	}
 }
 
 func TestTableExcludesPerRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	r := newRouter()
 	r.Use(newTable(t, e, Rules{"POST /stock/:sku": {Key: "stock:{path.sku}"}}).Handler())
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -83,20 +84,20 @@ func TestTableExcludesPerRule(t *testing.T) {
 			<-leave
 		}
 	})
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	var wg sync.WaitGroup
-	hold := newRequest(t, s, http.MethodPost, "/stock/a?hold=1", "")
-	wg.Go(func() { send(t, s, hold).mustBe(t, 200, "") })
+	hold := routetest.NewRequest(t, s, http.MethodPost, "/stock/a?hold=1", "")
+	wg.Go(func() { routetest.Send(t, s, hold).MustBe(t, 200, "") })
 	<-entered
-	send(t, s, newRequest(t, s, http.MethodPost, "/stock/a", "")).mustBe(t, 409, "LOCK_BUSY")
-	send(t, s, newRequest(t, s, http.MethodPost, "/stock/b", "")).mustBe(t, 200, "")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/stock/a", "")).MustBe(t, 409, "LOCK_BUSY")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/stock/b", "")).MustBe(t, 200, "")
 	close(leave)
 	wg.Wait()
-	send(t, s, newRequest(t, s, http.MethodPost, "/stock/a", "")).mustBe(t, 200, "")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/stock/a", "")).MustBe(t, 200, "")
 }
 
 func TestTableReportsEveryFaultOfEveryRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table, err := NewTable(e, Rules{
 		"":                                {Key: "k"},
 		"POST":                            {Key: "k"},
@@ -163,7 +164,7 @@ func TestTableReportsEveryFaultOfEveryRule(t *testing.T) {
 }
 
 func TestTableRefusesRulesForTheSameRoutes(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	_, err := NewTable(e, Rules{`POST /a\:x`: {Key: "k"}, "POST /a:x": {Key: "k"}})
 	if err == nil || !strings.Contains(err.Error(), `rule "POST /a\\:x": gin cannot tell its routes from those of rule "POST /a:x"`) &&
 		!strings.Contains(err.Error(), `rule "POST /a:x": gin cannot tell its routes from those of rule "POST /a\\:x"`) {
@@ -172,7 +173,7 @@ func TestTableRefusesRulesForTheSameRoutes(t *testing.T) {
 }
 
 func TestTableOptionsMustServeSomeRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := func(*gin.Context) (string, error) { return "v", nil }
 	plain := Rules{"POST /a": {Key: "a"}, "POST /b": {Key: "b:{tenant}"}}
 	for _, tc := range []struct {
@@ -209,7 +210,7 @@ func TestTableOptionsMustServeSomeRule(t *testing.T) {
 }
 
 func TestTableOptionsApplyToEachRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"POST /a": {Key: "a:{tenant}"}, "POST /b": {Key: "b:{body.x}"}},
 		WithValue("tenant", func(c *gin.Context) (string, error) { return c.GetHeader("X-Tenant"), nil }),
 		WithFilter(func(c *gin.Context) bool { return c.Query("dry") == "" }),
@@ -219,9 +220,9 @@ func TestTableOptionsApplyToEachRule(t *testing.T) {
 	r.Use(table.Handler())
 	r.POST("/a", tellKey)
 	r.POST("/b", tellKey)
-	s := serve(t, r)
-	post := func(path, body string) answer {
-		return send(t, s, newRequest(t, s, http.MethodPost, path, body, "X-Tenant", "t", "Content-Type", "application/json"))
+	s := routetest.Serve(t, r)
+	post := func(path, body string) routetest.Answer {
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, body, "X-Tenant", "t", "Content-Type", "application/json"))
 	}
 	for _, tc := range []struct{ path, body, want string }{
 		{"/a", "", "a:t"},
@@ -231,14 +232,14 @@ func TestTableOptionsApplyToEachRule(t *testing.T) {
 		{"/b", `{}`, "true"},
 		{"/b", `{"x":"0123456789"}`, "true"},
 	} {
-		if a := post(tc.path, tc.body); a.body != tc.want {
-			t.Errorf("%s %s: got %d %q; want %q", tc.path, tc.body, a.status, a.body, tc.want)
+		if a := post(tc.path, tc.body); a.Body != tc.want {
+			t.Errorf("%s %s: got %d %q; want %q", tc.path, tc.body, a.Status, a.Body, tc.want)
 		}
 	}
 }
 
 func TestValidateReportsRulesWithoutARoute(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{
 		"POST /products/:sku/deduct": {Key: "stock:{path.sku}"},
 		"PUT /products/:id/deduct":   {Key: "k"},
@@ -284,7 +285,7 @@ func TestValidateReportsRulesWithoutARoute(t *testing.T) {
 }
 
 func TestMethodChangedAfterRoutingIsNoWayRoundTheLock(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"POST /stock": {Key: "stock"}, "PUT /mine": {Key: "mine"}})
 	r := newRouter()
 	r.Use(func(c *gin.Context) {
@@ -309,11 +310,11 @@ func TestMethodChangedAfterRoutingIsNoWayRoundTheLock(t *testing.T) {
 	if err := table.Validate(r.Routes()); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for _, method := range []string{"DELETE", "post", "GET"} {
 		logged := logtest.Capture(t)
-		a := send(t, s, newRequest(t, s, http.MethodPost, "/stock", "", "X-HTTP-Method-Override", method))
-		a.mustBe(t, 500, "LOCK_POLICY")
+		a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/stock", "", "X-HTTP-Method-Override", method))
+		a.MustBe(t, 500, "LOCK_POLICY")
 		if method == "DELETE" && !strings.Contains(logged.String(), "method does not fit its gin route") {
 			t.Errorf("%s: nothing is logged: %s", method, logged)
 		}
@@ -321,33 +322,33 @@ func TestMethodChangedAfterRoutingIsNoWayRoundTheLock(t *testing.T) {
 	if ran {
 		t.Error("the handler has run without its lock")
 	}
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/stock", "")); a.body != "stock" {
-		t.Errorf("an honest request got %d %q", a.status, a.body)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/stock", "")); a.Body != "stock" {
+		t.Errorf("an honest request got %d %q", a.Status, a.Body)
 	}
-	if a := get(t, s, "/stock"); a.body != "look" {
-		t.Errorf("a request for a route without a rule got %d %q", a.status, a.body)
+	if a := routetest.Get(t, s, "/stock"); a.Body != "look" {
+		t.Errorf("a request for a route without a rule got %d %q", a.Status, a.Body)
 	}
-	send(t, s, newRequest(t, s, http.MethodPut, "/mine", "", "X-HTTP-Method-Override", "GET")).mustBe(t, 500, "LOCK_POLICY")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPut, "/mine", "", "X-HTTP-Method-Override", "GET")).MustBe(t, 500, "LOCK_POLICY")
 }
 
 func TestRedirectsRunNoHandler(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"GET /stock": {Key: "stock"}})
 	r := newRouter()
 	r.RedirectFixedPath = true
 	r.Use(table.Handler())
 	r.GET("/stock", tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, path := range []string{"/stock/", "/STOCK", "//stock", "/x/../stock"} {
-		if a := get(t, s, path); a.status == http.StatusOK {
-			t.Errorf("%s: got %d %q; want no 200", path, a.status, a.body)
+		if a := routetest.Get(t, s, path); a.Status == http.StatusOK {
+			t.Errorf("%s: got %d %q; want no 200", path, a.Status, a.Body)
 		}
 	}
 }
 
 func TestRewrittenRequestsAreLockedByTheirNewRoute(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"GET /new/:id": {Key: "new:{path.id}"}, "GET /outer": {Key: "outer"}, "GET /same": {Key: "new:1"}})
 	r := newRouter()
 	r.Use(table.Handler())
@@ -365,66 +366,66 @@ func TestRewrittenRequestsAreLockedByTheirNewRoute(t *testing.T) {
 	if err := table.Validate(r.Routes()); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	for path, want := range map[string]string{"/old": "new:1", "/outer": "new:2"} {
-		if a := get(t, s, path); a.body != want {
-			t.Errorf("%s: got %d %q; want %q", path, a.status, a.body, want)
+		if a := routetest.Get(t, s, path); a.Body != want {
+			t.Errorf("%s: got %d %q; want %q", path, a.Status, a.Body, want)
 		}
 	}
-	get(t, s, "/same").mustBe(t, 500, "LOCK_DEADLOCK")
+	routetest.Get(t, s, "/same").MustBe(t, 500, "LOCK_DEADLOCK")
 	for _, key := range []string{"new:1", "new:2", "outer"} {
-		if !free(t, e, key) {
+		if !routetest.Free(t, e, key) {
 			t.Errorf("%s stays locked", key)
 		}
 	}
 }
 
 func TestTableTwiceOnARouteIsRefusedUnlessReentrant(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, reentrant := range []bool{false, true} {
 		table := newTable(t, e, Rules{"GET /": {Key: "k", Reentrant: reentrant}})
 		r := newRouter()
 		r.Use(table.Handler(), table.Handler())
 		r.GET("/", tellKey)
-		a := get(t, serve(t, r), "/")
+		a := routetest.Get(t, routetest.Serve(t, r), "/")
 		if reentrant {
-			a.mustBe(t, 200, "")
+			a.MustBe(t, 200, "")
 		} else {
-			a.mustBe(t, 500, "LOCK_DEADLOCK")
+			a.MustBe(t, 500, "LOCK_DEADLOCK")
 		}
 	}
 }
 
 func TestRawPathsFindTheirRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"GET /p/:id": {Key: "p:{path.id}"}})
 	r := newRouter()
 	r.UseRawPath = true
 	r.UnescapePathValues = false
 	r.Use(table.Handler())
 	r.GET("/p/:id", tellKey)
-	if a := get(t, serve(t, r), "/p/a%2Fb"); a.body != "p:a%252Fb" {
-		t.Errorf("got %d %q; want the value that c.Param gives", a.status, a.body)
+	if a := routetest.Get(t, routetest.Serve(t, r), "/p/a%2Fb"); a.Body != "p:a%252Fb" {
+		t.Errorf("got %d %q; want the value that c.Param gives", a.Status, a.Body)
 	}
 }
 
 func TestEscapedColonsFindTheirRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{`GET /a\:x`: {Key: "k"}})
 	r := newRouter()
 	r.Use(table.Handler())
 	r.GET(`/a\:x`, tellKey)
-	s := serve(t, r)
+	s := routetest.Serve(t, r)
 	found := false
 	for range 2 { // gin rewrites its routes when it begins to serve, if it knows such colons at all
 		if err := table.Validate(r.Routes()); err != nil {
 			t.Fatal(err)
 		}
 		for _, path := range []string{"/a:x", `/a%5Cy`} {
-			a := get(t, s, path)
-			found = found || a.status == http.StatusOK
-			if a.status == http.StatusOK && a.body != "k" {
-				t.Errorf("%s: got %q; want the key", path, a.body)
+			a := routetest.Get(t, s, path)
+			found = found || a.Status == http.StatusOK
+			if a.Status == http.StatusOK && a.Body != "k" {
+				t.Errorf("%s: got %q; want the key", path, a.Body)
 			}
 		}
 	}
@@ -434,7 +435,7 @@ func TestEscapedColonsFindTheirRule(t *testing.T) {
 }
 
 func TestValidateIsSafeWhileServing(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"GET /:id": {Key: "{path.id}"}})
 	r := newRouter()
 	r.Use(table.Handler())
@@ -459,7 +460,7 @@ func TestValidateIsSafeWhileServing(t *testing.T) {
 }
 
 func TestRoutesWithoutARuleCostNoAllocation(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	table := newTable(t, e, Rules{"POST /stock": {Key: "stock"}})
 	r := newRouter()
 	var c *gin.Context

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // statusOf notes the status that a handler writes.
@@ -42,11 +43,11 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 	const body = `{"sku":"a"}`
 	for name, key := range map[string]string{"body not needed": "stock:a", "body needed": "stock:{body.sku}"} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := open(t)
-			release := hold(t, e, "stock:a")
-			h, arrived, status := gate(Lock(e, core.Policy{Key: key, Wait: core.Forever})(never(t)))
-			s := serve(t, h)
-			conn := dial(t, s, fmt.Sprintf(
+			e, _ := routetest.Open(t)
+			release := routetest.Hold(t, e, "stock:a")
+			h, arrived, status := gate(Lock(e, core.Policy{Key: key, Wait: core.Forever})(routetest.Never(t)))
+			s := routetest.Serve(t, h)
+			conn := routetest.Dial(t, s, fmt.Sprintf(
 				"POST /a HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 			<-arrived
 			if err := conn.Close(); err != nil {
@@ -56,7 +57,7 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 				t.Errorf("status is %d; want 499", got)
 			}
 			release()
-			if !free(t, e, "stock:a") {
+			if !routetest.Free(t, e, "stock:a") {
 				t.Error("the request that is over holds the lock")
 			}
 		})
@@ -64,12 +65,12 @@ func TestClientThatHangsUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestHTTP2ClientThatCancelsLeavesTheQueue(t *testing.T) {
-	e, _ := open(t)
-	release := hold(t, e, "k")
-	h, arrived, status := gate(Lock(e, core.Policy{Key: "k", Wait: core.Forever})(never(t)))
-	s := serve(t, h, true)
+	e, _ := routetest.Open(t)
+	release := routetest.Hold(t, e, "k")
+	h, arrived, status := gate(Lock(e, core.Policy{Key: "k", Wait: core.Forever})(routetest.Never(t)))
+	s := routetest.Serve(t, h, true)
 	ctx, cancel := context.WithCancel(t.Context())
-	req := newRequest(t, s, http.MethodPost, "/", "text").WithContext(ctx)
+	req := routetest.NewRequest(t, s, http.MethodPost, "/", "text").WithContext(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -86,22 +87,22 @@ func TestHTTP2ClientThatCancelsLeavesTheQueue(t *testing.T) {
 	}
 	<-done
 	release()
-	if !free(t, e, "k") {
+	if !routetest.Free(t, e, "k") {
 		t.Error("the request that is over holds the lock")
 	}
 }
 
 func TestRequestCancelledByAMiddlewareHasNoBody(t *testing.T) {
-	e, _ := open(t)
-	defer hold(t, e, "k")()
-	locked := Lock(e, core.Policy{Key: "k", Wait: core.Forever})(never(t))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	e, _ := routetest.Open(t)
+	defer routetest.Hold(t, e, "k")()
+	locked := Lock(e, core.Policy{Key: "k", Wait: core.Forever})(routetest.Never(t))
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()
 		locked.ServeHTTP(w, r.WithContext(ctx))
 	}))
-	if a := get(t, s, "/"); a.status != 499 || a.body != "" {
-		t.Errorf("got %d %q; want 499 without a body", a.status, a.body)
+	if a := routetest.Get(t, s, "/"); a.Status != 499 || a.Body != "" {
+		t.Errorf("got %d %q; want 499 without a body", a.Status, a.Body)
 	}
 }
 
@@ -117,22 +118,22 @@ func (b watchedBody) Read(p []byte) (int, error) {
 }
 
 func TestSlowUploadHoldsNoLock(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	reading := make(chan struct{})
 	locked := Lock(e, core.Policy{Key: "k", Wait: core.Forever})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %v", body, err)
 	}))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Slow") != "" {
 			r.Body = watchedBody{r.Body, sync.OnceFunc(func() { close(reading) })}
 		}
 		locked.ServeHTTP(w, r)
 	}))
-	conn := dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
+	conn := routetest.Dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\nConnection: close\r\nContent-Length: 8\r\n\r\nfirs")
 	<-reading
-	if a := send(t, s, newRequest(t, s, http.MethodPost, "/", "fast")); a.body != "fast <nil>" {
-		t.Errorf("got %q", a.body)
+	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "fast")); a.Body != "fast <nil>" {
+		t.Errorf("got %q", a.Body)
 	}
 	if _, err := io.WriteString(conn, "t_la"); err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestSlowUploadHoldsNoLock(t *testing.T) {
 }
 
 func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, key := range []string{"k", "{body.x}"} {
 		for _, tc := range []struct {
 			name   string
@@ -165,12 +166,12 @@ func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
 			}},
 		} {
 			t.Run(tc.name+", key "+key, func(t *testing.T) {
-				locked := Lock(e, core.Policy{Key: key})(never(t))
-				s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				locked := Lock(e, core.Policy{Key: key})(routetest.Never(t))
+				s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					tc.before(w)
 					locked.ServeHTTP(w, r)
 				}))
-				conn := dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{")
+				conn := routetest.Dial(t, s, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{")
 				tc.after(conn)
 				answer, err := io.ReadAll(conn)
 				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+tc.status+" ") {
@@ -182,26 +183,26 @@ func TestBodyThatDoesNotComeIsRefused(t *testing.T) {
 }
 
 func TestTimeoutHandlerOutsideBoundsTheWait(t *testing.T) {
-	e, _ := open(t)
-	release := hold(t, e, "k")
-	h, arrived, status := gate(Lock(e, core.Policy{Key: "k", Wait: core.Forever})(never(t)))
-	s := serve(t, http.TimeoutHandler(h, 10*time.Millisecond, "too late"))
-	if a := get(t, s, "/"); a.status != 503 || a.body != "too late" {
-		t.Errorf("got %d %q", a.status, a.body)
+	e, _ := routetest.Open(t)
+	release := routetest.Hold(t, e, "k")
+	h, arrived, status := gate(Lock(e, core.Policy{Key: "k", Wait: core.Forever})(routetest.Never(t)))
+	s := routetest.Serve(t, http.TimeoutHandler(h, 10*time.Millisecond, "too late"))
+	if a := routetest.Get(t, s, "/"); a.Status != 503 || a.Body != "too late" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 	<-arrived
 	if got := <-status; got != 504 {
 		t.Errorf("the lock answers %d; want 504", got)
 	}
 	release()
-	if !free(t, e, "k") {
+	if !routetest.Free(t, e, "k") {
 		t.Error("the request that is over holds the lock")
 	}
 }
 
 func TestHandlerThatIsTimedOutFromOutsideKeepsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := open(t)
+		e, _ := routetest.Open(t)
 		leave := make(chan struct{})
 		h := http.TimeoutHandler(Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
@@ -212,29 +213,29 @@ func TestHandlerThatIsTimedOutFromOutsideKeepsTheLock(t *testing.T) {
 		if w.Code != 503 {
 			t.Errorf("got %d", w.Code)
 		}
-		if free(t, e, "k") {
+		if routetest.Free(t, e, "k") {
 			t.Error("the lock was released under its handler")
 		}
 		close(leave)
 		synctest.Wait()
-		if !free(t, e, "k") {
+		if !routetest.Free(t, e, "k") {
 			t.Error("the key stays locked")
 		}
 	})
 }
 
 func TestTimeoutHandlerInsideAnswers(t *testing.T) {
-	e, _ := open(t)
-	s := serve(t, Lock(e, core.Policy{Key: "k"})(http.TimeoutHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	e, _ := routetest.Open(t)
+	s := routetest.Serve(t, Lock(e, core.Policy{Key: "k"})(http.TimeoutHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if _, ok := core.LeaseFrom(r.Context()); !ok {
 			t.Error("there is no lease")
 		}
 		<-r.Context().Done()
 	}), 10*time.Millisecond, "too late")))
-	if a := get(t, s, "/"); a.status != 503 || a.body != "too late" {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := routetest.Get(t, s, "/"); a.Status != 503 || a.Body != "too late" {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
-	if !free(t, e, "k") {
+	if !routetest.Free(t, e, "k") {
 		t.Error("the key stays locked")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // BenchmarkRoute measures what a lock adds to a route, on a free key and without
@@ -56,7 +57,7 @@ func BenchmarkRoute(b *testing.B) {
 		}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			e, _ := open(b)
+			e, _ := routetest.Open(b)
 			mux := http.NewServeMux()
 			mux.Handle(route, bm.handler(b, e))
 			b.ReportAllocs()

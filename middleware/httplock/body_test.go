@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestHandlersFindTheWholeBody(t *testing.T) {
@@ -37,19 +38,19 @@ func TestHandlersFindTheWholeBody(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			for _, key := range []string{"k", "{body.sku}"} {
 				t.Run(fmt.Sprintf("%s, chunked %v, key %s", tc.name, chunked, key), func(t *testing.T) {
-					e, _ := open(t)
+					e, _ := routetest.Open(t)
 					locks := Lock(e, core.Policy{Key: "a:" + key})(Lock(e, core.Policy{Key: "b:" + key})(
 						http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 							if got, err := tc.read(r); got != tc.want || err != nil {
 								t.Errorf("read %q, %v; want %q", got, err, tc.want)
 							}
 						})))
-					s := serve(t, locks)
-					req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", tc.contentType)
+					s := routetest.Serve(t, locks)
+					req := routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", tc.contentType)
 					if chunked {
 						req.Body, req.ContentLength = io.NopCloser(req.Body), -1
 					}
-					send(t, s, req).mustBe(t, 200, "")
+					routetest.Send(t, s, req).MustBe(t, 200, "")
 				})
 			}
 		}
@@ -77,32 +78,32 @@ func TestBodyOverTheLimit(t *testing.T) {
 		{name: "cut off before, needed", key: "{body.sku}", body: exact, cut: limit / 2, status: 413, code: "BODY_TOO_LARGE"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			locked := Lock(e, core.Policy{Key: tc.key}, WithBodyLimit(limit))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if got, err := io.ReadAll(r.Body); err != nil || string(got) != tc.body {
 					t.Errorf("the handler reads %d bytes, %v", len(got), err)
 				}
 			}))
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if tc.cut > 0 {
 					r.Body = http.MaxBytesReader(w, r.Body, tc.cut)
 				}
 				locked.ServeHTTP(w, r)
 			}))
-			req := newRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", "application/json")
+			req := routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", "application/json")
 			if tc.chunked {
 				req.Body, req.ContentLength = io.NopCloser(req.Body), -1
 			}
-			send(t, s, req).mustBe(t, tc.status, tc.code)
+			routetest.Send(t, s, req).MustBe(t, tc.status, tc.code)
 		})
 	}
 }
 
 func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	locked := Lock(e, core.Policy{Key: "k"}, WithoutBodyBuffer())
 	var before io.ReadCloser
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		before = r.Body
 		locked(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.Body != before {
@@ -110,7 +111,7 @@ func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
 			}
 		})).ServeHTTP(w, r)
 	}))
-	send(t, s, newRequest(t, s, http.MethodPost, "/", "text")).mustBe(t, 200, "")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "text")).MustBe(t, 200, "")
 }
 
 func TestUploadedFilesAreRemoved(t *testing.T) {
@@ -118,8 +119,8 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
-			e, _ := open(t)
-			s := serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			e, _ := routetest.Open(t)
+			s := routetest.Serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := r.ParseMultipartForm(1); err != nil {
 					t.Error(err)
 					return
@@ -142,9 +143,9 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 			if err := form.Close(); err != nil {
 				t.Fatal(err)
 			}
-			a := send(t, s, newRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
-			if a.body != fmt.Sprint(size) {
-				t.Errorf("got %q", a.body)
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
+			if a.Body != fmt.Sprint(size) {
+				t.Errorf("got %q", a.Body)
 			}
 			s.Close()
 			if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
@@ -155,20 +156,20 @@ func TestUploadedFilesAreRemoved(t *testing.T) {
 }
 
 func TestFormsOfTheHandlerAreFoundOutside(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	locked := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_ = r.FormValue("sku")
 		panic(http.ErrAbortHandler)
 	}))
 	seen := make(chan string, 1)
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			_ = recover()
 			seen <- r.PostForm.Get("sku") + r.Form.Get("sku")
 		}()
 		locked.ServeHTTP(w, r)
 	}))
-	send(t, s, newRequest(t, s, http.MethodPost, "/", "sku=a", "Content-Type", "application/x-www-form-urlencoded"))
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "sku=a", "Content-Type", "application/x-www-form-urlencoded"))
 	if got := <-seen; got != "aa" {
 		t.Errorf("got %q; want the value in both forms", got)
 	}

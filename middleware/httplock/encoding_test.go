@@ -11,10 +11,11 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
 	compressing := func(next http.Handler) http.Handler {
@@ -30,7 +31,7 @@ func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
 	}
 	wait := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for name, h := range map[string]http.Handler{"behind": lock(compressing(wait)), "before": compressing(lock(wait))} {
-		t.Run(name, func(t *testing.T) { get(t, serve(t, h), "/").mustBe(t, 500, "LOCK_MAX_HOLD") })
+		t.Run(name, func(t *testing.T) { routetest.Get(t, routetest.Serve(t, h), "/").MustBe(t, 500, "LOCK_MAX_HOLD") })
 	}
 }
 
@@ -48,7 +49,7 @@ func (w *compressed) Write(p []byte) (int, error) {
 // What is refused because a route with a rule may be meant, or may be behind the one that
 // the request has come by, is 400 if only this client can have written it so.
 func TestRequestPastARuleIsRefusedAndNoOther(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, tc := range []struct {
 		rule, other string // each other route has no rule, but is known
 		by          string // the pattern that the request has come by
@@ -109,7 +110,7 @@ func TestRequestPastARuleIsRefusedAndNoOther(t *testing.T) {
 }
 
 func TestSpellingOfAHostIsNoWayPastItsRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, tc := range []struct {
 		rule  string
 		by    string
@@ -141,7 +142,7 @@ func TestSpellingOfAHostIsNoWayPastItsRule(t *testing.T) {
 }
 
 func TestConnectIsNoWayPastARule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{"/refunds/{id}": "k"})
 	if err := tab.Validate("/refunds/{id}", "/"); err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestConnectIsNoWayPastARule(t *testing.T) {
 
 // A path of a megabyte is split for no rule.
 func TestLongPathCostsLittleBesideManyRules(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	keys, routes := map[string]string{}, []string{"/*"}
 	for i := range 50 {
 		rule := fmt.Sprintf("POST /api/r%d/{id:[0-9]+}", i)

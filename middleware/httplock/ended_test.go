@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
@@ -81,10 +82,10 @@ func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
 	} {
 		for _, http2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tc.name, http2), func(t *testing.T) {
-				e, d := open(t)
+				e, d := routetest.Open(t)
 				logged := logtest.Capture(t)
 				cause := make(chan error, 1)
-				s := serve(t, Lock(e, tc.policy)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s := routetest.Serve(t, Lock(e, tc.policy)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					tc.handler(w, func() {
 						if tc.expire {
 							d.Expire("test/k")
@@ -93,12 +94,12 @@ func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
 						cause <- context.Cause(r.Context())
 					})
 				})), http2)
-				a := get(t, s, "/")
-				a.mustBe(t, tc.status, tc.code)
-				if tc.code == "" && a.body != tc.body {
-					t.Errorf("body is %q; want %q", a.body, tc.body)
+				a := routetest.Get(t, s, "/")
+				a.MustBe(t, tc.status, tc.code)
+				if tc.code == "" && a.Body != tc.body {
+					t.Errorf("body is %q; want %q", a.Body, tc.body)
 				}
-				if a.header.Get("ETag") != "" {
+				if a.Header.Get("ETag") != "" {
 					t.Error("the problem has the ETag of another answer")
 				}
 				if got := <-cause; !errors.Is(got, tc.cause) {
@@ -117,9 +118,9 @@ func TestLeaseThatEndsWhileTheHandlerRuns(t *testing.T) {
 func TestEventStreamIsFlushedUnderTheLock(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			next := make(chan struct{})
-			s := serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			s := routetest.Serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				for i := range 3 {
 					_, _ = fmt.Fprintf(w, "data: %d\n", i)
@@ -127,7 +128,7 @@ func TestEventStreamIsFlushedUnderTheLock(t *testing.T) {
 					<-next
 				}
 			})), http2)
-			res, err := s.Client().Do(newRequest(t, s, http.MethodGet, "/", ""))
+			res, err := s.Client().Do(routetest.NewRequest(t, s, http.MethodGet, "/", ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestEventStreamIsFlushedUnderTheLock(t *testing.T) {
 				if !lines.Scan() || lines.Text() != fmt.Sprintf("data: %d", i) {
 					t.Fatalf("line %d is %q, %v", i, lines.Text(), lines.Err())
 				}
-				if free(t, e, "k") {
+				if routetest.Free(t, e, "k") {
 					t.Error("the lock is not held while the stream goes on")
 				}
 				next <- struct{}{}
@@ -161,7 +162,7 @@ func TestHijackedConnectionCountsAsAnswered(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, d := open(t)
+			e, d := routetest.Open(t)
 			logged := logtest.Capture(t)
 			locked := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				conn, err := hijack(w)
@@ -175,11 +176,11 @@ func TestHijackedConnectionCountsAsAnswered(t *testing.T) {
 				_ = conn.Close()
 			}))
 			over := make(chan struct{})
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(over)
 				locked.ServeHTTP(w, r)
 			}))
-			conn := dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			conn := routetest.Dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 			got, err := io.ReadAll(conn)
 			if err != nil || string(got) != "mine" {
 				t.Errorf("got %q, %v", got, err)

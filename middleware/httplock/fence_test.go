@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // guardFunc is a guard that is a function.
@@ -33,17 +34,17 @@ func guarded(t testing.TB, g fence.Guard, o ...Option) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle("POST /products/{sku}", Fence(g, "stock:{path.sku}", o...)(tellToken))
-	return serve(t, mux)
+	return routetest.Serve(t, mux)
 }
 
 // post asks for a product with these values of the header.
-func post(t testing.TB, s *httptest.Server, path string, tokens ...string) answer {
+func post(t testing.TB, s *httptest.Server, path string, tokens ...string) routetest.Answer {
 	t.Helper()
-	r := newRequest(t, s, http.MethodPost, path, "")
+	r := routetest.NewRequest(t, s, http.MethodPost, path, "")
 	for _, v := range tokens {
 		r.Header.Add("fencing-token", v)
 	}
-	return send(t, s, r)
+	return routetest.Send(t, s, r)
 }
 
 func TestRequestRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
@@ -70,18 +71,18 @@ func TestRequestRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
 		{"/products/a", []string{"stock%3Aa=9223372036854775806"}, 412, "LOCK_TOKEN_STALE", ""},
 	} {
 		a := post(t, s, step.path, step.tokens...)
-		a.mustBe(t, step.status, step.code)
-		if step.status == 200 && a.body != step.body {
-			t.Errorf("the handler of %s got %q; want %q", step.path, a.body, step.body)
+		a.MustBe(t, step.status, step.code)
+		if step.status == 200 && a.Body != step.body {
+			t.Errorf("the handler of %s got %q; want %q", step.path, a.Body, step.body)
 		}
-		if step.status != 200 && (a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Retry-After") != "" || strings.Contains(a.body, "stock")) {
-			t.Errorf("got %v %s", a.header, a.body)
+		if step.status != 200 && (a.Header.Get("Content-Type") != "application/problem+json" || a.Header.Get("Retry-After") != "" || strings.Contains(a.Body, "stock")) {
+			t.Errorf("got %v %s", a.Header, a.Body)
 		}
 	}
 }
 
 func TestHolderThatWasOvertakenIsRefusedOverHTTP(t *testing.T) {
-	e, d := open(t)
+	e, d := routetest.Open(t)
 	s := guarded(t, &fence.Memory{})
 	client := &http.Client{Transport: SendTokens(s.Client().Transport)}
 	deduct := func(ctx context.Context) (status int) {
@@ -132,13 +133,13 @@ func TestGuardThatFailsKeepsTheHandlerFromRunning(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("POST /products/{sku}", Fence(guardFunc(func(context.Context, fence.Token) error {
 		return fmt.Errorf("dial %s: %w", secret, context.DeadlineExceeded)
-	}), "stock:{path.sku}")(never(t)))
-	s := serve(t, mux)
+	}), "stock:{path.sku}")(routetest.Never(t)))
+	s := routetest.Serve(t, mux)
 	a := post(t, s, "/products/a", "stock%3Aa=9")
-	a.mustBe(t, 503, "LOCK_TOKEN_UNDECIDED")
+	a.MustBe(t, 503, "LOCK_TOKEN_UNDECIDED")
 	s.Close()
-	if text := logged.String(); !strings.Contains(text, "LOCK_TOKEN_UNDECIDED") || strings.Contains(text+a.body, secret) || strings.Contains(text, "stock:a") {
-		t.Errorf("logged %s, answered %s", text, a.body)
+	if text := logged.String(); !strings.Contains(text, "LOCK_TOKEN_UNDECIDED") || strings.Contains(text+a.Body, secret) || strings.Contains(text, "stock:a") {
+		t.Errorf("logged %s, answered %s", text, a.Body)
 	}
 }
 
@@ -148,7 +149,7 @@ func TestCancelledRequestIsNotRefusedForTheGuard(t *testing.T) {
 		cancel()
 		<-ctx.Done()
 		return ctx.Err()
-	}), "k")(never(t))
+	}), "k")(routetest.Never(t))
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
 	r.Header.Set(fence.Header, "k=1")
 	w := httptest.NewRecorder()
@@ -173,16 +174,16 @@ func TestOptionsOfAFence(t *testing.T) {
 		n, _ := r.Body.Read(body)
 		_, _ = fmt.Fprintf(w, "%s %v", body[:n], fence.All(r.Context()))
 	})))
-	s := serve(t, mux)
-	request := func(body, tenant, token string) answer {
+	s := routetest.Serve(t, mux)
+	request := func(body, tenant, token string) routetest.Answer {
 		t.Helper()
-		return send(t, s, newRequest(t, s, http.MethodPost, "/x", body, "Content-Type", "application/json", "X-Tenant", tenant, fence.Header, token))
+		return routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/x", body, "Content-Type", "application/json", "X-Tenant", tenant, fence.Header, token))
 	}
-	if a := get(t, s, "/x"); a.status != 200 || a.body != " []" {
-		t.Errorf("what needs no check got %d %q", a.status, a.body)
+	if a := routetest.Get(t, s, "/x"); a.Status != 200 || a.Body != " []" {
+		t.Errorf("what needs no check got %d %q", a.Status, a.Body)
 	}
-	if a := request(`{"id":7}`, "t", "order%3A7%3At=3"); a.status != 200 || a.body != `{"id":7} [order%3A7%3At=3]` {
-		t.Errorf("got %d %q", a.status, a.body)
+	if a := request(`{"id":7}`, "t", "order%3A7%3At=3"); a.Status != 200 || a.Body != `{"id":7} [order%3A7%3At=3]` {
+		t.Errorf("got %d %q", a.Status, a.Body)
 	}
 	for _, tc := range []struct {
 		body, tenant, token string
@@ -193,8 +194,8 @@ func TestOptionsOfAFence(t *testing.T) {
 		{`{"id":7,"more":"than 20 bytes"}`, "t", "order%3A7%3At=3", core.ErrTooLarge},
 		{`{"id":7}`, "t", "?", fence.ErrMalformed},
 	} {
-		if a := request(tc.body, tc.tenant, tc.token); a.status != 418 {
-			t.Errorf("%+v: got %d %s", tc, a.status, a.body)
+		if a := request(tc.body, tc.tenant, tc.token); a.Status != 418 {
+			t.Errorf("%+v: got %d %s", tc, a.Status, a.Body)
 			continue
 		}
 		if err := <-refused; !errors.Is(err, tc.want) {
@@ -247,13 +248,13 @@ func TestFenceThatCannotWorkIsRefused(t *testing.T) {
 func TestFenceOnARouteWithoutItsWildcardRunsNothing(t *testing.T) {
 	logtest.Capture(t)
 	mux := http.NewServeMux()
-	mux.Handle("POST /products/{id}", Fence(&fence.Memory{}, "stock:{path.sku}")(never(t)))
-	s := serve(t, mux)
-	post(t, s, "/products/a", "stock%3Aa=9").mustBe(t, 500, "LOCK_POLICY")
+	mux.Handle("POST /products/{id}", Fence(&fence.Memory{}, "stock:{path.sku}")(routetest.Never(t)))
+	s := routetest.Serve(t, mux)
+	post(t, s, "/products/a", "stock%3Aa=9").MustBe(t, 500, "LOCK_POLICY")
 }
 
 func TestLeaseOfTheServerIsNoTokenOfItsClient(t *testing.T) {
-	e, _ := open(t)
-	s := serve(t, Lock(e, core.Policy{Key: "k"})(Fence(&fence.Memory{}, "k")(never(t))))
-	post(t, s, "/").mustBe(t, 400, "LOCK_TOKEN_MISSING")
+	e, _ := routetest.Open(t)
+	s := routetest.Serve(t, Lock(e, core.Policy{Key: "k"})(Fence(&fence.Memory{}, "k")(routetest.Never(t))))
+	post(t, s, "/").MustBe(t, 400, "LOCK_TOKEN_MISSING")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestKeyComesFromWhereItSays(t *testing.T) {
@@ -76,33 +77,33 @@ func TestKeyComesFromWhereItSays(t *testing.T) {
 		{name: "multipart body", key: "stock:{body.sku}", body: "--x\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\na\r\n--x--\r\n", headers: []string{"Content-Type", "multipart/form-data; boundary=x"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			mux := http.NewServeMux()
-			mux.Handle("/products/{sku}/{rest...}", Lock(e, core.Policy{Key: tc.key}, tc.option)(tellKey))
-			s := serve(t, mux)
+			mux.Handle("/products/{sku}/{rest...}", Lock(e, core.Policy{Key: tc.key}, tc.option)(http.HandlerFunc(routetest.TellKey)))
+			s := routetest.Serve(t, mux)
 			if tc.method == "" {
 				tc.method = http.MethodPost
 			}
 			if tc.target == "" {
 				tc.target = "/products/a/r"
 			}
-			a := send(t, s, newRequest(t, s, tc.method, tc.target, tc.body, tc.headers...))
+			a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.target, tc.body, tc.headers...))
 			if tc.want != "" {
-				if a.status != 200 || a.body != tc.want {
-					t.Errorf("got %d %q; want the key %q", a.status, a.body, tc.want)
+				if a.Status != 200 || a.Body != tc.want {
+					t.Errorf("got %d %q; want the key %q", a.Status, a.Body, tc.want)
 				}
 				return
 			}
 			if tc.status == 0 {
-				a.mustBe(t, 400, "LOCK_KEY_INVALID")
+				a.MustBe(t, 400, "LOCK_KEY_INVALID")
 			} else {
-				a.mustBe(t, tc.status, "BODY_TOO_LARGE")
+				a.MustBe(t, tc.status, "BODY_TOO_LARGE")
 			}
-			if p := a.problem.Placeholder; p == "" || !strings.Contains(tc.key, "{"+p+"}") {
-				t.Errorf("placeholder is %q in %s", p, a.body)
+			if p := a.Problem.Placeholder; p == "" || !strings.Contains(tc.key, "{"+p+"}") {
+				t.Errorf("placeholder is %q in %s", p, a.Body)
 			}
-			if strings.Contains(a.body, secret) {
-				t.Errorf("the error's text is shown: %s", a.body)
+			if strings.Contains(a.Body, secret) {
+				t.Errorf("the error's text is shown: %s", a.Body)
 			}
 		})
 	}
@@ -119,7 +120,7 @@ func TestPeerOnAUnixSocketHasNoAddress(t *testing.T) {
 }
 
 func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := func(*http.Request) (string, error) { return "v", nil }
 	for _, tc := range []struct {
 		name    string
@@ -166,19 +167,19 @@ func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
 }
 
 func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logged := logtest.Capture(t)
 	lock := Lock(e, core.Policy{Key: "stock:{path.sku}"})
 	mux := http.NewServeMux()
-	mux.Handle("GET /fits/{sku}", lock(tellKey))
-	mux.Handle("GET /rest/{sku...}", lock(tellKey))
-	mux.Handle("GET /other/{id}", lock(never(t)))
-	mux.Handle("GET /none", lock(never(t)))
+	mux.Handle("GET /fits/{sku}", lock(http.HandlerFunc(routetest.TellKey)))
+	mux.Handle("GET /rest/{sku...}", lock(http.HandlerFunc(routetest.TellKey)))
+	mux.Handle("GET /other/{id}", lock(routetest.Never(t)))
+	mux.Handle("GET /none", lock(routetest.Never(t)))
 	front := http.NewServeMux()
 	front.Handle("/", mux)
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/front" {
-			lock(never(t)).ServeHTTP(w, r)
+			lock(routetest.Never(t)).ServeHTTP(w, r)
 			return
 		}
 		front.ServeHTTP(w, r)
@@ -187,9 +188,9 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 		for path, status := range map[string]int{
 			"/fits/a": 200, "/rest/a/b": 200, "/rest/": 400, "/other/a": 500, "/none": 500, "/front": 500,
 		} {
-			a := get(t, s, path)
-			if a.status != status || status == 500 && a.problem.Code != "LOCK_POLICY" || status == 400 && a.problem.Code != "LOCK_KEY_INVALID" {
-				t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, status)
+			a := routetest.Get(t, s, path)
+			if a.Status != status || status == 500 && a.Problem.Code != "LOCK_POLICY" || status == 400 && a.Problem.Code != "LOCK_KEY_INVALID" {
+				t.Errorf("%s: got %d %s; want %d", path, a.Status, a.Body, status)
 			}
 		}
 	}
@@ -208,8 +209,8 @@ func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 }
 
 func TestPathValueOfAnotherRouterIsAsGood(t *testing.T) {
-	e, _ := open(t)
-	lock := Lock(e, core.Policy{Key: "stock:{path.sku}"})(tellKey)
+	e, _ := routetest.Open(t)
+	lock := Lock(e, core.Policy{Key: "stock:{path.sku}"})(http.HandlerFunc(routetest.TellKey))
 	for _, pattern := range []string{"", "/sub/{id}", "/{sku:[a-z]+}"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Pattern = pattern

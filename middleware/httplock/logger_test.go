@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
@@ -20,8 +21,8 @@ func TestMiddlewareLogsWhereItsEngineDoes(t *testing.T) {
 	}
 	defer func() { _ = e.Close() }()
 	mux := http.NewServeMux()
-	mux.Handle("GET /other/{id}", Lock(e, core.Policy{Key: "stock:{path.sku}"})(never(t)))
-	get(t, serve(t, mux), "/other/a").mustBe(t, 500, "LOCK_POLICY")
+	mux.Handle("GET /other/{id}", Lock(e, core.Policy{Key: "stock:{path.sku}"})(routetest.Never(t)))
+	routetest.Get(t, routetest.Serve(t, mux), "/other/a").MustBe(t, 500, "LOCK_POLICY")
 	if !strings.Contains(own.String(), "does not fit") || !strings.Contains(own.String(), "was refused") || others.String() != "" {
 		t.Errorf("the engine's log has\n%s\nand slog's default\n%s", own, others)
 	}

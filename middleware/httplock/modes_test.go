@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // presence counts who is inside.
@@ -43,7 +44,7 @@ func TestPolicyOfAnyModeGoesAroundACall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var in presence
 				tc.Wait = core.Forever
-				e, _ := open(t)
+				e, _ := routetest.Open(t)
 				mux := http.NewServeMux()
 				mux.Handle("POST /products/{sku}", Lock(e, tc.Policy)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { in.visit() })))
 				var all sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // table returns a table of rules whose keys are given by their patterns.
@@ -27,13 +28,13 @@ func table(t testing.TB, e *core.Engine, keys map[string]string, o ...Option) *T
 func muxOf(around func(http.Handler) http.Handler, patterns ...string) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, p := range patterns {
-		mux.Handle(p, around(tellKey))
+		mux.Handle(p, around(http.HandlerFunc(routetest.TellKey)))
 	}
 	return mux
 }
 
 func TestEachRouteHasItsOwnRule(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{
 		"POST /products/{sku}/deduct": "stock:{path.sku}",
 		"/refunds/{id}":               "refund:{path.id}",
@@ -52,7 +53,7 @@ func TestEachRouteHasItsOwnRule(t *testing.T) {
 		"POST /products/{sku}/deduct", "GET /products/{sku}", "/refunds/{id}",
 		"/hosts/{x}", "shop.example/hosts/{x}", "else.example/hosts/{x}",
 		"/both", "GET /heads", "GET /split", "POST /split", "/tree/{rest...}", "/exact/{$}", "/")
-	s := serve(t, mux)
+	s := routetest.Serve(t, mux)
 	for _, tc := range []struct {
 		method, host, path string
 		want               string
@@ -75,43 +76,43 @@ func TestEachRouteHasItsOwnRule(t *testing.T) {
 		{"GET", "", "/exact/", "exact"},
 		{"GET", "", "/elsewhere", "unlocked"},
 	} {
-		r := newRequest(t, s, tc.method, tc.path, "")
+		r := routetest.NewRequest(t, s, tc.method, tc.path, "")
 		r.Host = tc.host
-		if a := send(t, s, r); a.status != 200 || a.body != tc.want {
-			t.Errorf("%s %s%s: got %d %q; want %q", tc.method, tc.host, tc.path, a.status, a.body, tc.want)
+		if a := routetest.Send(t, s, r); a.Status != 200 || a.Body != tc.want {
+			t.Errorf("%s %s%s: got %d %q; want %q", tc.method, tc.host, tc.path, a.Status, a.Body, tc.want)
 		}
 	}
 }
 
 func TestHeadIsLockedByTheRuleForGet(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{"GET /get/{x}": "get:{path.x}", "GET /any/{x}": "any:{path.x}", "HEAD /own/{x}": "own:{path.x}", "GET /own/{x}": "not this", "HEAD /by/{x}": "by:{path.x}", "GET /by/{x}": "not this"})
-	s := serve(t, muxOf(tab.Handler(), "GET /get/{x}", "/any/{x}", "/own/{x}", "GET /by/{x}"))
+	s := routetest.Serve(t, muxOf(tab.Handler(), "GET /get/{x}", "/any/{x}", "/own/{x}", "GET /by/{x}"))
 	for path, key := range map[string]string{"/get/a": "get:a", "/any/a": "any:a", "/own/a": "own:a", "/by/a": "by:a"} {
-		release := hold(t, e, key)
-		if a := send(t, s, newRequest(t, s, http.MethodHead, path, "")); a.status != 409 || a.body != "" {
-			t.Errorf("HEAD %s: got %d %q; want 409", path, a.status, a.body)
+		release := routetest.Hold(t, e, key)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodHead, path, "")); a.Status != 409 || a.Body != "" {
+			t.Errorf("HEAD %s: got %d %q; want 409", path, a.Status, a.Body)
 		}
 		release()
-		send(t, s, newRequest(t, s, http.MethodHead, path, "")).mustBe(t, 200, "")
+		routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodHead, path, "")).MustBe(t, 200, "")
 	}
 }
 
 func TestRulesOfATableExcludeEachOther(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{"POST /a/{x}": "{path.x}", "POST /b/{x}": "{path.x}"})
-	release := hold(t, e, "1")
-	s := serve(t, muxOf(tab.Handler(), "POST /a/{x}", "POST /b/{x}"))
+	release := routetest.Hold(t, e, "1")
+	s := routetest.Serve(t, muxOf(tab.Handler(), "POST /a/{x}", "POST /b/{x}"))
 	for path, status := range map[string]int{"/a/1": 409, "/b/1": 409, "/b/2": 200} {
-		if a := send(t, s, newRequest(t, s, http.MethodPost, path, "")); a.status != status {
-			t.Errorf("%s: got %d %s; want %d", path, a.status, a.body, status)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, "")); a.Status != status {
+			t.Errorf("%s: got %d %s; want %d", path, a.Status, a.Body, status)
 		}
 	}
 	release()
 }
 
 func TestMethodThatAMiddlewareHasChangedIsNoWayRound(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{"POST /x/{id}": "post:{path.id}", "/y/{id}": "y:{path.id}"})
 	override := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,30 +120,30 @@ func TestMethodThatAMiddlewareHasChangedIsNoWayRound(t *testing.T) {
 			tab.Handler()(h).ServeHTTP(w, r)
 		})
 	}
-	s := serve(t, muxOf(override, "POST /x/{id}", "POST /y/{id}"))
+	s := routetest.Serve(t, muxOf(override, "POST /x/{id}", "POST /y/{id}"))
 	for path, want := range map[string]string{"/x/1": "post:1", "/y/1": "y:1"} {
-		if a := send(t, s, newRequest(t, s, http.MethodPost, path, "", "X-HTTP-Method-Override", "DELETE")); a.body != want {
-			t.Errorf("%s: got %d %q; want %q", path, a.status, a.body, want)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, "", "X-HTTP-Method-Override", "DELETE")); a.Body != want {
+			t.Errorf("%s: got %d %q; want %q", path, a.Status, a.Body, want)
 		}
 	}
 }
 
 func TestRuleNeedsNotNameWildcardsLikeItsRoute(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	logtest.Capture(t)
 	tab := table(t, e, map[string]string{"POST /a/{id}": "all", "POST /b/{id}": "{path.id}", "/c/{rest...}": "c"})
-	s := serve(t, muxOf(tab.Handler(), "POST /a/{sku}", "POST /b/{sku}", "/c/"))
+	s := routetest.Serve(t, muxOf(tab.Handler(), "POST /a/{sku}", "POST /b/{sku}", "/c/"))
 	for path, want := range map[string]string{"/a/1": "all", "/c/x": "c"} {
-		if a := send(t, s, newRequest(t, s, http.MethodPost, path, "")); a.body != want {
-			t.Errorf("%s: got %d %q; want %q", path, a.status, a.body, want)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, path, "")); a.Body != want {
+			t.Errorf("%s: got %d %q; want %q", path, a.Status, a.Body, want)
 		}
 	}
 	// The key cannot be had of this route.
-	send(t, s, newRequest(t, s, http.MethodPost, "/b/1", "")).mustBe(t, 500, "LOCK_POLICY")
+	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/b/1", "")).MustBe(t, 500, "LOCK_POLICY")
 }
 
 func TestPatternsOfChiAreUnderstood(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	tab := table(t, e, map[string]string{
 		"POST /products/{sku:[a-z]+}": "stock:{path.sku}",
 		"/refunds/{id}":               "refund:{path.id}",
@@ -159,7 +160,7 @@ func TestPatternsOfChiAreUnderstood(t *testing.T) {
 		r.Pattern = tc.pattern
 		r.SetPathValue(tc.name, "v")
 		w := httptest.NewRecorder()
-		tab.Handler()(tellKey).ServeHTTP(w, r)
+		tab.Handler()(http.HandlerFunc(routetest.TellKey)).ServeHTTP(w, r)
 		if w.Body.String() != tc.want {
 			t.Errorf("%s %s: got %d %s; want %s", tc.method, tc.pattern, w.Code, w.Body, tc.want)
 		}
@@ -167,16 +168,16 @@ func TestPatternsOfChiAreUnderstood(t *testing.T) {
 }
 
 func TestOptionsHoldForTheWholeTable(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := WithValue("tenant", func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })
 	filter := WithFilter(func(r *http.Request) bool { return r.Method != http.MethodOptions })
 	tab := table(t, e, map[string]string{"/a": "a:{tenant}", "/b": "b"}, value, filter)
-	s := serve(t, muxOf(tab.Handler(), "/a", "/b"))
+	s := routetest.Serve(t, muxOf(tab.Handler(), "/a", "/b"))
 	for _, tc := range []struct{ method, path, want string }{
 		{"GET", "/a", "a:t"}, {"GET", "/b", "b"}, {"OPTIONS", "/a", "unlocked"},
 	} {
-		if a := send(t, s, newRequest(t, s, tc.method, tc.path, "", "X-Tenant", "t")); a.body != tc.want {
-			t.Errorf("%s %s: got %d %q; want %q", tc.method, tc.path, a.status, a.body, tc.want)
+		if a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.path, "", "X-Tenant", "t")); a.Body != tc.want {
+			t.Errorf("%s %s: got %d %q; want %q", tc.method, tc.path, a.Status, a.Body, tc.want)
 		}
 	}
 }

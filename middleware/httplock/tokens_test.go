@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // tripFunc is a RoundTripper that is a function.
@@ -94,7 +95,7 @@ func TestRedirectsDoNotCarryTokensToOthers(t *testing.T) {
 			http.Redirect(w, r, next, http.StatusTemporaryRedirect)
 		}
 	}
-	home, other := serve(t, http.HandlerFunc(note)), serve(t, http.HandlerFunc(note))
+	home, other := routetest.Serve(t, http.HandlerFunc(note)), routetest.Serve(t, http.HandlerFunc(note))
 	client := &http.Client{Transport: SendTokens(home.Client().Transport)}
 	for _, tc := range []struct {
 		name, url string
@@ -153,7 +154,7 @@ type idler struct {
 func (i *idler) CloseIdleConnections() { i.closed = true }
 
 func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
-	s := serve(t, ReadTokens(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, ReadTokens(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values, _ := fence.Values(r.Context())
 		_, _ = io.WriteString(w, strings.Join(values, " "))
 	})))
@@ -169,15 +170,15 @@ func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
 		{slices.Repeat([]string{"b=2"}, 2), 400, "LOCK_TOKEN_MALFORMED", ""},
 	} {
 		a := post(t, s, "/", tc.values...)
-		a.mustBe(t, tc.status, tc.code)
-		if tc.status == 200 && a.body != tc.body {
-			t.Errorf("%q: the handler sees %q", tc.values, a.body)
+		a.MustBe(t, tc.status, tc.code)
+		if tc.status == 200 && a.Body != tc.body {
+			t.Errorf("%q: the handler sees %q", tc.values, a.Body)
 		}
 	}
-	r := newRequest(t, s, http.MethodHead, "/", "")
+	r := routetest.NewRequest(t, s, http.MethodHead, "/", "")
 	r.Header.Set(fence.Header, "?")
-	if a := send(t, s, r); a.status != 400 || a.body != "" {
-		t.Errorf("HEAD got %d %q", a.status, a.body)
+	if a := routetest.Send(t, s, r); a.Status != 400 || a.Body != "" {
+		t.Errorf("HEAD got %d %q", a.Status, a.Body)
 	}
 }
 

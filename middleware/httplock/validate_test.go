@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 func TestBadTablesAreRefused(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	value := WithValue("v", func(*http.Request) (string, error) { return "v", nil })
 	for _, tc := range []struct {
 		name    string
@@ -52,7 +53,7 @@ func TestBadTablesAreRefused(t *testing.T) {
 }
 
 func TestValidateFindsRulesWithoutARoute(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	for _, tc := range []struct {
 		name   string
 		rules  map[string]string

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
 // bare is a ResponseWriter and nothing else; the types below add an interface
@@ -119,15 +120,15 @@ func TestWriterOfAServerKeepsItsInterfaces(t *testing.T) {
 		{"http.TimeoutHandler", true, func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Minute, "") }, "flush false, hijack false, push true"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			h := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, of(w))
 			}))
 			if tc.outer != nil {
 				h = tc.outer(h)
 			}
-			if a := get(t, serve(t, h, tc.http2), "/"); a.body != tc.want {
-				t.Errorf("got %s; want %s", a.body, tc.want)
+			if a := routetest.Get(t, routetest.Serve(t, h, tc.http2), "/"); a.Body != tc.want {
+				t.Errorf("got %s; want %s", a.Body, tc.want)
 			}
 		})
 	}
@@ -151,7 +152,7 @@ func TestControllerReachesThroughOtherWrappers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := open(t)
+			e, _ := routetest.Open(t)
 			over := make(chan struct{})
 			locked := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				c := http.NewResponseController(w)
@@ -165,11 +166,11 @@ func TestControllerReachesThroughOtherWrappers(t *testing.T) {
 					t.Errorf("got %v, answered %v", err, Answered(w))
 				}
 			}))
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(over)
 				locked.ServeHTTP(wrapped{bare{w}}, r)
 			}))
-			_, _ = io.ReadAll(dial(t, s, "GET / HTTP/1.0\r\nHost: x\r\n\r\n"))
+			_, _ = io.ReadAll(routetest.Dial(t, s, "GET / HTTP/1.0\r\nHost: x\r\n\r\n"))
 			<-over
 		})
 	}
@@ -243,7 +244,7 @@ func TestControllerLearnsWhyFlushingFails(t *testing.T) {
 }
 
 func TestFileReachesTheConnectionAsAFile(t *testing.T) {
-	e, _ := open(t)
+	e, _ := routetest.Open(t)
 	text := strings.Repeat("0123456789", 10_000)
 	name := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -251,14 +252,14 @@ func TestFileReachesTheConnectionAsAFile(t *testing.T) {
 	}
 	locked := Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }))
 	from := make(chan string, 1)
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := routetest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		noted := &readFrom{ResponseWriter: w}
 		locked.ServeHTTP(noted, r)
 		limited, _ := noted.from.(*io.LimitedReader)
 		from <- fmt.Sprintf("%T", limited.R)
 	}))
-	if a := get(t, s, "/"); a.body != text {
-		t.Errorf("got %d bytes", len(a.body))
+	if a := routetest.Get(t, s, "/"); a.Body != text {
+		t.Errorf("got %d bytes", len(a.Body))
 	}
 	if got := <-from; got != "*os.File" {
 		t.Errorf("the copy is from a %s, so that it is not sent by sendfile", got)
@@ -266,13 +267,13 @@ func TestFileReachesTheConnectionAsAFile(t *testing.T) {
 }
 
 func TestTrailersPass(t *testing.T) {
-	e, _ := open(t)
-	s := serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	e, _ := routetest.Open(t)
+	s := routetest.Serve(t, Lock(e, core.Policy{Key: "k"})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "x")
 		w.(http.Flusher).Flush()
 		w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
 	})))
-	res, err := s.Client().Do(newRequest(t, s, http.MethodGet, "/", ""))
+	res, err := s.Client().Do(routetest.NewRequest(t, s, http.MethodGet, "/", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
