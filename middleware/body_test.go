@@ -1,12 +1,9 @@
 package middleware
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -83,55 +80,6 @@ func TestEveryBindingFindsTheWholeBody(t *testing.T) {
 	}
 }
 
-func TestBodyOverTheLimit(t *testing.T) {
-	const limit = 100
-	long := `{"sku":"a","x":"` + strings.Repeat("x", 2*limit) + `"}`
-	exact := `{"sku":"` + strings.Repeat("a", limit-10) + `"}`
-	for _, tc := range []struct {
-		name, key, body string
-		chunked         bool
-		before          gin.HandlerFunc
-		status          int
-		code            string
-	}{
-		{name: "needed, known length", key: "{body.sku}", body: long, status: 413, code: "BODY_TOO_LARGE"},
-		{name: "needed, unknown length", key: "{body.sku}", body: long, chunked: true, status: 413, code: "BODY_TOO_LARGE"},
-		{name: "needed, just fits", key: "{body.sku}", body: exact, status: 200},
-		{name: "needed, unknown length, just fits", key: "{body.sku}", body: exact, chunked: true, status: 200},
-		{name: "not needed, known length", key: "k", body: long, status: 200},
-		{name: "not needed, unknown length", key: "k", body: long, chunked: true, status: 200},
-		{name: "not needed, replaced by a longer one", key: "k", body: "short", status: 200, before: func(c *gin.Context) {
-			c.Request.Body = io.NopCloser(strings.NewReader(long))
-		}},
-		{name: "cut off before, not needed", key: "k", body: exact, status: 413, code: "BODY_TOO_LARGE", before: func(c *gin.Context) {
-			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit/2)
-		}},
-		{name: "cut off before, needed", key: "{body.sku}", body: exact, status: 413, code: "BODY_TOO_LARGE", before: func(c *gin.Context) {
-			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit/2)
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			e, _ := routetest.Open(t)
-			r := newRouter()
-			if tc.before != nil {
-				r.Use(tc.before)
-			}
-			r.POST("/", Lock(e, core.Policy{Key: tc.key}, WithBodyLimit(limit)), func(c *gin.Context) {
-				got, err := c.GetRawData()
-				if err != nil || len(got) != len(exact) && string(got) != long {
-					t.Errorf("the handler reads %d bytes, %v", len(got), err)
-				}
-			})
-			s := routetest.Serve(t, r)
-			req := routetest.NewRequest(t, s, http.MethodPost, "/", tc.body, "Content-Type", gin.MIMEJSON)
-			if tc.chunked {
-				req.Body, req.ContentLength = io.NopCloser(req.Body), -1
-			}
-			routetest.Send(t, s, req).MustBe(t, tc.status, tc.code)
-		})
-	}
-}
-
 func TestBodyReadByAnEarlierHandler(t *testing.T) {
 	const doc = `{"sku":"a"}`
 	for _, tc := range []struct {
@@ -176,47 +124,6 @@ func TestCompressedBodyIsNotGivenToGinAsContent(t *testing.T) {
 	})
 	s := routetest.Serve(t, r)
 	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "compressed", "Content-Encoding", "x")).MustBe(t, 200, "")
-}
-
-func TestUploadedFilesAreRemoved(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	r.MaxMultipartMemory = 1
-	r.POST("/", Lock(e, core.Policy{Key: "k"}), func(c *gin.Context) {
-		f, err := c.FormFile("file")
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
-			t.Errorf("the upload is not in a file (%v), so that nothing is tested", err)
-		}
-		c.String(200, "%d", f.Size)
-	})
-	s := routetest.Serve(t, r)
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("file", "f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const size = 12 << 20 // beyond what mime/multipart keeps in memory at least
-	if _, err := part.Write(make([]byte, size)); err != nil {
-		t.Fatal(err)
-	}
-	if err := form.Close(); err != nil {
-		t.Fatal(err)
-	}
-	a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", body.String(), "Content-Type", form.FormDataContentType()))
-	if a.Body != fmt.Sprint(size) {
-		t.Errorf("got %q", a.Body)
-	}
-	s.Close()
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("%v stay behind, %v", files, err)
-	}
 }
 
 func TestBodyIsLeftUnreadOnRequest(t *testing.T) {

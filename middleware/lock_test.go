@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,125 +16,6 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
-
-func TestRequestsForOneKeyRunOneAtATime(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	counts := map[string]int{} // a race unless the lock works
-	var mu sync.Mutex          // guards the map, not the counts
-	get := func(sku string) int { mu.Lock(); defer mu.Unlock(); return counts[sku] }
-	set := func(sku string, n int) { mu.Lock(); defer mu.Unlock(); counts[sku] = n }
-	r.POST("/products/:sku/deduct", Lock(e, core.Policy{Key: "stock:{path.sku}", Wait: core.Forever}), func(c *gin.Context) {
-		set(c.Param("sku"), get(c.Param("sku"))+1)
-	})
-	s := routetest.Serve(t, r)
-
-	const each = 40
-	var wg sync.WaitGroup
-	for i := range 2 * each {
-		req := routetest.NewRequest(t, s, http.MethodPost, "/products/"+strconv.Itoa(i%2)+"/deduct", "{}")
-		wg.Go(func() { routetest.Send(t, s, req).MustBe(t, 200, "") })
-	}
-	wg.Wait()
-	if counts["0"] != each || counts["1"] != each {
-		t.Errorf("counted %v; want %d each", counts, each)
-	}
-}
-
-func TestTakenKeyIsAConflictForItsOwnRequestsOnly(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	entered, leave := make(chan struct{}), make(chan struct{})
-	r.GET("/hold/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}"}), func(*gin.Context) {
-		close(entered)
-		<-leave
-	})
-	r.GET("/try/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}"}), tellKey)
-	r.GET("/wait/:sku", Lock(e, core.Policy{Key: "stock:{path.sku}", Wait: 10 * time.Millisecond}), tellKey)
-	s := routetest.Serve(t, r)
-
-	var wg sync.WaitGroup
-	hold := routetest.NewRequest(t, s, http.MethodGet, "/hold/a", "")
-	wg.Go(func() { routetest.Send(t, s, hold).MustBe(t, 200, "") })
-	<-entered
-	for path, code := range map[string]string{"/try/a": "LOCK_BUSY", "/wait/a": "LOCK_TIMEOUT"} {
-		a := routetest.Get(t, s, path)
-		a.MustBe(t, 409, code)
-		if strings.Contains(a.Body, "stock:a") {
-			t.Errorf("the key is shown: %s", a.Body)
-		}
-		if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || n < 1 {
-			t.Errorf("Retry-After is %q; want at least 1", a.Header.Get("Retry-After"))
-		}
-	}
-	routetest.Get(t, s, "/try/b").MustBe(t, 200, "")
-	close(leave)
-	wg.Wait()
-	routetest.Get(t, s, "/try/a").MustBe(t, 200, "")
-}
-
-func TestHeadIsRefusedWithoutABody(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	r.HEAD("/", Lock(e, core.Policy{Key: "k"}), tellKey)
-	s := routetest.Serve(t, r)
-	defer routetest.Hold(t, e, "k")()
-	a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodHead, "/", ""))
-	a.MustBe(t, 409, "")
-	if a.Body != "" || a.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("got %q, %v", a.Body, a.Header)
-	}
-}
-
-func TestRefusedCallsNeverRun(t *testing.T) {
-	e, d := routetest.Open(t)
-	defer routetest.Hold(t, e, "held")()
-	closed, _ := routetest.Open(t)
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	within := func(d time.Duration) gin.HandlerFunc {
-		return func(c *gin.Context) {
-			ctx, cancel := context.WithTimeout(c.Request.Context(), d)
-			defer cancel()
-			c.Request = c.Request.WithContext(ctx)
-			c.Next()
-		}
-	}
-	const secret = "10.0.0.7:6379 said secret"
-	for _, tc := range []struct {
-		name   string
-		before gin.HandlerFunc
-		engine *core.Engine
-		policy core.Policy
-		fail   error
-		status int
-		code   string
-	}{
-		{name: "deadline", before: within(20 * time.Millisecond), engine: e, policy: core.Policy{Key: "held", Wait: core.Forever}, status: 504, code: "DEADLINE_EXCEEDED"},
-		{name: "store down", engine: e, policy: core.Policy{Key: "down"}, fail: errors.New(secret), status: 503, code: "LOCK_UNAVAILABLE"},
-		{name: "engine closed", engine: closed, policy: core.Policy{Key: "k"}, status: 503, code: "LOCK_CLOSED"},
-		{name: "value missing", engine: e, policy: core.Policy{Key: "{query.x}"}, status: 400, code: "LOCK_KEY_INVALID"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRouter()
-			if tc.before != nil {
-				r.Use(tc.before)
-			}
-			r.GET("/", Lock(tc.engine, tc.policy), func(*gin.Context) { t.Error("the handler runs") })
-			s := routetest.Serve(t, r)
-			if tc.fail != nil {
-				d.Fail(tc.fail)
-				defer d.Heal()
-			}
-			a := routetest.Get(t, s, "/")
-			a.MustBe(t, tc.status, tc.code)
-			if strings.Contains(a.Body, "secret") {
-				t.Errorf("what the store said is shown: %s", a.Body)
-			}
-		})
-	}
-}
 
 func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 	for _, fallback := range []bool{true, false} {
@@ -164,19 +42,6 @@ func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 				t.Error("the key stays locked")
 			}
 		})
-	}
-}
-
-func TestFilterAloneLetsCallsRunUnlocked(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	r.GET("/", Lock(e, core.Policy{Key: "k"}, WithFilter(func(c *gin.Context) bool { return c.Query("dry") == "" })), tellKey)
-	s := routetest.Serve(t, r)
-	if a := routetest.Get(t, s, "/"); a.Body != "k" {
-		t.Errorf("got %q; want the key", a.Body)
-	}
-	if a := routetest.Get(t, s, "/?dry=1"); a.Body != "unlocked" {
-		t.Errorf("got %q; want unlocked", a.Body)
 	}
 }
 

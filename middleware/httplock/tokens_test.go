@@ -169,7 +169,7 @@ func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
 		{[]string{"b=0"}, 400, "LOCK_TOKEN_MALFORMED", ""},
 		{slices.Repeat([]string{"b=2"}, 2), 400, "LOCK_TOKEN_MALFORMED", ""},
 	} {
-		a := post(t, s, "/", tc.values...)
+		a := routetest.Post(t, s, "/", tc.values...)
 		a.MustBe(t, tc.status, tc.code)
 		if tc.status == 200 && a.Body != tc.body {
 			t.Errorf("%q: the handler sees %q", tc.values, a.Body)

@@ -1,0 +1,77 @@
+package routetest
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/fence"
+)
+
+// Surface is how a package puts locks and fences around the routes of a router.
+type Surface struct {
+	// Mount returns a router with these routes.
+	Mount func(t testing.TB, routes ...Route) http.Handler
+	// Rest is what the router calls the rest "b/c" of a path: "b/c" or "/b/c".
+	Rest string
+}
+
+// Route is a handler and what goes around it.
+type Route struct {
+	Pattern string // in the syntax of http.ServeMux: "POST /products/{sku}"
+	Around  []Wrap // the first is outermost
+	Handler http.HandlerFunc
+}
+
+// Wrap describes a lock or, if it has a Guard, a fence. Options that are zero are not given.
+type Wrap struct {
+	Engine *core.Engine
+	Policy core.Policy
+	Guard  fence.Guard // makes it a fence for Policy.Key
+
+	BodyLimit int64
+	Filter    func(*http.Request) bool
+	OnError   func(http.ResponseWriter, *http.Request, error)
+	Values    map[string]func(*http.Request) (string, error)
+}
+
+// one mounts a handler behind wraps.
+func (s Surface) one(t testing.TB, pattern string, h http.HandlerFunc, around ...Wrap) http.Handler {
+	t.Helper()
+	return s.Mount(t, Route{Pattern: pattern, Around: around, Handler: h})
+}
+
+// Test runs every case that is the same for all routers.
+func Test(t *testing.T, s Surface) {
+	for _, tc := range []struct {
+		promise string
+		test    func(*testing.T, Surface)
+	}{
+		{"RequestsForOneKeyRunOneAtATime", requestsForOneKeyRunOneAtATime},
+		{"TakenKeyIsAConflictForItsOwnRequestsOnly", takenKeyIsAConflict},
+		{"RefusedCallsNeverRun", refusedCallsNeverRun},
+		{"LocksNestFromTheOutside", locksNest},
+		{"PanicsPassThroughAndRelease", panicsPassThrough},
+		{"FilterAloneLetsRequestsThroughUnlocked", filterLetsThrough},
+		{"MiddlewareLogsWhereItsEngineDoes", logsWhereTheEngineDoes},
+		{"PolicyOfAnyModeGoesAroundACall", anyMode},
+		{"KeyComesFromWhereItSays", keyComesFromWhereItSays},
+		{"HandlersFindTheWholeBody", handlersFindTheWholeBody},
+		{"BodyOverTheLimit", bodyOverTheLimit},
+		{"UploadedFilesAreRemoved", uploadedFilesAreRemoved},
+		{"ClientThatHangsUpLeavesTheQueue", hangingUp},
+		{"HTTP2ClientThatCancelsLeavesTheQueue", cancelling},
+		{"RequestCancelledByAMiddlewareHasNoBody", cancelledBefore},
+		{"SlowUploadHoldsNoLock", slowUpload},
+		{"BodyThatDoesNotComeIsRefused", bodyThatDoesNotCome},
+		{"RequestRunsUnderTheTokenOfItsOwnKeyOnly", tokenOfItsOwnKey},
+		{"GuardThatFailsKeepsTheHandlerFromRunning", failingGuard},
+		{"CancelledRequestIsNotRefusedForTheGuard", cancelledAtTheGuard},
+		{"OptionsOfAFence", optionsOfAFence},
+		{"FenceOnARouteWithoutItsParameterRunsNothing", fenceWithoutParameter},
+		{"FenceLeavesBodiesThatItDoesNotNeedUnread", fenceLeavesBodies},
+		{"LeaseOfTheServerIsNoTokenOfItsClient", leaseIsNoToken},
+	} {
+		t.Run(tc.promise, func(t *testing.T) { tc.test(t, s) })
+	}
+}
