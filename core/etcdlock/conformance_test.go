@@ -73,18 +73,15 @@ func harness(t *testing.T, server *etcdtest.Server) *drivertest.Harness {
 	if strings.Contains(t.Name(), "NobodyIsTooMany") {
 		// It wants to see some who hold together, for a tenth of a millisecond each. They
 		// are granted the key together, but each by a transaction of its own.
-		proxy.Bunch(10 * time.Millisecond)
+		proxy.Set(etcdtest.State{Bunch: 10 * time.Millisecond})
 	}
 	return &drivertest.Harness{
-		Driver:    etcdlock.New(etcdtest.Client(t, proxy.Addr())),
-		Peer:      etcdlock.New(etcdtest.Client(t, server.Addr())),
-		Stall:     proxy.Stall,
-		DropReply: func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]) },
-		DelayReplies: func(d time.Duration) func() {
-			proxy.Delay(d)
-			return func() { proxy.Delay(0) }
-		},
-		LosePushes: proxy.LosePushes,
+		Driver:       etcdlock.New(etcdtest.Client(t, proxy.Addr())),
+		Peer:         etcdlock.New(etcdtest.Client(t, server.Addr())),
+		Stall:        proxy.Stall,
+		DropReply:    func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]) },
+		DelayReplies: proxy.DelayReplies,
+		LosePushes:   proxy.LosePushes,
 	}
 }
 

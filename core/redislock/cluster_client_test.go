@@ -72,7 +72,7 @@ func TestClusterConformance(t *testing.T) {
 			DropReply: func(op drivertest.Op) func() bool {
 				var dropped []func() bool
 				for _, p := range proxies {
-					dropped = append(dropped, p.DropReply(requests[op], false))
+					dropped = append(dropped, p.DropReply(requests[op]))
 				}
 				return func() bool {
 					for _, d := range dropped {
@@ -84,10 +84,7 @@ func TestClusterConformance(t *testing.T) {
 				}
 			},
 			DelayReplies: func(d time.Duration) func() {
-				return each(func(p *redistest.Proxy) func() {
-					p.Delay(0, d)
-					return func() { p.Delay(0, 0) }
-				})
+				return each(func(p *redistest.Proxy) func() { return p.DelayReplies(d) })
 			},
 		}
 	})

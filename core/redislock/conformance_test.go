@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,13 +99,10 @@ func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client) *dr
 		Peer:   redislock.New(direct),
 		Stall:  proxy.Stall,
 		DropReply: func(op drivertest.Op) func() bool {
-			return proxy.DropReply(requests[op], false)
+			return proxy.DropReply(requests[op])
 		},
-		DelayReplies: func(d time.Duration) func() {
-			proxy.Delay(0, d)
-			return func() { proxy.Delay(0, 0) }
-		},
-		LosePushes: proxy.LosePushes,
+		DelayReplies: proxy.DelayReplies,
+		LosePushes:   proxy.LosePushes,
 	}
 }
 

@@ -27,7 +27,7 @@ func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr())
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
-			dropped := proxy.DropReply(requests[drivertest.OpAcquire], false)
+			dropped := proxy.DropReply(requests[drivertest.OpAcquire])
 			g, err := a.try("k", lasting)
 			if !dropped() {
 				t.Fatal("no reply was lost")
@@ -51,7 +51,7 @@ func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
 			a := join(t, proxy.Addr(), set)
 			warm(a)
 			g := a.take("k", lasting)
-			dropped := proxy.DropReply(requests[drivertest.OpRenew], false)
+			dropped := proxy.DropReply(requests[drivertest.OpRenew])
 			r := a.renew(g, lasting)
 			if errors.Is(r.Err, driver.ErrNotHeld) {
 				t.Fatal("a renewal whose reply was lost reports the lease as lost")
@@ -75,7 +75,7 @@ func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
 			g := a.take("k", lasting)
-			dropped := proxy.DropReply(requests[drivertest.OpRelease], false)
+			dropped := proxy.DropReply(requests[drivertest.OpRelease])
 			err := a.end(g)
 			if !dropped() {
 				t.Fatal("no reply was lost")

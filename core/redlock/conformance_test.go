@@ -114,7 +114,7 @@ func (f *fleet) harness() *drivertest.Harness {
 		DropReply: func(op drivertest.Op) func() bool {
 			var dropped []func() bool
 			for _, p := range f.proxies {
-				dropped = append(dropped, p.DropReply(runs(operations[op]), false))
+				dropped = append(dropped, p.DropReply(runs(operations[op])))
 			}
 			return func() bool {
 				for _, d := range dropped {
@@ -126,10 +126,7 @@ func (f *fleet) harness() *drivertest.Harness {
 			}
 		},
 		DelayReplies: func(d time.Duration) func() {
-			return f.each(func(p *redistest.Proxy) func() {
-				p.Delay(0, d)
-				return func() { p.Delay(0, 0) }
-			})
+			return f.each(func(p *redistest.Proxy) func() { return p.DelayReplies(d) })
 		},
 		LosePushes: func() func() { return f.each((*redistest.Proxy).LosePushes) },
 		Restart: func() {

@@ -18,10 +18,10 @@ import (
 )
 
 // requests are what a session sends first for each kind of request.
-var requests = map[drivertest.Op][]int32{
-	drivertest.OpAcquire: {zktest.Create, zktest.Multi},
-	drivertest.OpRenew:   {zktest.Set},
-	drivertest.OpRelease: {zktest.Delete},
+var requests = map[drivertest.Op]func(zktest.Op) bool{
+	drivertest.OpAcquire: zktest.AnyOf(zktest.Create, zktest.Multi),
+	drivertest.OpRenew:   zktest.AnyOf(zktest.Set),
+	drivertest.OpRelease: zktest.AnyOf(zktest.Delete),
 }
 
 // long is a session time-out of which two fifths are longer than the leases of the
@@ -77,17 +77,14 @@ func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 		proxy := zktest.NewProxy(t, server.Addr())
 		d, peer, root := on(proxy.Addr(), server.Addr())
 		return &drivertest.Harness{
-			Driver:    d,
-			Peer:      peer,
-			Stall:     proxy.Stall,
-			DropReply: func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]...) },
-			DelayReplies: func(d time.Duration) func() {
-				proxy.Delay(d)
-				return func() { proxy.Delay(0) }
-			},
-			LosePushes: proxy.LosePushes,
-			Restart:    server.Restart,
-			Wipe:       func() { wipe(t, raw(t, server), root) },
+			Driver:       d,
+			Peer:         peer,
+			Stall:        proxy.Stall,
+			DropReply:    func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]) },
+			DelayReplies: proxy.DelayReplies,
+			LosePushes:   proxy.LosePushes,
+			Restart:      server.Restart,
+			Wipe:         func() { wipe(t, raw(t, server), root) },
 		}
 	}
 }

@@ -20,10 +20,7 @@ func TestCostInRequests(t *testing.T) {
 	s, proxy, a, d := pair(t)
 	b := open(t, d)
 	a.pin(s)
-	count := func() int {
-		n, _ := proxy.Counts()
-		return n
-	}
+	count := func() int { return proxy.Count(zktest.Requests) }
 	round := func() int {
 		before := count()
 		a.drop(a.take("k", hold))
@@ -83,12 +80,12 @@ func TestHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 			came := time.Now()
 			queue := a.queues(n, "k")
 			began := time.Now()
-			before, _ := proxy.Counts()
+			before := proxy.Count(zktest.Requests)
 			b.drop(g)
 			for _, w := range queue {
 				a.drop(granted(t, "the hand-over", w))
 			}
-			after, _ := proxy.Counts()
+			after := proxy.Count(zktest.Requests)
 			least = min(least, after-before-signs(n, glance, came, began)-signs(n, refresh, came, began))
 		}
 		t.Logf("%d hand-overs took %d requests", n, least)

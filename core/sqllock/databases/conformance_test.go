@@ -35,22 +35,22 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	case loses:
 		d = d.database(t, on)
 	}
-	way := newProxy(t, on.Addr())
-	way.early = strings.Contains(t.Name(), "GivenUpAfterALostReply") // which allows for no COMMIT on a busy machine
+	early := strings.Contains(t.Name(), "GivenUpAfterALostReply") // which allows for no COMMIT on a busy machine
+	way := newProxy(t, on.Addr(), early)
 	opts := func(addr string) (all []sqllock.Option) {
 		if notified {
 			all = append(all, sqllock.WithNotifications(Notifications{on.Source(addr, d.name)}))
 		}
 		return all
 	}
-	through := d.connect(t, way.addr(), options)
+	through := d.connect(t, way.Addr(), options)
 	warm(t, through)
 	setup := d.connect(t, on.Addr(), "")
 	h := &drivertest.Harness{
-		Driver:       d.locks(t, through, opts(way.addr())...),
+		Driver:       d.locks(t, through, opts(way.Addr())...),
 		Peer:         d.locks(t, d.connect(t, on.Addr(), ""), opts(on.Addr())...),
-		Stall:        way.stall,
-		DelayReplies: way.delayReplies,
+		Stall:        way.Stall,
+		DelayReplies: way.DelayReplies,
 		Wipe: func() {
 			if !loses {
 				t.Fatal("others use the database; name the check after its loss of data")
@@ -60,11 +60,11 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	}
 	h.Setup = func(ctx context.Context) error { return sqllock.Migrate(ctx, setup, d.dialect) }
 	if options != "" {
-		h.DropReply = way.dropReply
+		h.DropReply = func(op drivertest.Op) func() bool { return way.DropReply(is(op)) }
 	}
 	h.LosePushes = func() func() { return func() {} } // who looks by himself has none to lose
 	if notified {
-		h.LosePushes = way.losePushes
+		h.LosePushes = way.LosePushes
 	}
 	if restarts {
 		h.Restart = func() { on.Restart(t) }

@@ -19,15 +19,15 @@ func TestRoundTripsAreFew(t *testing.T) {
 		sqllock.MySQL:      {6, 7, 2, 8},
 	}
 	each(t, func(t *testing.T, d *database) {
-		way := newProxy(t, d.on.Addr())
-		db := d.connect(t, way.addr(), d.options)
+		way := newProxy(t, d.on.Addr(), false)
+		db := d.connect(t, way.Addr(), d.options)
 		warm(t, db)
 		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)))
 		waiter := open(t, d.locks(t, d.DB))
 		count := func(f func()) int {
-			before := way.requests()
+			before := way.Count(requests)
 			f()
-			return way.requests() - before
+			return way.Count(requests) - before
 		}
 		// The first use of the key makes its row, and a look may fall into any of them. Others
 		// have neither.

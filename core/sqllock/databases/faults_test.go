@@ -103,11 +103,11 @@ func (d *database) killSome(t testing.TB) (n int) {
 func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 	const rounds = 20
 	each(t, func(t *testing.T, d *database) {
-		way := newProxy(t, d.on.Addr())
-		p := open(t, d.locks(t, d.connect(t, way.addr(), d.options)))
+		way := newProxy(t, d.on.Addr(), false)
+		p := open(t, d.locks(t, d.connect(t, way.Addr(), d.options)))
 		other := open(t, d.locks(t, d.DB))
 		for round := range rounds {
-			dropped := way.dropReply(drivertest.OpAcquire)
+			dropped := way.DropReply(is(drivertest.OpAcquire))
 			g, err := p.Acquire(t.Context(), request("stock", false))
 			if err != nil || !dropped() {
 				t.Fatalf("round %d: acquire: %v; a reply was lost: %v", round, err, dropped())
@@ -115,7 +115,7 @@ func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 			if n := d.number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
 				t.Fatalf("round %d: there are %d claims, not 1", round, n)
 			}
-			dropped = way.dropReply(drivertest.OpRelease)
+			dropped = way.DropReply(is(drivertest.OpRelease))
 			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil || !dropped() {
 				t.Fatalf("round %d: release: %v; a reply was lost: %v", round, err, dropped())
 			}

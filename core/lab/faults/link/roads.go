@@ -32,7 +32,7 @@ func (r Roads) Addr() string {
 	}
 	var pairs []string
 	for _, l := range r {
-		pairs = append(pairs, l.target+"="+l.Addr())
+		pairs = append(pairs, l.Target()+"="+l.Addr())
 	}
 	return strings.Join(pairs, ",")
 }
