@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 // Server is a database server of its own on a free port of 127.0.0.1, in a folder of its
@@ -45,7 +46,7 @@ type Server struct {
 	fault   error
 	dir     string
 	port    string
-	run     *process.Process
+	daemon  *daemon.Daemon // nil before the start
 	created atomic.Int64
 }
 
@@ -54,10 +55,7 @@ type Server struct {
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.find(); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", s.Name, err)
-		}
-		t.Skipf("needs %s: %v", s.Name, err)
+		daemon.Missing(t, s.Name, err)
 	}
 	s.once.Do(func() { s.fault = s.start() })
 	if s.fault != nil {
@@ -148,10 +146,10 @@ func (s *Server) Commands(folder, port string) (create, run *exec.Cmd, end os.Si
 }
 
 func (s *Server) halt() error {
-	if !s.run.Running() {
+	if s.daemon == nil {
 		return nil
 	}
-	return s.run.End(s.end)
+	return s.daemon.Retire()
 }
 
 func (s *Server) start() (err error) {
@@ -177,8 +175,7 @@ func (s *Server) start() (err error) {
 			return nil
 		}
 	}
-	out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-	return fmt.Errorf("%w: %s", err, out)
+	return err
 }
 
 // own gives the folder to who the server runs as.
@@ -192,23 +189,20 @@ func (s *Server) own() error {
 
 // launch runs the server on its port, and returns when it answers.
 func (s *Server) launch() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
 	cmd, err := s.as(s.serve(filepath.Join(s.dir, "data"), s.port))
 	if err != nil {
 		return err
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if s.run, err = process.Start(cmd, s.Addr()); err != nil {
+	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
+	if err != nil {
 		return err
 	}
-	if err := s.answer(); err != nil {
-		return errors.Join(err, s.run.Kill())
+	defer func() { _ = db.Close() }()
+	s.daemon = &daemon.Daemon{
+		Cmd: cmd, Log: filepath.Join(s.dir, "log"), Addrs: []string{s.Addr()}, End: s.end,
+		Ready: func() error { return s.ready(db) },
 	}
-	return nil
+	return s.daemon.Start(context.Background())
 }
 
 // as runs a command as a user that is not root, which database servers refuse to be.
@@ -240,26 +234,16 @@ func unprivileged() (uid, gid int, err error) {
 	return uid, gid, err
 }
 
-// answer returns when the server answers, and that it is this one.
-func (s *Server) answer() error {
-	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
-	if err != nil {
+// ready asks whether the server answers, and is this one.
+func (s *Server) ready(db *sql.DB) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var home string
+	if err := db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err != nil {
 		return err
 	}
-	defer func() { _ = db.Close() }()
-	other := false
-	err = s.run.Until(s.Name+" to answer", func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		var home string
-		if err := db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err != nil {
-			return false
-		}
-		other = filepath.Clean(home) != filepath.Join(s.dir, "data")
-		return true
-	})
-	if err == nil && other {
-		err = errors.New("another server has the port")
+	if filepath.Clean(home) != filepath.Join(s.dir, "data") {
+		return fmt.Errorf("a server of %s has the port", home)
 	}
-	return err
+	return nil
 }

@@ -74,14 +74,6 @@ func (p *Process) Stop() error { return Stop(p.cmd.Process) }
 // Cont ends a pause. See [Cont].
 func (p *Process) Cont() error { return Cont(p.cmd.Process) }
 
-// String returns the program's name.
-func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
-
-// Again returns the command that starts the same program once more. It has no files yet.
-func (p *Process) Again() *exec.Cmd {
-	return &exec.Cmd{Path: p.cmd.Path, Args: p.cmd.Args, Dir: p.cmd.Dir, Env: p.cmd.Env, SysProcAttr: p.cmd.SysProcAttr}
-}
-
 // End asks the process to end in good order by a signal. Without a signal, and if it takes
 // longer than 30 s, the process is killed.
 func (p *Process) End(by os.Signal) error {

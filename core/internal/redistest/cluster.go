@@ -196,7 +196,7 @@ func (c *Cluster) Promoted(slot int, old *Server) {
 	c.t.Helper()
 	c.until("a promotion", func(ctx context.Context) bool {
 		for _, n := range c.nodes {
-			if n.answers() && n.Server != old {
+			if n.Serves() && n.Server != old {
 				if m := c.owner(n, slot); m == nil || m.Server == old || !c.serves(ctx, m) {
 					return false
 				}
@@ -212,7 +212,7 @@ func (c *Cluster) Settled() {
 	c.until("the nodes to agree", func(ctx context.Context) bool {
 		view := ""
 		for _, n := range c.nodes {
-			if !n.answers() {
+			if !n.Serves() {
 				continue
 			}
 			mine := Opinion(n.client.ClusterNodes(ctx).Val())
@@ -267,7 +267,7 @@ func (c *Cluster) owner(n *clusterNode, slot int) *clusterNode {
 func (c *Cluster) running() *clusterNode {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		if n.answers() {
+		if n.Serves() {
 			return n
 		}
 	}

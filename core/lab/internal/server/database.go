@@ -69,22 +69,22 @@ func startDatabase(kind Kind) func(context.Context, string) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &Server{Addr: addr, folder: folder, end: end, closers: []io.Closer{db}}
-		s.ready = func() (bool, error) {
+		s := &Server{Addr: addr, folder: folder, daemon: daemonIn(folder, run), closers: []io.Closer{db}}
+		s.daemon.End = end
+		s.daemon.Ready = func() error {
 			asking, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			var home, version string
 			if err := db.QueryRowContext(asking, "SELECT "+p.Home+", version()").Scan(&home, &version); err != nil {
-				return false, err
+				return err
 			}
 			s.Version = version
-			// Somebody else's server on the same port must not pass for this one.
-			return filepath.Clean(home) == filepath.Join(folder, "data"), nil
+			if filepath.Clean(home) != filepath.Join(folder, "data") {
+				return fmt.Errorf("a server of %s has the port", home)
+			}
+			return nil
 		}
-		if err = s.start(run); err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
-		if err = s.await(ctx, s.ready); err == nil {
+		if err = s.daemon.Start(ctx); err == nil {
 			_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
 		}
 		if err != nil {

@@ -4,23 +4,23 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 // Stop stops the server's processes: connections stay open and unanswered, until Cont.
-func (s *Server) Stop() error { return s.each((*process.Process).Stop) }
+func (s *Server) Stop() error { return s.each((*daemon.Daemon).Stop) }
 
 // Cont lets the server go on. It returns when its processes run.
-func (s *Server) Cont() error { return s.each((*process.Process).Cont) }
+func (s *Server) Cont() error { return s.each((*daemon.Daemon).Cont) }
 
 // each does something to the processes of the server and its members.
-func (s *Server) each(do func(*process.Process) error) error {
+func (s *Server) each(do func(*daemon.Daemon) error) error {
 	var errs []error
 	for _, m := range s.Members {
 		errs = append(errs, m.each(do))
 	}
-	if s.run != nil {
-		errs = append(errs, do(s.run))
+	if s.daemon != nil {
+		errs = append(errs, do(s.daemon))
 	}
 	return errors.Join(errs...)
 }
@@ -30,15 +30,15 @@ func (s *Server) each(do func(*process.Process) error) error {
 func (s *Server) Restart(ctx context.Context) error {
 	s.Kill()
 	all := s.Members
-	if s.run != nil {
+	if s.daemon != nil {
 		all = []*Server{s}
 	}
 	var errs []error
 	for _, m := range all {
-		errs = append(errs, m.start(m.run.Again()))
+		errs = append(errs, m.daemon.Spawn())
 	}
 	for _, m := range all {
-		errs = append(errs, m.await(ctx, m.ready))
+		errs = append(errs, m.daemon.Await(ctx, m.daemon.Ready))
 	}
 	return errors.Join(errs...)
 }
@@ -46,13 +46,11 @@ func (s *Server) Restart(ctx context.Context) error {
 // Kill ends the server with SIGKILL and returns when it has gone. Killing it again does
 // nothing.
 func (s *Server) Kill() {
-	_ = s.each((*process.Process).Kill) // what lives on keeps its port, and Restart fails
+	_ = s.each((*daemon.Daemon).Kill) // what lives on keeps its port, and Restart fails
 }
 
 // retire ends the server for good.
-func (s *Server) retire() error {
-	return s.each(func(p *process.Process) error { return p.End(s.end) })
-}
+func (s *Server) retire() error { return s.each((*daemon.Daemon).Retire) }
 
 // Leader returns the member that leads the ensemble; nil if none does at the moment.
 func (s *Server) Leader() *Server {

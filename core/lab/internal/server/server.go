@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
@@ -43,11 +44,9 @@ type Server struct {
 	Wipe    func(context.Context) error // empties it; nil if it cannot be
 	Members []*Server
 	folder  string
-	clock   *wallclock.Clock     // nil if its wall clock is the machine's
-	ready   func() (bool, error) // whether it answers
-	leads   func() bool          // whether it is the leader of its ensemble
-	end     os.Signal            // ends it in good order; nil if it leaves nothing behind when it is killed
-	run     *process.Process
+	clock   *wallclock.Clock // nil if its wall clock is the machine's
+	leads   func() bool      // whether it is the leader of its ensemble
+	daemon  *daemon.Daemon   // nil for an ensemble
 	closers []io.Closer
 }
 
@@ -114,23 +113,25 @@ func launchRedisBy(ctx context.Context, folder string, by []string, args ...stri
 	if err != nil {
 		return nil, err
 	}
-	s, err := launch(folder, by[0], slices.Concat(by[1:], args, []string{"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--daemonize", "no"})...)
+	s, err := program(folder, by[0], slices.Concat(by[1:], args, []string{"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--daemonize", "no"})...)
 	if err != nil {
 		return nil, err
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	s.Addr, s.closers = addr, []io.Closer{client}
 	s.Wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
-	s.ready = func() (bool, error) {
+	s.daemon.Ready = func() error {
 		info, err := client.InfoMap(ctx, "server").Result()
 		if err != nil {
-			return false, err
+			return err
 		}
 		s.Version = "Redis " + info["Server"]["redis_version"]
-		// Somebody else's server on the same port must not pass for this one.
-		return info["Server"]["process_id"] == strconv.Itoa(s.run.Pid()), nil
+		if pid := info["Server"]["process_id"]; pid != strconv.Itoa(s.daemon.Pid()) {
+			return fmt.Errorf("process %s has the port", pid)
+		}
+		return nil
 	}
-	if err := s.await(ctx, s.ready); err != nil {
+	if err := s.daemon.Start(ctx); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	return s, nil
@@ -145,7 +146,7 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := launch(folder, "etcd", "--name", "lab", "--data-dir", filepath.Join(folder, "data"),
+	s, err := program(folder, "etcd", "--name", "lab", "--data-dir", filepath.Join(folder, "data"),
 		"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
 		"--listen-peer-urls", "http://"+among, "--initial-advertise-peer-urls", "http://"+among,
 		"--initial-cluster", "lab=http://"+among, "--log-level", "error")
@@ -154,17 +155,17 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 	}
 	s.Addr = addr
 	s.Wipe = func(context.Context) error { return nil } // keys go with the sessions of a trial
-	s.ready = func() (bool, error) {
+	s.daemon.Ready = func() error {
 		if _, err := get(ctx, "http://"+addr+"/health"); err != nil {
-			return false, err
+			return err
 		}
 		version, err := get(ctx, "http://"+addr+"/version")
 		_, version, _ = strings.Cut(version, `"etcdserver":"`)
 		version, _, _ = strings.Cut(version, `"`)
 		s.Version = "etcd " + version
-		return err == nil, err
+		return err
 	}
-	if err := s.await(ctx, s.ready); err != nil {
+	if err := s.daemon.Start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -181,43 +182,17 @@ func missing(program string, err error) error {
 	return fmt.Errorf("start %s: %w; Debian has it in the package %s", program, err, packages[program])
 }
 
-// launch starts a program whose output goes to a file in folder.
-func launch(folder, program string, args ...string) (*Server, error) {
-	path, err := exec.LookPath(program)
+// program is a server that has not started, whose output goes to a file in folder.
+func program(folder, name string, args ...string) (*Server, error) {
+	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, missing(program, err)
+		return nil, missing(name, err)
 	}
-	s := &Server{folder: folder}
-	return s, s.start(exec.Command(path, args...))
+	return &Server{folder: folder, daemon: daemonIn(folder, exec.Command(path, args...))}, nil
 }
 
-// start starts the server's process.
-func (s *Server) start(cmd *exec.Cmd) error {
-	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close() //nolint:errcheck // the program has it
-	cmd.Stdout, cmd.Stderr = log, log
-	if s.run, err = process.Start(cmd); err != nil {
-		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
-	}
-	return nil
-}
-
-// await asks until the server is ready; one that does not get there is killed.
-func (s *Server) await(ctx context.Context, ready func() (bool, error)) error {
-	var last error
-	err := s.run.Until("an answer", func() bool {
-		var ok bool
-		ok, last = ready()
-		return ok || ctx.Err() != nil
-	})
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		s.Kill()
-		return fmt.Errorf("%s does not answer: %w", s.run, errors.Join(err, last))
-	}
-	return nil
+func daemonIn(folder string, cmd *exec.Cmd) *daemon.Daemon {
+	return &daemon.Daemon{Cmd: cmd, Log: filepath.Join(folder, "log")}
 }
 
 func get(ctx context.Context, url string) (string, error) {

@@ -44,10 +44,10 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 	}
 	s := &Server{}
 	for i := range ensemble {
-		m, err := member(filepath.Join(folder, fmt.Sprint(i+1)), i+1, ports[3*i+2], peers.String())
+		m, err := member(java, filepath.Join(folder, fmt.Sprint(i+1)), i+1, ports[3*i+2], peers.String())
 		if err == nil {
 			s.Members = append(s.Members, m)
-			err = m.start(zookeeperIn(java, m.folder))
+			err = m.daemon.Spawn()
 		}
 		if err != nil {
 			s.Kill()
@@ -55,7 +55,7 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 		}
 	}
 	for _, m := range s.Members {
-		if err := m.await(ctx, m.ready); err != nil {
+		if err := m.daemon.Await(ctx, m.daemon.Ready); err != nil {
 			s.Kill()
 			return nil, err
 		}
@@ -66,8 +66,8 @@ func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
 
 // member is one of an ensemble, which has not started. A tick is 200 ms: the others elect
 // a new leader when they have not heard from theirs for a second.
-func member(folder string, id int, port, peers string) (*Server, error) {
-	m := &Server{Addr: net.JoinHostPort("127.0.0.1", port), folder: folder}
+func member(java, folder string, id int, port, peers string) (*Server, error) {
+	m := &Server{Addr: net.JoinHostPort("127.0.0.1", port), folder: folder, daemon: daemonIn(folder, zookeeperIn(java, folder))}
 	config := "tickTime=200\ninitLimit=50\nsyncLimit=5\nmaxClientCnxns=0\nadmin.enableServer=false\n" +
 		"4lw.commands.whitelist=*\nclientPortAddress=127.0.0.1\nclientPort=" + port + "\ndataDir=" + folder + "\n" + peers
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -76,15 +76,17 @@ func member(folder string, id int, port, peers string) (*Server, error) {
 	if err := os.WriteFile(filepath.Join(folder, "zoo.cfg"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	m.ready = func() (bool, error) {
+	m.daemon.Ready = func() error {
 		status, err := m.ask("srvr")
 		if err != nil {
-			return false, err
+			return err
 		}
 		m.Version = "ZooKeeper " + strings.TrimPrefix(strings.SplitN(status, ",", 2)[0], "Zookeeper version: ")
-		// Somebody else's server on the same port must not pass for this one.
 		settings, err := m.ask("conf")
-		return strings.Contains(status, "\nMode: ") && strings.Contains(settings, "dataDir="+folder+"/"), err
+		if err == nil && !(strings.Contains(status, "\nMode: ") && strings.Contains(settings, "dataDir="+folder+"/")) {
+			err = fmt.Errorf("it says %s, or serves another folder", status)
+		}
+		return err
 	}
 	m.leads = func() bool {
 		status, err := m.ask("srvr")

@@ -3,6 +3,7 @@
 package zktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 // Debian's package zookeeper has the server here. Its manifest names what it needs,
@@ -28,10 +30,9 @@ const (
 // 100 ms. It ends with the test that started it. Its methods fail the test when they
 // cannot do what they say, and are for one goroutine.
 type Server struct {
-	t    testing.TB
+	daemon.Test
 	dir  string
 	port string
-	run  *process.Process
 }
 
 // Start starts a server and returns when it answers.
@@ -45,9 +46,8 @@ func Start(t testing.TB) *Server {
 	// A free port may be taken by somebody else before the server has it.
 	var err error
 	for range 5 {
-		s.port = freePorts(t, 1)[0]
-		s.configure("")
-		if err = s.launch(); err == nil {
+		s.configure(freePorts(t, 1)[0], "")
+		if err = s.Start(context.Background()); err == nil {
 			return s
 		}
 	}
@@ -67,16 +67,15 @@ func StartEnsemble(t testing.TB, n int) []*Server {
 	var all []*Server
 	for i := range n {
 		s := newServer(t)
-		s.port = ports[3*i+2]
-		s.configure(peers.String())
+		s.configure(ports[3*i+2], peers.String())
 		s.write("myid", fmt.Sprint(i+1))
-		if err := s.spawn(); err != nil {
+		if err := s.Spawn(); err != nil {
 			t.Fatalf("start ZooKeeper: %v", err)
 		}
 		all = append(all, s)
 	}
 	for _, s := range all {
-		if err := s.serves(); err != nil {
+		if err := s.Await(context.Background(), s.Ready); err != nil {
 			t.Fatalf("start an ensemble: %v", err)
 		}
 	}
@@ -89,17 +88,13 @@ func need(t testing.TB) {
 	if err == nil {
 		_, err = os.Stat(serverJar)
 	}
-	if err == nil {
-		return
+	if err != nil {
+		daemon.Missing(t, "Debian's package zookeeper, and java", err)
 	}
-	if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-		t.Fatalf("ZooKeeper is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-	}
-	t.Skipf("needs Debian's package zookeeper, and java: %v", err)
 }
 
 func newServer(t testing.TB) *Server {
-	s := &Server{t: t, dir: t.TempDir()}
+	s := &Server{Test: daemon.Test{Daemon: &daemon.Daemon{}, T: t}, dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -118,80 +113,35 @@ func (s *Server) Mode() string {
 	return ""
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone and its port is free.
-// Killing it twice is a no-op.
-func (s *Server) Kill() {
-	s.t.Helper()
-	if err := s.run.Kill(); err != nil {
-		s.t.Errorf("kill ZooKeeper: %v", err)
-	}
-}
-
-// Restart starts the server again, on the same port and with its data, after killing
-// it if it still runs.
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.Kill()
-	if err := s.launch(); err != nil {
-		s.t.Fatalf("restart ZooKeeper: %v", err)
-	}
-}
-
-func (s *Server) configure(peers string) {
+// configure writes what a server needs to know, and how it is started.
+func (s *Server) configure(port, peers string) {
+	s.port = port
+	config := filepath.Join(s.dir, "zoo.cfg")
 	s.write("zoo.cfg", "tickTime=100\ninitLimit=100\nsyncLimit=20\nminSessionTimeout=200\nmaxSessionTimeout=1000000\n"+
 		"maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\nclientPortAddress=127.0.0.1\n"+
 		"clientPort="+s.port+"\ndataDir="+s.dir+"\n"+peers)
-}
-
-func (s *Server) write(name, content string) {
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *Server) launch() error {
-	if err := s.spawn(); err != nil {
-		return err
-	}
-	return s.serves()
-}
-
-func (s *Server) spawn() error {
-	out, err := os.Create(filepath.Join(s.dir, "out"))
-	if err != nil {
-		return err
-	}
 	// What a killed process has written stays, so that nothing is lost without
 	// forcing it to the disk. Empty containers are looked for every second. Who has said
 	// nothing yet is not sent away: whether the driver gives up a silent handshake is seen.
 	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=1000", "-Dzookeeper.nio.sessionlessCnxnTimeout=600000", "-Dzookeeper.jmx.log4j.disable=true",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", serverJar+":"+logJar,
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
-	cmd.Stdout, cmd.Stderr = out, out
-	defer out.Close() //nolint:errcheck // the program has it
-	s.run, err = process.Start(cmd, s.Addr())
-	return err
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+	*s.Daemon = daemon.Daemon{Cmd: cmd, Log: filepath.Join(s.dir, "out"), Addrs: []string{s.Addr()}, Ready: s.ready}
 }
 
-// serves returns when the server answers requests. Somebody else's server on the same port
-// must not pass for ours.
-func (s *Server) serves() error {
-	err := s.run.Until("ZooKeeper to serve", func() bool {
-		return s.Mode() != "" && strings.Contains(s.ask("conf"), "dataDir="+s.dir+string(filepath.Separator)) && warm(s.Addr()) == nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %s", errors.Join(err, s.run.Kill()), s.lastWords())
+func (s *Server) write(name, content string) {
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+		s.T.Fatal(err)
 	}
-	return nil
 }
 
-func (s *Server) lastWords() string {
-	out, err := os.ReadFile(filepath.Join(s.dir, "out"))
-	if err != nil {
-		return err.Error()
+// ready asks whether the server serves, and is not somebody else's on the same port.
+func (s *Server) ready() error {
+	if s.Mode() == "" || !strings.Contains(s.ask("conf"), "dataDir="+s.dir+string(filepath.Separator)) {
+		return errors.New("it does not serve")
 	}
-	return string(out[max(0, len(out)-1000):])
+	return warm(s.Addr())
 }
 
 // ask sends a word of four letters and returns the answer, "" if there is none.
