@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // outcome is what a request for a lease has got.
@@ -31,10 +32,10 @@ type answer struct {
 
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.Grant{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	if err := check(r); err != nil {
 		s.dispose(r, false)
 		return driver.Grant{}, err
@@ -52,11 +53,11 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 // and the lease that was to be replaced.
 func (s *session) dispose(r driver.Request, left bool) {
 	if left {
-		s.cleaner.owe(r.ID, 0, r.TTL)
+		s.owe(r.ID, 0, r.TTL)
 	}
 	if r.Replace != nil {
 		s.claims.forget(r.Replace.Owner)
-		s.cleaner.owe(r.Replace.ID, 0, max(time.Until(r.Replace.Deadline), r.TTL))
+		s.owe(r.Replace.ID, 0, max(time.Until(r.Replace.Deadline), r.TTL))
 	}
 }
 
@@ -89,7 +90,7 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 		var unchanged bool
 		a, unchanged, err = s.request(ctx, *r, true)
 		clean = clean && unchanged
-		silent := new(silence)
+		silent := new(kit.SilenceError)
 		if err == nil || !r.Wait || n == attempts || !errors.As(err, &silent) {
 			break
 		}
@@ -109,7 +110,7 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 			case <-place.wake:
 			case <-ctx.Done():
 				return driver.Grant{}, false, ctx.Err()
-			case <-s.closing:
+			case <-s.Closing:
 				return driver.Grant{}, false, driver.ErrClosed
 			}
 			if a, err = s.again(ctx, *r); err != nil {
@@ -144,26 +145,12 @@ func (s *session) again(ctx context.Context, r driver.Request) (answer, error) {
 		return a, nil
 	case ctx.Err() != nil:
 		return a, ctx.Err()
-	case s.isClosing():
+	case s.Open.Err() != nil:
 		return a, driver.ErrClosed
-	case refused(err):
+	case kit.Refused(err):
 		return a, err
 	}
 	return answer{outcome: queued}, nil
-}
-
-func refused(err error) bool {
-	var p *driver.PermanentError
-	return errors.As(err, &p)
-}
-
-func (s *session) isClosing() bool {
-	select {
-	case <-s.closing:
-		return true
-	default:
-		return false
-	}
 }
 
 // enrol is how long a place lasts without a refresh.
@@ -172,7 +159,7 @@ func enrol(ttl time.Duration) time.Duration { return min(ttl, maxEnrol) }
 // request asks once for a lease. Only a request that creates may take a key or a place
 // that the owner does not have.
 func (s *session) request(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
-	return ask(ctx, s, s.closing, func(ctx context.Context, at *attempt) (a answer, err error) {
+	return ask(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
 		err = s.decide(ctx, at, r.Key, func(d *decision) error {
 			if r.Replace != nil {
 				if _, err := d.end(r.Replace.Owner, 0); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -73,11 +74,11 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 	if err := ctx.Err(); err != nil {
 		return out, true, err
 	}
-	inner, cancel := context.WithCancel(s.ctx)
+	inner, cancel := context.WithCancel(s.Ctx)
 	limit := time.AfterFunc(s.timeout, cancel)
 	a := &attempt{answered: func() { limit.Reset(s.timeout) }}
 	done := make(chan result, 1)
-	s.start(func() {
+	if !s.Start(func() {
 		defer cancel() // not before the answer is there, which would be silence then
 		defer limit.Stop()
 		var r result
@@ -86,7 +87,10 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 			return err
 		})
 		done <- r
-	})
+	}) {
+		limit.Stop()
+		cancel()
+	}
 	answered := func(r result) (T, bool, error) {
 		if r.err == nil {
 			return r.out, false, nil
@@ -108,8 +112,8 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 			return answered(r)
 		default:
 		}
-		err = &silence{s.timeout, nil}
-		if s.ctx.Err() != nil {
+		err = &kit.SilenceError{Store: "sql", After: s.timeout}
+		if s.Ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
 	case <-stop:
@@ -127,19 +131,11 @@ func repeat(ctx context.Context, limit time.Duration, f func() error) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := f()
-		var refused *driver.PermanentError
-		switch err = classify(err); {
-		case err == nil, errors.As(err, &refused), errors.Is(err, errGone):
+		if err = classify(err); kit.Final(err) || errors.Is(err, errGone) {
 			return err
-		case ctx.Err() != nil, time.Since(start) > limit:
-			return &silence{limit, err}
 		}
-		again := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(pause)))
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return &silence{limit, err}
+		if time.Since(start) > limit || !kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(pause))) {
+			return &kit.SilenceError{Store: "sql", After: limit, Last: err}
 		}
 	}
 }

@@ -6,20 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/counts"
 )
 
 func TestAnAnswerIsNeverTakenForSilence(t *testing.T) {
-	s := &session{timeout: time.Minute, closing: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	defer s.workers.Wait()
-	defer s.cancel()
+	s := newSession(config{}, driver.Config{StoreTimeout: time.Minute})
+	defer func() { _ = s.Close(t.Context()) }()
 	rounds := 20_000
 	if counts.Full() {
 		rounds *= 10
 	}
 	for i := range rounds {
-		got, _, err := ask(t.Context(), s, s.closing, func(context.Context, *attempt) (int, error) { return i, nil })
+		got, _, err := ask(t.Context(), s, s.Closing, func(context.Context, *attempt) (int, error) { return i, nil })
 		if got != i || err != nil {
 			t.Fatalf("the answer %d came as %d, %v", i, got, err)
 		}

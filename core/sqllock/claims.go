@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // mine is what a session knows of a claim of its own.
 type mine struct {
 	id    driver.ID
-	wake  chan struct{} // of one that waits: the key may be free for it
+	wake  kit.Signal    // of one that waits: the key may be free for it
 	held  bool          // it has become a lease
 	told  bool          // what the holder last heard about others waiting
 	asked int64         // the latest request of one who would not wait that it heard of
@@ -21,42 +22,27 @@ type mine struct {
 	ahead int64         // how many a look has found before it; -1 before the first
 }
 
-// nudge has a waiter ask again.
-func (m *mine) nudge() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
 // claims are those of a session.
 type claims struct {
 	mu      sync.Mutex
 	byOwner map[driver.Owner]*mine
 	byMark  map[string]*mine
-	clock   uint64        // counts changes and looks
-	used    atomic.Bool   // since the last sweep
-	change  chan struct{} // holds one element after a change that the watch must know of
-	ends    time.Time     // a lease that is waited for, unless it is renewed; zero if unknown
+	clock   uint64      // counts changes and looks
+	used    atomic.Bool // since the last sweep
+	change  kit.Signal  // set after a change that the watch must know of
+	ends    time.Time   // a lease that is waited for, unless it is renewed; zero if unknown
 }
 
 func (c *claims) init() {
 	c.byOwner, c.byMark = make(map[driver.Owner]*mine), make(map[string]*mine)
-	c.change = make(chan struct{}, 1)
-}
-
-func (c *claims) changed() {
-	select {
-	case c.change <- struct{}{}:
-	default:
-	}
+	c.change = kit.NewSignal()
 }
 
 // wait registers a place in the queue of a key whose first lease ends at the time ends.
 func (c *claims) wait(id driver.ID, enrol time.Duration, ends time.Time) *mine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &mine{id: id, wake: make(chan struct{}, 1), enrol: enrol, ahead: -1}
+	m := &mine{id: id, wake: kit.NewSignal(), enrol: enrol, ahead: -1}
 	c.expect(ends)
 	c.put(m)
 	return m
@@ -75,7 +61,7 @@ func (c *claims) put(m *mine) {
 	m.since = c.clock
 	c.byOwner[m.id.Owner] = m
 	c.byMark[mark(m.id.Owner)] = m
-	c.changed()
+	c.change.Set()
 }
 
 // forget drops whatever is known of an owner.
@@ -108,7 +94,7 @@ func (c *claims) release(o driver.Owner, now time.Time) time.Time {
 func (c *claims) expect(end time.Time) {
 	if c.ends.IsZero() || end.Before(c.ends) {
 		c.ends = end
-		c.changed()
+		c.change.Set()
 	}
 }
 
@@ -134,7 +120,7 @@ func (c *claims) nudge(owners ...driver.Owner) {
 	defer c.mu.Unlock()
 	for _, o := range owners {
 		if m := c.byOwner[o]; m != nil && !m.held {
-			m.nudge()
+			m.wake.Set()
 		}
 	}
 }
@@ -145,7 +131,7 @@ func (c *claims) nudgeAll() {
 	defer c.mu.Unlock()
 	for _, m := range c.byOwner {
 		if !m.held {
-			m.nudge()
+			m.wake.Set()
 		}
 	}
 }

@@ -5,28 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
-
-// silence is the error of an attempt that got no answer in time.
-type silence struct {
-	after time.Duration
-	last  error // of the attempt's last try; nil if it hung
-}
-
-func (e *silence) Error() string {
-	if e.last != nil {
-		return fmt.Sprintf("sql: no success within %v: %v", e.after, e.last)
-	}
-	return fmt.Sprintf("sql: no answer within %v", e.after)
-}
-
-func (e *silence) Unwrap() error { return e.last }
-
-// Timeout reports true, as for a net.Error.
-func (*silence) Timeout() bool { return true }
 
 // refusals are the errors that the same statement will get again until somebody changes
 // the database or its user.
@@ -83,10 +65,7 @@ func code(err error) string {
 // failures (40001, 1020), waits for a row that were too long (55P03, 1205), broken
 // connections, servers that start or stop, and what a later server invents.
 func classify(err error) error {
-	if err == nil || errors.Is(err, driver.ErrClosed) {
-		return err
-	}
-	if p := new(driver.PermanentError); errors.As(err, &p) {
+	if kit.Final(err) {
 		return err
 	}
 	if why, ok := refusals[code(err)]; ok {

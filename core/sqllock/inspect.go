@@ -12,11 +12,11 @@ import (
 
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.State{}, err
 	}
-	defer s.running.Done()
-	st, _, err := ask(ctx, s, s.closing, func(ctx context.Context, _ *attempt) (driver.State, error) {
+	defer s.Leave()
+	st, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (driver.State, error) {
 		return s.inspect(ctx, key)
 	})
 	return st, err
@@ -61,14 +61,14 @@ const maxToken = 1<<53 - 1
 
 // Oust ends leases, whoever has them.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	if upTo >= maxToken {
 		return &driver.PermanentError{Err: fmt.Errorf("sql: oust up to token %d, after which there is none; use one that was granted", upTo)}
 	}
-	_, _, err := ask(ctx, s, s.closing, func(ctx context.Context, a *attempt) (struct{}, error) {
+	_, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (struct{}, error) {
 		return struct{}{}, s.decide(ctx, a, key, func(d *decision) error { return d.oust(upTo) })
 	})
 	return err

@@ -16,9 +16,9 @@ const maxBatch = 64
 // Renew extends leases.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
-	err := s.enter()
+	err := s.Enter()
 	if err == nil {
-		defer s.running.Done()
+		defer s.Leave()
 	}
 	for at := 0; at < len(rs); at += maxBatch {
 		end := min(at+maxBatch, len(rs))
@@ -48,7 +48,7 @@ type found struct {
 }
 
 func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) (found, error) {
-	f, _, err := ask(ctx, s, s.closing, func(ctx context.Context, a *attempt) (f found, err error) {
+	f, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (f found, err error) {
 		f.sent = time.Now()
 		f.leases, err = s.extend(ctx, a, rs, f.sent)
 		return f, err
@@ -64,7 +64,7 @@ func (s *session) renewInTurn(ctx context.Context, rs []driver.Renewal, out []dr
 		return s.renew(ctx, rs, out)
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.closing:
+	case <-s.Closing:
 		return driver.ErrClosed
 	}
 }
@@ -83,7 +83,7 @@ func (s *session) renew(ctx context.Context, rs []driver.Renewal, out []driver.R
 		}
 		out[i] = driver.Renewed{Deadline: driver.Deadline(f.sent, r.TTL), Contended: a.waiting}
 		if r.Share && a.waiting {
-			s.cleaner.look(r.Key)
+			s.lookAtQueue(r.Key)
 		}
 	}
 	return nil
@@ -190,13 +190,13 @@ FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
 // Release ends leases.
 func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	out := make([]error, len(rs))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i] = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	now := time.Now()
 	asked := make([]time.Time, len(rs))
 	for i, r := range rs {
@@ -224,7 +224,7 @@ func (s *session) release(ctx context.Context, e driver.Ending, asked time.Time)
 		ended         bool
 		token, ousted int64
 	}
-	r, _, err := ask(ctx, s, s.closing, func(ctx context.Context, a *attempt) (r result, err error) {
+	r, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (r result, err error) {
 		err = s.decide(ctx, a, e.Key, func(d *decision) (err error) {
 			r.token, r.ousted = d.latest(), d.ousted
 			r.ended, err = d.end(e.Owner, e.Keep)
@@ -234,7 +234,7 @@ func (s *session) release(ctx context.Context, e driver.Ending, asked time.Time)
 	})
 	if err != nil {
 		// The owner is over for this process whatever became of the request.
-		s.cleaner.owe(e.ID, e.Keep, max(time.Until(e.Deadline), 0))
+		s.owe(e.ID, e.Keep, max(time.Until(e.Deadline), 0))
 		return err
 	}
 	s.claims.forget(e.Owner)

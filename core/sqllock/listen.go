@@ -1,27 +1,18 @@
 package sqllock
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // listen keeps the session's channel, and subscribes anew when it breaks.
 func (s *session) listen() {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	s.start(func() {
-		select {
-		case <-s.closing:
-			cancel()
-		case <-stop:
-		}
-	})
+	ctx := s.Open
 	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
 		ended := make(chan bool, 1)
-		s.start(func() { // which a source that ignores ctx may hold up
+		s.Start(func() { // which a source that ignores ctx may hold up
 			worked := false
 			_ = s.source.Listen(ctx, channel(s.name), func() {
 				worked = true
@@ -37,12 +28,7 @@ func (s *session) listen() {
 		case <-ctx.Done():
 			return
 		}
-		again := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(pause)))
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-		}
-		again.Stop()
+		kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(pause)))
 	}
 }
 
@@ -63,7 +49,7 @@ func (s *session) notified(payload string) {
 	id, held, releasing := m.id, m.held, !m.first.IsZero()
 	switch {
 	case kind == pushTurn && !held:
-		m.nudge()
+		m.wake.Set()
 	case kind == pushKept && !held:
 		c.expect(time.Now())
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // MaxKeyLength is how many bytes a key may have: the tables' indexes hold no more.
@@ -119,11 +121,7 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 		case code(err) != lockNotAvailable:
 			return fmt.Errorf("sqllock: create the tables: %w", err)
 		}
-		again := time.NewTimer(pause)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
+		if !kit.Sleep(ctx, pause) {
 			return fmt.Errorf("sqllock: create the tables: other transactions were in the way: %w", errors.Join(ctx.Err(), err))
 		}
 	}

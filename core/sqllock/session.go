@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // session is one engine's use of the database.
@@ -19,48 +20,26 @@ type session struct {
 	claims   claims
 	turns    turns
 	renewals chan struct{} // a few batches at a time, which leaves others a part of the pool
-	cleaner  *cleaner
-	started  sync.Once // the watch, and the listener
+	started  sync.Once     // the watch, and the listener
 
-	ctx     context.Context // ends when Close has done its work
-	cancel  context.CancelFunc
-	closing chan struct{} // closed when Close begins
-
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup // calls of the session's methods
-	workers sync.WaitGroup // goroutines
+	*kit.Life
+	debts *kit.Debts[driver.Owner]
 }
 
 func newSession(c config, dc driver.Config) *session {
-	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, name: randomName(), closing: make(chan struct{}), renewals: make(chan struct{}, 4)}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, name: randomName(), renewals: make(chan struct{}, 4), Life: kit.NewLife("sql", "the server")}
 	s.claims.init()
-	s.cleaner = newCleaner(s)
+	s.debts = kit.NewDebts[driver.Owner](s.Life, 4) // a few, which leaves others a part of the pool
 	return s
 }
 
-// enter begins a method's call, which ends with s.running.Done.
-func (s *session) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return driver.ErrClosed
-	}
-	s.running.Add(1)
-	return nil
-}
-
-// start runs f as a goroutine of the session.
-func (s *session) start(f func()) { s.workers.Go(f) }
-
 // Ping reports whether the server answers, has the tables, and lets their rows be locked.
 func (s *session) Ping(ctx context.Context) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
-	_, _, err := ask(ctx, s, s.closing, func(ctx context.Context, _ *attempt) (struct{}, error) {
+	defer s.Leave()
+	_, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) {
 		tx, err := s.db.BeginTx(ctx, readCommitted)
 		if err != nil {
 			return struct{}{}, err
@@ -80,36 +59,4 @@ func (s *session) Ping(ctx context.Context) error {
 }
 
 // Close ends the session.
-func (s *session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.closing)
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	drained := false // once done
-	go func() {
-		defer close(done)
-		s.running.Wait()
-		drained = s.cleaner.drain(ctx)
-		s.cancel()
-		s.workers.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		// What is still under way ends when the client library lets go of it.
-		s.cancel()
-	}
-	select {
-	case <-done:
-		if drained {
-			return nil
-		}
-		return errors.Join(errors.New("sql: session closed before the server had confirmed the end of all leases"), ctx.Err())
-	default:
-		return errors.Join(errors.New("sql: session closed with work left"), ctx.Err())
-	}
-}
+func (s *session) Close(ctx context.Context) error { return s.Life.Close(ctx, s.debts.Drain, nil) }

@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // Forever is the wait of [InTx] and [WithTx] that lasts as long as the context lives.
@@ -120,11 +122,7 @@ func beginLocked(ctx context.Context, db *sql.DB, d Dialect, key string, wait ti
 		default:
 			return nil, err
 		}
-		again := time.NewTimer(pause)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
+		if !kit.Sleep(ctx, pause) {
 			return nil, err
 		}
 	}

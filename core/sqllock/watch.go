@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // watchAndListen starts the goroutines that look after the session's claims.
 func (s *session) watchAndListen() {
-	s.start(s.watch)
-	s.start(s.sweepAtTimes)
+	s.Start(s.watch)
+	s.Start(s.sweepAtTimes)
 	if s.source != nil {
-		s.start(s.listen)
+		s.Start(s.listen)
 	}
 }
 
@@ -62,7 +63,7 @@ func (s *session) watch() {
 		select {
 		case <-tick.C:
 		case <-s.claims.change:
-		case <-s.closing:
+		case <-s.Closing:
 			return
 		}
 	}
@@ -72,22 +73,18 @@ func (s *session) watch() {
 // session is used.
 func (s *session) sweepAtTimes() {
 	for {
-		pause := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(time.Minute)))
-		select {
-		case <-pause.C:
-		case <-s.closing:
-			pause.Stop()
+		if !kit.Sleep(s.Open, time.Duration((0.5+rand.Float64())*float64(time.Minute))) {
 			return
 		}
 		if s.claims.used.Swap(false) {
-			_, _, _ = ask(s.ctx, s, s.closing, s.sweep) // the next one does what this did not
+			_, _, _ = ask(s.Ctx, s, s.Closing, s.sweep) // the next one does what this did not
 		}
 	}
 }
 
 // refresh makes the session's places last.
 func (s *session) refresh() {
-	_, _, _ = ask(s.ctx, s, s.closing, func(ctx context.Context, _ *attempt) (struct{}, error) { // the next one is soon, and a place that is lost is found so
+	_, _, _ = ask(s.Ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) { // the next one is soon, and a place that is lost is found so
 		_, err := s.db.ExecContext(ctx, s.q.refresh, s.name[:])
 		return struct{}{}, err
 	})
@@ -113,7 +110,7 @@ func (s *session) look(at uint64) (moved bool) {
 	c.mu.Lock()
 	c.ends = time.Time{} // the answer says it, or comes before what is expected meanwhile
 	c.mu.Unlock()
-	all, _, err := ask(s.ctx, s, s.closing, func(ctx context.Context, _ *attempt) (map[driver.Owner]seen, error) {
+	all, _, err := ask(s.Ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (map[driver.Owner]seen, error) {
 		return s.find(ctx)
 	})
 	if err != nil {
@@ -131,7 +128,7 @@ func (s *session) look(at uint64) (moved bool) {
 		switch {
 		case ok && !m.held && (f.may || f.state != waits):
 			moved = true
-			m.nudge()
+			m.wake.Set()
 		case ok && !m.held && f.ahead == 0 && f.ends > 0:
 			c.expect(now.Add(f.ends + time.Millisecond))
 		case ok && m.held && f.state == holds:
@@ -142,7 +139,7 @@ func (s *session) look(at uint64) (moved bool) {
 			}
 		case ok || m.since > at:
 		case !m.held:
-			m.nudge() // its place is lost, as its next request says
+			m.wake.Set() // its place is lost, as its next request says
 		case m.first.IsZero():
 			c.drop(o)
 			lost = append(lost, m.id)
