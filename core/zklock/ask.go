@@ -41,7 +41,7 @@ func ask[T any](s *session, c caller, how *sending, f func(*zk.Conn) (T, error))
 	answers := make(chan answer, 1)
 	done := make(chan struct{})
 	sent := time.Now()
-	if !s.start(func() {
+	if !s.Start(func() {
 		defer close(done)
 		v, err := f(conn)
 		if taken.CompareAndSwap(false, true) {
@@ -59,7 +59,7 @@ func ask[T any](s *session, c caller, how *sending, f func(*zk.Conn) (T, error))
 	case <-c.ctx.Done():
 		err = c.ctx.Err()
 	case <-limit.C:
-		err = &silence{s.timeout}
+		err = silence(s.timeout)
 		if l.silentSince(sent) {
 			s.client.cut(l) // another server may answer
 		}

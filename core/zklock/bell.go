@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // bells are how holders hear of others. Whoever finds a key taken, or ends another's
@@ -98,7 +100,7 @@ func (b *bells) rung(path string) {
 // attend watches the key's node. b.mu is held.
 func (b *bells) attend(path string, k *bell) {
 	k.listen, k.busy, k.rung = true, true, false
-	if !b.s.start(func() { b.answer(path, k) }) {
+	if !b.s.Start(func() { b.answer(path, k) }) {
 		k.listen, k.busy = false, false
 	}
 }
@@ -129,7 +131,7 @@ func (b *bells) answer(path string, k *bell) {
 		}
 		k.rung = false
 		b.mu.Unlock()
-		if err != nil && sleep(by.ctx, pause) {
+		if err != nil && kit.Sleep(by.ctx, pause) {
 			pause = min(2*pause, maxPause)
 		}
 	}

@@ -141,7 +141,7 @@ func (c *claims) due(l *lease) {
 	}
 	c.drop(l, over)
 	c.mu.Unlock()
-	c.s.cleaner.owe(debt{parent: l.parent, mark: mark(l.id.Owner), name: l.name})
+	c.s.owe(debt{parent: l.parent, mark: mark(l.id.Owner), name: l.name})
 	c.s.sink.Lost(l.id, errExpired)
 }
 
@@ -182,7 +182,7 @@ func (c *claims) expire() {
 	for _, p := range c.places {
 		if p.name != "" {
 			p.lost = true
-			p.nudge()
+			p.woken.Set()
 		}
 	}
 	c.mu.Unlock()
@@ -223,7 +223,7 @@ func (c *claims) changed(path string, gone bool) {
 	for p := range c.watched[path] {
 		p.armed = false
 		p.gone = p.gone || gone
-		p.nudge()
+		p.woken.Set()
 	}
 }
 

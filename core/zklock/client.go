@@ -161,7 +161,7 @@ func (c *client) ready(ctx context.Context, stop <-chan struct{}, limit <-chan t
 		case <-stop:
 			return nil, nil, driver.ErrClosed
 		case <-limit:
-			return nil, nil, &silence{c.attempt}
+			return nil, nil, silence(c.attempt)
 		}
 	}
 	c.mu.Lock()

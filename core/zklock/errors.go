@@ -8,15 +8,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // silence is the error of an attempt that got no answer in time.
-type silence struct{ after time.Duration }
-
-func (e *silence) Error() string { return fmt.Sprintf("zookeeper: no answer within %v", e.after) }
-
-// Timeout reports true, as for a net.Error.
-func (*silence) Timeout() bool { return true }
+func silence(after time.Duration) error {
+	return &kit.SilenceError{Store: "zookeeper", After: after}
+}
 
 // permanent are the errors that the same request will get again until somebody
 // changes the servers or the options.
@@ -28,13 +26,7 @@ var permanent = []error{
 // classify wraps an error of the client library: in a *driver.PermanentError if
 // sending the same again is useless.
 func classify(err error) error {
-	if err == nil || errors.Is(err, driver.ErrClosed) {
-		return err
-	}
-	if s := new(silence); errors.As(err, &s) {
-		return err
-	}
-	if p := new(driver.PermanentError); errors.As(err, &p) {
+	if kit.Final(err) || errors.As(err, new(*kit.SilenceError)) {
 		return err
 	}
 	wrapped := fmt.Errorf("zookeeper: %w", err)
@@ -55,7 +47,7 @@ func lostReply(err error) bool {
 // again reports whether to repeat a request at once, on the connection that follows
 // the one that is lost: it bears being executed twice.
 func again(c caller, err error) bool {
-	return lostReply(err) && !errors.As(err, new(*silence)) && c.ctx.Err() == nil
+	return lostReply(err) && !errors.As(err, new(*kit.SilenceError)) && c.ctx.Err() == nil
 }
 
 // isNet reports whether the error is one of a connection, or a silence.

@@ -85,10 +85,10 @@ func (s *session) readings(c caller, parent string, ms []member) ([]reading, err
 
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.State{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	holders, waiting, err := s.survey(s.by(ctx), s.keyPath(key))
 	if c := s.by(ctx); again(c, err) {
 		holders, waiting, err = s.survey(c, s.keyPath(key))
@@ -121,10 +121,10 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 
 // Oust ends leases, whoever has them.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	c, parent := s.by(ctx), s.keyPath(key)
 	for {
 		holders, _, err := s.survey(c, parent)

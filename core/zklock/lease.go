@@ -27,14 +27,14 @@ func each(n int, f func(i int)) {
 // Renew extends leases.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
-	err := s.enter()
+	err := s.Enter()
 	if err != nil {
 		for i := range out {
 			out[i].Err = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	each(len(rs), func(i int) {
 		var err error
 		if out[i], err = s.renew(s.by(ctx), rs[i]); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // maxPlace is how long a place in the queue lasts at most without a sign of life from
@@ -23,7 +24,7 @@ type place struct {
 	parent string // the key's node
 	mark   string
 	done   chan struct{} // closed when it has become a lease or has failed
-	woken  chan struct{}
+	woken  kit.Signal
 
 	// Guarded by s.claims.mu.
 	name    string // of its node; empty before it is made
@@ -48,13 +49,13 @@ type place struct {
 
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.Grant{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	p := &place{
 		s: s, r: r, parent: s.keyPath(r.Key), mark: mark(r.Owner),
-		done: make(chan struct{}), woken: make(chan struct{}, 1), ahead: make(map[string]*sight), opened: time.Now(),
+		done: make(chan struct{}), woken: kit.NewSignal(), ahead: make(map[string]*sight), opened: time.Now(),
 	}
 	if err := check(r); err != nil {
 		s.claims.end(r.Owner, over)
@@ -76,7 +77,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		case <-other.done:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
-		case <-s.closing:
+		case <-s.Closing:
 			return driver.Grant{}, driver.ErrClosed
 		}
 	}
@@ -134,7 +135,7 @@ func soften(err error) error {
 func (p *place) giveUp() {
 	p.s.claims.leave(p)
 	if p.made.begun && !p.isGone() {
-		p.s.cleaner.owe(debt{parent: p.parent, mark: p.mark, name: p.name, after: p.made.done, ttl: p.r.TTL})
+		p.s.owe(debt{parent: p.parent, mark: p.mark, name: p.name, after: p.made.done, ttl: p.r.TTL})
 	}
 	p.endReplaced()
 }
@@ -152,7 +153,7 @@ func (p *place) endReplaced() {
 	if old := p.r.Replace; old != nil && !p.replaced {
 		p.replaced = true
 		p.s.claims.takeBack(old.Owner, released)
-		p.s.cleaner.owe(debt{parent: p.s.keyPath(old.Key), mark: mark(old.Owner), name: refOf(old), after: p.made.done, ttl: p.r.TTL})
+		p.s.owe(debt{parent: p.s.keyPath(old.Key), mark: mark(old.Owner), name: refOf(old), after: p.made.done, ttl: p.r.TTL})
 	}
 }
 
@@ -169,13 +170,6 @@ func (p *place) length() time.Duration { return min(p.r.TTL, maxPlace) }
 
 // lasts is the end of the place, unless it gives another sign of life.
 func (p *place) lasts() time.Time { return driver.Deadline(p.acked, p.length()) }
-
-func (p *place) nudge() {
-	select {
-	case p.woken <- struct{}{}:
-	default:
-	}
-}
 
 // enrol makes the node. If the reply is lost, the owner's mark in the name tells it
 // among the others.
@@ -313,5 +307,5 @@ func (p *place) bears(c caller, err error) bool {
 	if p.waits {
 		patience = driver.Later(patience, p.lasts())
 	}
-	return time.Now().Before(patience) && c.ctx.Err() == nil && sleep(c.ctx, firstPause)
+	return time.Now().Before(patience) && c.ctx.Err() == nil && kit.Sleep(c.ctx, firstPause)
 }

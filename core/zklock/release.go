@@ -12,13 +12,13 @@ import (
 // Release ends leases.
 func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
 	out := make([]error, len(es))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i] = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	now := time.Now()
 	each(len(es), func(i int) { out[i] = soften(s.release(s.by(ctx), es[i], now)) })
 	return out
@@ -59,7 +59,7 @@ func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 		return driver.ErrNotHeld
 	}
 	if !owed {
-		s.cleaner.owe(debt{parent: parent, mark: mark(e.Owner), name: name, ttl: max(time.Until(e.Deadline), 0)})
+		s.owe(debt{parent: parent, mark: mark(e.Owner), name: name, ttl: max(time.Until(e.Deadline), 0)})
 	}
 	return err
 }

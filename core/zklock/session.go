@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // session is one engine's session with the servers.
@@ -20,58 +20,27 @@ type session struct {
 	client  *client
 	claims  claims
 	bells   bells
-	cleaner cleaner
 
-	ctx     context.Context // ends when Close has done its work
-	cancel  context.CancelFunc
-	closing chan struct{} // closed when Close begins
-
-	mu      sync.Mutex
-	closed  bool           // no method is entered any more
-	over    bool           // no goroutine is started any more
-	running sync.WaitGroup // calls of the session's methods
-	workers sync.WaitGroup // goroutines
+	*kit.Life
+	debts *kit.Debts[debt]
 }
 
 var _ driver.Session = (*session)(nil)
 
 func newSession(c *config, dc driver.Config) *session {
-	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, closing: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.client = newClient(c, dc.StoreTimeout, s.start, s.event)
+	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, Life: kit.NewLife("zookeeper", "the servers")}
+	s.client = newClient(c, dc.StoreTimeout, s.Start, s.event)
 	s.claims.init(s)
 	s.bells.init(s)
-	s.cleaner.s = s
+	s.debts = kit.NewDebts[debt](s.Life, cleaners)
 	return s
 }
 
-// enter begins a method's call, which ends with s.running.Done.
-func (s *session) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return driver.ErrClosed
-	}
-	s.running.Add(1)
-	return nil
-}
-
-// start runs f as a goroutine of the session, unless that has ended.
-func (s *session) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	s.workers.Go(f)
-	return true
-}
-
 // by is a method's caller.
-func (s *session) by(ctx context.Context) caller { return caller{ctx, s.closing} }
+func (s *session) by(ctx context.Context) caller { return caller{ctx, s.Closing} }
 
 // itself is the session as a caller, until Close has done its work.
-func (s *session) itself() caller { return caller{s.ctx, s.ctx.Done()} }
+func (s *session) itself() caller { return caller{s.Ctx, s.Ctx.Done()} }
 
 // keyPath is the node of a key.
 func (s *session) keyPath(key string) string { return s.root + "/" + keyName(key) }
@@ -92,10 +61,10 @@ func (s *session) event(e zk.Event) {
 // is made and deleted in one step, so that nobody sees it. As long as the root is not
 // there it stands in for that node.
 func (s *session) Ping(ctx context.Context) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	c := s.by(ctx)
 	err := s.probe(c)
 	if again(c, err) {
@@ -167,39 +136,9 @@ const unimplemented = "unknown error: -6"
 // Close ends the session. Without leases ZooKeeper's session is closed; with some it
 // is left to expire, so that they last until their TTL or its time-out is over.
 func (s *session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.closing)
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	drained := false // once done
-	go func() {
-		defer close(done)
-		s.running.Wait()
-		drained = s.cleaner.drain(ctx)
-		s.cancel()
-		s.client.end(s.claims.stop())
-		s.mu.Lock()
-		s.over = true
-		s.mu.Unlock()
-		s.workers.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.cancel()
+	err := s.Life.Close(ctx, s.debts.Drain, func() { s.client.end(s.claims.stop()) })
+	if ctx.Err() != nil {
 		s.client.abandon()
 	}
-	select {
-	case <-done:
-		if drained {
-			return nil
-		}
-		return errors.Join(errors.New("zookeeper: session closed before the servers had confirmed the end of all leases"), ctx.Err())
-	default:
-		return errors.Join(errors.New("zookeeper: session closed with work left"), ctx.Err())
-	}
+	return err
 }

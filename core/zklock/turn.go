@@ -35,7 +35,7 @@ func (p *place) turn(c caller) (unread bool, err error) {
 				p.waits = true
 				p.s.sink.Waiting(p.r.ID)
 				if p.next { // otherwise the holders know of a waiter, or will look before they hold
-					p.s.start(func() { _ = p.s.ring(p.s.itself(), p.parent) }) // if it fails, renewals tell
+					p.s.Start(func() { _ = p.s.ring(p.s.itself(), p.parent) }) // if it fails, renewals tell
 				}
 			}
 			var mine bool
