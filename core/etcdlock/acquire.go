@@ -70,7 +70,7 @@ func (e *enrolment) settle(err error) {
 		case e.old != nil:
 			e.s.giveBack(e.old, e.replaced)
 		case !e.replaced:
-			e.s.cleaner.owe(debt{place: namesOf(old.ID).place}, e.r.TTL)
+			e.s.owe(debt{place: namesOf(old.ID).place}, e.r.TTL)
 		}
 		e.s.claims.end(old.ID, released)
 	}
@@ -97,7 +97,7 @@ func (e *enrolment) settle(err error) {
 	if d.place == "" && d.spare.id != 0 && e.s.spares.add(d.spare) {
 		return
 	}
-	e.s.cleaner.owe(d, inSeconds(t.seconds))
+	e.s.owe(d, inSeconds(t.seconds))
 }
 
 func check(r *driver.Request) error {
@@ -309,7 +309,7 @@ func (e *enrolment) adopt(ctx context.Context, own *entry) error {
 	unused := e.term
 	e.term = term{id: own.lease, seconds: unused.seconds, used: true}
 	e.mu.Unlock()
-	e.s.cleaner.owe(debt{leases: []clientv3.LeaseID{unused.id}, used: unused.used}, inSeconds(unused.seconds))
+	e.s.owe(debt{leases: []clientv3.LeaseID{unused.id}, used: unused.used}, inSeconds(unused.seconds))
 	return e.lost(e.prolong(ctx))
 }
 

@@ -11,15 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // silence is the error of a request that got no answer in time.
-type silence struct{ after time.Duration }
-
-func (e *silence) Error() string { return fmt.Sprintf("etcd: no answer within %v", e.after) }
-
-// Timeout reports true, as for a net.Error.
-func (*silence) Timeout() bool { return true }
+func silence(after time.Duration) error { return &kit.SilenceError{Store: "etcd", After: after} }
 
 // errEnded is the cause of a lease that is no more.
 var errEnded = errors.New("etcd: the lease has expired or was revoked at the server")
@@ -27,10 +23,7 @@ var errEnded = errors.New("etcd: the lease has expired or was revoked at the ser
 // classify wraps an error of the client library: in a *driver.PermanentError if
 // sending the same again is useless.
 func classify(err error) error {
-	if err == nil || errors.Is(err, driver.ErrClosed) {
-		return err
-	}
-	if p := new(driver.PermanentError); errors.As(err, &p) {
+	if kit.Final(err) {
 		return err
 	}
 	wrapped := fmt.Errorf("etcd: %w", err)
@@ -61,15 +54,12 @@ func code(err error) codes.Code {
 func absent(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
 // passing reports whether another attempt may have another answer.
-func passing(err error) bool {
-	p := new(driver.PermanentError)
-	return err != nil && !absent(err) && !errors.Is(err, driver.ErrClosed) && !errors.As(err, &p)
-}
+func passing(err error) bool { return !kit.Final(err) && !absent(err) }
 
 // ended says why a context has ended.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	var quiet *silence
+	var quiet *kit.SilenceError
 	if errors.Is(cause, driver.ErrClosed) || errors.As(cause, &quiet) {
 		return cause
 	}

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // A leader of etcd that was stopped for longer than a lease lasts takes the lease for
@@ -192,7 +193,7 @@ func (e *enrolment) heed(ctx context.Context) error {
 
 // outlast waits until nobody may hold the key unseen.
 func (e *enrolment) outlast(ctx context.Context) error {
-	if left := time.Until(e.s.doubts.of(e.r.Key)); left > 0 && !sleep(ctx, left) {
+	if left := time.Until(e.s.doubts.of(e.r.Key)); left > 0 && !kit.Sleep(ctx, left) {
 		return ended(ctx)
 	}
 	return nil

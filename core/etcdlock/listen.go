@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // settled is how long a lease is held before its key is watched. Most are released
@@ -18,13 +19,9 @@ const settled = 20 * time.Millisecond
 
 // listen tells the sink what becomes of a lease, until stop is called.
 func (s *session) listen(cl *claim) (stop func()) {
-	ctx, cancel := context.WithCancel(s.open)
+	ctx, cancel := context.WithCancel(s.Open)
 	timer := time.AfterFunc(settled, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.closed { // or else Close does not know of the goroutine
-			s.start(func() { s.follow(ctx, cl) })
-		}
+		s.Start(func() { s.follow(ctx, cl) })
 	})
 	return func() {
 		timer.Stop()
@@ -38,7 +35,7 @@ func (s *session) follow(ctx context.Context, cl *claim) {
 	for s.hear(ctx, cl, &rev) {
 		// The watch has ended: it was compacted away, its member has lost the leader,
 		// or a right was taken. What it has missed is read.
-		if !sleep(ctx, maxPause) {
+		if !kit.Sleep(ctx, maxPause) {
 			return
 		}
 		r, err := s.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(cl.names.place), cl.names.newest()}, nil)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // with a context that has ended. doubt says that some attempt before the last got no
 // answer and may have been executed.
 func reach[T any](ctx context.Context, s *session, call func(context.Context) (T, error)) (v T, doubt bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, &silence{s.timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silence(s.timeout))
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		v, err = once(ctx, s, call)
@@ -30,7 +31,7 @@ func reach[T any](ctx context.Context, s *session, call func(context.Context) (T
 		if s.d.client.Ctx().Err() != nil {
 			return v, doubt, &driver.PermanentError{Err: errors.New("etcd: the client is closed")}
 		}
-		if !sleep(ctx, pause) {
+		if !kit.Sleep(ctx, pause) {
 			return v, doubt, ended(ctx)
 		}
 	}
@@ -47,7 +48,7 @@ func once[T any](ctx context.Context, s *session, call func(context.Context) (T,
 		return none, ended(ctx)
 	}
 	answers := make(chan answer, 1)
-	s.start(func() {
+	s.Start(func() {
 		v, err := call(ctx)
 		answers <- answer{v, err}
 	})
@@ -67,16 +68,4 @@ func once[T any](ctx context.Context, s *session, call func(context.Context) (T,
 	default:
 	}
 	return none, ended(ctx)
-}
-
-// sleep waits, and reports whether ctx has lasted for that long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -47,9 +47,9 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 		leases, ttl := s.claims.on(cl)
 		d := debt{place: cl.names.place, leases: leases, done: func() { s.claims.end(e.ID, released) }}
 		if e.Keep > 0 && !cl.granted.IsZero() {
-			d.due, d.keep = cl.granted.Add(e.Keep), true
+			d.due = cl.granted.Add(e.Keep)
 		}
-		s.cleaner.owe(d, ttl)
+		s.owe(d, ttl)
 		return err
 	}
 	if held && timely { // etcd keeps a lease for longer than its holder may believe in it
@@ -94,7 +94,7 @@ func (s *session) giveBack(cl *claim, parted bool) {
 			return
 		}
 	}
-	s.cleaner.owe(debt{place: cl.names.place, leases: leases}, ttl)
+	s.owe(debt{place: cl.names.place, leases: leases}, ttl)
 }
 
 // leave has the key kept, by nobody, for as long as is left, and as long as its last
@@ -120,12 +120,12 @@ func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (hel
 	_, err = s.touch(ctx, cl, t, p, true)
 	switch {
 	case isLost(err):
-		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}}, left)
+		s.owe(debt{leases: []clientv3.LeaseID{t.id}}, left)
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	s.cleaner.owe(debt{leases: before, used: true}, cl.place.ttl)
-	s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due, keep: true}, left)
+	s.owe(debt{leases: before, used: true}, cl.place.ttl)
+	s.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due}, left)
 	return true, nil
 }

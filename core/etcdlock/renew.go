@@ -130,7 +130,7 @@ func (s *session) prolong(ctx context.Context, cl *claim, on clientv3.LeaseID, p
 	var t term
 	var kept error
 	both := make(chan struct{})
-	s.start(func() {
+	s.Start(func() {
 		defer close(both)
 		t, kept = s.keepAlive(ctx, on)
 	})
@@ -162,7 +162,7 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 	before := cl.leases
 	if cl.ending {
 		s.claims.mu.Unlock()
-		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
+		s.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
 	cl.leases = append(before[:len(before):len(before)], t.id)
@@ -183,10 +183,10 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 	case err != nil:
 		return driver.Renewed{Err: err}
 	case ending:
-		s.cleaner.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
+		s.owe(debt{leases: []clientv3.LeaseID{t.id}, used: true}, r.TTL)
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
-	s.cleaner.owe(debt{leases: before, used: true}, p.ttl)
+	s.owe(debt{leases: before, used: true}, p.ttl)
 	return driver.Renewed{Deadline: t.deadline(r.TTL), Contended: contended}
 }
 

@@ -2,12 +2,12 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // session is one engine's use of the cluster.
@@ -20,84 +20,43 @@ type session struct {
 	refusals refusals
 	spares   spares
 	doubts   doubts
-	cleaner  *cleaner
 
-	open  context.Context // ends, with ErrClosed, when Close begins
-	shut  context.CancelCauseFunc
-	ctx   context.Context // ends when Close has done its work
-	abort context.CancelFunc
+	mu    sync.Mutex
+	lulls term // the latest lease of outlasting
 
-	mu      sync.Mutex
-	closed  bool
-	lulls   term           // the latest lease of outlasting
-	running sync.WaitGroup // calls of the session's methods
-	workers sync.WaitGroup // goroutines
+	*kit.Life
+	debts *kit.Debts[*debt]
 }
 
 func newSession(d *Driver, c driver.Config) *session {
-	s := &session{d: d, sink: c.Sink, timeout: c.StoreTimeout}
-	s.ctx, s.abort = context.WithCancel(context.Background())
-	s.open, s.shut = context.WithCancelCause(s.ctx)
+	s := &session{d: d, sink: c.Sink, timeout: c.StoreTimeout, Life: kit.NewLife("etcd", "the server")}
 	s.claims.init(d.grants)
-	s.cleaner = newCleaner(s)
+	s.debts = kit.NewDebts[*debt](s.Life, cleaners)
 	return s
 }
 
 // enter begins a method's call, which ends with leave. The context returned also ends
 // when the session is closed.
 func (s *session) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil, driver.ErrClosed
+	if err := s.Enter(); err != nil {
+		return nil, nil, err
 	}
-	s.running.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.open, func() { cancel(driver.ErrClosed) })
+	stop := context.AfterFunc(s.Open, func() { cancel(driver.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		s.running.Done()
+		s.Leave()
 	}, nil
 }
 
-// start runs f as a goroutine of the session.
-func (s *session) start(f func()) { s.workers.Go(f) }
-
 // Close ends the session. Leases that were granted stay until they expire.
 func (s *session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		s.shut(driver.ErrClosed)
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	drained := false // once done
-	go func() {
-		defer close(done)
-		s.running.Wait()
+	return s.Life.Close(ctx, func(ctx context.Context) bool {
 		s.claims.abandon()
 		s.giveUpSpares()
-		drained = s.cleaner.drain(ctx)
-		s.abort()
-		s.workers.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.abort() // what is still under way ends when the client library lets go of it
-	}
-	select {
-	case <-done:
-		if drained {
-			return nil
-		}
-		return errors.Join(errors.New("etcd: session closed before the server had confirmed the end of all leases"), ctx.Err())
-	default:
-		return errors.Join(errors.New("etcd: session closed with work left"), ctx.Err())
-	}
+		return s.debts.Drain(ctx)
+	}, nil)
 }
 
 // giveUpSpares ends the leases that were kept for places to come.
@@ -108,6 +67,6 @@ func (s *session) giveUpSpares() {
 		for _, t := range batch {
 			d.leases, longest = append(d.leases, t.id), max(longest, t.seconds)
 		}
-		s.cleaner.owe(d, inSeconds(longest))
+		s.owe(d, inSeconds(longest))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // poll is how often a waiter looks for itself at what it would have heard of. With the
@@ -119,21 +120,15 @@ func (e *enrolment) commit(ctx context.Context, sure bool, before sights) (*clie
 func (e *enrolment) rest(ctx context.Context, w watched, rev int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stirred := make(chan struct{}, 1)
-	stir := func() {
-		select {
-		case stirred <- struct{}{}:
-		default:
-		}
-	}
-	e.s.start(func() {
+	stirred := kit.NewSignal()
+	e.s.Start(func() {
 		// Nothing is missed: the watch begins at the revision of the reading.
-		if sleep(ctx, patient) {
-			e.hear(ctx, watched{name: e.names.place}, rev, stir)
+		if kit.Sleep(ctx, patient) {
+			e.hear(ctx, watched{name: e.names.place}, rev, stirred.Set)
 		}
 	})
-	e.s.start(func() { e.hear(ctx, w, rev, stir) })
-	e.s.start(func() { e.look(ctx, w, rev, stir) })
+	e.s.Start(func() { e.hear(ctx, w, rev, stirred.Set) })
+	e.s.Start(func() { e.look(ctx, w, rev, stirred.Set) })
 
 	end := time.NewTimer(e.left())
 	defer end.Stop()
@@ -174,7 +169,7 @@ func (e *enrolment) hear(ctx context.Context, w watched, rev int64, stir func())
 			}
 		}
 	}
-	if sleep(ctx, time.Duration((0.5+rand.Float64())*float64(maxPause))) {
+	if kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(maxPause))) {
 		stir()
 	}
 }
@@ -189,7 +184,7 @@ func (e *enrolment) look(ctx context.Context, w watched, rev int64, stir func())
 			ops = append(ops, clientv3.OpGet(w.head))
 		}
 	}
-	for pause := patient; sleep(ctx, pause); pause = poll {
+	for pause := patient; kit.Sleep(ctx, pause); pause = poll {
 		before := e.sights()
 		if w.name != "" { // of others it is not seen whether they are there
 			before = slices.DeleteFunc(before, func(s sight) bool { return s.name != w.name && s.name != w.head })
@@ -234,14 +229,14 @@ func among(kvs []*mvccpb.KeyValue) func(name string, create int64) bool {
 // live keeps the place's lease alive while the owner waits, until stop is called.
 func (e *enrolment) live(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	e.s.start(func() {
+	e.s.Start(func() {
 		for {
 			t := e.now()
 			third := time.Duration((0.28 + 0.04*rand.Float64()) * float64(inSeconds(t.seconds)))
-			if !sleep(ctx, time.Until(t.sent.Add(third))) {
+			if !kit.Sleep(ctx, time.Until(t.sent.Add(third))) {
 				return
 			}
-			if err := e.prolong(ctx); absent(err) || err != nil && !sleep(ctx, maxPause) {
+			if err := e.prolong(ctx); absent(err) || err != nil && !kit.Sleep(ctx, maxPause) {
 				return
 			}
 		}
@@ -281,7 +276,7 @@ func (e *enrolment) refresh(ctx context.Context) (done chan struct{}) {
 		close(done)
 		return done
 	}
-	e.s.start(func() {
+	e.s.Start(func() {
 		defer close(done)
 		_ = e.prolong(ctx) // the lease goes on as it was
 	})
