@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -30,7 +31,7 @@ type place struct {
 	args  protocol.AcquireArgs // of the next request
 
 	// Guarded by s.claims.mu.
-	wake  chan struct{} // nil until Acquire has the place
+	wake  kit.Signal    // nil until Acquire has the place
 	left  bool          // Begin has left it to Acquire
 	push  protocol.Push // the one with the greatest token
 	ends  time.Time     // when a push said that the key is free
@@ -71,10 +72,10 @@ type request struct {
 
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.Grant{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	s.listener.ensure()
 	p := s.resume(r)
 	g, err := p.run(ctx)
@@ -100,7 +101,7 @@ func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
 // open prepares the place for waiting. Others may know it already: then s.claims.mu is
 // held.
 func (p *place) open() {
-	p.brief, p.answers, p.wake = false, make(chan *call, maxUnanswered), make(chan struct{}, 1)
+	p.brief, p.answers, p.wake = false, make(chan *call, maxUnanswered), kit.NewSignal()
 }
 
 // take has Acquire look at an answer, or what is owed if there is nobody left to look.
@@ -115,7 +116,7 @@ func (p *place) take(c *call) {
 func (p *place) endLate() {
 	if !p.late.Swap(true) {
 		p.owe(0)
-		p.s.cleaner.came()
+		p.s.cleaner.owed.Done()
 	}
 }
 
@@ -156,7 +157,7 @@ func (p *place) end(created bool) {
 		return
 	}
 	p.owe(firstPause)
-	p.s.cleaner.expect()
+	p.s.cleaner.owed.Add()
 	p.gone.Store(true)
 	if len(p.answers) > 0 { // before somebody could know that Acquire has returned
 		p.endLate()
@@ -190,7 +191,7 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 	for {
 		now := time.Now()
 		if p.silent(now) {
-			return driver.Grant{}, &silence{p.s.timeout}
+			return driver.Grant{}, silence(p.s.timeout)
 		}
 		if p.mayAsk() && !p.next.After(now) {
 			c := p.request(now)
@@ -209,7 +210,7 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-p.s.closing:
+		case <-p.s.Closing:
 			err = driver.ErrClosed
 		}
 		switch {

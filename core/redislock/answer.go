@@ -157,26 +157,19 @@ func (p *place) announce(push protocol.Push) {
 	if push.Token > p.push.Token {
 		p.push = push
 	}
-	p.nudge()
+	p.wake.Set()
 }
 
 // hurry takes a push that says when the key is free. s.claims.mu is held.
 func (p *place) hurry(push protocol.Push) {
 	p.ends = time.Now().Add(push.Left + time.Millisecond)
-	p.nudge()
+	p.wake.Set()
 }
 
 // again has the place refreshed at once. s.claims.mu is held.
 func (p *place) again() {
 	p.asked = true
-	p.nudge()
-}
-
-func (p *place) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wake.Set()
 }
 
 // woken takes what announce and again have left.

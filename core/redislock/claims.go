@@ -73,7 +73,7 @@ func (c *claims) resume(o driver.Owner) *place {
 	p.left = false
 	p.open()
 	if p.asked || p.push.Token > 0 || !p.ends.IsZero() {
-		p.nudge()
+		p.wake.Set()
 	}
 	return p
 }

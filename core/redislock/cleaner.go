@@ -3,11 +3,11 @@ package redislock
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -36,19 +36,19 @@ type debt struct {
 // cleaner ends owners that were given up: detached from whoever gave them up,
 // repeated until the server answers, one goroutine for all.
 type cleaner struct {
-	s    *session
-	wake chan struct{}
+	s      *session
+	worker *kit.Worker
+	owed   *kit.Owed // debts, and requests under way that may leave something to be ended
 
-	mu      sync.Mutex
-	started bool
-	debts   map[driver.Owner]*debt
-	due     debtHeap
-	coming  int           // requests under way that may leave something to be ended
-	empty   chan struct{} // closed when nothing is owed or coming, if somebody waits
+	mu    sync.Mutex
+	debts map[driver.Owner]*debt
+	due   debtHeap
 }
 
 func newCleaner(s *session) *cleaner {
-	return &cleaner{s: s, wake: make(chan struct{}, 1), debts: make(map[driver.Owner]*debt)}
+	c := &cleaner{s: s, owed: kit.NewOwed(s.Life), debts: make(map[driver.Owner]*debt)}
+	c.worker = kit.NewWorker(s.Life, c.send)
+	return c
 }
 
 // owe has the owner ended, after some time or earlier if that is owed already: once more
@@ -65,6 +65,7 @@ func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration
 		d = &debt{key: key, owner: o, keep: keep, next: next, pause: firstPause}
 		c.debts[o] = d
 		heap.Push(&c.due, d)
+		c.owed.Add()
 	case d.asked:
 		d.again = true
 	case next.Before(d.next):
@@ -72,41 +73,17 @@ func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration
 		heap.Fix(&c.due, d.index)
 	}
 	d.until = driver.Later(d.until, next.Add(ttl+2*c.s.timeout))
-	if !c.started {
-		c.started = true
-		c.s.start(c.run)
-	}
-	c.nudge()
+	c.worker.Wake()
 }
 
-func (c *cleaner) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+// send sends the endings that are due, and returns how long until it is to do so again.
+func (c *cleaner) send() time.Duration {
+	calls, next := c.collect()
+	if len(calls) == 0 {
+		return next
 	}
-}
-
-func (c *cleaner) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		calls, next := c.collect()
-		if len(calls) > 0 {
-			c.s.calls.send(calls...)
-			continue
-		}
-		if next < 0 {
-			timer.Stop()
-		} else {
-			timer.Reset(next)
-		}
-		select {
-		case <-c.wake:
-		case <-timer.C:
-		case <-c.s.ctx.Done():
-			return
-		}
-	}
+	c.s.calls.send(calls...)
+	return 0
 }
 
 // collect returns the endings to send now, or else how long until the next is
@@ -148,7 +125,6 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		more = err == nil && r.More
 		doubtful = cl.reply.astray && denied(cl.reply.value)
 	}
-	refused := new(driver.PermanentError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d.asked = false
@@ -158,7 +134,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 	case more, d.again, doubtful && !d.doubted:
 		d.next, d.again = time.Now(), false
 		d.doubted = d.doubted || doubtful
-	case err == nil, errors.As(err, &refused), errors.Is(err, driver.ErrClosed):
+	case kit.Final(err):
 		d.paid = true
 		c.settle(d)
 		return
@@ -168,7 +144,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		d.pause = min(2*d.pause, maxPause+time.Duration(len(c.debts))*time.Millisecond)
 	}
 	heap.Fix(&c.due, d.index)
-	c.nudge()
+	c.worker.Wake()
 }
 
 // settle removes a debt. c.mu is held.
@@ -176,30 +152,7 @@ func (c *cleaner) settle(d *debt) {
 	heap.Remove(&c.due, d.index)
 	delete(c.debts, d.owner)
 	d.paid = true
-	c.done()
-}
-
-// expect notes a request that may come to the server after what ends its owner, and came that
-// it was answered.
-func (c *cleaner) expect() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.coming++
-}
-
-func (c *cleaner) came() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.coming--
-	c.done()
-}
-
-// done wakes whoever waits for nothing being left. c.mu is held.
-func (c *cleaner) done() {
-	if len(c.debts) == 0 && c.coming == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
-	}
+	c.owed.Done()
 }
 
 // drain waits until no debts are left, and reports whether none are that an earlier
@@ -207,14 +160,6 @@ func (c *cleaner) done() {
 // after ctx has ended.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
-	if len(c.debts) == 0 && c.coming == 0 {
-		c.mu.Unlock()
-		return true
-	}
-	if c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	empty := c.empty
 	now := time.Now()
 	for _, d := range c.due {
 		if !d.asked && d.next.Sub(now) > firstPause {
@@ -222,15 +167,11 @@ func (c *cleaner) drain(ctx context.Context) bool {
 		}
 	}
 	heap.Init(&c.due)
-	c.nudge()
-	c.mu.Unlock()
-	select {
-	case <-empty:
-		return true
-	case <-ctx.Done():
-	case <-c.s.ctx.Done():
+	if len(c.due) > 0 {
+		c.worker.Wake()
 	}
-	return ctx.Err() == nil
+	c.mu.Unlock()
+	return c.owed.Drain(ctx) || ctx.Err() == nil
 }
 
 // debtHeap orders debts by the time of their next sending.

@@ -9,18 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // silence is the error of an attempt that got no answer in time.
-type silence struct{ after time.Duration }
-
-func (e *silence) Error() string {
-	return fmt.Sprintf("redis: no answer within %v", e.after)
-}
-
-// Timeout reports true, as for a net.Error.
-func (*silence) Timeout() bool { return true }
+func silence(after time.Duration) error { return &kit.SilenceError{Store: "redis", After: after} }
 
 // permanentPrefixes begin the error replies, less a leading "ERR ", that the same
 // command will get again until somebody changes the server or the client's
@@ -43,10 +37,7 @@ var permanentPrefixes = []string{
 // classify wraps an error of the client library or of a reply's parser: in a
 // *driver.PermanentError if sending the same again is useless.
 func classify(err error) error {
-	if err == nil || errors.Is(err, driver.ErrClosed) {
-		return err
-	}
-	if p := new(driver.PermanentError); errors.As(err, &p) {
+	if kit.Final(err) {
 		return err
 	}
 	wrapped := fmt.Errorf("redis: %w", err)

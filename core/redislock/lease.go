@@ -23,13 +23,13 @@ func renewCommand(r driver.Renewal) command {
 // Renew extends leases.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i].Err = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	for i, c := range s.askForMore(ctx, rs...) {
 		r, err := s.renewed(rs[i], c)
 		if err != nil {
@@ -85,13 +85,13 @@ func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error
 // Release ends leases.
 func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	out := make([]error, len(rs))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i] = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	cmds := make([]command, len(rs))
 	asked := make([]time.Time, len(rs))
 	now := time.Now()

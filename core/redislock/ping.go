@@ -30,10 +30,10 @@ var probeKey = protocol.Key("")
 // and the channel that the driver needs. What is denied half-way through a
 // script would leave the earlier half done. It leaves no trace.
 func (s *session) Ping(ctx context.Context) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	s.listener.ensure()
 	byName := command{script: probe, key: probeKey, args: []any{s.channel}}
 	bySource := byName
@@ -62,7 +62,7 @@ func (s *session) Ping(ctx context.Context) error {
 	if first != nil {
 		return missing(strings.Join(names, ", ")+fmt.Sprintf(" on keys %s* and channels %s*", KeyPrefix, ChannelPrefix), first)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, &silence{s.timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silence(s.timeout))
 	defer cancel()
 	if err := s.listener.wait(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -12,10 +12,10 @@ var _ driver.Prompt = (*session)(nil)
 
 // Begin sends the first request of an acquisition.
 func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
-	if s.check(r) != nil || s.enter() != nil {
+	if s.check(r) != nil || s.Enter() != nil {
 		return g, false, nil
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	key := protocol.Key(r.Key)
 	l := s.calls.prompt(key, now)
 	if l == nil {
@@ -68,10 +68,10 @@ func (s *session) resume(r driver.Request) *place {
 
 // End sends the release of one lease.
 func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
-	if s.enter() != nil {
+	if s.Enter() != nil {
 		return false, nil
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	key := protocol.Key(e.Key)
 	l := s.calls.prompt(key, now)
 	if l == nil {

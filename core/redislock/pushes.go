@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -37,14 +38,14 @@ func newListener(s *session) *listener {
 
 // ensure starts the listener.
 func (l *listener) ensure() {
-	l.start.Do(func() { l.s.start(l.run) })
+	l.start.Do(func() { l.s.Start(l.run) })
 }
 
 func (l *listener) run() {
 	pause := firstPause
 	again := false // it was up before
 	for {
-		ctx, cancel := context.WithCancel(l.s.ctx)
+		ctx, cancel := context.WithCancel(l.s.Ctx)
 		l.mu.Lock()
 		l.again, l.missed = cancel, 0
 		l.mu.Unlock()
@@ -61,7 +62,7 @@ func (l *listener) run() {
 		}, l.s.pushed)
 		asked := ctx.Err() != nil
 		cancel()
-		if l.s.ctx.Err() != nil {
+		if l.s.Ctx.Err() != nil {
 			return
 		}
 		switch {
@@ -77,11 +78,7 @@ func (l *listener) run() {
 				continue
 			}
 		}
-		timer := time.NewTimer(time.Duration((0.5 + l.s.jitter()) * float64(pause)))
-		select {
-		case <-timer.C:
-		case <-l.s.ctx.Done():
-			timer.Stop()
+		if !kit.Sleep(l.s.Ctx, time.Duration((0.5+l.s.jitter())*float64(pause))) {
 			return
 		}
 		pause = min(2*pause, maxPause)
@@ -127,7 +124,7 @@ func (l *listener) wait(ctx context.Context) error {
 		case <-change:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.s.closing:
+		case <-l.s.Closing:
 			return driver.ErrClosed
 		}
 	}

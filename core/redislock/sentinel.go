@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -166,7 +168,7 @@ func (f *follower) watch(ctx context.Context) {
 	f.asking.Lock()
 	sentinels := f.reach()
 	f.asking.Unlock()
-	news := make(chan struct{}, 1)
+	news := kit.NewSignal()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, s := range sentinels {
@@ -189,7 +191,7 @@ func (f *follower) watch(ctx context.Context) {
 var failoverNews = []string{"+switch-master", "+promoted-slave", "+config-update-from"}
 
 // listen passes on that a sentinel has news.
-func listen(ctx context.Context, s *redis.SentinelClient, news chan<- struct{}) {
+func listen(ctx context.Context, s *redis.SentinelClient, news kit.Signal) {
 	sub := s.Subscribe(ctx, failoverNews...)
 	defer func() { _ = sub.Close() }()
 	heard := sub.Channel()
@@ -202,10 +204,7 @@ func listen(ctx context.Context, s *redis.SentinelClient, news chan<- struct{}) 
 				return
 			}
 		}
-		select {
-		case news <- struct{}{}:
-		default:
-		}
+		news.Set()
 	}
 }
 

@@ -2,11 +2,11 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -27,14 +27,8 @@ type session struct {
 	places  sync.Pool // of *place, for Begin
 	endings sync.Pool // of *ending, for End
 
-	ctx     context.Context // ends when Close has done its work
-	cancel  context.CancelFunc
-	closing chan struct{} // closed when Close begins
-
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup // calls of the session's methods
-	workers sync.WaitGroup // goroutines
+	*kit.Life
+	sending sync.WaitGroup // the lanes' goroutines
 }
 
 func newSession(c config, dc driver.Config, w wire) *session {
@@ -44,9 +38,8 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		timeout: dc.StoreTimeout,
 		wire:    w,
 		channel: c.channel(),
-		closing: make(chan struct{}),
+		Life:    kit.NewLife("redis", "the server"),
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.calls = s.newLanes(c.connections, w.connections())
 	s.renewals = s.newLanes(2, 2) // one dead connection must not hold up all leases
 	s.claims.init()
@@ -57,23 +50,9 @@ func newSession(c config, dc driver.Config, w wire) *session {
 
 func (s *session) newLanes(width, most int) *lanes {
 	return &lanes{wire: s.wire, open: func() *lane {
-		return &lane{wire: s.wire, ctx: s.ctx, workers: &s.workers, width: width, most: most, timeout: s.timeout, born: time.Now()}
+		return &lane{wire: s.wire, ctx: s.Ctx, workers: &s.sending, width: width, most: most, timeout: s.timeout, born: time.Now()}
 	}}
 }
-
-// enter begins a method's call, which ends with s.running.Done.
-func (s *session) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return driver.ErrClosed
-	}
-	s.running.Add(1)
-	return nil
-}
-
-// start runs f as a goroutine of the session.
-func (s *session) start(f func()) { s.workers.Go(f) }
 
 // ask sends commands on a lane and waits for their replies, for one attempt's
 // time and no longer than ctx. It returns one call for each command: its own
@@ -126,8 +105,8 @@ func (s *session) ask(ctx context.Context, l *lanes, cmds ...command) []*call {
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-limit.C:
-			err = &silence{s.timeout}
-		case <-s.closing:
+			err = silence(s.timeout)
+		case <-s.Closing:
 			err = driver.ErrClosed
 		}
 	}
@@ -161,10 +140,10 @@ func (s *session) askTwice(ctx context.Context, l *lanes, cmds []command, denied
 
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.State{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	c := s.askTwice(ctx, s.calls, []command{{script: &protocol.Inspect, key: protocol.Key(key)}}, func(value any) bool {
 		r, err := protocol.ParseInspect(value)
 		return err == nil && !r.Held
@@ -188,10 +167,10 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 
 // Oust ends leases, whoever has them.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	more := true
 	for more { // the queue is long and its first places are stale
 		oust := command{script: &protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
@@ -213,37 +192,9 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 
 // Close ends the session.
 func (s *session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.closing)
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	drained := false // once done
-	go func() {
-		defer close(done)
-		s.running.Wait()
-		drained = s.cleaner.drain(ctx)
-		s.cancel()
+	return s.Life.Close(ctx, s.cleaner.drain, func() {
 		s.calls.close()
 		s.renewals.close()
-		s.workers.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		// What is still under way ends when the client library lets go of it.
-		s.cancel()
-	}
-	select {
-	case <-done:
-		if drained {
-			return nil
-		}
-		return errors.Join(errors.New("redis: session closed before the server had confirmed the end of all leases"), ctx.Err())
-	default:
-		return errors.Join(errors.New("redis: session closed with work left"), ctx.Err())
-	}
+		s.sending.Wait()
+	})
 }

@@ -127,7 +127,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 		l.straight(ctx, c, now)
 	case l.silent > 0 && l.silent == l.active && !l.mayBatch():
 		l.mu.Unlock()
-		c.reply = reply{err: &silence{patience}, once: true}
+		c.reply = reply{err: silence(patience), once: true}
 	default:
 		if c.replied == nil {
 			c.replied = make(chan struct{}, 1)
@@ -214,7 +214,7 @@ func (l *lane) giveUp(b *batch) {
 		l.mindSilence(b, !b.replaced)
 		for _, c := range b.calls {
 			if c.done == nil {
-				c.answer(time.Time{}, reply{err: &silence{patience}})
+				c.answer(time.Time{}, reply{err: silence(patience)})
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func (l *lane) giveUp(b *batch) {
 		if c.queued && c.done == nil {
 			c.queued = false
 			l.gone++
-			c.answer(time.Time{}, reply{err: &silence{patience}, once: true})
+			c.answer(time.Time{}, reply{err: silence(patience), once: true})
 		}
 	}
 	l.tripAt = time.Time{} // who is silent is not near

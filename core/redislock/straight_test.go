@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // ask sends a call as one that cannot be interrupted does.
@@ -80,7 +82,7 @@ func TestServerThatFallsSilentIsNotNear(t *testing.T) {
 		given := l.ask()
 		time.Sleep(patience)
 		synctest.Wait()
-		if s := new(silence); !errors.As(given.reply.err, &s) {
+		if s := new(kit.SilenceError); !errors.As(given.reply.err, &s) {
 			t.Errorf("who waited behind a batch that got no answer got %v", given.reply)
 		}
 		l.mu.Lock()
@@ -106,7 +108,7 @@ func TestNobodyWaitsBehindABatchThatWasGivenUp(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if c := l.ask(); !errors.As(c.reply.err, new(*silence)) || !c.reply.once {
+		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.once {
 			t.Errorf("who came when all batches were given up got %v", c.reply)
 		}
 		l.after(0) // one is answered after all
@@ -145,7 +147,7 @@ func TestNobodyWaitsBehindAGivenUpBatchOfANearServer(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if c := l.ask(); !errors.As(c.reply.err, new(*silence)) || !c.reply.once {
+		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.once {
 			t.Errorf("who came when all batches were given up got %v", c.reply)
 		}
 		if since := time.Since(began); since > 0 {
