@@ -15,10 +15,10 @@ const maxSplits = 6
 
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.Grant{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	p := s.newPlace(r)
 	if r.Replace != nil {
 		s.claims.release(r.Replace, p.began)
@@ -112,7 +112,7 @@ func (p *place) pause(ctx context.Context) error {
 			p.take(&e)
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.s.closing:
+		case <-p.s.Closing:
 			return driver.ErrClosed
 		}
 	}

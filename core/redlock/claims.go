@@ -1,13 +1,13 @@
 package redlock
 
 import (
-	"context"
 	"errors"
 	"math/bits"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // errOusted is the cause of a lease that somebody took away at the nodes.
@@ -169,7 +169,7 @@ func (s *session) pushed(node int, payload string) {
 func (s *session) hear() {
 	s.listen.Do(func() {
 		for i := range s.nodes {
-			s.workers.Go(func() { s.listenTo(i) })
+			s.Start(func() { s.listenTo(i) })
 		}
 	})
 }
@@ -178,16 +178,16 @@ func (s *session) hear() {
 func (s *session) listenTo(node int) {
 	const first, most = 20 * time.Millisecond, time.Second
 	pause := first
-	for s.ctx.Err() == nil {
+	for s.Ctx.Err() == nil {
 		began := time.Now()
-		_ = s.nodes[node].listen(s.ctx, s.channel, func() {
+		_ = s.nodes[node].listen(s.Ctx, s.channel, func() {
 			pause = first
 			s.askAgain(node) // what was pushed while nobody listened is gone
 		}, func(payload string) { s.pushed(node, payload) })
 		if time.Since(began) > most {
 			pause = first
 		}
-		_ = sleep(s.ctx, time.Duration((0.5+s.d.jitter())*float64(pause)))
+		kit.Sleep(s.Ctx, time.Duration((0.5+s.d.jitter())*float64(pause)))
 		pause = min(2*pause, most)
 	}
 }
@@ -200,17 +200,5 @@ func (s *session) askAgain(node int) {
 		if cl.place != nil {
 			cl.place.nudge(node)
 		}
-	}
-}
-
-// sleep waits for d or the end of ctx, which is its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

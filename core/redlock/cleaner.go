@@ -2,11 +2,11 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -34,18 +34,20 @@ type debt struct {
 // cleaner ends owners at one node: detached from whoever gave them up, and repeated
 // until the node answers.
 type cleaner struct {
-	s    *session
-	node int
-	wake chan struct{}
+	s      *session
+	node   int
+	worker *kit.Worker
+	pause  time.Duration // the worker's, before it sends again what had no answer
+	owed   *kit.Owed     // debts
 
-	mu      sync.Mutex
-	started bool
-	debts   map[driver.Owner]debt
-	empty   chan struct{} // closed when debts runs empty, if somebody waits
+	mu    sync.Mutex
+	debts map[driver.Owner]debt
 }
 
 func newCleaner(s *session, node int) *cleaner {
-	return &cleaner{s: s, node: node, wake: make(chan struct{}, 1), debts: make(map[driver.Owner]debt)}
+	c := &cleaner{s: s, node: node, pause: firstPause, owed: kit.NewOwed(s.Life), debts: make(map[driver.Owner]debt)}
+	c.worker = kit.NewWorker(s.Life, c.work)
+	return c
 }
 
 // owe has an owner ended, whose place or lease lasts no longer than ttl after its last
@@ -53,13 +55,13 @@ func newCleaner(s *session, node int) *cleaner {
 func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration, doubt bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	doubt = doubt || c.debts[id.Owner].silent
-	c.debts[id.Owner] = debt{id: id, keep: keep, until: time.Now().Add(ttl + 2*c.s.timeout), silent: doubt}
-	if !c.started {
-		c.started = true
-		c.s.workers.Go(c.run)
+	before, owed := c.debts[id.Owner]
+	if !owed {
+		c.owed.Add()
 	}
-	c.nudge()
+	doubt = doubt || before.silent
+	c.debts[id.Owner] = debt{id: id, keep: keep, until: time.Now().Add(ttl + 2*c.s.timeout), silent: doubt}
+	c.worker.Wake()
 }
 
 // owes reports whether the node has yet to confirm an owner's end.
@@ -70,38 +72,19 @@ func (c *cleaner) owes(o driver.Owner) bool {
 	return owed
 }
 
-func (c *cleaner) nudge() {
-	select {
-	case c.wake <- struct{}{}:
+// work sends what is due, and returns when to look again.
+func (c *cleaner) work() time.Duration {
+	cmds, next := c.collect()
+	switch {
+	case len(cmds) == 0:
+		return next
+	case c.send(cmds):
+		c.pause = firstPause
 	default:
+		kit.Sleep(c.s.Ctx, time.Duration((0.5+c.s.d.jitter())*float64(c.pause)))
+		c.pause = min(2*c.pause, maxPause)
 	}
-}
-
-func (c *cleaner) run() {
-	pause := firstPause
-	for {
-		cmds, next := c.collect()
-		if len(cmds) == 0 {
-			timer := time.NewTimer(next)
-			select {
-			case <-c.wake:
-			case <-timer.C:
-			case <-c.s.ctx.Done():
-				timer.Stop()
-				return
-			}
-			timer.Stop()
-			continue
-		}
-		if c.send(cmds) {
-			pause = firstPause
-			continue
-		}
-		if sleep(c.s.ctx, time.Duration((0.5+c.s.d.jitter())*float64(pause))) != nil {
-			return
-		}
-		pause = min(2*pause, maxPause)
-	}
+	return 0
 }
 
 // collect returns some of the endings that are owed, and when to look again if there are
@@ -131,19 +114,19 @@ func (c *cleaner) collect() (cmds []command, next time.Duration) {
 
 // send sends endings and reports whether the node has answered all.
 func (c *cleaner) send(cmds []command) bool {
-	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.timeout)
+	ctx, cancel := context.WithTimeout(c.s.Ctx, c.s.timeout)
 	defer cancel()
 	all := true
 	replies := c.s.nodes[c.node].run(ctx, cmds)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, r := range replies {
-		o, refused := cmds[i].owner, new(driver.PermanentError)
+		o := cmds[i].owner
 		d, owed := c.debts[o]
 		switch {
 		case !owed:
 		case !d.sent && r.err == nil: // owed again meanwhile: a request may have been executed after this end
-		case errors.As(r.err, &refused), r.err == nil && !d.silent:
+		case kit.Refused(r.err), r.err == nil && !d.silent:
 			c.settle(o)
 		case r.err == nil: // once more, after what the node has still to execute
 			d.silent, d.keep, d.next = false, 0, time.Now().Add(late)
@@ -159,29 +142,5 @@ func (c *cleaner) send(cmds []command) bool {
 // settle removes a debt. c.mu is held.
 func (c *cleaner) settle(o driver.Owner) {
 	delete(c.debts, o)
-	if len(c.debts) == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
-	}
-}
-
-// drain waits until no debts are left and reports whether none are.
-func (c *cleaner) drain(ctx context.Context) bool {
-	c.mu.Lock()
-	if len(c.debts) == 0 {
-		c.mu.Unlock()
-		return true
-	}
-	if c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	empty := c.empty
-	c.mu.Unlock()
-	select {
-	case <-empty:
-		return true
-	case <-ctx.Done():
-	case <-c.s.ctx.Done():
-	}
-	return false
+	c.owed.Done()
 }

@@ -5,20 +5,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
-
-// silence is the error of a request that a node has not answered in time.
-type silence struct{ after time.Duration }
-
-func (e *silence) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
-
-// Timeout reports true, as for a net.Error.
-func (*silence) Timeout() bool { return true }
 
 // errOut says that a node has lost its data lately, and stays out.
 var errOut = errors.New("the node has lost its data and stays out for the time of WithRestartDelay")
@@ -43,7 +35,7 @@ func (e *NoMajorityError) Unwrap() error { return e.Err }
 func noMajority(n, answered int, errs []error) error {
 	permanent := 0
 	for _, err := range errs {
-		if p := new(driver.PermanentError); errors.As(err, &p) {
+		if kit.Refused(err) {
 			permanent++
 		}
 	}

@@ -25,10 +25,10 @@ func isPermanent(err error) bool {
 // Inspect reports the state of a key as the nodes see it together: it is held if a
 // majority has voted for the same owner, or keeps it.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return driver.State{}, err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	answers, err := s.gather(ctx, command{op: opInspect, key: key})
 	if err != nil {
 		return driver.State{}, err
@@ -120,10 +120,10 @@ func (s *session) merge(answers []answer) driver.State {
 
 // Oust ends the lease of a key, whoever has it.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	_, err := s.gather(ctx, command{op: opOust, key: key, token: upTo})
 	return err
 }
@@ -131,10 +131,10 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 // Ping reports whether a majority of the nodes answers and permits every command, the
 // keys and the channel that the driver needs. It leaves no trace.
 func (s *session) Ping(ctx context.Context) error {
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		return err
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	answers, err := s.gather(ctx, command{op: opProbe, key: s.channel, channel: s.channel})
 	if err != nil {
 		return err

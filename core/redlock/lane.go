@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -94,7 +96,7 @@ func (l *lane) giveUp(c *call, why error) {
 	}
 	l.mu.Unlock()
 	if late {
-		r.err = &silence{c.bound}
+		r.err = &kit.SilenceError{After: c.bound}
 	}
 	l.finish(c, slices.Repeat([]reply{r}, len(c.cmds)))
 }

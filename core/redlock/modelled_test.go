@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // lines are the ways to modelled nodes, with what networks do to them.
@@ -66,8 +68,8 @@ func (l line) run(ctx context.Context, cmds []command) []reply {
 			rs[i].twice = true
 		}
 	}
-	if err := sleep(ctx, delay); err != nil {
-		return lost(err)
+	if !kit.Sleep(ctx, delay) {
+		return lost(ctx.Err())
 	}
 	if err := pass(); err != nil {
 		return lost(err)
@@ -89,7 +91,7 @@ func (l line) listen(ctx context.Context, channel string, up func(), message fun
 			case <-ctx.Done():
 			}
 		}
-		if sleep(ctx, delay) == nil {
+		if kit.Sleep(ctx, delay) {
 			message(payload)
 		}
 	})

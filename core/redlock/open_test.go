@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 func clients(t *testing.T, addrs ...string) []*redis.Client {
@@ -80,10 +81,10 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 			want driver.Condition
 		}{
 			{answered(5), driver.NodeUp},
-			{reply{err: &silence{}}, driver.NodeSlow},
-			{reply{err: &silence{}}, driver.NodeSlow},
-			{reply{err: &silence{}}, driver.NodeDown},
-			{reply{err: &silence{}}, driver.NodeDown},
+			{reply{err: &kit.SilenceError{}}, driver.NodeSlow},
+			{reply{err: &kit.SilenceError{}}, driver.NodeSlow},
+			{reply{err: &kit.SilenceError{}}, driver.NodeDown},
+			{reply{err: &kit.SilenceError{}}, driver.NodeDown},
 			{reply{answer: answer{status: statusDenied, boot: 5}, sent: time.Now().Add(-600 * time.Millisecond)}, driver.NodeSlow},
 			{answered(5), driver.NodeUp},
 			{reply{err: dial}, driver.NodeDown},

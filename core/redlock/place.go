@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // place is one running Acquire: the votes that its owner has gathered and, once it
@@ -22,7 +23,7 @@ type place struct {
 	sides  []side
 	ticket int64 // 0: none yet
 	events chan event
-	wake   chan struct{}
+	wake   kit.Signal
 
 	told   bool      // the sink, that it waits
 	splits int       // in a row: attempts that got votes, and too few
@@ -73,9 +74,9 @@ func (s *session) newPlace(r driver.Request) *place {
 		sides:  make([]side, len(s.nodes)),
 		nudged: make([]bool, len(s.nodes)),
 		events: make(chan event, 4*len(s.nodes)), // one vote and one proposal at a time
-		wake:   make(chan struct{}, 1),
+		wake:   kit.NewSignal(),
 	}
-	p.ctx, p.cancel = context.WithCancel(s.ctx)
+	p.ctx, p.cancel = context.WithCancel(s.Ctx)
 	return p
 }
 
@@ -132,7 +133,7 @@ func (p *place) suspect(node int) {
 // join tells a node that did not take part in the grant that the lease is there: it
 // gives its vote if it can, and forgets the place in its queue. Nobody counts on it.
 func (p *place) join(node int) {
-	p.s.ask(p.s.ctx, node, p.bound, []command{{
+	p.s.ask(p.s.Ctx, node, p.bound, []command{{
 		op: opAccept, key: p.r.Key, owner: p.r.Owner, channel: p.s.channel, ttl: p.r.TTL, token: p.token, create: true,
 	}}, func(rs []reply) {
 		if rs[0].doubtful() {
@@ -146,10 +147,7 @@ func (p *place) nudge(node int) {
 	p.mu.Lock()
 	p.nudged[node] = true
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wake.Set()
 }
 
 // vote asks a node for its vote and, with a ticket, for a place in its queue.
@@ -262,7 +260,7 @@ func (p *place) await(ctx context.Context) (event, error) {
 		return e, nil
 	case <-ctx.Done():
 		return event{}, ctx.Err()
-	case <-p.s.closing:
+	case <-p.s.Closing:
 		return event{}, driver.ErrClosed
 	}
 }
@@ -276,7 +274,7 @@ func (p *place) unreachable() error {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, &silence{p.bound})
+		errs = append(errs, &kit.SilenceError{After: p.bound})
 	}
 	return noMajority(len(p.sides), p.count((*side).hasAnswered), errs)
 }

@@ -20,13 +20,13 @@ type tally struct {
 // the others are asked until they answer.
 func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	out := make([]error, len(rs))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i] = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	if len(rs) == 0 {
 		return out
 	}

@@ -12,13 +12,13 @@ import (
 // None is made anew at a node that does not have it.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
-	if err := s.enter(); err != nil {
+	if err := s.Enter(); err != nil {
 		for i := range out {
 			out[i].Err = err
 		}
 		return out
 	}
-	defer s.running.Done()
+	defer s.Leave()
 	if len(rs) == 0 {
 		return out
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // session is one engine's connection to the nodes.
@@ -24,15 +25,9 @@ type session struct {
 	cleaners []*cleaner // one for each node
 	listen   sync.Once
 
-	ctx     context.Context // ends when Close has done its work
-	cancel  context.CancelFunc
-	closing chan struct{} // closed when Close begins
-
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup // calls of the session's methods
-	sending sync.WaitGroup // what the lanes were given, and their goroutines
-	workers sync.WaitGroup // other goroutines
+	*kit.Life
+	unmeasure func()         // ends the session's part in the gauge, once
+	sending   sync.WaitGroup // what the lanes were given, and their goroutines
 }
 
 func newSession(d *Driver, c driver.Config, ws []wire) *session {
@@ -43,27 +38,16 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 		nodes:   ws,
 		quorum:  majority(len(ws)),
 		channel: randomChannel(),
-		closing: make(chan struct{}),
+		Life:    kit.NewLife("redlock", "a majority of nodes"),
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.unmeasure = sync.OnceFunc(d.gauge.stop)
 	s.claims.all = make(map[driver.Owner]*claim)
 	for i, w := range ws {
-		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.ctx, workers: &s.sending})
-		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.ctx, workers: &s.sending})
+		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
+		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
 		s.cleaners = append(s.cleaners, newCleaner(s, i))
 	}
 	return s
-}
-
-// enter begins a method's call, which ends with s.running.Done.
-func (s *session) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return driver.ErrClosed
-	}
-	s.running.Add(1)
-	return nil
 }
 
 // bound is how long one attempt to reach a node may take, for a lease of ttl: a quarter
@@ -107,7 +91,7 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 	over := false
 	in := make(chan batch, len(s.nodes))
 	for i := range s.nodes {
-		s.ask(s.ctx, i, bound, cmds, func(rs []reply) {
+		s.ask(s.Ctx, i, bound, cmds, func(rs []reply) {
 			b := batch{i, rs}
 			mu.Lock()
 			defer mu.Unlock()
@@ -126,7 +110,7 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 			n++
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-s.closing:
+		case <-s.Closing:
 			err = driver.ErrClosed
 		}
 	}
@@ -168,7 +152,7 @@ func (s *session) drain(ctx context.Context) bool {
 	defer cancel()
 	results := make(chan bool, len(s.cleaners))
 	for _, c := range s.cleaners {
-		draining.Go(func() { results <- c.drain(ctx) })
+		draining.Go(func() { results <- c.owed.Drain(ctx) })
 	}
 	confirmed := 0
 	grace := time.NewTimer(time.Hour)
@@ -191,41 +175,12 @@ func (s *session) drain(ctx context.Context) bool {
 
 // Close ends the session. A minority of nodes that do not answer does not hold it up.
 func (s *session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.closing)
-		s.d.gauge.stop()
-	}
-	s.mu.Unlock()
-
-	done := make(chan struct{})
-	drained := false // once done
-	go func() {
-		defer close(done)
-		s.running.Wait()
+	s.unmeasure()
+	return s.Life.Close(ctx, func(ctx context.Context) bool {
 		// A node that is down for good must not hold up a program's end.
-		patience, cancel := context.WithTimeout(ctx, 2*s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
-		s.settle(patience)
-		drained = s.drain(patience)
-		s.cancel()
-		s.sending.Wait()
-		s.workers.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		// What is still under way ends when the client library lets go of it.
-		s.cancel()
-	}
-	select {
-	case <-done:
-		if drained {
-			return nil
-		}
-		return errors.Join(errors.New("redlock: session closed before a majority of nodes had confirmed the end of all leases"), ctx.Err())
-	default:
-		return errors.Join(errors.New("redlock: session closed with work left"), ctx.Err())
-	}
+		s.settle(ctx)
+		return s.drain(ctx)
+	}, s.sending.Wait)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 const (
@@ -228,7 +229,7 @@ func (f faultyWire) run(ctx context.Context, cmds []command) []reply {
 		}
 		rs := make([]reply, len(cmds))
 		for i := range rs {
-			rs[i].err = &silence{}
+			rs[i].err = &kit.SilenceError{}
 		}
 		return rs
 	}

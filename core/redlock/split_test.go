@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // lateWire lets every request arrive at another time, so that votes split.
@@ -24,8 +25,8 @@ func (l lateWire) run(ctx context.Context, cmds []command) []reply {
 	l.mu.Lock()
 	d := time.Duration(l.rng.IntN(int(5 * time.Millisecond)))
 	l.mu.Unlock()
-	if err := sleep(ctx, d); err != nil {
-		return []reply{{err: err}}
+	if !kit.Sleep(ctx, d) {
+		return []reply{{err: ctx.Err()}}
 	}
 	return l.model.run(ctx, cmds)
 }

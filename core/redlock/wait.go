@@ -68,7 +68,7 @@ func (p *place) wait(ctx context.Context) (driver.Grant, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
-		case <-p.s.closing:
+		case <-p.s.Closing:
 			return driver.Grant{}, driver.ErrClosed
 		}
 	}
