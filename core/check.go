@@ -7,13 +7,23 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/signals"
+	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // plan is a policy that was found possible, with its defaults filled in.
 type plan struct {
 	Policy
-	signals *signals.Policy
+	terms queue.Terms
+}
+
+// prepare makes the terms of a plan, once its name is known.
+func (e *Engine) prepare(pl *plan) {
+	pl.terms = queue.Terms{
+		Name: pl.Name, Signals: e.signals.Of(pl.Name, pl.Mode.String()),
+		Mode: pl.Mode, Limit: pl.Limit,
+		Wait: pl.Wait, TTL: pl.TTL, MaxHold: pl.MaxHold, MinHold: pl.MinHold, Linger: pl.Linger,
+		NoRenew: pl.NoRenew, Strict: pl.Fairness == Strict, Sent: pl.Release == Sent,
+	}
 }
 
 // compile makes the plan of a policy with templates.

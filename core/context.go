@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // LeaseContextKey is the context key under which a lease is found besides the
@@ -18,15 +20,14 @@ type leaseKey struct{}
 // around it.
 type holding struct {
 	lease *Lease
-	hold  *hold
+	hold  *queue.Hold
 	outer *holding
 }
 
 // held reports whether the key is held, whatever has become of the lease's others.
 func (n *holding) held() bool {
-	n.hold.lock()
-	defer n.hold.unlock()
-	return n.hold.live(time.Now()) && !n.lease.released.Load()
+	_, live := n.hold.State()
+	return live && !n.lease.released.Load()
 }
 
 // holdContext is a context with a lease in it, which ends with the hold. What can be
@@ -35,12 +36,12 @@ func (n *holding) held() bool {
 type holdContext struct {
 	parent context.Context
 	holding
-	prev, next *holdContext // in hold.contexts, guarded by the hold's mutex
+	at queue.Watch // at the hold
 
 	asked atomic.Pointer[cancellable]
 	mu    sync.Mutex
-	ended bool  // guarded by mu
-	cause error // likewise
+	ended bool         // guarded by mu
+	why   queue.Reason // likewise
 }
 
 type cancellable struct {
@@ -62,25 +63,28 @@ func (c *holdContext) cancellable() context.Context {
 		return other
 	}
 	c.asked.Store(a)
-	ended, cause := c.ended, c.cause
+	ended, why := c.ended, c.why
 	c.mu.Unlock()
 	if ended {
-		a.cancel(cause)
+		a.cancel(kinds[why])
 	}
 	return a
 }
 
+// Ended cancels the context, because its hold has ended.
+func (c *holdContext) Ended(why queue.Reason) { c.end(why) }
+
 // end cancels the context, and reports whether it had not ended before.
-func (c *holdContext) end(cause error) bool {
+func (c *holdContext) end(why queue.Reason) bool {
 	c.mu.Lock()
 	if c.ended {
 		c.mu.Unlock()
 		return false
 	}
-	c.ended, c.cause = true, cause
+	c.ended, c.why = true, why
 	c.mu.Unlock()
 	if a := c.asked.Load(); a != nil {
-		a.cancel(cause)
+		a.cancel(kinds[why])
 	}
 	return true
 }
@@ -122,29 +126,34 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	}
 	b := new(binding)
 	b.bind(parent, holdingIn(parent), l)
-	return b.ctx
+	return b.ctx()
 }
 
 // binding is a context with a lease in it.
 type binding struct {
-	ctx     context.Context
 	first   holdContext
-	further []holdContext // for the other keys of the lease; ctx is the last
+	further []holdContext // for the other keys of the lease, each around the one before
+}
+
+// ctx is the innermost.
+func (b *binding) ctx() context.Context {
+	if n := len(b.further); n > 0 {
+		return &b.further[n-1]
+	}
+	return &b.first
 }
 
 // bind makes the context. held is what parent holds already; l is unreleased.
 func (b *binding) bind(parent context.Context, held *holding, l *Lease) {
+	b.first.attach(parent, held, l, l.hold)
 	if l.bundle == nil {
-		b.ctx = b.first.attach(parent, held, l, l.hold)
 		return
 	}
-	holds := l.bundle.holds
-	b.ctx = b.first.attach(parent, held, l, holds[0])
-	outer := &b.first.holding
-	b.further = make([]holdContext, len(holds)-1)
-	for i, h := range holds[1:] {
-		b.ctx = b.further[i].attach(b.ctx, outer, l, h)
-		outer = &b.further[i].holding
+	inner, others := &b.first, l.bundle.holds[1:]
+	b.further = make([]holdContext, len(others))
+	for i, h := range others {
+		b.further[i].attach(inner, &inner.holding, l, h)
+		inner = &b.further[i]
 	}
 }
 
@@ -157,40 +166,16 @@ func (b *binding) unbind() {
 }
 
 // attach makes c a context that ends with one of the lease's holds.
-func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *hold) context.Context {
+func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *queue.Hold) {
 	c.holding = holding{lease: l, hold: h, outer: outer}
-	c.parent = h.span.Within(parent)
-	h.lock()
-	defer h.unlock()
-	if h.over {
-		c.end(kinds[h.ended])
-		return c
-	}
-	if c.next = h.contexts; c.next != nil {
-		c.next.prev = c
-	}
-	h.contexts = c
-	return c
+	c.parent = h.Within(parent)
+	h.Watch(&c.at, c)
 }
 
 // detach ends the context and has its hold forget it.
 func (c *holdContext) detach() {
-	if !c.end(nil) {
-		return // with the hold, or it never was one of its contexts
-	}
-	h := c.hold
-	h.lock()
-	defer h.unlock()
-	if h.over {
-		return
-	}
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		h.contexts = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
+	if c.end(0) { // it had not ended with the hold
+		c.hold.Unwatch(&c.at)
 	}
 }
 
@@ -233,7 +218,7 @@ func LeasesFrom(ctx context.Context) []*Lease {
 // see [Lease.Check].
 func AssertHeld(ctx context.Context, key string) error {
 	for n := holdingIn(ctx); n != nil; n = n.outer {
-		if n.hold.key() == key && n.lease.Err() == nil {
+		if n.lease.engine.bare(n.hold) == key && n.lease.Err() == nil {
 			return nil
 		}
 	}
@@ -241,9 +226,9 @@ func AssertHeld(ctx context.Context, key string) error {
 }
 
 // of returns the hold of a key of e, or nil.
-func (n *holding) of(e *Engine, key string) *hold {
+func (n *holding) of(e *Engine, key string) *queue.Hold {
 	for ; n != nil; n = n.outer {
-		if n.hold.tenure.Key == key && n.hold.engine() == e && n.held() {
+		if n.hold.Key() == key && n.lease.engine == e && n.held() {
 			return n.hold
 		}
 	}

@@ -3,13 +3,13 @@ package core
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
@@ -22,8 +22,7 @@ import (
 type Engine struct {
 	settings
 	caps    driver.Capabilities
-	session driver.Session
-	prompt  driver.Prompt // session, if it is one; otherwise nil
+	queue   *queue.Queue
 	pooled  driver.Pooled // the driver, if it is one; otherwise nil
 	prefix  string        // of every key in the store
 	signals *signals.Signals
@@ -32,27 +31,6 @@ type Engine struct {
 
 	plans   sync.Map // of terms to *plan
 	planned atomic.Int64
-
-	seed     maphash.Seed
-	shards   [64]shard
-	renewer  renewer
-	releaser releaser
-	held     atomic.Int64
-
-	outage  outage
-	life    lifetime
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	calls   sync.WaitGroup // to the store, on behalf of lines
-	workers sync.WaitGroup // the other goroutines
-}
-
-// shard is the lock and the index of a part of the keys.
-type shard struct {
-	mu    sync.Mutex
-	locks map[string]*lock
-	spare []*lock // for the next keys
-	owners
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
@@ -66,7 +44,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{settings: s, caps: d.Capabilities(), seed: maphash.MakeSeed()}
+	e := &Engine{settings: s, caps: d.Capabilities()}
 	if s.tokensAfter > 0 && e.caps.Tokens != DurableTokens {
 		return nil, fmt.Errorf("%w: WithTokensAfter: the tokens of driver %s are %s ones, and it is for durable ones; leave it out", ErrPolicy, e.caps.Name, e.caps.Tokens)
 	}
@@ -77,26 +55,20 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if e.overrides, err = e.newOverrides(s.configured); err != nil {
 		return nil, err
 	}
-	for i := range e.shards {
-		e.shards[i].locks = map[string]*lock{}
-	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	if e.session, err = d.Open(driver.Config{Sink: events{e}, StoreTimeout: s.timeout}); err != nil {
-		e.cancel()
+	e.pooled, _ = d.(driver.Pooled)
+	e.queue, err = queue.Open(queue.Config{
+		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
+		TokensAfter: s.tokensAfter, Logger: e.log,
+	})
+	if err != nil {
 		// It did no I/O: the error is about how the driver was made.
 		refusal := e.failure("open", "", ErrPolicy).because("%v", err)
 		refusal.Cause = err
 		return nil, refusal
 	}
-	e.prompt, _ = e.session.(driver.Prompt)
-	e.pooled, _ = d.(driver.Pooled)
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
-	e.renewer.init(e)
-	e.releaser.init(e)
-	e.workers.Go(e.renewer.run)
-	e.workers.Go(e.releaser.run)
 	return e, nil
 }
 
@@ -140,7 +112,35 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // it for a readiness probe. The error is an [*Error] around ErrUnavailable,
 // ErrClosed or ctx's error.
 func (e *Engine) Ping(ctx context.Context) error {
-	return e.asking(ctx, "ping", func(ctx context.Context) error { return e.session.Ping(ctx) })
+	if err := e.misused(ctx, "ping"); err != nil {
+		return err
+	}
+	return e.refused("ping", "", e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
+}
+
+// Shutdown refuses new acquisitions with ErrClosed, lets the callers that wait
+// or hold finish, and returns when none is left or ctx ends, then with ctx's
+// error. It does not close the engine: call Close after it.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	if err := e.misused(ctx, "shutdown"); err != nil {
+		return err
+	}
+	return e.refused("shutdown", "", e.queue.Shutdown(ctx))
+}
+
+// Close refuses new acquisitions, fails the waiting ones with ErrClosed, cancels
+// every hold with ErrClosed and releases it at the store, and stops every
+// goroutine of the engine. It returns within about two store timeouts, whatever
+// the store does; leases that could not be released in that time end with their
+// TTL. A second Close waits for the first.
+//
+// Calls that are still running lose their lock here: use Shutdown first to let
+// them finish.
+func (e *Engine) Close() error {
+	if err := e.misused(context.Background(), "close"); err != nil {
+		return err
+	}
+	return e.refused("close", "", e.queue.Close())
 }
 
 // Uses reports whether the engine's driver reaches its store by way of pool, such as a
@@ -177,6 +177,7 @@ func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string,
 	if e.overrides != nil {
 		e.overrides.remind(e)
 	}
+	l.engine = e
 	if len(several) > 0 {
 		return e.grantAll(ctx, held, pl, several, l)
 	}
@@ -185,40 +186,30 @@ func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string,
 }
 
 // takeHold takes the lock of one key, for which it waits that long.
-func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration) (*hold, error) {
+func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration) (*queue.Hold, error) {
 	if n := len(key) - len(e.prefix); n > MaxKeyLength {
 		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
 	}
 	if outer := held.of(e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
-	start := time.Now()
-	sctx, sp := pl.signals.Acquire(ctx)
-	h, err := e.wait(sctx, pl, key, patience, start)
-	if err != nil {
-		pl.signals.Refused(sctx, sp, time.Since(start), outcome(err, signals.Acquired))
-		return nil, err
+	h, r := e.queue.Acquire(ctx, &pl.terms, key, patience)
+	if r != nil {
+		return nil, e.refused("acquire", pl.Name, r)
 	}
-	pl.signals.Granted(sctx, sp, h.since.since(at(start)), h.token())
-	h.span = pl.signals.Hold(ctx, sp)
-	h.span.Token(h.token())
 	return h, nil
 }
 
 // nest answers a context that holds the key already.
-func (e *Engine) nest(pl *plan, outer *hold) (*hold, error) {
-	if has := outer.mode(); has != Exclusive && has != pl.Mode {
+func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
+	if has := outer.Mode(); has != Exclusive && has != pl.Mode {
 		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("the call holds the key as %s and asks for it as %s: others may hold it too and do the same; release it first, or take it as %s from the start", has, pl.Mode, pl.Mode)
 	}
 	if !pl.Reentrant {
 		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("waiting could not end; set Policy.Reentrant, or use core.Detach for work that outlives the call")
 	}
-	if !outer.use() {
+	if !outer.Use() {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return outer, nil
-}
-
-func (e *Engine) shardOf(key string) *shard {
-	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
 }

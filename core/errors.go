@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/template"
 )
 
@@ -102,30 +103,28 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// contextKind is the Kind of an acquisition that its context ended.
-func contextKind(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return context.DeadlineExceeded
-	}
-	return context.Canceled
-}
-
 // failure is the error of an operation at the engine's store.
 func (e *Engine) failure(op, policy string, kind error) *Error {
 	return &Error{Op: op, Policy: policy, Driver: e.caps.Name, Kind: kind}
 }
 
-// unavailable is the failure that a store's error is.
-func (e *Engine) unavailable(op, policy string, cause error) *Error {
-	err := e.failure(op, policy, ErrUnavailable)
-	err.Detail, err.Cause = describe(cause), cause
-	return err
+// kinds are what the queue's reasons are called here.
+var kinds = [...]error{
+	queue.Busy: ErrBusy, queue.Timeout: ErrTimeout, queue.Unavailable: ErrUnavailable, queue.Mismatch: ErrPolicy,
+	queue.Canceled: context.Canceled, queue.DeadlineExceeded: context.DeadlineExceeded, queue.Closed: ErrClosed,
+	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold,
 }
 
-// overdue is the failure of an operation whose context has ended.
-func (e *Engine) overdue(ctx context.Context, op, policy string) *Error {
-	err := e.failure(op, policy, contextKind(ctx))
-	err.Cause = context.Cause(ctx)
+// refused is the error that a refusal of the queue is; nil if there is none.
+func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
+	if r == nil {
+		return nil
+	}
+	err := e.failure(op, policy, kinds[r.Why])
+	err.Detail, err.RetryAfter, err.Cause = r.Detail, r.RetryAfter, r.Cause
+	if r.Why == queue.Unavailable && r.Detail == "" {
+		err.Detail = describe(r.Cause)
+	}
 	return err
 }
 

@@ -167,7 +167,7 @@ func (e *Engine) enter(ctx context.Context, pl *plan, key string, several []stri
 // Context returns the context for the guarded call: that of Enter with the lease in
 // it, cancelled with the cause ErrLost, ErrMaxHold or ErrClosed if the lease ends
 // before the call does.
-func (s *Section) Context() context.Context { return s.ctx }
+func (s *Section) Context() context.Context { return s.ctx() }
 
 // Lease returns the lease, which may have ended meanwhile: [LeaseFrom] finds it in Context
 // only as long as it has not. It is released by Leave.
@@ -207,5 +207,5 @@ func (e *Engine) do(ctx context.Context, pl *plan, key string, several []string,
 		return err
 	}
 	defer s.Leave(&err)
-	return fn(s.ctx)
+	return fn(s.ctx())
 }

@@ -2,10 +2,10 @@ package core
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
@@ -54,13 +54,20 @@ type Holder struct {
 // here. It changes nothing. The error is an [*Error] around ErrUnavailable, ErrKey,
 // ErrClosed or ctx's error.
 func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
-	st, err := e.inspect(ctx, "inspect", key)
-	if err != nil {
+	const op = "inspect"
+	if err := e.misused(ctx, op); err != nil {
 		return KeyState{}, err
 	}
-	out := KeyState{Held: st.Held, Token: e.tokenOf(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
+	if err := e.checkKey(op, key); err != nil {
+		return KeyState{}, err
+	}
+	st, r := e.state(ctx, key)
+	if r != nil {
+		return KeyState{}, e.refused(op, "", r)
+	}
+	out := KeyState{Held: st.Held, Token: e.queue.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
-		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, e.tokenOf(h.Token), h.Since, h.Remaining, h.Kept})
+		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, e.queue.Token(h.Token), h.Since, h.Remaining, h.Kept})
 	}
 	return out, nil
 }
@@ -85,90 +92,40 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	case !e.caps.Oust:
 		return 0, e.failure(op, "", ErrPolicy).because("%s", e.lacks(func(c driver.Capabilities) bool { return c.Oust }))
 	}
-	sctx, sp := e.signals.Operation(ctx, op)
-	defer func() { sp.End(outcome(err, signals.Released)) }()
-	st, err := e.inspect(sctx, op, key)
-	if err != nil || st.Token == 0 {
+	ctx, sp := e.signals.Operation(ctx, op)
+	outcome := signals.Failed
+	defer func() { sp.End(outcome) }()
+	if err := e.checkKey(op, key); err != nil {
 		return 0, err
 	}
-	err = e.asking(sctx, op, func(ctx context.Context) error { return e.session.Oust(ctx, e.prefix+key, st.Token) })
-	if err != nil {
-		return 0, err
+	st, r := e.state(ctx, key)
+	if r == nil && st.Token != 0 {
+		r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, st.Token) })
 	}
-	e.drop(e.prefix+key, st.Token)
-	token = e.tokenOf(st.Token + 1)
+	outcome = r.Outcome(signals.Released)
+	if r != nil || st.Token == 0 {
+		return 0, e.refused(op, "", r)
+	}
+	e.queue.Drop(e.prefix+key, st.Token)
+	token = e.queue.Token(st.Token + 1)
 	sp.Token(token)
 	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
 	return token, nil
 }
 
-// tokenOf is the first fencing token on a grant of the store; 0 if there was none.
-func (e *Engine) tokenOf(granted int64) int64 {
-	if granted == 0 {
-		return 0
-	}
-	return (granted + e.tokensAfter) * block
-}
-
-// drop loses the leases of a key up to a token, which the store has ended: its push comes
-// later, or never.
-func (e *Engine) drop(key string, upTo int64) {
-	sh := e.shardOf(key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	lk := sh.locks[key]
-	if lk == nil {
-		return
-	}
-	var over []*tenure // losing one changes what is gone through
-	for ln := lk.lines; ln != nil; ln = ln.next {
-		for tn := ln.tenures; tn != nil; tn = tn.next {
-			if tn.Token <= upTo {
-				over = append(over, tn)
-			}
-		}
-	}
-	for _, tn := range over {
-		if tn.current() {
-			tn.line.lose(tn)
-		}
-	}
-}
-
-func (e *Engine) inspect(ctx context.Context, op, key string) (st driver.State, err error) {
-	if err := e.misused(ctx, op); err != nil {
-		return st, err
-	}
+// checkKey returns the error of an operation on something that cannot be a key.
+func (e *Engine) checkKey(op, key string) error {
 	if len(key) == 0 || len(key) > MaxKeyLength {
-		return st, e.failure(op, "", ErrKey).because("the key has %d bytes; 1 to %d are possible", len(key), MaxKeyLength)
+		return e.failure(op, "", ErrKey).because("the key has %d bytes; 1 to %d are possible", len(key), MaxKeyLength)
 	}
-	err = e.asking(ctx, op, func(ctx context.Context) (err error) {
-		st, err = e.session.Inspect(ctx, e.prefix+key)
+	return nil
+}
+
+// state asks the store about a key.
+func (e *Engine) state(ctx context.Context, key string) (st driver.State, r *queue.Refusal) {
+	r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) (err error) {
+		st, err = s.Inspect(ctx, e.prefix+key)
 		return err
 	})
-	return st, err
-}
-
-// asking calls do with a context that ends with the store's time, and says what its
-// error is.
-func (e *Engine) asking(ctx context.Context, op string, do func(context.Context) error) error {
-	if err := e.misused(ctx, op); err != nil {
-		return err
-	}
-	if e.life.isClosed() {
-		return e.failure(op, "", ErrClosed)
-	}
-	sctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
-	err := do(sctx)
-	e.heard(ctx, err)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return e.overdue(ctx, op, "")
-	case errors.Is(err, driver.ErrClosed):
-		return e.failure(op, "", ErrClosed)
-	}
-	return e.unavailable(op, "", err)
+	return st, r
 }

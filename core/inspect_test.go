@@ -90,7 +90,9 @@ func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
 func TestForceReleaseIsOffUnlessAskedFor(t *testing.T) {
 	e := open(t, memlock.New())
 	l := mustAcquire(t, e, write.Policy)
-	_, err := e.ForceRelease(t.Context(), "k")
+	_, err := e.ForceRelease(t.Context(), "")
+	mustBe(t, err, core.ErrPolicy)
+	_, err = e.ForceRelease(t.Context(), "k")
 	mustBe(t, err, core.ErrPolicy)
 	var typed *core.Error
 	if !errors.As(err, &typed) || !strings.Contains(typed.Detail, "WithForceRelease") {

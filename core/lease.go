@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // Lease is a lock that its holder has been granted, until it releases it or
@@ -22,8 +23,9 @@ import (
 // nobody: its errors are ErrNotHeld, its channel and its contexts have ended, and it has no
 // key and the token 0.
 type Lease struct {
-	hold     *hold   // of the first key
-	bundle   *bundle // nil if that is the only one
+	engine   *Engine
+	hold     *queue.Hold // of the first key
+	bundle   *bundle     // nil if that is the only one
 	released atomic.Bool
 	unwatch  runtime.Cleanup
 }
@@ -34,14 +36,14 @@ func (l *Lease) Key() string {
 	if l == nil {
 		return ""
 	}
-	return l.hold.key()
+	return l.engine.bare(l.hold)
 }
 
 // Keys returns the keys as locked, sorted: more than one if the policy has several.
 func (l *Lease) Keys() []string {
 	var keys []string
 	for h := range l.holds {
-		keys = append(keys, h.key())
+		keys = append(keys, l.engine.bare(h))
 	}
 	return keys
 }
@@ -61,15 +63,15 @@ func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.hold.token()
+	return l.hold.Token()
 }
 
 // TokenOf returns the fencing token of one of the lease's keys, and 0 for another
 // key. See [Lease.Token].
 func (l *Lease) TokenOf(key string) int64 {
 	for h := range l.holds {
-		if h.key() == key {
-			return h.token()
+		if l.engine.bare(h) == key {
+			return h.Token()
 		}
 	}
 	return 0
@@ -80,9 +82,7 @@ func (l *Lease) TokenOf(key string) int64 {
 func (l *Lease) Deadline() time.Time {
 	var first time.Time
 	for h := range l.holds {
-		h.lock()
-		d := h.deadline()
-		h.unlock()
+		d := h.Deadline()
 		if first.IsZero() || d.Before(first) {
 			first = d
 		}
@@ -94,12 +94,14 @@ func (l *Lease) Deadline() time.Time {
 // before.
 func (l *Lease) Done() <-chan struct{} {
 	if l == nil {
-		return closedChan
+		ended := make(chan struct{})
+		close(ended)
+		return ended
 	}
 	if l.bundle != nil {
-		return l.bundle.ctx.Done()
+		return l.bundle.ctx().Done()
 	}
-	return l.hold.doneChan()
+	return l.hold.Done()
 }
 
 // Err returns nil while the lock is held, ErrNotHeld after this lease was
@@ -108,26 +110,32 @@ func (l *Lease) Err() error {
 	if l == nil {
 		return l.none("check")
 	}
-	released, over := l.released.Load(), (*hold)(nil)
+	released, over := l.released.Load(), (*queue.Hold)(nil)
 	for h := range l.holds {
-		h.lock()
-		err := h.fault("check")
-		if !h.live(time.Now()) {
-			over = h
+		ended, live := h.State()
+		if ended != 0 {
+			return l.failure("check", h, kinds[ended])
 		}
-		h.unlock()
-		if err != nil {
-			return err
+		if !live {
+			over = h
 		}
 	}
 	switch {
 	case released:
-		return l.hold.failure("check", ErrNotHeld)
+		return l.failure("check", l.hold, ErrNotHeld)
 	case over != nil:
-		return over.failure("check", ErrLost)
+		return l.failure("check", over, ErrLost)
 	}
 	return nil
 }
+
+// failure is the error of op on one of the lease's holds, which another policy may have taken.
+func (l *Lease) failure(op string, h *queue.Hold, kind error) *Error {
+	return l.engine.failure(op, h.Terms().Name, kind)
+}
+
+// bare is the key of a hold without the engine's namespace.
+func (e *Engine) bare(h *queue.Hold) string { return h.Key()[len(e.prefix):] }
 
 // Check asks the store whether the lock is still held, and extends the lease
 // unless its policy is NoRenew: for just before an effect that cannot be taken
@@ -135,7 +143,7 @@ func (l *Lease) Err() error {
 // [*Error] around ErrLost, ErrMaxHold, ErrClosed or ErrNotHeld if it is not held,
 // and around ErrUnavailable or ctx's error if the store did not say.
 func (l *Lease) Check(ctx context.Context) error {
-	return l.ask(ctx, question{op: "check"})
+	return l.ask(ctx, "check", queue.Question{})
 }
 
 // Extend asks the store to let the lease last for at least d from now on, by the
@@ -147,11 +155,11 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l == nil {
 		return l.none("extend")
 	}
-	e := l.hold.engine()
+	e := l.engine
 	if d < max(e.caps.MinTTL, 1) || d > MaxTTL {
-		return l.hold.failure("extend", ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, MaxTTL)
+		return l.failure("extend", l.hold, ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, MaxTTL)
 	}
-	return l.ask(ctx, question{op: "extend", ttl: d})
+	return l.ask(ctx, "extend", queue.Question{TTL: d})
 }
 
 // Downgrade turns an exclusive hold into one of the read side, without a moment in
@@ -167,21 +175,21 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 		return l.none("downgrade")
 	}
 	reads := func(c driver.Capabilities) bool { return slices.Contains(c.Modes, Shared) }
-	if e := l.hold.engine(); !reads(e.caps) {
-		return l.hold.failure("downgrade", ErrPolicy).because("%s", e.lacks(reads))
+	if !reads(l.engine.caps) {
+		return l.failure("downgrade", l.hold, ErrPolicy).because("%s", l.engine.lacks(reads))
 	}
-	return l.ask(ctx, question{op: "downgrade", lower: true})
+	return l.ask(ctx, "downgrade", queue.Question{Lower: true})
 }
 
 // ask asks the store about every hold.
-func (l *Lease) ask(ctx context.Context, q question) error {
+func (l *Lease) ask(ctx context.Context, op string, about queue.Question) error {
 	if l == nil {
-		return l.none(q.op)
+		return l.none(op)
 	}
 	if l.released.Load() {
-		return l.hold.failure(q.op, ErrNotHeld)
+		return l.failure(op, l.hold, ErrNotHeld)
 	}
-	return l.together(func(h *hold) error { return h.ask(ctx, q) })
+	return l.together(op, func(h *queue.Hold) *queue.Refusal { return h.Ask(ctx, about) })
 }
 
 // Release ends the hold, or this nested use of it. It returns when the key has
@@ -197,7 +205,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.none("release")
 	}
 	if l.released.Swap(true) {
-		return l.hold.failure("release", ErrNotHeld)
+		return l.failure("release", l.hold, ErrNotHeld)
 	}
 	l.unwatch.Stop()
 	return l.end(ctx)
@@ -212,19 +220,19 @@ func (*Lease) none(op string) error {
 func (l *Lease) end(ctx context.Context) error {
 	l.released.Store(true)
 	if l.bundle == nil {
-		return l.hold.release(ctx)
+		return l.outcome("release", l.hold, l.hold.Release(ctx))
 	}
 	defer l.bundle.unbind()
-	return l.together(func(h *hold) error { return h.release(ctx) })
+	return l.together("release", func(h *queue.Hold) *queue.Refusal { return h.Release(ctx) })
 }
 
 // watch warns if the lease becomes unreachable before it is released: nobody can
 // release it any more, and it is renewed for as long as the process lives.
 func (l *Lease) watch() {
-	e := l.hold.engine()
+	e := l.engine
 	l.unwatch = runtime.AddCleanup(l, func(name string) {
 		e.log().Warn("lockaround: a lease was dropped without Release and stays locked", "lock.name", name, "lock.driver", e.caps.Name)
-	}, l.hold.plan.Name)
+	}, l.hold.Terms().Name)
 }
 
 // maxKeys is how many keys a policy may have.
@@ -232,12 +240,12 @@ const maxKeys = 64
 
 // bundle is what a lease of several keys has besides its first hold.
 type bundle struct {
-	holds   []*hold // one for each key, sorted by key
-	binding         // its context ends with the first of them, or with the lease
+	holds   []*queue.Hold // one for each key, sorted by key
+	binding               // its context ends with the first of them, or with the lease
 }
 
 // holds calls yield with the hold of each key, in their order.
-func (l *Lease) holds(yield func(*hold) bool) {
+func (l *Lease) holds(yield func(*queue.Hold) bool) {
 	if l == nil {
 		return
 	}
@@ -252,16 +260,24 @@ func (l *Lease) holds(yield func(*hold) bool) {
 	}
 }
 
+// outcome is the error of op for one hold; nil without a refusal.
+func (l *Lease) outcome(op string, h *queue.Hold, r *queue.Refusal) error {
+	if r != nil {
+		return l.engine.refused(op, h.Terms().Name, r)
+	}
+	return nil
+}
+
 // together calls do for the hold of each key, at the same time, and returns the first
 // error in their order, if possible one that says that a hold had ended.
-func (l *Lease) together(do func(*hold) error) error {
+func (l *Lease) together(op string, do func(*queue.Hold) *queue.Refusal) error {
 	if l.bundle == nil {
-		return do(l.hold)
+		return l.outcome(op, l.hold, do(l.hold))
 	}
 	errs := make([]error, len(l.bundle.holds))
 	var all sync.WaitGroup
 	for i, h := range l.bundle.holds {
-		all.Go(func() { errs[i] = do(h) })
+		all.Go(func() { errs[i] = l.outcome(op, h, do(h)) })
 	}
 	all.Wait()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
@@ -282,12 +298,12 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	start := time.Now()
-	var holds []*hold
+	var holds []*queue.Hold
 	for _, key := range keys {
 		h, err := e.takeHold(ctx, held, pl, key, e.patience(pl, time.Since(start)))
 		if err != nil {
 			giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
-			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, errSilent) {
+			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, queue.ErrSilent) {
 				err = e.failure("acquire", pl.Name, ErrTimeout).because("the first of several keys took almost all of Wait")
 			}
 			return err
@@ -310,10 +326,10 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 
 // giveUp releases the first keys when one of the others cannot be had, and waits for
 // that while the caller would wait for a key.
-func giveUp(ctx context.Context, holds []*hold, patience time.Duration) {
+func giveUp(ctx context.Context, holds []*queue.Hold, patience time.Duration) {
 	done := make(chan struct{}, len(holds))
 	for _, h := range holds {
-		h.abandon(func() { done <- struct{}{} })
+		h.Abandon(func() { done <- struct{}{} })
 	}
 	late := time.NewTimer(patience)
 	defer late.Stop()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -154,16 +155,22 @@ func (e *Engine) Logger() *slog.Logger {
 	return e.log()
 }
 
+// MeterProvider returns where the engine's metrics go, for a surface that has metrics of
+// its own: what [WithMeterProvider] set, or OpenTelemetry's global provider. It is never
+// nil.
+func (e *Engine) MeterProvider() metric.MeterProvider { return e.meterProvider() }
+
+func (s *settings) meterProvider() metric.MeterProvider {
+	if s.meters != nil {
+		return s.meters
+	}
+	return otel.GetMeterProvider()
+}
+
 // log returns the logger to use.
 func (s *settings) log() *slog.Logger {
 	if s.logger != nil {
 		return s.logger
 	}
 	return slog.Default()
-}
-
-// warn logs from under the lock of a shard, where a slow handler must not hold
-// up other keys.
-func (e *Engine) warn(message, policy string) {
-	e.workers.Go(func() { e.log().Warn(message, "lock.name", policy, "lock.driver", e.caps.Name) })
 }

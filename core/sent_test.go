@@ -192,7 +192,7 @@ func TestSentReleaseIsRepeatedUntilTheStoreHasAnswered(t *testing.T) {
 }
 
 func TestWhatASentReleaseDidNotHearIsInTheLog(t *testing.T) {
-	for name, answer := range map[string]error{"lock lost": driver.ErrNotHeld, "store unavailable": errors.New("secret address")} {
+	for name, answer := range map[string]error{"lost": driver.ErrNotHeld, "unavailable": errors.New("secret address")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newLate(true)
@@ -208,8 +208,8 @@ func TestWhatASentReleaseDidNotHearIsInTheLog(t *testing.T) {
 				mustBe(t, mustAcquire(t, e, sent(core.Policy{Name: "stock"})).Release(t.Context()), nil)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := strings.Count(log.String(), "did not confirm a release"); n != 1 || !strings.Contains(log.String(), "lock.name=stock") {
-					t.Errorf("the log says so %d times, want once with the policy's name:\n%s", n, log.String())
+				if n := strings.Count(log.String(), "did not confirm a release"); n != 1 || !strings.Contains(log.String(), "lock.name=stock") || !strings.Contains(log.String(), "lock.outcome="+name) {
+					t.Errorf("the log says so %d times, want once with the policy's name and the outcome %s:\n%s", n, name, log.String())
 				}
 				if strings.Contains(log.String(), "key=k") {
 					t.Errorf("the log tells the key:\n%s", log.String())

@@ -28,23 +28,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "a pushed lease counts from the push", file: "redislock/answer.go",
-		old: "since := p.acked\n",
+		old: "since := p.confirmedSince\n",
 		bug: "since := time.Now()\n",
 	},
 	{
 		name: "a given-up owner is not ended", file: "redislock/acquire.go",
-		old: "if p.sent && !p.clean {",
+		old: "if p.sent && !p.leftNothing {",
 		bug: "if false {",
 	},
 	{
-		name: "hand-offs share one token", file: "line.go",
-		old: "number: tn.handoffs,",
+		name: "hand-offs share one token", file: "internal/queue/steps.go",
+		old: "number: l.handoffs,",
 		bug: "number: 0,",
 	},
 	{
-		name: "a pushed lease counts from a refresh that nobody answered", file: "redislock/acquire.go",
+		name: "a pushed lease counts from a refresh that was not answered", file: "redislock/acquire.go",
 		old: "p.unanswered = append(p.unanswered, rq)",
-		bug: "p.acked = now\n\tp.unanswered = append(p.unanswered, rq)",
+		bug: "p.confirmedSince = now\n\tp.unanswered = append(p.unanswered, rq)",
 	},
 	{
 		name: "a place is not refreshed", file: "redislock/acquire.go",
@@ -52,34 +52,34 @@ var mutants = []mutant{
 		bug: "(28 + 0.04*p.s.jitter())",
 	},
 	{
-		name: "a release does not reach the store", file: "tenure.go",
-		old: "if e.prompt != nil && ctx.Err() == nil && leaves",
-		bug: "if ctx != nil {\n\t\treturn nil\n\t}\n\tif e.prompt != nil && ctx.Err() == nil && leaves",
+		name: "a release does not reach the store", file: "internal/queue/steps.go",
+		old: "if q.prompt != nil && ctx.Err() == nil && leaves",
+		bug: "if ctx != nil {\n\t\treturn nil\n\t}\n\tif q.prompt != nil && ctx.Err() == nil && leaves",
 	},
 	{
-		name: "renewal goes on after the release", file: "tenure.go",
-		old: "err := e.end(ctx, end, now)",
-		bug: "err := e.end(ctx, end, now)\n" +
-			"e.workers.Go(func() { for e.ctx.Err() == nil { time.Sleep(tn.length / 3); e.session.Renew(e.ctx, []driver.Renewal{{ID: end.ID, TTL: tn.length}}) } })",
+		name: "renewal goes on after the release", file: "internal/queue/steps.go",
+		old: "err := q.end(ctx, end, now)",
+		bug: "err := q.end(ctx, end, now)\n" +
+			"q.workers.Go(func() { for q.ctx.Err() == nil { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
 	},
 	{
-		name: "a caller that left is granted the key", file: "line.go",
+		name: "a caller that left is granted the key", file: "internal/queue/line.go",
 		old: "\tln.remove(w)\n\tswitch {\n\tcase cancelled:",
 		bug: "\tswitch {\n\tcase cancelled:",
 	},
 	{
-		name: "a release does not wake the callers behind it", file: "hold.go",
-		old: "ln.move(tn, s, now)\n\t\t\th.unlock()",
-		bug: "ln.forget(tn, now)\n\t\t\th.unlock()",
+		name: "a release does not wake the callers behind it", file: "internal/queue/hold.go",
+		old: "ln.move(l, s, now)\n\t\t\th.unlock()",
+		bug: "ln.forget(l, now)\n\t\t\th.unlock()",
 	},
 	{
-		name: "a lease that was lowered is handed on", file: "decide.go",
-		old: "!s.fresh && (s.lowered || s.mode == Shared",
-		bug: "!s.fresh && (s.mode == Shared",
+		name: "a lease that was lowered is handed on", file: "internal/queue/decide.go",
+		old: "!s.fresh && (s.lowered || s.mode == driver.Shared",
+		bug: "!s.fresh && (s.mode == driver.Shared",
 	},
 	{
-		name: "the first reader to leave takes the share along", file: "decide.go",
-		old: "held: tn.hold != nil,",
+		name: "the first reader to leave takes the share along", file: "internal/queue/steps.go",
+		old: "held: l.hold != nil,",
 		bug: "held: false,",
 	},
 	{
@@ -88,24 +88,24 @@ var mutants = []mutant{
 		bug: "if len(holds)",
 	},
 	{
-		name: "a lease lingers although another process wants it", file: "decide.go",
+		name: "a lease lingers although another process wants it", file: "internal/queue/decide.go",
 		old: "s.room && !s.contended && !s.lowered",
 		bug: "s.room && !s.lowered",
 	},
 	{
-		name: "a lease is not renewed", file: "renewer.go",
-		old: "if !h.over && !h.plan.NoRenew {",
+		name: "a lease is not renewed", file: "internal/queue/lease.go",
+		old: "if !h.over && !h.terms.NoRenew {",
 		bug: "if false {",
 	},
 	{
-		name: "a request overtakes a release that was sent", core: "^TestSent", file: "sent.go",
-		old: "end := tn.ending(0)\n\treturn &end",
+		name: "a request overtakes a release that was sent", core: "^TestSent", file: "internal/queue/sent.go",
+		old: "end := l.ending(0)\n\treturn &end",
 		bug: "return nil",
 	},
 	{
-		name: "a release that was sent and not answered is not repeated", core: "^TestSent", file: "tenure.go",
-		old: "if err != nil && !errors.Is(err, driver.ErrNotHeld) {\n\t\te.ender",
-		bug: "if err != nil && !tn.sent && !errors.Is(err, driver.ErrNotHeld) {\n\t\te.ender",
+		name: "a release that was sent and not answered is not repeated", core: "^TestSent", file: "internal/queue/steps.go",
+		old: "if err != nil && !errors.Is(err, driver.ErrNotHeld) {\n\t\tq.releaser",
+		bug: "if err != nil && !l.sent && !errors.Is(err, driver.ErrNotHeld) {\n\t\tq.releaser",
 	},
 	{
 		name: "the server ends a lease for who does not own it", file: "redislock/internal/protocol/reference/call.go",

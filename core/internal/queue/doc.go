@@ -1,0 +1,61 @@
+// Package queue is the machine inside an engine: it queues the callers of one process for
+// each key, asks the store once for all of them, hands a granted lease on from one to the
+// next, renews it, and gives it back.
+//
+//	q, err := queue.Open(queue.Config{Driver: d, Capabilities: d.Capabilities(), …})
+//	h, refused := q.Acquire(ctx, terms, "shop/stock:42", time.Second)
+//	…
+//	refused = h.Release(ctx)
+//
+// # The path of a call
+//
+//	Acquire ─ wait ─ join ──────────────┐            one goroutine per caller
+//	                                    ▼
+//	       waiter ◄─────────────── line of a key     first come, first served
+//	         ▲                          │ mayAsk
+//	         │ serve                    ▼
+//	         │                   request ─► store    one at a time for an exclusive key
+//	         │                          │ granted
+//	         │                          ▼
+//	       Hold ◄──── decide ◄────── lease           renewed until nobody holds
+//	         │           ▲              │
+//	         └─ Release ─┘              └─► store    released
+//
+// A key has a lock, with a line for each kind of use: its mode, its limit, and whether its
+// callers are strict. Of strict callers each has a line of its own. A line has its waiters in
+// order, at most one request, and the leases of this process.
+//
+// # The states of a lease
+//
+//	granted ──► held ◄──► refreshing          renewed before the next hold
+//	              │  ▲
+//	              ▼  │ wanted again
+//	          lingering                       kept although nobody holds
+//	              │
+//	              ▼
+//	   replaced · given back · sent · lost    the line has parted from it
+//
+// A function without effects chooses the next step of a lease that is there: decide.go has it,
+// and steps.go takes the step. It is asked when a lease was granted, when a hold ends, when a
+// renewal that it asked for is over, when a caller comes who may share or reuse the lease, when
+// another process is heard to wait, and when the time to linger is over. A lease that was lost,
+// or that Close finds, has no choice.
+//
+// # Rules
+//
+//  1. The mutex of a shard guards all that belongs to its keys. No call of the store, no log and
+//     no guarded call runs under it; counters of metrics and the cancelling of contexts do. Of
+//     this module's mutexes only the renewer's, the releaser's and a [Watcher]'s own come after it.
+//  2. A lease counts from before its request was sent, and is over when its deadline has passed
+//     by either of two clocks, whoever looks first: the renewer, a release or a question.
+//  3. A lease that was lost, a grant that comes after its own deadline, and a release that failed
+//     go to the releaser. It repeats the release until the store has answered or the lease must
+//     have ended there by itself.
+//  4. A line of an exclusive key never asks for a lease while the release of its last one is
+//     under way, unless the request itself ends that one before.
+//  5. Each hold has a fencing token of its own: the grant's times block, plus its number.
+//  6. A caller is decided once: it gets a [Hold] or a [Refusal]. A caller whose context ended
+//     while it was granted the key gives it back.
+//  7. Close finds every lease: one that the line has parted from counts as a call until the
+//     attempt to release it is over. What the releaser still has then ends with its TTL.
+package queue

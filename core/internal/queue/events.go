@@ -1,0 +1,72 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// events takes in what the store pushes.
+type events struct{ queue *Queue }
+
+var _ driver.Sink = events{}
+
+// Waiting notes that the store has queued a request of this process.
+func (s events) Waiting(id driver.ID) {
+	s.visit(id, func(ln *line, rq *request, _ *lease) {
+		if rq != nil && !rq.queued {
+			rq.queued = true
+			ln.trouble = nil
+			ln.failTries(0)
+		}
+	})
+}
+
+// Contended notes whether another process waits for a lease of this one.
+func (s events) Contended(id driver.ID, waiting bool) {
+	s.visit(id, func(ln *line, rq *request, l *lease) {
+		if l == nil {
+			rq.contended = waiting // the grant is still on its way
+			return
+		}
+		now := time.Now()
+		if waiting != l.contended || l.renewing {
+			l.heard(waiting, 0, now) // a push may be old: it says nothing about this moment
+		}
+		l.recall(now)
+		ln.advance()
+	})
+}
+
+// Lost ends a hold whose lease is gone at the store.
+func (s events) Lost(id driver.ID, _ error) {
+	s.visit(id, func(ln *line, _ *request, l *lease) {
+		if l != nil {
+			ln.lose(l)
+		}
+	})
+}
+
+// visit calls f with the request or the lease that id names, if it is one of
+// the queue's.
+func (s events) visit(id driver.ID, f func(*line, *request, *lease)) {
+	sh := s.queue.shardOf(id.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	lk := sh.locks[id.Key]
+	if lk == nil {
+		return
+	}
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		if rq := ln.asking; rq != nil && rq.Owner == id.Owner {
+			f(ln, rq, nil)
+			return
+		}
+		for l := ln.leases; l != nil; l = l.next {
+			if l.Owner == id.Owner {
+				f(ln, nil, l)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package queue
+
+import "github.com/lockaround/lockaround/core/driver"
+
+// lock is a key that this process has to do with: the lines of its callers, one for
+// each kind of use. It is guarded by the mutex of its shard, which uses it again for
+// another key when its last line has been dropped. Who still knows the line by then
+// has parted from it, and asks it for its queue and shard only.
+type lock struct {
+	key     string
+	lines   *line
+	waiting int   // callers in all lines
+	sent    int32 // releases of all lines that were sent and not answered
+	single  line  // room for the first of them
+}
+
+// spares is how many unused locks a shard keeps.
+const spares = 16
+
+// kind is what the callers of a line have in common.
+type kind struct {
+	limit  int32 // of a Semaphore
+	mode   driver.Mode
+	strict bool // each caller has a line of its own
+}
+
+func (t *Terms) kind() kind { return kind{int32(t.Limit), t.Mode, t.Strict} }
+
+// lockOf returns the lock of a key, which it adds if there is none. s.mu is held.
+func (s *shard) lockOf(key string) *lock {
+	lk := s.locks[key]
+	if lk == nil {
+		if n := len(s.spare); n > 0 {
+			lk, s.spare = s.spare[n-1], s.spare[:n-1]
+		} else {
+			lk = new(lock)
+		}
+		lk.key = key
+		s.locks[key] = lk
+	}
+	return lk
+}
+
+// conflict says why a caller of that kind cannot use the key beside those who use
+// it now; it is empty if it can.
+func (lk *lock) conflict(k kind) string {
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		switch {
+		case ln.lingering() != nil: // nobody uses it
+		case ln.strict != k.strict:
+			return "other callers use the key with another Fairness at this time; use the same everywhere"
+		case ln.mode == driver.Semaphore && k.mode == driver.Semaphore && ln.limit != k.limit:
+			return "other callers use the key with another Limit at this time; use the same everywhere"
+		}
+	}
+	return ""
+}
+
+// lineOf returns the line for callers of a kind, which it adds if there is none.
+func (q *Queue) lineOf(s *shard, lk *lock, k kind) *line {
+	for ln := lk.lines; ln != nil && !k.strict; ln = ln.next {
+		if ln.kind == k {
+			return ln
+		}
+	}
+	ln := &lk.single
+	if lk.lines != nil {
+		ln = new(line)
+	}
+	if ln.shard == nil { // it stays with the shard for good
+		ln.queue, ln.shard = q, s
+	}
+	ln.lock = lk
+	ln.standing = standing{}
+	ln.kind, ln.next, lk.lines = k, lk.lines, ln
+	return ln
+}
+
+// drop forgets a line that has nothing to do.
+func (ln *line) drop() {
+	if ln.lock == nil {
+		return
+	}
+	lk, s := ln.lock, ln.shard
+	at := &lk.lines
+	for *at != ln {
+		at = &(*at).next
+	}
+	*at = ln.next
+	ln.lock = nil
+	if lk.lines != nil {
+		return
+	}
+	delete(s.locks, lk.key)
+	if len(s.spare) < spares {
+		lk.key = ""
+		s.spare = append(s.spare, lk)
+	}
+}

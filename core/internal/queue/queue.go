@@ -1,0 +1,231 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
+)
+
+// Queue takes and keeps locks in one store, for the callers of one process. It is safe for
+// concurrent use.
+type Queue struct {
+	Config
+	session driver.Session
+	prompt  driver.Prompt // session, if it is one; otherwise nil
+
+	seed     maphash.Seed
+	shards   [64]shard
+	renewer  renewer
+	releaser releaser
+	held     atomic.Int64 // holds, and leases that linger
+
+	outage  outage
+	life    lifetime
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup // to the store, on behalf of lines
+	workers sync.WaitGroup // the other goroutines
+}
+
+// Config is what a queue is made with.
+type Config struct {
+	Driver       driver.Driver
+	Capabilities driver.Capabilities // of Driver
+	StoreTimeout time.Duration       // bounds each call of the store
+	MaxWaiters   int                 // callers that wait for one key
+	MaxHeld      int                 // holds at a time
+	TokensAfter  int64               // is added to the store's tokens
+	Logger       func() *slog.Logger // is asked at each line
+}
+
+// Terms are what a policy wants of a key. All calls of the policy share them, and nothing
+// changes them.
+type Terms struct {
+	Name    string // of the policy, for the log
+	Signals *signals.Policy
+
+	Mode  driver.Mode
+	Limit int // of a Semaphore; otherwise 0
+
+	Wait    time.Duration // 0 leaves as soon as the key is known to be taken; or Forever
+	TTL     time.Duration
+	MaxHold time.Duration // 0 is no bound
+	MinHold time.Duration
+	Linger  time.Duration
+
+	NoRenew bool
+	Strict  bool // each caller has a place of its own in the store's queue
+	Sent    bool // a release returns before the store has answered
+}
+
+const (
+	// Forever is a Wait, and a caller's patience, without a bound.
+	Forever time.Duration = math.MaxInt64
+
+	// longest is no shorter than any time of a policy but Forever.
+	longest = 365 * 24 * time.Hour
+)
+
+// Open returns a queue on a driver, which does no I/O. The error is the driver's.
+func Open(c Config) (*Queue, error) {
+	q := &Queue{Config: c, seed: maphash.MakeSeed()}
+	for i := range q.shards {
+		q.shards[i].locks = map[string]*lock{}
+	}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	var err error
+	if q.session, err = c.Driver.Open(driver.Config{Sink: events{q}, StoreTimeout: c.StoreTimeout}); err != nil {
+		q.cancel()
+		return nil, err
+	}
+	q.prompt, _ = q.session.(driver.Prompt)
+	q.renewer.init(q)
+	q.releaser.init(q)
+	q.workers.Go(q.renewer.run)
+	q.workers.Go(q.releaser.run)
+	return q, nil
+}
+
+// Acquire takes the lock of a key. Patience bounds the wait, the store's answer included; it
+// must be positive, also if the terms' Wait is 0. The hold is nil if and only if there is a
+// refusal.
+func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration) (*Hold, *Refusal) {
+	start := time.Now()
+	sctx, sp := t.Signals.Acquire(ctx)
+	h, r := q.wait(sctx, t, key, patience, start)
+	if r != nil {
+		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
+		return nil, r
+	}
+	t.Signals.Granted(sctx, sp, h.since.since(at(start)), h.Token())
+	h.span = t.Signals.Hold(ctx, sp)
+	h.span.Token(h.Token())
+	return h, nil
+}
+
+// wait is Acquire without its signals, for a caller who came at start.
+func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time) (*Hold, *Refusal) {
+	if ctx.Err() != nil {
+		return nil, overdue(ctx)
+	}
+	if !q.life.enter() {
+		return nil, refuse(Closed)
+	}
+	w := waiters.Get().(*waiter)
+	*w = waiter{terms: t, since: start}
+	rq, refused := q.join(w, key, q.prompt != nil && patience >= driver.Promptness && leaves(ctx, driver.Promptness))
+	if refused != nil {
+		q.life.leave()
+		return nil, refused
+	}
+	if rq != nil {
+		w.line.begin(rq, w)
+	}
+	if w.ready != nil {
+		w.await(ctx, patience)
+	}
+	h, refused := w.hold, w.refusal
+	if w.ready == nil {
+		waiters.Put(w)
+	}
+	switch {
+	case h == nil:
+		q.life.leave()
+		if ctx.Err() != nil {
+			return nil, overdue(ctx)
+		}
+		if patience >= q.StoreTimeout && refused.Cause == ErrSilent {
+			q.heard(ctx, ErrSilent)
+		}
+		return nil, refused
+	case ctx.Err() != nil:
+		h.Abandon(func() {})
+		return nil, overdue(ctx)
+	}
+	return h, nil
+}
+
+// leaves reports whether a context leaves that much time from now on.
+func leaves(ctx context.Context, d time.Duration) bool {
+	end, ends := ctx.Deadline()
+	return !ends || time.Until(end) >= d
+}
+
+// Ask calls do, with the session and with a context that ends with the store's time, and
+// says why the store did not do what it was asked.
+func (q *Queue) Ask(ctx context.Context, do func(context.Context, driver.Session) error) *Refusal {
+	if q.life.isClosed() {
+		return refuse(Closed)
+	}
+	sctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
+	defer cancel()
+	err := do(sctx, q.session)
+	q.heard(ctx, err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return overdue(ctx)
+	case errors.Is(err, driver.ErrClosed):
+		return refuse(Closed)
+	}
+	return unavailable(err)
+}
+
+// Drop loses the leases of a key up to a token, which the store has ended: its push comes
+// later, or never.
+func (q *Queue) Drop(key string, upTo int64) {
+	s := q.shardOf(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lk := s.locks[key]
+	if lk == nil {
+		return
+	}
+	var over []*lease // losing one changes what is gone through
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		for l := ln.leases; l != nil; l = l.next {
+			if l.Token <= upTo {
+				over = append(over, l)
+			}
+		}
+	}
+	for _, l := range over {
+		if l.current() {
+			l.line.lose(l)
+		}
+	}
+}
+
+// Token is the first fencing token on a grant of the store; 0 if there was none.
+func (q *Queue) Token(granted int64) int64 {
+	if granted == 0 {
+		return 0
+	}
+	return (granted + q.TokensAfter) * block
+}
+
+// warn logs from under the lock of a shard, where a slow handler must not hold up other keys.
+func (q *Queue) warn(message string, t *Terms) {
+	q.workers.Go(func() { q.Logger().Warn(message, "lock.name", t.Name, "lock.driver", q.Capabilities.Name) })
+}
+
+// shard is the lock and the index of a part of the keys.
+type shard struct {
+	mu    sync.Mutex
+	locks map[string]*lock
+	spare []*lock // for the next keys
+	owners
+}
+
+func (q *Queue) shardOf(key string) *shard {
+	return &q.shards[maphash.String(q.seed, key)%uint64(len(q.shards))]
+}

@@ -1,0 +1,19 @@
+package queue
+
+import "testing"
+
+func TestEveryReasonHasARefusalAndAnOutcome(t *testing.T) {
+	for why := Busy; why <= MaxHold; why++ {
+		r := refuse(why)
+		if r == nil || r.Why != why {
+			t.Errorf("reason %d is refused with %+v", why, r)
+			continue
+		}
+		if r.Outcome("") == "" {
+			t.Errorf("reason %d has no outcome", why)
+		}
+	}
+	if refuse(0) != nil || (*Refusal)(nil).Outcome("well") != "well" {
+		t.Error("no reason is a refusal")
+	}
+}

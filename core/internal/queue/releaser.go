@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// releaser releases leases in the background: those whose release found the store
+// out of reach, and those that were lost, which the store may still count as
+// held. It goes on until the store has answered, or the lease has ended there by
+// itself.
+type releaser struct {
+	queue   *Queue
+	kick    chan struct{}
+	mu      sync.Mutex
+	pending []pendingRelease
+}
+
+type pendingRelease struct {
+	driver.Ending
+	until time.Time
+}
+
+func (r *releaser) init(q *Queue) {
+	r.queue, r.kick = q, make(chan struct{}, 1)
+}
+
+// add takes over a lease that ends at the store at the latest ttl after what has
+// been sent so far arrives there.
+func (r *releaser) add(end driver.Ending, ttl time.Duration) {
+	r.mu.Lock()
+	r.pending = append(r.pending, pendingRelease{end, time.Now().Add(ttl + r.queue.StoreTimeout)})
+	r.mu.Unlock()
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (r *releaser) take() []pendingRelease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pending := r.pending
+	r.pending = nil
+	return pending
+}
+
+func (r *releaser) run() {
+	var pending []pendingRelease
+	failures := 0
+	for {
+		var again <-chan time.Time
+		if len(pending) > 0 {
+			failures++
+			again = time.After(backoff(failures))
+		} else {
+			failures = 0
+		}
+		select {
+		case <-r.kick:
+		case <-again:
+		case <-r.queue.ctx.Done():
+			return
+		}
+		pending = r.release(append(pending, r.take()...))
+	}
+}
+
+// release asks the store to end leases and returns those it did not answer for.
+func (r *releaser) release(pending []pendingRelease) []pendingRelease {
+	if len(pending) == 0 {
+		return nil
+	}
+	ends := make([]driver.Ending, len(pending))
+	for i := range pending {
+		ends[i] = pending[i].Ending
+	}
+	ctx, cancel := context.WithTimeout(r.queue.ctx, r.queue.StoreTimeout)
+	defer cancel()
+	errs := r.queue.session.Release(ctx, ends)
+	r.queue.heard(r.queue.ctx, errs[0])
+	now := time.Now()
+	left := pending[:0]
+	for i, t := range pending {
+		if errs[i] != nil && !errors.Is(errs[i], driver.ErrNotHeld) && now.Before(t.until) {
+			left = append(left, t)
+		}
+	}
+	return left
+}

@@ -1,0 +1,237 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	mrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// request is the store being asked for a lease, on behalf of whoever is first
+// in the line when it is granted. It is guarded by the mutex of its line's shard.
+type request struct {
+	driver.Request
+	ctx       context.Context // nil while a caller begins it
+	end       context.CancelFunc
+	queued    bool // the store has said that the key is taken
+	withdrawn bool // nobody wants it any more
+
+	contended bool // a push about the grant has overtaken it: others wait
+}
+
+// requests are for those that ended where they began: nobody else knows of them.
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// newRequest makes one for the first waiter, to be begun or run. replace, if not
+// nil, is the lease of this process that ends with it.
+func (ln *line) newRequest(replace *driver.Ending) *request {
+	rq := requests.Get().(*request)
+	*rq = request{Request: ln.driverRequest()}
+	rq.Replace = replace
+	if replace == nil {
+		rq.After = ln.follow()
+	}
+	ln.asking = rq
+	ln.queue.calls.Add(1)
+	return rq
+}
+
+// driverRequest is a fresh request for the first waiter, or whoever is first by then.
+func (ln *line) driverRequest() driver.Request {
+	t := ln.first.terms
+	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL, Wait: ln.wantsToWait()}
+}
+
+// ask starts a request.
+func (ln *line) ask(replace *driver.Ending) { ln.run(ln.newRequest(replace)) }
+
+// run has a request run in the background.
+func (ln *line) run(rq *request) {
+	q := ln.queue
+	if rq.Wait {
+		rq.ctx, rq.end = context.WithCancel(q.ctx)
+	} else {
+		rq.ctx, rq.end = context.WithTimeout(q.ctx, q.StoreTimeout)
+	}
+	if rq.withdrawn {
+		rq.end()
+	}
+	go func() {
+		defer q.calls.Done()
+		ln.carryOut(rq)
+	}()
+}
+
+// cancel ends a request that nobody wants any more.
+func (rq *request) cancel() {
+	rq.withdrawn = true
+	if rq.ctx != nil {
+		rq.end()
+	}
+}
+
+// begin asks the store on the goroutine of w, the caller who is first, and leaves the
+// rest to another one if that does not settle it.
+func (ln *line) begin(rq *request, w *waiter) {
+	q := ln.queue
+	g, done, err := q.prompt.Begin(rq.Request, w.since)
+	now := time.Now()
+	if done {
+		q.heard(q.ctx, err)
+		err = q.usable(rq, g, err, now)
+	}
+
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	defer w.stay()
+	if h := w.hold; h != nil && !h.over && h.lease.current() {
+		h.begin(now) // somebody has handed a lease on meanwhile: its caller hears of it here
+		h.lease.schedule()
+	}
+	if !done {
+		ln.run(rq)
+		return
+	}
+	if pause := ln.answer(rq, g, err, w.since, now); pause > 0 {
+		rq.ctx, rq.end = context.WithCancel(q.ctx)
+		go func() {
+			defer q.calls.Done()
+			defer rq.end()
+			ln.pause(rq.ctx, pause)
+		}()
+		return
+	}
+	requests.Put(rq)
+	q.calls.Done()
+}
+
+// carryOut runs a request to its end and lets the line go on from there.
+func (ln *line) carryOut(rq *request) {
+	q := ln.queue
+	defer rq.end()
+	sent := time.Now()
+	g, err := q.session.Acquire(rq.ctx, rq.Request)
+	now := time.Now()
+	q.heard(q.ctx, err)
+	err = q.usable(rq, g, err, now)
+	ln.shard.mu.Lock()
+	pause := ln.answer(rq, g, err, sent, now)
+	ln.shard.mu.Unlock()
+	if pause > 0 {
+		ln.pause(rq.ctx, pause)
+	}
+}
+
+// pause leaves the store alone for a while before the line asks again.
+func (ln *line) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	ln.asking = nil
+	ln.advance()
+}
+
+// usable returns err, or what is wrong with a grant.
+func (q *Queue) usable(rq *request, g driver.Grant, err error, now time.Time) error {
+	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
+		q.releaser.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, rq.TTL)
+		return errStale
+	}
+	return err
+}
+
+// answer takes in what the store said. A positive result is how long the
+// request must pause before the line may ask again.
+func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Time) time.Duration {
+	if rq.queued {
+		ln.lastHeld = at(now)
+	}
+	if err == nil {
+		ln.trouble, ln.asking = nil, nil
+		g.Contended = g.Contended || rq.contended
+		ln.take(newLease(ln, g, rq.TTL, sent, now), now)
+		ln.advance()
+		return 0
+	}
+	return ln.refused(rq, err)
+}
+
+// refused takes in why there was no grant. Its result is that of answer.
+func (ln *line) refused(rq *request, err error) time.Duration {
+	var held *driver.HeldError
+	var permanent *driver.PermanentError
+	transient := false
+	switch {
+	case ln.queue.life.isClosed(), errors.Is(err, driver.ErrClosed):
+		ln.failIf(always, refuse(Closed))
+	case errors.As(err, &held):
+		ln.trouble = nil
+		ln.failTries(held.RetryAfter)
+		transient = rq.Wait // it was asked to wait: do not spin on a store that will not
+	case errors.Is(err, driver.ErrPlaceLost):
+		transient = ln.failed(nil) > 1
+	case errors.As(err, &permanent):
+		ln.failIf(always, unavailable(err))
+	case rq.withdrawn:
+		// Withdrawn: the last caller left. Others may have come since.
+	default:
+		ln.failed(err)
+		ln.failIf((*waiter).try, unavailable(err))
+		transient = true
+	}
+	if transient && ln.first != nil {
+		rq.queued = false
+		var failures int
+		if ln.trouble != nil {
+			failures = ln.trouble.failures
+		}
+		return backoff(failures)
+	}
+	ln.asking = nil
+	ln.advance()
+	return 0
+}
+
+// trouble is what a line has with the store since that last answered.
+type trouble struct {
+	failures int   // attempts in a row
+	fault    error // of the latest that says what is wrong
+}
+
+// fault is why the store could not be asked, as far as it is known.
+func (ln *line) fault() error {
+	if ln.trouble == nil {
+		return nil
+	}
+	return ln.trouble.fault
+}
+
+// failed counts an attempt that failed, for that reason if it is known.
+func (ln *line) failed(why error) (failures int) {
+	if ln.trouble == nil {
+		ln.trouble = new(trouble)
+	}
+	ln.trouble.failures++
+	if why != nil {
+		ln.trouble.fault = why
+	}
+	return ln.trouble.failures
+}
+
+// backoff is how long to leave a store alone after n failures in a row: from
+// about 20 ms to about a second, jittered, so that processes spread out. The
+// jitter comes from the clock's nanoseconds, so that under a simulated clock a
+// run can be had again.
+func backoff(n int) time.Duration {
+	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
+	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()
+	return d/2 + time.Duration(jitter%uint64(d))
+}

@@ -1,0 +1,254 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// situation describes a lease. ended is what the hold was for that has just ended on it; nil
+// if none has.
+func (ln *line) situation(l *lease, ended *Terms, now time.Time) situation {
+	q, since := ln.queue, at(now).since(l.heardAt)
+	s := situation{
+		mode: ln.mode, left: driver.Remaining(l.Deadline, now),
+		held: l.hold != nil, fresh: l.handoffs < 0, spent: l.handoffs+1 >= block,
+		contended: l.contended, turnOver: l.contended && (l.handoffs+1 >= turnHolds || since >= turnTime),
+		stale: since > staleAfter, lowered: l.lowered, closed: l.closed,
+		asking: ln.asking != nil, closing: q.life.isClosed(),
+	}
+	if ln.first != nil {
+		s.next = ln.first.terms
+	}
+	switch {
+	case l.lingers > 0:
+		s.linger, s.room = l.lingers.since(at(now)), true
+	case ended != nil:
+		s.minHold, s.linger = ended.MinHold, ended.Linger
+		s.room = s.linger > 0 && q.life.isOpen() && q.held.Load() < int64(q.MaxHeld)/2
+	}
+	return s
+}
+
+// move decides what becomes of a lease, takes the step, and returns it.
+func (ln *line) move(l *lease, s situation, now time.Time) step {
+	next := s.decide()
+	switch next {
+	case stepStay:
+		l.schedule()
+	case stepServe:
+		ln.serve(l, now)
+	case stepRefresh:
+		ln.refresh(l)
+	case stepReplace:
+		ln.replace(l)
+	case stepGiveBack:
+		ln.giveBack(l, s.minHold)
+	case stepLinger:
+		ln.linger(l, s.linger, now)
+	case stepClose:
+		l.closed = true
+		l.schedule()
+	}
+	return next
+}
+
+// take adds a lease that was granted, and serves the line from it.
+func (ln *line) take(l *lease, now time.Time) {
+	l.next, ln.leases = ln.leases, l
+	ln.held++
+	ln.move(l, ln.situation(l, nil, now), now)
+}
+
+// serve lets the first waiter hold, on a lease that the process has, and with it all
+// that may share that.
+func (ln *line) serve(l *lease, now time.Time) {
+	joined, fresh := l.hold != nil, l.handoffs < 0
+	if !joined && !fresh {
+		ln.first.terms.Signals.HandedOn(ln.queue.ctx)
+	}
+	for more := true; more; more = ln.follows(l, fresh, now) {
+		w := ln.first
+		ln.remove(w)
+		h := &l.single
+		if h.lease != nil {
+			h = new(Hold)
+		}
+		l.handoffs++
+		*h = Hold{lease: l, terms: w.terms, number: l.handoffs, uses: 1, next: l.hold}
+		h.begin(now)
+		l.hold = h
+		l.closed = l.closed || w.terms.MinHold > 0
+		ln.queue.held.Add(1)
+		w.decide(h, nil)
+	}
+	if ttl := l.ttl(); !joined || at(now).add(ttl/3) < l.renewAt {
+		l.planRenewal(ttl, now)
+	}
+	l.schedule()
+	if ln.full() {
+		ln.failTries(0)
+	}
+}
+
+// follows reports whether the next waiter holds together with one who has just begun to, on a
+// lease that was fresh before.
+func (ln *line) follows(l *lease, fresh bool, now time.Time) bool {
+	if ln.mode != driver.Shared {
+		return false
+	}
+	s := ln.situation(l, nil, now)
+	s.fresh = fresh
+	return s.follows()
+}
+
+// refresh renews a lease before it is handed on, or before others join those who
+// hold it.
+func (ln *line) refresh(l *lease) {
+	l.refreshing = true
+	ttl := ln.first.terms.TTL
+	renewal := l.renewal(ttl)
+	q := ln.queue
+	q.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(q.ctx, q.StoreTimeout)
+		defer cancel()
+		sent := time.Now()
+		r := q.session.Renew(ctx, []driver.Renewal{renewal})[0]
+		q.heard(q.ctx, r.Err)
+		ln.shard.mu.Lock()
+		defer ln.shard.mu.Unlock()
+		l.refreshing = false
+		if l.current() {
+			ln.refreshed(l, r, ttl, sent)
+		}
+	})
+}
+
+// refreshed goes on after a refresh.
+func (ln *line) refreshed(l *lease, r driver.Renewed, ttl time.Duration, sent time.Time) {
+	now := time.Now()
+	if r.Err == nil {
+		l.extend(r, ttl, sent)
+	}
+	if errors.Is(r.Err, driver.ErrNotHeld) || driver.Remaining(l.Deadline, now) <= 0 {
+		ln.lose(l)
+		return
+	}
+	s := ln.situation(l, nil, now)
+	s.renewed, s.failed = true, r.Err != nil
+	ln.move(l, s, now)
+	ln.advance()
+}
+
+// replace ends a lease and asks for the next one in the same step.
+func (ln *line) replace(l *lease) {
+	old := l.ending(0)
+	ln.forget(l, time.Now())
+	ln.ask(&old)
+}
+
+// linger keeps a lease that nobody holds for so long. It ends with that time, with the
+// lease, with the queue, or as soon as another process is heard to wait.
+func (ln *line) linger(l *lease, d time.Duration, now time.Time) {
+	ln.queue.held.Add(1) // it counts among those, so that half of them at most linger
+	l.lingers = at(now).add(d)
+	l.schedule()
+}
+
+// lingering returns the line's lease that lingers, or nil.
+func (ln *line) lingering() *lease {
+	if l := ln.leases; l != nil && l.hold == nil && l.lingers > 0 {
+		return l
+	}
+	return nil
+}
+
+// reuse gives a lease that lingers to the caller who has just come.
+func (ln *line) reuse(w *waiter) {
+	if l := ln.lingering(); l != nil && ln.first == w {
+		l.settle()
+		now := time.Now()
+		ln.move(l, ln.situation(l, nil, now), now)
+	}
+}
+
+// recall gives back what lingers in other lines than the one that is used.
+func (lk *lock) recall(used *line) {
+	for ln := lk.lines; ln != nil; ln = ln.next {
+		if l := ln.lingering(); l != nil && ln != used {
+			ln.giveBack(l, 0)
+		}
+	}
+}
+
+// recall gives back a lease that lingers, if another process wants it or its time is
+// over.
+func (l *lease) recall(now time.Time) {
+	if l.lingers > 0 && l.line.situation(l, nil, now).decide() == stepGiveBack {
+		l.line.giveBack(l, 0)
+	}
+}
+
+// giveBack releases a lease at the store without anybody waiting for it.
+func (ln *line) giveBack(l *lease, keep time.Duration) {
+	now := time.Now()
+	ln.forget(l, now)
+	ln.ending++
+	ln.queue.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now) })
+}
+
+// finish releases a lease that the line has parted from at the store, within ctx
+// and the store's time, and lets the line go on. What could not be asked in time
+// goes on in the background.
+func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time) error {
+	q, end := ln.queue, l.ending(keep)
+	err := q.end(ctx, end, now)
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		q.releaser.add(end, l.length)
+	}
+	ln.shard.mu.Lock()
+	ln.ending--
+	ln.confirm(l)
+	ln.advance()
+	ln.shard.mu.Unlock()
+	return err
+}
+
+// end releases a lease at the store, within ctx and the store's time.
+func (q *Queue) end(ctx context.Context, end driver.Ending, now time.Time) (err error) {
+	defer func() { q.heard(ctx, err) }()
+	if q.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
+		if done, err := q.prompt.End(end, now); done {
+			return err
+		}
+	}
+	rctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
+	defer cancel()
+	return q.session.Release(rctx, []driver.Ending{end})[0]
+}
+
+// forget parts the line from a lease.
+func (ln *line) forget(l *lease, now time.Time) {
+	link := &ln.leases
+	for *link != l {
+		link = &(*link).next
+	}
+	*link = l.next
+	l.gone = true
+	l.settle()
+	ln.held--
+	ln.lastHeld = at(now)
+	ln.queue.renewer.remove(l)
+}
+
+// lose takes note that a lease is gone at the store or past its deadline.
+func (ln *line) lose(l *lease) {
+	ln.forget(l, time.Now())
+	ln.queue.releaser.add(l.ending(0), l.length)
+	for h := l.hold; h != nil; h = h.next {
+		h.lose()
+	}
+	ln.advance()
+}
