@@ -18,56 +18,55 @@ const maxUnanswered = 4
 // place is one running Acquire and, while it waits, the process's place in the
 // queue of a key.
 //
-// A lease is learnt from a reply or from a push. Its deadline counts from before
-// the send of the request whose effect is counted: of the one that was answered
-// "granted", or, for a push, of the last enrolment or refresh that was answered
-// "queued", since that has set how long the place lasted.
+// A reply or a push grants the lease. After a reply the deadline counts from just before
+// the request was sent. After a push it counts from just before the last request that was
+// answered "queued": that request set how long the place lasts, and with it the lease.
 type place struct {
-	s     *session
-	id    driver.ID
-	key   string // as protocol.Key returns it
-	r     driver.Request
-	enrol time.Duration
-	args  protocol.AcquireArgs // of the next request
+	s        *session
+	id       driver.ID
+	key      string // as protocol.Key returns it
+	r        driver.Request
+	placeTTL time.Duration
+	args     protocol.AcquireArgs // of the next request
 
 	// Guarded by s.claims.mu.
-	wake  kit.Signal    // nil until Acquire has the place
-	left  bool          // Begin has left it to Acquire
-	push  protocol.Push // the one with the greatest token
-	ends  time.Time     // when a push said that the key is free
-	asked bool          // to refresh at once
+	wake       kit.Signal    // nil before prepareToWait
+	parked     bool          // by Begin, for Acquire
+	push       protocol.Push // the grant with the greatest token
+	freeAt     time.Time     // when the key becomes free, as a push said
+	refreshNow bool          // ask the server at once
 
-	// Of Acquire's goroutine, or Begin's before that.
-	brief      bool // it is Begin's, which has no time to renew
-	answers    chan *call
-	unanswered []*request // oldest first
-	opening    request    // the first
-	room       [1]*request
-	grant      driver.Grant
-	sent       bool        // a request may have been executed
-	clean      bool        // and certainly left nothing behind
-	known      bool        // no request may create the place any more
-	replaced   bool        // the lease to replace has ended
-	gone       atomic.Bool // Acquire has returned, and the owner is to be ended
-	late       atomic.Bool // it has been, after the answer that came last
-	queued     bool        // the server has confirmed the place
-	first      time.Time   // before the first request
-	acked      time.Time   // before the last request that was answered "queued"
-	astray     bool        // that answer
-	floor      int64       // the latest token seen with "queued": a push must name a later one
-	holderEnds time.Time   // when the lease ends unless it is renewed
-	told       time.Time   // when a push said that it ends, which nobody renews
-	next       time.Time   // when to ask again
-	pause      time.Duration
-	recheck    bool // once the place is confirmed: the subscription came up meanwhile
+	// Used by one goroutine: that of Begin, and later that of Acquire.
+	inBegin          bool // Begin runs it, which has no time to renew
+	answers          chan *call
+	unanswered       []*request // oldest first
+	firstRequest     request    // its memory is part of the place
+	firstSlot        [1]*request
+	grant            driver.Grant
+	sent             bool        // a request may have been executed
+	leftNothing      bool        // none of them has left anything at the server
+	known            bool        // the server knows the owner: requests no longer create it
+	replaced         bool        // the lease to replace has ended
+	abandoned        atomic.Bool // Acquire has returned an error, and the owner is to be ended
+	endedLate        atomic.Bool // it was owed once more after a late answer
+	queued           bool        // the server has confirmed the place
+	began            time.Time   // before the first request
+	confirmedSince   time.Time   // just before the last request that was answered "queued"
+	misrouted        bool        // the answer to that request was
+	seenToken        int64       // the latest token of a "queued" reply; a grant has a greater one
+	holderEnds       time.Time   // when the lease ends unless it is renewed
+	announcedEnd     time.Time   // when a lease ends that nobody renews, as a push said
+	next             time.Time   // when to ask again
+	pause            time.Duration
+	refreshOnceKnown bool // the subscription came up before the place was confirmed
 }
 
 // request is an unanswered call of a place.
 type request struct {
 	call
-	room  [6]any // for its arguments
-	ends  bool   // it ends the lease to replace
-	until time.Time
+	room         [6]any // for its arguments
+	endsReplaced bool   // it ends the lease to replace
+	until        time.Time
 }
 
 // Acquire asks for a lease.
@@ -79,88 +78,86 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	s.listener.ensure()
 	p := s.resume(r)
 	g, err := p.run(ctx)
-	p.leave(err)
+	p.cleanUp(err)
 	return g, err
 }
 
-// newPlace returns a place: Begin's, unless it is prepared for waiting.
+// resume returns the place that Begin has parked, or a new one.
+func (s *session) resume(r driver.Request) *place {
+	if p := s.claims.resume(r.Owner); p != nil {
+		return p
+	}
+	p := s.newPlace(r, protocol.Key(r.Key), time.Now())
+	if r.Replace != nil {
+		s.claims.releaseAsked(r.Replace.Owner, p.began)
+	}
+	p.prepareToWait()
+	s.claims.add(p)
+	return p
+}
+
+// newPlace returns a place for Begin. Acquire calls prepareToWait on it first.
 func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
 	p, ok := s.places.Get().(*place)
 	if !ok {
 		p = new(place)
 	}
-	enrol, replied := protocol.Enrol(r.TTL), p.opening.replied
-	*p = place{s: s, id: r.ID, key: key, r: r, enrol: enrol, brief: true, pause: min(firstPause, enrol/12), first: now, next: now}
-	p.opening.replied, p.unanswered = replied, p.room[:0]
+	placeTTL, replied := protocol.PlaceTTL(r.TTL), p.firstRequest.replied
+	*p = place{s: s, id: r.ID, key: key, r: r, placeTTL: placeTTL, inBegin: true, pause: min(firstPause, placeTTL/12), began: now, next: now}
+	p.firstRequest.replied, p.unanswered = replied, p.firstSlot[:0]
 	p.args = protocol.AcquireArgs{
-		Owner: r.Owner, Channel: s.channel, Length: r.TTL, Enrol: enrol, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit,
+		Owner: r.Owner, Channel: s.channel, Length: r.TTL, PlaceTTL: placeTTL, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit,
 	}
 	return p
 }
 
-// open prepares the place for waiting. Others may know it already: then s.claims.mu is
-// held.
-func (p *place) open() {
-	p.brief, p.answers, p.wake = false, make(chan *call, maxUnanswered), kit.NewSignal()
+// prepareToWait makes what Acquire needs to wait. If the place is one of the claims
+// already, s.claims.mu is held.
+func (p *place) prepareToWait() {
+	p.inBegin, p.answers, p.wake = false, make(chan *call, maxUnanswered), kit.NewSignal()
 }
 
-// take has Acquire look at an answer, or what is owed if there is nobody left to look.
-func (p *place) take(c *call) {
-	p.answers <- c
-	if p.gone.Load() {
-		p.endLate()
+// run sends requests until the lease is granted or cannot be.
+func (p *place) run(ctx context.Context) (driver.Grant, error) {
+	if err := p.s.check(p.r); err != nil {
+		return driver.Grant{}, err
 	}
-}
-
-// endLate has the owner ended whose creating request was answered after Acquire had returned.
-func (p *place) endLate() {
-	if !p.late.Swap(true) {
-		p.owe(0)
-		p.s.cleaner.owed.Done()
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
 	}
-}
-
-// owe has the owner ended.
-func (p *place) owe(after time.Duration) {
-	p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL, after)
-}
-
-// leave cleans up after an Acquire that returns err.
-func (p *place) leave(err error) {
-	underWay := false
-	for _, rq := range p.unanswered {
-		if !rq.withdraw() {
-			p.sent, underWay = true, true
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if p.givenUp(now) {
+			return driver.Grant{}, silence(p.s.timeout)
 		}
-	}
-	if old := p.r.Replace; old != nil {
-		p.s.claims.forget(old.Owner)
-		if !p.replaced {
-			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL, 0)
+		if p.mayAsk() && !p.next.After(now) {
+			c := p.request(now)
+			c.done = p.receive
+			p.s.calls.send(c)
 		}
-	}
-	if err != nil {
-		p.s.claims.forget(p.id.Owner)
-		if p.sent && !p.clean {
-			p.end(underWay && !p.known)
-		}
-	}
-}
+		timer.Reset(p.nextLook().Sub(now))
 
-// end has the owner ended. An ending on another connection may overtake a request that
-// creates the place, which then stays in the queue until it lapses: so it waits for the
-// answer to that, for as long as an answer mostly takes, and what is answered later is
-// ended again.
-func (p *place) end(created bool) {
-	if !created {
-		p.owe(0)
-		return
-	}
-	p.owe(firstPause)
-	p.s.cleaner.owed.Add()
-	p.gone.Store(true)
-	if len(p.answers) > 0 { // before somebody could know that Acquire has returned
-		p.endLate()
+		var g *driver.Grant
+		var err error
+		select {
+		case c := <-p.answers:
+			g, err = p.answer(ctx, c)
+		case <-p.wake:
+			g, err = p.takeNotes(ctx)
+		case <-timer.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-p.s.Closing:
+			err = driver.ErrClosed
+		}
+		switch {
+		case err != nil:
+			return driver.Grant{}, err
+		case g != nil:
+			return *g, nil
+		}
 	}
 }
 
@@ -178,50 +175,6 @@ func (s *session) check(r driver.Request) error {
 	return nil
 }
 
-// run asks, and asks again, until the lease is granted or cannot be.
-func (p *place) run(ctx context.Context) (driver.Grant, error) {
-	if err := p.s.check(p.r); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return driver.Grant{}, err
-	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		now := time.Now()
-		if p.silent(now) {
-			return driver.Grant{}, silence(p.s.timeout)
-		}
-		if p.mayAsk() && !p.next.After(now) {
-			c := p.request(now)
-			c.done = p.take
-			p.s.calls.send(c)
-		}
-		timer.Reset(p.event().Sub(now))
-
-		var g *driver.Grant
-		var err error
-		select {
-		case c := <-p.answers:
-			g, err = p.answer(ctx, c)
-		case <-p.wake:
-			g, err = p.woken(ctx)
-		case <-timer.C:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-p.s.Closing:
-			err = driver.ErrClosed
-		}
-		switch {
-		case err != nil:
-			return driver.Grant{}, err
-		case g != nil:
-			return *g, nil
-		}
-	}
-}
-
 // mayAsk reports whether one more request may be under way. The request that
 // creates a place is alone.
 func (p *place) mayAsk() bool {
@@ -231,18 +184,17 @@ func (p *place) mayAsk() bool {
 	return len(p.unanswered) < maxUnanswered
 }
 
-// silent reports whether the server has been silent for an attempt's time and
-// has forgotten the place by now. A refresh that goes unanswered is repeated as
-// long as the place may be there.
-func (p *place) silent(now time.Time) bool {
+// givenUp reports whether the server has not answered for an attempt's time and may have
+// forgotten the place. While the place may be there, an unanswered refresh is repeated.
+func (p *place) givenUp(now time.Time) bool {
 	return len(p.unanswered) > 0 && !p.unanswered[0].until.After(now) && !p.alive(now)
 }
 
-// event is when to look again if nothing happens.
-func (p *place) event() time.Time {
+// nextLook returns when run has to look again if nothing happens.
+func (p *place) nextLook() time.Time {
 	at := p.next
 	if len(p.unanswered) > 0 {
-		hopeless := driver.Later(p.unanswered[0].until, p.limit())
+		hopeless := driver.Later(p.unanswered[0].until, p.forgottenAt())
 		if !p.mayAsk() || hopeless.Before(at) {
 			at = hopeless
 		}
@@ -250,29 +202,18 @@ func (p *place) event() time.Time {
 	return at
 }
 
-// limit is when the server may have forgotten the place; zero if it was never
-// confirmed.
-func (p *place) limit() time.Time {
-	if !p.queued {
-		return time.Time{}
-	}
-	return driver.Deadline(p.acked, p.enrol)
-}
-
-func (p *place) alive(now time.Time) bool { return driver.Remaining(p.limit(), now) > 0 }
-
-// request makes the request that fits what is known, to be sent at once.
+// request returns the next request. The caller sends it at once.
 func (p *place) request(now time.Time) *call {
 	key := p.key
-	rq := &p.opening
+	rq := &p.firstRequest
 	if rq.script != nil {
 		rq = new(request)
 	}
 	rq.until = now.Add(p.s.timeout)
 	if old := p.r.Replace; old != nil && !p.known {
-		rq.ends = true
+		rq.endsReplaced = true
 		next := &protocol.Next{
-			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Enrol: p.enrol,
+			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, PlaceTTL: p.placeTTL,
 			Mode: p.r.Mode, Limit: p.r.Limit,
 		}
 		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
@@ -284,8 +225,68 @@ func (p *place) request(now time.Time) *call {
 		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0])}
 	}
 	p.unanswered = append(p.unanswered, rq)
-	// A little less than a third of what the place lasts, so that two may be
-	// lost, and different for each waiter.
-	p.next = now.Add(time.Duration((0.28 + 0.04*p.s.jitter()) * float64(p.enrol)))
+	// Refresh after a little less than a third of the place's TTL, so that two requests
+	// may be lost. Each waiter has a time of its own.
+	p.next = now.Add(time.Duration((0.28 + 0.04*p.s.jitter()) * float64(p.placeTTL)))
 	return &rq.call
+}
+
+// receive passes an answer to Acquire. If Acquire has returned, it ends the owner again.
+func (p *place) receive(c *call) {
+	p.answers <- c
+	if p.abandoned.Load() {
+		p.endLate()
+	}
+}
+
+// cleanUp runs when Begin or Acquire returns err.
+func (p *place) cleanUp(err error) {
+	underWay := false
+	for _, rq := range p.unanswered {
+		if !rq.withdraw() {
+			p.sent, underWay = true, true
+		}
+	}
+	if old := p.r.Replace; old != nil {
+		p.s.claims.forget(old.Owner)
+		if !p.replaced {
+			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL, 0)
+		}
+	}
+	if err != nil {
+		p.s.claims.forget(p.id.Owner)
+		if p.sent && !p.leftNothing {
+			p.end(underWay && !p.known)
+		}
+	}
+}
+
+// end tells the cleaner to end the owner. If a request that creates the place is under way,
+// an ending on another connection may overtake it, and the place would stay in the queue
+// until it expires. So the ending waits for the usual time of an answer. If the answer
+// comes later than that, the owner is ended again.
+func (p *place) end(creating bool) {
+	if !creating {
+		p.owe(0)
+		return
+	}
+	p.owe(firstPause)
+	p.s.cleaner.owed.Add()
+	p.abandoned.Store(true)
+	if len(p.answers) > 0 { // before somebody could know that Acquire has returned
+		p.endLate()
+	}
+}
+
+// endLate ends an owner whose creating request was answered after Acquire had returned.
+func (p *place) endLate() {
+	if !p.endedLate.Swap(true) {
+		p.owe(0)
+		p.s.cleaner.owed.Done()
+	}
+}
+
+// owe tells the cleaner to end the owner.
+func (p *place) owe(after time.Duration) {
+	p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL, after)
 }

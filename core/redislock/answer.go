@@ -10,10 +10,10 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// answer takes the reply to one of the place's requests. The place goes on if
-// it returns neither a grant nor an error.
+// answer handles the reply to one of the place's requests. If it returns neither a grant
+// nor an error, the acquisition goes on.
 func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
-	rq := p.settle(c)
+	rq := p.answeredRequest(c)
 	if c.reply.err != nil {
 		if errors.Is(c.reply.err, driver.ErrClosed) {
 			return nil, driver.ErrClosed
@@ -22,7 +22,7 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		return nil, p.failed(c.reply.err)
 	}
 	p.sent = true
-	if rq.ends {
+	if rq.endsReplaced {
 		return p.answerEnd(ctx, c)
 	}
 	r, err := protocol.ParseAcquire(c.reply.value)
@@ -35,7 +35,7 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	switch r.Status {
 	case protocol.Granted:
 		if p.queued && (p.holderEnds.IsZero() || c.sent.Before(p.holderEnds)) {
-			p.s.listener.miss()
+			p.s.listener.noteMissed()
 		}
 		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
@@ -44,21 +44,21 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		if r.More {
 			return nil, nil
 		}
-		p.clean = c.reply.once
+		p.leftNothing = c.reply.sentOnce
 		return nil, &driver.HeldError{RetryAfter: r.Left}
 	default: // Over
 		return nil, driver.ErrPlaceLost
 	}
 }
 
-// answerEnd takes the reply to the request that ends the lease to replace.
+// answerEnd handles the reply to the request that ends the lease to replace.
 func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	r, err := protocol.ParseEnd(c.reply.value)
 	if err != nil {
 		return nil, classify(err)
 	}
 	p.known = true
-	p.replaced = r.Status == protocol.Ended || !c.reply.astray
+	p.replaced = r.Status == protocol.Ended || !c.reply.misrouted
 	switch r.Next {
 	case protocol.Granted:
 		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
@@ -71,23 +71,23 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	case protocol.Over:
 		return nil, driver.ErrPlaceLost
 	}
-	// The lease had ended before: at the hands of an earlier copy of this
-	// request, whose reply was lost, or by itself. The owner's own state tells.
+	// The lease had ended before: it expired, or an earlier copy of this request ended it
+	// and the reply was lost. An acquisition finds out what the owner got.
 	p.next = time.Now()
 	return nil, nil
 }
 
-// granted returns the deadline of a lease that a reply grants. It is over already
-// if another server may have granted the key to somebody else.
+// granted returns the deadline of a lease that a reply grants. It is zero if another
+// server may have granted the key to somebody else.
 func (p *place) granted(c *call) time.Time {
-	if c.reply.astray {
+	if c.reply.misrouted {
 		return time.Time{}
 	}
 	return driver.Deadline(c.sent, p.r.TTL)
 }
 
-// settle removes the answered request.
-func (p *place) settle(c *call) *request {
+// answeredRequest removes the request that was answered, and returns it.
+func (p *place) answeredRequest(c *call) *request {
 	for i, rq := range p.unanswered {
 		if &rq.call == c {
 			p.unanswered = append(p.unanswered[:i], p.unanswered[i+1:]...)
@@ -97,32 +97,32 @@ func (p *place) settle(c *call) *request {
 	return &request{}
 }
 
-// enqueued notes that the place is confirmed.
+// enqueued handles a reply that confirms the place in the queue.
 func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) error {
 	if !p.r.Wait {
 		return &driver.HeldError{RetryAfter: left}
 	}
 	first := !p.queued
 	p.known, p.queued = true, true
-	p.acked = driver.Later(p.acked, c.sent)
-	p.astray = c.reply.astray
-	p.floor = max(p.floor, token)
-	p.pause = min(firstPause, p.enrol/12)
-	// Asking when the lease ends wakes the queue after a crash, after a key was kept and
-	// after a lost push. The server counts in milliseconds. The first of the queue asks
-	// then, and the others a little later, since those before them may have crashed too.
+	p.confirmedSince = driver.Later(p.confirmedSince, c.sent)
+	p.misrouted = c.reply.misrouted
+	p.seenToken = max(p.seenToken, token)
+	p.pause = min(firstPause, p.placeTTL/12)
+	// Ask when the holder's lease ends: that wakes the queue after a crash, a lost push or
+	// MinHold. The server counts in milliseconds. The first of the queue asks at that time;
+	// the others ask a little later, in case those before them have crashed too.
 	now := time.Now()
 	ends := now.Add(left + time.Millisecond)
-	if p.told.After(now) && p.told.Before(ends) { // later than this reply was written
-		ends = p.told
+	if p.announcedEnd.After(now) && p.announcedEnd.Before(ends) { // the push is newer than this reply
+		ends = p.announcedEnd
 	}
 	p.holderEnds = ends
 	if !head {
-		ends = ends.Add(time.Duration((0.04 + 0.06*p.s.jitter()) * float64(p.enrol)))
+		ends = ends.Add(time.Duration((0.04 + 0.06*p.s.jitter()) * float64(p.placeTTL)))
 	}
 	p.askAt(ends)
-	if p.recheck {
-		p.next, p.recheck = time.Now(), false
+	if p.refreshOnceKnown {
+		p.next, p.refreshOnceKnown = time.Now(), false
 	}
 	if first {
 		p.s.sink.Waiting(p.id)
@@ -130,88 +130,79 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) er
 	return nil
 }
 
-// askAt has the place ask by then.
+// askAt makes the next request leave at t at the latest.
 func (p *place) askAt(t time.Time) {
 	if t.Before(p.next) {
 		p.next = t
 	}
 }
 
-// failed decides whether the place survives an attempt that failed: a confirmed
-// place does for as long as the server remembers it, and a lease that is being
-// replaced has a way to find out what became of it.
+// failed returns err if the acquisition cannot go on after a failed attempt. It goes on
+// while the server remembers a confirmed place, and while a lease is being replaced: a
+// repetition finds out what became of that.
 func (p *place) failed(err error) error {
 	now := time.Now()
 	permanent := new(driver.PermanentError)
-	replacing := p.r.Replace != nil && now.Before(p.first.Add(p.enrol))
+	replacing := p.r.Replace != nil && now.Before(p.began.Add(p.placeTTL))
 	if errors.As(err, &permanent) || !p.alive(now) && !replacing {
 		return err
 	}
 	p.askAt(now.Add(time.Duration((0.5 + p.s.jitter()) * float64(p.pause))))
-	p.pause = min(2*p.pause, p.enrol/6)
+	p.pause = min(2*p.pause, p.placeTTL/6)
 	return nil
 }
 
-// announce takes a push that grants the lease. s.claims.mu is held.
-func (p *place) announce(push protocol.Push) {
-	if push.Token > p.push.Token {
-		p.push = push
+func (p *place) alive(now time.Time) bool { return driver.Remaining(p.forgottenAt(), now) > 0 }
+
+// forgottenAt returns when the server may have forgotten the place. It is zero if the
+// server never confirmed the place.
+func (p *place) forgottenAt() time.Time {
+	if !p.queued {
+		return time.Time{}
 	}
-	p.wake.Set()
+	return driver.Deadline(p.confirmedSince, p.placeTTL)
 }
 
-// hurry takes a push that says when the key is free. s.claims.mu is held.
-func (p *place) hurry(push protocol.Push) {
-	p.ends = time.Now().Add(push.Left + time.Millisecond)
-	p.wake.Set()
-}
-
-// again has the place refreshed at once. s.claims.mu is held.
-func (p *place) again() {
-	p.asked = true
-	p.wake.Set()
-}
-
-// woken takes what announce and again have left.
-func (p *place) woken(ctx context.Context) (*driver.Grant, error) {
+// takeNotes handles what noteGrant, noteFreeAt and noteRefresh have kept.
+func (p *place) takeNotes(ctx context.Context) (*driver.Grant, error) {
 	p.s.claims.mu.Lock()
-	push, asked, ends := p.push, p.asked, p.ends
-	p.asked, p.ends = false, time.Time{}
+	push, refresh, freeAt := p.push, p.refreshNow, p.freeAt
+	p.refreshNow, p.freeAt = false, time.Time{}
 	p.s.claims.mu.Unlock()
-	if push.Token > p.floor {
-		since := p.acked
+	if push.Token > p.seenToken {
+		since := p.confirmedSince
 		if !p.queued {
-			since = p.first
+			since = p.began
 		}
-		deadline := driver.Deadline(since, p.enrol)
-		if p.astray {
+		deadline := driver.Deadline(since, p.placeTTL)
+		if p.misrouted {
 			deadline = time.Time{}
 		}
 		return p.claim(ctx, push.Token, deadline, push.Waiting > 0)
 	}
-	if !ends.IsZero() {
-		p.told, p.holderEnds = ends, ends
-		p.askAt(ends)
+	if !freeAt.IsZero() {
+		p.announcedEnd, p.holderEnds = freeAt, freeAt
+		p.askAt(freeAt)
 	}
-	if asked {
-		// Until the place is known there is no other request to send.
-		p.next, p.recheck = time.Now(), !p.known
+	if refresh {
+		// A request that creates the place is alone: the refresh follows it.
+		p.next, p.refreshOnceKnown = time.Now(), !p.known
 	}
 	return nil, nil
 }
 
-// claim begins the lease. If too little of it is left to begin with, it is
-// renewed first, and the token is that of the renewal's reply.
+// claim returns the granted lease. If too little time is left of it, claim renews it first
+// and takes the token from the renewal's reply.
 func (p *place) claim(ctx context.Context, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
 	for range 3 {
-		if driver.Remaining(deadline, time.Now()) >= p.enrol/3 {
-			if p.s.claims.hold(p.id, token, deadline) {
+		if driver.Remaining(deadline, time.Now()) >= p.placeTTL/3 {
+			if p.s.claims.becomeLease(p.id, token, deadline) {
 				contended = true
 			}
 			p.grant = driver.Grant{ID: p.id, Token: token, Deadline: deadline, Contended: contended}
 			return &p.grant, nil
 		}
-		if p.brief {
+		if p.inBegin {
 			p.next = time.Now()
 			return nil, nil
 		}

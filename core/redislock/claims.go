@@ -7,19 +7,19 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// claim is what the session knows of one owner of its own, from before its
-// first request until it has ended.
+// claim is the session's record of one owner, from before its first request until the
+// owner has ended.
 type claim struct {
-	key       string
-	place     *place        // while it is being acquired
-	token     int64         // of a lease
-	deadline  time.Duration // of a lease: the latest known, after claims.epoch
-	ending    time.Duration // when its release was first asked for, likewise; 0 if it was not
-	contended bool          // a push said that somebody waits, before the grant was known
+	key            string
+	place          *place        // while it is being acquired
+	token          int64         // of a lease
+	deadline       time.Duration // of a lease: the latest known, after claims.epoch
+	releaseAskedAt time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
+	contended      bool          // a push said that somebody waits, before the grant was known
 }
 
-// claims are a session's owners. A push that names none of them is for an
-// owner that was given up.
+// claims holds a session's owners. A push for an owner that is not among them is for one
+// that was given up.
 type claims struct {
 	mu      sync.Mutex
 	byOwner map[driver.Owner]*claim
@@ -27,8 +27,8 @@ type claims struct {
 	epoch   time.Time // before everything else
 }
 
-// forgetAfter is how long after its deadline a lease is remembered that nobody
-// has released: a release that is repeated for so long is still answered right.
+// forgetAfter is how long the claim of a lease stays after the deadline if nobody releases
+// it. A release that is repeated within that time is still answered correctly.
 const forgetAfter = time.Minute
 
 func (c *claims) init() {
@@ -37,8 +37,8 @@ func (c *claims) init() {
 	c.epoch = time.Now().Add(-1)
 }
 
-// open begins the acquisition of an owner.
-func (c *claims) open(p *place) {
+// add begins the acquisition of an owner.
+func (c *claims) add(p *place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.byOwner) >= c.sweepAt {
@@ -53,38 +53,37 @@ func (c *claims) open(p *place) {
 	c.byOwner[p.id.Owner] = &claim{key: p.id.Key, place: p}
 }
 
-// leave lets Acquire go on with a place.
-func (c *claims) leave(p *place) {
+// park keeps a place of Begin for Acquire, which resumes it.
+func (c *claims) park(p *place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.left = true
+	p.parked = true
 }
 
-// resume returns the place that Begin has left to an owner, ready for waiting; nil if
-// there is none.
+// resume returns the parked place of an owner, ready for waiting, or nil if there is none.
 func (c *claims) resume(o driver.Owner) *place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[o]
-	if cl == nil || cl.place == nil || !cl.place.left {
+	if cl == nil || cl.place == nil || !cl.place.parked {
 		return nil
 	}
 	p := cl.place
-	p.left = false
-	p.open()
-	if p.asked || p.push.Token > 0 || !p.ends.IsZero() {
+	p.parked = false
+	p.prepareToWait()
+	if p.refreshNow || p.push.Token > 0 || !p.freeAt.IsZero() {
 		p.wake.Set()
 	}
 	return p
 }
 
-// hold turns an acquisition into a lease. It reports whether a push has said
+// becomeLease turns an acquisition into a lease. It reports whether a push has said
 // meanwhile that somebody waits.
-func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended bool) {
+func (c *claims) becomeLease(id driver.ID, token int64, deadline time.Time) (contended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[id.Owner]
-	if cl == nil { // an Acquire of the same owner beside this one has failed
+	if cl == nil { // a concurrent Acquire of the same owner has failed
 		cl = &claim{key: id.Key}
 		c.byOwner[id.Owner] = cl
 	}
@@ -92,14 +91,14 @@ func (c *claims) hold(id driver.ID, token int64, deadline time.Time) (contended 
 	return cl.contended
 }
 
-// lease is one that nobody has asked to end.
+// lease is a lease whose release nobody has asked for.
 type lease struct {
 	id       driver.ID
 	token    int64
 	deadline time.Time
 }
 
-// leases returns those that are believed to be held.
+// leases returns the leases that the session believes to hold.
 func (c *claims) leases(now time.Time) []lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +111,8 @@ func (c *claims) leases(now time.Time) []lease {
 	return all
 }
 
-// lose drops a lease that the server has no more, and reports whether it was
-// believed to be held until then.
+// lose drops a lease that the server no longer has. It reports whether the session
+// believed to hold it.
 func (c *claims) lose(l lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +125,7 @@ func (c *claims) lose(l lease) bool {
 }
 
 func (cl *claim) held(now time.Duration) bool {
-	return cl.place == nil && cl.ending == 0 && cl.deadline > now
+	return cl.place == nil && cl.releaseAskedAt == 0 && cl.deadline > now
 }
 
 // extend notes a renewal.
@@ -138,22 +137,22 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	}
 }
 
-// release notes that the end of a lease was asked for, and returns when that
-// was first.
-func (c *claims) release(o driver.Owner, now time.Time) time.Time {
+// releaseAsked notes that the release of a lease was asked for, and returns when it was
+// asked for first.
+func (c *claims) releaseAsked(o driver.Owner, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[o]
 	if cl == nil {
 		return now
 	}
-	if cl.ending == 0 {
-		cl.ending = now.Sub(c.epoch)
+	if cl.releaseAskedAt == 0 {
+		cl.releaseAskedAt = now.Sub(c.epoch)
 	}
-	return c.epoch.Add(cl.ending)
+	return c.epoch.Add(cl.releaseAskedAt)
 }
 
-// forget drops an owner that has ended.
+// forget drops an owner.
 func (c *claims) forget(o driver.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,33 +16,32 @@ const (
 	maxPause   = time.Second
 )
 
-// debt is an owner that was given up and whose end the server has not
-// confirmed.
+// debt is an owner that was given up. The server has not confirmed its end yet.
 type debt struct {
-	key   string // as protocol.Key returns it
-	owner driver.Owner
-	keep  time.Duration
-	until time.Time // the server has forgotten the owner by then
-	next  time.Time // when to send the end again, unless it is answered before
-	pause time.Duration
-	asked bool // an end is on its way
-	again bool // and one more is owed
-	paid  bool
-	index int // in the heap
+	key      string // as protocol.Key returns it
+	owner    driver.Owner
+	keep     time.Duration
+	until    time.Time // by then the server has forgotten the owner
+	next     time.Time // when to send the end, or to repeat it if there is no answer
+	pause    time.Duration
+	underWay bool // an end was sent and not answered
+	again    bool // one more end is owed after it
+	paid     bool
+	index    int // in the heap
 
-	doubted bool // a server that may not have had the key has denied the owner
+	doubted bool // a misrouted reply has denied the owner: asked once more
 }
 
-// cleaner ends owners that were given up: detached from whoever gave them up,
-// repeated until the server answers, one goroutine for all.
+// cleaner ends owners that were given up, independently of the calls that gave them up. It
+// repeats each end until the server answers. One goroutine works for all owners.
 type cleaner struct {
 	s      *session
 	worker *kit.Worker
-	owed   *kit.Owed // debts, and requests under way that may leave something to be ended
+	owed   *kit.Owed // debts, and requests under way that may create something to end
 
-	mu    sync.Mutex
-	debts map[driver.Owner]*debt
-	due   debtHeap
+	mu     sync.Mutex
+	debts  map[driver.Owner]*debt
+	byNext debtHeap
 }
 
 func newCleaner(s *session) *cleaner {
@@ -51,9 +50,9 @@ func newCleaner(s *session) *cleaner {
 	return c
 }
 
-// owe has the owner ended, after some time or earlier if that is owed already: once more
-// if an end is on its way. Its place or lease lasts no longer than ttl after the last
-// request that carried it was executed.
+// owe makes the cleaner end the owner after some time, or earlier if an earlier end is owed
+// already. If an end is under way it is sent once more afterwards. The owner's place or lease
+// lasts no longer than ttl after the last request for it was executed.
 func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration) {
 	now := time.Now()
 	next := now.Add(after)
@@ -64,19 +63,19 @@ func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration
 	case d == nil:
 		d = &debt{key: key, owner: o, keep: keep, next: next, pause: firstPause}
 		c.debts[o] = d
-		heap.Push(&c.due, d)
+		heap.Push(&c.byNext, d)
 		c.owed.Add()
-	case d.asked:
+	case d.underWay:
 		d.again = true
 	case next.Before(d.next):
 		d.next = next
-		heap.Fix(&c.due, d.index)
+		heap.Fix(&c.byNext, d.index)
 	}
 	d.until = driver.Later(d.until, next.Add(ttl+2*c.s.timeout))
 	c.worker.Wake()
 }
 
-// send sends the endings that are due, and returns how long until it is to do so again.
+// send sends the ends that are due. It returns how long to wait before the next call.
 func (c *cleaner) send() time.Duration {
 	calls, next := c.collect()
 	if len(calls) == 0 {
@@ -86,14 +85,14 @@ func (c *cleaner) send() time.Duration {
 	return 0
 }
 
-// collect returns the endings to send now, or else how long until the next is
-// due; negative if there is none.
+// collect returns the ends to send now. If there are none it returns how long until the next
+// is due, or -1 if nothing is owed.
 func (c *cleaner) collect() (calls []*call, next time.Duration) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.due) > 0 && len(calls) < maxBatch {
-		d := c.due[0]
+	for len(c.byNext) > 0 && len(calls) < maxBatch {
+		d := c.byNext[0]
 		if now.Before(d.next) {
 			break
 		}
@@ -101,21 +100,21 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 			c.settle(d)
 			continue
 		}
-		// An attempt without an answer is repeated when its time is up.
-		d.next, d.asked = now.Add(c.s.timeout+d.pause), true
-		heap.Fix(&c.due, 0)
+		// Without an answer it is repeated after the attempt's timeout.
+		d.next, d.underWay = now.Add(c.s.timeout+d.pause), true
+		heap.Fix(&c.byNext, 0)
 		calls = append(calls, &call{
 			command: endCommand(d.key, protocol.EndArgs{Owner: d.owner, Keep: d.keep}),
 			done:    func(cl *call) { c.answered(d, cl) },
 		})
 	}
-	if len(calls) > 0 || len(c.due) == 0 {
+	if len(calls) > 0 || len(c.byNext) == 0 {
 		return calls, -1
 	}
-	return nil, c.due[0].next.Sub(now)
+	return nil, c.byNext[0].next.Sub(now)
 }
 
-// answered takes a reply, on a worker's goroutine.
+// answered handles a reply, on a worker's goroutine.
 func (c *cleaner) answered(d *debt, cl *call) {
 	err := cl.reply.err
 	more, doubtful := false, false
@@ -123,11 +122,11 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		var r protocol.EndReply
 		r, err = protocol.ParseEnd(cl.reply.value)
 		more = err == nil && r.More
-		doubtful = cl.reply.astray && denied(cl.reply.value)
+		doubtful = cl.reply.misrouted && denied(cl.reply.value)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d.asked = false
+	d.underWay = false
 	switch {
 	case d.paid:
 		return
@@ -140,34 +139,34 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		return
 	default:
 		d.next = time.Now().Add(time.Duration((0.5 + c.s.jitter()) * float64(d.pause)))
-		// Many debts are repeated more seldom, a thousand a second at most.
+		// Of many debts a thousand a second are repeated at most.
 		d.pause = min(2*d.pause, maxPause+time.Duration(len(c.debts))*time.Millisecond)
 	}
-	heap.Fix(&c.due, d.index)
+	heap.Fix(&c.byNext, d.index)
 	c.worker.Wake()
 }
 
 // settle removes a debt. c.mu is held.
 func (c *cleaner) settle(d *debt) {
-	heap.Remove(&c.due, d.index)
+	heap.Remove(&c.byNext, d.index)
 	delete(c.debts, d.owner)
 	d.paid = true
 	c.owed.Done()
 }
 
-// drain waits until no debts are left, and reports whether none are that an earlier
-// Close has not reported. It has those sent at once whose next turn is far, and may come
-// after ctx has ended.
+// drain waits until no debts are left. It makes those due at once that would be sent late.
+// It reports false if debts are left that no earlier Close has reported; ctx may have ended
+// before the call.
 func (c *cleaner) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	now := time.Now()
-	for _, d := range c.due {
-		if !d.asked && d.next.Sub(now) > firstPause {
+	for _, d := range c.byNext {
+		if !d.underWay && d.next.Sub(now) > firstPause {
 			d.next, d.pause = now, firstPause
 		}
 	}
-	heap.Init(&c.due)
-	if len(c.due) > 0 {
+	heap.Init(&c.byNext)
+	if len(c.byNext) > 0 {
 		c.worker.Wake()
 	}
 	c.mu.Unlock()

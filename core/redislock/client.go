@@ -17,21 +17,20 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// strayTime is less than it takes to move a slot to another master and back, and
-// to begin to move it there again.
+// misroutedAfter is how long a command must take for its reply to count as misrouted. A slot
+// cannot move to another master and back, and begin to move there again, in less time.
 //
-// A master that is giving a slot away sends clients to the other for a key that it
-// does not have, and the other serves them for as long as it is receiving the
-// slot (ASK and ASKING in the Cluster specification). A client may take its time:
-// go-redis pauses before it sends a pipeline on, for up to MaxRetryBackoff. If the
-// slot has come back meanwhile and leaves again, the key is where it was, and
-// the other serves the command without it.
-const strayTime = 10 * time.Millisecond
+// A master that is giving a slot away redirects clients to the other one for keys that it
+// does not have, and the other serves them while it is receiving the slot (ASK and ASKING in
+// the Cluster specification). A client may follow late: go-redis pauses for up to
+// MaxRetryBackoff before it sends a pipeline on. If the slot has come back meanwhile and
+// leaves again, the first master has the key, and the other executes the command without it.
+const misroutedAfter = 10 * time.Millisecond
 
-// maxConnections bounds the connections that requests travel on at once. More carry no more.
+// maxConnections bounds the connections in use at once. More do not raise the throughput.
 const maxConnections = 32
 
-// clusterClient is a *redis.ClusterClient or what embeds one.
+// clusterClient is a *redis.ClusterClient or a type that embeds one.
 type clusterClient interface {
 	Options() *redis.ClusterOptions
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
@@ -46,14 +45,14 @@ type clientWire struct {
 	mapped     atomic.Bool                  // cluster knows which server has which keys
 	subscribed atomic.Pointer[redis.Client] // the last master that was subscribed at
 
-	// resend is how long after its first sending the client may send a command
-	// again unasked: sooner it has left once. Negative: it never does.
+	// resend is how long after sending a command the client may send it again by itself. An
+	// earlier reply shows that it was sent once. Negative: the client never sends it again.
 	resend time.Duration
 
 	pool int // the client's connections to a server
 
-	redirected bool // the client may go where a server of a Cluster sends it
-	heeds      bool // the client gives a socket up when a context's deadline has passed
+	redirected   bool // the client may follow the redirections of a Cluster
+	obeysContext bool // the client gives up a socket when a context's deadline has passed
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -67,10 +66,10 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 	w := &clientWire{client: client, check: timeout, redirected: true}
 	switch c := client.(type) {
 	case clusterClient:
-		// It waits as long before it sends a command again, unless a server
-		// has refused the first one.
+		// It waits for MinRetryBackoff before it sends a command again, unless a
+		// server has refused the first one.
 		o := c.Options()
-		w.cluster, w.resend, w.redirected, w.heeds = c, o.MinRetryBackoff, o.MaxRedirects > 0, o.ContextTimeoutEnabled
+		w.cluster, w.resend, w.redirected, w.obeysContext = c, o.MinRetryBackoff, o.MaxRedirects > 0, o.ContextTimeoutEnabled
 		w.pool = o.PoolSize
 		if o.MaxRedirects <= 0 && o.MaxRetries <= 0 {
 			w.resend = -1
@@ -88,7 +87,7 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		to := own.Options()
 		to.ContextTimeoutEnabled = true
 		to.ReadTimeout, to.WriteTimeout = atMost(timeout, o.ReadTimeout), atMost(timeout, o.WriteTimeout)
-		w.client, w.heeds = own, true
+		w.client, w.obeysContext = own, true
 	}
 	return w, nil
 }
@@ -101,77 +100,76 @@ func atMost(bound, d time.Duration) time.Duration {
 	return min(bound, d)
 }
 
-// shipment is one run's parcels, with what the client says of each.
-type shipment struct {
-	parcels []parcel
+// outgoing is the packets of one run, with the answer to each.
+type outgoing struct {
+	packets []packet
 	answers []reply
-	todo    []int // indices of the parcels to send
+	pending []int // indices of the packets to send
 	sent    []*redis.Cmd
 	args    []any // of sent
 }
 
-var shipments = sync.Pool{New: func() any { return new(shipment) }}
+var outgoingPool = sync.Pool{New: func() any { return new(outgoing) }}
 
-// run sends scripts by their names, and by their source those that the server
-// has forgotten.
+// run sends scripts by their SHA, and by their source if the server does not know them.
 func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) {
 	began := time.Now()
-	sh := shipments.Get().(*shipment)
-	sh.parcels = w.pack(sh.parcels, cmds)
-	sh.answers = slices.Grow(sh.answers, len(sh.parcels))[:len(sh.parcels)]
-	for i := range sh.parcels {
-		sh.todo = append(sh.todo, i)
+	o := outgoingPool.Get().(*outgoing)
+	o.packets = w.pack(o.packets, cmds)
+	o.answers = slices.Grow(o.answers, len(o.packets))[:len(o.packets)]
+	for i := range o.packets {
+		o.pending = append(o.pending, i)
 	}
-	w.send(ctx, sh, func(p parcel) bool { return p[0].source })
-	if sh.unknown() {
-		// One copy of the source teaches a server all that follow.
+	w.send(ctx, o, func(p packet) bool { return p[0].source })
+	if o.unknown() {
+		// The server knows a script after the first copy of its source.
 		seen := make(map[*protocol.Script]bool)
-		w.send(ctx, sh, func(p parcel) bool {
+		w.send(ctx, o, func(p packet) bool {
 			first := !seen[p.script()]
 			seen[p.script()] = true
 			return first
 		})
 	}
-	if sh.unknown() {
-		// They went to another server of a Cluster.
-		w.send(ctx, sh, func(parcel) bool { return true })
+	if o.unknown() {
+		// They went to other servers of a Cluster.
+		w.send(ctx, o, func(packet) bool { return true })
 	}
-	w.heed(sh.answers)
+	w.reloadAfterSilence(o.answers)
 	took := time.Since(began)
-	for i, p := range sh.parcels {
-		p.unpack(replies[:len(p)], sh.answers[i])
+	for i, p := range o.packets {
+		p.unpack(replies[:len(p)], o.answers[i])
 		for j := range p {
 			r := &replies[j]
 			r.err = w.classify(r.err)
-			r.once = r.err == nil && (w.resend < 0 || took < w.resend)
-			r.astray = r.err == nil && w.redirected && took >= strayTime
+			r.sentOnce = r.err == nil && (w.resend < 0 || took < w.resend)
+			r.misrouted = r.err == nil && w.redirected && took >= misroutedAfter
 		}
 		replies = replies[len(p):]
 	}
-	sh.reset()
-	shipments.Put(sh)
+	o.reset()
+	outgoingPool.Put(o)
 }
 
-// reset empties a shipment for the next run.
-func (sh *shipment) reset() {
-	clear(sh.parcels)
-	clear(sh.answers)
-	sh.parcels, sh.answers, sh.todo = sh.parcels[:0], sh.answers[:0], sh.todo[:0]
+// reset empties o for the next run.
+func (o *outgoing) reset() {
+	clear(o.packets)
+	clear(o.answers)
+	o.packets, o.answers, o.pending = o.packets[:0], o.answers[:0], o.pending[:0]
 }
 
-// unknown has those sent once more whose script the server did not know, and reports
+// unknown makes the packets pending whose script the server did not know, and reports
 // whether there are any. They have done nothing.
-func (sh *shipment) unknown() bool {
-	sh.todo = sh.todo[:0]
-	for i, r := range sh.answers {
+func (o *outgoing) unknown() bool {
+	o.pending = o.pending[:0]
+	for i, r := range o.answers {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			sh.todo = append(sh.todo, i)
+			o.pending = append(o.pending, i)
 		}
 	}
-	return len(sh.todo) > 0
+	return len(o.pending) > 0
 }
 
-// classify is the package's, which knows nothing of clients.
+// classify adds to the package's classify what depends on the client.
 func (w *clientWire) classify(err error) error {
 	if w.cluster == nil && err != nil && redis.HasErrorPrefix(err, "MOVED") {
 		return &driver.PermanentError{Err: fmt.Errorf("redis: the server is one of a Cluster; use redis.NewClusterClient: %w", err)}
@@ -179,9 +177,9 @@ func (w *clientWire) classify(err error) error {
 	return classify(err)
 }
 
-// heed has a Cluster's client look for the servers again when one of them does
-// not answer: nobody tells it of a failover, and by itself it looks every 10 s.
-func (w *clientWire) heed(replies []reply) {
+// reloadAfterSilence makes a Cluster's client look for the servers again when one of them
+// does not answer: nobody tells it of a failover, and by itself it looks every 10 s.
+func (w *clientWire) reloadAfterSilence(replies []reply) {
 	if w.cluster == nil {
 		return
 	}
@@ -196,10 +194,10 @@ func (w *clientWire) heed(replies []reply) {
 	}
 }
 
-// prompt reports whether the client gives up when it is told to.
-func (w *clientWire) prompt() bool { return w.heeds }
+// endsWithContext reports whether the client gives up a socket when a context ends.
+func (w *clientWire) endsWithContext() bool { return w.obeysContext }
 
-// connections leaves a quarter of the client's to others.
+// connections leaves a quarter of the client's connections to others.
 func (w *clientWire) connections() int { return min(w.pool*3/4, maxConnections) }
 
 // node names the master that has the key.
@@ -214,43 +212,43 @@ func (w *clientWire) node(key string) string {
 	return master.Options().Addr
 }
 
-// send sends the parcels that are to be sent in one pipeline, or straight if
-// there is one, and sets their answers.
-func (w *clientWire) send(ctx context.Context, sh *shipment, source func(parcel) bool) {
-	for _, i := range sh.todo {
-		p, n := sh.parcels[i], len(sh.args)
-		sh.args = p.request(sh.args, source(p))
-		sh.sent = append(sh.sent, redis.NewCmd(ctx, sh.args[n:len(sh.args):len(sh.args)]...))
+// send sends the pending packets in one pipeline, or a single one without, and sets their
+// answers.
+func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) bool) {
+	for _, i := range o.pending {
+		p, n := o.packets[i], len(o.args)
+		o.args = p.request(o.args, source(p))
+		o.sent = append(o.sent, redis.NewCmd(ctx, o.args[n:len(o.args):len(o.args)]...))
 	}
 	var err error
-	if len(sh.sent) == 1 {
-		err = w.client.Process(ctx, sh.sent[0])
+	if len(o.sent) == 1 {
+		err = w.client.Process(ctx, o.sent[0])
 	} else {
 		pipe := w.client.Pipeline()
-		for _, c := range sh.sent {
+		for _, c := range o.sent {
 			_ = pipe.Process(ctx, c) // only queues it
 		}
 		_, err = pipe.Exec(ctx)
 	}
-	for j, i := range sh.todo {
-		a := reply{value: sh.sent[j].Val(), err: sh.sent[j].Err()}
+	for j, i := range o.pending {
+		a := reply{value: o.sent[j].Val(), err: o.sent[j].Err()}
 		// A pipeline that got no connection leaves its commands untouched.
 		if a.err == nil && a.value == nil {
 			if a.err = err; err == nil {
 				a.err = errEmpty
 			}
 		}
-		sh.answers[i] = a
+		o.answers[i] = a
 	}
-	clear(sh.sent)
-	clear(sh.args)
-	sh.sent, sh.args = sh.sent[:0], sh.args[:0]
+	clear(o.sent)
+	clear(o.args)
+	o.sent, o.args = o.sent[:0], o.args[:0]
 }
 
-// subscriber is the client to subscribe with. A Cluster's masters tell each other
-// what is published, so that one of them will do, and if its subscription ends
-// another one. go-redis by itself takes the master that has the slot of the
-// channel's name, and while that one is dead no other.
+// subscriber returns the client to subscribe with. The masters of a Cluster pass messages
+// on to each other, so that any of them will do; each call takes another one if it can.
+// go-redis by itself would always take the master that has the slot of the channel's name,
+// even while that one is dead.
 func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, error) {
 	if w.cluster == nil {
 		return w.client, nil
@@ -268,8 +266,8 @@ func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, err
 	}
 }
 
-// listen receives on a subscription of its own connection. It survives one
-// reconnection that fails, and no more: the session decides when to try again.
+// listen receives on a subscription with a connection of its own. It returns after the
+// second reconnection in a row that fails: the session decides when to try again.
 func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
 	client, err := w.subscriber(ctx)
 	if err != nil {
@@ -278,7 +276,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 	subscription := client.Subscribe(ctx)
 	defer func() { _ = subscription.Close() }() // a second closing only says so
 	if err := subscription.Subscribe(ctx, channel); err != nil {
-		w.heed([]reply{{err: err}})
+		w.reloadAfterSilence([]reply{{err: err}})
 		return classify(err)
 	}
 	var heard atomic.Bool
@@ -296,7 +294,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 		case err == nil:
 			heard.Store(true)
 		case failed || isReply(err) || errors.Is(err, redis.ErrClosed):
-			w.heed([]reply{{err: err}})
+			w.reloadAfterSilence([]reply{{err: err}})
 			return classify(err)
 		default:
 			failed = true // Receive has reconnected, or tries when called again
@@ -314,8 +312,8 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 	}
 }
 
-// checkHealth pings a silent subscription and closes a dead one. It pings at
-// once too, so that a user without the right to is found out early.
+// checkHealth pings a silent subscription and closes a dead one. The first ping leaves at
+// once, so that a missing right to ping shows early.
 func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *atomic.Bool, done <-chan struct{}) {
 	tick := time.NewTicker(w.check)
 	defer tick.Stop()
@@ -338,10 +336,4 @@ func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *at
 			return
 		}
 	}
-}
-
-// isReply reports whether err is an error reply: the connection still works.
-func isReply(err error) bool {
-	re := redis.Error(nil)
-	return errors.As(err, &re)
 }

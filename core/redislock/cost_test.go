@@ -98,7 +98,7 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 			})
 			sections := float64(rounds * processes)
 			// A busy machine makes everybody wait long enough to refresh.
-			refreshes := float64(waited.Load()) / float64(protocol.MaxEnrol/4)
+			refreshes := float64(waited.Load()) / float64(protocol.MaxPlaceTTL/4)
 			after := commands(t, ps[0].client)
 			// A subscription that seems to be deaf then is replaced: its waiters ask once more, and
 			// it asks after its leases.

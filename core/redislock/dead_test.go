@@ -99,7 +99,7 @@ func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderD
 	for _, p := range all[1 : dead+1] {
 		p.link.Cut()
 	}
-	from := time.Now().Add(protocol.MaxEnrol)
+	from := time.Now().Add(protocol.MaxPlaceTTL)
 	if holderDies {
 		holder.link.Cut()
 		from = driver.Later(from, ends)
@@ -108,7 +108,7 @@ func serveBehind(t *testing.T, seed uint64, dead int, ttl time.Duration, holderD
 		if err := holder.Release(ctx, []driver.Ending{{ID: held.ID, Token: held.Token, Deadline: held.Deadline}})[0]; err != nil {
 			t.Fatal(err)
 		}
-		from = driver.Later(from, time.Now().Add(protocol.MaxEnrol/3))
+		from = driver.Later(from, time.Now().Add(protocol.MaxPlaceTTL/3))
 	}
 	return max(0, (<-served).Sub(from))
 }

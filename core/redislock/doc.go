@@ -32,13 +32,13 @@
 //
 // # On the caller's goroutine
 //
-// While the server answers quickly, callers send their requests themselves: a few
-// at a time, each on a connection of the client's pool, and more than that
-// together, several as one script: see [WithConnections]. They are out of reach meanwhile: the end of a
-// context is noticed 50 ms late at most. As soon as the server takes longer than
-// 10 ms, requests go by goroutines of the session, and callers leave at once. With a
-// *redis.ClusterClient all do, unless its Options say ContextTimeoutEnabled, since it
-// cannot be told to give up a socket otherwise.
+// While the server answers quickly, a few callers at a time send their requests themselves,
+// each on a connection of the client's pool. Further requests share batches, several as one
+// script: see [WithConnections]. A caller notices the end of its context 50 ms late at most
+// meanwhile. When the server takes longer than 10 ms, goroutines of the session send all
+// requests, and callers return at once when their contexts end. A *redis.ClusterClient is
+// always used like that, unless its Options say ContextTimeoutEnabled: without it a call
+// does not give up a socket when its context ends.
 //
 // # Sentinel
 //
@@ -85,10 +85,10 @@
 // waits and one every third of the TTL for the process that holds. Of these, callers
 // of one process that hand a key on among themselves, or read it together, need none;
 // with strict fairness each caller needs its own two, and the time of a hand-over:
-// 64 callers of one process on one key take 50 times as long. Those who hold a key
-// together stand in one field of its hash, which every command on the key reads: a
-// semaphore of some hundreds is well served, one of many thousands is not. Concurrent
-// calls share pipelines: see [WithConnections]. In a Cluster each master has its
+// 64 callers of one process on one key take 50 times as long. All holders of a key are in
+// one field of its hash, which every command on the key reads: that suits a semaphore of
+// some hundreds, not one of many thousands. Concurrent calls share pipelines: see
+// [WithConnections]. In a Cluster each master has pipelines of its
 // own, and a grant that took longer than 10 ms costs a renewal more. Each session
 // subscribes to one channel, on a connection beside the client's pool, at its
 // first Acquire.

@@ -128,7 +128,7 @@ func answered(t testing.TB, l *core.Lease) error {
 // subscription.
 func handOver(t testing.TB, a, b *engine, key string) {
 	t.Helper()
-	const refresh = protocol.MaxEnrol / 4
+	const refresh = protocol.MaxPlaceTTL / 4
 	lease := a.take(t, key, lasting)
 	limit := bounded(t)
 	for woken, missed := 0, 0; lease != nil && woken < 7; {

@@ -16,6 +16,15 @@ import (
 // silence is the error of an attempt that got no answer in time.
 func silence(after time.Duration) error { return &kit.SilenceError{Store: "redis", After: after} }
 
+// errEmpty is the error of an empty answer.
+var errEmpty = errors.New("an empty reply")
+
+// isReply reports whether err is an error reply: the connection still works.
+func isReply(err error) bool {
+	re := redis.Error(nil)
+	return errors.As(err, &re)
+}
+
 // permanentPrefixes begin the error replies, less a leading "ERR ", that the same
 // command will get again until somebody changes the server or the client's
 // options. All others pass: LOADING, BUSY, READONLY, OOM, MASTERDOWN,
@@ -83,3 +92,11 @@ func commandError(text string) string {
 		text = inner
 	}
 }
+
+// serverError is an error reply that a script has caught.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError marks it as a reply of the server.
+func (serverError) RedisError() {}

@@ -31,9 +31,9 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 	if err := s.Ping(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	// A late copy of a request has enrolled an owner that was given up.
+	// A late copy of a request has put an owner into the queue that was given up.
 	ghost := newID("k")
-	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: lasting, Enrol: time.Second, Create: true}
+	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: lasting, PlaceTTL: time.Second, Create: true}
 	value, err := rdb.Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, args.Args()...).Result()
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func (w *slowWire) run(_ context.Context, cmds []*command, replies []reply) {
 	}
 }
 
-func (*slowWire) prompt() bool { return true }
+func (*slowWire) endsWithContext() bool { return true }
 
 func (*slowWire) connections() int { return 8 }
 
@@ -53,7 +53,7 @@ type testLane struct {
 
 func newTestLane(width int) *testLane {
 	l := &testLane{wire: newSlowWire()}
-	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, most: 8, timeout: time.Second, born: time.Now()}
+	l.lane = &lane{wire: l.wire, ctx: context.Background(), workers: &l.workers, width: width, maxWidth: 8, timeout: time.Second, created: time.Now()}
 	return l
 }
 
@@ -68,7 +68,7 @@ func (l *testLane) add(n int) (calls []*call, answered *atomic.Int32) {
 	return calls, answered
 }
 
-func TestCallsGoStraightWhenFewAndTogetherWhenMany(t *testing.T) {
+func TestCallsAreSentAloneWhenFewAndTogetherWhenMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(2)
 		_, first := l.add(1)
@@ -177,7 +177,7 @@ func TestClosedLaneRefuses(t *testing.T) {
 			t.Errorf("%d queued and %d late calls were answered", answered.Load(), refused.Load())
 		}
 		for _, c := range append(queued, late...) {
-			if !errors.Is(c.reply.err, driver.ErrClosed) || !c.reply.once {
+			if !errors.Is(c.reply.err, driver.ErrClosed) || !c.reply.sentOnce {
 				t.Errorf("refused with %v", c.reply.err)
 			}
 		}

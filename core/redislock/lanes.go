@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// lanes has one lane for each server: in a Cluster a server that does not answer
-// must not hold up the keys of the others.
+// lanes has one lane for each server, so that a server of a Cluster that does not answer
+// does not hold up the keys of the others.
 type lanes struct {
-	wire wire
-	open func() *lane
+	wire    wire
+	newLane func() *lane
 
-	byNode sync.Map // of names to *lane
+	byNode sync.Map // from names to *lane
 
-	mu     sync.Mutex // guards what is below, and additions
+	mu     sync.Mutex // guards closed, and additions to byNode
 	closed bool
 }
 
-// send queues the calls on the lanes of their keys' servers, as lane.send does.
+// send sends each call on the lane of its key's server, as lane.send does.
 func (l *lanes) send(calls ...*call) {
 	for len(calls) > 0 {
 		node, n := l.wire.node(calls[0].key), 1
 		for n < len(calls) && l.wire.node(calls[n].key) == node {
 			n++
 		}
-		to := l.to(node)
+		to := l.lane(node)
 		for _, c := range calls[:n] {
 			c.lane = to
 		}
@@ -33,20 +33,20 @@ func (l *lanes) send(calls ...*call) {
 	}
 }
 
-// prompt returns the lane of the key's server if that is expected to answer at once, and
-// nil otherwise.
-func (l *lanes) prompt(key string, now time.Time) *lane {
-	if !l.wire.prompt() {
+// quickLane returns the lane of the key's server if the server is expected to answer at
+// once, and nil otherwise.
+func (l *lanes) quickLane(key string, now time.Time) *lane {
+	if !l.wire.endsWithContext() {
 		return nil
 	}
-	if to := l.to(l.wire.node(key)); to.isQuick(now) {
+	if to := l.lane(l.wire.node(key)); to.isQuick(now) {
 		return to
 	}
 	return nil
 }
 
-// to returns the lane of a server, which is closed if l is.
-func (l *lanes) to(node string) *lane {
+// lane returns the lane of a server. It is closed if l is.
+func (l *lanes) lane(node string) *lane {
 	if to, ok := l.byNode.Load(node); ok {
 		return to.(*lane)
 	}
@@ -55,20 +55,20 @@ func (l *lanes) to(node string) *lane {
 	if to, ok := l.byNode.Load(node); ok {
 		return to.(*lane)
 	}
-	to := l.open()
+	to := l.newLane()
 	to.closed = l.closed
 	l.byNode.Store(node, to)
 	return to
 }
 
-// makeWay is that of each lane.
-func (l *lanes) makeWay() {
+// replaceAll calls replaceAll of each lane.
+func (l *lanes) replaceAll() {
 	for _, to := range l.byNode.Range {
-		to.(*lane).makeWay()
+		to.(*lane).replaceAll()
 	}
 }
 
-// close refuses all further calls and those still queued.
+// close closes each lane.
 func (l *lanes) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -8,18 +8,6 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-func endCommand(key string, a protocol.EndArgs) command {
-	return command{script: &protocol.End, key: key, args: a.Args()}
-}
-
-func renewCommand(r driver.Renewal) command {
-	return command{
-		script: &protocol.Renew,
-		key:    protocol.Key(r.Key),
-		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL, Share: r.Share}.Args(),
-	}
-}
-
 // Renew extends leases.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
@@ -30,7 +18,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 		return out
 	}
 	defer s.Leave()
-	for i, c := range s.askForMore(ctx, rs...) {
+	for i, c := range s.sendRenewals(ctx, rs...) {
 		r, err := s.renewed(rs[i], c)
 		if err != nil {
 			out[i].Err = err
@@ -42,8 +30,8 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	return out
 }
 
-// askForMore sends renewals.
-func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) []*call {
+// sendRenewals sends renewals and waits for the replies.
+func (s *session) sendRenewals(ctx context.Context, rs ...driver.Renewal) []*call {
 	cmds := make([]command, len(rs))
 	for i, r := range rs {
 		cmds[i] = renewCommand(r)
@@ -54,9 +42,9 @@ func (s *session) askForMore(ctx context.Context, rs ...driver.Renewal) []*call 
 	})
 }
 
-// renew extends one lease and returns what was answered and when it was asked.
+// renew extends one lease. It returns the reply and when the request was sent.
 func (s *session) renew(ctx context.Context, r driver.Renewal) (protocol.RenewReply, time.Time, error) {
-	c := s.askForMore(ctx, r)[0]
+	c := s.sendRenewals(ctx, r)[0]
 	reply, err := s.renewed(r, c)
 	return reply, c.sent, err
 }
@@ -97,7 +85,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	now := time.Now()
 	for i, r := range rs {
 		cmds[i] = endCommand(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Keep: r.Keep})
-		asked[i] = s.claims.release(r.Owner, now)
+		asked[i] = s.claims.releaseAsked(r.Owner, now)
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], asked[i], c)
@@ -105,14 +93,8 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	return out
 }
 
-// denied reports whether the reply to an ending says that the owner had nothing.
-func denied(value any) bool {
-	r, err := protocol.ParseEnd(value)
-	return err == nil && (r.Status == protocol.NotMine || r.Status == protocol.Absent)
-}
-
-// released judges the answer to an ending that was first asked for at the time
-// asked.
+// released returns the result of a release from the reply to it. asked is when the release
+// was first asked for.
 func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 	owe := func() {
 		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second), 0)
@@ -128,7 +110,7 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 		err = classify(err)
 	}
 	if err != nil {
-		// The owner is over for this process whatever became of the request.
+		// The request may have been executed or not. The cleaner repeats it.
 		owe()
 		return err
 	}
@@ -139,10 +121,9 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 	if r.Status == protocol.Ended {
 		return nil
 	}
-	// Asked for in time, and the key's latest grant is this one or a later one:
-	// an earlier copy of this request has ended the lease, if nobody else has
-	// taken it. Without that grant the server has lost its data, and the lease
-	// with it.
+	// If the release was asked for before the deadline and the server knows this grant or a
+	// later one, an earlier copy of the request has ended the lease, unless it was ousted.
+	// A server that does not know the grant has lost its data, and the lease with it.
 	if r.Status == protocol.NotMine && r.Token >= e.Token && r.Ousted < e.Token && driver.Remaining(e.Deadline, asked) > 0 {
 		return nil
 	}

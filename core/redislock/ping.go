@@ -81,11 +81,3 @@ func missing(what string, err error) error {
 	}
 	return &driver.PermanentError{Err: fmt.Errorf("the server does not permit what locks need: %s: %w", what, p.Err)}
 }
-
-// serverError is an error reply that a script has caught.
-type serverError string
-
-func (e serverError) Error() string { return string(e) }
-
-// RedisError marks it as a reply of the server.
-func (serverError) RedisError() {}

@@ -17,22 +17,22 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	}
 	defer s.Leave()
 	key := protocol.Key(r.Key)
-	l := s.calls.prompt(key, now)
+	l := s.calls.quickLane(key, now)
 	if l == nil {
 		return g, false, nil
 	}
 	s.listener.ensure()
 	p := s.newPlace(r, key, now)
-	s.claims.open(p)
+	s.claims.add(p)
 	c := p.request(now)
 	l.exchange(c, now)
 
 	granted, err := p.begun(c)
 	if granted == nil && err == nil {
-		s.claims.leave(p)
+		s.claims.park(p)
 		return g, false, nil
 	}
-	p.leave(err)
+	p.cleanUp(err)
 	if err != nil {
 		return g, true, err
 	}
@@ -41,29 +41,15 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	return g, true, nil
 }
 
-// begun takes the answer to the first request. Without a result, Acquire goes on with
-// the place.
+// begun handles the answer to the first request. If it returns neither a grant nor an error,
+// Acquire goes on with the place.
 func (p *place) begun(c *call) (*driver.Grant, error) {
 	if c.reply.err != nil {
-		p.settle(c)
+		p.answeredRequest(c)
 		p.sent, p.next = true, time.Now()
 		return nil, nil
 	}
 	return p.answer(context.Background(), c)
-}
-
-// resume goes on with a place that Begin has left, or begins one.
-func (s *session) resume(r driver.Request) *place {
-	if p := s.claims.resume(r.Owner); p != nil {
-		return p
-	}
-	p := s.newPlace(r, protocol.Key(r.Key), time.Now())
-	if r.Replace != nil {
-		s.claims.release(r.Replace.Owner, p.first)
-	}
-	p.open()
-	s.claims.open(p)
-	return p
 }
 
 // End sends the release of one lease.
@@ -73,14 +59,14 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	}
 	defer s.Leave()
 	key := protocol.Key(e.Key)
-	l := s.calls.prompt(key, now)
+	l := s.calls.quickLane(key, now)
 	if l == nil {
 		return false, nil
 	}
-	asked := s.claims.release(e.Owner, now)
+	asked := s.claims.releaseAsked(e.Owner, now)
 	end := s.newEnding(key, protocol.EndArgs{Owner: e.Owner, Keep: e.Keep})
 	l.exchange(&end.call, now)
-	if end.reply.err != nil || end.reply.astray && denied(end.reply.value) {
+	if end.reply.err != nil || end.reply.misrouted && denied(end.reply.value) {
 		return false, nil
 	}
 	err = s.released(e, asked, &end.call)
@@ -88,7 +74,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	return true, err
 }
 
-// ending is End's call.
+// ending is the call of End, with memory for its arguments.
 type ending struct {
 	call
 	args protocol.EndArgs

@@ -12,28 +12,27 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// errTaken is the cause of a lease that somebody took away at the store.
+// errTaken is why a lease ended that somebody took away at the server.
 var errTaken = errors.New("redis: the lease was taken from its owner at the server")
 
-// listener keeps the session's one subscription. It starts with the first
-// Acquire, whether it may wait or not: callers of this process may come to wait
-// for the lease, and it is handed on among them without a bound until a push
-// says that another process waits too.
+// listener keeps the session's one subscription. It starts with the first Acquire, even one
+// that would not wait: the engine hands its lease on among the callers of this process until
+// a push says that another process waits.
 type listener struct {
 	s     *session
 	start sync.Once
 
-	mu     sync.Mutex
-	up     bool
-	err    error         // why the subscription is down, if it is
-	change chan struct{} // closed and replaced when up or err changes
-	again  context.CancelFunc
-	move   chan struct{} // closed and replaced when a subscription is up that was down
-	missed int           // grants in a row that a refresh found and no push announced
+	mu          sync.Mutex
+	up          bool
+	err         error         // why the subscription is down, if it is
+	change      chan struct{} // closed and replaced when up or err changes
+	resubscribe context.CancelFunc
+	reconnect   chan struct{} // closed and replaced when the subscription is up again
+	missed      int           // grants in a row that a refresh found and that no push announced
 }
 
 func newListener(s *session) *listener {
-	return &listener{s: s, change: make(chan struct{}), move: make(chan struct{})}
+	return &listener{s: s, change: make(chan struct{}), reconnect: make(chan struct{})}
 }
 
 // ensure starts the listener.
@@ -43,22 +42,22 @@ func (l *listener) ensure() {
 
 func (l *listener) run() {
 	pause := firstPause
-	again := false // it was up before
+	wasUp := false
 	for {
 		ctx, cancel := context.WithCancel(l.s.Ctx)
 		l.mu.Lock()
-		l.again, l.missed = cancel, 0
+		l.resubscribe, l.missed = cancel, 0
 		l.mu.Unlock()
 		worked := false
 		err := l.s.wire.listen(ctx, l.s.channel, func() {
 			worked = true
-			if again {
-				l.moves()
+			if wasUp {
+				l.resendRenewals()
 			}
-			again = true
+			wasUp = true
 			l.s.verifyLeases()
 			l.s.refreshPlaces()
-			l.set(true, nil) // who has waited for it has no lease that is still to be verified
+			l.set(true, nil) // after that: who waits for it relies on verified leases
 		}, l.s.pushed)
 		asked := ctx.Err() != nil
 		cancel()
@@ -83,23 +82,6 @@ func (l *listener) run() {
 		}
 		pause = min(2*pause, maxPause)
 	}
-}
-
-// moved returns a channel that is closed when the subscription is up the next time.
-func (l *listener) moved() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.move
-}
-
-// moves has renewals that are under way sent once more: what broke the subscription may have
-// taken their connections with it, in silence.
-func (l *listener) moves() {
-	l.mu.Lock()
-	close(l.move)
-	l.move = make(chan struct{})
-	l.mu.Unlock()
-	l.s.renewals.makeWay()
 }
 
 // set notes the state of the subscription.
@@ -130,26 +112,42 @@ func (l *listener) wait(ctx context.Context) error {
 	}
 }
 
-// heard notes that a push has announced a grant.
-func (l *listener) heard() {
+// resendRenewals makes senders repeat the renewals under way. The fault that broke the
+// subscription may have broken their connections too, without an error.
+func (l *listener) resendRenewals() {
+	l.mu.Lock()
+	close(l.reconnect)
+	l.reconnect = make(chan struct{})
+	l.mu.Unlock()
+	l.s.renewals.replaceAll()
+}
+
+// reconnected returns a channel that is closed when the subscription is up again.
+func (l *listener) reconnected() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reconnect
+}
+
+// noteAnnounced notes that a push has announced a grant.
+func (l *listener) noteAnnounced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.missed = 0
 }
 
-// miss notes a grant that should have been announced by a push and was not.
-// The second in a row subscribes afresh: after a failover a subscription can
-// stay with the old master for ever.
-func (l *listener) miss() {
+// noteMissed notes a grant that no push announced. After the second in a row the listener
+// subscribes anew: after a failover a subscription can stay with the old master for ever.
+func (l *listener) noteMissed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.missed++; l.missed >= 2 && l.up {
 		l.missed = 0
-		l.again()
+		l.resubscribe()
 	}
 }
 
-// pushed takes one push.
+// pushed handles one push.
 func (s *session) pushed(payload string) {
 	p, err := protocol.ParsePush(payload)
 	if err != nil {
@@ -161,7 +159,7 @@ func (s *session) pushed(payload string) {
 	if cl == nil || protocol.Key(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
-			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxEnrol, 0)
+			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxPlaceTTL, 0)
 		}
 		return
 	}
@@ -169,11 +167,11 @@ func (s *session) pushed(payload string) {
 	switch p.Kind {
 	case protocol.PushGrant:
 		if cl.place != nil {
-			cl.place.announce(p)
+			cl.place.noteGrant(p)
 		}
 	case protocol.PushEnds:
 		if cl.place != nil {
-			cl.place.hurry(p)
+			cl.place.noteFreeAt(p)
 		}
 	case protocol.PushWait:
 		cl.contended = true
@@ -186,7 +184,7 @@ func (s *session) pushed(payload string) {
 
 	switch {
 	case p.Kind == protocol.PushGrant:
-		s.listener.heard()
+		s.listener.noteAnnounced()
 	case p.Kind == protocol.PushWait && held:
 		s.sink.Contended(id, true)
 	case p.Kind == protocol.PushLost && held:
@@ -194,18 +192,31 @@ func (s *session) pushed(payload string) {
 	}
 }
 
-// errForgotten is the cause of a lease that the server has lost.
+// noteGrant keeps a push that grants the lease. s.claims.mu is held.
+func (p *place) noteGrant(push protocol.Push) {
+	if push.Token > p.push.Token {
+		p.push = push
+	}
+	p.wake.Set()
+}
+
+// noteFreeAt keeps when the key becomes free, as a push says. s.claims.mu is held.
+func (p *place) noteFreeAt(push protocol.Push) {
+	p.freeAt = time.Now().Add(push.Left + time.Millisecond)
+	p.wake.Set()
+}
+
+// errForgotten is why a lease ended that the server has lost.
 var errForgotten = errors.New("redis: the server does not have the lease any more")
 
-// verifyLeases asks after every lease, once the subscription is up: for others who
-// have begun to wait before it was. If it had broken, that is the first that one sees
-// of a server that was restarted or replaced; if that has lost a lease, the holder is
-// told before its next renewal would find out.
+// verifyLeases renews every lease when the subscription is up. The replies show who began to
+// wait before it was up. They also show which leases a server has lost that was restarted or
+// replaced, so that holders learn of it before their next renewals.
 func (s *session) verifyLeases() {
 	var calls []*call
 	for _, l := range s.claims.leases(time.Now()) {
 		calls = append(calls, &call{
-			command: renewCommand(driver.Renewal{ID: l.id, TTL: minTTL}), // which never shortens
+			command: renewCommand(driver.Renewal{ID: l.id, TTL: minTTL}), // a renewal never shortens a lease
 			done:    func(c *call) { s.verified(l, c) },
 		})
 	}
@@ -214,10 +225,10 @@ func (s *session) verifyLeases() {
 	}
 }
 
-// verified takes what the server has said about a lease.
+// verified handles the reply about one lease.
 func (s *session) verified(l lease, c *call) {
 	overwritten := isOverwritten(c.reply.err)
-	if c.reply.err != nil && !overwritten || c.reply.astray {
+	if c.reply.err != nil && !overwritten || c.reply.misrouted {
 		return // the next renewal asks again
 	}
 	r, err := protocol.ParseRenew(c.reply.value)
@@ -240,14 +251,20 @@ func (s *session) verified(l lease, c *call) {
 	s.sink.Lost(l.id, errForgotten)
 }
 
-// refreshPlaces has every waiter ask again at once: what was pushed while the
-// subscription was down is gone.
+// refreshPlaces makes every waiter ask the server at once: pushes were lost while the
+// subscription was down.
 func (s *session) refreshPlaces() {
 	s.claims.mu.Lock()
 	defer s.claims.mu.Unlock()
 	for _, cl := range s.claims.byOwner {
 		if cl.place != nil {
-			cl.place.again()
+			cl.place.noteRefresh()
 		}
 	}
+}
+
+// noteRefresh makes the place ask the server at once. s.claims.mu is held.
+func (p *place) noteRefresh() {
+	p.refreshNow = true
+	p.wake.Set()
 }

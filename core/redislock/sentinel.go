@@ -19,7 +19,7 @@ import (
 
 const (
 	// sentinelRound is how often a failover client asks each of its sentinels who is
-	// the master if none has news, and twice how long an answer may take.
+	// the master if none publishes an event, and twice the time that an answer may take.
 	sentinelRound = 500 * time.Millisecond
 
 	// dialTimeout is go-redis's default.
@@ -65,7 +65,7 @@ func NewFailoverClient(o *redis.FailoverOptions) *redis.Client {
 	return redis.NewFailoverClient(&own)
 }
 
-// mastership is what a sentinel says.
+// mastership is the master that a sentinel names, with its configuration epoch.
 type mastership struct {
 	addr  string
 	epoch uint64
@@ -76,23 +76,23 @@ type follower struct {
 	options redis.FailoverOptions
 	dialer  func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	asking    sync.Mutex // by one at a time; guards what follows
-	asked     time.Time  // when the latest round began
-	all       bool       // have answered in it
-	sentinels map[string]*redis.SentinelClient
+	askMutex    sync.Mutex // held during a round; guards what follows
+	askedAt     time.Time  // when the latest round began
+	allAnswered bool       // whether all sentinels answered in it
+	sentinels   map[string]*redis.SentinelClient
 
-	mu      sync.Mutex
-	named   map[string]mastership // by sentinel, the latest answer of each
-	epochs  map[string]uint64     // by master, the highest that it was ever named with
-	conns   map[*followedConn]bool
-	watched context.CancelFunc // ends the watch; nil if there is none
+	mu        sync.Mutex
+	named     map[string]mastership // the latest answer of each sentinel
+	epochs    map[string]uint64     // the highest epoch of each master that was ever named
+	conns     map[*followedConn]bool
+	stopWatch context.CancelFunc // ends the watch; nil if there is none
 }
 
 // dial connects to a sentinel, or to the right master.
 func (f *follower) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := f.connect(ctx, network, addr)
 	if err != nil {
-		f.hangUp()
+		f.closeSentinels()
 	}
 	return conn, err
 }
@@ -107,9 +107,9 @@ func (f *follower) connect(ctx context.Context, network, addr string) (net.Conn,
 	f.mu.Unlock()
 	switch {
 	case known:
-	case f.isSentinel(ctx, addr): // of which go-redis has heard
+	case f.isSentinel(ctx, addr): // one that go-redis has found by itself
 		return f.dialer(ctx, network, addr)
-	case !all: // one that is silent has perhaps named it
+	case !all: // the silent one may name it
 		return nil, errUnconfirmed
 	}
 	conn, err := f.dialer(ctx, network, right)
@@ -128,7 +128,7 @@ func (f *follower) right(addr string) (right string, known bool) {
 			latest = m
 		}
 	}
-	epoch, known := f.epochs[addr] // all may name another one by now
+	epoch, known := f.epochs[addr] // of an earlier answer, too
 	if latest.addr == "" || known && epoch >= latest.epoch {
 		return addr, true
 	}
@@ -141,7 +141,7 @@ func (f *follower) isRight(addr string) bool {
 	return right == addr
 }
 
-// follow keeps the connection under watch until it is closed.
+// follow registers the connection until it is closed, and starts the watch.
 func (f *follower) follow(addr string, conn net.Conn) (net.Conn, error) {
 	c := &followedConn{Conn: conn, f: f, addr: addr}
 	f.mu.Lock()
@@ -151,9 +151,9 @@ func (f *follower) follow(addr string, conn net.Conn) (net.Conn, error) {
 		return nil, errSuperseded
 	}
 	f.conns[c] = true
-	if f.watched == nil {
+	if f.stopWatch == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		f.watched = cancel
+		f.stopWatch = cancel
 		go f.watch(ctx)
 	}
 	if raw, ok := conn.(syscall.Conn); ok {
@@ -162,17 +162,17 @@ func (f *follower) follow(addr string, conn net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// watch asks the sentinels when one of them has news, and again and again.
+// watch asks the sentinels when one of them publishes an event, and every sentinelRound.
 func (f *follower) watch(ctx context.Context) {
-	defer f.hangUp()
-	f.asking.Lock()
-	sentinels := f.reach()
-	f.asking.Unlock()
-	news := kit.NewSignal()
+	defer f.closeSentinels()
+	f.askMutex.Lock()
+	sentinels := f.sentinelClients()
+	f.askMutex.Unlock()
+	events := kit.NewSignal()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, s := range sentinels {
-		all.Go(func() { listen(ctx, s, news) })
+		all.Go(func() { listen(ctx, s, events) })
 	}
 	tick := time.NewTicker(sentinelRound)
 	defer tick.Stop()
@@ -180,19 +180,19 @@ func (f *follower) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-news:
+		case <-events:
 		case <-tick.C:
 		}
 		f.ask(ctx, time.Now())
 	}
 }
 
-// failoverNews are what sentinels publish when they know of another master.
-var failoverNews = []string{"+switch-master", "+promoted-slave", "+config-update-from"}
+// failoverEvents are the channels on which a sentinel names another master.
+var failoverEvents = []string{"+switch-master", "+promoted-slave", "+config-update-from"}
 
-// listen passes on that a sentinel has news.
-func listen(ctx context.Context, s *redis.SentinelClient, news kit.Signal) {
-	sub := s.Subscribe(ctx, failoverNews...)
+// listen sets the signal when a sentinel publishes an event.
+func listen(ctx context.Context, s *redis.SentinelClient, events kit.Signal) {
+	sub := s.Subscribe(ctx, failoverEvents...)
 	defer func() { _ = sub.Close() }()
 	heard := sub.Channel()
 	for {
@@ -204,24 +204,24 @@ func listen(ctx context.Context, s *redis.SentinelClient, news kit.Signal) {
 				return
 			}
 		}
-		news.Set()
+		events.Set()
 	}
 }
 
-// ask asks all sentinels at once unless they were asked since, and reports whether all have
-// answered.
+// ask asks all sentinels at once, unless a round began after since. It reports whether all
+// have answered.
 func (f *follower) ask(ctx context.Context, since time.Time) bool {
-	f.asking.Lock()
-	defer f.asking.Unlock()
-	if f.asked.After(since) {
-		return f.all
+	f.askMutex.Lock()
+	defer f.askMutex.Unlock()
+	if f.askedAt.After(since) {
+		return f.allAnswered
 	}
-	f.asked = time.Now()
+	f.askedAt = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, sentinelRound/2)
 	defer cancel()
 	var silent atomic.Bool
 	var all sync.WaitGroup
-	for addr, s := range f.reach() {
+	for addr, s := range f.sentinelClients() {
 		all.Go(func() {
 			m, ok := masterOf(ctx, s, f.options.MasterName)
 			if !ok {
@@ -232,12 +232,11 @@ func (f *follower) ask(ctx context.Context, since time.Time) bool {
 		})
 	}
 	all.Wait()
-	f.all = !silent.Load()
-	return f.all
+	f.allAnswered = !silent.Load()
+	return f.allAnswered
 }
 
-// learn takes in what a sentinel says, and closes the connections to masters that were
-// superseded.
+// learn keeps the answer of a sentinel, and closes the connections to superseded masters.
 func (f *follower) learn(sentinel string, m mastership) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,13 +249,13 @@ func (f *follower) learn(sentinel string, m mastership) {
 	}
 }
 
-// isSentinel reports whether a sentinel names another one at addr.
+// isSentinel reports whether a sentinel knows another sentinel at addr.
 func (f *follower) isSentinel(ctx context.Context, addr string) bool {
-	f.asking.Lock()
-	defer f.asking.Unlock()
+	f.askMutex.Lock()
+	defer f.askMutex.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sentinelRound/2)
 	defer cancel()
-	for _, s := range f.reach() {
+	for _, s := range f.sentinelClients() {
 		others, _ := s.Sentinels(ctx, f.options.MasterName).Result()
 		for _, o := range others {
 			if net.JoinHostPort(o["ip"], o["port"]) == addr {
@@ -267,8 +266,8 @@ func (f *follower) isSentinel(ctx context.Context, addr string) bool {
 	return false
 }
 
-// reach returns clients of all sentinels. f.asking is locked.
-func (f *follower) reach() map[string]*redis.SentinelClient {
+// sentinelClients returns a client of each sentinel. f.askMutex is locked.
+func (f *follower) sentinelClients() map[string]*redis.SentinelClient {
 	if f.sentinels == nil {
 		f.sentinels = make(map[string]*redis.SentinelClient)
 		for _, addr := range f.options.SentinelAddrs {
@@ -282,12 +281,12 @@ func (f *follower) reach() map[string]*redis.SentinelClient {
 	return f.sentinels
 }
 
-// hangUp ends the connections to the sentinels unless the watch needs them.
-func (f *follower) hangUp() {
-	f.asking.Lock()
-	defer f.asking.Unlock()
+// closeSentinels closes the connections to the sentinels unless the watch needs them.
+func (f *follower) closeSentinels() {
+	f.askMutex.Lock()
+	defer f.askMutex.Unlock()
 	f.mu.Lock()
-	watched := f.watched != nil
+	watched := f.stopWatch != nil
 	f.mu.Unlock()
 	if watched {
 		return
@@ -298,7 +297,7 @@ func (f *follower) hangUp() {
 	f.sentinels = nil
 }
 
-// masterOf asks for the epoch first: that of an address that is asked for later is not older.
+// masterOf asks for the epoch first: then the address is at least as new as the epoch.
 func masterOf(ctx context.Context, s *redis.SentinelClient, name string) (m mastership, ok bool) {
 	fields, err := s.Master(ctx, name).Result()
 	if err != nil {
@@ -326,9 +325,9 @@ type followedConn struct {
 func (c *followedConn) Close() error {
 	c.f.mu.Lock()
 	delete(c.f.conns, c)
-	if len(c.f.conns) == 0 && c.f.watched != nil {
-		c.f.watched()
-		c.f.watched = nil
+	if len(c.f.conns) == 0 && c.f.stopWatch != nil {
+		c.f.stopWatch()
+		c.f.stopWatch = nil
 	}
 	c.f.mu.Unlock()
 	return c.Conn.Close()

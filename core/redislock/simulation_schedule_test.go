@@ -133,7 +133,7 @@ func (s *schedule) run() {
 	started := time.Now()
 	consequences := time.Duration(0)
 	if s.weather != calm {
-		consequences = s.ttls[1] + protocol.MaxEnrol + s.faults.LateBy + 2*s.timeout
+		consequences = s.ttls[1] + protocol.MaxPlaceTTL + s.faults.LateBy + 2*s.timeout
 	}
 	s.healthy = started.Add(s.disturbed + consequences)
 	s.end = s.healthy.Add(3 * time.Second)
@@ -162,7 +162,7 @@ func (s *schedule) run() {
 // settle waits until all that is left of the callers must be over, and checks
 // that it is.
 func (s *schedule) settle() {
-	time.Sleep(s.ttls[1] + s.minHold + protocol.MaxEnrol + s.faults.LateBy + 4*s.timeout)
+	time.Sleep(s.ttls[1] + s.minHold + protocol.MaxPlaceTTL + s.faults.LateBy + 4*s.timeout)
 	known := false
 	for _, key := range s.keys {
 		st, now := s.State(protocol.Key(simNamespace + "/" + key))

@@ -170,7 +170,7 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	// subscriptions for deaf.
 	more := 0.0
 	if !counts.Full() {
-		refreshes := float64(processes) * (1 + float64(took)/float64(protocol.MaxEnrol/4))
+		refreshes := float64(processes) * (1 + float64(took)/float64(protocol.MaxPlaceTTL/4))
 		more = (refreshes + float64(2*(after["subscribe"]-before["subscribe"]))) / float64(handOvers)
 	}
 	if each > 2+more {

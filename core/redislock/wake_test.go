@@ -88,7 +88,7 @@ func TestLeaseFromBeforeTheSubscriptionLearnsOfWaiters(t *testing.T) {
 	a := join(t, server.Addr(), func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
 	g := a.take("k", lasting)
 	waiter := protocol.AcquireArgs{
-		Owner: newID("k").Owner, Channel: redislock.ChannelPrefix + "waiter", Length: lasting, Enrol: lasting, Create: true, Wait: true,
+		Owner: newID("k").Owner, Channel: redislock.ChannelPrefix + "waiter", Length: lasting, PlaceTTL: lasting, Create: true, Wait: true,
 	}
 	value, err := newClient(t, redis.Options{Addr: server.Addr()}).
 		Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, waiter.Args()...).Result()

@@ -3,49 +3,67 @@ package redislock
 import (
 	"context"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// command is one run of a script.
+// command is one call of a script.
 type command struct {
 	script *protocol.Script
 	key    string // as protocol.Key returns it
 	args   []any
-	source bool // send the script's source even if the server may know it
+	source bool // send the script's source, even if the server may know it
 }
 
-// reply is what became of a command.
+func endCommand(key string, a protocol.EndArgs) command {
+	return command{script: &protocol.End, key: key, args: a.Args()}
+}
+
+func renewCommand(r driver.Renewal) command {
+	return command{
+		script: &protocol.Renew,
+		key:    protocol.Key(r.Key),
+		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL, Share: r.Share}.Args(),
+	}
+}
+
+// reply is the outcome of a command.
 type reply struct {
 	value any   // as a Redis client returns it, if err is nil
 	err   error // a *driver.PermanentError if sending it again is useless
 
-	// once says that the command left at most once: no copy of it can be
+	// sentOnce says that the command was sent at most once: no copy of it can be
 	// executed after this reply.
-	once bool
+	sentOnce bool
 
-	// astray says that the command may have been executed by a server that did
-	// not have the key while another did: a Cluster's client was sent there and
-	// arrived so late that the key had moved away meanwhile. What such a server
-	// grants excludes nobody, and what it denies may be true elsewhere.
-	astray bool
+	// misrouted says that the command may have been executed by a server that did not
+	// have the key while another one did: the client of a Cluster was redirected there
+	// and arrived after the key had moved away. A grant of such a server excludes nobody,
+	// and a lease that it does not know may exist elsewhere.
+	misrouted bool
+}
+
+// denied reports whether the reply to an ending says that the owner had nothing.
+func denied(value any) bool {
+	r, err := protocol.ParseEnd(value)
+	return err == nil && (r.Status == protocol.NotMine || r.Status == protocol.Absent)
 }
 
 // wire is how a session reaches its server. It is safe for concurrent use.
 type wire interface {
 	// run sends the commands as one batch and sets the reply to each, at its
-	// index. ctx asks it to return; it may take longer, for as long as the client
-	// library holds on to a socket. Then nothing of what it was given is used any more.
+	// index. When ctx ends it should return; it may take longer while the client
+	// library waits for a socket. After it has returned it uses no argument any more.
 	run(ctx context.Context, cmds []*command, replies []reply)
 
-	// prompt reports whether run returns at the end of its ctx in any case.
-	prompt() bool
+	// endsWithContext reports whether run always returns when its ctx ends.
+	endsWithContext() bool
 
-	// connections is how many runs a server is to get at once at most.
+	// connections returns how many runs a server may get at once.
 	connections() int
 
-	// node names the server that has the key, as far as that is known without
-	// asking one; all keys have the same name if there is one server. It does
-	// not block.
+	// node returns the name of the server that has the key. It does not block: it is ""
+	// while a server would have to be asked, and for all keys if there is one server.
 	node(key string) string
 
 	// listen subscribes to the channel and blocks until the subscription ends

@@ -68,10 +68,10 @@ var trials = []trial{
 	test(memory, "^TestCrowdIsLetInOneByOne$", "./core/memlock", 3),
 
 	test(single, "^TestSimulation$", "./core/redislock", 5).with("LOCKAROUND_SIM_SCHEDULES=100000"),
-	test(quorum, "^TestSimulation$", "./core/redlock", 5).with("LOCKAROUND_REDLOCK_SCHEDULES=100000"),
+	test(quorum, "^TestSimulation$", "./core/redlock", 5).with("LOCKAROUND_REDLOCK_SCHEDULES=400000"),
 
 	test(single, "^TestSimulationCatchesMutants$", "./core/redislock", 6).with("LOCKAROUND_SIM_SCHEDULES=2000"),
-	test(quorum, "^TestSimulationCatchesMutants$", "./core/redlock", 6).with("LOCKAROUND_REDLOCK_SCHEDULES=1000"),
+	test(quorum, "^TestSimulationCatchesMutants$", "./core/redlock", 6).with("LOCKAROUND_REDLOCK_SCHEDULES=4000"),
 	test(engine, "^TestBrokenDriversAreCaught$", "./core/drivertest", 6),
 	{single, []int{6}, nil, []string{"core/redislock/internal/protocol/model/check"}},
 

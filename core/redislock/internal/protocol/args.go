@@ -7,33 +7,31 @@ import (
 )
 
 const (
-	// MaxEnrol is the longest that a place in the queue lasts without a
-	// refresh.
-	MaxEnrol = 3 * time.Second
+	// MaxPlaceTTL is the longest time that a place in the queue lasts without a refresh.
+	MaxPlaceTTL = 3 * time.Second
 
-	// Linger is how long at least a lock's hash stays at the server after the
-	// end of its last lease, or the moment when that would have ended had it
-	// not been given back; up to ten minutes more. It remembers the token and
-	// the ended owners: tokens rise across backward steps of the server's clock
-	// of up to that much.
+	// Linger is how long a lock's hash stays at the server after the deadline of its last
+	// lease, even if that was released earlier. It may stay for up to ten minutes more. It
+	// keeps the token and the ended owners, so that tokens rise although the server's clock
+	// steps back by up to Linger.
 	Linger = time.Hour
 )
 
-// Enrol returns how long a place in the queue lasts without a refresh, for
+// PlaceTTL returns how long a place in the queue lasts without a refresh, for
 // leases of length ttl. It is refreshed every third of that.
-func Enrol(ttl time.Duration) time.Duration { return min(MaxEnrol, ttl) }
+func PlaceTTL(ttl time.Duration) time.Duration { return min(MaxPlaceTTL, ttl) }
 
-// secret is an owner as an argument. It is written as its bytes, and whoever prints it
-// sees none of them: a client's hooks may show what is sent.
-type secret driver.Owner
+// ownerArg is an owner as an argument. It is sent as its bytes, and prints without them: a
+// client's hooks may print what is sent, and owners are secret.
+type ownerArg driver.Owner
 
-func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
+func (s *ownerArg) MarshalBinary() ([]byte, error) { return s[:], nil }
 
-func (*secret) String() string { return "(owner)" }
+func (*ownerArg) String() string { return "(owner)" }
 
-// room is how many may hold a key together as far as one owner is concerned; 0 is
-// any number. The least that anybody states counts for all.
-func room(m driver.Mode, limit int) int64 {
+// maxHolders returns how many owners may hold a key at once if one of them has this mode; 0 is
+// any number. Of several holders the least number counts. The scripts call it room.
+func maxHolders(m driver.Mode, limit int) int64 {
 	switch m {
 	case driver.Exclusive:
 		return 1
@@ -49,14 +47,14 @@ type AcquireArgs struct {
 	Owner   driver.Owner
 	Channel string // of the process's pushes; not empty
 
-	// Length is how long a lease lasts that the reply grants, counted from
-	// the script's run. A lease granted by a push lasts as long as the place
-	// in the queue had left, at least Enrol/3.
+	// Length is how long a lease lasts after the script's run, if the reply grants it.
+	// A lease granted by a push lasts for the rest of the place's time in the queue, and
+	// PlaceTTL/3 at least.
 	Length time.Duration
-	// Enrol is how long the place in the queue lasts; see the func Enrol.
-	Enrol time.Duration
+	// PlaceTTL is how long the place in the queue lasts; see the func PlaceTTL.
+	PlaceTTL time.Duration
 
-	// Create allows the script to grant or enrol an owner it does not know.
+	// Create allows the script to grant or queue an owner that it does not know.
 	// Only an owner's first, unacknowledged request may carry it.
 	Create bool
 	// Wait allows the script to put the owner into the queue.
@@ -69,9 +67,9 @@ type AcquireArgs struct {
 // Args returns the script's arguments.
 func (a AcquireArgs) Args() []any { return a.Append(nil) }
 
-// Append appends the script's arguments, which point into a: it may change again
-// when they have been sent. They are as few as say it, since each costs the server: a
-// place's length and the room follow if they are not the usual.
+// Append appends the script's arguments. They point into a, which must not change until they
+// were sent. Each argument costs the server time, so that PlaceTTL and the number of holders
+// are left out if they are the usual ones.
 func (a *AcquireArgs) Append(to []any) []any {
 	var how any = ""
 	switch {
@@ -82,9 +80,9 @@ func (a *AcquireArgs) Append(to []any) []any {
 	case a.Wait:
 		how = "w"
 	}
-	to = append(to, (*secret)(&a.Owner), &a.Channel, millis(a.Length), how)
-	if room := room(a.Mode, a.Limit); room != 1 || a.Enrol != Enrol(a.Length) {
-		to = append(to, millis(a.Enrol), room)
+	to = append(to, (*ownerArg)(&a.Owner), &a.Channel, millis(a.Length), how)
+	if room := maxHolders(a.Mode, a.Limit); room != 1 || a.PlaceTTL != PlaceTTL(a.Length) {
+		to = append(to, millis(a.PlaceTTL), room)
 	}
 	return to
 }
@@ -93,7 +91,7 @@ func (a *AcquireArgs) Append(to []any) []any {
 type EndArgs struct {
 	Owner driver.Owner
 
-	// Keep leaves the key taken, by nobody, until that long after the lease
+	// Keep leaves the key taken, without a holder, until that long after the lease
 	// was granted. It counts only if this run of the script ended the lease.
 	Keep time.Duration
 
@@ -102,14 +100,14 @@ type EndArgs struct {
 	Next *Next
 }
 
-// Next is an owner that takes the place of another.
+// Next is an owner that asks for the key when another one ends.
 type Next struct {
-	Owner   driver.Owner
-	Channel string
-	Length  time.Duration
-	Enrol   time.Duration
-	Mode    driver.Mode
-	Limit   int
+	Owner    driver.Owner
+	Channel  string
+	Length   time.Duration
+	PlaceTTL time.Duration
+	Mode     driver.Mode
+	Limit    int
 }
 
 // Args returns the script's arguments.
@@ -117,9 +115,9 @@ func (a EndArgs) Args() []any { return a.Append(nil) }
 
 // Append appends the script's arguments, as [AcquireArgs.Append] does.
 func (a *EndArgs) Append(to []any) []any {
-	to = append(to, (*secret)(&a.Owner), millis(a.Keep))
+	to = append(to, (*ownerArg)(&a.Owner), millis(a.Keep))
 	if n := a.Next; n != nil {
-		to = append(to, (*secret)(&n.Owner), &n.Channel, millis(n.Length), millis(n.Enrol), room(n.Mode, n.Limit))
+		to = append(to, (*ownerArg)(&n.Owner), &n.Channel, millis(n.Length), millis(n.PlaceTTL), maxHolders(n.Mode, n.Limit))
 	}
 	return to
 }
@@ -129,14 +127,14 @@ type RenewArgs struct {
 	Owner driver.Owner
 	TTL   time.Duration // from the script's run
 
-	// Share has an exclusive lease exclude no more readers from here on. It
-	// changes nothing about a lease that is shared already.
+	// Share turns an exclusive lease into a shared one. It does nothing to a lease that is
+	// shared already.
 	Share bool
 }
 
 // Args returns the script's arguments.
 func (a RenewArgs) Args() []any {
-	return []any{(*secret)(&a.Owner), millis(a.TTL), flag(a.Share)}
+	return []any{(*ownerArg)(&a.Owner), millis(a.TTL), flag(a.Share)}
 }
 
 // OustArgs are the arguments of [Oust].

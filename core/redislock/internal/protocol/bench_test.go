@@ -84,7 +84,7 @@ func BenchmarkServer(b *testing.B) {
 	acquire := func(name string, generation int, create bool) {
 		s.step(name, func(p redis.Pipeliner, i int) {
 			a := protocol.AcquireArgs{
-				Owner: owner(generation, i), Channel: channel, Length: 30 * second, Enrol: 3 * second, Create: create, Wait: true,
+				Owner: owner(generation, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: create, Wait: true,
 			}
 			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i)}, a.Args()...)
 		})
@@ -93,7 +93,7 @@ func BenchmarkServer(b *testing.B) {
 		s.step(name, func(p redis.Pipeliner, i int) {
 			a := protocol.EndArgs{Owner: owner(generation, i)}
 			if next > 0 {
-				a.Next = &protocol.Next{Owner: owner(next, i), Channel: channel, Length: 30 * second, Enrol: 3 * second}
+				a.Next = &protocol.Next{Owner: owner(next, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second}
 			}
 			p.EvalSha(ctx, protocol.End.SHA, []string{key(i)}, a.Args()...)
 		})
@@ -146,7 +146,7 @@ func BenchmarkServer(b *testing.B) {
 		end("end", 8, 0)
 		together("acquire-of-50", &protocol.Acquire, func(i int) []any {
 			return protocol.AcquireArgs{
-				Owner: owner(9, i), Channel: channel, Length: 30 * second, Enrol: 3 * second, Create: true, Wait: true,
+				Owner: owner(9, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: true, Wait: true,
 			}.Args()
 		})
 		together("end-of-50", &protocol.End, func(i int) []any { return protocol.EndArgs{Owner: owner(9, i)}.Args() })

@@ -35,7 +35,7 @@ func (c *clocked) call(script protocol.Script, args []any) any {
 
 // ask is what most acquisitions of these tests have in common.
 func ask(n int) protocol.AcquireArgs {
-	return protocol.AcquireArgs{Owner: owner(n), Channel: channel(n), Length: 10 * second, Enrol: 3 * second, Create: true, Wait: true}
+	return protocol.AcquireArgs{Owner: owner(n), Channel: channel(n), Length: 10 * second, PlaceTTL: 3 * second, Create: true, Wait: true}
 }
 
 func channel(n int) string { o := owner(n); return "push:" + string(o[:7]) }
@@ -137,5 +137,5 @@ func (c *clocked) noPushTo(channel string) {
 }
 
 func next(n int) *protocol.Next {
-	return &protocol.Next{Owner: owner(n), Channel: channel(n), Length: 10 * second, Enrol: 3 * second}
+	return &protocol.Next{Owner: owner(n), Channel: channel(n), Length: 10 * second, PlaceTTL: 3 * second}
 }

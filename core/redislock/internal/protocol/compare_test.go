@@ -159,7 +159,7 @@ func (h *history) key() string {
 func (h *history) call(key string, st reference.State) call {
 	s := call{key: key}
 	length := h.ms(h.lengths...)
-	enrol := protocol.Enrol(length)
+	placeTTL := protocol.PlaceTTL(length)
 	m := mode{}
 	if len(h.modes) > 0 {
 		m = h.modes[h.IntN(len(h.modes))]
@@ -171,7 +171,7 @@ func (h *history) call(key string, st reference.State) call {
 		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
 		if h.IntN(3) == 0 {
 			next := h.newOwner(st)
-			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, Enrol: enrol, Mode: m.Mode, Limit: m.limit}
+			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, PlaceTTL: placeTTL, Mode: m.Mode, Limit: m.limit}
 		}
 		s.args = a.Args()
 	case x < h.endings+0.1:
@@ -188,7 +188,7 @@ func (h *history) call(key string, st reference.State) call {
 		o := h.newOwner(st)
 		s.script = protocol.Acquire
 		s.args = protocol.AcquireArgs{
-			Owner: o, Channel: channel(o), Length: length, Enrol: enrol,
+			Owner: o, Channel: channel(o), Length: length, PlaceTTL: placeTTL,
 			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit,
 		}.Args()
 	}

@@ -1,5 +1,5 @@
-// Package protocol is what a Redis lock says to its server: the scripts, their
-// arguments and replies, and the messages that a script pushes to waiters.
+// Package protocol is the protocol between a Redis lock and its server: the scripts, their
+// arguments and replies, and the messages that a script pushes to holders and waiters.
 //
 // One hash per lock is the only key of every script, so that it can be neither
 // half migrated nor half evicted. Its fields:
@@ -17,13 +17,12 @@
 //	w<i>   entry i: owner, its length E, its limit, its push channel
 //	i<o>   the index of owner o's entry
 //
-// The hash stays for [Linger] after the lease. To save a PEXPIRE each time, the
-// server is told to keep it some minutes longer, until a moment that follows from t;
-// whatever changes t or x sees to that.
+// The hash stays for [Linger] after the lease. The server is told to keep it for some minutes
+// longer, until a time that follows from t, so that most runs need no PEXPIRE. Every change
+// of t or x keeps to that.
 //
-// A script reads the server's time once. The commonest cases have a short way: one
-// read of a few fields, one write, and a reply that is no list. In all others one
-// read more brings all but the queue's entries. No script shortens a live lease,
-// except that an end with Keep gives one up; a script that finds its own owner live
-// extends it.
+// A script reads the server's time once. The commonest cases have a fast path: one read of a
+// few fields, one write, and a reply that is no list. All other cases take the general path:
+// one more read brings all but the queue's entries. No script shortens a live lease, except
+// that an end with Keep gives one up; a script that finds its own owner live extends it.
 package protocol

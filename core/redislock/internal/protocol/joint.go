@@ -5,14 +5,15 @@ import _ "embed"
 //go:embed joint.lua
 var jointSource string
 
-// Joint runs several of the scripts [Acquire], [End] and [Renew], each on a key of its
-// own: the server takes as long for a call of any script as for what most of these do.
-// It takes the keys of all, which are on one server, and for each in that order what
-// [JointArgs] appends; it answers a list of what each answers by itself: see [Failed].
+// Joint runs several of the scripts [Acquire], [End] and [Renew] in one call, each on a key of
+// its own, since a call costs the server as much as what most of them do. It takes the keys,
+// which are on one server, and for each key in order what [JointArgs] appends. It answers a
+// list of the scripts' replies: see [Failed].
 var Joint = newJoint()
 
-// letter names a script to Joint; nil if it cannot run it.
-func letter(name string) any {
+// jointCode returns the name of a script in the arguments of Joint, or nil if Joint cannot run
+// it.
+func jointCode(name string) any {
 	switch name {
 	case Acquire.Name:
 		return "a"
@@ -25,15 +26,14 @@ func letter(name string) any {
 }
 
 // Joins reports whether [Joint] can run the script.
-func Joins(s *Script) bool { return letter(s.Name) != nil }
+func Joins(s *Script) bool { return jointCode(s.Name) != nil }
 
-// JointArgs appends the arguments of [Joint] for one script, which it can run, and that
-// one's arguments.
+// JointArgs appends the arguments of [Joint] for one script, followed by the script's own.
 func JointArgs(to []any, s *Script, args []any) []any {
-	return append(append(to, letter(s.Name), len(args)), args...)
+	return append(append(to, jointCode(s.Name), len(args)), args...)
 }
 
-// Failed returns the error's text if the answer of a script that [Joint] ran is one.
+// Failed reports whether a reply in the list of [Joint] is an error, and returns its text.
 func Failed(answer any) (text string, failed bool) {
 	if list, ok := answer.([]any); ok && len(list) == 1 {
 		text, failed = list[0].(string)
@@ -41,16 +41,16 @@ func Failed(answer any) (text string, failed bool) {
 	return text, failed
 }
 
-// newJoint makes a function of each script. What the opening has read of the time is
-// the same for all; the rest is each one's own.
+// newJoint makes a function of each script. They share the time that the opening has read,
+// and nothing else.
 func newJoint() Script {
 	source := openingSource + "local run = {}\n"
-	for _, s := range []struct{ name, short, general string }{
-		{Acquire.Name, acquireShortSource, acquireSource},
-		{End.Name, endShortSource, endSource},
-		{Renew.Name, renewShortSource, renewSource},
+	for _, s := range []struct{ name, fast, general string }{
+		{Acquire.Name, acquireFastSource, acquireSource},
+		{End.Name, endFastSource, endSource},
+		{Renew.Name, renewFastSource, renewSource},
 	} {
-		source += "run." + letter(s.name).(string) + " = function(key, ARGV)\nlocal stamp = stamp\n" + s.short + preludeSource + s.general + "end\n"
+		source += "run." + jointCode(s.name).(string) + " = function(key, ARGV)\nlocal stamp = stamp\n" + s.fast + preludeSource + s.general + "end\n"
 	}
 	return script("joint", source+jointSource)
 }

@@ -1,7 +1,7 @@
--- joint runs several of the scripts, each on one of KEYS, at the price of one. Before
--- the arguments of each stand its letter and their number. One that fails, as for lack
--- of memory, leaves the others alone, and is answered by a list of the error's text
--- alone: an error inside of a reply makes some clients give up the rest of it.
+-- joint runs several of the scripts, each on one of KEYS, in one call. The arguments of
+-- each follow its letter and their number. If one fails, for example for lack of memory,
+-- the others still run. Its reply is a list with nothing but the error's text: an error
+-- inside a reply makes some clients give up the rest of it.
 local all, at = {}, 0
 for n = 1, #KEYS do
   local count = ARGV[at + 2] + 0

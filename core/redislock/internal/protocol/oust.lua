@@ -1,5 +1,5 @@
--- oust ends every lease whose token is at most that in ARGV[1], so that a repetition
--- spares who came next. The token rises, and with it what a guard can refuse.
+-- oust ends every lease whose token is at most ARGV[1], so that a repetition does not end
+-- later leases. The token rises, so that guards can refuse the old ones.
 local upto = tonumber(ARGV[1])
 local over = {}
 if s.o == SHARED then

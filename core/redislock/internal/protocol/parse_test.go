@@ -133,7 +133,7 @@ func TestPushesAreReadWholeOrRefused(t *testing.T) {
 	if p, err := protocol.ParsePush("e" + o + "250:4:la1:{a}"); err != nil || p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := protocol.ParsePush("e" + o + "9007199254740991:4:la1:{a}"); err != nil || p.Left != protocol.MaxEnrol {
+	if p, err := protocol.ParsePush("e" + o + "9007199254740991:4:la1:{a}"); err != nil || p.Left != protocol.MaxPlaceTTL {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -215,20 +215,20 @@ func FuzzParseReplies(f *testing.F) {
 }
 
 func TestArgumentsRoundTimesUp(t *testing.T) {
-	a := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, Enrol: 10*time.Millisecond + 1, Create: true}
+	a := protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: 10*time.Millisecond + 1, PlaceTTL: 10*time.Millisecond + 1, Create: true}
 	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	a.Enrol++
+	a.PlaceTTL++
 	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c", "11", "1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestPrintedArgumentsShowNoOwner(t *testing.T) {
-	next := &protocol.Next{Owner: owner(2), Channel: "c", Length: second, Enrol: second}
+	next := &protocol.Next{Owner: owner(2), Channel: "c", Length: second, PlaceTTL: second}
 	for _, args := range [][]any{
-		protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: second, Enrol: second}.Args(),
+		protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: second, PlaceTTL: second}.Args(),
 		protocol.EndArgs{Owner: owner(1), Next: next}.Args(),
 		protocol.RenewArgs{Owner: owner(1), TTL: second}.Args(),
 	} {
@@ -251,10 +251,10 @@ func words(t *testing.T, args []any) []string {
 }
 
 func TestPlaceInTheQueueLastsNoLongerThanTheTTL(t *testing.T) {
-	if got := protocol.Enrol(30 * time.Second); got != protocol.MaxEnrol {
+	if got := protocol.PlaceTTL(30 * time.Second); got != protocol.MaxPlaceTTL {
 		t.Errorf("%v", got)
 	}
-	if got := protocol.Enrol(time.Second); got != time.Second {
+	if got := protocol.PlaceTTL(time.Second); got != time.Second {
 		t.Errorf("%v", got)
 	}
 }

@@ -1,6 +1,6 @@
--- The general way of all scripts. The hash as it was read is in was, and as it
--- shall be in s and holders; what differs is written at the end. Redis defines the
--- functions anew at every run, for which 100 ns each is a usual price.
+-- The general path of all scripts. was is the hash as it was read; s and holders are the
+-- hash as it shall be. What differs is written at the end. Redis defines the functions
+-- anew at every run, which usually takes 100 ns each.
 
 local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
@@ -168,7 +168,7 @@ local function drop(i, owner)
   end
 end
 
--- tell has a process told of one of its owners.
+-- tell notes a message to a process about one of its owners.
 local function tell(channel, kind, owner, token)
   local n = #pushes
   pushes[n + 1], pushes[n + 2], pushes[n + 3] = channel, kind .. owner, token
@@ -176,8 +176,8 @@ end
 
 -- promote grants the key to the first live entries for as long as they fit. self
 -- needs no push: it learns of its grant from the reply. A grant lasts as long as the
--- place would have. After a release that is a third of E at the least; after an expiry
--- it is not, lest entries that died together follow each other for long.
+-- place would have. After a release it lasts a third of E at least; after an expiry it
+-- does not, so that entries that died together do not delay the next one for long.
 local function promote(self)
   for _ = 1, SCAN do
     if s.c == 0 or s.o ~= '' and s.o ~= SHARED then return end

@@ -15,7 +15,7 @@ type PushKind uint8
 const (
 	// PushGrant: Owner, which waited, holds the lease.
 	PushGrant PushKind = 'g'
-	// PushWait: somebody else wants the key that Owner holds.
+	// PushWait: another owner asks for the key that Owner holds.
 	PushWait PushKind = 'w'
 	// PushLost: Owner's lease was taken from it.
 	PushLost PushKind = 'l'
@@ -24,8 +24,8 @@ const (
 	PushEnds PushKind = 'e'
 )
 
-// Push is a message to a process's channel. It names its owner, which is
-// secret, so that nobody else can make a waiter start.
+// Push is a message to a process's channel. It contains the owner, which is secret, so that
+// nobody else can make a waiter believe that it holds the key.
 type Push struct {
 	Kind    PushKind
 	Key     string // as [Key] returned it
@@ -63,7 +63,7 @@ func ParsePush(message string) (Push, error) {
 		return bad("a token out of range")
 	}
 	if p.Kind == PushEnds {
-		p.Token, p.Left = 0, time.Duration(min(p.Token, MaxEnrol.Milliseconds()))*time.Millisecond
+		p.Token, p.Left = 0, time.Duration(min(p.Token, MaxPlaceTTL.Milliseconds()))*time.Millisecond
 	}
 	if p.Waiting, ok = parseNumber(waiting); !ok {
 		return bad("a number of waiters out of range")

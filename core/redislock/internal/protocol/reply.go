@@ -19,7 +19,7 @@ type Status uint8
 const (
 	// Granted: the owner holds the lease, for Length from the script's run.
 	Granted Status = iota + 1
-	// Queued: the owner has a place in the queue, for Enrol.
+	// Queued: the owner has a place in the queue, for PlaceTTL.
 	Queued
 	// Busy: the key is taken and the owner would not wait.
 	Busy
@@ -67,7 +67,7 @@ type AcquireReply struct {
 	// there is none, and if Granted.
 	Left time.Duration
 
-	// More says that the script stopped before it had found whom to grant the
+	// More says that the script stopped before it had found an owner to grant the
 	// free key to. Repeat the call at once.
 	More bool
 }
@@ -135,14 +135,14 @@ type OustReply struct {
 	More    bool // as in AcquireReply
 }
 
-// The commonest replies are a token or a number alone, since a list costs the server more than
+// The commonest replies are a token or a number alone: a list would cost the server more than
 // most commands do.
 
 // ParseAcquire reads the reply of [Acquire] as a Redis client returns it. A token
 // alone says Granted, with nobody waiting.
 func ParseAcquire(reply any) (AcquireReply, error) {
 	if text, ok := reply.(string); ok {
-		token, err := alone("acquire", text)
+		token, err := parseToken("acquire", text)
 		if err != nil {
 			return AcquireReply{}, err
 		}
@@ -189,7 +189,7 @@ func ParseEnd(reply any) (EndReply, error) {
 // says Renewed, with nobody waiting.
 func ParseRenew(reply any) (RenewReply, error) {
 	if text, ok := reply.(string); ok {
-		token, err := alone("renew", text)
+		token, err := parseToken("renew", text)
 		if err != nil {
 			return RenewReply{}, err
 		}
@@ -233,8 +233,8 @@ func ParseOust(reply any) (OustReply, error) {
 	return out, nil
 }
 
-// alone reads a reply that is a token of some grant.
-func alone(script, text string) (int64, error) {
+// parseToken reads a reply that is a token alone.
+func parseToken(script, text string) (int64, error) {
 	n, ok := parseNumber(text)
 	if !ok || n == 0 {
 		return 0, fmt.Errorf("%w %s: text that is no token", ErrMalformed, script)
@@ -246,7 +246,7 @@ func alone(script, text string) (int64, error) {
 // the largest number in any message.
 const maxToken = 1<<53 - 1
 
-// reader takes a reply's elements in turn and keeps the first error.
+// reader reads a reply's elements in order and keeps the first error.
 type reader struct {
 	script string
 	rest   []any
@@ -283,17 +283,17 @@ func (r *reader) take() any {
 	return v
 }
 
-// status accepts the name of one of want; 0 in want stands for the empty name.
-func (r *reader) status(want ...Status) Status {
+// status accepts the name of an allowed status; 0 stands for the empty name.
+func (r *reader) status(allowed ...Status) Status {
 	v := r.take()
 	if r.err != nil {
 		return 0
 	}
 	s, ok := v.(string)
 	if ok {
-		for _, w := range want {
-			if w == 0 && s == "" || w != 0 && s == statusNames[w] {
-				return w
+		for _, a := range allowed {
+			if a == 0 && s == "" || a != 0 && s == statusNames[a] {
+				return a
 			}
 		}
 	}
@@ -301,7 +301,7 @@ func (r *reader) status(want ...Status) Status {
 	return 0
 }
 
-// token is text: a reply's numbers pass through doubles on their way.
+// token reads a token. It is text, since a reply's numbers are converted to doubles.
 func (r *reader) token() int64 {
 	v := r.take()
 	if r.err != nil {

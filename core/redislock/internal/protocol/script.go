@@ -19,16 +19,16 @@ var (
 	openingSource string
 	//go:embed prelude.lua
 	preludeSource string
-	//go:embed acquire_short.lua
-	acquireShortSource string
+	//go:embed acquire_fast.lua
+	acquireFastSource string
 	//go:embed acquire.lua
 	acquireSource string
-	//go:embed end_short.lua
-	endShortSource string
+	//go:embed end_fast.lua
+	endFastSource string
 	//go:embed end.lua
 	endSource string
-	//go:embed renew_short.lua
-	renewShortSource string
+	//go:embed renew_fast.lua
+	renewFastSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed inspect.lua
@@ -39,14 +39,14 @@ var (
 
 // The scripts. Each takes a single key.
 var (
-	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It enrols an
-	// owner, refreshes its place in the queue, or extends its lease.
-	Acquire = newScript("acquire", acquireShortSource, acquireSource)
+	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It grants an owner the
+	// key or a place in the queue, refreshes the place, or extends the lease.
+	Acquire = newScript("acquire", acquireFastSource, acquireSource)
 	// End takes [EndArgs] and answers an [EndReply]. It releases a lease,
-	// withdraws from the queue, and bars an owner from coming back.
-	End = newScript("end", endShortSource, endSource)
+	// removes an owner from the queue, and refuses later requests of it.
+	End = newScript("end", endFastSource, endSource)
 	// Renew takes [RenewArgs] and answers a [RenewReply].
-	Renew = newScript("renew", renewShortSource, renewSource)
+	Renew = newScript("renew", renewFastSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
 	Inspect = newScript("inspect", "", inspectSource)
@@ -58,10 +58,10 @@ var (
 // Scripts returns all scripts.
 func Scripts() []Script { return []Script{Acquire, End, Renew, Joint, Inspect, Oust} }
 
-// newScript puts a script together from its short way, which may be empty, and
-// its general way.
-func newScript(name, short, general string) Script {
-	return script(name, openingSource+short+preludeSource+general)
+// newScript puts a script together from its fast path, which may be empty, and
+// its general path.
+func newScript(name, fast, general string) Script {
+	return script(name, openingSource+fast+preludeSource+general)
 }
 
 func script(name, source string) Script {

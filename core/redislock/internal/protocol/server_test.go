@@ -105,13 +105,13 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 			continue
 		}
 		owner, rest := w[:16], w[16:]
-		enrol, rest, _ := strings.Cut(rest, ":")
+		placeTTL, rest, _ := strings.Cut(rest, ":")
 		limit, rest, _ := strings.Cut(rest, ":")
 		room, channel, _ := strings.Cut(rest, ":")
 		if hash["i"+owner] != strconv.FormatInt(i, 10) {
 			t.Fatalf("entry %d has index %q", i, hash["i"+owner])
 		}
-		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, Enrol: number(enrol), Limit: number(limit), Room: number(room)})
+		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, PlaceTTL: number(placeTTL), Limit: number(limit), Room: number(room)})
 		fields += 2
 	}
 	if n := number(hash["c"]); int(n) != len(st.Queue) {

@@ -14,7 +14,7 @@ import (
 
 func acquire(owner byte, channel string) simulation.Command {
 	return simulation.Command{Script: protocol.Acquire, Key: "la1:{k}", Args: protocol.AcquireArgs{
-		Owner: driver.Owner{owner}, Channel: channel, Length: time.Minute, Enrol: 3 * time.Second, Create: true, Wait: true,
+		Owner: driver.Owner{owner}, Channel: channel, Length: time.Minute, PlaceTTL: 3 * time.Second, Create: true, Wait: true,
 	}.Args()}
 }
 

@@ -23,43 +23,44 @@ type call struct {
 	before *lock
 	wrote  bool
 
-	granted []*holder // who waited and has to be told that it holds
-	wanted  bool      // the holders have to be told that somebody waits
-	more    bool
-	lapsed  bool   // a lease was found to be over
-	hurried *place // the first of the queue, to be told how soon a lease ends
+	granted   []*holder // waited, and have to be told that they hold
+	contended bool      // the holders have to be told that somebody waits
+	more      bool
+	expired   bool   // a lease was found to be over
+	tellFirst *place // the first of the queue, to be told how soon a lease ends
 
-	ousted   []*holder // whose leases were taken from them, at this token
+	ousted   []*holder // their leases were taken from them, at the token oustedAt
 	oustedAt int64
 }
 
 var errArguments = errors.New("wrong arguments for the script")
 
-func (c *call) open(l *lock) {
+func (c *call) begin(l *lock) {
 	if l == nil || l.until <= c.now {
 		l = &lock{}
 	}
 	c.before = l.clone()
 	c.lock = l.clone()
-	c.tick()
+	c.expireLeases()
 }
 
-// tick applies the passing of time, also where it passed backwards.
-func (c *call) tick() {
+// expireLeases removes the leases that are over, and shortens those that a backward step of
+// the clock has made too long.
+func (c *call) expireLeases() {
 	l := c.lock
 	for _, h := range slices.Backward(slices.Clone(l.holders)) {
 		h.expires = min(h.expires, c.now+h.length)
 		if h.expires <= c.now {
 			if h.owner != "" {
-				l.bury(h.owner)
+				l.rememberEnded(h.owner)
 			}
 			l.end(h)
-			c.lapsed = true
+			c.expired = true
 		}
 	}
 }
 
-// left is how long it takes until the first of the leases is over.
+// left returns how long it takes until the first of the leases is over.
 func (c *call) left() int64 {
 	if len(c.lock.holders) == 0 {
 		return 0
@@ -68,7 +69,7 @@ func (c *call) left() int64 {
 	return first.expires - c.now
 }
 
-// last is how long it takes until all of them are.
+// last returns how long it takes until all leases are over.
 func (c *call) last() int64 {
 	last := c.now
 	for _, h := range c.lock.holders {
@@ -90,12 +91,12 @@ func (c *call) extend(h *holder, length int64) {
 	h.length = max(h.length, length)
 }
 
-// promote gives the key to the first in the queue who are still there, as many as
-// may hold it together.
+// promote grants the key to the first live places of the queue, as many as may hold it
+// together.
 func (c *call) promote(self string) {
 	l := c.lock
-	for range looks {
-		if l.alone() || len(l.queue) == 0 {
+	for range scanLimit {
+		if l.exclusive() || len(l.queue) == 0 {
 			return
 		}
 		p := l.queue[0]
@@ -103,17 +104,17 @@ func (c *call) promote(self string) {
 			l.queue = l.queue[1:]
 			continue
 		}
-		limit := min(p.limit, c.now+p.enrol) // the clock may have gone back
+		limit := min(p.limit, c.now+p.placeTTL) // the clock may have gone back
 		switch {
 		case limit <= c.now:
-			l.leave(0)
+			l.removePlace(0)
 		case l.fits(p.room):
-			l.leave(0)
-			least := c.now + p.enrol/3
-			if c.lapsed {
+			l.removePlace(0)
+			least := c.now + p.placeTTL/3
+			if c.expired {
 				least = c.now
 			}
-			h := c.grant(p.owner, p.channel, p.enrol, max(limit, least), p.room)
+			h := c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room)
 			if p.owner != self {
 				c.granted = append(c.granted, h)
 			}
@@ -121,24 +122,25 @@ func (c *call) promote(self string) {
 			return
 		}
 	}
-	c.more = !l.alone() && len(l.queue) > 0
+	c.more = !l.exclusive() && len(l.queue) > 0
 }
 
-// request is an owner that wants the key.
+// request is an owner that asks for the key.
 type request struct {
-	owner, channel string
-	length, enrol  int64
-	create, wait   bool
-	room           int64
+	owner, channel   string
+	length, placeTTL int64
+	create, wait     bool
+	room             int64
 }
 
-func (c *call) seek(r request) protocol.Status {
+// grantOrQueue finds out what an owner gets.
+func (c *call) grantOrQueue(r request) protocol.Status {
 	l := c.lock
-	at := l.place(r.owner)
+	at := l.placeOf(r.owner)
 	if at >= 0 && l.holder(r.owner) == nil {
 		p := l.queue[at]
-		p.enrol = max(p.enrol, r.enrol)
-		p.limit, p.channel = c.now+p.enrol, r.channel
+		p.placeTTL = max(p.placeTTL, r.placeTTL)
+		p.limit, p.channel = c.now+p.placeTTL, r.channel
 	}
 	c.promote(r.owner)
 	if h := l.holder(r.owner); h != nil {
@@ -148,7 +150,7 @@ func (c *call) seek(r request) protocol.Status {
 	}
 	switch {
 	case at >= 0:
-		c.wanted = c.head(r.owner)
+		c.contended = c.head(r.owner)
 		return protocol.Queued
 	case !r.create, c.isOver(r.owner):
 		return protocol.Over
@@ -156,11 +158,11 @@ func (c *call) seek(r request) protocol.Status {
 		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room)
 		return protocol.Granted
 	case !r.wait:
-		c.wanted = true
+		c.contended = true
 		return protocol.Busy
 	}
-	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, enrol: r.enrol, limit: c.now + r.enrol, room: r.room})
-	c.wanted = l.waiting() == 1
+	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, placeTTL: r.placeTTL, limit: c.now + r.placeTTL, room: r.room})
+	c.contended = l.waiting() == 1
 	return protocol.Queued
 }
 
@@ -173,7 +175,7 @@ func (c *call) isOver(owner string) bool {
 	return false
 }
 
-func (c *call) head(owner string) bool { return c.lock.place(owner) == 0 }
+func (c *call) head(owner string) bool { return c.lock.placeOf(owner) == 0 }
 
 func (c *call) acquire() any {
 	if len(c.args) != 4 && len(c.args) != 6 {
@@ -184,12 +186,12 @@ func (c *call) acquire() any {
 		owner: c.args[0], channel: c.args[1], length: c.number(2),
 		create: strings.Contains(c.args[3], "c"), wait: strings.Contains(c.args[3], "w"),
 	}
-	r.enrol, r.room = min(r.length, protocol.MaxEnrol.Milliseconds()), 1
+	r.placeTTL, r.room = min(r.length, protocol.MaxPlaceTTL.Milliseconds()), 1
 	if len(c.args) == 6 {
-		r.enrol, r.room = c.number(4), c.number(5)
+		r.placeTTL, r.room = c.number(4), c.number(5)
 	}
-	status := c.seek(r)
-	c.close()
+	status := c.grantOrQueue(r)
+	c.finish()
 	if status == protocol.Granted {
 		if c.lock.waiting() == 0 {
 			return c.token(r.owner)
@@ -220,19 +222,19 @@ func (c *call) end() any {
 		} else {
 			l.end(h)
 		}
-	} else if at := l.place(owner); at >= 0 {
+	} else if at := l.placeOf(owner); at >= 0 {
 		status = protocol.Withdrawn
-		l.leave(at)
+		l.removePlace(at)
 	}
-	l.bury(owner)
+	l.rememberEnded(owner)
 	var next protocol.Status
 	name, nextOwner := "", ""
 	if len(c.args) == 7 {
 		nextOwner = c.args[2]
 	}
 	if status == protocol.Ended && nextOwner != "" {
-		next = c.seek(request{
-			owner: nextOwner, channel: c.args[3], length: c.number(4), enrol: c.number(5),
+		next = c.grantOrQueue(request{
+			owner: nextOwner, channel: c.args[3], length: c.number(4), placeTTL: c.number(5),
 			create: true, wait: true, room: c.number(6),
 		})
 		name = next.String()
@@ -240,9 +242,9 @@ func (c *call) end() any {
 		c.promote("")
 	}
 	if kept || first {
-		c.hurry()
+		c.tellFirstOfEnd()
 	}
-	c.close()
+	c.finish()
 	if status == protocol.Ended && nextOwner == "" && l.waiting() == 0 && len(l.holders) == 0 {
 		return int64(1)
 	}
@@ -254,10 +256,10 @@ func (c *call) end() any {
 	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10)}
 }
 
-// hurry tells the first of the queue of an end that comes before it would ask by itself.
-func (c *call) hurry() {
-	if q := c.lock.queue; len(q) > 0 && q[0] != nil && c.left() > 0 && c.left() < q[0].enrol/3 {
-		c.hurried = q[0]
+// tellFirstOfEnd tells the first of the queue when a lease ends before it would ask again.
+func (c *call) tellFirstOfEnd() {
+	if q := c.lock.queue; len(q) > 0 && q[0] != nil && c.left() > 0 && c.left() < q[0].placeTTL/3 {
+		c.tellFirst = q[0]
 	}
 }
 
@@ -279,7 +281,7 @@ func (c *call) renew() any {
 	if h == nil || h.room != 1 {
 		c.promote("")
 	}
-	c.close()
+	c.finish()
 	if status == protocol.Renewed && l.waiting() == 0 {
 		return token
 	}
@@ -305,7 +307,7 @@ func (c *call) oust() []any {
 		}
 		n++
 		if h.owner != "" {
-			l.bury(h.owner)
+			l.rememberEnded(h.owner)
 			c.ousted = append(c.ousted, h)
 		}
 	}
@@ -315,14 +317,14 @@ func (c *call) oust() []any {
 	}
 	l.holders = stay
 	c.promote("")
-	c.close()
+	c.finish()
 	return []any{n, strconv.FormatInt(l.token, 10), l.waiting(), bit(c.more)}
 }
 
-func (c *call) close() { c.wrote = c.err == nil && !c.lock.equal(c.before) }
+func (c *call) finish() { c.wrote = c.err == nil && !c.lock.equal(c.before) }
 
-// messages is what the run published: a holder's process learns of its lease and
-// of others who wait, of which a grant says both, and of the loss of its lease.
+// messages returns what the run published. A process learns that one of its owners was
+// granted the key, has others waiting behind it, or has lost its lease.
 func (c *call) messages() []Message {
 	l := c.lock
 	var all []Message
@@ -336,10 +338,10 @@ func (c *call) messages() []Message {
 	for _, h := range c.granted {
 		tell(protocol.PushGrant, h, h.token)
 	}
-	if p := c.hurried; p != nil {
+	if p := c.tellFirst; p != nil {
 		tell(protocol.PushEnds, &holder{owner: p.owner, channel: p.channel}, c.left())
 	}
-	if c.wanted && len(all) == 0 {
+	if c.contended && len(all) == 0 {
 		for _, h := range l.holders {
 			if h.owner != "" {
 				tell(protocol.PushWait, h, h.token)
@@ -349,7 +351,7 @@ func (c *call) messages() []Message {
 	return all
 }
 
-// token is an owner's own if it holds, and else the latest of the key.
+// token returns the owner's own token if it holds the key, and else the latest of the key.
 func (c *call) token(owner string) string {
 	token := c.lock.token
 	if h := c.lock.holder(owner); h != nil {

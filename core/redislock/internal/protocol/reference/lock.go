@@ -2,11 +2,11 @@ package reference
 
 import "slices"
 
-// looks is how many places of the queue one call looks at.
-const looks = 64
+// scanLimit is how many places of the queue one call looks at.
+const scanLimit = 64
 
-// remembered is how many ended owners a lock remembers.
-const remembered = 4
+// maxEnded is how many ended owners a lock remembers.
+const maxEnded = 4
 
 // lock is all that the server knows of one key. Times are in ms.
 type lock struct {
@@ -14,7 +14,7 @@ type lock struct {
 
 	token int64
 	ended []string // newest first
-	queue []*place // nil where somebody left from the middle
+	queue []*place // nil where a place was removed from the middle
 
 	ousted int64 // the largest token up to which leases were taken from their holders
 
@@ -23,7 +23,7 @@ type lock struct {
 
 // holder is one lease.
 type holder struct {
-	owner   string // empty while its room is kept for MinHold
+	owner   string // empty while the key is kept for MinHold
 	channel string
 	room    int64 // how many may hold together; 0 for any number
 	token   int64
@@ -33,11 +33,11 @@ type holder struct {
 
 // place is an owner's place in the queue.
 type place struct {
-	owner   string
-	channel string
-	enrol   int64
-	limit   int64
-	room    int64
+	owner    string
+	channel  string
+	placeTTL int64
+	limit    int64
+	room     int64
 }
 
 func (l *lock) clone() *lock {
@@ -75,13 +75,13 @@ func (l *lock) waiting() int64 {
 	return n
 }
 
-func (l *lock) place(owner string) int {
+func (l *lock) placeOf(owner string) int {
 	return slices.IndexFunc(l.queue, func(p *place) bool { return p != nil && p.owner == owner })
 }
 
-// leave empties a place. Nothing remains of places at the ends of the queue,
-// except that one call clears at most so many beside the one left.
-func (l *lock) leave(i int) {
+// removePlace removes a place, and the removed places next to it at either end of the queue,
+// scanLimit of them at most.
+func (l *lock) removePlace(i int) {
 	l.queue[i] = nil
 	if l.waiting() == 0 {
 		l.queue = nil
@@ -90,24 +90,24 @@ func (l *lock) leave(i int) {
 	switch i {
 	case 0:
 		l.queue = l.queue[1:]
-		for n := 0; n < looks && l.queue[0] == nil; n++ {
+		for n := 0; n < scanLimit && l.queue[0] == nil; n++ {
 			l.queue = l.queue[1:]
 		}
 	case len(l.queue) - 1:
 		l.queue = l.queue[:i]
-		for n := 0; n < looks && l.queue[len(l.queue)-1] == nil; n++ {
+		for n := 0; n < scanLimit && l.queue[len(l.queue)-1] == nil; n++ {
 			l.queue = l.queue[:len(l.queue)-1]
 		}
 	}
 }
 
-func (l *lock) bury(owner string) {
+func (l *lock) rememberEnded(owner string) {
 	if slices.Contains(l.ended, owner) {
 		return
 	}
 	l.ended = slices.Insert(l.ended, 0, owner)
-	if len(l.ended) > remembered {
-		l.ended = l.ended[:remembered]
+	if len(l.ended) > maxEnded {
+		l.ended = l.ended[:maxEnded]
 	}
 }
 
@@ -125,7 +125,7 @@ func (l *lock) end(h *holder) {
 	l.holders = slices.DeleteFunc(l.holders, func(o *holder) bool { return o == h })
 }
 
-// fits reports whether one more may hold, who lets room hold together.
+// fits reports whether one more owner with that room may hold.
 func (l *lock) fits(room int64) bool {
 	for _, h := range l.holders {
 		if h.room != 0 && int64(len(l.holders)) >= h.room {
@@ -135,5 +135,5 @@ func (l *lock) fits(room int64) bool {
 	return room == 0 || int64(len(l.holders)) < room
 }
 
-// alone reports whether somebody holds beside whom nobody may.
-func (l *lock) alone() bool { return len(l.holders) == 1 && l.holders[0].room == 1 }
+// exclusive reports whether the key is held exclusively.
+func (l *lock) exclusive() bool { return len(l.holders) == 1 && l.holders[0].room == 1 }

@@ -50,7 +50,7 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 	defer s.mu.Unlock()
 	us := s.now().UnixMicro()
 	c := &call{args: words, key: key, us: us, now: us / 1000}
-	c.open(s.locks[key])
+	c.begin(s.locks[key])
 	var reply any
 	switch script {
 	case protocol.Acquire.Name:

@@ -17,7 +17,7 @@ func TestServerForgetsALockLongAfterItsLease(t *testing.T) {
 	s := reference.New(func() time.Time { return at })
 	acquire := func(o driver.Owner) protocol.AcquireReply {
 		t.Helper()
-		v, _, err := s.Run("acquire", "k", protocol.AcquireArgs{Owner: o, Channel: "c", Length: time.Second, Enrol: time.Second, Create: true}.Args())
+		v, _, err := s.Run("acquire", "k", protocol.AcquireArgs{Owner: o, Channel: "c", Length: time.Second, PlaceTTL: time.Second, Create: true}.Args())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestServerForgetsALockLongAfterItsLease(t *testing.T) {
 func TestFlushedServerKnowsNothing(t *testing.T) {
 	at := time.UnixMicro(1_700_000_000_000_000)
 	s := reference.New(func() time.Time { return at })
-	args := protocol.AcquireArgs{Owner: driver.Owner{1}, Channel: "c", Length: time.Second, Enrol: time.Second, Create: true}.Args()
+	args := protocol.AcquireArgs{Owner: driver.Owner{1}, Channel: "c", Length: time.Second, PlaceTTL: time.Second, Create: true}.Args()
 	if _, _, err := s.Run("acquire", "k", args); err != nil {
 		t.Fatal(err)
 	}

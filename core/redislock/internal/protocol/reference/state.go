@@ -8,12 +8,12 @@ type State struct {
 	Token   int64 // the latest
 	Ousted  int64 // up to which token leases were taken from their holders
 	Ended   []string
-	Queue   []Place // without the places that were left
+	Queue   []Place // without the removed places
 }
 
 // Holder is one lease.
 type Holder struct {
-	Owner   string // empty while its room is kept for MinHold
+	Owner   string // empty while the key is kept for MinHold
 	Channel string
 	Room    int64 // how many may hold together; 0 for any number
 	Token   int64
@@ -23,11 +23,11 @@ type Holder struct {
 
 // Place is an owner's place in the queue.
 type Place struct {
-	Owner   string
-	Channel string
-	Enrol   int64
-	Limit   int64
-	Room    int64
+	Owner    string
+	Channel  string
+	PlaceTTL int64
+	Limit    int64
+	Room     int64
 }
 
 // State returns what the server knows of a key.
@@ -44,7 +44,7 @@ func (s *Server) State(key string) State {
 	}
 	for _, p := range l.queue {
 		if p != nil {
-			st.Queue = append(st.Queue, Place{p.owner, p.channel, p.enrol, p.limit, p.room})
+			st.Queue = append(st.Queue, Place{p.owner, p.channel, p.placeTTL, p.limit, p.room})
 		}
 	}
 	return st

@@ -2,8 +2,7 @@ if ARGV[2] == '0' then
   local owner, heir = ARGV[1], ARGV[3]
   local read = redis.call('HMGET', key, 'o', 'x', 'z')
   local o, left = read[1] or '', (read[2] or 0) - now
-  -- A server out of memory refuses the writes here; the general way knows what then
-  -- helps.
+  -- A server out of memory refuses the writes here; the general path copes with that.
   if left <= 0 or left > LINGER or heir and ARGV[7] ~= '1' then
     o = ''
   elseif o == owner then
@@ -25,8 +24,8 @@ if ARGV[2] == '0' then
     end
   end
 
-  -- Others wait, and the first of them, who still does, wants it alone. If there is
-  -- an heir it gets the last place.
+  -- Others wait, and the first of them, who is still there, asks for it exclusively. The
+  -- next owner, if there is one, gets the last place.
   if o == owner .. WAITING then
     local q = redis.call('HMGET', key, 't', 'h', 'n', 'c', 'i' .. (heir or ''))
     local z = owner .. string.sub(read[3] or '', 1, 48)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// ask sends a call as one that cannot be interrupted does.
+// ask sends a call on a goroutine that cannot be interrupted.
 func (l *testLane) ask() *call {
 	c := &call{}
 	go l.exchange(c, time.Now())
@@ -17,15 +17,15 @@ func (l *testLane) ask() *call {
 	return c
 }
 
-// after has the server answer one batch after that time.
+// after makes the server answer one batch after that time.
 func (l *testLane) after(d time.Duration) {
 	time.Sleep(d) // of the bubble's clock
 	l.wire.answer <- struct{}{}
 	synctest.Wait()
 }
 
-// newBusyNearLane returns a lane to a near server, with as many senders who send themselves
-// as there may be, and a batch of one under way.
+// newBusyNearLane returns a lane to a near server. As many callers as may have sent their
+// calls alone, and a batch of one call is under way.
 func newBusyNearLane() *testLane {
 	l := newTestLane(2)
 	l.ask()
@@ -36,7 +36,7 @@ func newBusyNearLane() *testLane {
 	return l
 }
 
-// under is how many batches are under way.
+// under returns how many batches are under way.
 func (l *testLane) under() int { return int(l.wire.running.Load()) }
 
 func TestFewTravelTogetherToANearServerAndAloneToAFarOne(t *testing.T) {
@@ -108,7 +108,7 @@ func TestNobodyWaitsBehindABatchThatWasGivenUp(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.once {
+		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.sentOnce {
 			t.Errorf("who came when all batches were given up got %v", c.reply)
 		}
 		l.after(0) // one is answered after all
@@ -137,7 +137,7 @@ func TestNobodyWaitsBehindAGivenUpBatchOfANearServer(t *testing.T) {
 			time.Sleep(patience)
 			synctest.Wait()
 			l.mu.Lock()
-			l.timed(time.Now(), time.Now())
+			l.noteRoundTrip(time.Now(), time.Now())
 			l.mu.Unlock()
 		}
 		for want := range nearAlone {
@@ -147,7 +147,7 @@ func TestNobodyWaitsBehindAGivenUpBatchOfANearServer(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.once {
+		if c := l.ask(); !errors.As(c.reply.err, new(*kit.SilenceError)) || !c.reply.sentOnce {
 			t.Errorf("who came when all batches were given up got %v", c.reply)
 		}
 		if since := time.Since(began); since > 0 {
@@ -173,7 +173,7 @@ func TestOthersWaitForNoBatchOfThose(t *testing.T) {
 	})
 }
 
-// Room for those who wait is made by those who send themselves, too.
+// A call that was sent alone makes room for queued calls, too.
 func TestFarServerGetsWhatWaitsAsSoonAsThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(2)
@@ -203,15 +203,15 @@ func TestFarServerGetsWhatWaitsAsSoonAsThereIsRoom(t *testing.T) {
 
 func TestNobodyOfACrowdGoesAloneToANearServer(t *testing.T) {
 	l := newTestLane(2)
-	l.trip, l.tripAt = nearTime, time.Now()
+	l.roundTrip, l.roundTripAt = nearTime, time.Now()
 	for carried, want := range map[int]bool{0: true, crowd - 1: true, crowd: false, 10 * crowd: false} {
-		l.carried = carried
-		if got := l.mayGoAlone(); got != want {
+		l.batched = carried
+		if got := l.maySendAlone(); got != want {
 			t.Errorf("with %d in batches one more may go alone: %v", carried, got)
 		}
 	}
-	l.trip, l.carried = nearTime+1, 10*crowd
-	if !l.mayGoAlone() {
+	l.roundTrip, l.batched = nearTime+1, 10*crowd
+	if !l.maySendAlone() {
 		t.Error("nobody may go alone to a server that is far, though there is room")
 	}
 }

@@ -9,7 +9,7 @@ if ARGV[3] == '0' then
       if till > (t - t % (STEP * 1000)) / 1000 + 2 * STEP then
         redis.call('PEXPIRE', key, ttl + LINGER)
       end
-      -- As in the short way of end.
+      -- As in the fast path of end.
       if type(redis.pcall('HSET', key, 'x', till, 'l', l)) == 'number' then
         if alone then return read[2] end
         return {'ok', read[2], tonumber(redis.call('HGET', key, 'c'))}

@@ -17,8 +17,8 @@ if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
     return stamp
   end
 
-  -- Another holds it, alone and still, and the owner has no place yet: it gets the
-  -- last. No time changes that the hash is kept for.
+  -- Another owner holds it alone, the lease is live, and this owner has no place yet: it
+  -- gets the last. The time for which the hash is kept does not change.
   if #o >= 16 and not ended and ARGV[4] == 'cw' and string.sub(o, 1, 16) ~= owner then
     local index = 'i' .. owner
     local q = redis.call('HMGET', key, 'x', 'l', 'n', 'c', 'p', index)

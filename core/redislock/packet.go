@@ -6,17 +6,17 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// maxJoint bounds how many commands a server runs as one, so that it is not kept from
-// others for long: a command takes it a few microseconds.
+// maxJoint bounds how many commands a server runs as one script. A command takes it a few
+// microseconds, during which other clients wait.
 const maxJoint = 64
 
-// parcel is what the client sends as one command: one of ours, or several that the
-// server runs as one, which takes it little more than half as long.
-type parcel []*command
+// packet is what the client sends as one Redis command: one of our commands, or several
+// that the server runs as one script, which takes it little more than half as long.
+type packet []*command
 
-// pack appends parcels of the commands, in their order. The keys of a Cluster are on
-// several servers, and each goes alone.
-func (w *clientWire) pack(to []parcel, cmds []*command) []parcel {
+// pack appends packets with the commands, in their order. In a Cluster each command has a
+// packet of its own, since the keys are on several servers.
+func (w *clientWire) pack(to []packet, cmds []*command) []packet {
 	for len(cmds) > 0 {
 		n := 0
 		for n < min(len(cmds), maxJoint) && w.cluster == nil && !cmds[n].source && protocol.Joins(cmds[n].script) {
@@ -28,18 +28,18 @@ func (w *clientWire) pack(to []parcel, cmds []*command) []parcel {
 	return to
 }
 
-// script is what the server runs.
-func (p parcel) script() *protocol.Script {
+// script returns the script that the server runs.
+func (p packet) script() *protocol.Script {
 	if len(p) == 1 {
 		return p[0].script
 	}
 	return &protocol.Joint
 }
 
-// request appends what is sent: the script's name or its source, the keys and the
-// arguments. Where there are several keys they are no Cluster's, whose client would
-// read them, and go as pointers, which are cheaper.
-func (p parcel) request(to []any, source bool) []any {
+// request appends the words of the Redis command: EVAL with the script's source or EVALSHA
+// with its SHA, the keys and the arguments. A Cluster's client reads the key, which is a
+// string then. Several keys are never a Cluster's, and go as pointers, which are cheaper.
+func (p packet) request(to []any, source bool) []any {
 	s := p.script()
 	if source {
 		to = append(to, "eval", s.Source, len(p))
@@ -58,8 +58,8 @@ func (p parcel) request(to []any, source bool) []any {
 	return to
 }
 
-// unpack sets the reply to each of the parcel's commands.
-func (p parcel) unpack(to []reply, r reply) {
+// unpack sets the reply to each of the packet's commands.
+func (p packet) unpack(to []reply, r reply) {
 	if len(p) == 1 {
 		to[0] = r
 		return
@@ -80,6 +80,3 @@ func (p parcel) unpack(to []reply, r reply) {
 		}
 	}
 }
-
-// errEmpty is the fault of a server that answers nothing.
-var errEmpty = errors.New("an empty reply")
