@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	firstPause = 20 * time.Millisecond // before endings are repeated
+	firstPause = 20 * time.Millisecond // before ends are sent again
 	maxPause   = time.Second
 	maxDebts   = 64 // in one batch
 
-	// late is how long a node that was silent and answers again takes at most to
-	// execute what it was sent before. That may come in another order: a request of an
-	// owner after its end, which the node remembers of the latest owners only.
-	late = 100 * time.Millisecond
+	// lateRunTime is how long a node that did not answer, and now answers again, takes at
+	// most to execute older requests. It may execute a request of an owner after the end of
+	// that owner, and it remembers the ends of the latest owners only.
+	lateRunTime = 100 * time.Millisecond
 )
 
-// debt is an owner that was given up and whose end one node has not confirmed.
+// debt is an owner that has ended, and whose end one node has not confirmed.
 type debt struct {
-	id    driver.ID
-	keep  time.Duration
-	until time.Time // the node has forgotten the owner by then
+	id          driver.ID
+	keep        time.Duration
+	forgottenAt time.Time // the node has forgotten the owner by then
 
-	sent   bool      // an end is on its way, since the debt was last owed
-	silent bool      // a request has had no answer since the last end that had
-	next   time.Time // when to send the end again
+	sent       bool      // an end is on its way, since the debt was last owed
+	mayRunLate bool      // the node may execute a request of the owner after the last end that it has confirmed
+	sendAt     time.Time // when to send the end again
 }
 
-// cleaner ends owners at one node: detached from whoever gave them up, and repeated
-// until the node answers.
+// cleaner ends owners at one node in the background, and repeats this until the node has
+// confirmed each end.
 type cleaner struct {
 	s      *session
 	node   int
 	worker *kit.Worker
-	pause  time.Duration // the worker's, before it sends again what had no answer
+	pause  time.Duration // the worker's, before it repeats ends without an answer
 	owed   *kit.Owed     // debts
 
 	mu    sync.Mutex
@@ -50,21 +50,21 @@ func newCleaner(s *session, node int) *cleaner {
 	return c
 }
 
-// owe has an owner ended, whose place or lease lasts no longer than ttl after its last
-// request was executed. Doubt says that the node may have such a request yet to execute.
-func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration, doubt bool) {
+// owe adds the debt of an owner, whose place or lease lasts no longer than ttl after its last
+// request was executed. mayRunLate says that the node may still execute such a request.
+func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration, mayRunLate bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, owed := c.debts[id.Owner]
 	if !owed {
 		c.owed.Add()
 	}
-	doubt = doubt || before.silent
-	c.debts[id.Owner] = debt{id: id, keep: keep, until: time.Now().Add(ttl + 2*c.s.timeout), silent: doubt}
+	mayRunLate = mayRunLate || before.mayRunLate
+	c.debts[id.Owner] = debt{id: id, keep: keep, forgottenAt: time.Now().Add(ttl + 2*c.s.timeout), mayRunLate: mayRunLate}
 	c.worker.Wake()
 }
 
-// owes reports whether the node has yet to confirm an owner's end.
+// owes reports whether the node has not confirmed an owner's end.
 func (c *cleaner) owes(o driver.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,12 +72,12 @@ func (c *cleaner) owes(o driver.Owner) bool {
 	return owed
 }
 
-// work sends what is due, and returns when to look again.
+// work sends the ends that are due, and returns how long to wait for the next.
 func (c *cleaner) work() time.Duration {
-	cmds, next := c.collect()
+	cmds, wait := c.collect()
 	switch {
 	case len(cmds) == 0:
-		return next
+		return wait
 	case c.send(cmds):
 		c.pause = firstPause
 	default:
@@ -87,20 +87,19 @@ func (c *cleaner) work() time.Duration {
 	return 0
 }
 
-// collect returns some of the endings that are owed, and when to look again if there are
-// none.
-func (c *cleaner) collect() (cmds []command, next time.Duration) {
+// collect returns a batch of the ends that are due or, if there are none, how long to wait.
+func (c *cleaner) collect() (cmds []command, wait time.Duration) {
 	now := time.Now()
-	next = time.Hour
+	wait = time.Hour
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o, d := range c.debts {
-		if now.After(d.until) {
+		if now.After(d.forgottenAt) {
 			c.settle(o)
 			continue
 		}
-		if left := d.next.Sub(now); left > 0 {
-			next = min(next, left)
+		if left := d.sendAt.Sub(now); left > 0 {
+			wait = min(wait, left)
 			continue
 		}
 		d.sent = true
@@ -109,10 +108,10 @@ func (c *cleaner) collect() (cmds []command, next time.Duration) {
 			break
 		}
 	}
-	return cmds, next
+	return cmds, wait
 }
 
-// send sends endings and reports whether the node has answered all.
+// send sends ends, and reports whether the node has answered all of them.
 func (c *cleaner) send(cmds []command) bool {
 	ctx, cancel := context.WithTimeout(c.s.Ctx, c.s.timeout)
 	defer cancel()
@@ -126,20 +125,20 @@ func (c *cleaner) send(cmds []command) bool {
 		switch {
 		case !owed:
 		case !d.sent && r.err == nil: // owed again meanwhile: a request may have been executed after this end
-		case kit.Refused(r.err), r.err == nil && !d.silent:
+		case kit.Refused(r.err), r.err == nil && !d.mayRunLate:
 			c.settle(o)
-		case r.err == nil: // once more, after what the node has still to execute
-			d.silent, d.keep, d.next = false, 0, time.Now().Add(late)
+		case r.err == nil: // once more, after the requests that the node may still execute
+			d.mayRunLate, d.keep, d.sendAt = false, 0, time.Now().Add(lateRunTime)
 			c.debts[o] = d
 		default:
-			all, d.silent = false, true
+			all, d.mayRunLate = false, true
 			c.debts[o] = d
 		}
 	}
 	return all
 }
 
-// settle removes a debt. c.mu is held.
+// settle removes a confirmed or expired debt. c.mu is held.
 func (c *cleaner) settle(o driver.Owner) {
 	delete(c.debts, o)
 	c.owed.Done()

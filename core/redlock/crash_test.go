@@ -32,7 +32,7 @@ var crashing = crash.Store{
 	TTL: time.Second, After: 3 * time.Second,
 }
 
-// TestKilledHolderIsSucceededWithinTTLPlusThreeSeconds kills -9 processes that hold a lock, while
+// TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 processes that hold a lock, while
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	t.Parallel()

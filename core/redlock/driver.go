@@ -88,7 +88,7 @@ func New(nodes []*redis.Client, opts ...Option) *Driver {
 		}
 	}
 	return newDriver(names, func(timeout time.Duration) ([]wire, error) {
-		if err := usable(nodes); err != nil {
+		if err := checkNodes(nodes); err != nil {
 			return nil, err
 		}
 		ws := make([]wire, len(nodes))
@@ -145,8 +145,8 @@ func (d *Driver) Open(c driver.Config) (driver.Session, error) {
 	return newSession(d, c, ws), nil
 }
 
-// usable refuses the nodes with which there is no majority to speak of.
-func usable(nodes []*redis.Client) error {
+// checkNodes refuses nodes with which no safe majority is possible.
+func checkNodes(nodes []*redis.Client) error {
 	if n := len(nodes); n > maxNodes {
 		return fmt.Errorf("%d nodes; pass at most %d: five bear two failures, and more cost more than they bring", n, maxNodes)
 	} else if n < 3 || n%2 == 0 {

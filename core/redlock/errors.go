@@ -12,7 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// errOut says that a node has lost its data lately, and stays out.
+// errOut says that a node has lost its data and does not vote yet, see WithRestartDelay.
 var errOut = errors.New("the node has lost its data and stays out for the time of WithRestartDelay")
 
 // NoMajorityError says that too few nodes answered for a majority, so that the store
@@ -30,8 +30,8 @@ func (e *NoMajorityError) Error() string {
 // Unwrap returns the errors of the nodes that did not answer.
 func (e *NoMajorityError) Unwrap() error { return e.Err }
 
-// noMajority judges the errors of nodes: permanent if so many are that no majority can
-// ever answer.
+// noMajority returns a NoMajorityError, as a permanent error if the permanent errors leave
+// no majority.
 func noMajority(n, answered int, errs []error) error {
 	permanent := 0
 	for _, err := range errs {
@@ -82,19 +82,25 @@ func classify(err error) error {
 	return err
 }
 
+// isPermanent reports whether asking again is useless.
+func isPermanent(err error) bool {
+	p := new(driver.PermanentError)
+	return errors.As(err, &p)
+}
+
 // isReply reports whether err is an error reply: the connection still works.
 func isReply(err error) bool {
 	re := redis.Error(nil)
 	return errors.As(err, &re)
 }
 
-// isTimeout reports whether nothing was heard in time.
+// isTimeout reports whether no answer came in time.
 func isTimeout(err error) bool {
 	t := interface{ Timeout() bool }(nil)
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// neverSent reports whether err says that there was no connection to send by.
+// neverSent reports whether nothing was sent, for want of a connection.
 func neverSent(err error) bool {
 	op := new(net.OpError)
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrClosed)

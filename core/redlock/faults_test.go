@@ -54,7 +54,7 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 	}
 }
 
-// TestCloseIsNotHeldUpByAMinority has the client library let go of an attempt when its time is
+// In TestCloseIsNotHeldUpByAMinority the client library gives up an attempt when its time is
 // up, and not before. Who waited for the end of all leases would take twice as long.
 func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 	}
 	t.Run("without", func(t *testing.T) {
 		a, b, g, reach := forget(t, ttl)
-		// This is what is promised, not what is wished for.
+		// The package promises this, no more.
 		next := b.take("k", ttl)
 		if next.Token <= g.Token {
 			t.Errorf("token %d was granted after token %d: the guard would accept the first holder", next.Token, g.Token)

@@ -12,40 +12,40 @@ import (
 // WithRestartDelay one that has restarted empty has no vote for that delay.
 func (d *Driver) States() []driver.Node { return d.health.states(time.Now()) }
 
-// missesDown is how many answers in a row a node misses before it counts as down.
+// missesDown is the number of time-outs in a row after which a node counts as down.
 const missesDown = 3
 
-// health is what is known about the nodes.
+// health keeps the condition of the nodes.
 type health struct {
 	mu     sync.Mutex
-	nodes  []vitals
+	nodes  []nodeHealth
 	maxTTL time.Duration // the largest that was asked for
 }
 
-type vitals struct {
+type nodeHealth struct {
 	driver.Node
-	misses  int
-	boot    int64     // when the node's data began, as it says; 0: not known
-	emptied time.Time // when that was first seen to change
+	misses       int
+	boot         int64     // when the node's data began, as it says; 0: not known
+	emptiedSince time.Time // when that was first seen to change
 }
 
 func newHealth(names []string) *health {
-	h := &health{nodes: make([]vitals, len(names))}
+	h := &health{nodes: make([]nodeHealth, len(names))}
 	for i, name := range names {
 		h.nodes[i].Addr = name
 	}
 	return h
 }
 
-// asked notes a TTL that somebody wants a lease for.
-func (h *health) asked(ttl time.Duration) {
+// noteTTL notes the TTL of a lease that is asked for.
+func (h *health) noteTTL(ttl time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.maxTTL = max(h.maxTTL, ttl)
 }
 
-// note takes what became of one request that had the time bound.
-func (h *health) note(node int, r *reply, bound time.Duration) {
+// noteReply takes the reply to a request that had the time bound.
+func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 	now := time.Now()
 	took := now.Sub(r.sent)
 	h.mu.Lock()
@@ -56,29 +56,29 @@ func (h *health) note(node int, r *reply, bound time.Duration) {
 		v.misses, v.Took = 0, took
 		if r.status != "" {
 			if v.boot != 0 && v.boot != r.boot {
-				v.emptied = now
+				v.emptiedSince = now
 			}
 			v.boot = r.boot
 		}
 		if took > bound/2 {
-			v.become(driver.NodeSlow, now)
+			v.setCondition(driver.NodeSlow, now)
 		} else {
-			v.become(driver.NodeUp, now)
+			v.setCondition(driver.NodeUp, now)
 		}
 	case isTimeout(r.err):
 		if v.misses++; v.misses >= missesDown {
-			v.become(driver.NodeDown, now)
+			v.setCondition(driver.NodeDown, now)
 		} else if v.Condition != driver.NodeDown {
-			v.become(driver.NodeSlow, now)
+			v.setCondition(driver.NodeSlow, now)
 		}
 	default:
-		v.become(driver.NodeDown, now)
+		v.setCondition(driver.NodeDown, now)
 	}
 }
 
-func (v *vitals) become(c driver.Condition, now time.Time) {
-	if v.Condition != c {
-		v.Condition, v.Since = c, now
+func (n *nodeHealth) setCondition(c driver.Condition, now time.Time) {
+	if n.Condition != c {
+		n.Condition, n.Since = c, now
 	}
 }
 
@@ -88,8 +88,8 @@ func (h *health) states(now time.Time) []driver.Node {
 	out := make([]driver.Node, len(h.nodes))
 	for i, v := range h.nodes {
 		out[i] = v.Node
-		if !v.emptied.IsZero() && now.Sub(v.emptied) < h.maxTTL && v.Condition != driver.NodeDown {
-			out[i].Condition, out[i].Since = driver.NodeRestartedEmpty, v.emptied
+		if !v.emptiedSince.IsZero() && now.Sub(v.emptiedSince) < h.maxTTL && v.Condition != driver.NodeDown {
+			out[i].Condition, out[i].Since = driver.NodeRestartedEmpty, v.emptiedSince
 		}
 	}
 	return out

@@ -12,15 +12,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// straggle is how long an inspection waits for further nodes when a majority has
+// stragglerWait is how long an inspection waits for the other nodes when a majority has
 // answered.
-const straggle = 250 * time.Millisecond
-
-// isPermanent reports whether asking again is useless.
-func isPermanent(err error) bool {
-	p := new(driver.PermanentError)
-	return errors.As(err, &p)
-}
+const stragglerWait = 250 * time.Millisecond
 
 // Inspect reports the state of a key as the nodes see it together: it is held if a
 // majority has voted for the same owner, or keeps it.
@@ -29,39 +23,39 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer s.Leave()
-	answers, err := s.gather(ctx, command{op: opInspect, key: key})
+	answers, err := s.askMajority(ctx, command{op: opInspect, key: key})
 	if err != nil {
 		return driver.State{}, err
 	}
-	st := s.merge(answers)
+	st := s.mergeAnswers(answers)
 	st.Nodes = s.d.States()
 	return st, nil
 }
 
-// gather asks all nodes and returns the answers of a majority at least.
-func (s *session) gather(ctx context.Context, c command) ([]answer, error) {
+// askMajority asks all nodes, and returns the answers of at least a majority.
+func (s *session) askMajority(ctx context.Context, c command) ([]answer, error) {
 	var answers []answer
 	var errs []error
-	timely, cancel := context.WithCancelCause(ctx)
+	ctxUntilEnough, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	enough := errors.New("enough")
-	var hurry *time.Timer
-	err := s.everywhere(timely, s.timeout, []command{c}, func(b batch) bool {
+	var stragglers *time.Timer
+	err := s.askAll(ctxUntilEnough, s.timeout, []command{c}, func(b nodeReplies) bool {
 		if r := b.replies[0]; r.err != nil {
 			errs = append(errs, r.err)
 		} else {
 			answers = append(answers, r.answer)
 		}
-		if len(answers) == s.quorum && hurry == nil {
-			hurry = time.AfterFunc(straggle, func() { cancel(enough) })
+		if len(answers) == s.quorum && stragglers == nil {
+			stragglers = time.AfterFunc(stragglerWait, func() { cancel(enough) })
 		}
 		return false
 	}, nil)
-	if hurry != nil {
-		hurry.Stop()
+	if stragglers != nil {
+		stragglers.Stop()
 	}
 	switch {
-	case len(answers) >= s.quorum && (err == nil || context.Cause(timely) == enough):
+	case len(answers) >= s.quorum && (err == nil || context.Cause(ctxUntilEnough) == enough):
 		return answers, nil
 	case err != nil:
 		return nil, err
@@ -69,14 +63,14 @@ func (s *session) gather(ctx context.Context, c command) ([]answer, error) {
 	return nil, noMajority(len(s.nodes), len(answers), errs)
 }
 
-// merge makes one state of what nodes say.
-func (s *session) merge(answers []answer) driver.State {
+// mergeAnswers makes one state of the nodes' answers.
+func (s *session) mergeAnswers(answers []answer) driver.State {
 	var st driver.State
 	type party struct {
 		left []time.Duration
 		driver.Holder
 	}
-	parties := make(map[driver.Owner]*party) // the key that is kept has the zero Owner
+	candidates := make(map[driver.Owner]*party) // a kept key has the zero Owner
 	waiting := make(map[driver.Owner]int)
 	for _, a := range answers {
 		st.Token = max(st.Token, a.token)
@@ -86,10 +80,10 @@ func (s *session) merge(answers []answer) driver.State {
 		if !a.held {
 			continue
 		}
-		p := parties[a.holder]
+		p := candidates[a.holder]
 		if p == nil {
 			p = &party{Holder: driver.Holder{Mode: driver.Exclusive}}
-			parties[a.holder] = p
+			candidates[a.holder] = p
 		}
 		p.left = append(p.left, a.left)
 		p.Token = max(p.Token, a.accepted)
@@ -103,7 +97,7 @@ func (s *session) merge(answers []answer) driver.State {
 			st.Waiting++
 		}
 	}
-	for _, p := range parties {
+	for _, p := range candidates {
 		if len(p.left) < s.quorum {
 			continue
 		}
@@ -124,7 +118,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		return err
 	}
 	defer s.Leave()
-	_, err := s.gather(ctx, command{op: opOust, key: key, token: upTo})
+	_, err := s.askMajority(ctx, command{op: opOust, key: key, token: upTo})
 	return err
 }
 
@@ -135,7 +129,7 @@ func (s *session) Ping(ctx context.Context) error {
 		return err
 	}
 	defer s.Leave()
-	answers, err := s.gather(ctx, command{op: opProbe, key: s.channel, channel: s.channel})
+	answers, err := s.askMajority(ctx, command{op: opProbe, key: s.channel, channel: s.channel})
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (l *testLane) add(ctx context.Context, n int, bound time.Duration) *told {
 	for range n {
 		l.sent++
 		want := l.sent
-		l.send(ctx, bound, []command{{op: opVote, token: want}}, func(rs []reply) {
+		l.enqueue(ctx, bound, []command{{op: opVote, token: want}}, func(rs []reply) {
 			r := rs[0]
 			switch {
 			case len(rs) != 1 || r.sent.IsZero() || r.err == nil && r.token != want:
@@ -77,7 +77,7 @@ func (l *testLane) add(ctx context.Context, n int, bound time.Duration) *told {
 			case errors.Is(r.err, context.Canceled):
 				got.canceled.Add(1)
 			}
-			if r.never {
+			if r.neverRun {
 				got.never.Add(1)
 			}
 		})
@@ -146,7 +146,7 @@ func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
 		const bound = time.Second
-		// One who is patient keeps each of the first batches under way.
+		// A call with a long bound keeps each of the first batches under way.
 		for range laneWidth + 2*maxOverdue {
 			l.add(t.Context(), 1, bound)
 			l.add(t.Context(), 1, time.Hour)
@@ -157,8 +157,8 @@ func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
 		}
 		close(l.wire.answer)
 		l.workers.Wait()
-		if l.active != 0 || l.overdue != 0 || l.gone != 0 || len(l.queue) != 0 {
-			t.Errorf("%d workers, %d overdue ones, %d calls of which %d are given up, when all is over", l.active, l.overdue, len(l.queue), l.gone)
+		if l.active != 0 || l.overdue != 0 || l.abandoned != 0 || len(l.queue) != 0 {
+			t.Errorf("%d workers, %d overdue ones, %d calls of which %d are given up, when all is over", l.active, l.overdue, len(l.queue), l.abandoned)
 		}
 	})
 }

@@ -221,7 +221,7 @@ func TestVoteThatIsExecutedAfterTheEndIsUndone(t *testing.T) {
 				for range 20 {
 					tardy.execute(&command{op: opEnd, key: "k", owner: newOwner()})
 				}
-				time.Sleep(late / 2)
+				time.Sleep(lateRunTime / 2)
 				close(tardy.let)
 				synctest.Wait()
 				if !tardy.held("k") {

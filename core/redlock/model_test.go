@@ -274,7 +274,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 	if m.boot == 0 {
 		m.boot = now.UnixMicro()
 	}
-	out := c.rest > 0 && now.Before(time.UnixMicro(m.boot).Add(c.rest))
+	out := c.restartDelay > 0 && now.Before(time.UnixMicro(m.boot).Add(c.restartDelay))
 	freed := false
 	if c.old != nil {
 		if r.has(*c.old) {
@@ -297,7 +297,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		st = statusOut
 	default:
 		if c.ticket > 0 {
-			r.enqueue(entry{c.owner, c.ticket, now.Add(c.place), c.place, c.channel})
+			r.enqueue(entry{c.owner, c.ticket, now.Add(c.placeTTL), c.placeTTL, c.channel})
 			r.ticket = max(r.ticket, c.ticket)
 		}
 		one := r.first(now)
@@ -317,7 +317,7 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		m.free(r, c.owner, now)
 	}
 	if holder != nil {
-		m.tell(r.channel, pushWanted, *holder)
+		m.tell(r.channel, pushContended, *holder)
 	}
 	return st, head, firm
 }

@@ -65,7 +65,7 @@ func (l line) run(ctx context.Context, cmds []command) []reply {
 	if drop {
 		rs = l.model.run(ctx, cmds) // sent again by a new connection
 		for i := range rs {
-			rs[i].twice = true
+			rs[i].sentTwice = true
 		}
 	}
 	if !kit.Sleep(ctx, delay) {

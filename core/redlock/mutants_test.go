@@ -20,7 +20,7 @@ var mutants = []struct{ name, file, old, bug string }{
 	},
 	{
 		name: "a token counts before it is written back", file: "confirm.go",
-		old: "d.voted && d.last.accepted == token, false", bug: "d.voted, false",
+		old: "n.voted && n.last.accepted == token, false", bug: "n.voted, false",
 	},
 	{
 		name: "a token that was refused counts", file: "confirm.go",
@@ -28,11 +28,11 @@ var mutants = []struct{ name, file, old, bug string }{
 	},
 	{
 		name: "a token is not larger than what voters have accepted", file: "confirm.go",
-		old: "token = max(token, d.last.nextToken())", bug: "token = 1",
+		old: "token = max(token, n.last.nextToken())", bug: "token = 1",
 	},
 	{
 		name: "the deadline counts from the reply", file: "confirm.go",
-		old: "driver.Deadline(sent[p.s.quorum-1], p.r.TTL)", bug: "driver.Deadline(time.Now(), p.r.TTL)",
+		old: "driver.Deadline(sent[a.s.quorum-1], a.r.TTL)", bug: "driver.Deadline(time.Now(), a.r.TTL)",
 	},
 	{
 		name: "a minority renews", file: "renew.go",
@@ -43,8 +43,8 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "deadline := driver.Deadline(sent, r.TTL)", bug: "deadline := driver.Deadline(sent.Add(r.TTL/2), r.TTL)",
 	},
 	{
-		name: "one who may come no more keeps its votes", file: "place.go",
-		old: "d.voted, d.next = false, again\n", bug: "d.next = again\n\t\t\tcontinue\n",
+		name: "an acquisition that gives up keeps its votes", file: "acquisition.go",
+		old: "n.voted, n.askAt = false, again\n", bug: "n.askAt = again\n\t\t\tcontinue\n",
 	},
 	{
 		name: "a node accepts smaller tokens", file: "model_test.go",
@@ -63,7 +63,7 @@ var mutants = []struct{ name, file, old, bug string }{
 // TestSimulationCatchesMutants puts one bug after the other in and expects the
 // simulation to fail.
 func TestSimulationCatchesMutants(t *testing.T) {
-	const enough = 1000
+	const enough = 4000
 	if n := schedulesToRun(t); n < enough {
 		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s=%d", simulationSchedules, enough)
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// node is the way to one Redis server.
+// node sends commands to one Redis server. It is the wire of production.
 type node struct {
 	client *redis.Client
 	check  time.Duration // how long a subscription may be silent before it is pinged
 }
 
-// newNode uses the client's connections in ways of its own: no socket is waited for
-// longer than a context says, and nothing is sent again unasked, so that it is known
-// what may still be executed.
+// newNode uses the client's connections with other options: a context bounds every wait for
+// a socket, and the client repeats nothing by itself, so that the session knows which
+// commands may still be executed.
 func newNode(client *redis.Client, timeout time.Duration) *node {
 	own := client.WithTimeout(timeout)
 	o := own.Options()
@@ -28,37 +28,37 @@ func newNode(client *redis.Client, timeout time.Duration) *node {
 
 func (n *node) name() string { return n.client.Options().Addr }
 
-// run sends the commands, and once more those whose connection broke: it may have
-// been a connection that had been closed long before.
+// run sends the commands, and sends those again whose connection broke: the server may have
+// closed an idle connection long before.
 func (n *node) run(ctx context.Context, cmds []command) []reply {
 	replies := make([]reply, len(cmds))
 	todo := make([]int, len(cmds))
 	for i := range todo {
 		todo[i] = i
 	}
-	n.send(ctx, cmds, replies, todo)
+	n.sendKnown(ctx, cmds, replies, todo)
 	again := todo[:0]
 	for i := range replies {
 		if err := replies[i].err; err != nil && !isReply(err) && !isTimeout(err) && ctx.Err() == nil {
-			replies[i].twice = !neverSent(err)
+			replies[i].sentTwice = !neverSent(err)
 			again = append(again, i)
 		}
 	}
 	if len(again) > 0 {
-		n.send(ctx, cmds, replies, again)
+		n.sendKnown(ctx, cmds, replies, again)
 	}
 	for i := range replies {
 		r := &replies[i]
-		r.never = r.err != nil && !r.twice && neverSent(r.err)
+		r.neverRun = r.err != nil && !r.sentTwice && neverSent(r.err)
 		r.err = classify(r.err)
 	}
 	return replies
 }
 
-// send sends some of the commands by their scripts' names, and by their source those
-// that the server does not know.
-func (n *node) send(ctx context.Context, cmds []command, replies []reply, which []int) {
-	n.ship(ctx, cmds, replies, which, false)
+// sendKnown sends some of the commands by the SHA-1 of their scripts, and those that the
+// server does not know again by their source.
+func (n *node) sendKnown(ctx context.Context, cmds []command, replies []reply, which []int) {
+	n.sendOnce(ctx, cmds, replies, which, false)
 	var unknown []int
 	for _, i := range which {
 		if err := replies[i].err; err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -66,11 +66,11 @@ func (n *node) send(ctx context.Context, cmds []command, replies []reply, which 
 		}
 	}
 	if len(unknown) > 0 {
-		n.ship(ctx, cmds, replies, unknown, true)
+		n.sendOnce(ctx, cmds, replies, unknown, true)
 	}
 }
 
-func (n *node) ship(ctx context.Context, cmds []command, replies []reply, which []int, source bool) {
+func (n *node) sendOnce(ctx context.Context, cmds []command, replies []reply, which []int, source bool) {
 	sent := make([]*redis.Cmd, len(which))
 	for j, i := range which {
 		s := scripts[cmds[i].op]

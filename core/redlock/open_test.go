@@ -70,7 +70,7 @@ func TestOpenRefusesWhatIsNoQuorum(t *testing.T) {
 func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHealth([]string{"a:1"})
-		h.asked(time.Minute)
+		h.noteTTL(time.Minute)
 		dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 		answered := func(boot int64) reply {
 			return reply{answer: answer{status: statusDenied, boot: boot}, sent: time.Now()}
@@ -100,7 +100,7 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 			t.Errorf("before anything was asked: %+v", got)
 		}
 		for i, st := range steps {
-			h.note(0, &st.reply, bound)
+			h.noteReply(0, &st.reply, bound)
 			if got := h.states(time.Now())[0]; got.Condition != st.want || got.Since.IsZero() {
 				t.Fatalf("step %d: %+v, want %v", i, got, st.want)
 			}

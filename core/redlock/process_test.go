@@ -23,7 +23,7 @@ const (
 	ttl = 5 * time.Minute
 )
 
-// noting is a sink that notes what was lost and who waits.
+// noting is a sink that notes lost leases and waiting requests.
 type noting struct {
 	lost, waiting chan driver.ID
 }

@@ -62,7 +62,7 @@ func (c *command) arguments() []any {
 		if c.old != nil {
 			old = string(c.old[:])
 		}
-		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.place), c.ticket, flag(c.wait), old, millis(c.rest))
+		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.placeTTL), c.ticket, flag(c.wait), old, millis(c.restartDelay))
 	case opAccept:
 		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), c.token, flag(c.create))
 	case opYield:
@@ -124,20 +124,20 @@ func parseAnswer(op operation, value any) (answer, error) {
 	p := reader{}
 	a = answer{
 		status:   status(words[0]),
-		accepted: p.of(words[1]),
-		token:    p.of(words[2]),
-		ticket:   p.of(words[3]),
-		clock:    p.of(words[4]),
+		accepted: p.number(words[1]),
+		token:    p.number(words[2]),
+		ticket:   p.number(words[3]),
+		clock:    p.number(words[4]),
 		left:     p.millis(words[5]),
-		waiting:  int(p.of(words[6])),
+		waiting:  int(p.number(words[6])),
 		first:    words[7] == "1",
 		firm:     words[8] == "1",
-		ousted:   p.of(words[9]),
-		boot:     p.of(words[10]),
+		ousted:   p.number(words[9]),
+		boot:     p.number(words[10]),
 	}
 	if op == opInspect {
-		a.accepted = p.of(words[12])
-		a.since = time.UnixMilli(p.of(words[13]))
+		a.accepted = p.number(words[12])
+		a.since = time.UnixMilli(p.number(words[13]))
 		a.held, a.kept = words[11] != "", words[14] == "1"
 		if a.held && !a.kept {
 			p.owner(&a.holder, words[11])
@@ -154,7 +154,7 @@ func parseAnswer(op operation, value any) (answer, error) {
 // first error.
 type reader struct{ err error }
 
-func (p *reader) of(word string) int64 {
+func (p *reader) number(word string) int64 {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 || n >= 1<<53 {
 		if p.err == nil {
@@ -175,5 +175,5 @@ func (p *reader) owner(o *driver.Owner, word string) {
 
 func (p *reader) millis(word string) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(p.of(word), most)) * time.Millisecond
+	return time.Duration(min(p.number(word), most)) * time.Millisecond
 }

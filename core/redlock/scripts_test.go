@@ -106,7 +106,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 		c := command{
 			op:    []operation{opVote, opVote, opVote, opAccept, opAccept, opYield, opRenew, opEnd, opOust, opInspect}[rng.IntN(10)],
 			key:   keys[rng.IntN(5)/4],
-			owner: owner(), ttl: ms(10, 300, 3000, 30_000), place: ms(300, 1000, 3000), wait: rng.IntN(2) == 0, create: rng.IntN(4) == 0,
+			owner: owner(), ttl: ms(10, 300, 3000, 30_000), placeTTL: ms(300, 1000, 3000), wait: rng.IntN(2) == 0, create: rng.IntN(4) == 0,
 		}
 		c.channel = "lr1:" + strconv.Itoa(int(c.owner[0])%3)
 		hear(c.channel)
@@ -121,7 +121,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 				c.old = &old
 			}
 			if rng.IntN(4) == 0 {
-				c.rest = ms(1000, 10_000)
+				c.restartDelay = ms(1000, 10_000)
 			}
 		case opAccept, opRenew:
 			tokens += int64(rng.IntN(3))

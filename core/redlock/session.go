@@ -19,15 +19,15 @@ type session struct {
 	quorum  int
 	channel string // of this session's pushes
 
-	claims   claims
-	lanes    []*lane    // one for each node
-	renewals []*lane    // apart, so that a burst of acquisitions cannot starve them
-	cleaners []*cleaner // one for each node
-	listen   sync.Once
+	claims     claims
+	lanes      []*lane    // one for each node
+	renewals   []*lane    // for renewals alone, which a burst of acquisitions must not delay
+	cleaners   []*cleaner // one for each node
+	listenOnce sync.Once
 
 	*kit.Life
-	unmeasure func()         // ends the session's part in the gauge, once
-	sending   sync.WaitGroup // what the lanes were given, and their goroutines
+	stopGauge func()         // removes the session from the gauge, once
+	sending   sync.WaitGroup // the calls of all lanes, and their goroutines
 }
 
 func newSession(d *Driver, c driver.Config, ws []wire) *session {
@@ -40,7 +40,7 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 		channel: randomChannel(),
 		Life:    kit.NewLife("redlock", "a majority of nodes"),
 	}
-	s.unmeasure = sync.OnceFunc(d.gauge.stop)
+	s.stopGauge = sync.OnceFunc(d.gauge.stop)
 	s.claims.all = make(map[driver.Owner]*claim)
 	for i, w := range ws {
 		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
@@ -50,8 +50,8 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 	return s
 }
 
-// bound is how long one attempt to reach a node may take, for a lease of ttl: a quarter
-// of it. Of a short one it is more, up to half, since nodes may have to be connected to.
+// bound is how long one attempt to reach a node may take for a lease of ttl: a quarter of
+// the TTL, or up to half of a short one, since a connection may have to be made.
 func (s *session) bound(ttl time.Duration) time.Duration {
 	b := min(s.timeout, max(ttl/4, min(ttl/2, 500*time.Millisecond)))
 	if s.d.nodeTimeout > 0 {
@@ -61,44 +61,44 @@ func (s *session) bound(ttl time.Duration) time.Duration {
 }
 
 // ask sends commands to a node and calls done once, on another goroutine: with the
-// replies, with silence when the bound has passed, or with the error of ctx if that has
-// ended before they were sent. Done does not block.
+// replies, with a kit.SilenceError when the bound has passed, or with the error of ctx if it
+// ended before they were sent. done must not block.
 func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
 	l := s.lanes[node]
 	if cmds[0].op == opRenew {
 		l = s.renewals[node]
 	}
-	l.send(ctx, bound, cmds, func(rs []reply) {
-		if !errors.Is(rs[0].err, context.Canceled) { // the caller's change of mind
-			s.d.health.note(node, &rs[0], bound)
+	l.enqueue(ctx, bound, cmds, func(rs []reply) {
+		if !errors.Is(rs[0].err, context.Canceled) { // the caller gave up; it says nothing about the node
+			s.d.health.noteReply(node, &rs[0], bound)
 		}
 		done(rs)
 	})
 }
 
-// batch is what one node has replied.
-type batch struct {
+// nodeReplies are the replies of one node.
+type nodeReplies struct {
 	node    int
 	replies []reply
 }
 
-// everywhere sends the commands to all nodes at once, each for at most bound, and
-// calls take with each node's replies until that says that it has enough or all have
-// come. What comes later goes to late, on other goroutines. An error is the reason for
-// having stopped before.
-func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []command, take func(batch) (enough bool), late func(batch)) error {
+// askAll sends the commands to all nodes at once, each for at most bound, and
+// calls onReplies for each node until it returns true or all nodes have replied. Later
+// replies go to onLate, on other goroutines. It returns an error if the caller or the
+// session ended before.
+func (s *session) askAll(ctx context.Context, bound time.Duration, cmds []command, onReplies func(nodeReplies) (enough bool), onLate func(nodeReplies)) error {
 	var mu sync.Mutex
-	over := false
-	in := make(chan batch, len(s.nodes))
+	stopped := false
+	in := make(chan nodeReplies, len(s.nodes))
 	for i := range s.nodes {
 		s.ask(s.Ctx, i, bound, cmds, func(rs []reply) {
-			b := batch{i, rs}
+			b := nodeReplies{i, rs}
 			mu.Lock()
 			defer mu.Unlock()
-			if !over {
+			if !stopped {
 				in <- b
-			} else if late != nil {
-				late(b)
+			} else if onLate != nil {
+				onLate(b)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 	for n, enough := 0, false; n < len(s.nodes) && !enough && err == nil; {
 		select {
 		case b := <-in:
-			enough = take(b)
+			enough = onReplies(b)
 			n++
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -116,20 +116,20 @@ func (s *session) everywhere(ctx context.Context, bound time.Duration, cmds []co
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	over = true
-	for late != nil && len(in) > 0 {
-		late(<-in)
+	stopped = true
+	for onLate != nil && len(in) > 0 {
+		onLate(<-in)
 	}
 	return err
 }
 
-// closeGrace is how long the session's end waits for replies to requests whose callers have
-// left, and for the other nodes when a majority has confirmed the end of all that was given
-// up, with which every key is free.
+// closeGrace is how long Close waits for replies to requests whose callers have returned,
+// and how long it waits for the other nodes when a majority has confirmed every end, so that
+// every key is free.
 const closeGrace = 300 * time.Millisecond
 
-// settle waits for the replies to what is still on its way, which may have to be undone.
-func (s *session) settle(ctx context.Context) {
+// awaitReplies waits for the replies to requests on their way, which may have to be undone.
+func (s *session) awaitReplies(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeGrace)
 	defer cancel()
 	idle := make(chan struct{})
@@ -143,9 +143,9 @@ func (s *session) settle(ctx context.Context) {
 	}
 }
 
-// drain waits until the nodes have confirmed the end of all that was given up, and reports
+// awaitEnds waits until the nodes have confirmed every end that they are owed, and reports
 // whether a majority has.
-func (s *session) drain(ctx context.Context) bool {
+func (s *session) awaitEnds(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	var draining sync.WaitGroup
 	defer draining.Wait()
@@ -175,12 +175,12 @@ func (s *session) drain(ctx context.Context) bool {
 
 // Close ends the session. A minority of nodes that do not answer does not hold it up.
 func (s *session) Close(ctx context.Context) error {
-	s.unmeasure()
+	s.stopGauge()
 	return s.Life.Close(ctx, func(ctx context.Context) bool {
 		// A node that is down for good must not hold up a program's end.
 		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
 		defer cancel()
-		s.settle(ctx)
-		return s.drain(ctx)
+		s.awaitReplies(ctx)
+		return s.awaitEnds(ctx)
 	}, s.sending.Wait)
 }

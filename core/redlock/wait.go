@@ -12,135 +12,135 @@ import (
 //
 // The order is that of Lamport's bakery (1974), by majorities: a ticket is larger than
 // every one that a majority knows, and is known to a majority before the place counts.
-// Who comes later therefore draws a larger one, and a node votes for the smallest
-// ticket that it knows, so that nobody passes a place that a majority knows. Equal
-// tickets, of those who came at once, are ordered by their owners.
-func (p *place) wait(ctx context.Context) (driver.Grant, error) {
+// A later waiter therefore draws a larger one, and a node votes for the smallest ticket
+// that it knows, so that nobody overtakes a place that a majority knows. Equal tickets, of
+// waiters that came at the same time, are ordered by their owners.
+func (a *acquisition) wait(ctx context.Context) (driver.Grant, error) {
 	began := time.Now()
-	for i := range p.sides {
-		d := &p.sides[i]
-		if d.answered {
-			p.ticket = max(p.ticket, d.last.nextTicket())
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		if n.answered {
+			a.ticket = max(a.ticket, n.last.nextTicket())
 		}
-		d.next, d.acked = began, began
+		n.askAt, n.ackedAt = began, began
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		switch votes := p.count((*side).hasVoted); {
-		case votes >= p.s.quorum:
-			g, err := p.confirm(ctx)
+		switch votes := a.count((*nodeState).hasVoted); {
+		case votes >= a.s.quorum:
+			g, err := a.confirm(ctx)
 			if err != errVotesLost {
 				return g, err
 			}
-			p.reconsider(now)
+			a.retryLostVotes(now)
 			continue
-		case len(p.sides)-p.count((*side).isOver) < p.s.quorum:
+		case len(a.nodes)-a.count((*nodeState).isOver) < a.s.quorum:
 			return driver.Grant{}, driver.ErrPlaceLost
-		case now.After(p.forgotten()):
-			return driver.Grant{}, p.unreachable()
+		case now.After(a.lapsesAt()):
+			return driver.Grant{}, a.unreachable()
 		case votes == 0:
-			p.since = time.Time{}
-		case p.since.IsZero():
-			p.since, p.swept = now, false
-		case now.Sub(p.since) >= p.patience():
-			p.yield(p.retry(now))
-		case !p.swept && now.Sub(p.since) >= p.patience()/2:
-			// The others have not told that they are free, or their message was lost.
-			p.swept = true
-			for i := range p.sides {
-				if d := &p.sides[i]; !d.voted {
-					d.next = now
+			a.splitSince = time.Time{}
+		case a.splitSince.IsZero():
+			a.splitSince, a.askedOthers = now, false
+		case now.Sub(a.splitSince) >= a.splitTimeout():
+			a.yieldVotes(a.retryAt(now))
+		case !a.askedOthers && now.Sub(a.splitSince) >= a.splitTimeout()/2:
+			// The other nodes may be free, and their push was lost.
+			a.askedOthers = true
+			for i := range a.nodes {
+				if n := &a.nodes[i]; !n.voted {
+					n.askAt = now
 				}
 			}
 		}
-		if !p.told && p.count((*side).isQueued) >= p.s.quorum {
-			p.told = true
-			p.s.sink.Waiting(p.r.ID)
+		if !a.reportedWaiting && a.count((*nodeState).isQueued) >= a.s.quorum {
+			a.reportedWaiting = true
+			a.s.sink.Waiting(a.r.ID)
 		}
-		timer.Reset(p.askDue(now).Sub(now))
+		timer.Reset(a.askThoseDue(now).Sub(now))
 		select {
-		case e := <-p.events:
-			p.take(&e)
-		case <-p.wake:
-			p.woken()
+		case e := <-a.events:
+			a.noteReply(&e)
+		case <-a.wake:
+			a.takePushes()
 		case <-timer.C:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
-		case <-p.s.Closing:
+		case <-a.s.Closing:
 			return driver.Grant{}, driver.ErrClosed
 		}
 	}
 }
 
-// askDue asks the nodes that are due and returns when to look again.
-func (p *place) askDue(now time.Time) time.Time {
-	at := p.forgotten().Add(time.Millisecond)
-	if !p.since.IsZero() {
-		limit := p.patience()
-		if !p.swept {
+// askThoseDue asks the nodes whose time has come, and returns when to call it again.
+func (a *acquisition) askThoseDue(now time.Time) time.Time {
+	at := a.lapsesAt().Add(time.Millisecond)
+	if !a.splitSince.IsZero() {
+		limit := a.splitTimeout()
+		if !a.askedOthers {
 			limit /= 2
 		}
-		at = earlier(at, p.since.Add(limit))
+		at = earlier(at, a.splitSince.Add(limit))
 	}
-	for i := range p.sides {
-		d := &p.sides[i]
+	for i := range a.nodes {
+		n := &a.nodes[i]
 		switch {
-		case d.asking || d.voted && d.queued:
-		case d.next.After(now):
-			at = earlier(at, d.next)
+		case n.asking || n.voted && n.queued:
+		case n.askAt.After(now):
+			at = earlier(at, n.askAt)
 		default:
-			p.vote(i)
+			a.askVote(i)
 		}
 	}
 	return at
 }
 
-// reconsider has the nodes asked again whose votes were lost. The place is still there.
-func (p *place) reconsider(now time.Time) {
-	for i := range p.sides {
-		if d := &p.sides[i]; d.voted && !d.accepted {
-			d.voted, d.next = false, p.retry(now)
+// retryLostVotes schedules the nodes whose votes were lost. They still know the place.
+func (a *acquisition) retryLostVotes(now time.Time) {
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.voted && !n.accepted {
+			n.voted, n.askAt = false, a.retryAt(now)
 		}
 	}
-	p.splits++
+	a.splits++
 }
 
-// retry is when to ask again where votes were split or lost: at random, and later each
-// time.
-func (p *place) retry(now time.Time) time.Time {
-	return now.Add(time.Duration((0.5 + p.s.d.jitter()) * float64(20*time.Millisecond<<min(p.splits, 5))))
+// retryAt is when to ask again for votes that were split or lost: a random time, later
+// after each split.
+func (a *acquisition) retryAt(now time.Time) time.Time {
+	return now.Add(time.Duration((0.5 + a.s.d.jitter()) * float64(20*time.Millisecond<<min(a.splits, 5))))
 }
 
-// woken takes the pushes that have come.
-func (p *place) woken() {
+// takePushes schedules the nodes for which askNow was called.
+func (a *acquisition) takePushes() {
 	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.sides {
-		if !p.nudged[i] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.nodes {
+		if !a.askNowAt[i] {
 			continue
 		}
-		p.nudged[i] = false
-		p.splits = 0
-		p.sides[i].next, p.sides[i].again = now, p.sides[i].asking
+		a.askNowAt[i] = false
+		a.splits = 0
+		a.nodes[i].askAt, a.nodes[i].askAgain = now, a.nodes[i].asking
 	}
 }
 
-// patience is how long votes are held that are too few: as long as those of the other
-// nodes may need when the key has become free everywhere at once.
-func (p *place) patience() time.Duration {
-	return max(50*time.Millisecond, min(4*p.rtt, p.bound/2))
+// splitTimeout is how long votes without a majority are held: as long as the other votes
+// may need if the key has become free at all nodes at once.
+func (a *acquisition) splitTimeout() time.Duration {
+	return max(50*time.Millisecond, min(4*a.rtt, a.bound/2))
 }
 
-// forgotten is when a majority may not know the place any more, and was silent for as
-// long as one attempt may be.
-func (p *place) forgotten() time.Time {
-	acked := make([]time.Time, len(p.sides))
-	for i := range p.sides {
-		acked[i] = p.sides[i].acked
+// lapsesAt is when a majority may have dropped the place, and has not answered for as long
+// as one attempt may take.
+func (a *acquisition) lapsesAt() time.Time {
+	acked := make([]time.Time, len(a.nodes))
+	for i := range a.nodes {
+		acked[i] = a.nodes[i].ackedAt
 	}
 	slices.SortFunc(acked, func(a, b time.Time) int { return b.Compare(a) })
-	return acked[p.s.quorum-1].Add(max(p.length, p.s.timeout) + p.bound)
+	return acked[a.s.quorum-1].Add(max(a.placeTTL, a.s.timeout) + a.bound)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// operation is what a node is asked to do: the name of a script.
+// operation is the name of a script, which a node is asked to run.
 type operation string
 
 const (
@@ -23,22 +23,22 @@ const (
 
 // command is one request to one node. Which fields count depends on the operation.
 type command struct {
-	op      operation
-	key     string
-	owner   driver.Owner
-	channel string        // of the session's pushes
-	ttl     time.Duration // of the vote
-	place   time.Duration // how long a place in the queue lasts unless it is refreshed
-	ticket  int64         // the place's; 0: none is wanted
-	wait    bool          // the owner will wait
-	old     *driver.Owner // ends with this request
-	rest    time.Duration // how long a node that has lost its data stays out
-	token   int64         // to accept, to renew, or up to which to oust
-	create  bool          // the vote may be taken for an owner that has a majority
-	keep    time.Duration // how long the key stays taken, from the grant on
+	op           operation
+	key          string
+	owner        driver.Owner
+	channel      string        // of the session's pushes
+	ttl          time.Duration // of the vote
+	placeTTL     time.Duration // how long a place in the queue lasts unless it is refreshed
+	ticket       int64         // of the place in the queue; 0: no place
+	wait         bool          // the owner will wait
+	old          *driver.Owner // the replaced owner, which ends with this request
+	restartDelay time.Duration // how long a node without its data stays out
+	token        int64         // to accept, to renew, or up to which to oust
+	create       bool          // the owner has a majority and may take a free vote
+	keep         time.Duration // how long the key stays taken, from the grant on
 }
 
-// status is what became of a request at one node.
+// status is the result of a request at one node.
 type status string
 
 const (
@@ -53,17 +53,17 @@ const (
 	statusAbsent    status = "absent"    // and on one that never was
 )
 
-// answer is what a node says about a key.
+// answer is the state of a key at one node.
 type answer struct {
 	status   status
-	accepted int64 // the token accepted with the asker's vote; 0: none
+	accepted int64 // the token accepted with the requester's vote; 0: none
 	token    int64 // the largest token ever accepted
 	ticket   int64 // the largest ticket ever seen
 	clock    int64 // the node's time in µs
 	left     time.Duration
 	waiting  int   // places of others
-	first    bool  // the asker is the first in the queue
-	firm     bool  // what is in the way is more than a bare vote
+	first    bool  // the requester is the first in the queue
+	firm     bool  // a vote with a token, a kept key or a queue is in the way
 	ousted   int64 // leases with tokens up to this were ousted
 	boot     int64 // when the node's data began, in µs by its clock; 0: not known
 
@@ -72,7 +72,7 @@ type answer struct {
 	held    bool // somebody has the node's vote, or the key is kept
 	since   time.Time
 	kept    bool
-	queue   []driver.Owner // those who wait
+	queue   []driver.Owner // the waiting owners
 	failure []string       // of a probe: name and error of each command that failed
 }
 
@@ -86,16 +86,16 @@ func (a *answer) nextTicket() int64 { return max(a.ticket+1, a.clock) }
 // reply is an answer or why there is none.
 type reply struct {
 	answer
-	err   error     // a *driver.PermanentError if asking again is useless
-	sent  time.Time // before the request left
-	never bool      // it was certainly not executed, nor will be
-	twice bool      // a copy of it may still be executed
+	err       error     // a *driver.PermanentError if asking again is useless
+	sent      time.Time // before the request left
+	neverRun  bool      // the request is certainly never executed
+	sentTwice bool      // a copy of the request may still be executed
 }
 
-// doubtful reports whether a copy of the request may be executed after this.
-func (r *reply) doubtful() bool { return r.twice || r.err != nil && !r.never }
+// mayRunLate reports whether a copy of the request may be executed after this reply.
+func (r *reply) mayRunLate() bool { return r.sentTwice || r.err != nil && !r.neverRun }
 
-// wire is the way to one node. It is safe for concurrent use.
+// wire sends commands to one node. It is safe for concurrent use.
 type wire interface {
 	// name is the node's address, for people.
 	name() string

@@ -1,0 +1,344 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+// acquisition is one running Acquire: the votes that its owner has and, if it waits, its
+// places in the nodes' queues. Only Acquire's goroutine uses it, except for events, wake and
+// the fields below mu, by which replies and pushes arrive.
+type acquisition struct {
+	s        *session
+	r        driver.Request
+	bound    time.Duration // of one attempt to reach a node
+	placeTTL time.Duration // of a place in a queue
+	began    time.Time
+	nodes    []nodeState
+	ticket   int64 // 0: none yet
+	events   chan event
+	wake     kit.Signal
+
+	reportedWaiting bool      // to the sink
+	splits          int       // in a row: attempts that got votes, and too few
+	splitSince      time.Time // since when it holds votes, but no majority; zero: it holds none
+	askedOthers     bool      // since splitSince
+	rtt             time.Duration
+
+	mu       sync.Mutex      // taken after claims.mu, if both are held
+	ctx      context.Context // of the requests
+	cancel   context.CancelFunc
+	pending  int    // requests without a reply
+	askNowAt []bool // nodes to be asked at once
+	returned bool   // Acquire has returned
+	token    int64  // of the grant; 0: not granted
+}
+
+// nodeState is what an acquisition knows about one node.
+type nodeState struct {
+	asking     bool // a vote or a yield is under way; there is one at a time
+	askAgain   bool // ask again when the reply has come
+	answered   bool // last is the answer to the latest request
+	last       answer
+	err        error // why there is no answer
+	fails      int   // in a row
+	voted      bool
+	votedAt    time.Time // when the request was sent that got the vote
+	queued     bool      // the node has confirmed the place in its queue
+	ackedAt    time.Time // when the request was sent that was answered last
+	askAt      time.Time // when to ask again
+	accepted   bool      // the proposed token
+	refused    bool      // likewise
+	oldEnded   bool      // the replaced lease has ended at this node
+	mayKnow    bool      // the node may know the owner, now or later, so that it has to be told of the end
+	mayRunLate bool      // a copy of some request may be executed after its reply
+}
+
+// event is a reply to a request of an acquisition.
+type event struct {
+	node   int
+	op     operation
+	ticket int64 // of the request
+	reply
+}
+
+func (s *session) newAcquisition(r driver.Request) *acquisition {
+	a := &acquisition{
+		s: s, r: r, bound: s.bound(r.TTL), placeTTL: min(maxPlace, r.TTL), began: time.Now(),
+		nodes:    make([]nodeState, len(s.nodes)),
+		askNowAt: make([]bool, len(s.nodes)),
+		events:   make(chan event, 4*len(s.nodes)), // one vote and one proposal at a time
+		wake:     kit.NewSignal(),
+	}
+	a.ctx, a.cancel = context.WithCancel(s.Ctx)
+	return a
+}
+
+// send sends a command to a node; the reply goes to onReply.
+func (a *acquisition) send(node int, c command) {
+	c.key, c.owner = a.r.Key, a.r.Owner
+	a.mu.Lock()
+	a.pending++
+	a.mu.Unlock()
+	a.s.ask(a.ctx, node, a.bound, []command{c}, func(rs []reply) { a.onReply(event{node, c.op, c.ticket, rs[0]}) })
+}
+
+func (a *acquisition) onReply(e event) {
+	a.mu.Lock()
+	a.pending--
+	returned := a.returned
+	switch {
+	case !returned:
+		a.events <- e
+	case a.pending == 0:
+		a.cancel()
+	}
+	a.mu.Unlock()
+	if returned {
+		a.takeLate(&e)
+	}
+}
+
+// takeLate undoes a vote that arrives after Acquire has returned, or adds it to the lease.
+func (a *acquisition) takeLate(e *event) {
+	if e.op != opVote {
+		return
+	}
+	if e.mayRunLate() {
+		a.markLate(e.node)
+	}
+	switch {
+	case e.err != nil || e.status != statusGranted && e.ticket == 0:
+	case a.token != 0 && a.s.claims.holds(a.r.Owner):
+		a.sendLease(e.node)
+	default:
+		// The node may have executed the request after the owner's end.
+		a.s.cleaners[e.node].owe(a.r.ID, 0, a.r.TTL, false)
+	}
+}
+
+// markLate ends the owner once more at a node that may execute one of its requests late:
+// with the lease, or now if the lease is over.
+func (a *acquisition) markLate(node int) {
+	if !a.s.claims.markLate(a.r.Owner, node) {
+		a.s.cleaners[node].owe(a.r.ID, 0, a.r.TTL, true)
+	}
+}
+
+// sendLease tells a node outside of the majority about the lease. The node votes for it if
+// its vote is free, and removes the place from its queue. The lease does not depend on it.
+func (a *acquisition) sendLease(node int) {
+	a.s.ask(a.s.Ctx, node, a.bound, []command{{
+		op: opAccept, key: a.r.Key, owner: a.r.Owner, channel: a.s.channel, ttl: a.r.TTL, token: a.token, create: true,
+	}}, func(rs []reply) {
+		if rs[0].mayRunLate() {
+			a.markLate(node)
+		}
+	})
+}
+
+// askNow makes the waiting acquisition ask a node at once. It may be called from any
+// goroutine.
+func (a *acquisition) askNow(node int) {
+	a.mu.Lock()
+	a.askNowAt[node] = true
+	a.mu.Unlock()
+	a.wake.Set()
+}
+
+// askVote asks a node for its vote and, with a ticket, for a place in its queue.
+func (a *acquisition) askVote(node int) {
+	n := &a.nodes[node]
+	c := command{
+		op: opVote, channel: a.s.channel, ttl: a.r.TTL, placeTTL: a.placeTTL, ticket: a.ticket, wait: a.r.Wait, restartDelay: a.s.d.restartDelay,
+	}
+	if a.r.Replace != nil && !n.oldEnded {
+		c.old = &a.r.Replace.Owner
+	}
+	n.asking, n.askAgain, n.mayKnow = true, false, true
+	a.send(node, c)
+}
+
+// noteReply takes the reply to a vote or a yield.
+func (a *acquisition) noteReply(e *event) {
+	n := &a.nodes[e.node]
+	n.asking = false
+	n.mayRunLate = n.mayRunLate || e.mayRunLate()
+	now := time.Now()
+	if e.op == opYield {
+		if n.askAgain {
+			n.askAt = now
+		}
+		return
+	}
+	n.answered, n.err = false, e.err
+	if e.err != nil {
+		n.mayKnow = n.voted || n.queued || n.mayRunLate
+		n.fails++
+		n.askAt = now.Add(a.jittered(min(50*time.Millisecond<<min(n.fails, 5), a.refreshEvery())))
+		return
+	}
+	n.oldEnded, n.fails, n.last, n.ackedAt = true, 0, e.answer, e.sent
+	n.askAt = now.Add(a.jittered(a.refreshEvery()))
+	a.rtt = max(a.rtt, min(now.Sub(e.sent), a.bound))
+	switch e.status {
+	case statusGranted:
+		n.voted, n.votedAt = true, e.sent
+	case statusOut:
+		n.voted, n.err = false, errOut
+		return
+	default:
+		n.voted = false
+	}
+	n.answered = true
+	n.queued = n.queued || e.ticket != 0 && e.status != statusOver
+	n.mayKnow = n.voted || n.queued || n.mayRunLate
+	if e.first && !n.voted && e.left > 0 {
+		// The first in the queue asks when the current vote expires.
+		n.askAt = earlier(n.askAt, now.Add(e.left+time.Millisecond))
+	}
+	if n.askAgain {
+		n.askAt = now
+	}
+}
+
+// refreshEvery is the time between refreshes of a place: three fit before it lapses.
+func (a *acquisition) refreshEvery() time.Duration { return a.placeTTL * 3 / 10 }
+
+// jittered returns d, changed at random by up to a fifteenth.
+func (a *acquisition) jittered(d time.Duration) time.Duration {
+	return time.Duration((14 + 2*a.s.d.jitter()) / 15 * float64(d))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// count returns the number of nodes for which is returns true.
+func (a *acquisition) count(is func(*nodeState) bool) int {
+	n := 0
+	for i := range a.nodes {
+		if is(&a.nodes[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func (n *nodeState) hasVoted() bool    { return n.voted }
+func (n *nodeState) isAsked() bool     { return n.asking }
+func (n *nodeState) hasAnswered() bool { return n.answered }
+func (n *nodeState) isQueued() bool    { return n.queued }
+func (n *nodeState) hasAccepted() bool { return n.accepted }
+func (n *nodeState) isOver() bool      { return n.answered && n.last.status == statusOver }
+func (n *nodeState) isFirm() bool      { return n.answered && !n.voted && n.last.firm }
+
+// yieldVotes gives back the votes of an acquisition without a majority, so that others can
+// have them. again is when to ask for them next.
+func (a *acquisition) yieldVotes(again time.Time) {
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.voted {
+			n.voted, n.askAt = false, again
+			n.asking, n.askAgain = true, false
+			a.send(i, command{op: opYield})
+		}
+	}
+	a.splitSince = time.Time{}
+	a.splits++
+}
+
+// await returns the next reply, or an error if the caller or the session has ended.
+func (a *acquisition) await(ctx context.Context) (event, error) {
+	select {
+	case e := <-a.events:
+		return e, nil
+	case <-ctx.Done():
+		return event{}, ctx.Err()
+	case <-a.s.Closing:
+		return event{}, driver.ErrClosed
+	}
+}
+
+// unreachable is the error if fewer nodes than a majority have answered.
+func (a *acquisition) unreachable() error {
+	var errs []error
+	for i := range a.nodes {
+		if n := &a.nodes[i]; !n.answered && n.err != nil {
+			errs = append(errs, n.err)
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, &kit.SilenceError{After: a.bound})
+	}
+	return noMajority(len(a.nodes), a.count((*nodeState).hasAnswered), errs)
+}
+
+// retryAfter is the time until a majority of votes is free, if none is renewed.
+func (a *acquisition) retryAfter() time.Duration {
+	var left []time.Duration
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.answered && !n.voted {
+			left = append(left, n.last.left)
+		}
+	}
+	slices.Sort(left)
+	need := a.s.quorum - a.count((*nodeState).hasVoted)
+	if need < 1 || need > len(left) {
+		return 0
+	}
+	return left[need-1]
+}
+
+// detach hands over to takeLate: the replies that come from now on, and those that nobody
+// has read.
+func (a *acquisition) detach(g *driver.Grant, err error) {
+	a.mu.Lock()
+	a.returned = true
+	if err == nil {
+		a.token = g.Token
+	}
+	if err != nil || a.pending == 0 {
+		a.cancel() // requests that are not sent yet are dropped
+	}
+	a.mu.Unlock()
+	for len(a.events) > 0 {
+		e := <-a.events
+		a.takeLate(&e)
+	}
+}
+
+// finish cleans up before Acquire returns g and err.
+func (a *acquisition) finish(g *driver.Grant, err error) {
+	a.detach(g, err)
+	old, late := a.r.Replace, uint64(0)
+	if old != nil {
+		late = a.s.claims.remove(old.Owner)
+	}
+	for i := range a.nodes {
+		n, c := &a.nodes[i], a.s.cleaners[i]
+		if old != nil && (!n.oldEnded || contains(late, i)) {
+			c.owe(old.ID, 0, max(time.Until(old.Deadline), a.r.TTL), contains(late, i))
+		}
+		switch {
+		case err != nil && n.mayKnow:
+			c.owe(a.r.ID, 0, a.r.TTL, n.mayRunLate)
+			continue
+		case err == nil && !n.accepted && !n.asking && (n.voted || n.queued):
+			a.sendLease(i)
+		}
+		if n.mayRunLate {
+			a.markLate(i)
+		}
+	}
+	if err != nil {
+		a.s.claims.remove(a.r.Owner)
+	}
+}
