@@ -12,27 +12,27 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// enrolment is one running Acquire.
-type enrolment struct {
-	s     *session
-	r     driver.Request
+// request is one running Acquire.
+type request struct {
+	s *session
+	driver.Request
 	names names
 	old   *claim // the lease to replace, if the session has it
 
-	create   int64           // revision of the owner's place; 0 while it has none
-	leased   bool            // there is a lease to give back
-	placed   bool            // the owner has a place, or had
-	doubt    bool            // a request that writes the place may have run more than once, or may run yet
-	replaced bool            // the lease to replace has ended
-	knock    bool            // the holder is to hear of a request that would not wait
-	late     <-chan struct{} // closed when the place's lease has been renewed, as far as that was needed
+	create     int64           // the revision at which the owner's place was created; 0: none yet
+	leased     bool            // an etcd lease has to be given back
+	placed     bool            // the owner has a place, or had
+	uncertain  bool            // a transaction that writes the place may have run twice, or may still run
+	replaced   bool            // the lease to replace has ended
+	tellHolder bool            // write the contended key: the caller would not wait
+	refreshed  <-chan struct{} // closed when the place's etcd lease has been renewed, or need not be
 
-	mu   sync.Mutex
-	term term   // of the place
-	gone bool   // the server does not know the lease any more
-	seen sights // what is known of those before
+	mu           sync.Mutex
+	lease        etcdLease    // of the place
+	leaseGone    bool         // etcd no longer knows the lease
+	predecessors predecessors // of the places before this one
 
-	before []entry // at the latest reading; of the goroutine of Acquire
+	before []entry // the places before, as last read; used by Acquire's goroutine only
 }
 
 // Acquire asks for a lease.
@@ -42,64 +42,69 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer leave()
-	e := &enrolment{s: s, r: r, names: namesOf(r.ID)}
-	e.retire()
-	g, err := e.run(ctx)
+	req := &request{s: s, Request: r, names: namesOf(r.ID)}
+	req.beginReplacement()
+	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
-		e.suspect(nil)
+		req.suspectPredecessors(nil)
 	}
-	e.settle(err)
+	req.cleanUp(err)
 	return g, err
 }
 
-// retire begins the end of the lease to replace.
-func (e *enrolment) retire() {
-	if e.r.Replace == nil {
+// beginReplacement begins to release the lease that this request replaces.
+func (req *request) beginReplacement() {
+	if req.Replace == nil {
 		return
 	}
-	e.old = e.s.claims.get(e.r.Replace.ID)
-	if e.old != nil {
-		e.s.claims.part(e.old, e.r.Replace.Deadline, time.Now())
+	req.old = req.s.claims.get(req.Replace.ID)
+	if req.old != nil {
+		req.s.claims.beginRelease(req.old, req.Replace.Deadline, time.Now())
 	}
 }
 
-// settle cleans up after an Acquire that returns err.
-func (e *enrolment) settle(err error) {
-	if old := e.r.Replace; old != nil {
-		switch {
-		case e.old != nil:
-			e.s.giveBack(e.old, e.replaced)
-		case !e.replaced:
-			e.s.owe(debt{place: namesOf(old.ID).place}, e.r.TTL)
+// run asks for the key, on a spare etcd lease if there is one.
+func (req *request) run(ctx context.Context) (driver.Grant, error) {
+	if err := check(&req.Request); err != nil {
+		return driver.Grant{}, err
+	}
+	if ctx.Err() != nil {
+		return driver.Grant{}, contextError(ctx)
+	}
+	if req.s.claims.endReason(req.ID) != 0 {
+		return driver.Grant{}, driver.ErrPlaceLost
+	}
+	if cl := req.s.claims.get(req.ID); cl != nil {
+		return req.answerAgain(ctx, cl)
+	}
+	if err := req.awaitHiddenHolders(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if !req.Wait && req.Replace == nil && req.s.refusals.recentlyRefused(req.Key, time.Now()) {
+		q, err := req.s.queue(ctx, req.names)
+		if err != nil {
+			return driver.Grant{}, err
 		}
-		e.s.claims.end(old.ID, released)
+		if own, _ := q.find(req.names.place); own == nil && !admits(req.newPlace(waiting), q.entries) {
+			return driver.Grant{}, req.refuse(&q)
+		}
 	}
-	if err == nil {
-		return
+	l, spare := req.s.spares.take(seconds(req.TTL), time.Now())
+	if spare {
+		g, err := req.runOnLease(ctx, l)
+		if !errors.Is(err, driver.ErrPlaceLost) || req.uncertain || req.placed {
+			return g, err
+		}
+		req.leased = false // etcd had ended it
 	}
-	e.s.claims.end(e.r.ID, over)
-	if !e.leased && !e.knock {
-		return
+	l, err := req.s.newLease(ctx, req.TTL)
+	if err != nil {
+		return driver.Grant{}, err
 	}
-	t, d := e.now(), debt{}
-	switch {
-	case e.knock:
-		d.knock, d.used = e.names.knock, t.used
-	case !e.doubt && !e.gone:
-		d.spare = t
-	}
-	if e.placed || e.doubt {
-		d.place = e.names.place
-	}
-	if e.leased && d.spare.id == 0 {
-		d.leases = []clientv3.LeaseID{t.id}
-	}
-	if d.place == "" && d.spare.id != 0 && e.s.spares.add(d.spare) {
-		return
-	}
-	e.s.owe(d, inSeconds(t.seconds))
+	return req.runOnLease(ctx, l)
 }
 
+// check refuses requests that the driver cannot serve.
 func check(r *driver.Request) error {
 	switch {
 	case r.Mode > driver.Semaphore:
@@ -114,234 +119,160 @@ func check(r *driver.Request) error {
 	return nil
 }
 
-func (e *enrolment) run(ctx context.Context) (driver.Grant, error) {
-	if err := check(&e.r); err != nil {
-		return driver.Grant{}, err
-	}
-	if ctx.Err() != nil {
-		return driver.Grant{}, ended(ctx)
-	}
-	if e.s.claims.fate(e.r.ID) != 0 {
-		return driver.Grant{}, driver.ErrPlaceLost
-	}
-	if cl := e.s.claims.get(e.r.ID); cl != nil {
-		return e.again(ctx, cl)
-	}
-	if err := e.heed(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	if !e.r.Wait && e.r.Replace == nil && e.s.refusals.recent(e.r.Key, time.Now()) {
-		q, err := e.s.queue(ctx, e.names)
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		if own, _ := q.find(e.names.place); own == nil && !admits(e.place(waiting), q.entries) {
-			return driver.Grant{}, e.refuse(&q)
-		}
-	}
-	t, spare := e.s.spares.take(seconds(e.r.TTL), time.Now())
-	if spare {
-		g, err := e.on(ctx, t)
-		if !errors.Is(err, driver.ErrPlaceLost) || e.doubt || e.placed {
-			return g, err
-		}
-		e.leased = false // etcd had ended it
-	}
-	t, err := e.s.newTerm(ctx, e.r.TTL)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return e.on(ctx, t)
-}
-
-// on asks with a place on that lease.
-func (e *enrolment) on(ctx context.Context, t term) (driver.Grant, error) {
-	e.mu.Lock()
-	e.term, e.gone = t, false
-	e.mu.Unlock()
-	e.leased = true
-	e.late = e.refresh(ctx)
-	if e.r.Wait {
-		return e.enrol(ctx)
-	}
-	return e.try(ctx)
-}
-
-// again answers a request that was granted before.
-func (e *enrolment) again(ctx context.Context, cl *claim) (driver.Grant, error) {
-	out := e.s.renew(ctx, driver.Renewal{ID: e.r.ID, Token: cl.token, TTL: e.r.TTL})
+// answerAgain answers a repeated request whose lease was granted before.
+func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, error) {
+	out := req.s.renew(ctx, driver.Renewal{ID: req.ID, Token: cl.token, TTL: req.TTL})
 	switch {
 	case errors.Is(out.Err, driver.ErrNotHeld):
 		return driver.Grant{}, driver.ErrPlaceLost
 	case out.Err != nil:
-		e.s.giveBack(cl, false)
+		req.s.giveBackLeases(cl, false)
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{ID: e.r.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
+	return driver.Grant{ID: req.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
 }
 
-func (e *enrolment) place(at stage) place {
-	p := place{mode: e.r.Mode, limit: e.r.Limit, ttl: e.r.TTL, stage: at}
-	if at == holding {
-		p.since = time.Now()
+// runOnLease asks for the key with a place on etcd lease l.
+func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, error) {
+	req.mu.Lock()
+	req.lease, req.leaseGone = l, false
+	req.mu.Unlock()
+	req.leased = true
+	req.refreshed = req.refresh(ctx)
+	if req.Wait {
+		return req.enqueue(ctx)
 	}
-	return p
+	return req.acquireAtOnce(ctx)
 }
 
-// opening begins a transaction that grants a key which nobody has, but the lease to
-// replace, and reads the queue otherwise, after what more there is to do.
-func (e *enrolment) opening(ctx context.Context, more ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	free := e.names.all("=", 0)
-	then := e.names.writeFirst(e.place(holding), e.now())
-	if e.r.Replace != nil {
-		end := clientv3.OpDelete(namesOf(e.r.Replace.ID).place)
-		more = append([]clientv3.Op{end}, more...)
-		if e.old != nil {
-			free = e.names.all("=", e.old.create)
-			then = append([]clientv3.Op{end}, then...)
-		}
-	}
-	r, err := e.write(ctx, []clientv3.Cmp{free}, then, more)
-	if err == nil {
-		e.replaced = true
-	}
-	return r, err
-}
-
-// write runs a transaction that may write the owner's place, and notes what of it is not
-// certain.
-func (e *enrolment) write(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	r, doubt, err := e.s.commitWithDoubt(ctx, ifs, then, otherwise)
-	e.doubt = e.doubt || doubt
-	return r, err
-}
-
-// hasPlace notes that the owner's place was written, on the lease that is known.
-func (e *enrolment) hasPlace() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.placed, e.term.used = true, true
-}
-
-// enrol takes a place at the end of the queue, which is the lease if nobody is there.
-func (e *enrolment) enrol(ctx context.Context) (driver.Grant, error) {
-	r, err := e.opening(ctx, clientv3.OpTxn(
-		[]clientv3.Cmp{e.names.isNew()},
-		append(e.names.writeFirst(e.place(waiting), e.now()), e.names.read()),
-		[]clientv3.Op{e.names.read()},
+// enqueue takes a place at the end of the queue. In an empty queue that place is the lease.
+func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
+	r, err := req.takeIfFree(ctx, clientv3.OpTxn(
+		[]clientv3.Cmp{req.names.isNew()},
+		append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read()),
+		[]clientv3.Op{req.names.read()},
 	))
 	if err != nil {
-		return driver.Grant{}, e.lost(err)
+		return driver.Grant{}, req.placeError(err)
 	}
-	e.hasPlace()
+	req.notePlace()
 	if r.Succeeded {
-		return e.take(ctx, r.Header.Revision, r.Header.Revision, false)
+		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
 	}
 	q, err := queueOf(r)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	if own, _ := q.find(e.names.place); own != nil {
-		if err := e.adopt(ctx, own); err != nil {
+	if own, _ := q.find(req.names.place); own != nil {
+		if err := req.adopt(ctx, own); err != nil {
 			return driver.Grant{}, err
 		}
 	}
-	return e.wait(ctx, q)
+	return req.wait(ctx, q)
 }
 
-// try asks without waiting.
-func (e *enrolment) try(ctx context.Context) (driver.Grant, error) {
-	r, err := e.opening(ctx, e.names.read())
+// acquireAtOnce acquires the key without waiting.
+func (req *request) acquireAtOnce(ctx context.Context) (driver.Grant, error) {
+	r, err := req.takeIfFree(ctx, req.names.read())
 	for {
 		if err != nil {
-			return driver.Grant{}, e.lost(err)
+			return driver.Grant{}, req.placeError(err)
 		}
 		if r.Succeeded {
-			e.hasPlace()
-			return e.take(ctx, r.Header.Revision, r.Header.Revision, false)
+			req.notePlace()
+			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
 		}
 		q, err := queueOf(r)
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if own, before := q.find(e.names.place); own != nil {
-			return e.found(ctx, own, before, q)
+		if own, before := q.find(req.names.place); own != nil {
+			return req.resume(ctx, own, before, q)
 		}
-		if !admits(e.place(waiting), q.entries) {
-			return driver.Grant{}, e.refuse(&q)
+		if !admits(req.newPlace(waiting), q.entries) {
+			return driver.Grant{}, req.refuse(&q)
 		}
-		// Whoever has come since then stands before this request.
-		r, err = e.write(ctx,
-			[]clientv3.Cmp{e.names.isNew(), e.names.all("<", q.rev+1)},
-			e.names.writeFirst(e.place(holding), e.now()),
-			[]clientv3.Op{e.names.read()})
+		// A place that was created since q was read comes before this one.
+		r, err = req.commit(ctx,
+			[]clientv3.Cmp{req.names.isNew(), req.names.all("<", q.rev+1)},
+			req.names.writeFirst(req.newPlace(holding), req.currentLease()),
+			[]clientv3.Op{req.names.read()})
 		if err != nil {
-			return driver.Grant{}, e.lost(err)
+			return driver.Grant{}, req.placeError(err)
 		}
 	}
 }
 
-// found goes on, without waiting, for an owner that has its place already.
-func (e *enrolment) found(ctx context.Context, own *entry, before []entry, q queue) (driver.Grant, error) {
-	if err := e.adopt(ctx, own); err != nil {
+// resume continues acquireAtOnce for an owner that already has a place.
+func (req *request) resume(ctx context.Context, own *entry, before []entry, q queue) (driver.Grant, error) {
+	if err := req.adopt(ctx, own); err != nil {
 		return driver.Grant{}, err
 	}
 	if own.stage == waiting && !admits(own.place, before) {
-		return driver.Grant{}, e.refuse(&q)
+		return driver.Grant{}, req.refuse(&q)
 	}
-	return e.wait(ctx, q)
+	return req.wait(ctx, q)
 }
 
-// refuse answers a request that would not wait.
-func (e *enrolment) refuse(q *queue) error {
-	e.knock = e.s.refusals.add(e.r.Key, q.token(), time.Now())
+// refuse returns the error of a request that would not wait.
+func (req *request) refuse(q *queue) error {
+	req.tellHolder = req.s.refusals.add(req.Key, q.token(), time.Now())
 	return &driver.HeldError{RetryAfter: q.retryAfter()}
 }
 
-// adopt goes on with the place that an earlier copy of the request has taken.
-func (e *enrolment) adopt(ctx context.Context, own *entry) error {
-	e.create, e.placed = own.create, true
-	if own.lease == e.now().id {
-		return nil
+// takeIfFree takes the key if its queue is empty, apart from the lease to replace.
+// Otherwise it runs more, in the same transaction; more ends by reading the queue.
+func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	free := req.names.all("=", 0)
+	then := req.names.writeFirst(req.newPlace(holding), req.currentLease())
+	if req.Replace != nil {
+		end := clientv3.OpDelete(namesOf(req.Replace.ID).place)
+		more = append([]clientv3.Op{end}, more...)
+		if req.old != nil {
+			free = req.names.all("=", req.old.create)
+			then = append([]clientv3.Op{end}, then...)
+		}
 	}
-	e.doubt = true
-	e.mu.Lock()
-	unused := e.term
-	e.term = term{id: own.lease, seconds: unused.seconds, used: true}
-	e.mu.Unlock()
-	e.s.owe(debt{leases: []clientv3.LeaseID{unused.id}, used: unused.used}, inSeconds(unused.seconds))
-	return e.lost(e.prolong(ctx))
+	r, err := req.commit(ctx, []clientv3.Cmp{free}, then, more)
+	if err == nil {
+		req.replaced = true
+	}
+	return r, err
 }
 
-// lost says what an error means for the place.
-func (e *enrolment) lost(err error) error {
-	if absent(err) {
-		return driver.ErrPlaceLost
+// cleanUp cleans up after an Acquire that returns err.
+func (req *request) cleanUp(err error) {
+	if old := req.Replace; old != nil {
+		switch {
+		case req.old != nil:
+			req.s.giveBackLeases(req.old, req.replaced)
+		case !req.replaced:
+			req.s.owe(debt{place: namesOf(old.ID).place}, req.TTL)
+		}
+		req.s.claims.end(old.ID, released)
 	}
-	return err
-}
-
-// take returns the lease, which the owner's place has become.
-func (e *enrolment) take(ctx context.Context, create, token int64, contended bool) (driver.Grant, error) {
-	brief := time.NewTimer(firstRenewal)
-	select {
-	case <-e.late:
-	case <-brief.C:
-	case <-ctx.Done():
+	if err == nil {
+		return
 	}
-	brief.Stop()
-	t := e.now()
-	deadline := t.deadline(e.r.TTL)
-	if driver.Remaining(deadline, time.Now()) <= 0 {
-		return driver.Grant{}, errors.New("etcd: the lease was granted too late to be of use")
+	req.s.claims.end(req.ID, notHeld)
+	if !req.leased && !req.tellHolder {
+		return
 	}
-	place := e.place(holding)
-	place.token = token
-	e.s.claims.add(&claim{
-		id: e.r.ID, names: e.names, create: create, granted: time.Now(), token: token,
-		turning: make(chan struct{}, 1),
-		leases:  []clientv3.LeaseID{t.id}, seconds: t.seconds, sent: t.sent, doubt: e.doubt,
-		place: place, contended: contended,
-	}, e.s.listen)
-	return driver.Grant{ID: e.r.ID, Token: token, Deadline: deadline, Contended: contended}, nil
+	l, d := req.currentLease(), debt{}
+	switch {
+	case req.tellHolder:
+		d.contended, d.used = req.names.contended, l.used
+	case !req.uncertain && !req.leaseGone:
+		d.spare = l
+	}
+	if req.placed || req.uncertain {
+		d.place = req.names.place
+	}
+	if req.leased && d.spare.id == 0 {
+		d.leases = []clientv3.LeaseID{l.id}
+	}
+	if d.place == "" && d.spare.id != 0 && req.s.spares.add(d.spare) {
+		return
+	}
+	req.s.owe(d, secondsToDuration(l.seconds))
 }

@@ -11,76 +11,76 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// claim is a lease that the session has been granted. Its fields from leases on are
-// guarded by claims.mu.
+// claim is a lease that the session was granted. Its fields from leases on are guarded by
+// claims.mu.
 type claim struct {
 	id      driver.ID
 	names   names
 	create  int64     // revision of the owner's place
-	granted time.Time // or a little later; zero if it was another session's
+	granted time.Time // or a little later; zero if another session was granted it
 	token   int64
 
-	// turning is held while a renewal writes to the owner's place, or a release that
-	// has the key kept.
-	turning chan struct{}
+	// writing is a lock. A renewal holds it while it writes the owner's place, and so does a
+	// release that keeps the key.
+	writing chan struct{}
 
-	leases    []clientv3.LeaseID // the owner's place is on one of them
-	seconds   int64              // that the last of them lasts
-	sent      time.Time          // before the request that it lasts so long from
-	doubt     bool               // a request that writes the place may have run more than once, or may run yet
-	place     place
-	contended bool // what the session has said last
-	ending    bool // a release has been sent
-	timely    bool // the first one was sent before the deadline
-	stop      func()
+	leases      []clientv3.LeaseID // the owner's place is on one of them
+	seconds     int64              // the TTL of the last of them, from sent on
+	sent        time.Time          // when its last grant or renewal was sent
+	uncertain   bool               // a transaction that writes the place may have run twice, or may still run
+	place       place
+	contended   bool // as last reported to the sink
+	releasing   bool // a release has been sent
+	inTime      bool // the first release was sent before the deadline
+	cancelWatch func()
 }
 
-// fate is how an owner ended.
-type fate uint8
+// endReason is how an owner ended.
+type endReason uint8
 
 const (
-	released fate = iota + 1 // by a release of a lease that it held
-	over                     // otherwise: expired, taken away, withdrawn
+	released endReason = iota + 1 // by a release of a lease that it held
+	notHeld                       // otherwise: expired, taken away, withdrawn
 )
 
-// claims are the leases of a session and, of the last few thousand owners that have
-// ended, how they did.
+// claims are the leases of a session, and the end reasons of the last few thousand owners
+// that have ended.
 type claims struct {
 	grants *grants
 
 	mu     sync.Mutex
 	byID   map[driver.ID]*claim
-	young  map[driver.ID]fate
-	old    map[driver.ID]fate
+	young  map[driver.ID]endReason
+	old    map[driver.ID]endReason
 	closed bool
 }
 
-// remembered is how many of the latest ended owners a session knows at least.
-const remembered = 1024
+// minEnded is how many ended owners a session remembers at least.
+const minEnded = 1024
 
 func (c *claims) init(g *grants) {
 	c.grants = g
 	c.byID = make(map[driver.ID]*claim)
-	c.young = make(map[driver.ID]fate)
+	c.young = make(map[driver.ID]endReason)
 }
 
-// add takes in a lease that was granted. watch starts what listens for its end.
-func (c *claims) add(cl *claim, watch func(*claim) (stop func())) {
+// add adds a lease that was granted, and starts to watch it.
+func (c *claims) add(cl *claim, startWatch func(*claim) (stop func())) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before := c.byID[cl.id]; before != nil {
-		before.halt()
+		before.stopWatch()
 	}
 	c.byID[cl.id] = cl
 	if !c.closed {
-		cl.stop = watch(cl)
+		cl.cancelWatch = startWatch(cl)
 	}
 	c.grants.add(cl.token, grant{name: cl.names.place, create: cl.create})
 }
 
-// note takes in a lease that another session was granted and that this one is to end, so
-// that the request may be repeated.
-func (c *claims) note(cl *claim) {
+// addOfOtherSession adds a lease that another session was granted and that this one is to
+// release. A repeated release finds it here.
+func (c *claims) addOfOtherSession(cl *claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byID[cl.id] == nil {
@@ -95,90 +95,90 @@ func (c *claims) get(id driver.ID) *claim {
 	return c.byID[id]
 }
 
-// fate returns how an owner has ended; 0 if that is not known.
-func (c *claims) fate(id driver.ID) fate {
+// endReason returns how an owner has ended; 0 if that is not known.
+func (c *claims) endReason(id driver.ID) endReason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.fateOf(id)
+	return c.endReasonOf(id)
 }
 
-func (c *claims) fateOf(id driver.ID) fate {
-	if f := c.young[id]; f != 0 {
-		return f
+// endReasonOf is endReason. c.mu is held.
+func (c *claims) endReasonOf(id driver.ID) endReason {
+	if reason := c.young[id]; reason != 0 {
+		return reason
 	}
 	return c.old[id]
 }
 
-// end removes an owner and remembers how it has ended. It returns false if it had ended
-// before.
-func (c *claims) end(id driver.ID, f fate) bool {
+// end removes an owner and remembers how it has ended. It reports whether this is its first end.
+func (c *claims) end(id driver.ID, reason endReason) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cl := c.byID[id]; cl != nil {
-		cl.halt()
+		cl.stopWatch()
 		c.grants.remove(cl.token)
 		delete(c.byID, id)
 	}
-	if c.fateOf(id) != 0 {
+	if c.endReasonOf(id) != 0 {
 		return false
 	}
-	if len(c.young) >= remembered {
-		c.young, c.old = make(map[driver.ID]fate), c.young
+	if len(c.young) >= minEnded {
+		c.young, c.old = make(map[driver.ID]endReason), c.young
 	}
-	c.young[id] = f
+	c.young[id] = reason
 	return true
 }
 
-// part begins a release: the lease is nobody's for this process from here on, whatever
-// becomes of the request. first says that no release was sent before, and timely that
-// the first one was sent before the deadline.
-func (c *claims) part(cl *claim, deadline, now time.Time) (first, timely bool) {
+// beginRelease begins a release. From here on this process no longer holds the lease,
+// whatever the request's outcome. first reports that this is the first release of the lease,
+// and inTime that the first one was sent before the deadline.
+func (c *claims) beginRelease(cl *claim, deadline, now time.Time) (first, inTime bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cl.ending {
-		return false, cl.timely
+	if cl.releasing {
+		return false, cl.inTime
 	}
-	cl.ending, cl.timely = true, driver.Remaining(deadline, now) > 0
-	cl.halt()
+	cl.releasing, cl.inTime = true, driver.Remaining(deadline, now) > 0
+	cl.stopWatch()
 	c.grants.remove(cl.token)
-	return true, cl.timely
+	return true, cl.inTime
 }
 
-// abandon ends what listens for the ends of leases, as the session is closed.
-func (c *claims) abandon() {
+// close stops watching all leases, as the session is closed.
+func (c *claims) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, cl := range c.byID {
-		cl.halt()
+		cl.stopWatch()
 		c.grants.remove(cl.token)
 	}
 }
 
-// on returns the leases on one of which the owner's place is, and how long they last at
-// most.
-func (c *claims) on(cl *claim) ([]clientv3.LeaseID, time.Duration) {
+// leasesOf returns the etcd leases that the owner's place may be on, and how long they last
+// at most.
+func (c *claims) leasesOf(cl *claim) ([]clientv3.LeaseID, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(cl.leases), cl.place.ttl
 }
 
-// halt ends what listens for the lease's end. It has none if another session was
-// granted it.
-func (cl *claim) halt() {
-	if cl.stop != nil {
-		cl.stop()
+// stopWatch stops watching the lease. A lease of another session is not watched.
+func (cl *claim) stopWatch() {
+	if cl.cancelWatch != nil {
+		cl.cancelWatch()
 	}
 }
 
-// turn waits for the claim's turning.
-func (cl *claim) turn(ctx context.Context) error {
+// lockWriting takes the lock on writing the owner's place.
+func (cl *claim) lockWriting(ctx context.Context) error {
 	select {
-	case cl.turning <- struct{}{}:
+	case cl.writing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return contextError(ctx)
 	}
 }
 
-func (cl *claim) turned() { <-cl.turning }
+// unlockWriting gives it back.
+func (cl *claim) unlockWriting() { <-cl.writing }

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,28 +10,57 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// cleaners bounds how many endings of given-up owners are under way at once.
+// cleaners bounds how many debts are settled at once.
 const cleaners = 16
 
-// debt is what was given up and must end at the server: leases, with all that is on
-// them. A lease that is revoked takes with it whatever a late request may still try to
-// put on it.
+// debt is what was given up and must be cleaned up at etcd: a place, and etcd leases with
+// all keys on them. Revoking a lease also defeats a late request that would still put a key
+// on it.
 type debt struct {
-	leases []clientv3.LeaseID
-	spare  term      // to be one when the place is gone; its id is 0 if there is none
-	place  string    // to be deleted; "" is none
-	used   bool      // places were on the leases, and those behind are to see that they were given up
-	knock  string    // to be written, before its lease is revoked; "" is nothing
-	due    time.Time // until then it is not given up, but kept; zero is at once
-	done   func()    // called when it is over; nil is nothing
+	leases    []clientv3.LeaseID
+	spare     etcdLease // to be reused when the place is gone; its id is 0 if there is none
+	place     string    // to delete; "" is none
+	used      bool      // places were on the leases: their alive keys must outlast them
+	contended string    // a key to write, on one of the leases, before it is revoked; "" is none
+	due       time.Time // the key is kept until then; zero: clean up at once
+	done      func()    // called at the end; may be nil
 }
 
-// owe has a debt paid. The server has ended what is owed ttl after it is due. When the
-// session is closed, what is kept is left to its lease.
+// giveBackLeases revokes the etcd leases of a claim, or keeps one as a spare. placeDeleted
+// reports that this session has deleted the place. Otherwise the place is deleted too.
+func (s *session) giveBackLeases(cl *claim, placeDeleted bool) {
+	s.claims.mu.Lock()
+	leases, ttl := slices.Clone(cl.leases), cl.place.ttl
+	l := etcdLease{seconds: cl.seconds, sent: cl.sent, used: true}
+	reusable := placeDeleted && !cl.uncertain && len(leases) == 1 && !cl.sent.IsZero()
+	s.claims.mu.Unlock()
+	if reusable {
+		l.id = leases[0]
+		if s.spares.add(l) {
+			return
+		}
+	}
+	s.owe(debt{place: cl.names.place, leases: leases}, ttl)
+}
+
+// revokeSpares revokes the spare leases.
+func (s *session) revokeSpares() {
+	left := s.spares.close()
+	for batch := range slices.Chunk(left, 64) {
+		d, longest := debt{used: true}, int64(0)
+		for _, l := range batch {
+			d.leases, longest = append(d.leases, l.id), max(longest, l.seconds)
+		}
+		s.owe(d, secondsToDuration(longest))
+	}
+}
+
+// owe starts to clean up, or does so when d is due. All of it ends at etcd by itself ttl
+// after that. If the session is closed before d is due, a kept key is left to expire.
 func (s *session) owe(d debt, ttl time.Duration) {
 	pay := func() {
 		s.debts.Owe(&d, kit.Debt{Limit: ttl + 2*s.timeout, Over: d.done, End: func(ctx context.Context) error {
-			if err := s.settle(ctx, &d); passing(err) {
+			if err := s.cleanUp(ctx, &d); retryable(err) {
 				return err
 			}
 			return nil
@@ -47,29 +77,29 @@ func (s *session) owe(d debt, ttl time.Duration) {
 	})
 }
 
-// settle does what a debt says. It may be done again.
-func (s *session) settle(ctx context.Context, d *debt) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silence(s.timeout))
+// cleanUp cleans a debt up. After an error it is called again, and does what is left.
+func (s *session) cleanUp(ctx context.Context, d *debt) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
 	defer cancel()
-	if d.knock != "" {
-		s.knock(ctx, d)
-		d.knock = "" // one message is enough, and may be lost
+	if d.contended != "" {
+		s.tellContended(ctx, d)
+		d.contended = "" // one attempt is enough: the message may be lost
 	}
 	if d.place != "" || d.used {
-		if err := s.detach(ctx, d); err != nil {
+		if err := s.deletePlace(ctx, d); err != nil {
 			return err
 		}
 		d.place, d.used = "", false
 	}
-	if t := d.spare; t.id != 0 {
-		if d.spare = (term{}); !s.spares.add(t) { // there are enough
-			d.leases, d.used = append(d.leases, t.id), t.used
-			return s.settle(ctx, d)
+	if l := d.spare; l.id != 0 {
+		if d.spare = (etcdLease{}); !s.spares.add(l) { // there are enough spares
+			d.leases, d.used = append(d.leases, l.id), l.used
+			return s.cleanUp(ctx, d)
 		}
 	}
 	for len(d.leases) > 0 {
 		lease := d.leases[0]
-		if _, err := once(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, lease) }); err != nil && !absent(err) {
+		if _, err := attempt(ctx, s, func(ctx context.Context) (none, error) { return s.revoke(ctx, lease) }); err != nil && !leaseNotFound(err) {
 			return err
 		}
 		d.leases = d.leases[1:]
@@ -77,38 +107,57 @@ func (s *session) settle(ctx context.Context, d *debt) error {
 	return nil
 }
 
-// detach deletes a debt's place, and has what shows that its leases live outlast them.
-func (s *session) detach(ctx context.Context, d *debt) error {
+// tellContended writes the contended key, so that the holder hears of a refused request.
+func (s *session) tellContended(ctx context.Context, d *debt) {
+	if len(d.leases) == 0 {
+		l, err := s.newLease(ctx, minTTL)
+		if err != nil {
+			return
+		}
+		d.leases = append(d.leases, l.id)
+	}
+	_, _ = attempt(ctx, s, func(ctx context.Context) (none, error) {
+		_, err := s.d.client.Put(ctx, d.contended, "", clientv3.WithLease(d.leases[0]))
+		return none{}, err
+	})
+}
+
+// deletePlace deletes a debt's place, and moves the alive keys of its leases to another lease.
+func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	var ops []clientv3.Op
 	if d.place != "" {
 		ops = append(ops, clientv3.OpDelete(d.place))
 	}
 	if len(d.leases) > 0 {
-		on, err := s.outlasting(ctx)
+		on, err := s.leaseForAliveKeys(ctx)
 		if err != nil {
 			return err
 		}
 		for _, lease := range d.leases {
-			ops = append(ops, clientv3.OpPut(lifeOf(lease), "", clientv3.WithLease(on)))
+			ops = append(ops, clientv3.OpPut(aliveKeyOf(lease), "", clientv3.WithLease(on)))
 		}
 	}
-	_, err := once(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	_, err := attempt(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.d.client.Txn(ctx).Then(ops...).Commit()
 	})
 	return err
 }
 
-// knock lets the holder of a key hear of a request that was refused.
-func (s *session) knock(ctx context.Context, d *debt) {
-	if len(d.leases) == 0 {
-		t, err := s.newTerm(ctx, minTTL)
-		if err != nil {
-			return
-		}
-		d.leases = append(d.leases, t.id)
+// leaseForAliveKeys returns an etcd lease that lasts for aliveKeyTTL at least. Alive keys
+// move to it when their own lease is given up. It expires by itself.
+func (s *session) leaseForAliveKeys(ctx context.Context) (clientv3.LeaseID, error) {
+	s.mu.Lock()
+	l := s.aliveKeyLease
+	s.mu.Unlock()
+	if l.id != clientv3.NoLease && time.Since(l.sent) < aliveKeyTTL {
+		return l.id, nil
 	}
-	_, _ = once(ctx, s, func(ctx context.Context) (none, error) {
-		_, err := s.d.client.Put(ctx, d.knock, "", clientv3.WithLease(d.leases[0]))
-		return none{}, err
-	})
+	l, err := s.newLease(ctx, 2*aliveKeyTTL)
+	if err != nil {
+		return clientv3.NoLease, err
+	}
+	s.mu.Lock()
+	s.aliveKeyLease = l
+	s.mu.Unlock()
+	return l.id, nil
 }

@@ -9,95 +9,94 @@
 //
 // # Guarantees
 //
-// Who asks for a key takes a place in its queue, on a lease of etcd of its own: no two
-// callers and no two owners ever share one. A place is the lease as soon as its owner
-// and all who came before it may hold the key together. Each grant is one transaction,
-// which asks whether the owner's own place is still there; the order of places is that
-// of etcd's revisions, so that it is first come, first served, for every mode and over all
-// processes.
+// Each request for a key creates a place in the key's queue. A place is on an etcd lease of
+// its own: no two owners ever share one. The place becomes the lock's lease as soon as its
+// owner and the owners of all places before it may hold the key together. Each grant is one
+// transaction, which checks that the owner's own place still exists. Places are in the order
+// of etcd's revisions: first come, first served, for every mode and over all processes.
 //
-// As long as a majority of the cluster keeps its data a key has one holder at a time,
-// also while members or the leader crash, restart or are cut off: etcd answers nothing
-// that it may lose. A member without a majority grants nothing. A holder considers its
-// lease over before etcd does, by its monotonic clock from before the request was sent;
-// no other clock of a client matters, and of the servers' only the rate does. A new
-// leader lets every lease last from anew, which keeps others out for longer and nobody in.
+// As long as a majority of the cluster keeps its data, a key has one holder at a time, also
+// while members or the leader crash, restart or are cut off: etcd acknowledges nothing that
+// it may lose. A member without a majority grants nothing. A holder considers its lease over
+// before etcd does: it counts by its monotonic clock, from before the request was sent. No
+// other clock of a client matters, and of the servers' clocks only the rate. A new leader
+// starts every lease anew, which keeps others out for longer and extends no deadline.
 //
-// There is one exception. A leader that is stopped (SIGSTOP, a frozen machine) for longer
-// than a lease lasts, and then goes on, takes leases for expired that were renewed at its
-// successor, and has them revoked (etcd-io/etcd#15247). Who waits for the key tells such an end
-// from others: what is given up leaves a mark, and how long leases last it has seen. So it waits
-// until the holder is over. Of a thousand holds of a dozen busy keys, with the leader stopped a hundred
-// times, none overlapped the next with etcd 3.6.5, and seven did with 3.4.23, by less than 100 ms; before
-// 3.4.31 and 3.5.13 a leader that was stopped may also answer a renewal. Who asks for the key in
-// just that moment, with nobody waiting, may have it before the holder has heard. Its token is
-// the larger one. See package fence.
+// There is one exception. If a leader is stopped (SIGSTOP, a frozen machine) for longer than
+// a lease lasts, and then goes on, it revokes leases as expired that were renewed at its
+// successor (etcd-io/etcd#15247). A waiter recognizes such an end: a lease that was given up
+// leaves a mark, and the waiter has read how long the others last. It then waits until the
+// holder's deadline has passed. Of a thousand holds of a dozen busy keys, with the leader
+// stopped a hundred times, none overlapped the next with etcd 3.6.5, and seven did with
+// 3.4.23, by less than 100 ms; before 3.4.31 and 3.5.13 a leader that was stopped may also
+// answer a renewal. If nobody waits, a request in just that moment may be granted the key
+// before the holder has heard of its loss. Its token is the larger one. See package fence.
 //
-// Fencing tokens are the revision of the transaction that has granted the lease. They
-// rise for ever, over all keys of the cluster, whatever happens to a single server. If
-// etcd is restored from a backup its revisions go back: give etcdutl snapshot restore
-// --bump-revision and --mark-compacted, or tokens do too.
+// A fencing token is the revision of the transaction that granted the lease. Tokens rise for
+// ever, over all keys of the cluster, whatever happens to a single server. If etcd is
+// restored from a backup its revisions go back, and the tokens with them, unless etcdutl
+// snapshot restore is given --bump-revision and --mark-compacted.
 //
-// What is protected need not believe in a token if it is in the same cluster: see
-// [Driver.IsOwner], a comparison for the user's own transactions.
+// Data in the same cluster needs no token: use [Driver.IsOwner], a comparison for your own
+// transactions.
 //
-// # What it does not
+// # Limits
 //
-// A process that is paused past its deadline may go on for a moment before it knows.
-// Tokens and IsOwner protect from what it does then; the lock does not.
+// A process that was paused past its deadline may go on for a moment before it knows. Tokens
+// and IsOwner protect from what it does then; the lock does not.
 //
 // # Time
 //
-// etcd counts leases in whole seconds, and grants none shorter than one and a half of
-// its election time-out: 2 s by default, which is Capabilities.MinTTL. The lease at etcd
-// is therefore as long as was asked for, rounded up, or longer if the servers' election
-// time-out is. Its holder ends it by what it asked for all the same. After a crash
-// the key is free when etcd's lease is over, plus up to a second in which etcd notices;
-// a waiter that has crashed delays those behind it no longer than its own TTL, rounded up
-// likewise. A change of leader begins these times anew. If etcd did not answer the next waiter in
-// the two seconds before a lease ended, that one waits for the holder's TTL once more.
+// etcd counts leases in whole seconds, and grants none shorter than one and a half times its
+// election time-out: 2 s by default, which is Capabilities.MinTTL. So the lease at etcd lasts
+// for the TTL, rounded up, or longer if the servers have a longer election time-out. Its
+// holder's deadline follows from the TTL itself. After a crash the key is free when etcd's
+// lease has expired, plus up to a second until etcd notices. A waiter that has crashed delays
+// those behind it by its own TTL at most, rounded up likewise. A change of leader starts these
+// times anew. If etcd did not answer the next waiter in the last two seconds of a lease, that
+// waiter waits for the holder's TTL once more.
 //
-// A renewal for longer than the lease was granted for puts the place on another lease,
-// which takes two requests instead of one. A lease that etcd has revoked, or let expire, is
-// reported to its holder as soon as its watch hears of it, which most often is at once,
-// and otherwise by the next renewal.
+// A renewal for a longer TTL than that of the grant moves the place to another etcd lease,
+// which takes two requests instead of one. If etcd revokes a lease or lets it expire, the
+// holder's watch reports that, most often at once, or else the next renewal does.
 //
-// With MinHold the key is kept on a lease of the time that remains, and freed by the
-// process that has released it: to the millisecond if that lives, and up to three seconds
-// late if it has ended.
+// With MinHold the key stays on an etcd lease of the time that remains. The process that
+// released it frees it to the millisecond. If that process has ended, the key is free up to
+// three seconds late.
 //
 // # Cost
 //
-// A free key takes two requests: for the place, which is the grant, and to delete it. Each
-// is agreed on by a majority and on its disks. The lease of etcd that the place was on is kept for
-// the next one with the same TTL, up to half of the TTL, and 256 of them; without one, another
-// request asks for a lease first. A shared or semaphore lease that joins others takes one more.
+// A free key takes two requests: one creates the place, which is the grant, and one deletes
+// it. Each is agreed on by a majority and written to its disks. The session keeps the etcd
+// lease of a deleted place for its next place with the same TTL: for up to half of the TTL,
+// and 256 of them. Without one, another request grants a lease first. A shared or semaphore
+// lease that joins others takes one more.
 //
-// A hand-over is two: the release, of which etcd tells the next waiter, and that one's
-// grant. Only the waiter right behind hears of it. Every holder and every waiter listens
-// by the client's one stream for watches. Should a message be lost a waiter looks for
-// itself, about once a second, at the places before it and how long up to four leases last. It renews its place every third of its TTL.
-// A holder's renewal is a keep-alive and, beside it, a read: it is never written to disk.
-// Leases held for less than 20 ms are not watched.
+// A hand-over takes two requests: the release, which wakes the next waiter by its watch, and
+// that waiter's grant. Only the waiter right behind is woken. All watches of holders and
+// waiters share the client's one stream. In case an event is lost, a waiter polls the places
+// before it about once a second, and reads how long up to four of their leases last. It renews
+// its place every third of its TTL. A holder's renewal is a keep-alive and, at the same time,
+// a read: nothing is written to disk. Leases held for less than 20 ms are not watched.
 //
 // # The client
 //
-// It stays the caller's; close it after the engine. It blocks by itself while no member
-// answers: every call returns with its context all the same. With authentication a
-// user needs
+// The client stays the caller's; close it after the engine. Its calls may block while no
+// member answers, but every call of the driver returns when its context ends. With
+// authentication a user needs
 //
 //	etcdctl role grant-permission locks readwrite la1/ --prefix
 //
-// and Ping says so if it is not granted. Whoever may write there may end the locks.
+// and Ping reports if that is missing. Anyone who may write there may end the locks.
 //
 // # In etcd
 //
-// A place is la1/{key}/q/{owner}, the key percent-encoded. Who finds a key taken and would
-// not wait leaves la1/{key}/k/{owner} for a moment, so that the holder hears of it. The key la1/%/{lease}
-// lasts as long as a lease of etcd that places were on, and ten seconds longer if it was given up.
-// Nothing stays of a key that nobody holds and nobody waits for, save the history that
-// etcd's own compaction removes: turn on --auto-compaction-retention, as for any
-// use that writes. A request whose answer is lost may leave a lease without keys, which
-// ends by itself. Names begin with the version of the protocol: another version would
-// use another prefix, and not exclude this one.
+// A place is la1/{key}/q/{owner}, the key percent-encoded. A request that finds the key taken
+// and would not wait writes la1/{key}/k/{owner} for a moment, so that the holder hears of it.
+// The mark of an etcd lease that places were on is la1/%/{lease}. It lasts as long as that
+// lease, and ten seconds longer if the lease was given up. Nothing stays of a key that nobody
+// holds and nobody waits for, except the history that etcd's own compaction removes: turn on
+// --auto-compaction-retention, as for any use that writes. A request whose answer is lost may
+// leave a lease without keys, which expires. Names begin with the version of the protocol:
+// another version would use another prefix, and not exclude this one.
 package etcdlock

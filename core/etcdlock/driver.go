@@ -15,7 +15,7 @@ const (
 	// time-out: one and a half of it, in whole seconds.
 	minTTL = 2 * time.Second
 
-	// wake is the longest time between two looks of a waiter that hears nothing.
+	// wake is the longest time between two polls of a waiter whose watch reports nothing.
 	wake = time.Second
 )
 

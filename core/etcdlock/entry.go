@@ -14,31 +14,31 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// stage says what an owner is at.
+// stage is what an owner does with its place.
 type stage byte
 
 const (
 	waiting stage = 'w'
 	holding stage = 'h'
-	kept    stage = 'k' // released, and taken by nobody for Ending.Keep
+	kept    stage = 'k' // released, and free for nobody until Ending.Keep is over
 )
 
-// entry is a place in a key's queue. It stays there when its owner is granted the key.
+// entry is a place as it is read from a key's queue. It stays there while its owner holds the key.
 type entry struct {
 	place
 	name   string
 	lease  clientv3.LeaseID
-	create int64 // revision, which orders the queue
-	mod    int64 // revision
+	create int64 // the revision of its creation, which orders the queue
+	mod    int64 // the revision of its last write
 }
 
-// place is what the owner writes there.
+// place is the value that an owner writes.
 type place struct {
 	mode  driver.Mode
 	limit int
 	ttl   time.Duration // in milliseconds, rounded up
 	stage stage
-	token int64     // 0 if it is the revision at which this was written
+	token int64     // 0: the revision of this write
 	since time.Time // of the grant, by the owner's clock; in microseconds
 }
 
@@ -46,7 +46,7 @@ var errMalformed = errors.New("a value that is not of this protocol")
 
 var modeLetters = map[driver.Mode]string{driver.Exclusive: "e", driver.Shared: "s", driver.Semaphore: "p"}
 
-// String is the place as it is stored: six fields with a space between.
+// String returns the place as it is stored: six fields, separated by spaces.
 func (p place) String() string {
 	ms := (p.ttl + time.Millisecond - 1) / time.Millisecond
 	since := int64(0)
@@ -105,8 +105,9 @@ func parseEntry(kv *mvccpb.KeyValue) (entry, error) {
 	}, nil
 }
 
-// room is how many may hold a key together beside such a place; 0 is any number.
-func (p *place) room() int {
+// capacity returns how many may hold the key together with this place, itself included; 0 is
+// any number.
+func (p *place) capacity() int {
 	switch p.mode {
 	case driver.Exclusive:
 		return 1

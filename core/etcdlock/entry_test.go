@@ -51,8 +51,8 @@ func TestLeaseOfEtcdIsNeverShorterThanAskedFor(t *testing.T) {
 		if got := seconds(ttl); got != want {
 			t.Errorf("%v are asked for as %d s, want %d", ttl, got, want)
 		}
-		if inSeconds(seconds(ttl)) < ttl && ttl < time.Duration(1<<63-1)/time.Second*time.Second {
-			t.Errorf("%v became %v", ttl, inSeconds(seconds(ttl)))
+		if secondsToDuration(seconds(ttl)) < ttl && ttl < time.Duration(1<<63-1)/time.Second*time.Second {
+			t.Errorf("%v became %v", ttl, secondsToDuration(seconds(ttl)))
 		}
 	}
 }

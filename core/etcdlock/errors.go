@@ -14,14 +14,14 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// silence is the error of a request that got no answer in time.
-func silence(after time.Duration) error { return &kit.SilenceError{Store: "etcd", After: after} }
+// silenceError is the error of a request that got no answer in time.
+func silenceError(after time.Duration) error { return &kit.SilenceError{Store: "etcd", After: after} }
 
-// errEnded is the cause of a lease that is no more.
-var errEnded = errors.New("etcd: the lease has expired or was revoked at the server")
+// errLeaseEnded is the cause of the end of a lease that etcd has ended.
+var errLeaseEnded = errors.New("etcd: the lease has expired or was revoked at the server")
 
-// classify wraps an error of the client library: in a *driver.PermanentError if
-// sending the same again is useless.
+// classify wraps an error of the client library. It returns a *driver.PermanentError if a
+// retry is useless.
 func classify(err error) error {
 	if kit.Final(err) {
 		return err
@@ -42,6 +42,7 @@ func classify(err error) error {
 	return wrapped
 }
 
+// code returns the gRPC status code of an error.
 func code(err error) codes.Code {
 	var e rpctypes.EtcdError
 	if errors.As(err, &e) {
@@ -50,14 +51,14 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// absent reports whether the server has said that it does not know the lease.
-func absent(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+// leaseNotFound reports whether etcd does not know the lease.
+func leaseNotFound(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
-// passing reports whether another attempt may have another answer.
-func passing(err error) bool { return !kit.Final(err) && !absent(err) }
+// retryable reports whether another attempt may get another answer.
+func retryable(err error) bool { return !kit.Final(err) && !leaseNotFound(err) }
 
-// ended says why a context has ended.
-func ended(ctx context.Context) error {
+// contextError returns the reason why a context has ended.
+func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var quiet *kit.SilenceError
 	if errors.Is(cause, driver.ErrClosed) || errors.As(cause, &quiet) {
@@ -65,3 +66,6 @@ func ended(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// isLost reports whether err means that a lease has ended.
+func isLost(err error) bool { return leaseNotFound(err) || errors.Is(err, driver.ErrNotHeld) }

@@ -60,7 +60,7 @@ func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
 	}
 }
 
-// A waiter that only looks at who came before it would take the key here.
+// A waiter that only checks the places before its own would take the key here.
 func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

@@ -8,15 +8,15 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// Inspect reports the state of a key. What remains of a lease is known in whole
-// seconds, and is rounded up; since when it is held is by the clock of its holder.
+// Inspect reports the state of a key. The remaining time of a lease is in whole seconds,
+// rounded up. The time since when it is held is by its holder's clock.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return driver.State{}, err
 	}
 	defer leave()
-	q, err := s.queue(ctx, names{queue: roomOf(key) + queuePart})
+	q, err := s.queue(ctx, names{queue: keyPrefixOf(key) + queuePart})
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -32,12 +32,12 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	left := make([]*clientv3.LeaseTimeToLiveResponse, len(held))
 	errs := make([]error, len(held))
 	each(len(held), func(i int) {
-		left[i], _, errs[i] = reach(ctx, s, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		left[i], _, errs[i] = retry(ctx, s, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 			return s.d.client.TimeToLive(ctx, held[i].lease)
 		})
 	})
 	for i, e := range held {
-		if errs[i] != nil && !absent(errs[i]) {
+		if errs[i] != nil && !leaseNotFound(errs[i]) {
 			return driver.State{}, errs[i]
 		}
 		if errs[i] != nil || left[i].TTL < 0 {
@@ -45,7 +45,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		}
 		h := driver.Holder{
 			Mode: e.mode, Limit: e.limit, Token: e.token, Since: e.since, Kept: e.stage == kept,
-			Remaining: inSeconds(min(left[i].TTL+1, left[i].GrantedTTL)),
+			Remaining: secondsToDuration(min(left[i].TTL+1, left[i].GrantedTTL)),
 		}
 		if !st.Held || h.Remaining < st.Remaining {
 			st.Remaining = h.Remaining
@@ -54,13 +54,4 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		st.Holders = append(st.Holders, h)
 	}
 	return st, nil
-}
-
-// queue reads a key's queue.
-func (s *session) queue(ctx context.Context, n names) (queue, error) {
-	r, err := s.commit(ctx, nil, []clientv3.Op{n.read()}, nil)
-	if err != nil {
-		return queue{}, err
-	}
-	return queueOf(r)
 }

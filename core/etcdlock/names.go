@@ -14,34 +14,35 @@ import (
 // Grant a role readwrite on it with --prefix.
 const KeyPrefix = "la1/"
 
-// The parts of a lock are apart, so that a range of one does not meet the other.
+// The two kinds of names of a key. Neither is a prefix of the other.
 const (
-	queuePart = "q/" // a place for each owner
-	knockPart = "k/" // of those who would not wait, for a moment
+	queuePart     = "q/" // the place of an owner
+	contendedPart = "k/" // written for a moment by an owner that would not wait
 )
 
-// roomOf returns what begins every name that belongs to a key. The key is escaped, so
-// that no key's names begin with those of another.
-func roomOf(key string) string { return KeyPrefix + url.PathEscape(key) + "/" }
+// keyPrefixOf returns the prefix of all names of a key. The key is escaped, so that the
+// prefix of one key never begins with that of another.
+func keyPrefixOf(key string) string { return KeyPrefix + url.PathEscape(key) + "/" }
 
-// lifeOf names what shows that a lease of etcd has not ended: it is on that lease, and
-// ends with it. No key's room begins like this, since a bare % is always escaped.
-func lifeOf(id clientv3.LeaseID) string { return fmt.Sprintf("%s%%/%x", KeyPrefix, int64(id)) }
+// aliveKeyOf returns the name of a lease's alive key. That key is on the lease and is deleted
+// with it, so it shows that the lease has not ended. Its name has no key's prefix, since a
+// bare % is always escaped.
+func aliveKeyOf(id clientv3.LeaseID) string { return fmt.Sprintf("%s%%/%x", KeyPrefix, int64(id)) }
 
-// names are those of one owner's claim on a key.
+// names are the names that an owner uses for a key.
 type names struct {
-	room  string // begins all names of the key
-	queue string // begins those of places
-	place string // is the owner's
-	knock string
+	prefix    string // of all names of the key
+	queue     string // the prefix of all places
+	place     string // the owner's
+	contended string
 }
 
 func namesOf(id driver.ID) names {
-	room, owner := roomOf(id.Key), hex.EncodeToString(id.Owner[:])
+	prefix, owner := keyPrefixOf(id.Key), hex.EncodeToString(id.Owner[:])
 	return names{
-		room:  room,
-		queue: room + queuePart,
-		place: room + queuePart + owner,
-		knock: room + knockPart + owner,
+		prefix:    prefix,
+		queue:     prefix + queuePart,
+		place:     prefix + queuePart + owner,
+		contended: prefix + contendedPart + owner,
 	}
 }

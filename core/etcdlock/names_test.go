@@ -17,12 +17,12 @@ func FuzzNamesStayApart(f *testing.F) {
 	f.Add("..", ".")
 	f.Add("\xff", "%FF")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		room := roomOf(a)
-		if strings.HasPrefix(namesOf(driver.ID{Key: b}).place, room) != (a == b) || strings.HasPrefix(namesOf(driver.ID{Key: b}).knock, room) != (a == b) {
-			t.Errorf("%q has %q, and %q has %q", a, room, b, roomOf(b))
+		prefix := keyPrefixOf(a)
+		if strings.HasPrefix(namesOf(driver.ID{Key: b}).place, prefix) != (a == b) || strings.HasPrefix(namesOf(driver.ID{Key: b}).contended, prefix) != (a == b) {
+			t.Errorf("%q has %q, and %q has %q", a, prefix, b, keyPrefixOf(b))
 		}
-		if back, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(room, KeyPrefix), "/")); err != nil || back != a {
-			t.Errorf("%q reads back as %q, %v", room, back, err)
+		if back, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(prefix, KeyPrefix), "/")); err != nil || back != a {
+			t.Errorf("%q reads back as %q, %v", prefix, back, err)
 		}
 	})
 }

@@ -13,7 +13,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		return err
 	}
 	defer leave()
-	n := names{queue: roomOf(key) + queuePart}
+	n := names{queue: keyPrefixOf(key) + queuePart}
 	for {
 		q, err := s.queue(ctx, n)
 		if err != nil {

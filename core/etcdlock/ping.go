@@ -11,8 +11,8 @@ import (
 )
 
 // Ping reports whether a majority of the cluster answers and permits what locks need.
-// It asks for a transaction that does nothing, since its condition never holds: the
-// rights are checked for both of its branches all the same.
+// It sends a transaction whose condition never holds. etcd checks the permissions of both
+// branches all the same.
 func (s *session) Ping(ctx context.Context) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {

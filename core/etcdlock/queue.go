@@ -10,14 +10,14 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// queue is a key's places at one revision, first come first: of those who hold it and
-// of those who wait.
+// queue is the places of a key's holders and waiters at one revision, in the order of their
+// creation.
 //
-// A place is granted when its owner and all who came before it could hold the key
-// together, whether they do already or not. Once that is so it stays so, since nobody
-// comes to stand before an earlier one, places before it can only go, and a lease
-// that is lowered lets more hold beside it. Therefore a grant needs no proof but
-// that the owner's own place is still there, however old the reading was.
+// A place is admitted when its owner and the owners of all places before it could hold the
+// key together, whether they hold it yet or not. An admitted place stays admitted: no new
+// place comes before an existing one, the places before it can only go, and a lease that is
+// lowered lets more owners in. So a grant only has to check that the owner's own place still
+// exists, however old the reading of the queue.
 type queue struct {
 	entries []entry
 	rev     int64
@@ -36,7 +36,7 @@ func parseQueue(kvs []*mvccpb.KeyValue, rev int64) (queue, error) {
 	return q, nil
 }
 
-// find returns the place with that name and those before it; nil if there is none.
+// find returns the place with that name and the places before it; nil if there is none.
 func (q *queue) find(name string) (own *entry, before []entry) {
 	for i := range q.entries {
 		if q.entries[i].name == name {
@@ -46,36 +46,35 @@ func (q *queue) find(name string) (own *entry, before []entry) {
 	return nil, nil
 }
 
-// has reports whether such a place is in the queue.
+// has reports whether the place with that name and create revision is in the queue.
 func (q *queue) has(name string, create int64) bool {
 	return slices.ContainsFunc(q.entries, func(e entry) bool { return e.name == name && e.create == create })
 }
 
-// admits reports whether p could hold the key together with all who came before it.
+// admits reports whether the owner of p could hold the key together with all before it.
 func admits(p place, before []entry) bool {
-	least := p.room()
+	least := p.capacity()
 	for i := range before {
-		if r := before[i].room(); r > 0 && (least == 0 || r < least) {
+		if r := before[i].capacity(); r > 0 && (least == 0 || r < least) {
 			least = r
 		}
 	}
 	return least == 0 || len(before) < least
 }
 
-// watched is what a waiter hears of. Nothing else can bring its turn nearer, or only
-// after this has happened.
-type watched struct {
-	name string // of one place; "" is the whole queue
-	puts bool   // also of changes; otherwise only of the place's end
-	head string // the first place of the queue, if that is another one; "" is not looked at
+// watchTarget is what a waiter watches. Nothing else can let it in before this has changed.
+type watchTarget struct {
+	name string // of a place; "" is the whole queue
+	puts bool   // writes count too; otherwise only deletions
+	head string // the first place of the queue, to be polled too; "" if that is name or not needed
 
-	places int // how many of these there are before the waiter's own
+	places int // how many places the target has before the waiter's own
 }
 
-// watches returns what to watch for one who is not admitted yet.
-func watches(p place, before []entry) watched {
+// watchTargetOf returns what the owner of p has to watch until it is admitted.
+func watchTargetOf(p place, before []entry) watchTarget {
 	if p.mode == driver.Exclusive {
-		w := watched{name: before[len(before)-1].name, places: 1}
+		w := watchTarget{name: before[len(before)-1].name, places: 1}
 		if len(before) > 1 {
 			w.head = before[0].name
 		}
@@ -87,13 +86,13 @@ func watches(p place, before []entry) watched {
 			last = e
 		}
 	}
-	if last == nil { // the first of those who wait, beside several who hold
-		return watched{puts: true, places: len(before)}
+	if last == nil { // p is the first waiter, behind several holders
+		return watchTarget{puts: true, places: len(before)}
 	}
-	return watched{name: last.name, puts: true, places: 1}
+	return watchTarget{name: last.name, puts: true, places: 1}
 }
 
-// retryAfter is how long the first of the leases to end lasts at most, from a renewal on.
+// retryAfter returns the shortest TTL of the leases that are held.
 func (q *queue) retryAfter() time.Duration {
 	var least time.Duration
 	for i := range q.entries {
@@ -104,7 +103,7 @@ func (q *queue) retryAfter() time.Duration {
 	return least
 }
 
-// token is that of the latest grant.
+// token returns the token of the latest grant.
 func (q *queue) token() int64 {
 	var last int64
 	for i := range q.entries {

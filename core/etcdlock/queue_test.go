@@ -41,14 +41,14 @@ func TestPlaceIsAdmittedIfAllBeforeItCouldHoldBesideIt(t *testing.T) {
 	}
 }
 
-// fits is the rule as it is written for a store that grants in turn: fewer hold than
-// the place's own room, and than that of each who holds.
+// fits is the rule for a store that grants in turn: fewer hold than the capacity of the
+// place, and than that of each holder's place.
 func fits(p place, holders []entry) bool {
-	if r := p.room(); r > 0 && len(holders) >= r {
+	if r := p.capacity(); r > 0 && len(holders) >= r {
 		return false
 	}
 	for i := range holders {
-		if r := holders[i].room(); r > 0 && len(holders) >= r {
+		if r := holders[i].capacity(); r > 0 && len(holders) >= r {
 			return false
 		}
 	}

@@ -17,19 +17,19 @@ func TestEachHolderHearsOfRefusalsButNotOfEach(t *testing.T) {
 		{time.Millisecond, 5, false},
 		{2 * time.Millisecond, 6, true},
 		{3 * time.Millisecond, 6, false},
-		{2*time.Millisecond + knocking, 6, true},
+		{2*time.Millisecond + tellInterval, 6, true},
 	} {
 		if got := r.add("k", tt.holder, start.Add(tt.after)); got != tt.want {
 			t.Errorf("refusal %d: told %v, want %v", i, got, tt.want)
 		}
 	}
-	if !r.recent("k", start.Add(knocking)) || r.recent("k", start.Add(time.Hour)) || r.recent("other", start) {
+	if !r.recentlyRefused("k", start.Add(tellInterval)) || r.recentlyRefused("k", start.Add(time.Hour)) || r.recentlyRefused("other", start) {
 		t.Error("the keys that were refused of late are not those remembered")
 	}
-	for i := range 3 * refused {
+	for i := range 3 * maxRefusals {
 		r.add(string(rune(i)), 1, start)
 	}
-	if n := len(r.byKey); n > refused {
+	if n := len(r.byKey); n > maxRefusals {
 		t.Errorf("%d keys are remembered", n)
 	}
 }

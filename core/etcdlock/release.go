@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,26 +24,27 @@ func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
 	return out
 }
 
+// release ends one lease.
 func (s *session) release(ctx context.Context, e driver.Ending) error {
-	switch s.claims.fate(e.ID) {
+	switch s.claims.endReason(e.ID) {
 	case released:
 		return nil
-	case over:
+	case notHeld:
 		return driver.ErrNotHeld
 	}
 	cl := s.claims.get(e.ID)
 	if cl == nil {
 		var err error
-		if cl, err = s.recover(ctx, e.ID); err != nil {
+		if cl, err = s.findOfOtherSession(ctx, e.ID); err != nil {
 			return err
 		}
-		s.claims.note(cl)
+		s.claims.addOfOtherSession(cl)
 	}
-	first, timely := s.claims.part(cl, e.Deadline, time.Now())
-	held, err := s.part(ctx, cl, e.Keep, first)
+	first, inTime := s.claims.beginRelease(cl, e.Deadline, time.Now())
+	held, err := s.endPlace(ctx, cl, e.Keep, first)
 	if err != nil {
-		// The owner is over for this process whatever became of the request.
-		leases, ttl := s.claims.on(cl)
+		// The lease has ended for this process, whatever the request's outcome.
+		leases, ttl := s.claims.leasesOf(cl)
 		d := debt{place: cl.names.place, leases: leases, done: func() { s.claims.end(e.ID, released) }}
 		if e.Keep > 0 && !cl.granted.IsZero() {
 			d.due = cl.granted.Add(e.Keep)
@@ -52,80 +52,62 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 		s.owe(d, ttl)
 		return err
 	}
-	if held && timely { // etcd keeps a lease for longer than its holder may believe in it
+	if held && inTime { // the lease at etcd outlasts the deadline of its holder
 		s.claims.end(e.ID, released)
 		return nil
 	}
-	s.claims.end(e.ID, over)
+	s.claims.end(e.ID, notHeld)
 	return driver.ErrNotHeld
 }
 
-// part ends a lease, or has the key kept. held is false if it was not there any more,
-// unless a request whose answer was lost may have ended it.
-func (s *session) part(ctx context.Context, cl *claim, keep time.Duration, first bool) (held bool, err error) {
+// endPlace deletes the place of a lease, or keeps the key. held is false if the place was
+// gone, unless an earlier request whose answer was lost may have deleted it.
+func (s *session) endPlace(ctx context.Context, cl *claim, keep time.Duration, first bool) (held bool, err error) {
 	if keep > 0 {
 		left := keep
-		if !cl.granted.IsZero() { // or else another session knows when
+		if !cl.granted.IsZero() { // otherwise only another session knows when it was granted
 			left = time.Until(cl.granted.Add(keep))
 		}
 		if left > 0 {
-			return s.leave(ctx, cl, left)
+			return s.keepKey(ctx, cl, left)
 		}
 	}
-	r, doubt, err := s.commitWithDoubt(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
+	r, uncertain, err := s.commitUncertain(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
 	if err != nil {
 		return false, err
 	}
-	s.giveBack(cl, r.Succeeded)
-	return r.Succeeded || doubt || !first, nil
+	s.giveBackLeases(cl, r.Succeeded)
+	return r.Succeeded || uncertain || !first, nil
 }
 
-// giveBack lets go of the leases of a claim. parted says that its place is gone by a request of this
-// session; otherwise it is to go, or has gone by itself.
-func (s *session) giveBack(cl *claim, parted bool) {
-	s.claims.mu.Lock()
-	leases, ttl := slices.Clone(cl.leases), cl.place.ttl
-	t := term{seconds: cl.seconds, sent: cl.sent, used: true}
-	clean := parted && !cl.doubt && len(leases) == 1 && !cl.sent.IsZero()
-	s.claims.mu.Unlock()
-	if clean {
-		t.id = leases[0]
-		if s.spares.add(t) {
-			return
-		}
-	}
-	s.owe(debt{place: cl.names.place, leases: leases}, ttl)
-}
-
-// leave has the key kept, by nobody, for as long as is left, and as long as its last
-// holder's process lives to end it. After that the lease ends it, which is a few
-// seconds longer.
-func (s *session) leave(ctx context.Context, cl *claim, left time.Duration) (held bool, err error) {
-	due := time.Now().Add(left)
-	if err := cl.turn(ctx); err != nil {
+// keepKey keeps the key taken, by nobody, for the time that is left. Then this process frees
+// it. If the process has ended, etcd frees it when the lease expires, a few seconds later.
+func (s *session) keepKey(ctx context.Context, cl *claim, left time.Duration) (held bool, err error) {
+	until := time.Now().Add(left)
+	if err := cl.lockWriting(ctx); err != nil {
 		return false, err
 	}
-	defer cl.turned()
-	t, err := s.newTerm(ctx, left)
+	defer cl.unlockWriting()
+	l, err := s.newLease(ctx, left)
 	if err != nil {
 		return false, err
 	}
 	s.claims.mu.Lock()
 	before := cl.leases
-	cl.leases = append(before[:len(before):len(before)], t.id)
+	cl.leases = append(before[:len(before):len(before)], l.id)
 	s.claims.mu.Unlock()
 	p := cl.place
 	p.stage = kept
-	t.used = true // nobody looks how long it lasts
-	_, err = s.touch(ctx, cl, t, p, true)
+	l.used = true // it needs no alive key: nobody waits for its holder
+	_, err = s.touch(ctx, cl, l, p, true)
 	switch {
 	case isLost(err):
-		s.owe(debt{leases: []clientv3.LeaseID{t.id}}, left)
+		s.owe(debt{leases: []clientv3.LeaseID{l.id}}, left)
 		return false, nil
 	case err != nil:
 		return false, err
 	}
 	s.owe(debt{leases: before, used: true}, cl.place.ttl)
-	s.owe(debt{leases: []clientv3.LeaseID{t.id}, due: due}, left)
+	s.owe(debt{leases: []clientv3.LeaseID{l.id}, due: until}, left)
 	return true, nil
 }

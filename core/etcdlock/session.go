@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,15 +13,15 @@ import (
 type session struct {
 	d       *Driver
 	sink    driver.Sink
-	timeout time.Duration // of one request, with its repetitions
+	timeout time.Duration // of one request with its retries
 
 	claims   claims
 	refusals refusals
 	spares   spares
-	doubts   doubts
+	hidden   hiddenHolders
 
-	mu    sync.Mutex
-	lulls term // the latest lease of outlasting
+	mu            sync.Mutex
+	aliveKeyLease etcdLease // of leaseForAliveKeys
 
 	*kit.Life
 	debts *kit.Debts[*debt]
@@ -35,8 +34,17 @@ func newSession(d *Driver, c driver.Config) *session {
 	return s
 }
 
-// enter begins a method's call, which ends with leave. The context returned also ends
-// when the session is closed.
+// Close ends the session. Leases that were granted stay until they expire.
+func (s *session) Close(ctx context.Context) error {
+	return s.Life.Close(ctx, func(ctx context.Context) bool {
+		s.claims.close()
+		s.revokeSpares()
+		return s.debts.Drain(ctx)
+	}, nil)
+}
+
+// enter begins a call of one of the session's methods; leave ends it. The returned context
+// also ends when the session is closed.
 func (s *session) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	if err := s.Enter(); err != nil {
 		return nil, nil, err
@@ -50,23 +58,23 @@ func (s *session) enter(ctx context.Context) (_ context.Context, leave func(), e
 	}, nil
 }
 
-// Close ends the session. Leases that were granted stay until they expire.
-func (s *session) Close(ctx context.Context) error {
-	return s.Life.Close(ctx, func(ctx context.Context) bool {
-		s.claims.abandon()
-		s.giveUpSpares()
-		return s.debts.Drain(ctx)
-	}, nil)
-}
+// maxParallel bounds the concurrent requests of one call.
+const maxParallel = 64
 
-// giveUpSpares ends the leases that were kept for places to come.
-func (s *session) giveUpSpares() {
-	left := s.spares.close()
-	for batch := range slices.Chunk(left, 64) {
-		d, longest := debt{used: true}, int64(0)
-		for _, t := range batch {
-			d.leases, longest = append(d.leases, t.id), max(longest, t.seconds)
-		}
-		s.owe(d, inSeconds(longest))
+// each calls do for 0 to n-1 concurrently, and waits for all.
+func each(n int, do func(int)) {
+	if n == 1 {
+		do(0)
+		return
 	}
+	var all sync.WaitGroup
+	slots := make(chan struct{}, maxParallel)
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	all.Wait()
 }

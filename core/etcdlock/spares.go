@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// maxSpares bounds the leases of etcd that a session keeps for its next places.
+// maxSpares bounds the etcd leases that a session keeps for its next places.
 const maxSpares = 256
 
-// spares are leases of etcd whose place is gone, for the next place: to grant a lease and
-// to revoke it are two writes that a majority agrees on. A lease is spare only if each
-// request that put something on it was answered, at the first attempt: or else a late copy
-// could put a place on it that nobody knows of. The zero value is ready for use.
+// spares are etcd leases whose place is gone, kept for the next place. That saves two writes
+// to a majority: a grant and a revocation. A lease becomes a spare only if every request that
+// put a key on it was answered at the first attempt. Otherwise a late copy of a request could
+// put a place on it that nobody knows of. The zero value is ready for use.
 type spares struct {
 	mu        sync.Mutex
-	bySeconds map[int64][]term
+	bySeconds map[int64][]etcdLease
 	n         int
 	closed    bool
 }
 
-// add takes a lease in, and reports whether it has.
-func (s *spares) add(t term) bool {
+// add adds a lease, and reports whether there was room for it.
+func (s *spares) add(l etcdLease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n >= maxSpares {
@@ -31,42 +31,44 @@ func (s *spares) add(t term) bool {
 		return false
 	}
 	if s.bySeconds == nil {
-		s.bySeconds = make(map[int64][]term)
+		s.bySeconds = make(map[int64][]etcdLease)
 	}
-	s.bySeconds[t.seconds] = append(s.bySeconds[t.seconds], t)
+	s.bySeconds[l.seconds] = append(s.bySeconds[l.seconds], l)
 	s.n++
 	return true
 }
 
-// take returns the spare lease that was used last, if it lasts for a while yet. Those that
-// do not are left to end by themselves.
-func (s *spares) take(seconds int64, now time.Time) (t term, ok bool) {
+// take removes and returns the spare that was added last, unless it is too old. Those that
+// are too old are left to expire.
+func (s *spares) take(seconds int64, now time.Time) (l etcdLease, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.bySeconds[seconds]
 	if len(all) == 0 {
-		return term{}, false
+		return etcdLease{}, false
 	}
-	if t = all[len(all)-1]; t.old(now) {
+	if l = all[len(all)-1]; l.tooOldToReuse(now) {
 		s.n -= len(all)
 		delete(s.bySeconds, seconds)
-		return term{}, false
+		return etcdLease{}, false
 	}
 	s.n--
 	if s.bySeconds[seconds] = all[:len(all)-1]; len(all) == 1 {
 		delete(s.bySeconds, seconds)
 	}
-	return t, true
+	return l, true
 }
 
-// old reports whether a lease lasts for too short a time to be used again.
-func (t term) old(now time.Time) bool { return now.Sub(t.sent) > inSeconds(t.seconds)/2 }
+// tooOldToReuse reports whether too little is left of a lease.
+func (l etcdLease) tooOldToReuse(now time.Time) bool {
+	return now.Sub(l.sent) > secondsToDuration(l.seconds)/2
+}
 
-// drop forgets those that nobody has taken for long. s.mu is held.
+// drop forgets the spares that are too old. s.mu is held.
 func (s *spares) drop(now time.Time) {
 	s.n = 0
 	for seconds, all := range s.bySeconds {
-		all = slices.DeleteFunc(all, func(t term) bool { return t.old(now) })
+		all = slices.DeleteFunc(all, func(l etcdLease) bool { return l.tooOldToReuse(now) })
 		if s.bySeconds[seconds] = all; len(all) == 0 {
 			delete(s.bySeconds, seconds)
 		}
@@ -74,8 +76,8 @@ func (s *spares) drop(now time.Time) {
 	}
 }
 
-// close returns those that are left, and takes no more.
-func (s *spares) close() (all []term) {
+// close returns the spares that are left, and accepts no more.
+func (s *spares) close() (all []etcdLease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range s.bySeconds {

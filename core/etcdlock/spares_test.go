@@ -21,7 +21,7 @@ func TestSpareLeaseServesWhoAsksForItsTimeWhileItLasts(t *testing.T) {
 		{"of another length", 0, 11, false},
 	} {
 		var s spares
-		s.add(term{id: 7, seconds: 10, sent: now.Add(-tt.age)})
+		s.add(etcdLease{id: 7, seconds: 10, sent: now.Add(-tt.age)})
 		got, ok := s.take(tt.seconds, now)
 		if ok != tt.want || ok && got.id != 7 {
 			t.Errorf("%s: got %v, %v", tt.name, got, ok)
@@ -36,19 +36,19 @@ func TestSpareLeasesAreBoundedAndOldOnesMakeRoom(t *testing.T) {
 	now := time.Now()
 	var s spares
 	for i := range maxSpares {
-		if !s.add(term{id: clientv3.LeaseID(i + 1), seconds: 10, sent: now.Add(-time.Minute * time.Duration(i%2))}) {
+		if !s.add(etcdLease{id: clientv3.LeaseID(i + 1), seconds: 10, sent: now.Add(-time.Minute * time.Duration(i%2))}) {
 			t.Fatalf("lease %d was refused", i+1)
 		}
 	}
 	for i := range maxSpares {
-		if took, want := s.add(term{id: 1000, seconds: 30, sent: now}), i < maxSpares/2; took != want {
+		if took, want := s.add(etcdLease{id: 1000, seconds: 30, sent: now}), i < maxSpares/2; took != want {
 			t.Fatalf("beside %d fresh leases one more was taken: %v", maxSpares/2+i, took)
 		}
 	}
 	if left := s.close(); len(left) != maxSpares {
 		t.Errorf("%d leases are left, want %d", len(left), maxSpares)
 	}
-	if s.add(term{id: 1, seconds: 10, sent: now}) {
+	if s.add(etcdLease{id: 1, seconds: 10, sent: now}) {
 		t.Error("a session that is closed keeps a lease")
 	}
 }

@@ -31,7 +31,7 @@ func TestLeaseThatIsRevokedBeforeItsTimeIsWaitedOut(t *testing.T) {
 		waiters int
 	}{{"by the first waiter", 1}, {"by the second if the first gives up", 2}} {
 		t.Run(tt.name, func(t *testing.T) {
-			const ttl = 10 * time.Second // a busy machine takes most of it for the looks
+			const ttl = 10 * time.Second // a busy machine takes most of it for the polls
 			cut := open(t, etcdlock.New(etcdtest.Client(t, far.Addr())))
 			g := cut.take("k", ttl)
 			ctx, giveUp := context.WithCancel(within(t))

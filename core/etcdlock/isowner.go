@@ -6,12 +6,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// block is how many fencing tokens the engine makes of one of the driver's: one for
-// each caller of a process that a lease is handed on to.
+// block is how many fencing tokens the engine makes from one of the driver's: one for each
+// caller in the process that gets the lease.
 const block = 1024
 
-// grants are the leases that the driver's sessions hold, by token. A token is a
-// revision of etcd, which makes it the only one of its cluster.
+// grants are the leases that the driver's sessions hold, by token. A token is a revision of
+// etcd, so it is unique in its cluster.
 type grants struct {
 	mu      sync.Mutex
 	byToken map[int64]grant

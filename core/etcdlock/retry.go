@@ -1,0 +1,70 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+const (
+	firstPause = 10 * time.Millisecond // before a request is repeated
+	maxPause   = 250 * time.Millisecond
+)
+
+// retry makes a request and repeats it after retryable errors, until the store time-out or
+// the end of ctx. So call may run twice, or late. When ctx ends, retry returns at once, even
+// if the client library does not: call then goes on with a context that has ended. uncertain
+// reports that an attempt before the last got no answer and may have been executed.
+func retry[T any](ctx context.Context, s *session, call func(context.Context) (T, error)) (v T, uncertain bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		v, err = attempt(ctx, s, call)
+		if !retryable(err) {
+			return v, uncertain, err
+		}
+		uncertain = true
+		if s.d.client.Ctx().Err() != nil {
+			return v, uncertain, &driver.PermanentError{Err: errors.New("etcd: the client is closed")}
+		}
+		if !kit.Sleep(ctx, pause) {
+			return v, uncertain, contextError(ctx)
+		}
+	}
+}
+
+// attempt makes one attempt.
+func attempt[T any](ctx context.Context, s *session, call func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var none T
+	if ctx.Err() != nil {
+		return none, contextError(ctx)
+	}
+	answers := make(chan answer, 1)
+	s.Start(func() {
+		v, err := call(ctx)
+		answers <- answer{v, err}
+	})
+	select {
+	case a := <-answers:
+		if a.err != nil && ctx.Err() != nil {
+			return none, contextError(ctx)
+		}
+		return a.v, classify(a.err)
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers: // both were ready
+		if a.err == nil {
+			return a.v, nil
+		}
+	default:
+	}
+	return none, contextError(ctx)
+}

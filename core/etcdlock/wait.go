@@ -1,0 +1,224 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+// pollInterval is how often a waiter polls what it also watches. Together with the time
+// of an answer it stays below wake.
+const pollInterval = 800 * time.Millisecond
+
+// ownWatchDelay is how long a waiter waits before it watches its own place. That place
+// rarely goes, most waiters are served sooner, and each grant checks the place itself.
+const ownWatchDelay = 100 * time.Millisecond
+
+// wait waits until the owner's place is admitted. It starts from q, the queue as last read.
+func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
+	reported := false
+	stopKeepAlive := func() {}
+	defer func() { stopKeepAlive() }()
+	for {
+		own, before := q.find(req.names.place)
+		switch {
+		case own == nil || own.stage == kept || req.create != 0 && own.create != req.create:
+			if own == nil {
+				req.suspectPredecessors(&q)
+			}
+			return driver.Grant{}, driver.ErrPlaceLost
+		case own.stage == holding: // granted by a transaction whose answer was lost
+			return req.grant(ctx, own.create, own.token, false)
+		}
+		req.notePredecessors(before)
+		if req.create == 0 { // set once, before goroutines read it
+			req.create = own.create
+		}
+		admitted := true
+		if admits(own.place, before) {
+			if err := req.sleepUntilNoneHidden(ctx); err != nil {
+				return driver.Grant{}, err
+			}
+		} else {
+			if !reported {
+				reported = true
+				stopKeepAlive = req.startKeepAlive(ctx)
+				req.s.sink.Waiting(req.ID)
+			}
+			if err := req.awaitChange(ctx, watchTargetOf(own.place, before), q.rev); err != nil {
+				return driver.Grant{}, err
+			}
+			admitted = false
+		}
+		next, g, err := req.takeOrRead(ctx, admitted)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if g != nil {
+			return *g, nil
+		}
+		q = next
+	}
+}
+
+// takeOrRead takes the lease if the owner is admitted, or else reads the queue. If admitted
+// is false, an exclusive request is tried all the same: it succeeds if its place is first.
+func (req *request) takeOrRead(ctx context.Context, admitted bool) (queue, *driver.Grant, error) {
+	req.refreshed = req.refresh(ctx)
+	for {
+		before := req.knownPredecessors()
+		r, err := req.commitTake(ctx, admitted, before)
+		switch {
+		case leaseNotFound(err):
+			return queue{}, nil, driver.ErrPlaceLost
+		case retryable(err) && ctx.Err() == nil && req.alive():
+			continue // retry has used up its time
+		case err != nil:
+			return queue{}, nil, err
+		case !r.Succeeded || !admitted && req.Mode != driver.Exclusive:
+			q, err := queueOf(r)
+			if err == nil {
+				req.checkPredecessors(before, q.has, r.Responses)
+			}
+			return q, nil, err
+		}
+		others, err := othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), req.names.place)
+		if err != nil {
+			return queue{}, nil, err
+		}
+		g, err := req.grant(ctx, req.create, r.Header.Revision, others)
+		return queue{}, &g, err
+	}
+}
+
+// commitTake runs the transaction of takeOrRead.
+func (req *request) commitTake(ctx context.Context, admitted bool, before predecessors) (*clientv3.TxnResponse, error) {
+	read := append(before.readAliveKeys(), req.names.read())
+	if !admitted && req.Mode != driver.Exclusive {
+		return req.s.commit(ctx, nil, read, nil)
+	}
+	ifs := []clientv3.Cmp{req.names.untouched(req.create)}
+	if !admitted {
+		ifs = append(append(ifs, req.names.all(">", req.create-1)), before.allAlive()...)
+	}
+	then := []clientv3.Op{req.names.write(req.newPlace(holding), req.currentLease().id), req.names.newest()}
+	return req.commit(ctx, ifs, then, read)
+}
+
+// awaitChange returns when the target has changed, or may have changed, since rev.
+func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := kit.NewSignal()
+	req.s.Start(func() {
+		// The late start misses nothing: the watch begins at the revision after rev.
+		if kit.Sleep(ctx, ownWatchDelay) {
+			req.watch(ctx, watchTarget{name: req.names.place}, rev, changed.Set)
+		}
+	})
+	req.s.Start(func() { req.watch(ctx, w, rev, changed.Set) })
+	req.s.Start(func() { req.poll(ctx, w, rev, changed.Set) })
+
+	end := time.NewTimer(req.remaining())
+	defer end.Stop()
+	for {
+		select {
+		case <-changed:
+			return nil
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-end.C:
+		}
+		left := req.remaining()
+		if left <= 0 {
+			return errors.New("etcd: the cluster has not answered for so long that the place in the queue may be gone")
+		}
+		end.Reset(left)
+	}
+}
+
+// watch watches the target from the revision after rev on, and calls notify when it has
+// changed. A watch may end early: by a compaction, a lost leader or a revoked permission.
+// Then notify is called too, after a pause, so that the waiter reads the queue again.
+func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify func()) {
+	name, options := w.name, []clientv3.OpOption{clientv3.WithRev(rev + 1)}
+	if name == "" {
+		name, options = req.names.queue, append(options, clientv3.WithPrefix())
+	}
+	for r := range req.s.d.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
+		if r.Err() != nil {
+			break
+		}
+		for _, event := range r.Events {
+			req.notePut(event)
+			// Places that were created later do not matter to this one.
+			if event.Type == mvccpb.Event_DELETE || w.puts && event.Kv.CreateRevision <= req.create {
+				notify()
+				return
+			}
+		}
+	}
+	if kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(maxPause))) {
+		notify()
+	}
+}
+
+// poll calls notify if the target or the owner's place has changed and the watch has not
+// reported it. It also reads how long the predecessors' etcd leases last.
+func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify func()) {
+	ops := []clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), req.names.read()}
+	if w.name != "" {
+		ops[1] = clientv3.OpGet(w.name)
+		if w.head != "" {
+			ops = append(ops, clientv3.OpGet(w.head))
+		}
+	}
+	for pause := ownWatchDelay; kit.Sleep(ctx, pause); pause = pollInterval {
+		before := req.knownPredecessors()
+		if w.name != "" { // others are not read below
+			before = slices.DeleteFunc(before, func(pred predecessor) bool { return pred.name != w.name && pred.name != w.head })
+		}
+		r, err := req.s.commit(ctx, nil, slices.Concat(ops, before.readAliveKeys()), nil)
+		if err != nil {
+			continue
+		}
+		var kvs []*mvccpb.KeyValue
+		for _, read := range r.Responses[1:len(ops)] {
+			kvs = append(kvs, read.GetResponseRange().Kvs...)
+		}
+		req.checkPredecessors(before, among(kvs), r.Responses[len(ops):])
+		if len(r.Responses[0].GetResponseRange().Kvs) == 0 {
+			notify()
+			return
+		}
+		there, changed := 0, false
+		for _, kv := range r.Responses[1].GetResponseRange().Kvs {
+			if kv.CreateRevision < req.create {
+				there++
+				changed = changed || w.puts && kv.ModRevision > rev
+			}
+		}
+		if changed || there != w.places {
+			notify()
+			return
+		}
+		req.readTTLs(ctx)
+	}
+}
+
+// among returns a function that reports whether a place is among kvs.
+func among(kvs []*mvccpb.KeyValue) func(name string, create int64) bool {
+	return func(name string, create int64) bool {
+		return slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool {
+			return string(kv.Key) == name && kv.CreateRevision == create
+		})
+	}
+}
