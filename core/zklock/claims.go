@@ -8,138 +8,197 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// lease is one that the session holds. Its fields are guarded by claims.mu.
+// lease is a lease that the session holds. Its fields are guarded by claims.mu.
 type lease struct {
-	id      driver.ID
-	parent  string
-	name    string
-	room    int32
-	version int32 // of its node, as far as is known
-	token   int64
-	since   int64
-	lowered bool      // was asked for at least
-	ends    time.Time // at the servers, by this process's clock
-	believe time.Time // the latest deadline given away
-	timer   *time.Timer
+	id            driver.ID
+	parent        string
+	name          string
+	capacity      int32
+	version       int32 // of its node, as last known
+	token         int64
+	since         int64
+	lowered       bool      // a renewal was sent that lowers it
+	endsAtServers time.Time // by this process's clock
+	deadline      time.Time // the latest deadline that a caller was given
+	timer         *time.Timer
 }
 
-// how says how an owner ended, or that its end is under way.
-type how uint8
+// endReason is how an owner ended, or that its end is under way.
+type endReason uint8
 
 const (
-	released  how = iota + 1 // by a release or a replacement
-	releasing                // by a release that is not answered yet, asked for in time
-	over                     // otherwise: expired, withdrawn, taken away, lost
+	released  endReason = iota + 1 // by a release or a replacement
+	releasing                      // by a release, sent in time and not answered yet
+	notHeld                        // otherwise: expired, withdrawn, taken away, lost
 )
 
-// remembered is how many of the latest ended owners a session knows at least; it
-// knows at most twice as many.
-const remembered = 4096
+// minEnded is how many ended owners a session remembers at least. It remembers at most twice
+// as many.
+const minEnded = 4096
 
-// claims are a session's owners, from before their first request until some time
-// after they have ended.
+// claims are a session's owners, from their first request until some time after their end.
 type claims struct {
 	s  *session
 	mu sync.Mutex
 
-	places map[driver.Owner]*place
-	leases map[driver.Owner]*lease
-	young  map[driver.Owner]how // of ended owners: the latest
-	old    map[driver.Owner]how
+	requests map[driver.Owner]*request
+	leases   map[driver.Owner]*lease
+	young    map[driver.Owner]endReason // of the owners that ended last
+	old      map[driver.Owner]endReason
 
-	watched map[string]map[*place]struct{} // by the path that they watch
+	watched map[string]map[*request]struct{} // by the path of their target
 }
 
 func (c *claims) init(s *session) {
 	c.s = s
-	c.places = make(map[driver.Owner]*place)
+	c.requests = make(map[driver.Owner]*request)
 	c.leases = make(map[driver.Owner]*lease)
-	c.young = make(map[driver.Owner]how)
-	c.watched = make(map[string]map[*place]struct{})
+	c.young = make(map[driver.Owner]endReason)
+	c.watched = make(map[string]map[*request]struct{})
 }
 
-// how returns how an owner ended, 0 if it is not known to have. c.mu is held.
-func (c *claims) how(o driver.Owner) how {
-	if h := c.young[o]; h != 0 {
-		return h
-	}
-	return c.old[o]
-}
-
-// note records an end. c.mu is held.
-func (c *claims) note(o driver.Owner, h how) {
-	if _, ok := c.young[o]; !ok && len(c.young) >= remembered {
-		c.young, c.old = make(map[driver.Owner]how), c.young
-	}
-	c.young[o] = h
-}
-
-// end records an end.
-func (c *claims) end(o driver.Owner, h how) {
+// begin begins the request of an owner. If the owner has made a request before, it returns that
+// one while it runs, or its grant, or driver.ErrPlaceLost.
+func (c *claims) begin(req *request) (other *request, g *driver.Grant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note(o, h)
-}
-
-// open begins the acquisition of an owner. If it has been begun before, it returns
-// the place that is at it, to be waited for, or the lease, or driver.ErrPlaceLost.
-func (c *claims) open(p *place) (other *place, g *driver.Grant, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.leases[p.r.Owner]; l != nil {
-		return nil, &driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.believe}, nil
+	if l := c.leases[req.Owner]; l != nil {
+		return nil, &driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.deadline}, nil
 	}
-	if other := c.places[p.r.Owner]; other != nil {
+	if other := c.requests[req.Owner]; other != nil {
 		return other, nil, nil
 	}
-	if c.how(p.r.Owner) != 0 {
+	if c.endReasonOf(req.Owner) != 0 {
 		return nil, nil, driver.ErrPlaceLost
 	}
-	c.places[p.r.Owner] = p
+	c.requests[req.Owner] = req
 	return nil, nil, nil
 }
 
-// leave ends an acquisition that has failed.
-func (c *claims) leave(p *place) {
+// fail ends a request that has failed.
+func (c *claims) fail(req *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unwatch(p)
-	delete(c.places, p.r.Owner)
-	c.note(p.r.Owner, over)
-	close(p.done)
+	c.unwatch(req)
+	delete(c.requests, req.Owner)
+	c.recordEndLocked(req.Owner, notHeld)
+	close(req.done)
 }
 
-// hold turns an acquisition into a lease, unless the servers' session has expired.
-// known is the version of the key's node when the place last looked who waits.
-func (c *claims) hold(p *place, l *lease, known int32) bool {
+// addLease turns a request into a lease, unless ZooKeeper's session has expired. keyVersion is
+// the version of the key's node at which the request last read the line.
+func (c *claims) addLease(req *request, l *lease, keyVersion int32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.lost {
+	if req.nodeLost {
 		return false
 	}
-	c.unwatch(p)
-	delete(c.places, p.r.Owner)
-	c.leases[p.r.Owner] = l
-	l.timer = time.AfterFunc(time.Until(l.ends), func() { c.due(l) })
-	c.s.bells.join(l, known)
-	close(p.done)
+	c.unwatch(req)
+	delete(c.requests, req.Owner)
+	c.leases[req.Owner] = l
+	l.timer = time.AfterFunc(time.Until(l.endsAtServers), func() { c.ttlOver(l) })
+	c.s.keyWatches.add(l, keyVersion)
+	close(req.done)
 	return true
 }
 
-// due ends a lease whose TTL is over: its node would last as long as the servers'
-// session.
-func (c *claims) due(l *lease) {
+// lease returns the lease of an owner.
+func (c *claims) lease(o driver.Owner) (*lease, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := c.leases[o]
+	return l, ok
+}
+
+// nextRenewal returns the record to write for a renewal, which never shortens a lease. Once a
+// renewal has lowered a lease it stays lowered, even if that renewal got no answer: it may have
+// been executed, and others may hold the key too.
+func (c *claims) nextRenewal(l *lease, r driver.Renewal) (rec record, version int32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leases[l.id.Owner] != l {
+		return record{}, 0, false
+	}
+	l.lowered = l.lowered || r.Share && l.capacity == 1
+	rec = record{state: granted, ttl: max(r.TTL, time.Until(l.endsAtServers)), token: l.token, since: l.since}
+	if l.lowered {
+		rec.state = lowered
+	}
+	return rec, l.version, true
+}
+
+// noteVersion notes the version of a lease's node.
+func (c *claims) noteVersion(l *lease, version int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.version = max(l.version, version)
+}
+
+// renewed notes a renewal, and reports whether the session still holds the lease.
+func (c *claims) renewed(l *lease, w written, ttl time.Duration, deadline time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leases[l.id.Owner] != l {
+		return false
+	}
+	l.version = max(l.version, w.stat.Version)
+	l.endsAtServers = driver.Later(l.endsAtServers, w.sent.Add(ttl))
+	l.deadline = driver.Later(l.deadline, deadline)
+	return true
+}
+
+func (c *claims) isLowered(l *lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.lowered
+}
+
+// beginRelease begins a release. From here on this process no longer holds the lease, whatever
+// the outcome. It returns the lease, if the session has it, or how the owner has ended before;
+// 0 if that is not known.
+func (c *claims) beginRelease(e driver.Ending, now time.Time) (l *lease, repeated endReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l = c.leases[e.Owner]; l != nil {
+		reason := notHeld
+		if driver.Remaining(driver.Later(e.Deadline, l.deadline), now) > 0 {
+			reason = releasing
+		}
+		c.removeLocked(l, reason)
+		return l, 0
+	}
+	reason := c.endReasonOf(e.Owner)
+	if reason == 0 && driver.Remaining(e.Deadline, now) > 0 {
+		c.recordEndLocked(e.Owner, releasing)
+	}
+	return nil, reason
+}
+
+// remove ends a lease of the session, and returns it; nil if there is none.
+func (c *claims) remove(o driver.Owner, reason endReason) *lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.leases[o]
+	if l != nil {
+		c.removeLocked(l, reason)
+	}
+	return l
+}
+
+// ttlOver ends a lease whose TTL is over. Its node must be deleted, as it would last as long as
+// ZooKeeper's session.
+func (c *claims) ttlOver(l *lease) {
 	c.mu.Lock()
 	if c.leases[l.id.Owner] != l {
 		c.mu.Unlock()
 		return
 	}
-	if left := time.Until(l.ends); left > 0 {
+	if left := time.Until(l.endsAtServers); left > 0 {
 		l.timer.Reset(left)
 		c.mu.Unlock()
 		return
 	}
-	c.drop(l, over)
+	c.removeLocked(l, notHeld)
 	c.mu.Unlock()
 	c.s.owe(debt{parent: l.parent, mark: mark(l.id.Owner), name: l.name})
 	c.s.sink.Lost(l.id, errExpired)
@@ -151,38 +210,29 @@ var (
 	errSession = errors.New("zookeeper: the servers' session has expired")
 )
 
-// drop forgets a lease. c.mu is held.
-func (c *claims) drop(l *lease, h how) {
-	l.timer.Stop()
-	delete(c.leases, l.id.Owner)
-	c.note(l.id.Owner, h)
-	c.s.bells.leave(l)
-}
-
-// lose ends a lease that the servers have no more, and reports whether it was
-// believed to be held until then.
+// lose ends a lease that is gone at the servers, and reports whether the session still held it.
 func (c *claims) lose(l *lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leases[l.id.Owner] != l {
 		return false
 	}
-	c.drop(l, over)
+	c.removeLocked(l, notHeld)
 	return true
 }
 
-// expire ends everything: the servers have deleted all nodes of the session.
+// expire ends all leases and requests: ZooKeeper's session has expired, with all its nodes.
 func (c *claims) expire() {
 	c.mu.Lock()
 	var lost []*lease
 	for _, l := range c.leases {
-		c.drop(l, over)
+		c.removeLocked(l, notHeld)
 		lost = append(lost, l)
 	}
-	for _, p := range c.places {
-		if p.name != "" {
-			p.lost = true
-			p.woken.Set()
+	for _, req := range c.requests {
+		if req.name != "" {
+			req.nodeLost = true
+			req.changed.Set()
 		}
 	}
 	c.mu.Unlock()
@@ -191,48 +241,85 @@ func (c *claims) expire() {
 	}
 }
 
-// watch has a place told when what it watches changes, instead of what it watched
-// before.
-func (c *claims) watch(p *place, path string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unwatch(p)
-	p.watches, p.armed, p.gone = path, true, false
-	if c.watched[path] == nil {
-		c.watched[path] = make(map[*place]struct{})
-	}
-	c.watched[path][p] = struct{}{}
-}
-
-// unwatch ends that. c.mu is held.
-func (c *claims) unwatch(p *place) {
-	if all := c.watched[p.watches]; all != nil {
-		delete(all, p)
-		if len(all) == 0 {
-			delete(c.watched, p.watches)
-		}
-	}
-	p.watches = ""
-}
-
-// changed tells the places that watch a node. The servers tell only once, until it is
-// watched anew.
-func (c *claims) changed(path string, gone bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for p := range c.watched[path] {
-		p.armed = false
-		p.gone = p.gone || gone
-		p.woken.Set()
-	}
-}
-
-// stop ends the timers and reports whether leases are held.
-func (c *claims) stop() (held bool) {
+// stopTimers stops the timers of all leases, and reports whether there are leases.
+func (c *claims) stopTimers() (held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.leases {
 		l.timer.Stop()
 	}
 	return len(c.leases) > 0
+}
+
+// removeLocked removes a lease. c.mu is held.
+func (c *claims) removeLocked(l *lease, reason endReason) {
+	l.timer.Stop()
+	delete(c.leases, l.id.Owner)
+	c.recordEndLocked(l.id.Owner, reason)
+	c.s.keyWatches.remove(l)
+}
+
+// ended reports whether an owner is known to have ended.
+func (c *claims) ended(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.endReasonOf(o) != 0
+}
+
+// recordEnd records how an owner ended.
+func (c *claims) recordEnd(o driver.Owner, reason endReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recordEndLocked(o, reason)
+}
+
+// recordEndLocked records how an owner ended. c.mu is held.
+func (c *claims) recordEndLocked(o driver.Owner, reason endReason) {
+	if _, ok := c.young[o]; !ok && len(c.young) >= minEnded {
+		c.young, c.old = make(map[driver.Owner]endReason), c.young
+	}
+	c.young[o] = reason
+}
+
+// endReasonOf returns how an owner ended, or 0 if that is not known. c.mu is held.
+func (c *claims) endReasonOf(o driver.Owner) endReason {
+	if reason := c.young[o]; reason != 0 {
+		return reason
+	}
+	return c.old[o]
+}
+
+// watch makes the node at path the target of a request, in place of the one before.
+func (c *claims) watch(req *request, path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unwatch(req)
+	req.watching, req.armed, req.watchedGone = path, true, false
+	if c.watched[path] == nil {
+		c.watched[path] = make(map[*request]struct{})
+	}
+	c.watched[path][req] = struct{}{}
+}
+
+// unwatch removes the target of a request. c.mu is held.
+func (c *claims) unwatch(req *request) {
+	if all := c.watched[req.watching]; all != nil {
+		delete(all, req)
+		if len(all) == 0 {
+			delete(c.watched, req.watching)
+		}
+	}
+	req.watching = ""
+}
+
+// changed wakes the requests that watch a node. The servers send one event only, until the node
+// is watched again.
+func (c *claims) changed(path string, gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for req := range c.watched[path] {
+		req.armed = false
+		req.watchedGone = req.watchedGone || gone
+		req.changed.Set()
+	}
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// client is a ZooKeeper session, begun by the first call that needs it. When it has
-// expired the client library begins another by itself.
+// client is a ZooKeeper session. The first call that needs it begins it. When it has expired,
+// the client library begins another by itself.
 type client struct {
 	config  *config
-	attempt time.Duration // bounds a handshake
+	attempt time.Duration // the time of one attempt, which bounds a handshake
 	event   func(zk.Event)
 	start   func(func()) bool
 	epoch   time.Time
 
-	ctx    context.Context // ends when no connection is to be made any more
+	ctx    context.Context // ends when no more connections are to be made
 	cancel context.CancelFunc
 
-	granted atomic.Int64 // the session's time-out as the server has granted it; 0 before
-	keep    atomic.Bool  // leave the session to expire
-	zxid    atomic.Int64 // the latest transaction that a server has shown; 0: none
+	granted   atomic.Int64 // the session's time-out, as granted by the server; 0: not yet
+	leaveOpen atomic.Bool  // leave the session to expire
+	zxid      atomic.Int64 // the latest transaction in a reply; 0: none
 
 	mu      sync.Mutex
-	conn    *zk.Conn // nil: not begun
+	conn    *zk.Conn // nil: not begun yet
 	link    *link    // the latest
 	up      chan struct{}
 	isUp    bool
 	authed  bool
-	refused error // the servers do not accept the credentials
+	refused error // set if the servers refuse the credentials
 }
 
 func newClient(c *config, attempt time.Duration, start func(func()) bool, event func(zk.Event)) *client {
@@ -43,8 +43,8 @@ func newClient(c *config, attempt time.Duration, start func(func()) bool, event 
 	return cl
 }
 
-// begin makes the session unless it is there. It does no I/O.
-func (c *client) begin() error {
+// connect begins the session unless it has begun. It does no I/O.
+func (c *client) connect() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
@@ -54,8 +54,8 @@ func (c *client) begin() error {
 		return driver.ErrClosed
 	}
 	conn, events, err := zk.Connect(c.config.servers, c.config.session,
-		zk.WithDialer(c.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(c.see),
-		zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+		zk.WithDialer(c.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(c.onEvent),
+		zk.WithLogger(noLog{}), zk.WithLogInfo(false))
 	if err != nil {
 		return &driver.PermanentError{Err: err}
 	}
@@ -69,67 +69,66 @@ func (c *client) begin() error {
 	return nil
 }
 
-// quiet drops the client library's messages: they name nodes.
-type quiet struct{}
+// noLog drops the client library's messages: they name nodes.
+type noLog struct{}
 
-func (quiet) Printf(string, ...any) {}
+func (noLog) Printf(string, ...any) {}
 
-// see takes the client library's events, on goroutines that must not be held up.
-func (c *client) see(e zk.Event) {
+// onEvent handles the client library's events. It must not block the library's goroutines.
+func (c *client) onEvent(e zk.Event) {
 	if e.Type == zk.EventSession {
 		switch e.State {
 		case zk.StateHasSession:
 			c.mu.Lock()
 			if c.authed || len(c.config.auths) == 0 {
-				c.rise()
+				c.setUp()
 			} else {
 				c.start(c.authenticate)
 			}
 			c.mu.Unlock()
 		case zk.StateDisconnected, zk.StateExpired:
 			c.mu.Lock()
-			c.sink()
+			c.setDown()
 			c.mu.Unlock()
 		}
 	}
 	c.event(e)
 }
 
-// rise lets calls through. c.mu is held.
-func (c *client) rise() {
+// setUp lets calls through. c.mu is held.
+func (c *client) setUp() {
 	if !c.isUp {
 		c.isUp = true
 		close(c.up)
 	}
 }
 
-// sink holds calls back until the session is connected again. c.mu is held.
-func (c *client) sink() {
+// setDown holds calls back until the session is connected again. c.mu is held.
+func (c *client) setDown() {
 	if c.isUp {
 		c.isUp, c.up = false, make(chan struct{})
 	}
 }
 
-// cut ends a connection on which nothing is answered. The client library makes
-// another.
-func (c *client) cut(l *link) {
+// disconnect closes a connection that does not answer. The client library makes another.
+func (c *client) disconnect(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == l {
-		c.sink()
+		c.setDown()
 	}
 	_ = l.Close() // nothing is expected from it
 }
 
-// authenticate tells the servers who the client is, before anything is asked. The
-// library repeats it when it has connected again.
+// authenticate sends the credentials, before any other request. The library repeats that when
+// it has connected again.
 func (c *client) authenticate() {
 	for _, a := range c.config.auths {
 		err := c.conn.AddAuth(a.scheme, a.secret)
 		if errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, zk.ErrNoAuth) {
 			c.mu.Lock()
 			c.refused = &driver.PermanentError{Err: errors.New("zookeeper: the servers refuse the credentials of WithAuth")}
-			c.rise()
+			c.setUp()
 			c.mu.Unlock()
 			return
 		}
@@ -140,12 +139,12 @@ func (c *client) authenticate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.authed = true
-	c.rise()
+	c.setUp()
 }
 
 // ready waits until the session is connected.
 func (c *client) ready(ctx context.Context, stop <-chan struct{}, limit <-chan time.Time) (*zk.Conn, *link, error) {
-	if err := c.begin(); err != nil {
+	if err := c.connect(); err != nil {
 		return nil, nil, err
 	}
 	c.mu.Lock()
@@ -161,7 +160,7 @@ func (c *client) ready(ctx context.Context, stop <-chan struct{}, limit <-chan t
 		case <-stop:
 			return nil, nil, driver.ErrClosed
 		case <-limit:
-			return nil, nil, silence(c.attempt)
+			return nil, nil, silenceError(c.attempt)
 		}
 	}
 	c.mu.Lock()
@@ -169,23 +168,23 @@ func (c *client) ready(ctx context.Context, stop <-chan struct{}, limit <-chan t
 	return c.conn, c.link, c.refused
 }
 
-// lasting returns for how long a lease may be believed in after it was last heard
-// of. The servers let a session live for its time-out after they heard from it. The
-// leader, who decides, hears from the client of another server at every half tick,
-// so what it knows may be older than the answer to a request: by a third of the
-// time-out, after which the library sends a ping, and half a tick, a quarter of the
-// time-out at most. That leaves five twelfths.
-func (c *client) lasting(ttl time.Duration) time.Duration {
+// cappedTTL returns how long a holder may believe in a lease after an answered renewal was
+// sent: the TTL, but no more than two fifths of the session's time-out. The leader expires a
+// session when it has not heard of it for the time-out. It hears of the clients of another
+// server at every half tick. So what it knows may be older than the answer to a request: by a
+// third of the time-out, after which the library sends a ping, and by half a tick, which is a
+// quarter of the time-out at most. That leaves five twelfths.
+func (c *client) cappedTTL(ttl time.Duration) time.Duration {
 	if g := time.Duration(c.granted.Load()); g > 0 {
 		return min(ttl, g*2/5)
 	}
 	return ttl
 }
 
-// end closes the session, or leaves it to expire. The client library's goroutines
+// end closes the session, or leaves it to expire if keep is set. The client library's goroutines
 // end a little later.
 func (c *client) end(keep bool) {
-	c.keep.Store(keep)
+	c.leaveOpen.Store(keep)
 	c.mu.Lock()
 	conn, up := c.conn, c.isUp
 	if keep || !up {
@@ -204,7 +203,7 @@ func (c *client) end(keep bool) {
 	c.abandon()
 }
 
-// abandon cuts the connection and makes no other.
+// abandon closes the connection and makes no other.
 func (c *client) abandon() {
 	c.cancel()
 	c.mu.Lock()

@@ -33,9 +33,8 @@ func TestCostInRequests(t *testing.T) {
 		}
 	}
 
-	// A look, a sign of life, and what the waiter began with may fall into a hand-over, so
-	// that the least of some is what one takes. To be told of others who want the key may
-	// take two more.
+	// A poll, a refresh and the waiter's first requests may fall into a hand-over, so the
+	// cheapest of several counts. Being told that the key is contended may take two more.
 	least := math.MaxInt
 	for range 10 {
 		g := b.take("k", hold)
@@ -70,10 +69,10 @@ func TestHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 	b := open(t, d)
 	a.pin(s)
 	for _, n := range []int{2, 32} {
-		// The end of a lease, the next one's write and its look at the line, and a look at
-		// that one by who is next now. To be told of others costs a few once. What waiters
-		// began with may fall into it, so that the least counts; looks and signs of life do
-		// on a machine that takes so long.
+		// A hand-over is the release, the next holder's write and its reading of the line,
+		// and a reading of that holder by the new next in line. Being told that the key is
+		// contended costs a few once. The waiters' first requests may fall into it, so the
+		// cheapest counts; on a slow machine polls and refreshes fall into it too.
 		most, least := 4*n+4, math.MaxInt
 		for round := 0; round < 10 && least > most; round++ {
 			g := b.take("k", hold)
@@ -86,7 +85,7 @@ func TestHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 				a.drop(granted(t, "the hand-over", w))
 			}
 			after := proxy.Count(zktest.Requests)
-			least = min(least, after-before-signs(n, glance, came, began)-signs(n, refresh, came, began))
+			least = min(least, after-before-signs(n, pollInterval, came, began)-signs(n, refreshInterval, came, began))
 		}
 		t.Logf("%d hand-overs took %d requests", n, least)
 		if least > most {

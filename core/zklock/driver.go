@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// minTTL leaves room for a round trip to a quorum, and for places in the queue
-	// that are written to three times in their length.
+	// minTTL leaves time for a round trip to a quorum, and for three refreshes of a place.
 	minTTL = time.Second
 
-	// DefaultSessionTimeout is what servers grant at most unless they are told
-	// otherwise.
+	// DefaultSessionTimeout is the longest time-out that servers grant by default.
 	DefaultSessionTimeout = 40 * time.Second
 
-	// wake bounds how long a waiter sleeps through a lost event.
+	// wake bounds the delay of a waiter whose event was lost.
 	wake = time.Second
 )
 
@@ -34,29 +32,29 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithSessionTimeout sets the session time-out that is asked for; servers keep it
-// within bounds of their own, by default 2 to 20 of their ticks. After it nothing is
-// left of a process that has crashed, and two fifths of it is as long as a holder
-// goes without having heard from a server, however long its TTL. The default is
-// DefaultSessionTimeout; less than a millisecond is an error of Open.
+// WithSessionTimeout sets the session time-out to ask the servers for. They keep it within
+// their own bounds, by default 2 to 20 ticks. After that time nothing is left of a process
+// that has crashed. A holder gives up when no server has answered for two fifths of it,
+// however long its TTL. The default is DefaultSessionTimeout; less than a millisecond is an
+// error of Open.
 func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.session = d })
 }
 
 // WithRoot sets the node under which the keys have theirs, a path such as
-// "/shop/locks". It is made when it is missing. The default is DefaultRoot. Drivers
-// with different roots do not exclude each other.
+// "/shop/locks". The driver creates it if it is missing. The default is DefaultRoot.
+// Drivers with different roots do not exclude each other.
 func WithRoot(path string) Option { return optionFunc(func(c *config) { c.root = path }) }
 
-// WithAuth names the client to the servers, as AddAuth of the client library does:
-// WithAuth("digest", []byte("user:password")). Given several times, all are used.
+// WithAuth sets the credentials of the client, as AddAuth of the client library does:
+// WithAuth("digest", []byte("user:password")). If it is given several times, all are used.
 func WithAuth(scheme string, secret []byte) Option {
 	return optionFunc(func(c *config) { c.auths = append(c.auths, auth{scheme, secret}) })
 }
 
-// WithACL sets the rights to the nodes that the driver makes. All drivers that use a
-// root need all rights to its nodes. The default lets everybody do everything;
-// zk.AuthACL(zk.PermAll) with WithAuth lets in those of the same name only.
+// WithACL sets the permissions of the nodes that the driver creates. All drivers that use a
+// root need all permissions on its nodes. The default permits everybody everything.
+// zk.AuthACL(zk.PermAll) with WithAuth permits only clients with the same credentials.
 func WithACL(acl ...zk.ACL) Option { return optionFunc(func(c *config) { c.acl = acl }) }
 
 // WithDialer sets how connections are made, by (*tls.Dialer).DialContext for
@@ -123,6 +121,7 @@ func (d *zkDriver) Open(c driver.Config) (driver.Session, error) {
 	return newSession(&d.config, c), nil
 }
 
+// usable reports what is wrong with the options.
 func (d *zkDriver) usable(c driver.Config) error {
 	switch {
 	case c.Sink == nil:

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -11,20 +12,29 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// silence is the error of an attempt that got no answer in time.
-func silence(after time.Duration) error {
+// silenceError is the error of an attempt that got no answer in time.
+func silenceError(after time.Duration) error {
 	return &kit.SilenceError{Store: "zookeeper", After: after}
 }
 
-// permanent are the errors that the same request will get again until somebody
-// changes the servers or the options.
+// callerError is classify, but returns the errors of the driver contract unchanged.
+func callerError(err error) error {
+	held := new(driver.HeldError)
+	if errors.As(err, &held) || errors.Is(err, driver.ErrPlaceLost) || errors.Is(err, driver.ErrNotHeld) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return classify(err)
+}
+
+// permanent are the errors that stay until somebody changes the servers or the options.
 var permanent = []error{
 	zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrAPIError,
 	zk.ErrNoChildrenForEphemerals,
 }
 
-// classify wraps an error of the client library: in a *driver.PermanentError if
-// sending the same again is useless.
+// classify wraps an error of the client library. It returns a *driver.PermanentError if a
+// retry is useless.
 func classify(err error) error {
 	if kit.Final(err) || errors.As(err, new(*kit.SilenceError)) {
 		return err
@@ -38,20 +48,30 @@ func classify(err error) error {
 	return wrapped
 }
 
-// lostReply reports whether a request that failed so may have been executed.
+// lostReply reports whether a request with this error may have been executed.
 func lostReply(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) ||
 		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) || isNet(err)
 }
 
-// again reports whether to repeat a request at once, on the connection that follows
-// the one that is lost: it bears being executed twice.
-func again(c caller, err error) bool {
+// retryAtOnce reports whether to repeat a request at once, on the next connection, as this one
+// was lost. The request may be executed twice.
+func retryAtOnce(c caller, err error) bool {
 	return lostReply(err) && !errors.As(err, new(*kit.SilenceError)) && c.ctx.Err() == nil
 }
 
-// isNet reports whether the error is one of a connection, or a silence.
+// isNet reports whether the error is one of a connection, or a kit.SilenceError.
 func isNet(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t)
+}
+
+// ignore returns nil for errors that are expected.
+func ignore(err error, expected ...error) error {
+	for _, e := range expected {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
 }

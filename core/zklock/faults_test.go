@@ -252,8 +252,8 @@ func TestReleaseWakesOneWaiterOnly(t *testing.T) {
 	g = granted(t, "the grant to the first waiter", queue[0])
 	after := proxy.Count(zktest.Events)
 	// One for the release, and one for the next in line when the first takes the key;
-	// beside them waiters that give a sign of life at this moment.
-	if most := 4 + signs(n, refresh, came, began); after-before > most {
+	// beside them refreshes of waiters.
+	if most := 4 + signs(n, refreshInterval, came, began); after-before > most {
 		t.Errorf("a hand-over among %d waiters took %d events, want at most %d", n, after-before, most)
 	}
 	for _, w := range queue[1:] {
@@ -273,12 +273,12 @@ func (p *process) queues(n int, key string) (queue []<-chan outcome) {
 }
 
 const (
-	glance  = 700 * time.Millisecond // between two looks of a waiter
-	refresh = 10 * time.Second / 3   // between two signs of life of a waiter with a long TTL
+	pollInterval    = 700 * time.Millisecond // between two polls of a waiter
+	refreshInterval = 10 * time.Second / 3   // between two refreshes of a waiter with a long TTL
 )
 
-// signs is how many times n waiters may have done since began what each does every so often
-// after he came.
+// signs returns how often n waiters may have polled or refreshed since began, if each does so
+// every so often since it came.
 func signs(n int, every time.Duration, came, began time.Time) int {
 	return n * min(int(time.Since(came)/every), 1+int(time.Since(began)/every))
 }

@@ -15,5 +15,3 @@ require (
 	go.opentelemetry.io/otel/metric v1.24.0 // indirect
 	go.opentelemetry.io/otel/trace v1.24.0 // indirect
 )
-
-replace github.com/lockaround/lockaround => ../..

@@ -9,92 +9,18 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// atOnce is how many nodes are read at the same time.
-const atOnce = 64
-
-// reading is a member and its node.
-type reading struct {
-	member
-	node
-	rec record
-}
-
-// survey reads the line of a key, up to date with the leader, and the nodes of those
-// who hold it. It returns how many wait.
-func (s *session) survey(c caller, parent string) (holders []reading, waiting int, err error) {
-	if err := s.catchUp(c, parent); err != nil {
-		return nil, 0, err
-	}
-	all, err := s.list(c, parent)
-	if err != nil {
-		return nil, 0, ignore(err, zk.ErrNoNode)
-	}
-	n := all.holders(false)
-	if n == 1 && all.line[0].room == 1 {
-		head, err := s.readings(c, parent, all.line[:1])
-		if err != nil {
-			return nil, 0, err
-		}
-		if len(head) == 0 {
-			return s.survey(c, parent)
-		}
-		if head[0].rec.state != lowered {
-			return head, len(all.line) - 1, nil
-		}
-		n = all.holders(true)
-	}
-	for len(holders) < n {
-		part := all.line[len(holders):min(n, len(holders)+atOnce)]
-		got, err := s.readings(c, parent, part)
-		if err != nil {
-			return nil, 0, err
-		}
-		if len(got) < len(part) {
-			return s.survey(c, parent)
-		}
-		holders = append(holders, got...)
-	}
-	return holders, len(all.line) - n, nil
-}
-
-// readings reads nodes, less those that are gone.
-func (s *session) readings(c caller, parent string, ms []member) ([]reading, error) {
-	all := make([]reading, len(ms))
-	errs := make([]error, len(ms))
-	each(len(ms), func(i int) {
-		all[i].member = ms[i]
-		if all[i].node, errs[i] = s.get(c, parent+"/"+ms[i].name); errs[i] != nil {
-			return
-		}
-		var err error
-		if all[i].rec, err = parseRecord(all[i].data); err != nil {
-			errs[i] = &driver.PermanentError{Err: err}
-		}
-	})
-	var there []reading
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			there = append(there, all[i])
-		case err != zk.ErrNoNode:
-			return nil, err
-		}
-	}
-	return there, nil
-}
-
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
 	if err := s.Enter(); err != nil {
 		return driver.State{}, err
 	}
 	defer s.Leave()
-	holders, waiting, err := s.survey(s.by(ctx), s.keyPath(key))
-	if c := s.by(ctx); again(c, err) {
-		holders, waiting, err = s.survey(c, s.keyPath(key))
+	holders, waiting, err := s.readHolders(s.callerOf(ctx), s.keyPath(key))
+	if c := s.callerOf(ctx); retryAtOnce(c, err) {
+		holders, waiting, err = s.readHolders(c, s.keyPath(key))
 	}
 	if err != nil {
-		return driver.State{}, soften(err)
+		return driver.State{}, callerError(err)
 	}
 	now := time.Now()
 	st := driver.State{Held: len(holders) > 0, Waiting: waiting}
@@ -105,7 +31,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		}
 		token, since := tokenOf(h.rec, h.stat)
 		if token == 0 {
-			continue // its turn has come, and it has not taken it yet
+			continue // it may take the lease, and has not done so yet
 		}
 		st.Token = max(st.Token, token)
 		mode, limit := h.mode()
@@ -125,11 +51,11 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		return err
 	}
 	defer s.Leave()
-	c, parent := s.by(ctx), s.keyPath(key)
+	c, parent := s.callerOf(ctx), s.keyPath(key)
 	for {
-		holders, _, err := s.survey(c, parent)
+		holders, _, err := s.readHolders(c, parent)
 		if err != nil {
-			return soften(err)
+			return callerError(err)
 		}
 		var names []string
 		for _, h := range holders {
@@ -140,25 +66,82 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		if len(names) == 0 {
 			return nil
 		}
-		if err := s.endAndRing(c, parent, -1, names...); err != zk.ErrNoNode {
-			return soften(err)
+		if err := s.deleteAndTell(c, parent, -1, names...); err != zk.ErrNoNode {
+			return callerError(err)
 		}
 	}
 }
 
-// remaining is how long a record of the servers' time lasts, by this process's wall
-// clock, which may be another.
-func remaining(r record, stat *zk.Stat, now time.Time) time.Duration {
-	return max(0, min(r.ttl, time.UnixMilli(stat.Mtime).Add(r.ttl).Sub(now)))
+// atOnce bounds how many nodes are read at the same time.
+const atOnce = 64
+
+// holder is a member that holds the key, and its node.
+type holder struct {
+	member
+	node
+	rec record
 }
 
-// tokenOf returns a lease's token and when it was granted.
-func tokenOf(r record, stat *zk.Stat) (token, since int64) {
-	switch {
-	case r.state == waiting:
-		return 0, 0
-	case r.token != 0:
-		return r.token, r.since
+// readHolders reads the line of a key, up to date with the leader, and the nodes of its holders.
+// waiting is how many wait.
+func (s *session) readHolders(c caller, parent string) (holders []holder, waiting int, err error) {
+	if err := s.catchUp(c, parent); err != nil {
+		return nil, 0, err
 	}
-	return stat.Mzxid, stat.Mtime
+	all, err := s.list(c, parent)
+	if err != nil {
+		return nil, 0, ignore(err, zk.ErrNoNode)
+	}
+	n := all.holders(false)
+	if n == 1 && all.line[0].capacity == 1 {
+		head, err := s.readNodes(c, parent, all.line[:1])
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(head) == 0 {
+			return s.readHolders(c, parent)
+		}
+		if head[0].rec.state != lowered {
+			return head, len(all.line) - 1, nil
+		}
+		n = all.holders(true)
+	}
+	for len(holders) < n {
+		part := all.line[len(holders):min(n, len(holders)+atOnce)]
+		got, err := s.readNodes(c, parent, part)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(got) < len(part) {
+			return s.readHolders(c, parent)
+		}
+		holders = append(holders, got...)
+	}
+	return holders, len(all.line) - n, nil
+}
+
+// readNodes reads the nodes of members. It leaves out those that are gone.
+func (s *session) readNodes(c caller, parent string, ms []member) ([]holder, error) {
+	all := make([]holder, len(ms))
+	errs := make([]error, len(ms))
+	each(len(ms), func(i int) {
+		all[i].member = ms[i]
+		if all[i].node, errs[i] = s.get(c, parent+"/"+ms[i].name); errs[i] != nil {
+			return
+		}
+		var err error
+		if all[i].rec, err = parseRecord(all[i].data); err != nil {
+			errs[i] = &driver.PermanentError{Err: err}
+		}
+	})
+	var there []holder
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			there = append(there, all[i])
+		case err != zk.ErrNoNode:
+			return nil, err
+		}
+	}
+	return there, nil
 }

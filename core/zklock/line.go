@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// line is the members of a key, first come first. Those at its front hold the key:
-// nobody is granted it before all who came earlier are, so that who holds can be
-// told from the names alone, but for a writer that has lowered its lease.
+// line is the members of a key, in the order of their creation. Those at its front hold the
+// key. Nobody is granted the key before all who came earlier, so the names alone tell who
+// holds it, except that a writer may have lowered its lease.
 //
-// A line that was read after a member was made never misses who came before it, and
-// who came before it never come back. So what it once allows it allows for good,
-// also on a server that lags behind.
+// A line that is read after a member was created shows all members before it that still exist.
+// No member ever comes before an existing one. So a member that may hold the key once may hold
+// it for good, even if the line was read from a server that lags behind.
 type line []member
 
-// parseLine orders the names of a key's nodes and drops what is not the driver's.
+// parseLine orders the names of a key's nodes, and drops those that are not this driver's.
 func parseLine(names []string) line {
 	l := make(line, 0, len(names))
 	for _, name := range names {
@@ -26,7 +26,7 @@ func parseLine(names []string) line {
 	return l
 }
 
-// index returns the place of a member, or -1.
+// index returns the index of a member, or -1.
 func (l line) index(name string) int {
 	return slices.IndexFunc(l, func(m member) bool { return m.name == name })
 }
@@ -40,57 +40,57 @@ func (l line) marked(mark string) (m member, ok bool) {
 	return l[i], true
 }
 
-// holders returns how many at the front hold the key. lowered says that the first
-// of them is a writer that lets readers in.
+// holders returns how many members at the front hold the key. lowered says that the first is a
+// writer that has lowered its lease, so that readers may hold the key too.
 func (l line) holders(lowered bool) int {
-	room := int32(math.MaxInt32)
+	capacity := int32(math.MaxInt32)
 	for i, m := range l {
-		if m.room != 0 && (i > 0 || !lowered) {
-			room = min(room, m.room)
+		if m.capacity != 0 && (i > 0 || !lowered) {
+			capacity = min(capacity, m.capacity)
 		}
-		if int32(i) >= room {
+		if int32(i) >= capacity {
 			return i
 		}
 	}
 	return len(l)
 }
 
-// behind returns how many wait, as the holder at index i sees it, whose own lease
-// may be a lowered one. A writer before it has lowered its lease, or it would not
-// hold.
+// behind returns how many wait behind the holder at index i. lowered says that this holder has
+// lowered its own lease. A writer before it must have lowered its lease, as it would not hold
+// the key otherwise.
 func (l line) behind(i int, lowered bool) int {
 	return len(l) - max(l.holders(i > 0 || lowered), i+1)
 }
 
-// writerFirst reports whether the first member may be a lowered writer that makes
-// room for the member at index i.
+// writerFirst reports whether the member at index i holds the key if the first member is a
+// writer that has lowered its lease.
 func (l line) writerFirst(i int) bool {
-	return i > 0 && l[0].room == 1 && i < l.holders(true)
+	return i > 0 && l[0].capacity == 1 && i < l.holders(true)
 }
 
-// target is what a waiter watches: one node, or, if name is empty, all of the key.
+// target is what a waiter watches: one node, or all of the key if name is empty.
 type target struct {
 	name string
-	sole bool // nobody else is before the waiter
+	sole bool // no other member is before the waiter
 }
 
-// target returns what the waiter at index i watches, with n holders: what has to
-// change before it can be granted the key, and nothing else, so that a change wakes
-// those only whom it may let in. Who shares watches the last writer before it, unless
-// others before it wait for room in a semaphore; who does not watches the one before
-// it, which, being granted the key, writes to its own node.
+// target returns what the waiter at index i watches if there are n holders. It is what has to
+// change before the waiter can hold the key, so that a change only wakes waiters that it may let
+// in. A writer watches the member before it, which also writes to its own node when it is
+// granted the key. Others watch the last writer before them, unless members in between wait
+// for room in a semaphore: then they watch the member before them, or all of the key.
 func (l line) target(i, n int) target {
 	before := target{name: l[i-1].name, sole: i == 1}
-	if l[i].room == 1 || i == 1 {
+	if l[i].capacity == 1 || i == 1 {
 		return before
 	}
 	j := i - 1
-	for j >= 0 && l[j].room != 1 {
+	for j >= 0 && l[j].capacity != 1 {
 		j--
 	}
 	switch {
 	case j >= 0 && l[j+1:].holders(false) > i-j-1:
-		return target{name: l[j].name} // all between are let in together
+		return target{name: l[j].name} // all in between are let in together
 	case i == n && n > 1:
 		return target{} // any of several holders makes room
 	}

@@ -34,8 +34,8 @@ func keyName(key string) string {
 	return string(b)
 }
 
-// mark names an owner in the name of its node. Names are written to servers' logs,
-// so that the owner itself must not be in one.
+// mark returns a hash that stands for an owner in the name of its node. The servers log names,
+// so the owner itself must not appear in one.
 func mark(o driver.Owner) string {
 	sum := sha256.Sum256(append([]byte("lockaround owner "), o[:]...))
 	return hex.EncodeToString(sum[:16])
@@ -46,16 +46,16 @@ const (
 	seqLength  = 10 // of the number that the server appends
 )
 
-// member is the node of one owner, as its name tells it:
+// member is the node of one owner. Its name is one of these:
 //
 //	x-<mark>-<sequence>       exclusive
 //	r-<mark>-<sequence>       shared
 //	s<limit>-<mark>-<sequence> semaphore
 type member struct {
-	name string
-	mark string
-	room int32 // how many may hold together beside it; 0 is any number
-	seq  int32
+	name     string
+	mark     string
+	capacity int32 // how many may hold the key together with it, itself included; 0 is any number
+	seq      int32
 }
 
 // memberPrefix returns the name of an owner's node without the sequence.
@@ -70,7 +70,7 @@ func memberPrefix(m driver.Mode, limit int, o driver.Owner) string {
 	return kind + "-" + mark(o) + "-"
 }
 
-// parseMember reads the name of a node. ok is false if it is none of this driver's.
+// parseMember parses the name of a node. ok is false if it is not one of this driver's.
 func parseMember(name string) (m member, ok bool) {
 	kind, rest, ok := strings.Cut(name, "-")
 	if !ok || len(rest) != markLength+1+seqLength || rest[markLength] != '-' {
@@ -87,21 +87,21 @@ func parseMember(name string) (m member, ok bool) {
 	m.seq = int32(seq)
 	switch {
 	case kind == "x":
-		m.room = 1
+		m.capacity = 1
 	case kind == "r":
 	case strings.HasPrefix(kind, "s"):
 		limit, err := strconv.ParseUint(kind[1:], 10, 31)
 		if err != nil || limit == 0 {
 			return member{}, false
 		}
-		m.room = int32(limit)
+		m.capacity = int32(limit)
 	default:
 		return member{}, false
 	}
 	return m, true
 }
 
-// mode says how the member asked for the key.
+// mode returns the mode and the limit of the member's request.
 func (m member) mode() (driver.Mode, int) {
 	switch m.name[0] {
 	case 'x':
@@ -109,5 +109,5 @@ func (m member) mode() (driver.Mode, int) {
 	case 'r':
 		return driver.Shared, 0
 	}
-	return driver.Semaphore, int(m.room)
+	return driver.Semaphore, int(m.capacity)
 }

@@ -40,13 +40,13 @@ func FuzzKeyName(f *testing.F) {
 func TestMembersAreReadAsTheyWereNamed(t *testing.T) {
 	o := driver.Owner{1, 2, 3}
 	for _, tt := range []struct {
-		mode  driver.Mode
-		limit int
-		room  int32
+		mode     driver.Mode
+		limit    int
+		capacity int32
 	}{{driver.Exclusive, 0, 1}, {driver.Shared, 0, 0}, {driver.Semaphore, 1, 1}, {driver.Semaphore, 7, 7}, {driver.Semaphore, math.MaxInt, math.MaxInt32}} {
 		name := memberPrefix(tt.mode, tt.limit, o) + "0000000012"
 		m, ok := parseMember(name)
-		if !ok || m.room != tt.room || m.seq != 12 || m.mark != mark(o) || m.name != name {
+		if !ok || m.capacity != tt.capacity || m.seq != 12 || m.mark != mark(o) || m.name != name {
 			t.Errorf("%s is %+v, %v", name, m, ok)
 		}
 		if mode, limit := m.mode(); mode != tt.mode || limit != min(tt.limit, math.MaxInt32) {
@@ -80,7 +80,7 @@ func FuzzParseMember(f *testing.F) {
 	f.Add("x--")
 	f.Fuzz(func(t *testing.T, name string) {
 		m, ok := parseMember(name)
-		if ok && (m.name != name || m.seq < 0 || m.room < 0 || len(m.mark) != markLength) {
+		if ok && (m.name != name || m.seq < 0 || m.capacity < 0 || len(m.mark) != markLength) {
 			t.Errorf("%q is %+v", name, m)
 		}
 	})
@@ -130,10 +130,10 @@ func lineOf(kinds string) line {
 		m := member{name: string(rune('a' + i)), seq: int32(i)}
 		switch k {
 		case 'x':
-			m.room = 1
+			m.capacity = 1
 		case 'r':
 		default:
-			m.room = k - '0'
+			m.capacity = k - '0'
 		}
 		l = append(l, m)
 	}

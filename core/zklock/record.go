@@ -5,34 +5,36 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
-// state is what a member is at.
+// state is the state of a member.
 type state uint8
 
 const (
 	waiting state = iota
 	granted
-	lowered // granted, and a writer that lets readers in
+	lowered // a granted writer that lets readers in
 )
 
 var stateNames = [...]string{waiting: "waiting", granted: "granted", lowered: "lowered"}
 
-// record is what a member's node says: words, of which the last two are there once
-// the lease has been renewed.
+// record is the content of a member's node: two words, and two more once the lease has been
+// renewed.
 //
 //	waiting <milliseconds>
 //	granted <milliseconds> [<token> <granted at, in milliseconds since 1970>]
 //	lowered <milliseconds> [<token> <granted at>]
 type record struct {
 	state state
-	ttl   time.Duration // the member lasts that long after this was written
-	token int64         // 0: what was written is the grant itself
+	ttl   time.Duration // how long the member lasts after this write
+	token int64         // 0: this write is the grant
 	since int64
 }
 
 func (r record) String() string {
-	// Rounded up: the store must not be the first to see the end.
+	// Rounded up: the lease must not end at the servers before it ends for its holder.
 	ms := (r.ttl + time.Millisecond - 1) / time.Millisecond
 	s := stateNames[r.state] + " " + strconv.FormatInt(int64(ms), 10)
 	if r.token != 0 {
@@ -41,8 +43,8 @@ func (r record) String() string {
 	return s
 }
 
-// parseRecord reads a record. What it does not know is an error, so that nothing is
-// deleted that another version wrote.
+// parseRecord parses a record. Unknown content is an error, so that a node of another version is
+// never deleted.
 func parseRecord(data []byte) (record, error) {
 	bad := fmt.Errorf("a lock node says something else than this version writes, in %d bytes", len(data))
 	words := strings.Split(string(data), " ")
@@ -72,4 +74,21 @@ func parseRecord(data []byte) (record, error) {
 	}
 	r.ttl, r.token, r.since = time.Duration(n[0])*time.Millisecond, n[1], n[2]
 	return r, nil
+}
+
+// tokenOf returns a lease's token and when it was granted.
+func tokenOf(r record, stat *zk.Stat) (token, since int64) {
+	switch {
+	case r.state == waiting:
+		return 0, 0
+	case r.token != 0:
+		return r.token, r.since
+	}
+	return stat.Mzxid, stat.Mtime
+}
+
+// remaining returns how long a lease still lasts. It compares the servers' time of the last
+// write with this process's wall clock, which may differ.
+func remaining(r record, stat *zk.Stat, now time.Time) time.Duration {
+	return max(0, min(r.ttl, time.UnixMilli(stat.Mtime).Add(r.ttl).Sub(now)))
 }

@@ -12,42 +12,41 @@ import (
 	"time"
 )
 
-// link is one connection. The client library neither bounds the handshake, nor says
-// what session time-out the server has granted, nor lets go of a session without
-// ending it; the link sees the bytes and does all three. It also keeps the number of
-// the latest transaction (zxid) for the library, which reads its own while another
-// goroutine sets it (go-zookeeper/zk#35): when it has connected again, it might ask for
-// the events since a time at which they had passed. Replies reach the library without
-// the number, and the link puts it into the requests that have one.
+// link is one connection. It reads the protocol's bytes, to do what the client library cannot:
+// bound the handshake, know the session time-out that the server has granted, and leave a
+// session without ending it.
+//
+// It also keeps the number of the latest transaction (zxid). The library reads its own copy
+// while another goroutine sets it (go-zookeeper/zk#35), so that after a reconnection it might
+// ask for events from too late a time. The link removes the number from replies, and puts its
+// own into the requests that have one.
 type link struct {
 	net.Conn
-	client *client
-	limit  time.Duration // of the handshake
-	since  int64         // the latest transaction that earlier connections have shown
+	client     *client
+	limit      time.Duration // of the handshake
+	zxidBefore int64         // the latest transaction of earlier connections
 
 	up    atomic.Bool  // the handshake is over
 	heard atomic.Int64 // when something was last read, after client.epoch
 
 	// The message that is being read.
-	head [headLength]byte
-	at   int // how much of the head was read
-	left int // how much is to follow it
+	head     [headLength]byte
+	headRead int // how many bytes of the head were read
+	bodyLeft int // how many bytes are to follow it
 }
 
-// A message begins with its length, not counting that. There follow in a reply the
-// number of the request, or a negative one if there is none, and that of the
-// transaction; in the handshake's answer the protocol's version and the session's
-// time-out in milliseconds.
+// A message begins with the length of what follows. In a reply that is the number of the
+// request, or a negative number for an event, and the number of the transaction. In the answer
+// to the handshake it is the protocol's version and the session's time-out in milliseconds.
 const (
-	zxidAt     = 8
-	timeoutAt  = 8
-	headLength = 16
-	greetings  = 1 << 10 // the handshake's answer is shorter
+	zxidAt      = 8
+	timeoutAt   = 8
+	headLength  = 16
+	maxGreeting = 1 << 10 // the handshake's answer is shorter
 )
 
-// After its length a request has a number and what it asks for, and the handshake the
-// protocol's version, the latest transaction, a time-out and the session, 0 for a new
-// one.
+// After its length a request has a number and an opcode. The handshake has the protocol's
+// version, the latest transaction, a time-out and the session, which is 0 for a new one.
 const (
 	opcodeAt       = 8
 	opClose        = -11 // ends the session
@@ -58,59 +57,59 @@ const (
 	greetLength    = 28
 )
 
-var errAlien = errors.New("what the server sends is not ZooKeeper's")
+var errNotZooKeeper = errors.New("what the server sends is not ZooKeeper's")
 
 func (l *link) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if n > 0 {
 		l.heard.Store(int64(time.Since(l.client.epoch)))
 		if !l.scan(b[:n]) {
-			return n, errAlien
+			return n, errNotZooKeeper
 		}
 	}
 	return n, err
 }
 
-// scan goes through what was read, takes the numbers of transactions out, and reports
-// whether it may be ZooKeeper's.
+// scan goes through the bytes that were read and clears the numbers of transactions. It reports
+// whether the bytes may be ZooKeeper's.
 func (l *link) scan(b []byte) bool {
 	for len(b) > 0 {
 		var n int
-		if l.at < headLength {
-			n = copy(l.head[l.at:], b)
+		if l.headRead < headLength {
+			n = copy(l.head[l.headRead:], b)
 			if l.up.Load() {
-				clear(b[min(n, max(0, zxidAt-l.at)):n])
+				clear(b[min(n, max(0, zxidAt-l.headRead)):n])
 			}
-			l.at += n
-			if !l.measure() {
+			l.headRead += n
+			if !l.readHead() {
 				return false
 			}
 		} else {
-			n = min(len(b), l.left)
-			l.left -= n
+			n = min(len(b), l.bodyLeft)
+			l.bodyLeft -= n
 		}
 		b = b[n:]
-		if l.at == headLength && l.left == 0 {
-			l.at = 0
+		if l.headRead == headLength && l.bodyLeft == 0 {
+			l.headRead = 0
 			l.up.Store(true)
 		}
 	}
 	return true
 }
 
-// measure takes what is known of the head.
-func (l *link) measure() bool {
-	if l.at < 4 {
+// readHead reads the head as far as it has come, and reports whether it may be ZooKeeper's.
+func (l *link) readHead() bool {
+	if l.headRead < 4 {
 		return true
 	}
 	length := int(int32(binary.BigEndian.Uint32(l.head[:])))
-	if length < headLength-4 || !l.up.Load() && length > greetings {
+	if length < headLength-4 || !l.up.Load() && length > maxGreeting {
 		return false
 	}
-	if l.at < headLength {
+	if l.headRead < headLength {
 		return true
 	}
-	l.left = length - (headLength - 4)
+	l.bodyLeft = length - (headLength - 4)
 	if !l.up.Load() {
 		ms := int32(binary.BigEndian.Uint32(l.head[timeoutAt:]))
 		l.client.granted.Store(int64(ms) * int64(time.Millisecond))
@@ -130,34 +129,33 @@ func (l *link) SetReadDeadline(t time.Time) error {
 	return l.Conn.SetReadDeadline(t)
 }
 
-var errKept = errors.New("the session is left to expire")
+var errLeftOpen = errors.New("the session is left to expire")
 
-// Write does not send the end of a session that is to outlive the client. The
-// library writes each request in one piece.
+// Write sends a request, except for the end of a session that is left to expire. The library
+// writes each request in one piece.
 func (l *link) Write(b []byte) (int, error) {
 	if !l.up.Load() {
 		if len(b) >= greetLength && binary.BigEndian.Uint64(b[greetSessionAt:]) != 0 {
-			b = l.date(b, greetSinceAt)
+			b = l.setZxid(b, greetSinceAt)
 		}
 		return l.Conn.Write(b)
 	}
 	if len(b) >= opcodeAt+4 {
 		switch op := int32(binary.BigEndian.Uint32(b[opcodeAt:])); {
-		case op == opClose && l.client.keep.Load():
+		case op == opClose && l.client.leaveOpen.Load():
 			_ = l.Conn.Close() // the error below is what counts
-			return 0, errKept
+			return 0, errLeftOpen
 		case op == opSetWatches && len(b) >= watchesSinceAt+8:
-			b = l.date(b, watchesSinceAt)
+			b = l.setZxid(b, watchesSinceAt)
 		}
 	}
 	return l.Conn.Write(b)
 }
 
-// date returns a request with the latest transaction that was seen when the link was
-// made.
-func (l *link) date(b []byte, at int) []byte {
+// setZxid returns a copy of a request with zxidBefore as its transaction.
+func (l *link) setZxid(b []byte, at int) []byte {
 	b = bytes.Clone(b)
-	binary.BigEndian.PutUint64(b[at:], uint64(l.since))
+	binary.BigEndian.PutUint64(b[at:], uint64(l.zxidBefore))
 	return b
 }
 
@@ -174,7 +172,7 @@ func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: conn, client: c, limit: c.attempt, since: c.zxid.Load()}
+	l := &link{Conn: conn, client: c, limit: c.attempt, zxidBefore: c.zxid.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -185,9 +183,9 @@ func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, erro
 	return l, nil
 }
 
-// hosts gives the client library the servers in turn, in an order of its own for
-// each session. Unlike the library's, it looks up no names, which the dialer does,
-// and lets a connection that was lost be replaced at once.
+// hosts gives the client library one server after another, in a random order for each session.
+// Unlike the library's own list it looks up no names, which the dialer does, and a connection
+// that was lost is replaced at once.
 type hosts struct {
 	mu    sync.Mutex
 	all   []string

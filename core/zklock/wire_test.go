@@ -24,7 +24,7 @@ func (p *pieces) Close() error                { return nil }
 
 func newTestLink(in []byte, most int) (*link, *pieces) {
 	p := &pieces{in: bytes.NewReader(in), max: most}
-	return &link{Conn: p, client: &client{epoch: time.Now()}, since: 77}, p
+	return &link{Conn: p, client: &client{epoch: time.Now()}, zxidBefore: 77}, p
 }
 
 // message returns a message of ZooKeeper's, with its length.
@@ -105,7 +105,7 @@ func TestWhatIsNotZooKeepersIsGivenUp(t *testing.T) {
 		"a length below 0": append(greeting(6000), 0xff, 0xff, 0xff, 0xff),
 	} {
 		l, _ := newTestLink(in, 1000)
-		if _, err := io.ReadAll(l); !errors.Is(err, errAlien) {
+		if _, err := io.ReadAll(l); !errors.Is(err, errNotZooKeeper) {
 			t.Errorf("%s: read with error %v", name, err)
 		}
 	}

@@ -1,0 +1,129 @@
+package zklock
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// Renew extends leases.
+func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	err := s.Enter()
+	if err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	defer s.Leave()
+	each(len(rs), func(i int) {
+		var err error
+		if out[i], err = s.renew(s.callerOf(ctx), rs[i]); err != nil {
+			out[i] = driver.Renewed{Err: callerError(err)}
+		}
+	})
+	return out
+}
+
+// renew extends one lease by a write to its node, so that the next waiter sees that it lives. At
+// the same time it reads who waits.
+func (s *session) renew(c caller, r driver.Renewal) (driver.Renewed, error) {
+	l, ok := s.claims.lease(r.Owner)
+	if !ok {
+		return s.renewForeign(c, r)
+	}
+	var running sync.WaitGroup
+	var all members
+	var unread error
+	running.Go(func() { all, unread = s.list(c, l.parent) })
+	w, err := s.extend(c, l, r)
+	running.Wait()
+	switch {
+	case err == zk.ErrNoNode || err == zk.ErrSessionExpired:
+		s.claims.lose(l)
+		return driver.Renewed{}, driver.ErrNotHeld
+	case err != nil:
+		return driver.Renewed{}, err
+	}
+	out := driver.Renewed{Deadline: driver.Deadline(w.sent, s.client.cappedTTL(r.TTL))}
+	if !s.claims.renewed(l, w, r.TTL, out.Deadline) {
+		return driver.Renewed{}, driver.ErrNotHeld
+	}
+	if i := all.index(l.name); unread == nil && i >= 0 {
+		out.Contended = all.behind(i, r.Share || s.claims.isLowered(l)) > 0
+	}
+	return out, nil
+}
+
+// extend writes a renewal to a lease's node.
+func (s *session) extend(c caller, l *lease, r driver.Renewal) (written, error) {
+	path := l.parent + "/" + l.name
+	for first := true; ; first = false {
+		rec, version, ok := s.claims.nextRenewal(l, r)
+		if !ok {
+			return written{}, zk.ErrNoNode
+		}
+		w, err := s.set(c, path, rec, version)
+		if first && retryAtOnce(c, err) {
+			continue
+		}
+		if err != zk.ErrBadVersion {
+			return w, err
+		}
+		// An earlier renewal was executed although its reply was lost, or another is running.
+		n, err := s.get(c, path)
+		if err != nil {
+			return written{}, err
+		}
+		s.claims.noteVersion(l, n.stat.Version)
+	}
+}
+
+// renewForeign renews a lease of another session. The lease may have ended.
+func (s *session) renewForeign(c caller, r driver.Renewal) (driver.Renewed, error) {
+	if s.claims.ended(r.Owner) {
+		return driver.Renewed{}, driver.ErrNotHeld
+	}
+	parent := s.keyPath(r.Key)
+	name, err := s.locate(c, parent, r.Ref, r.Owner)
+	if err != nil {
+		return driver.Renewed{}, err
+	}
+	for name != "" {
+		n, err := s.get(c, parent+"/"+name)
+		if err == zk.ErrNoNode {
+			break
+		}
+		if err != nil {
+			return driver.Renewed{}, err
+		}
+		rec, err := parseRecord(n.data)
+		if err != nil {
+			return driver.Renewed{}, &driver.PermanentError{Err: err}
+		}
+		if rec.state == waiting {
+			break
+		}
+		rec.token, rec.since = tokenOf(rec, n.stat)
+		rec.ttl = max(rec.ttl, r.TTL)
+		if m, _ := parseMember(name); r.Share && m.capacity == 1 {
+			rec.state = lowered
+		}
+		w, err := s.set(c, parent+"/"+name, rec, n.stat.Version)
+		if err == zk.ErrBadVersion {
+			continue
+		}
+		if err == zk.ErrNoNode {
+			break
+		}
+		if err != nil {
+			return driver.Renewed{}, err
+		}
+		return driver.Renewed{Deadline: driver.Deadline(w.sent, s.client.cappedTTL(r.TTL))}, nil
+	}
+	return driver.Renewed{}, driver.ErrNotHeld
+}
