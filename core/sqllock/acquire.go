@@ -10,58 +10,46 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// outcome is what a request for a lease has got.
+// answer is an outcome with its details.
+type answer struct {
+	outcome    outcome
+	token      int64
+	sentAt     time.Time     // when the request that set the lease's end was sent
+	serverTime int64         // of the decision, or of the grant
+	contended  bool          // somebody else waits for the key
+	remaining  time.Duration // of the lease that ends first; 0 if there is none
+}
+
+// outcome is the result of a request for a lease.
 type outcome uint8
 
 const (
 	granted outcome = iota + 1
 	queued
-	busy // it would not wait
-	over // the owner has ended, or has lost its place
+	busy      // the key is taken, and the request does not wait
+	placeLost // the owner has ended, or its place has expired
 )
 
-// answer is an outcome with what goes with it.
-type answer struct {
-	outcome outcome
-	token   int64
-	sent    time.Time     // before the request that set how long the lease lasts
-	now     int64         // the server's time then
-	others  bool          // somebody else waits
-	left    time.Duration // of a key that is taken
-}
-
-// Acquire asks for a lease.
+// Acquire requests a lease, and waits for it if r.Wait is set.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if err := s.Enter(); err != nil {
 		return driver.Grant{}, err
 	}
 	defer s.Leave()
-	if err := check(r); err != nil {
-		s.dispose(r, false)
+	if err := checkRequest(r); err != nil {
+		s.endLeftovers(r, false)
 		return driver.Grant{}, err
 	}
-	s.started.Do(s.watchAndListen)
+	s.startOnce.Do(s.startLoops)
 	g, clean, err := s.acquire(ctx, &r)
 	if err != nil {
 		s.claims.forget(r.Owner)
-		s.dispose(r, !clean)
+		s.endLeftovers(r, !clean)
 	}
 	return g, err
 }
 
-// dispose cleans up after a request that failed: the owner, if it may have left something,
-// and the lease that was to be replaced.
-func (s *session) dispose(r driver.Request, left bool) {
-	if left {
-		s.owe(r.ID, 0, r.TTL)
-	}
-	if r.Replace != nil {
-		s.claims.forget(r.Replace.Owner)
-		s.owe(r.Replace.ID, 0, max(time.Until(r.Replace.Deadline), r.TTL))
-	}
-}
-
-func check(r driver.Request) error {
+func checkRequest(r driver.Request) error {
 	switch {
 	case r.Mode > driver.Semaphore:
 		return &driver.PermanentError{Err: fmt.Errorf("sql: mode %d is not offered", r.Mode)}
@@ -77,18 +65,18 @@ func check(r driver.Request) error {
 	return nil
 }
 
-// acquire asks, and asks again when told to, until the lease is granted or cannot be. clean
-// says of an error that nothing of the request is left. r.Replace is nil once that lease has
-// ended.
+// acquire requests a lease, and waits until it is granted or refused. If err is not nil,
+// clean reports whether the request has certainly left nothing in the database. r.Replace is
+// nil once that lease has ended.
 func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Grant, clean bool, err error) {
-	// Who may wait is not sent away because the key's row was in use for an attempt's
-	// time: neither database hands a row's lock on in a strict order.
+	// A request that may wait is repeated if the key's row was locked during a whole
+	// attempt: neither database grants row locks in a strict order.
 	const attempts = 3
 	var a answer
 	clean = true
 	for n := 1; ; n++ {
 		var unchanged bool
-		a, unchanged, err = s.request(ctx, *r, true)
+		a, unchanged, err = s.acquireOnce(ctx, *r, true)
 		clean = clean && unchanged
 		silent := new(kit.SilenceError)
 		if err == nil || !r.Wait || n == attempts || !errors.As(err, &silent) {
@@ -103,7 +91,7 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 		r.Replace = nil
 	}
 	if a.outcome == queued {
-		place := s.claims.wait(r.ID, enrol(r.TTL), a.sent.Add(a.left))
+		place := s.claims.addPlace(r.ID, placeTTL(r.TTL), a.sentAt.Add(a.remaining))
 		s.sink.Waiting(r.ID)
 		for a.outcome == queued {
 			select {
@@ -113,32 +101,33 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 			case <-s.Closing:
 				return driver.Grant{}, false, driver.ErrClosed
 			}
-			if a, err = s.again(ctx, *r); err != nil {
+			if a, err = s.recheck(ctx, *r); err != nil {
 				return driver.Grant{}, false, err
 			}
 		}
 	}
 	switch a.outcome {
 	case busy:
-		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.left}
-	case over:
+		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.remaining}
+	case placeLost:
 		return driver.Grant{}, true, driver.ErrPlaceLost
 	}
-	g = driver.Grant{ID: r.ID, Token: a.token, Deadline: driver.Deadline(a.sent, r.TTL), Contended: a.others}
-	s.claims.hold(g, a.now)
+	g = driver.Grant{ID: r.ID, Token: a.token, Deadline: driver.Deadline(a.sentAt, r.TTL), Contended: a.contended}
+	s.claims.addLease(g, a.serverTime)
 	return g, false, nil
 }
 
-// again asks for one that waits, who has probably been granted its lease, or may be. It
-// goes on waiting if the server cannot be reached: the place may be there yet.
-func (s *session) again(ctx context.Context, r driver.Request) (answer, error) {
-	f, err := s.askForMore(ctx, driver.Renewal{ID: r.ID, TTL: r.TTL})
-	if l, ok := f.leases[r.ID]; ok && err == nil {
-		return answer{outcome: granted, token: l.token, sent: f.sent, now: l.since, others: l.waiting}, nil
+// recheck is called when a waiter was woken. If the waiter was granted its lease, recheck
+// extends it; otherwise it requests the lease again. If the server cannot be reached the
+// waiter stays queued: its place may still be there.
+func (s *session) recheck(ctx context.Context, r driver.Request) (answer, error) {
+	ext, err := s.extend(ctx, driver.Renewal{ID: r.ID, TTL: r.TTL})
+	if l, ok := ext.leases[r.ID]; ok && err == nil {
+		return answer{outcome: granted, token: l.token, sentAt: ext.sentAt, serverTime: l.grantedAt, contended: l.contended}, nil
 	}
 	var a answer
 	if err == nil {
-		a, _, err = s.request(ctx, r, false)
+		a, _, err = s.acquireOnce(ctx, r, false)
 	}
 	switch {
 	case err == nil:
@@ -153,29 +142,26 @@ func (s *session) again(ctx context.Context, r driver.Request) (answer, error) {
 	return answer{outcome: queued}, nil
 }
 
-// enrol is how long a place lasts without a refresh.
-func enrol(ttl time.Duration) time.Duration { return min(ttl, maxEnrol) }
-
-// request asks once for a lease. Only a request that creates may take a key or a place
-// that the owner does not have.
-func (s *session) request(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
-	return ask(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
+// acquireOnce requests a lease in one decision. Without create it takes no key and no new
+// place: it only returns what the owner already has.
+func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
+	return runAttempt(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
 		err = s.decide(ctx, at, r.Key, func(d *decision) error {
 			if r.Replace != nil {
-				if _, err := d.end(r.Replace.Owner, 0); err != nil {
+				if _, err := d.endOwner(r.Replace.Owner, 0); err != nil {
 					return err
 				}
 			}
-			a = answer{sent: d.sent, now: d.now}
-			if a.outcome, err = d.seek(r, create); err != nil {
+			a = answer{sentAt: d.sentAt, serverTime: d.now}
+			if a.outcome, err = d.acquire(r, create); err != nil {
 				return err
 			}
-			if c := d.find(r.Owner); c != nil {
+			if c := d.claimOf(r.Owner); c != nil {
 				a.token = c.token
 			}
-			a.others = d.waiting() > 0
-			if end := d.firstEnd(); end > 0 {
-				a.left = micros(end - d.now)
+			a.contended = d.countWaiting() > 0
+			if end := d.firstExpiry(); end > 0 {
+				a.remaining = micros(end - d.now)
 			}
 			return nil
 		})
@@ -183,54 +169,67 @@ func (s *session) request(ctx context.Context, r driver.Request, create bool) (a
 	})
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-// seek gives an owner what it can have.
-func (d *decision) seek(r driver.Request, create bool) (outcome, error) {
+// acquire grants the owner a lease or a place in the queue, or refuses it.
+func (d *decision) acquire(r driver.Request, create bool) (outcome, error) {
 	ttl := r.TTL.Microseconds()
-	c := d.find(r.Owner)
+	c := d.claimOf(r.Owner)
 	switch {
 	case d.isEnded(r.Owner), c != nil && c.state == kept, c == nil && !create:
-		return over, nil
+		return placeLost, nil
 
 	case c != nil && c.state == holds:
-		c.expires, c.ttl = max(c.expires, d.now+ttl), max(c.ttl, ttl)
-		return granted, d.exec(d.s.q.extend, c.expires, c.ttl, []byte(d.key), r.Owner[:])
+		c.expiresAt, c.ttl = max(c.expiresAt, d.now+ttl), max(c.ttl, ttl)
+		return granted, d.exec(d.s.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
 
 	case c != nil && d.head() == c && d.fits(c.room):
-		return granted, d.grant(c, d.now+ttl, ttl)
+		return granted, d.grantPlace(c, d.now+ttl, ttl)
 
 	case c != nil:
-		c.expires = max(c.expires, d.now+c.ttl)
-		return queued, d.exec(d.s.q.extend, c.expires, c.ttl, []byte(d.key), r.Owner[:])
+		c.expiresAt = max(c.expiresAt, d.now+c.ttl)
+		return queued, d.exec(d.s.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
 	}
 
-	n := claim{owner: r.Owner, room: room(r.Mode, r.Limit)}
-	switch first := d.head() == nil; {
-	case first && d.fits(n.room):
-		n.state, n.turn, n.token = holds, noTurn, d.next()
-		n.granted, n.expires, n.ttl = d.now, d.now+ttl, ttl
-		return granted, d.insert(n)
+	added := claim{owner: r.Owner, room: room(r.Mode, r.Limit)}
+	switch queueEmpty := d.head() == nil; {
+	case queueEmpty && d.fits(added.room):
+		added.state, added.turn, added.token = holds, noTurn, d.nextToken()
+		added.grantedAt, added.expiresAt, added.ttl = d.now, d.now+ttl, ttl
+		return granted, d.insertClaim(added)
 	case !r.Wait:
-		return busy, d.note()
+		return busy, d.reportBusy()
 	default:
-		e := enrol(r.TTL).Microseconds()
-		n.state, n.turn, n.expires, n.ttl = waits, d.lastTurn()+1, d.now+e, e
-		d.news = first
-		return queued, d.insert(n)
+		ttl = placeTTL(r.TTL).Microseconds()
+		added.state, added.turn, added.expiresAt, added.ttl = waits, d.lastTurn()+1, d.now+ttl, ttl
+		d.contended = queueEmpty
+		return queued, d.insertClaim(added)
 	}
 }
 
-// note tells the holders of a request that would not wait, unless they have just been told
-// of another one.
-func (d *decision) note() error {
-	const often = int64(20 * time.Millisecond / time.Microsecond)
-	var granted int64
+// reportBusy tells the holders that a request which does not wait has found the key taken.
+// It does so every 20 ms at most.
+func (d *decision) reportBusy() error {
+	const interval = int64(20 * time.Millisecond / time.Microsecond)
+	var lastGrant int64
 	for i := range d.claims {
-		granted = max(granted, d.claims[i].granted)
+		lastGrant = max(lastGrant, d.claims[i].grantedAt)
 	}
-	if d.asked <= granted || d.now-d.asked > often {
-		d.asked, d.dirty, d.news = d.now, true, true
+	if d.askedAt <= lastGrant || d.now-d.askedAt > interval {
+		d.askedAt, d.rowChanged, d.contended = d.now, true, true
 	}
 	return nil
+}
+
+// placeTTL returns how long a place in the queue lasts without a refresh.
+func placeTTL(ttl time.Duration) time.Duration { return min(ttl, maxPlaceTTL) }
+
+// endLeftovers cleans up after a request that failed. It ends the lease that was to be
+// replaced, and the owner if the request may have left a claim.
+func (s *session) endLeftovers(r driver.Request, mayHaveClaim bool) {
+	if mayHaveClaim {
+		s.endLater(r.ID, 0, r.TTL)
+	}
+	if r.Replace != nil {
+		s.claims.forget(r.Replace.Owner)
+		s.endLater(r.Replace.ID, 0, max(time.Until(r.Replace.Deadline), r.TTL))
+	}
 }

@@ -11,62 +11,11 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-const (
-	firstPause = 5 * time.Millisecond // before a try is repeated
-	maxPause   = 50 * time.Millisecond
-)
-
-// attempt is one request to the database, of one try or several, which its caller may
-// give up at any time: whatever a client library does, nothing is committed after that.
-type attempt struct {
-	mu   sync.Mutex
-	gone bool // the caller has given up
-	sent bool // a COMMIT was on its way, whatever has become of it
-
-	answered func() // gives the next statement an attempt's time; nil if there is no limit
-}
-
-// progress notes that the server has answered a statement.
-func (a *attempt) progress() {
-	if a.answered != nil && !a.isGone() {
-		a.answered()
-	}
-}
-
-// errGone is what an attempt that was given up ends with. Nobody sees it.
-var errGone = errors.New("the attempt was given up")
-
-// commit commits unless the caller has given up.
-func (a *attempt) commit(tx interface{ Commit() error }) error {
-	a.mu.Lock()
-	if a.gone {
-		a.mu.Unlock()
-		return errGone
-	}
-	a.sent = true
-	a.mu.Unlock()
-	return tx.Commit()
-}
-
-// isGone reports whether the caller has given up.
-func (a *attempt) isGone() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.gone
-}
-
-// giveUp ends the attempt, and reports whether it has certainly changed nothing.
-func (a *attempt) giveUp() (clean bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.gone = true
-	return !a.sent
-}
-
-// ask runs f on a goroutine of the session, and again after what may pass, until it
-// succeeds, ctx ends, the server has been silent for an attempt's time, or stop is closed.
-// clean says of an error that the request has certainly changed nothing.
-func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(context.Context, *attempt) (T, error)) (out T, clean bool, err error) {
+// runAttempt runs f on a goroutine of the session, and repeats it after transient errors,
+// until it succeeds, ctx ends, stop is closed, or the server leaves a statement unanswered
+// for the session's time-out. If err is not nil, unchanged reports whether the attempt has
+// certainly changed nothing.
+func runAttempt[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(context.Context, *attempt) (T, error)) (out T, unchanged bool, err error) {
 	type result struct {
 		out T
 		err error
@@ -76,17 +25,17 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 	}
 	inner, cancel := context.WithCancel(s.Ctx)
 	limit := time.AfterFunc(s.timeout, cancel)
-	a := &attempt{answered: func() { limit.Reset(s.timeout) }}
-	done := make(chan result, 1)
+	a := &attempt{resetTimeout: func() { limit.Reset(s.timeout) }}
+	finished := make(chan result, 1)
 	if !s.Start(func() {
-		defer cancel() // not before the answer is there, which would be silence then
+		defer cancel() // after the result was sent: before, it would look like a time-out
 		defer limit.Stop()
 		var r result
-		r.err = repeat(inner, s.timeout, func() (err error) {
+		r.err = retry(inner, s.timeout, func() (err error) {
 			r.out, err = f(inner, a)
 			return err
 		})
-		done <- r
+		finished <- r
 	}) {
 		limit.Stop()
 		cancel()
@@ -95,20 +44,20 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 		if r.err == nil {
 			return r.out, false, nil
 		}
-		return out, a.giveUp(), r.err
+		return out, a.abandon(), r.err
 	}
 	select {
-	case r := <-done:
+	case r := <-finished:
 		return answered(r)
 	case <-ctx.Done():
-		clean = a.giveUp()
-		// A driver breaks the connection of a statement that is cancelled, and a new one
-		// costs many statements: so this one may end by itself.
-		limit.Reset(min(afterwards, s.timeout))
-		return out, clean, ctx.Err()
+		unchanged = a.abandon()
+		// Client libraries close the connection of a cancelled statement, and a new
+		// connection costs as much as many statements. So the statement may finish.
+		limit.Reset(min(statementGrace, s.timeout))
+		return out, unchanged, ctx.Err()
 	case <-inner.Done():
 		select {
-		case r := <-done: // and then it was cancelled
+		case r := <-finished: // f returned first, and cancelled inner
 			return answered(r)
 		default:
 		}
@@ -120,18 +69,18 @@ func ask[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(co
 		cancel()
 		err = driver.ErrClosed
 	}
-	return out, a.giveUp(), err
+	return out, a.abandon(), err
 }
 
-// afterwards is how long a statement goes on whose caller has given up.
-const afterwards = 250 * time.Millisecond
+// statementGrace is how long a statement may run on after its caller has left.
+const statementGrace = 250 * time.Millisecond
 
-// repeat runs f until it succeeds, fails for good, ctx ends, or has failed for so long.
-func repeat(ctx context.Context, limit time.Duration, f func() error) error {
+// retry runs f until it succeeds, fails permanently, ctx ends, or limit has passed.
+func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := f()
-		if err = classify(err); kit.Final(err) || errors.Is(err, errGone) {
+		if err = classify(err); kit.Final(err) || errors.Is(err, errAbandoned) {
 			return err
 		}
 		if time.Since(start) > limit || !kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(pause))) {
@@ -139,3 +88,56 @@ func repeat(ctx context.Context, limit time.Duration, f func() error) error {
 		}
 	}
 }
+
+const (
+	firstPause = 5 * time.Millisecond // before the first retry
+	maxPause   = 50 * time.Millisecond
+)
+
+// attempt is one request to the database, including its retries. The caller may abandon it
+// at any time. After that nothing is committed, whatever the client library does.
+type attempt struct {
+	mu         sync.Mutex
+	abandoned  bool // by its caller
+	commitSent bool // a COMMIT was sent; its outcome may be unknown
+
+	resetTimeout func() // restarts the time-out for the next statement; nil if there is none
+}
+
+// progress restarts the time-out, because the server has answered a statement.
+func (a *attempt) progress() {
+	if a.resetTimeout != nil && !a.isAbandoned() {
+		a.resetTimeout()
+	}
+}
+
+// commit commits tx, unless the attempt was abandoned.
+func (a *attempt) commit(tx interface{ Commit() error }) error {
+	a.mu.Lock()
+	if a.abandoned {
+		a.mu.Unlock()
+		return errAbandoned
+	}
+	a.commitSent = true
+	a.mu.Unlock()
+	return tx.Commit()
+}
+
+// isAbandoned reports whether the caller has abandoned the attempt.
+func (a *attempt) isAbandoned() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.abandoned
+}
+
+// abandon prevents any later COMMIT. It reports whether the attempt has certainly changed
+// nothing.
+func (a *attempt) abandon() (unchanged bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.abandoned = true
+	return !a.commitSent
+}
+
+// errAbandoned ends an abandoned attempt. No caller sees it.
+var errAbandoned = errors.New("the attempt was given up")

@@ -2,80 +2,68 @@ package sqllock
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// linger is how long a key's row stays after its last lease or place: for its token and
-// its ended owners.
-const linger = int64(time.Minute / time.Microsecond)
-
-// decision is a transaction that holds a key's row, and decides on it. Its methods change
-// the board and the table alike. Nobody else changes the claims of a key meanwhile, but for
-// renewals and refreshes, which only make one last that still does.
+// decision is a transaction that has locked a key's row and decides who gets the key. Its
+// methods change the key's state and the tables alike. Meanwhile nobody else changes the
+// key's claims, except that renewals and refreshes extend claims that have not expired.
 type decision struct {
-	board
-	s   *session
-	a   *attempt
-	ctx context.Context
-	tx  *sql.Tx
-	key string
+	keyState
+	s       *session
+	attempt *attempt
+	ctx     context.Context
+	tx      *sql.Tx
+	key     string
 
-	sent time.Time // before the server's time was asked for
+	sentAt time.Time // before the server's time was read
 
-	dirty  bool // the row differs from the board
-	wrote  bool // there is something to commit
-	news   bool // somebody began to wait, or has asked: the holders are told
-	pushes []push
-	turns  []driver.Owner // of this session, that were granted the key while they waited
+	rowChanged    bool // and must be written
+	needsCommit   bool // something was changed
+	contended     bool // the holders are to be told so
+	notifications []notification
+	granted       []driver.Owner // waiters of this session
 }
 
-// push is a notification.
-type push struct{ channel, payload string }
-
-// The kinds of notification, each followed by the mark of the owner that it is for.
-const (
-	pushTurn = 'g' // the key is free for it
-	pushWant = 'w' // somebody else wants the key
-	pushLost = 'l' // its lease was taken from it
-	pushKept = 'k' // the key is free for it at another time than its lease's end
-)
-
-// mark names an owner to its session, and tells nobody else who it is.
-func mark(o driver.Owner) string {
-	sum := sha256.Sum256(o[:])
-	return hex.EncodeToString(sum[:8])
-}
-
-// channel is where a session listens.
-func channel(n name) string { return "lockaround_" + hex.EncodeToString(n[:]) }
-
-// readCommitted lets a statement see what others have committed before it, and takes no
-// locks in MySQL on keys that are not there.
+// readCommitted is the isolation level of all decisions. Each statement sees what others
+// committed before it, and MySQL locks no gaps between keys.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// errKey refuses the key of the floor's row, and those that no index holds.
+// errKey refuses keys that are too long for the index, and the empty key, whose row has the
+// floor.
 var errKey = &driver.PermanentError{Err: fmt.Errorf("sql: the key is empty or too long; use 1 to %d bytes", MaxKeyLength)}
 
-// decide locks a key's row, lets f decide, and commits what it has changed. f may run
-// several times, in transactions of which at most the last is committed, or, if the reply
-// to a COMMIT was lost, finds what it did before.
+// rowRetention is how long a key's row stays after its last lease or place, in microseconds:
+// the row remembers the key's token and the owners that have ended.
+const rowRetention = int64(time.Minute / time.Microsecond)
+
+// decideInBackground makes a decision for no caller, also while the session is being closed.
+func (s *session) decideInBackground(ctx context.Context, key string, f func(*decision) error) error {
+	_, _, err := runAttempt(ctx, s, nil, func(ctx context.Context, a *attempt) (struct{}, error) {
+		return struct{}{}, s.decide(ctx, a, key, f)
+	})
+	return err
+}
+
+// decide locks a key's row, runs f, grants the key to the waiters that fit, and commits the
+// changes. f may run several times, each time in a new transaction. At most the last of
+// them is committed, unless the reply to a COMMIT is lost: then the next run of f finds the
+// changes of the one before.
 func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*decision) error) error {
 	if key == "" || len(key) > MaxKeyLength {
 		return errKey
 	}
-	leave, err := s.turns.enter(ctx, key)
+	unlock, err := s.keyMutexes.lock(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	if a.isGone() {
-		return errGone
+	defer unlock()
+	if a.isAbandoned() {
+		return errAbandoned
 	}
 	a.progress()
 	tx, err := s.db.BeginTx(ctx, readCommitted)
@@ -84,70 +72,70 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 	}
 	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
 	a.progress()
-	if a.isGone() {
-		return errGone
+	if a.isAbandoned() {
+		return errAbandoned
 	}
-	d := &decision{s: s, a: a, ctx: ctx, tx: tx, key: key}
-	if err := d.lock(); err != nil {
+	d := &decision{s: s, attempt: a, ctx: ctx, tx: tx, key: key}
+	if err := d.lockRow(); err != nil {
 		return err
 	}
 	a.progress()
-	if a.isGone() {
-		return errGone
+	if a.isAbandoned() {
+		return errAbandoned
 	}
-	if err := d.load(); err != nil {
+	if err := d.loadClaims(); err != nil {
 		return err
 	}
 	a.progress()
-	if a.isGone() {
-		return errGone
+	if a.isAbandoned() {
+		return errAbandoned
 	}
-	if err := d.collect(); err != nil {
+	if err := d.endExpired(); err != nil {
 		return err
 	}
 	if err := f(d); err != nil {
 		return err
 	}
-	if err := d.promote(); err != nil {
+	if err := d.grantToWaiters(); err != nil {
 		return err
 	}
-	if err := d.save(); err != nil {
+	if err := d.saveRow(); err != nil {
 		return err
 	}
-	if d.wrote {
+	if d.needsCommit {
 		if err := a.commit(tx); err != nil {
 			return err
 		}
 	}
-	s.claims.nudge(d.turns...)
+	s.claims.wakeWaiters(d.granted...)
 	return nil
 }
 
-// lock locks the key's row, and creates it if need be.
-func (d *decision) lock() error {
-	for range 10 { // it may be swept in between
+// lockRow locks the key's row, and creates it if necessary.
+func (d *decision) lockRow() error {
+	for range 10 { // a sweep may remove it in between
 		var ignored sql.NullString
-		err := d.tx.QueryRowContext(d.ctx, d.s.q.lock, []byte(d.key)).Scan(&d.token, &d.floor, &d.ousted, &d.asked, &d.keep, &d.ended, &ignored)
+		err := d.tx.QueryRowContext(d.ctx, d.s.q.lockRow, []byte(d.key)).Scan(&d.token, &d.floorToken, &d.ousted, &d.askedAt, &d.retainUntil, &d.ended, &ignored)
 		if err != sql.ErrNoRows {
 			return err
 		}
-		d.a.progress()
-		if err := d.exec(d.s.q.ensure, linger, []byte(d.key)); err != nil {
+		d.attempt.progress()
+		if err := d.exec(d.s.q.insertRow, rowRetention, []byte(d.key)); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("the row of a key was swept ten times while it was to be locked")
 }
 
-// load reads the claims. It is a statement of its own, so that it sees what those wrote
-// who held the row before.
-func (d *decision) load() error {
-	d.sent = time.Now()
-	rows, err := d.tx.QueryContext(d.ctx, d.s.q.claims, []byte(d.key))
+// loadClaims reads the key's claims. It is a statement of its own, so that it sees the
+// changes of whoever locked the row before.
+func (d *decision) loadClaims() error {
+	d.sentAt = time.Now()
+	rows, err := d.tx.QueryContext(d.ctx, d.s.q.selectClaims, []byte(d.key))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err has its error
 	d.claims = d.claims[:0]
 	for rows.Next() {
 		var (
@@ -162,33 +150,33 @@ func (d *decision) load() error {
 			continue // there is no claim
 		}
 		c := claim{
-			state: state(st.Int64), turn: turn.Int64, room: int32(room.Int64), token: token.Int64,
-			granted: granted.Int64, expires: expires.Int64, ttl: ttl.Int64, listens: listens.Int64 != 0,
+			state: claimState(st.Int64), turn: turn.Int64, room: int32(room.Int64), token: token.Int64,
+			grantedAt: granted.Int64, expiresAt: expires.Int64, ttl: ttl.Int64, listens: listens.Int64 != 0,
 		}
 		if copy(c.owner[:], owner) != len(owner) || copy(c.session[:], session) != len(session) {
 			return &driver.PermanentError{Err: fmt.Errorf("sql: a claim's owner has %d bytes and its session %d; both have 16", len(owner), len(session))}
 		}
 		d.claims = append(d.claims, c)
 	}
-	d.order()
+	d.sortClaims()
 	return rows.Err()
 }
 
-// collect ends what has expired. The table has the last word: a renewal may have come
-// between the reading and now.
-func (d *decision) collect() error {
+// endExpired ends claims that have expired. The DELETE checks the expiry again, because a
+// renewal may have come after the claims were read.
+func (d *decision) endExpired() error {
 	again := false
 	for i := 0; i < len(d.claims); {
 		c := d.claims[i]
-		if c.expires > d.now {
+		if c.expiresAt > d.now {
 			i++
 			continue
 		}
-		done, err := d.tx.ExecContext(d.ctx, d.s.q.expire, []byte(d.key), c.owner[:], d.now)
+		done, err := d.tx.ExecContext(d.ctx, d.s.q.deleteExpired, []byte(d.key), c.owner[:], d.now)
 		if err != nil {
 			return err
 		}
-		d.a.progress()
+		d.attempt.progress()
 		n, err := done.RowsAffected()
 		if err != nil {
 			return err
@@ -198,99 +186,32 @@ func (d *decision) collect() error {
 			i++
 			continue
 		}
-		d.part(c.owner)
-		d.dirty, d.wrote = true, true
+		d.dropClaim(c.owner)
+		d.rowChanged, d.needsCommit = true, true
 	}
 	if again {
-		return d.load()
+		return d.loadClaims()
 	}
 	return nil
 }
 
-// save writes the row if it differs, and tells others.
-func (d *decision) save() error {
-	if d.dirty {
-		if err := d.exec(d.s.q.save, d.token, d.ousted, d.asked, d.keep, d.ended, []byte(d.key)); err != nil {
-			return err
-		}
-	}
-	d.tell()
-	for _, p := range d.pushes {
-		if err := d.exec(d.s.q.notify, p.channel, p.payload); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// promote grants the key to the first of the queue for as long as they fit. Their leases
-// last as their places would have: whoever is alive makes its own last longer when it
-// learns of it.
-func (d *decision) promote() error {
-	for c := d.head(); c != nil && d.fits(c.room); c = d.head() {
-		if err := d.grant(c, max(c.expires, d.now+c.ttl/3), c.ttl); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// grant turns a place into a lease.
-func (d *decision) grant(c *claim, expires, ttl int64) error {
-	d.push(c, pushTurn)
-	if c.session == d.s.name {
-		d.turns = append(d.turns, c.owner)
-	}
-	o, token := c.owner, d.next()
-	c.token, c.state, c.turn, c.granted, c.expires, c.ttl = token, holds, noTurn, d.now, expires, ttl
-	d.order()
-	return d.exec(d.s.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
-}
-
-// tell has those told whom the decision concerns, as far as they listen.
-func (d *decision) tell() {
-	if d.news {
-		for i := range d.claims {
-			if c := &d.claims[i]; c.state == holds {
-				d.push(c, pushWant)
-			}
-		}
-	}
-}
-
-func (d *decision) push(c *claim, kind byte) {
-	if c.listens && d.s.d == PostgreSQL {
-		d.pushes = append(d.pushes, push{channel(c.session), string(kind) + mark(c.owner)})
-	}
-}
-
-func (d *decision) exec(statement string, args ...any) error {
-	d.wrote = true
-	_, err := d.tx.ExecContext(d.ctx, statement, args...)
-	if err == nil {
-		d.a.progress()
-	}
-	return err
-}
-
-// insert adds a claim.
-func (d *decision) insert(c claim) error {
-	c.session, c.listens = d.s.name, d.s.source != nil
+// insertClaim adds a claim of this session.
+func (d *decision) insertClaim(c claim) error {
+	c.session, c.listens = d.s.id, d.s.notifications != nil
 	listens := 0
 	if c.listens {
 		listens = 1
 	}
 	d.claims = append(d.claims, c)
-	d.order()
-	return d.exec(d.s.q.add, []byte(d.key), c.owner[:], int64(c.state), c.turn, int64(c.room), c.token,
-		c.granted, c.expires, c.ttl, c.session[:], listens)
+	d.sortClaims()
+	return d.exec(d.s.q.insertClaim, []byte(d.key), c.owner[:], int64(c.state), c.turn, int64(c.room), c.token,
+		c.grantedAt, c.expiresAt, c.ttl, c.session[:], listens)
 }
 
-// end ends an owner, whatever it is at: its lease, at once or when keep has passed since
-// its grant, or its place. It reports whether it has ended a lease, or had before with
-// Keep.
-func (d *decision) end(o driver.Owner, keep time.Duration) (ended bool, err error) {
-	c := d.find(o)
+// endOwner ends an owner's place or lease. A lease ends at once, or when keep has passed
+// since its grant. endOwner reports whether it has ended a lease, now or before with keep.
+func (d *decision) endOwner(o driver.Owner, keep time.Duration) (ended bool, err error) {
+	c := d.claimOf(o)
 	switch {
 	case c == nil:
 		return false, nil
@@ -298,16 +219,84 @@ func (d *decision) end(o driver.Owner, keep time.Duration) (ended bool, err erro
 		return true, nil
 	}
 	held := c.state == holds
-	d.dirty = true
-	if until := min(c.granted, d.now) + keep.Microseconds(); held && until > d.now {
-		d.bury(o)
-		c.state, c.expires, c.ttl, c.listens = kept, until, until-d.now, false
+	d.rowChanged = true
+	if until := min(c.grantedAt, d.now) + keep.Microseconds(); held && until > d.now {
+		d.rememberEnded(o)
+		c.state, c.expiresAt, c.ttl, c.listens = kept, until, until-d.now, false
 		if next := d.head(); next != nil {
-			d.push(next, pushKept)
+			d.notify(next, notifyKept)
 		}
-		d.board.keep = max(d.board.keep, until)
-		return true, d.exec(d.s.q.keep, c.expires, c.ttl, []byte(d.key), o[:])
+		d.keyState.retainUntil = max(d.keyState.retainUntil, until)
+		return true, d.exec(d.s.q.keep, c.expiresAt, c.ttl, []byte(d.key), o[:])
 	}
-	d.part(o)
-	return held, d.exec(d.s.q.remove, []byte(d.key), o[:])
+	d.dropClaim(o)
+	return held, d.exec(d.s.q.deleteClaim, []byte(d.key), o[:])
+}
+
+// grantToWaiters grants the key to the first waiters, as long as they fit. Their leases last
+// as long as their places would have; a waiter that is alive extends its lease when it is
+// woken.
+func (d *decision) grantToWaiters() error {
+	for c := d.head(); c != nil && d.fits(c.room); c = d.head() {
+		if err := d.grantPlace(c, max(c.expiresAt, d.now+c.ttl/3), c.ttl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grantPlace turns a place into a lease.
+func (d *decision) grantPlace(c *claim, expires, ttl int64) error {
+	d.notify(c, notifyGranted)
+	if c.session == d.s.id {
+		d.granted = append(d.granted, c.owner)
+	}
+	o, token := c.owner, d.nextToken()
+	c.token, c.state, c.turn, c.grantedAt, c.expiresAt, c.ttl = token, holds, noTurn, d.now, expires, ttl
+	d.sortClaims()
+	return d.exec(d.s.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
+}
+
+// saveRow writes the key's row if it has changed, and sends the notifications.
+func (d *decision) saveRow() error {
+	if d.rowChanged {
+		if err := d.exec(d.s.q.saveRow, d.token, d.ousted, d.askedAt, d.retainUntil, d.ended, []byte(d.key)); err != nil {
+			return err
+		}
+	}
+	d.notifyHolders()
+	for _, p := range d.notifications {
+		if err := d.exec(d.s.q.notify, p.channel, p.payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notifyHolders tells the holders that the key is contended, if that is new.
+func (d *decision) notifyHolders() {
+	if d.contended {
+		for i := range d.claims {
+			if c := &d.claims[i]; c.state == holds {
+				d.notify(c, notifyContended)
+			}
+		}
+	}
+}
+
+// notify adds a notification for the owner of a claim, if its session listens.
+func (d *decision) notify(c *claim, kind byte) {
+	if c.listens && d.s.d == PostgreSQL {
+		d.notifications = append(d.notifications, notification{channel(c.session), string(kind) + ownerHash(c.owner)})
+	}
+}
+
+// exec executes a statement that changes something.
+func (d *decision) exec(statement string, args ...any) error {
+	d.needsCommit = true
+	_, err := d.tx.ExecContext(d.ctx, statement, args...)
+	if err == nil {
+		d.attempt.progress()
+	}
+	return err
 }

@@ -1,9 +1,12 @@
 package sqllock
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Dialect is the SQL that a database understands. The zero value is none.
@@ -26,6 +29,13 @@ func (d Dialect) String() string {
 	return "no dialect"
 }
 
+func usable(db *sql.DB, d Dialect) error {
+	if db == nil {
+		return errors.New("the *sql.DB is nil; pass one made by sql.Open")
+	}
+	return d.check()
+}
+
 func (d Dialect) check() error {
 	if d != PostgreSQL && d != MySQL {
 		return fmt.Errorf("dialect %d is unknown; use sqllock.PostgreSQL or sqllock.MySQL", d)
@@ -33,18 +43,8 @@ func (d Dialect) check() error {
 	return nil
 }
 
-// now is the server's time in microseconds since 1970, which knows no time zone and no
-// summer time. PostgreSQL's runs on within a statement; MySQL's is that of the
-// statement's start.
-func (d Dialect) now() string {
-	if d == PostgreSQL {
-		return `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
-	}
-	return `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`
-}
-
-// sql writes a statement for the dialect: each ? becomes its placeholder, and each {now}
-// its time.
+// sql translates a statement into the dialect: it replaces each ? by a placeholder, and each
+// {now} by the server's time.
 func (d Dialect) sql(statement string) string {
 	statement = strings.ReplaceAll(statement, "{now}", d.now())
 	if d != PostgreSQL {
@@ -62,3 +62,15 @@ func (d Dialect) sql(statement string) string {
 	}
 	return b.String()
 }
+
+// now returns the SQL for the server's time in microseconds since 1970, which does not
+// depend on a time zone. PostgreSQL's clock_timestamp advances within a statement; MySQL's
+// is the time at which the statement started.
+func (d Dialect) now() string {
+	if d == PostgreSQL {
+		return `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	}
+	return `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

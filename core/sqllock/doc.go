@@ -7,87 +7,90 @@
 //	store, err := sqllock.New(db, sqllock.PostgreSQL)
 //	locks, err := core.New(store, core.WithNamespace("shop:prod"))
 //
-// There are two kinds of locks, which know nothing of each other. [New] makes leases, for
-// core's engine: they outlast a transaction, are renewed, have tokens, and protect
-// anything. [InTx] and [WithTx] lock a key until a transaction ends: they protect what is
-// in the same database, and there is nothing to renew or to lose.
+// There are two kinds of locks, which are independent of each other. [New] makes leases
+// for core's engine: they outlast a transaction, are renewed, have tokens, and can protect
+// anything. [InTx] and [WithTx] lock a key until a transaction ends: they protect data in
+// the same database, and there is no lease to renew or to lose.
 //
 // # Guarantees of leases
 //
-// While the database keeps what it has committed and its clock is not set forward, a key
-// has one holder at a time. All times are the server's. A holder considers its lease over
-// before the server does.
+// A key has one holder at a time, as long as the database keeps its commits and its clock is
+// not set forward. All times are the server's. A holder considers its lease over before the
+// server does.
 //
-// Whoever decides on a key locks its row in lockaround_lock with FOR UPDATE for one short
-// transaction, at READ COMMITTED; leases and places in the queue are rows of
-// lockaround_claim. Waiters are served first come first served, one place for each process
-// and key, and nobody passes a queue. A release grants the key to the first of them in the
-// same transaction. They find out by looking, with one statement for all claims of a
-// session: every 200 ms, and sooner while the queue moves; or in PostgreSQL by NOTIFY, see
-// [WithNotifications], with a look every second as the net. Holders learn in the same ways
-// that others wait, that somebody has asked who would not wait, and that their lease was
-// taken from them.
+// An acquisition or release is a decision: one short transaction at READ COMMITTED that
+// locks the key's row in lockaround_lock with FOR UPDATE. Leases and places in the queue are
+// rows of lockaround_claim. Waiters are served first come first served, with one place for
+// each process and key, and nobody passes a queue. A release grants the key to the first
+// waiter in the same transaction. The waiter finds out by polling: one statement for all
+// claims of a session, every 200 ms, and more often while the queue moves. In PostgreSQL
+// NOTIFY can wake it instead, see [WithNotifications], and the session then polls every
+// second, in case a notification is lost. Holders learn in the same ways that somebody
+// waits, that a request without a wait has found the key taken, and that their lease was
+// ousted.
 //
-// A crash of a holder costs what is left of its TTL; if the first waiter crashes too, up
-// to 3 seconds more. A waiter that is paused for longer than 3 seconds, or its TTL if that
-// is shorter, loses its place and queues again. A connection that dies costs nothing:
-// leases are not bound to connections. What was under way is tried again on another one
-// until the engine's store time-out is over, as are deadlocks and serialization failures.
-// If the reply to a COMMIT is lost the owner finds in the table whether it was executed.
-// What the caller has given up is never committed later, and if it may have been already,
-// it is cleaned up in the background.
+// If a holder crashes, its key becomes free when its TTL is over; if the first waiter
+// crashes too, up to 3 seconds later. A waiter that is paused for longer than 3 seconds, or
+// its TTL if that is shorter, loses its place and queues again. A broken connection ends no
+// lease. Requests on it are retried on another one until the engine's store time-out is
+// over, as are deadlocks and serialization failures. If the reply to a COMMIT is lost, the
+// retry reads in the table whether it was executed. A request whose caller has left is not
+// committed later; if it may have been committed already, it is cleaned up in the
+// background.
 //
-// Tokens rise for as long as the database keeps its data, also for keys whose rows were
-// removed meanwhile. They are the server's time in microseconds, or one more than the last
-// one, so that they also rise after a failover that lost commits, unless the new server's
-// clock is behind by more than the outage took.
+// Tokens rise as long as the database keeps its data, also for keys whose rows were removed
+// in between. A token is the server's time in microseconds, or the last token plus one if
+// that is larger. So tokens also rise after a failover that lost commits, unless the new
+// server's clock is behind by more than the outage took.
 //
 // # What is not guaranteed
 //
-// A failover to a replica that lacks the last commits, as asynchronous replication allows,
-// may grant a key that an old holder still has, and has lost its row: that holder learns
-// of it at its next look or renewal, and its token is the smaller one. Use synchronous
-// replication, or check tokens where it matters; see package fence. A server's clock that
-// is set forward ends leases early; one that is set back makes those of crashed processes
-// last longer by as much.
+// With asynchronous replication, a failover can lose the last commits, and with them the
+// row of a lease. The new server then grants the key although its old holder still works.
+// That holder learns of it at its next poll or renewal, and has the smaller token. Use
+// synchronous replication, or check tokens where it matters; see package fence. If the
+// server's clock is set forward, leases end early; if it is set back, the leases of crashed
+// processes last longer by as much.
 //
-// A process that is stopped in the middle of a decision, for a few milliseconds of each
-// acquisition, keeps the key's row locked. PostgreSQL ends its transaction after a
-// second, as the driver tells it to, and the decision is tried again if the process goes
-// on. MySQL does so when the connection dies; MariaDB has idle_transaction_timeout for it.
-// Nobody else gets the key meanwhile, and those who come to wait take their places when the
-// row is free, in no order.
+// A process that is stopped in the middle of a decision, which takes a few milliseconds,
+// keeps the key's row locked. PostgreSQL ends its transaction after a second, because the
+// driver sets idle_in_transaction_session_timeout. MySQL ends it when the connection dies;
+// for MariaDB, set idle_transaction_timeout. If the process goes on, it retries. Meanwhile
+// nobody else gets the key, and new waiters take their places when the row is free, in no
+// order.
 //
 // # Cost
 //
-// In round trips, with BEGIN and COMMIT counted, in PostgreSQL: 5 to acquire a free key (2
-// more the first time that a key is used), 6 to release it; 1 to renew up to 64 leases. A
-// hand-over takes a release with one statement more, and after the notification 1 of the
-// waiter. A session that holds or waits adds 1 a look, and 1 every quarter of 3 seconds
-// while it waits. In MySQL, BEGIN is two, a renewal is two statements, and each statement
-// two round trips unless the data source says interpolateParams=true, which is worth it.
+// Round trips in PostgreSQL, including BEGIN and COMMIT: 5 to acquire a free key (2 more the
+// first time that the key is used), 6 to release it, and 1 to renew up to 64 leases. A
+// hand-over takes a release with one more statement, and 1 by the waiter once it is
+// notified. A session that holds or waits adds 1 for each poll, and 1 every quarter of 3
+// seconds while it waits. In MySQL, BEGIN takes two round trips, a renewal is two
+// statements, and each statement takes two round trips unless the data source has
+// interpolateParams=true, which is recommended.
 //
-// Each decision commits once, so that its cost is the disk's; synchronous_commit=off and
-// innodb_flush_log_at_trx_commit=2 make it cheap, and lose leases when the machine
-// crashes. NOTIFY makes PostgreSQL commit those transactions one by one that use it: those
-// which have somebody to wake. Nothing of a key stays in the tables when it was not used
-// for a minute or two: sessions sweep.
+// Each decision commits once, and waits for the disk. With synchronous_commit=off or
+// innodb_flush_log_at_trx_commit=2 it does not, but a crash of the machine loses leases.
+// PostgreSQL commits transactions that use NOTIFY one by one; only decisions that have a
+// session to notify use it. Sessions sweep: a key that was unused for a minute or two
+// leaves nothing in the tables.
 //
-// The engine's store time-out bounds how long the server may be silent after a statement;
-// a decision of several may take longer in all, and no longer than its caller's context.
+// The engine's store time-out limits how long the server may take to answer one statement.
+// A decision has several statements, so it may take longer, but not longer than its caller's
+// context.
 //
-// Waiting holds no connection. A session uses at most one for each call in progress, 4 for
-// cleaning up, and 1 for looks. Transaction poolers (PgBouncer) are fine, but for
-// [Notifications], whose connection must be the server's own.
+// A waiter holds no connection. A session uses at most one connection for each call in
+// progress, 4 for cleaning up, and 1 for polls. Transaction poolers (PgBouncer) work, but
+// [Notifications] need a connection to the server itself.
 //
 // # Advisory locks
 //
-// The databases have locks of their own that belong to a connection: pg_advisory_lock,
-// GET_LOCK. They are left out. Behind a transaction pooler each statement may go by
-// another connection, so that they lock nothing or never end, and no client can tell; a
-// pool of database/sql does the same to whoever does not pin a connection for as long as
-// it holds; and a connection that breaks frees the key at once, while its holder works on.
-// They have no queue over processes, no tokens and no expiry. Those of a transaction,
-// pg_advisory_xact_lock, have a 64-bit number for a key, so that keys collide; [InTx] does
-// the same without.
+// The databases have locks that belong to a connection: pg_advisory_lock, GET_LOCK. This
+// package does not use them. Behind a transaction pooler each statement may use another
+// connection; then these locks lock nothing or never end, and the client cannot tell. The
+// same happens with a pool of database/sql unless the holder pins its connection. And if the
+// connection breaks, the key is free at once although its holder still works. They also have
+// no queue across processes, no tokens and no expiry. pg_advisory_xact_lock belongs to a
+// transaction, but its key is a 64-bit number, so that keys collide. [InTx] has no such
+// collisions.
 package sqllock

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -12,75 +11,28 @@ import (
 )
 
 const (
-	// minTTL leaves a waiter, whose place lasts no longer than its TTL, time for
-	// several refreshes on a busy server.
+	// minTTL is long enough for several refreshes on a busy server: a waiter's place
+	// lasts no longer than its TTL.
 	minTTL = time.Second
 
-	// maxEnrol is how long the place of a waiter lasts at most if its process dies.
-	maxEnrol = 3 * time.Second
+	// maxPlaceTTL is how long a waiter's place lasts at most after its process has died.
+	maxPlaceTTL = 3 * time.Second
 
-	defaultPoll = 200 * time.Millisecond
-	pushedPoll  = time.Second
+	defaultPoll  = 200 * time.Millisecond
+	notifiedPoll = time.Second
 
 	minPoll = 10 * time.Millisecond
 	maxPoll = 10 * time.Second
 )
 
-// Notifications is where a driver for PostgreSQL hears what others tell it by NOTIFY,
-// which database/sql has no way to receive. It is safe for concurrent use. The tests in
-// core/sqllock/databases have one in twenty lines of pgx: connect, Exec "LISTEN", ready,
-// and notify after each WaitForNotification.
-type Notifications interface {
-	// Listen listens on the channel, on a connection of its own that no transaction
-	// pooler shares, until ctx ends or the connection breaks, and returns why; the
-	// driver calls it again after a pause. It calls ready once the server has
-	// confirmed the LISTEN, and after that notify with the payload of each
-	// notification, one at a time. Neither blocks.
-	Listen(ctx context.Context, channel string, ready func(), notify func(payload string)) error
-}
-
-// Option configures a driver.
-type Option interface{ apply(*config) }
-
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
-
-// WithPoll sets how long at most a session that waits or holds leaves its claims without a
-// look: from 10 ms to 10 s. One statement serves all of them. It is how long a waiter may
-// sleep beside a free key, and Capabilities.Wake: of it a quarter is for the request after
-// the look. Without notifications a session whose queues move looks sooner, up to every
-// 10 ms. One that waits looks four times in the life of its place, and when the lease that
-// it waits for ends without a renewal. The default is 200 ms, or 1 s with notifications.
-func WithPoll(every time.Duration) Option {
-	return optionFunc(func(c *config) { c.poll, c.polls = every, true })
-}
-
-// WithNotifications has sessions woken by PostgreSQL's NOTIFY instead of by their next
-// look. MySQL has none. Nil is the default: polling alone.
-func WithNotifications(n Notifications) Option {
-	return optionFunc(func(c *config) { c.source = n })
-}
-
-type config struct {
-	db     *sql.DB
-	d      Dialect
-	q      *queries
-	poll   time.Duration
-	polls  bool // it was set
-	source Notifications
-}
-
-type sqlDriver struct{ config }
-
-// New returns a driver for the locks in the tables of [Migrate]. It does no I/O: what the
-// server refuses shows in Ping. The pool stays the caller's: closing a session does not
-// close it. If it is bounded (SetMaxOpenConns), let the locks have it for themselves: calls
-// that hold its connections in transactions would wait for one more, to renew or release
-// the lock around the transaction, and it for them.
+// New returns a driver for the locks in the tables of [Migrate]. It does no I/O: call Ping
+// to find out whether the server accepts the driver's statements. The pool stays the
+// caller's: closing a session does not close it. If the pool is bounded (SetMaxOpenConns),
+// use a separate one for the locks. Otherwise callers whose transactions hold all its
+// connections wait for one more to renew or release their lock, and deadlock.
 //
-// It is an error if db is nil, the dialect unknown, a poll shorter than 10 ms or longer
-// than 10 s, or if notifications are asked of MySQL.
+// It is an error if db is nil, the dialect is unknown, the poll interval is shorter than 10
+// ms or longer than 10 s, or if notifications are requested with MySQL.
 func New(db *sql.DB, d Dialect, opts ...Option) (driver.Driver, error) {
 	c := config{db: db, d: d}
 	for _, o := range opts {
@@ -92,25 +44,20 @@ func New(db *sql.DB, d Dialect, opts ...Option) (driver.Driver, error) {
 		return nil, fmt.Errorf("sqllock: make a driver: %w", err)
 	}
 	switch {
-	case c.source != nil && d != PostgreSQL:
+	case c.notifications != nil && d != PostgreSQL:
 		return nil, fmt.Errorf("sqllock: make a driver: %s has no notifications; leave WithNotifications out, and choose WithPoll", d)
-	case !c.polls && c.source != nil:
-		c.poll = pushedPoll
-	case !c.polls:
-		c.poll = defaultPoll
-	case c.poll < minPoll || c.poll > maxPoll:
-		return nil, fmt.Errorf("sqllock: make a driver: WithPoll(%v); use %v to %v", c.poll, minPoll, maxPoll)
+	case !c.pollSet && c.notifications != nil:
+		c.pollInterval = notifiedPoll
+	case !c.pollSet:
+		c.pollInterval = defaultPoll
+	case c.pollInterval < minPoll || c.pollInterval > maxPoll:
+		return nil, fmt.Errorf("sqllock: make a driver: WithPoll(%v); use %v to %v", c.pollInterval, minPoll, maxPoll)
 	}
 	c.q = newQueries(d)
 	return &sqlDriver{c}, nil
 }
 
-func usable(db *sql.DB, d Dialect) error {
-	if db == nil {
-		return errors.New("the *sql.DB is nil; pass one made by sql.Open")
-	}
-	return d.check()
-}
+type sqlDriver struct{ config }
 
 // Uses reports whether pool is the *sql.DB of the locks.
 func (s *sqlDriver) Uses(pool any) bool { return pool == any(s.db) }
@@ -126,7 +73,7 @@ func (s *sqlDriver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Oust:   true,
 		Recall: true,
-		Wake:   s.poll,
+		Wake:   s.pollInterval,
 	}
 }
 
@@ -141,7 +88,47 @@ func (s *sqlDriver) Open(c driver.Config) (driver.Session, error) {
 	return newSession(s.config, c), nil
 }
 
-func randomName() (n name) {
-	_, _ = rand.Read(n[:]) // never fails: crypto/rand aborts the program instead
-	return n
+// Option configures a driver.
+type Option interface{ apply(*config) }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithPoll sets how often a session that waits or holds polls its claims, at least: every 10
+// ms to 10 s. One statement polls all of them. It is the longest time for which a waiter can
+// miss that its key is free, and Capabilities.Wake: a quarter of it is reserved for the
+// request that follows the poll. Without notifications a session whose queues move polls
+// more often, up to every 10 ms. A session that waits polls four times while its place
+// lasts, and also when the lease that it waits for ends without a renewal. The default is
+// 200 ms, or 1 s with notifications.
+func WithPoll(every time.Duration) Option {
+	return optionFunc(func(c *config) { c.pollInterval, c.pollSet = every, true })
+}
+
+// WithNotifications wakes sessions by PostgreSQL's NOTIFY, before their next poll. MySQL has
+// no notifications. Nil is the default: polling alone.
+func WithNotifications(n Notifications) Option {
+	return optionFunc(func(c *config) { c.notifications = n })
+}
+
+// Notifications receives PostgreSQL's notifications, which database/sql cannot. It is safe
+// for concurrent use. The tests in core/sqllock/databases implement it with pgx in twenty
+// lines: connect, Exec "LISTEN", call ready, and call notify after each WaitForNotification.
+type Notifications interface {
+	// Listen listens on the channel until ctx ends or the connection breaks, and returns
+	// why. The driver calls it again after a pause. The connection is Listen's own, and
+	// does not go through a transaction pooler. Listen calls ready once the server has
+	// confirmed the LISTEN, and then notify with the payload of each notification, one at
+	// a time. Neither function blocks.
+	Listen(ctx context.Context, channel string, ready func(), notify func(payload string)) error
+}
+
+type config struct {
+	db            *sql.DB
+	d             Dialect
+	q             *queries
+	pollInterval  time.Duration
+	pollSet       bool // by WithPoll
+	notifications Notifications
 }

@@ -20,9 +20,11 @@ type noServer struct{ err error }
 func (n noServer) Connect(context.Context) (sqldriver.Conn, error) { return nil, n.err }
 func (n noServer) Driver() sqldriver.Driver                        { return nil }
 
-type ears struct{}
+type deafListener struct{}
 
-func (ears) Listen(context.Context, string, func(), func(string)) error { return errors.New("deaf") }
+func (deafListener) Listen(context.Context, string, func(), func(string)) error {
+	return errors.New("deaf")
+}
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	db := sql.OpenDB(noServer{errors.New("no server")})
@@ -40,7 +42,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"a poll that is too short", db, sqllock.MySQL, []sqllock.Option{sqllock.WithPoll(time.Millisecond)}, "10ms"},
 		{"no poll", db, sqllock.MySQL, []sqllock.Option{sqllock.WithPoll(0)}, "10ms"},
 		{"a poll that is too long", db, sqllock.PostgreSQL, []sqllock.Option{sqllock.WithPoll(time.Minute)}, "10s"},
-		{"notifications of MySQL", db, sqllock.MySQL, []sqllock.Option{sqllock.WithNotifications(ears{})}, "WithPoll"},
+		{"notifications of MySQL", db, sqllock.MySQL, []sqllock.Option{sqllock.WithNotifications(deafListener{})}, "WithPoll"},
 	} {
 		d, err := sqllock.New(tt.db, tt.d, tt.opts...)
 		if err == nil || d != nil || !strings.Contains(err.Error(), tt.want) {
@@ -97,7 +99,7 @@ func TestImpossibleRequestsAreRefusedForGood(t *testing.T) {
 	}
 }
 
-// number is as MySQL's driver has its errors.
+// number is an error like those of MySQL's client library.
 type number struct {
 	Number  uint16
 	Message string
@@ -105,7 +107,7 @@ type number struct {
 
 func (e *number) Error() string { return e.Message }
 
-// sqlstate is as PostgreSQL's drivers have theirs.
+// sqlstate is an error like those of PostgreSQL's client libraries.
 type sqlstate string
 
 func (e sqlstate) Error() string    { return "something went wrong" }

@@ -10,9 +10,49 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// refusals are the errors that the same statement will get again until somebody changes
-// the database or its user.
-var refusals = map[string]string{
+// classify wraps an error of database/sql. If retrying is useless it returns a
+// *driver.PermanentError. All other errors are retried: deadlocks (40P01, 1213),
+// serialization failures (40001, 1020), lock wait time-outs (55P03, 1205), broken
+// connections, servers that start or stop, and unknown codes.
+func classify(err error) error {
+	if kit.Final(err) {
+		return err
+	}
+	if why, ok := permanentCodes[code(err)]; ok {
+		return &driver.PermanentError{Err: fmt.Errorf("sql: %s: %w", why, err)}
+	}
+	if err.Error() == "sql: database is closed" { // database/sql does not export it
+		return &driver.PermanentError{Err: fmt.Errorf("sql: the *sql.DB is closed; close it after its sessions: %w", err)}
+	}
+	return fmt.Errorf("sql: %w", err)
+}
+
+// code returns an error's SQLSTATE in PostgreSQL, its number in MySQL, or "". database/sql
+// has no common way to get them: drivers for PostgreSQL have a method, and the one for MySQL
+// has a field.
+func code(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	for err != nil {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct {
+			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
+				return strconv.FormatUint(n.Uint(), 10)
+			}
+		}
+		err = errors.Unwrap(err)
+	}
+	return ""
+}
+
+// permanentCodes are the errors that a statement gets again until somebody changes the
+// database or the user's rights.
+var permanentCodes = map[string]string{
 	// SQLSTATE, of PostgreSQL
 	"42P01": "a table is missing; run Migrate, or the statements of Schema",
 	"3F000": "the schema does not exist",
@@ -37,42 +77,6 @@ var refusals = map[string]string{
 	"1665": "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW",
 }
 
-// code returns the SQLSTATE of an error of PostgreSQL, the number of one of MySQL, or "".
-// database/sql has no common way to them: the drivers of PostgreSQL have a method, that of
-// MySQL has a field.
-func code(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	for err != nil {
-		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() {
-			v = v.Elem()
-		}
-		if v.Kind() == reflect.Struct {
-			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
-				return strconv.FormatUint(n.Uint(), 10)
-			}
-		}
-		err = errors.Unwrap(err)
-	}
-	return ""
-}
-
-// classify wraps an error of database/sql: in a *driver.PermanentError if repeating the
-// same is useless. All others are repeated: deadlocks (40P01, 1213), serialization
-// failures (40001, 1020), waits for a row that were too long (55P03, 1205), broken
-// connections, servers that start or stop, and what a later server invents.
-func classify(err error) error {
-	if kit.Final(err) {
-		return err
-	}
-	if why, ok := refusals[code(err)]; ok {
-		return &driver.PermanentError{Err: fmt.Errorf("sql: %s: %w", why, err)}
-	}
-	if err.Error() == "sql: database is closed" { // database/sql does not export it
-		return &driver.PermanentError{Err: fmt.Errorf("sql: the *sql.DB is closed; close it after its sessions: %w", err)}
-	}
-	return fmt.Errorf("sql: %w", err)
-}
+// errTaken is the error of a lease that the server no longer has: it was ousted, or the
+// server has lost it.
+var errTaken = errors.New("sql: the lease was taken from its owner, or the server has lost it")

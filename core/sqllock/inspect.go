@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +15,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer s.Leave()
-	st, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (driver.State, error) {
+	st, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (driver.State, error) {
 		return s.inspect(ctx, key)
 	})
 	return st, err
@@ -27,24 +26,24 @@ func (s *session) inspect(ctx context.Context, key string) (st driver.State, err
 	if err != nil {
 		return st, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err has its error
 	for rows.Next() {
 		var now, last int64
-		var what, room, token, since, expires sql.NullInt64
-		if err := rows.Scan(&now, &last, &what, &room, &token, &since, &expires); err != nil {
+		var state, room, token, grantedAt, expires sql.NullInt64
+		if err := rows.Scan(&now, &last, &state, &room, &token, &grantedAt, &expires); err != nil {
 			return driver.State{}, err
 		}
 		st.Token = max(st.Token, last, token.Int64)
 		switch {
-		case !what.Valid:
+		case !state.Valid:
 			continue
-		case state(what.Int64) == waits:
+		case claimState(state.Int64) == waits:
 			st.Waiting++
 			continue
 		}
 		h := driver.Holder{
-			Token: token.Int64, Since: time.UnixMicro(since.Int64),
-			Remaining: micros(expires.Int64 - now), Kept: state(what.Int64) == kept,
+			Token: token.Int64, Since: time.UnixMicro(grantedAt.Int64),
+			Remaining: micros(expires.Int64 - now), Kept: claimState(state.Int64) == kept,
 		}
 		h.Mode, h.Limit = mode(int32(room.Int64))
 		if !st.Held || h.Remaining < st.Remaining {
@@ -59,7 +58,7 @@ func (s *session) inspect(ctx context.Context, key string) (st driver.State, err
 // maxToken is the largest token that the contract allows.
 const maxToken = 1<<53 - 1
 
-// Oust ends leases, whoever has them.
+// Oust ends all leases of a key whose token is at most upTo, whoever has them.
 func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	if err := s.Enter(); err != nil {
 		return err
@@ -68,12 +67,13 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	if upTo >= maxToken {
 		return &driver.PermanentError{Err: fmt.Errorf("sql: oust up to token %d, after which there is none; use one that was granted", upTo)}
 	}
-	_, _, err := ask(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (struct{}, error) {
+	_, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (struct{}, error) {
 		return struct{}{}, s.decide(ctx, a, key, func(d *decision) error { return d.oust(upTo) })
 	})
 	return err
 }
 
+// oust ends leases up to a token, and makes later tokens larger than it.
 func (d *decision) oust(upTo int64) error {
 	for i := 0; i < len(d.claims); {
 		c := d.claims[i]
@@ -82,19 +82,15 @@ func (d *decision) oust(upTo int64) error {
 			continue
 		}
 		d.ousted = max(d.ousted, c.token)
-		d.dirty = true
-		d.push(&c, pushLost)
-		d.part(c.owner)
-		if err := d.exec(d.s.q.remove, []byte(d.key), c.owner[:]); err != nil {
+		d.rowChanged = true
+		d.notify(&c, notifyLost)
+		d.dropClaim(c.owner)
+		if err := d.exec(d.s.q.deleteClaim, []byte(d.key), c.owner[:]); err != nil {
 			return err
 		}
 	}
 	if upTo > d.token {
-		d.token, d.dirty = upTo, true
+		d.token, d.rowChanged = upTo, true
 	}
 	return nil
 }
-
-// errTaken is the cause of a lease that the server does not have any more: somebody took it
-// away, or the server has lost it.
-var errTaken = errors.New("sql: the lease was taken from its owner, or the server has lost it")

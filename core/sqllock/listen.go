@@ -7,17 +7,17 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// listen keeps the session's channel, and subscribes anew when it breaks.
-func (s *session) listen() {
+// listenLoop listens on the session's channel, and reconnects when the connection breaks.
+func (s *session) listenLoop() {
 	ctx := s.Open
 	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
 		ended := make(chan bool, 1)
-		s.Start(func() { // which a source that ignores ctx may hold up
+		s.Start(func() { // Listen may ignore ctx
 			worked := false
-			_ = s.source.Listen(ctx, channel(s.name), func() {
+			_ = s.notifications.Listen(ctx, channel(s.id), func() {
 				worked = true
-				s.claims.nudgeAll() // what was sent before is gone
-			}, s.notified)
+				s.claims.wakeAllWaiters() // notifications sent before are lost
+			}, s.handleNotification)
 			ended <- worked
 		})
 		select {
@@ -32,48 +32,35 @@ func (s *session) listen() {
 	}
 }
 
-// notified takes one notification. What it does not understand it leaves to the next
-// look.
-func (s *session) notified(payload string) {
+// handleNotification handles one notification. It ignores unknown ones: the next poll finds
+// out anyway.
+func (s *session) handleNotification(payload string) {
 	kind, of, ok := parsePayload(payload)
 	if !ok {
 		return
 	}
 	c := &s.claims
 	c.mu.Lock()
-	m := c.byMark[of]
-	if m == nil {
+	own := c.byHash[of]
+	if own == nil {
 		c.mu.Unlock()
 		return
 	}
-	id, held, releasing := m.id, m.held, !m.first.IsZero()
+	id, held, releasing := own.id, own.held, !own.releaseAskedAt.IsZero()
 	switch {
-	case kind == pushTurn && !held:
-		m.wake.Set()
-	case kind == pushKept && !held:
-		c.expect(time.Now())
+	case kind == notifyGranted && !held:
+		own.wake.Set()
+	case kind == notifyKept && !held:
+		c.expectExpiry(time.Now())
 	}
-	if kind == pushLost && held && !releasing {
-		c.drop(id.Owner)
+	if kind == notifyLost && held && !releasing {
+		c.forgetLocked(id.Owner)
 	}
 	c.mu.Unlock()
 	switch {
-	case kind == pushWant && held:
+	case kind == notifyContended && held:
 		s.sink.Contended(id, true)
-	case kind == pushLost && held && !releasing:
+	case kind == notifyLost && held && !releasing:
 		s.sink.Lost(id, errTaken)
 	}
-}
-
-// parsePayload splits a notification into its kind and the mark of its owner.
-func parsePayload(payload string) (kind byte, of string, ok bool) {
-	const length = 1 + 16
-	if len(payload) != length {
-		return 0, "", false
-	}
-	switch payload[0] {
-	case pushTurn, pushWant, pushLost, pushKept:
-		return payload[0], payload[1:], true
-	}
-	return 0, "", false
 }

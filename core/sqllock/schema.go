@@ -10,15 +10,123 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// MaxKeyLength is how many bytes a key may have: the tables' indexes hold no more.
+// MaxKeyLength is how many bytes a key may have, which is limited by the tables' indexes.
 const MaxKeyLength = 2000
+
+// Schema returns the statements that create the tables unless they exist, in order and
+// without semicolons. It is for users with migrations of their own. It returns nil for an
+// unknown dialect.
+func Schema(d Dialect) (statements []string) {
+	for _, o := range schemas[d] {
+		statements = append(statements, o.create)
+	}
+	return statements
+}
+
+// Migrate creates the tables unless they exist, in the database and schema that the
+// connections of db start in. Several processes may call it at once, also while others take
+// locks: if nothing is missing it only reads the catalogue. A process that takes locks needs
+// no right to create tables: SELECT, INSERT, UPDATE and DELETE are enough.
+//
+// In PostgreSQL a missing index on a table in use is created when no transaction blocks it.
+// Migrate tries that for a tenth of a second at a time, until ctx ends.
+func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
+	if err := usable(db, d); err != nil {
+		return fmt.Errorf("sqllock: create the tables: %w", err)
+	}
+	var last *object
+	for pause := firstMigratePause; ; pause = min(2*pause, time.Second) {
+		made, err := migrate(ctx, db, d)
+		switch {
+		case err == nil && made == nil:
+			return nil
+		case err == nil && made == last:
+			return fmt.Errorf("sqllock: create the tables: %s was created, and is not in the catalogue", made.name)
+		case err == nil:
+			last, pause = made, firstMigratePause
+			continue
+		case code(err) != lockNotAvailable:
+			return fmt.Errorf("sqllock: create the tables: %w", err)
+		}
+		if !kit.Sleep(ctx, pause) {
+			return fmt.Errorf("sqllock: create the tables: other transactions were in the way: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+const (
+	firstMigratePause = 100 * time.Millisecond
+	lockNotAvailable  = "55P03"
+)
+
+// migrate creates the first object that is missing, and returns it; nil if none is missing.
+// Creating an object locks its table, and other statements queue behind that lock. So each
+// object has a transaction of its own, which waits for one lock only, and not for long.
+func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err error) {
+	if o, err := missing(ctx, db, d); err != nil || o == nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
+	if d == PostgreSQL {
+		// Transactions that create the same table at once fail with errors of the catalogue.
+		for _, statement := range []string{`SET LOCAL lock_timeout = 100`, `SELECT pg_advisory_xact_lock(hashtext('lockaround'))`} {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return nil, err
+			}
+		}
+	}
+	o, err := missing(ctx, tx, d)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, o.create); err != nil {
+		return nil, err
+	}
+	return o, tx.Commit()
+}
+
+// missing returns the first object that does not exist, or nil.
+func missing(ctx context.Context, from interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, d Dialect,
+) (*object, error) {
+	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
+	if d == PostgreSQL {
+		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'`
+	}
+	rows, err := from.QueryContext(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err has its error
+	there := make(map[string]bool)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		there[name] = true
+	}
+	for i, o := range schemas[d] {
+		if !there[o.name] {
+			return &schemas[d][i], rows.Err()
+		}
+	}
+	return nil, rows.Err()
+}
 
 // object is a table or an index, and the statement that creates it.
 type object struct{ name, create string }
 
-// The columns whose names end in _us hold microseconds: since 1970 by the server's
-// clock, or of a length. A claim's state is one of board.go's. The row of the empty key
-// holds, in floor_token, what no later token may fall below; see sweep.go.
+// Columns whose names end in _us have microseconds: a time since 1970 by the server's clock,
+// or a duration. state is a claimState; turn is the position in the queue; room is how many
+// may hold the key together. The row of the empty key has the floor, a token that all later
+// tokens must exceed; see sweep.go.
 var schemas = map[Dialect][]object{
 	PostgreSQL: {
 		{"lockaround_lock", `CREATE TABLE IF NOT EXISTS lockaround_lock (
@@ -84,111 +192,4 @@ var schemas = map[Dialect][]object{
     KEY lockaround_row_created (created_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
 	},
-}
-
-// Schema returns the statements that create the tables unless they are there, in their
-// order and without semicolons: for those who run their own migrations. It is nil for an
-// unknown dialect.
-func Schema(d Dialect) (statements []string) {
-	for _, o := range schemas[d] {
-		statements = append(statements, o.create)
-	}
-	return statements
-}
-
-// Migrate creates the tables unless they are there, in the database and schema that the
-// connections of db begin in. Any number of processes may do so at once, beside those who
-// take locks: if nothing is missing it reads the catalogue and does no more. Whoever takes
-// locks needs no right to create tables: SELECT, INSERT, UPDATE and DELETE suffice.
-//
-// In PostgreSQL an index that is missing from a table in use is created when no transaction
-// is in its way. Migrate waits for that, a tenth of a second at a time, until ctx ends.
-func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
-	if err := usable(db, d); err != nil {
-		return fmt.Errorf("sqllock: create the tables: %w", err)
-	}
-	var last *object
-	for pause := firstMigration; ; pause = min(2*pause, time.Second) {
-		made, err := migrate(ctx, db, d)
-		switch {
-		case err == nil && made == nil:
-			return nil
-		case err == nil && made == last:
-			return fmt.Errorf("sqllock: create the tables: %s was created, and is not in the catalogue", made.name)
-		case err == nil:
-			last, pause = made, firstMigration
-			continue
-		case code(err) != lockNotAvailable:
-			return fmt.Errorf("sqllock: create the tables: %w", err)
-		}
-		if !kit.Sleep(ctx, pause) {
-			return fmt.Errorf("sqllock: create the tables: other transactions were in the way: %w", errors.Join(ctx.Err(), err))
-		}
-	}
-}
-
-const (
-	firstMigration   = 100 * time.Millisecond
-	lockNotAvailable = "55P03"
-)
-
-// migrate creates the first object that is missing, and returns it; nil if none is. Whoever
-// creates an object locks its table, and others queue behind that lock: so each is created in
-// a transaction of its own, which waits for no more than one lock and not for long.
-func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err error) {
-	if o, err := missing(ctx, db, d); err != nil || o == nil {
-		return nil, err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
-	if d == PostgreSQL {
-		// Two that create a table at once get into each other's way in the catalogue.
-		for _, statement := range []string{`SET LOCAL lock_timeout = 100`, `SELECT pg_advisory_xact_lock(hashtext('lockaround'))`} {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return nil, err
-			}
-		}
-	}
-	o, err := missing(ctx, tx, d)
-	if err != nil || o == nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, o.create); err != nil {
-		return nil, err
-	}
-	return o, tx.Commit()
-}
-
-// missing returns the first object that is not there, or nil.
-func missing(ctx context.Context, from interface {
-	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}, d Dialect,
-) (*object, error) {
-	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
-	if d == PostgreSQL {
-		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'`
-	}
-	rows, err := from.QueryContext(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
-	there := make(map[string]bool)
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		there[name] = true
-	}
-	for i, o := range schemas[d] {
-		if !there[o.name] {
-			return &schemas[d][i], rows.Err()
-		}
-	}
-	return nil, rows.Err()
 }

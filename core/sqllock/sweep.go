@@ -4,20 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// swept is how many rows one sweep looks at.
-const swept = 256
-
-// Purge removes what has been of no use for a while: keys that nobody holds or waits for,
-// leases and places that expired and that nobody asked after, and the rows of [InTx] that
-// were made more than an hour ago and that nobody holds. It returns how many rows it has removed.
+// Purge removes rows that are no longer used: keys that nobody holds or waits for, leases
+// and places that have expired, and rows of [InTx] that are older than an hour and that
+// nobody holds. It returns how many rows it has removed.
 //
-// It is safe beside those who take locks: whoever needs a row that was removed makes it
-// anew. Sessions do the same for the lease tables about once a minute, while they are
-// used; so Purge is for those who use [InTx] with ever new keys, from a job of their own.
-// It waits for nobody, and may be repeated and run by several processes at once.
+// It is safe while others take locks: a row that was removed is created again when it is
+// needed. Sessions purge the lease tables about once a minute while they are used. So you
+// need Purge only if you use [InTx] with ever new keys; call it from a periodic job. It does
+// not wait for locks of [InTx], and several processes may call it at once.
 func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	if err := usable(db, d); err != nil {
 		return 0, fmt.Errorf("sqllock: purge: %w", err)
@@ -26,7 +27,7 @@ func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	total := 0
 	for _, sweep := range []func(context.Context) (int, error){
 		func(ctx context.Context) (int, error) { return s.sweep(ctx, &attempt{}) },
-		s.sweepRows,
+		s.sweepTxRows,
 	} {
 		for {
 			n, err := sweep(ctx)
@@ -42,10 +43,26 @@ func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	return total, nil
 }
 
-// sweep removes claims that nobody has asked after since they expired, and the rows of
-// keys without any.
+// sweepLoop sweeps about once a minute while the session is used. The interval is random, so
+// that processes sweep at different times.
+func (s *session) sweepLoop() {
+	for {
+		if !kit.Sleep(s.Open, time.Duration((0.5+rand.Float64())*float64(time.Minute))) {
+			return
+		}
+		if s.claims.used.Swap(false) {
+			_, _, _ = runAttempt(s.Ctx, s, s.Closing, s.sweep) // what fails is left to the next sweep
+		}
+	}
+}
+
+// sweepBatch is how many rows one sweep reads at most.
+const sweepBatch = 256
+
+// sweep removes claims that expired more than ten seconds ago, and idle rows of keys without
+// claims.
 func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
-	expired, err := s.keys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE expires_us < {now} - 10000000 ORDER BY lock_key LIMIT ?`, swept)
+	expired, err := s.selectKeys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE expires_us < {now} - 10000000 ORDER BY lock_key LIMIT ?`, sweepBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -54,23 +71,23 @@ func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
 			return 0, err
 		}
 	}
-	idle, err := s.keys(ctx, `SELECT lock_key FROM lockaround_lock l WHERE keep_us < {now} AND lock_key <> ''
-AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) ORDER BY keep_us LIMIT ?`, swept)
+	idle, err := s.selectKeys(ctx, `SELECT lock_key FROM lockaround_lock l WHERE keep_us < {now} AND lock_key <> ''
+AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) ORDER BY keep_us LIMIT ?`, sweepBatch)
 	if err != nil || len(idle) == 0 {
 		return len(expired), err
 	}
-	marks, args := list(idle)
-	// The floor is committed first: whoever makes one of these rows anew begins above the
-	// tokens that they had.
+	placeholders, args := inList(idle)
+	// Commit the floor first, so that a row that is created again starts above its old
+	// tokens.
 	var highest int64
-	if err := s.db.QueryRowContext(ctx, s.d.sql(`SELECT COALESCE(MAX(GREATEST(token, floor_token)), 0) FROM lockaround_lock WHERE lock_key IN `+marks), args...).Scan(&highest); err != nil {
+	if err := s.db.QueryRowContext(ctx, s.d.sql(`SELECT COALESCE(MAX(GREATEST(token, floor_token)), 0) FROM lockaround_lock WHERE lock_key IN `+placeholders), args...).Scan(&highest); err != nil {
 		return len(expired), err
 	}
 	if err := s.raiseFloor(ctx, highest); err != nil {
 		return len(expired), err
 	}
-	// A claim that came meanwhile does without the row: it has its token itself.
-	done, err := s.db.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_lock WHERE lock_key IN `+marks+` AND keep_us < {now} AND token <= ?`), append(args, highest)...)
+	// A claim that was added meanwhile does not need the row: it has its token itself.
+	done, err := s.db.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_lock WHERE lock_key IN `+placeholders+` AND keep_us < {now} AND token <= ?`), append(args, highest)...)
 	if err != nil {
 		return len(expired), err
 	}
@@ -78,7 +95,7 @@ AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) 
 	return len(expired) + int(n), err
 }
 
-// raiseFloor has every key that is made from now on begin above a token.
+// raiseFloor makes every key whose row is created from now on start above a token.
 func (s *session) raiseFloor(ctx context.Context, token int64) error {
 	statement := `INSERT INTO lockaround_lock (lock_key, floor_token) VALUES (?, ?) ON DUPLICATE KEY UPDATE floor_token = GREATEST(floor_token, VALUES(floor_token))`
 	if s.d == PostgreSQL {
@@ -88,26 +105,26 @@ func (s *session) raiseFloor(ctx context.Context, token int64) error {
 	return err
 }
 
-// sweepRows removes rows of InTx.
-func (s *session) sweepRows(ctx context.Context) (int, error) {
+// sweepTxRows removes old rows of InTx that no transaction holds.
+func (s *session) sweepTxRows(ctx context.Context) (int, error) {
 	tx, err := s.db.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
-	rows, err := tx.QueryContext(ctx, s.d.sql(`SELECT lock_key FROM lockaround_row WHERE created_us < {now} - 3600000000 LIMIT ? FOR UPDATE SKIP LOCKED`), swept)
+	rows, err := tx.QueryContext(ctx, s.d.sql(`SELECT lock_key FROM lockaround_row WHERE created_us < {now} - 3600000000 LIMIT ? FOR UPDATE SKIP LOCKED`), sweepBatch)
 	keys, err := scanKeys(rows, err)
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	marks, args := list(keys)
-	if _, err := tx.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_row WHERE lock_key IN `+marks), args...); err != nil {
+	placeholders, args := inList(keys)
+	if _, err := tx.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_row WHERE lock_key IN `+placeholders), args...); err != nil {
 		return 0, err
 	}
 	return len(keys), tx.Commit()
 }
 
-func (s *session) keys(ctx context.Context, query string, args ...any) ([][]byte, error) {
+func (s *session) selectKeys(ctx context.Context, query string, args ...any) ([][]byte, error) {
 	rows, err := s.db.QueryContext(ctx, s.d.sql(query), args...)
 	return scanKeys(rows, err)
 }
@@ -116,7 +133,7 @@ func scanKeys(rows *sql.Rows, err error) (keys [][]byte, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err has its error
 	for rows.Next() {
 		var key []byte
 		if err := rows.Scan(&key); err != nil {
@@ -127,8 +144,8 @@ func scanKeys(rows *sql.Rows, err error) (keys [][]byte, _ error) {
 	return keys, rows.Err()
 }
 
-// list returns placeholders for keys, and the keys as arguments.
-func list(keys [][]byte) (marks string, args []any) {
+// inList returns the placeholders of an IN list, and the keys as arguments.
+func inList(keys [][]byte) (placeholders string, args []any) {
 	for _, k := range keys {
 		args = append(args, k)
 	}

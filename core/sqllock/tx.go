@@ -12,80 +12,23 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// Forever is the wait of [InTx] and [WithTx] that lasts as long as the context lives.
+// Forever makes [InTx] and [WithTx] wait until the context ends.
 const Forever time.Duration = math.MaxInt64
 
-// longest is more than a server's settings need to know of a wait.
-const longest = 24 * time.Hour
+// maxWait replaces longer waits by Forever: no server setting needs to express them.
+const maxWait = 24 * time.Hour
 
-// ErrBusy says that another transaction has the lock, and had it until the wait was over.
+// ErrBusy is returned when another transaction still has the lock at the end of the wait.
 var ErrBusy = errors.New("lock is held by another transaction")
 
-// InTx locks a key until tx ends, by COMMIT, by ROLLBACK or because its connection broke:
-// the database itself has the lock, so that there is no lease to renew and none to lose.
-// It is for exclusion among transactions of one database. These locks and the leases of
-// [New] know nothing of each other.
-//
-// wait is how long to wait for another transaction that has the key. With 0 a key that is
-// taken is refused at once, but after up to 1 s by MySQL, which cannot be told to wait for
-// less; MariaDB can. Otherwise it is rounded up, to milliseconds in PostgreSQL and to
-// seconds in MySQL. [Forever] waits as long as ctx lives. The wait is over with an error
-// around [ErrBusy], and tx goes on as before.
-//
-// After any other error, roll tx back. Among them are deadlocks (40P01, 1213) of
-// transactions that take several keys: sorted, they have none. When ctx ends, drivers
-// break the connection off, and tx with it. Who waits is served in no order.
-//
-// # Isolation
-//
-// The lock is to protect what is read after it. In MySQL it is taken without making the
-// transaction's snapshot, whatever the isolation level, if it is the first statement. In
-// PostgreSQL the statement that waits makes the snapshot of REPEATABLE READ before it has the
-// lock, so that the transaction would read what was there before its predecessor's
-// COMMIT: that level is refused. READ COMMITTED, the default, serves; SERIALIZABLE ends
-// such a transaction with 40001.
-//
-// # Keys
-//
-// A key has 1 to [MaxKeyLength] bytes, of any value. Its row is inserted in tx when it is
-// first used; whoever comes meanwhile waits for the insertion itself. Rows stay, and are
-// removed by [Purge] when they are older than an hour and nobody holds them.
-func InTx(ctx context.Context, tx *sql.Tx, d Dialect, key string, wait time.Duration) error {
-	if err := inTx(ctx, tx, d, key, wait); err != nil {
-		return fmt.Errorf("sqllock: lock a key in a transaction: %w", err)
-	}
-	return nil
-}
-
-func inTx(ctx context.Context, tx *sql.Tx, d Dialect, key string, wait time.Duration) error {
-	switch {
-	case tx == nil:
-		return errors.New("the *sql.Tx is nil; begin one")
-	case key == "" || len(key) > MaxKeyLength:
-		return fmt.Errorf("the key has %d bytes; use 1 to %d", len(key), MaxKeyLength)
-	case wait < 0:
-		return fmt.Errorf("the wait is %v; use 0, a positive one, or Forever", wait)
-	}
-	if wait > longest {
-		wait = Forever
-	}
-	switch d {
-	case PostgreSQL:
-		return (&postgresRow{ctx, tx, []byte(key)}).lock(wait)
-	case MySQL:
-		return (&mysqlRow{ctx, tx, []byte(key)}).lock(wait)
-	}
-	return d.check()
-}
-
 // WithTx begins a transaction with the database's default options, locks a key in it as
-// [InTx] does, runs fn and commits. If fn returns an error the transaction is rolled back and
-// the error returned; if fn panics or ends its goroutine it is rolled back as well. fn
-// leaves the end of the transaction to WithTx.
+// [InTx] does, runs fn and commits. If fn returns an error, the transaction is rolled back
+// and the error returned. If fn panics or ends its goroutine, the transaction is rolled back
+// as well. fn must not commit or roll back the transaction itself.
 //
-// A deadlock or serialization failure before fn has run is tried again until ctx ends. fn
-// is never run twice. The error of a COMMIT whose connection broke says nothing of its
-// outcome: look at what fn was to write before it is repeated.
+// A deadlock or serialization failure before fn has run is retried until ctx ends. fn never
+// runs twice. If the connection breaks during COMMIT, the outcome is unknown: check whether
+// fn's changes are there before you repeat it.
 func WithTx(ctx context.Context, db *sql.DB, d Dialect, key string, wait time.Duration, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if err := usable(db, d); err != nil {
 		return fmt.Errorf("sqllock: lock a key in a transaction: %w", err)
@@ -107,6 +50,7 @@ func WithTx(ctx context.Context, db *sql.DB, d Dialect, key string, wait time.Du
 	return nil
 }
 
+// beginLocked begins a transaction that has locked the key.
 func beginLocked(ctx context.Context, db *sql.DB, d Dialect, key string, wait time.Duration) (*sql.Tx, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		tx, err := db.BeginTx(ctx, nil)
@@ -128,7 +72,64 @@ func beginLocked(ctx context.Context, db *sql.DB, d Dialect, key string, wait ti
 	}
 }
 
-// postgresRow is a key's row in PostgreSQL.
+// InTx locks a key until tx ends, by COMMIT, by ROLLBACK or because its connection broke.
+// The database itself holds the lock, so there is no lease to renew or to lose. InTx
+// excludes transactions of one database from each other. Its locks are independent of the
+// leases of [New].
+//
+// wait is how long to wait for another transaction that has the key. With 0 InTx returns at
+// once if the key is taken; in MySQL only after up to 1 s, because its shortest wait is 1 s,
+// unlike MariaDB's. Other waits are rounded up, to milliseconds in PostgreSQL and to seconds
+// in MySQL. [Forever] waits until ctx ends. If the wait is over InTx returns an error that
+// wraps [ErrBusy], and tx can be used as before.
+//
+// After any other error, roll tx back. Deadlocks (40P01, 1213) happen when transactions take
+// several keys in different orders; sort the keys to avoid them. When ctx ends, client
+// libraries close the connection, which ends tx. Waiters are served in no order.
+//
+// # Isolation
+//
+// What is read after the lock must be up to date. In MySQL, InTx does not create the
+// transaction's snapshot, at any isolation level, if it is the first statement. In
+// PostgreSQL at REPEATABLE READ, the statement that waits creates the snapshot before it has
+// the lock, so that the transaction would not see its predecessor's COMMIT: InTx refuses
+// that level. READ COMMITTED, the default, works; at SERIALIZABLE such a transaction ends
+// with 40001.
+//
+// # Keys
+//
+// A key has 1 to [MaxKeyLength] bytes, of any value. The first transaction that uses it
+// inserts its row in tx; others wait for that insertion. Rows stay until [Purge] removes
+// them, when they are older than an hour and nobody holds them.
+func InTx(ctx context.Context, tx *sql.Tx, d Dialect, key string, wait time.Duration) error {
+	if err := inTx(ctx, tx, d, key, wait); err != nil {
+		return fmt.Errorf("sqllock: lock a key in a transaction: %w", err)
+	}
+	return nil
+}
+
+func inTx(ctx context.Context, tx *sql.Tx, d Dialect, key string, wait time.Duration) error {
+	switch {
+	case tx == nil:
+		return errors.New("the *sql.Tx is nil; begin one")
+	case key == "" || len(key) > MaxKeyLength:
+		return fmt.Errorf("the key has %d bytes; use 1 to %d", len(key), MaxKeyLength)
+	case wait < 0:
+		return fmt.Errorf("the wait is %v; use 0, a positive one, or Forever", wait)
+	}
+	if wait > maxWait {
+		wait = Forever
+	}
+	switch d {
+	case PostgreSQL:
+		return (&postgresRow{ctx, tx, []byte(key)}).lock(wait)
+	case MySQL:
+		return (&mysqlRow{ctx, tx, []byte(key)}).lock(wait)
+	}
+	return d.check()
+}
+
+// postgresRow is a key's row of InTx in PostgreSQL.
 type postgresRow struct {
 	ctx context.Context
 	tx  *sql.Tx
@@ -145,18 +146,19 @@ func (r *postgresRow) lock(wait time.Duration) error {
 	}
 	switch wait {
 	case Forever:
-		return r.await(``)
+		return r.lockOrInsert(``)
 	case 0:
-		found, err := r.find(` SKIP LOCKED`)
+		found, err := r.selectForUpdate(` SKIP LOCKED`)
 		if err != nil || found {
 			return err
 		}
 	}
-	return r.within(wait, before)
+	return r.lockWithin(wait, before)
 }
 
-// within waits for the row, for a while; before is the transaction's own setting.
-func (r *postgresRow) within(wait time.Duration, before string) error {
+// lockWithin waits for the row, for at most wait. before is the transaction's own
+// lock_timeout, which it restores.
+func (r *postgresRow) lockWithin(wait time.Duration, before string) error {
 	limit := max(1, int64((wait+time.Millisecond-1)/time.Millisecond))
 	if err := r.set(strconv.FormatInt(limit, 10)); err != nil {
 		return err
@@ -168,12 +170,12 @@ func (r *postgresRow) within(wait time.Duration, before string) error {
 	if wait == 0 {
 		how = ` NOWAIT`
 	}
-	err := r.await(how)
+	err := r.lockOrInsert(how)
 	busy := code(err) == "55P03"
 	if err != nil && !busy {
 		return err
 	}
-	if busy { // the error has ended the transaction's statements up to the savepoint
+	if busy { // after an error PostgreSQL accepts no statement before this one
 		if err := r.exec(`ROLLBACK TO SAVEPOINT lockaround`); err != nil {
 			return err
 		}
@@ -187,10 +189,10 @@ func (r *postgresRow) within(wait time.Duration, before string) error {
 	return nil
 }
 
-// await locks the row, and inserts it if it is not there.
-func (r *postgresRow) await(how string) error {
-	for range 10 { // it may be purged in between
-		found, err := r.find(how)
+// lockOrInsert locks the row, and inserts it if it is missing.
+func (r *postgresRow) lockOrInsert(how string) error {
+	for range 10 { // Purge may remove it in between
+		found, err := r.selectForUpdate(how)
 		if err != nil || found {
 			return err
 		}
@@ -205,7 +207,7 @@ func (r *postgresRow) await(how string) error {
 	return errors.New("the key's row was purged ten times while it was to be locked")
 }
 
-func (r *postgresRow) find(how string) (found bool, err error) {
+func (r *postgresRow) selectForUpdate(how string) (found bool, err error) {
 	var one int
 	err = r.tx.QueryRowContext(r.ctx, `SELECT 1 FROM lockaround_row WHERE lock_key = $1 FOR UPDATE`+how, r.key).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -223,7 +225,7 @@ func (r *postgresRow) exec(statement string, args ...any) error {
 	return err
 }
 
-// mysqlRow is a key's row in MySQL or MariaDB.
+// mysqlRow is a key's row of InTx in MySQL or MariaDB.
 type mysqlRow struct {
 	ctx context.Context
 	tx  *sql.Tx
@@ -232,22 +234,22 @@ type mysqlRow struct {
 
 func (r *mysqlRow) lock(wait time.Duration) error {
 	var before int64
-	var undoes bool
-	if err := r.tx.QueryRowContext(r.ctx, `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout`).Scan(&before, &undoes); err != nil {
+	var rollsBack bool
+	if err := r.tx.QueryRowContext(r.ctx, `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout`).Scan(&before, &rollsBack); err != nil {
 		return err
 	}
-	if undoes {
+	if rollsBack {
 		return errors.New("innodb_rollback_on_timeout is ON, with which a wait that is over undoes the transaction's work; switch it off")
 	}
-	limit := strconv.FormatInt(int64((min(wait, 365*longest)+time.Second-1)/time.Second), 10)
+	limit := strconv.FormatInt(int64((min(wait, 365*maxWait)+time.Second-1)/time.Second), 10)
 	if wait == 0 {
-		limit = `/*M!100300 0 * */ 1` // 0 in MariaDB, which alone has it
+		limit = `/*M!100300 0 * */ 1` // MariaDB reads this as 0, and MySQL, which has no 0, as 1
 	}
 	if _, err := r.tx.ExecContext(r.ctx, `SET SESSION innodb_lock_wait_timeout = `+limit); err != nil {
 		return err
 	}
-	err := r.await()
-	// The connection goes back to a pool some time.
+	err := r.lockOrInsert()
+	// The setting belongs to the connection, which goes back to the pool.
 	_, after := r.tx.ExecContext(r.ctx, `SET SESSION innodb_lock_wait_timeout = `+strconv.FormatInt(before, 10))
 	switch {
 	case code(err) == "1205":
@@ -258,10 +260,10 @@ func (r *mysqlRow) lock(wait time.Duration) error {
 	return after
 }
 
-// await locks the row as SELECT … FOR UPDATE does, and makes it in the same statement if it
-// is not there. A SELECT that finds nothing would lock the gap around the key instead, as
-// another one may too; then neither could insert into it.
-func (r *mysqlRow) await() error {
+// lockOrInsert locks the row as SELECT … FOR UPDATE does, and inserts it in the same
+// statement if it is missing. A SELECT that finds nothing would lock the gap around the key,
+// which several transactions can do at once; then none of them could insert the key.
+func (r *mysqlRow) lockOrInsert() error {
 	_, err := r.tx.ExecContext(r.ctx, MySQL.sql(`INSERT INTO lockaround_row (lock_key, created_us) VALUES (?, {now}) ON DUPLICATE KEY UPDATE lock_key = lock_key`), r.key)
 	return err
 }

@@ -12,45 +12,45 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// harnesses returns what makes harnesses that reach one database, each through a proxy. Only
-// the checks that lose its data have one of their own, and those that restart the server a
-// server.
+// harnesses returns a function that makes harnesses. They share one database, and each has a
+// proxy of its own. Checks that lose data have a database of their own, and those that
+// restart the server have a server of their own.
 func (p *product) harnesses(t *testing.T, options string, notified bool) func(t *testing.T) *drivertest.Harness {
 	shared := p.database(t, p.server)
 	return func(t *testing.T) *drivertest.Harness { return shared.harness(t, options, notified) }
 }
 
 func (d *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
-	on := d.on
+	srv := d.srv
 	restarts, loses := strings.Contains(t.Name(), "Restart"), strings.Contains(t.Name(), "LossOfData")
 	switch {
 	case restarts:
-		on = d.start()
+		srv = d.newServer()
 		t.Cleanup(func() {
-			if err := on.Stop(); err != nil {
-				t.Errorf("stop %s: %v", on.Name, err)
+			if err := srv.Stop(); err != nil {
+				t.Errorf("stop %s: %v", srv.Name, err)
 			}
 		})
-		d = d.database(t, on)
+		d = d.database(t, srv)
 	case loses:
-		d = d.database(t, on)
+		d = d.database(t, srv)
 	}
-	early := strings.Contains(t.Name(), "GivenUpAfterALostReply") // which allows for no COMMIT on a busy machine
-	way := newProxy(t, on.Addr(), early)
+	early := strings.Contains(t.Name(), "GivenUpAfterALostReply") // on a busy machine its COMMIT may never be sent
+	link := newProxy(t, srv.Addr(), early)
 	opts := func(addr string) (all []sqllock.Option) {
 		if notified {
-			all = append(all, sqllock.WithNotifications(Notifications{on.Source(addr, d.name)}))
+			all = append(all, sqllock.WithNotifications(Notifications{srv.Source(addr, d.name)}))
 		}
 		return all
 	}
-	through := d.connect(t, way.Addr(), options)
-	warm(t, through)
-	setup := d.connect(t, on.Addr(), "")
+	through := d.connect(t, link.Addr(), options)
+	openConnections(t, through)
+	setup := d.connect(t, srv.Addr(), "")
 	h := &drivertest.Harness{
-		Driver:       d.locks(t, through, opts(way.Addr())...),
-		Peer:         d.locks(t, d.connect(t, on.Addr(), ""), opts(on.Addr())...),
-		Stall:        way.Stall,
-		DelayReplies: way.DelayReplies,
+		Driver:       d.locks(t, through, opts(link.Addr())...),
+		Peer:         d.locks(t, d.connect(t, srv.Addr(), ""), opts(srv.Addr())...),
+		Stall:        link.Stall,
+		DelayReplies: link.DelayReplies,
 		Wipe: func() {
 			if !loses {
 				t.Fatal("others use the database; name the check after its loss of data")
@@ -60,21 +60,21 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	}
 	h.Setup = func(ctx context.Context) error { return sqllock.Migrate(ctx, setup, d.dialect) }
 	if options != "" {
-		h.DropReply = func(op drivertest.Op) func() bool { return way.DropReply(is(op)) }
+		h.DropReply = func(op drivertest.Op) func() bool { return link.DropReply(matches(op)) }
 	}
-	h.LosePushes = func() func() { return func() {} } // who looks by himself has none to lose
+	h.LosePushes = func() func() { return func() {} } // sessions that only poll have none to lose
 	if notified {
-		h.LosePushes = way.LosePushes
+		h.LosePushes = link.LosePushes
 	}
 	if restarts {
-		h.Restart = func() { on.Restart(t) }
+		h.Restart = func() { srv.Restart(t) }
 	}
 	return h
 }
 
-// warm has several connections made, so that a check whose time is short need not wait for
-// one after another was cut.
-func warm(t testing.TB, db *sql.DB) {
+// openConnections fills the pool, so that a short check need not wait for new connections
+// after one was cut.
+func openConnections(t testing.TB, db *sql.DB) {
 	t.Helper()
 	var conns [4]*sql.Conn
 	for i := range conns {
@@ -104,8 +104,8 @@ func TestConformanceWithNotifications(t *testing.T) {
 	drivertest.Run(t, products[0].harnesses(t, products[0].options, true))
 }
 
-// TestConformanceAsTheDriverComes has statements prepared, as most of the other tests have.
-// The proxy does not understand them, so that no replies are lost.
+// TestConformanceAsTheDriverComes uses prepared statements, as most of the other tests do.
+// The proxy does not understand them, so no replies are lost.
 func TestConformanceAsTheDriverComes(t *testing.T) {
 	if os.Getenv("LOCKAROUND_KILLING") == "" {
 		t.Skip("with LOCKAROUND_KILLING, which asks for long tests")
@@ -118,8 +118,8 @@ func TestConformanceAsTheDriverComes(t *testing.T) {
 	}
 }
 
-// TestEndurance has notifications where the product has them. Elsewhere nobody is woken, so
-// that no wake-ups can be lost.
+// TestEndurance uses notifications where the product has them. The others have no wake-ups,
+// so none can be lost.
 func TestEndurance(t *testing.T) {
 	for _, p := range products {
 		notified := p == products[0]

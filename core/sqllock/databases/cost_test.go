@@ -11,26 +11,26 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// TestRoundTripsAreFew counts what passes the proxy, as the package's documentation
-// promises it.
+// TestRoundTripsAreFew counts the requests that pass the proxy, and compares them with the
+// package's documentation.
 func TestRoundTripsAreFew(t *testing.T) {
 	most := map[sqllock.Dialect][4]int{
 		sqllock.PostgreSQL: {5, 6, 1, 7},
 		sqllock.MySQL:      {6, 7, 2, 8},
 	}
-	each(t, func(t *testing.T, d *database) {
-		way := newProxy(t, d.on.Addr(), false)
-		db := d.connect(t, way.Addr(), d.options)
-		warm(t, db)
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		link := newProxy(t, d.srv.Addr(), false)
+		db := d.connect(t, link.Addr(), d.options)
+		openConnections(t, db)
 		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)))
 		waiter := open(t, d.locks(t, d.DB))
 		count := func(f func()) int {
-			before := way.Count(requests)
+			before := link.Count(requests)
 			f()
-			return way.Count(requests) - before
+			return link.Count(requests) - before
 		}
-		// The first use of the key makes its row, and a look may fall into any of them. Others
-		// have neither.
+		// The first use of the key inserts its row, and a poll may happen in any round. The
+		// minimum has neither.
 		got := [4]int{math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt}
 		for i := range 8 {
 			var g driver.Grant
@@ -40,14 +40,14 @@ func TestRoundTripsAreFew(t *testing.T) {
 				t.Fatal(err)
 			}
 			got[2] = min(got[2], count(func() {
-				err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: hold}})[0].Err
+				err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: longTTL}})[0].Err
 			}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := make(chan driver.Grant, 1)
-			wanted := i%2 == 1
-			if wanted {
+			contended := i%2 == 1
+			if contended {
 				go func() {
 					g, _ := waiter.Acquire(t.Context(), request("stock", true))
 					next <- g
@@ -58,7 +58,7 @@ func TestRoundTripsAreFew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !wanted {
+			if !contended {
 				got[1] = min(got[1], n)
 			} else {
 				got[3] = min(got[3], n)
@@ -87,9 +87,9 @@ func BenchmarkDriver(b *testing.B) {
 				driverbench.Run(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {
-						opts = append(opts, sqllock.WithNotifications(Notifications{d.on.Source(d.on.Addr(), d.name)}))
+						opts = append(opts, sqllock.WithNotifications(Notifications{d.srv.Source(d.srv.Addr(), d.name)}))
 					}
-					return d.locks(t, d.connect(t, d.on.Addr(), ""), opts...)
+					return d.locks(t, d.connect(t, d.srv.Addr(), ""), opts...)
 				})
 			})
 		}

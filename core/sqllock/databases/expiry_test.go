@@ -13,11 +13,11 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// TestLeaseOfTheDeadEndsWithALook has a lease end that nobody renews in front of each of
-// several sessions, which look at their places every three quarters of a second by then.
-// Without a look of its own most of them would leave their waiter beside a free key.
-func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+// TestLeaseOfTheDeadEndsWithAPoll makes several sessions wait for leases that nobody renews.
+// By then the sessions poll every three quarters of a second. Without a poll
+// at the lease's end most waiters would miss that their key is free.
+func TestLeaseOfTheDeadEndsWithAPoll(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		machine := hiccups.Start(t)
 		dead := open(t, d.locks(t, d.DB))
 		type result struct {
@@ -37,7 +37,7 @@ func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 			over := make(chan struct{})
 			go func() {
 				g, err := p.Acquire(t.Context(), request(r.Key, true))
-				for errors.Is(err, driver.ErrPlaceLost) { // on a machine that has slept for as long as places last
+				for errors.Is(err, driver.ErrPlaceLost) { // the machine has stalled for as long as places last
 					g, err = p.Acquire(t.Context(), request(r.Key, true))
 				}
 				late := time.Since(held.Deadline)
@@ -49,10 +49,10 @@ func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 			}()
 			select {
 			case <-p.queued:
-			case <-over: // on a machine on which the lease has ended before
+			case <-over: // the machine was so slow that the lease had ended
 			}
 		}
-		slowest := d.slowest(t)
+		slowest := d.measureSlowest(t)
 		var late []time.Duration
 		for range n {
 			r := <-results
@@ -69,9 +69,9 @@ func TestLeaseOfTheDeadEndsWithALook(t *testing.T) {
 	})
 }
 
-// slowest acquires and releases a key from time to time until it is asked how long that
-// took at most: as long as the server is busy with others.
-func (d *database) slowest(t *testing.T) func() time.Duration {
+// measureSlowest acquires and releases a key every 50 ms until the returned function is
+// called, which returns how long that took at most: the load of the server.
+func (d *database) measureSlowest(t *testing.T) func() time.Duration {
 	t.Helper()
 	p := open(t, d.locks(t, d.DB))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func (d *database) slowest(t *testing.T) func() time.Duration {
 				err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
 			}
 			if err != nil {
-				if ctx.Err() == nil { // or else the test has ended
+				if ctx.Err() == nil { // otherwise the test has ended
 					t.Errorf("another key: %v", err)
 				}
 				break

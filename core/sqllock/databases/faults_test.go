@@ -17,9 +17,9 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// empty waits until the table of claims is: long before a lease would have ended by itself.
-// Those of its connections that were killed fail once each.
-func (d *database) empty(t testing.TB) {
+// waitUntilEmpty waits until there are no claims, long before a lease would have ended by
+// itself. Its connections may have been killed, and then fail once each.
+func (d *database) waitUntilEmpty(t testing.TB) {
 	t.Helper()
 	eventually(t, "the end of all claims", func() bool {
 		var n int
@@ -28,21 +28,21 @@ func (d *database) empty(t testing.TB) {
 	})
 }
 
-// TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing kills them for 2 s at least, or a minute if
-// full counts are asked for, or LOCKAROUND_KILLING.
+// TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing kills connections for at least 2 s,
+// or for a minute if full counts or LOCKAROUND_KILLING ask for it.
 func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 	duration := counts.Time(t, "LOCKAROUND_KILLING", 2*time.Second, time.Minute)
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 3 {
-			pool := d.connect(t, d.on.Addr(), "")
+			pool := d.connect(t, d.srv.Addr(), "")
 			var opts []sqllock.Option
-			if d.dialect == sqllock.PostgreSQL && len(processes) == 0 { // one hears, the others look
-				opts = append(opts, sqllock.WithNotifications(Notifications{d.on.Source(d.on.Addr(), d.name)}))
+			if d.dialect == sqllock.PostgreSQL && len(processes) == 0 { // one session listens, the others poll
+				opts = append(opts, sqllock.WithNotifications(Notifications{d.srv.Source(d.srv.Addr(), d.name)}))
 			}
 			processes = append(processes, open(t, d.locks(t, pool, opts...)))
 		}
-		var all claims
+		var all intervals
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var running sync.WaitGroup
@@ -50,14 +50,14 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 		killed, began := 0, time.Now()
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		for time.Since(began) < duration || (killed == 0 || all.count() < 10) && time.Since(began) < patience {
+		for time.Since(began) < duration || (killed == 0 || all.len() < 10) && time.Since(began) < patience {
 			<-tick.C
 			killed += d.killSome(t)
 		}
 		cancel()
 		running.Wait()
 		over := time.Now()
-		d.empty(t)
+		d.waitUntilEmpty(t)
 		n := all.verify(t)
 		if killed == 0 || counts.Full() && killed < 100 || n < 10 {
 			t.Errorf("%d connections were killed and %d leases granted, so nothing was tested", killed, n)
@@ -66,7 +66,7 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 	})
 }
 
-// killSome kills one connection of the database in three, and returns how many.
+// killSome kills about a third of the database's connections, and returns how many.
 func (d *database) killSome(t testing.TB) (n int) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -77,7 +77,7 @@ func (d *database) killSome(t testing.TB) (n int) {
 	defer func() { _ = conn.Close() }()
 	rows, err := conn.QueryContext(ctx, d.others)
 	if err != nil {
-		return 0 // it was killed by the one before, as it is the test's own
+		return 0 // a previous call has killed this connection
 	}
 	var ids []int64
 	for rows.Next() {
@@ -92,7 +92,7 @@ func (d *database) killSome(t testing.TB) (n int) {
 	}
 	for _, id := range ids {
 		if rand.IntN(3) == 0 {
-			if _, err := conn.ExecContext(ctx, fmt.Sprintf(d.kill, id)); err == nil { // it may have ended by itself
+			if _, err := conn.ExecContext(ctx, fmt.Sprintf(d.kill, id)); err == nil { // otherwise it has ended by itself
 				n++
 			}
 		}
@@ -102,12 +102,12 @@ func (d *database) killSome(t testing.TB) (n int) {
 
 func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 	const rounds = 20
-	each(t, func(t *testing.T, d *database) {
-		way := newProxy(t, d.on.Addr(), false)
-		p := open(t, d.locks(t, d.connect(t, way.Addr(), d.options)))
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		link := newProxy(t, d.srv.Addr(), false)
+		p := open(t, d.locks(t, d.connect(t, link.Addr(), d.options)))
 		other := open(t, d.locks(t, d.DB))
 		for round := range rounds {
-			dropped := way.DropReply(is(drivertest.OpAcquire))
+			dropped := link.DropReply(matches(drivertest.OpAcquire))
 			g, err := p.Acquire(t.Context(), request("stock", false))
 			if err != nil || !dropped() {
 				t.Fatalf("round %d: acquire: %v; a reply was lost: %v", round, err, dropped())
@@ -115,7 +115,7 @@ func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 			if n := d.number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
 				t.Fatalf("round %d: there are %d claims, not 1", round, n)
 			}
-			dropped = way.DropReply(is(drivertest.OpRelease))
+			dropped = link.DropReply(matches(drivertest.OpRelease))
 			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil || !dropped() {
 				t.Fatalf("round %d: release: %v; a reply was lost: %v", round, err, dropped())
 			}
@@ -138,15 +138,15 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a server of its own")
 			}
-			on := p.start()
+			srv := p.newServer()
 			t.Cleanup(func() {
-				if err := on.Stop(); err != nil {
-					t.Errorf("stop %s: %v", on.Name, err)
+				if err := srv.Stop(); err != nil {
+					t.Errorf("stop %s: %v", srv.Name, err)
 				}
 			})
-			d := p.database(t, on)
-			a := open(t, d.locks(t, d.connect(t, on.Addr(), "")))
-			b := open(t, d.locks(t, d.connect(t, on.Addr(), "")))
+			d := p.database(t, srv)
+			a := open(t, d.locks(t, d.connect(t, srv.Addr(), "")))
+			b := open(t, d.locks(t, d.connect(t, srv.Addr(), "")))
 			held, err := a.Acquire(t.Context(), request("stock", false))
 			if err != nil {
 				t.Fatal(err)
@@ -160,15 +160,15 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 				var r result
 				for {
 					r.g, r.err = b.Acquire(t.Context(), request("stock", true))
-					if r.err != driver.ErrPlaceLost { // as the engine does when the restart took too long
+					if r.err != driver.ErrPlaceLost { // the restart took too long; the engine requests again
 						break
 					}
 				}
 				next <- r
 			}()
 			<-b.queued
-			on.Restart(t)
-			if r := a.Renew(t.Context(), []driver.Renewal{{ID: held.ID, Token: held.Token, TTL: hold}})[0]; r.Err != nil {
+			srv.Restart(t)
+			if r := a.Renew(t.Context(), []driver.Renewal{{ID: held.ID, Token: held.Token, TTL: longTTL}})[0]; r.Err != nil {
 				t.Errorf("renew after the restart: %v", r.Err)
 			}
 			if err := a.Release(t.Context(), []driver.Ending{ending(held)})[0]; err != nil {
@@ -181,32 +181,33 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 			if err := b.Release(t.Context(), []driver.Ending{ending(r.g)})[0]; err != nil {
 				t.Error(err)
 			}
-			d.empty(t)
+			d.waitUntilEmpty(t)
 		})
 	}
 }
 
-// counting is a connector that counts the connections that it makes.
-type counting struct {
+// countingConnector counts the connections that it makes.
+type countingConnector struct {
 	sqldriver.Connector
 	made atomic.Int64
 }
 
-func (c *counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (c *countingConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	c.made.Add(1)
 	return c.Connector.Connect(ctx)
 }
 
-// TestCallersWhoGiveUpBreakNoConnections has callers give up, many at a time, while they wait
-// for a row. A driver breaks the connection of a statement whose context ends, and a new one
-// costs the server more than all that goes by it. A connection for each of them would be many.
+// TestCallersWhoGiveUpBreakNoConnections makes many callers give up while they wait for a
+// row. Client libraries close the connection of a statement whose context ends, and a new
+// connection costs the server more than the statements that use it. So there must not be one
+// for each of these callers.
 func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.on.Source(d.on.Addr(), d.name))
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.srv.Source(d.srv.Addr(), d.name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &counting{Connector: connector}
+		c := &countingConnector{Connector: connector}
 		db := sql.OpenDB(c)
 		t.Cleanup(func() {
 			if err := db.Close(); err != nil {
@@ -230,7 +231,7 @@ func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM lockaround_lock WHERE lock_key = 'stock' FOR UPDATE`); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // its statement waits for the row
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // while the statements wait for the row
 			var asking sync.WaitGroup
 			for range callers {
 				asking.Go(func() {
@@ -246,7 +247,7 @@ func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 			}
 		}
 		t.Logf("%d connections were made", c.made.Load())
-		if made := c.made.Load(); made > rounds/2 { // a machine may stop for longer than a statement may go on
+		if made := c.made.Load(); made > rounds/2 { // the machine may stall for longer than statementGrace
 			t.Errorf("%d connections were made for %d callers who gave up", made, rounds*callers)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// age has everything that is over be so for long.
-func (d *database) age(t testing.TB) {
+// expireRetention makes all unused rows old enough to be purged.
+func (d *database) expireRetention(t testing.TB) {
 	t.Helper()
 	d.exec(t, `UPDATE lockaround_lock SET keep_us = 1 WHERE lock_key <> ''`, `UPDATE lockaround_row SET created_us = 1`)
 }
@@ -28,7 +28,7 @@ func (d *database) purge(t testing.TB) int {
 
 func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
 	const keys = 1000
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		p := open(t, d.locks(t, d.DB))
 		var last int64
 		for i := range keys {
@@ -43,10 +43,10 @@ func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
 		if n := d.number(t, `SELECT count(*) FROM lockaround_claim`); n != 0 {
 			t.Errorf("%d claims are left of leases that were released", n)
 		}
-		// The clock was ahead by an hour when one of the keys was granted.
+		// One of the keys was granted while the clock was ahead by an hour.
 		d.exec(t, `UPDATE lockaround_lock SET token = token + 3600000000 WHERE lock_key = 'order 7'`)
 		last = d.number(t, `SELECT token FROM lockaround_lock WHERE lock_key = 'order 7'`)
-		d.age(t)
+		d.expireRetention(t)
 		if n := d.purge(t); n < keys {
 			t.Errorf("the purge removed %d rows of %d", n, keys)
 		}
@@ -64,7 +64,7 @@ func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
 }
 
 func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		p := open(t, d.locks(t, d.DB))
 		held, err := p.Acquire(t.Context(), request("held", false))
 		if err != nil {
@@ -87,20 +87,20 @@ func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
 }
 
 func TestPurgeBesideUsersLetsNobodyInTwice(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 2 {
-			processes = append(processes, open(t, d.locks(t, d.connect(t, d.on.Addr(), ""))))
+			processes = append(processes, open(t, d.locks(t, d.connect(t, d.srv.Addr(), ""))))
 		}
-		var all claims
+		var all intervals
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var running sync.WaitGroup
 		running.Go(func() { load(ctx, &all, processes, 3, fewKeys) })
 		purged, began := 0, time.Now()
-		for time.Since(began) < 1500*time.Millisecond || all.count() < 10 && time.Since(began) < patience {
+		for time.Since(began) < 1500*time.Millisecond || all.len() < 10 && time.Since(began) < patience {
 			if _, err := d.ExecContext(t.Context(), `UPDATE lockaround_lock SET keep_us = 1 WHERE lock_key <> ''`); err != nil {
-				continue // a deadlock with those who decide, of the test's own making
+				continue // a deadlock of this UPDATE with decisions
 			}
 			n, err := sqllock.Purge(t.Context(), d.DB, d.dialect)
 			if err != nil {
@@ -110,7 +110,7 @@ func TestPurgeBesideUsersLetsNobodyInTwice(t *testing.T) {
 		}
 		cancel()
 		running.Wait()
-		d.empty(t)
+		d.waitUntilEmpty(t)
 		n := all.verify(t)
 		if n < 10 {
 			t.Errorf("%d leases were granted, so nothing was tested", n)

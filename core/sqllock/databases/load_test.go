@@ -13,13 +13,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// process is a session as one process of several would have it.
+// process is a session that stands for one of several processes.
 type process struct {
 	driver.Session
 	*sink
 }
 
-// sink records what a session is told.
+// sink records a session's events.
 type sink struct {
 	queued chan driver.ID
 	mu     sync.Mutex
@@ -42,14 +42,14 @@ func (s *sink) Lost(driver.ID, error) {
 }
 
 const (
-	// patience ends what is expected to happen, and never does. It is no promise.
+	// patience ends waits for events that should have happened long before.
 	patience = 2 * time.Minute
 
-	// storeTimeout is longer than a busy machine lets a server be silent.
+	// storeTimeout is longer than a server on a busy machine takes to answer.
 	storeTimeout = 30 * time.Second
 
-	// hold is the TTL of leases that are released. Nobody waits for its end.
-	hold = 10 * time.Minute
+	// longTTL is the TTL of leases that the test releases. No test waits for it to pass.
+	longTTL = 10 * time.Minute
 )
 
 func open(t testing.TB, locks driver.Driver) *process {
@@ -76,27 +76,27 @@ func owner() (o driver.Owner) {
 }
 
 func request(key string, wait bool) driver.Request {
-	return driver.Request{ID: driver.ID{Key: key, Owner: owner()}, TTL: hold, Wait: wait}
+	return driver.Request{ID: driver.ID{Key: key, Owner: owner()}, TTL: longTTL, Wait: wait}
 }
 
 func ending(g driver.Grant) driver.Ending {
 	return driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}
 }
 
-// claim is the time in which a process may believe that it holds a key.
-type claim struct {
+// interval is the time in which a process may believe that it holds a key.
+type interval struct {
 	from, to time.Time
 	token    int64
 }
 
-// claims are those of all keys.
-type claims struct {
+// intervals are those of all keys.
+type intervals struct {
 	mu  sync.Mutex
-	all map[string][]claim
+	all map[string][]interval
 }
 
-// count returns how many there are.
-func (c *claims) count() (n int) {
+// len returns how many there are.
+func (c *intervals) len() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, all := range c.all {
@@ -105,8 +105,8 @@ func (c *claims) count() (n int) {
 	return n
 }
 
-// add adds one, unless it was over when it began.
-func (c *claims) add(g driver.Grant, from, to time.Time) {
+// add adds an interval, unless it ends before it begins.
+func (c *intervals) add(g driver.Grant, from, to time.Time) {
 	if g.Deadline.Before(to) {
 		to = g.Deadline
 	}
@@ -116,19 +116,19 @@ func (c *claims) add(g driver.Grant, from, to time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
-		c.all = make(map[string][]claim)
+		c.all = make(map[string][]interval)
 	}
-	c.all[g.Key] = append(c.all[g.Key], claim{from, to, g.Token})
+	c.all[g.Key] = append(c.all[g.Key], interval{from, to, g.Token})
 }
 
-// verify fails the test if two claims of a key overlap or their tokens do not rise. It
-// returns how many there are.
-func (c *claims) verify(t testing.TB) (n int) {
+// verify fails the test if two intervals of a key overlap or their tokens do not rise. It
+// returns how many intervals there are.
+func (c *intervals) verify(t testing.TB) (n int) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, all := range c.all {
-		slices.SortFunc(all, func(a, b claim) int { return a.from.Compare(b.from) })
+		slices.SortFunc(all, func(a, b interval) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(all); i++ {
 			a, b := all[i-1], all[i]
 			if b.from.Before(a.to) {
@@ -143,9 +143,9 @@ func (c *claims) verify(t testing.TB) (n int) {
 	return n
 }
 
-// load has callers of several processes take and release keys until ctx ends. Whatever
-// fails they ask anew.
-func load(ctx context.Context, all *claims, processes []*process, callers int, key func(caller, round int) string) {
+// load runs callers in several processes, which take and release keys until ctx ends. After
+// an error a caller tries again.
+func load(ctx context.Context, all *intervals, processes []*process, callers int, key func(caller, round int) string) {
 	var running sync.WaitGroup
 	for _, p := range processes {
 		for c := range callers {
@@ -156,7 +156,7 @@ func load(ctx context.Context, all *claims, processes []*process, callers int, k
 						continue
 					}
 					from := time.Now()
-					<-time.After(time.Millisecond) // in which a second holder would show
+					<-time.After(time.Millisecond) // long enough for a second holder to overlap
 					to := time.Now()
 					// A release is repeated until it is answered.
 					err = errors.New("not yet")
@@ -171,5 +171,5 @@ func load(ctx context.Context, all *claims, processes []*process, callers int, k
 	running.Wait()
 }
 
-// fewKeys are shared by all callers.
+// fewKeys returns keys that all callers share.
 func fewKeys(caller, round int) string { return fmt.Sprint("key ", (caller+round)%3) }

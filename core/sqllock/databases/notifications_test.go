@@ -8,7 +8,7 @@ import (
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// Notifications hears PostgreSQL's notifications by pgx.
+// Notifications receives PostgreSQL's notifications with pgx.
 type Notifications struct{ Source string }
 
 var _ sqllock.Notifications = Notifications{}

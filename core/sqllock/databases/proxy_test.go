@@ -11,9 +11,10 @@ import (
 // requests is what a proxy counts: each costs a round trip.
 const requests = "requests"
 
-// newProxy starts a proxy to the server at target that ends with the test. A request is the
-// COMMIT of an acquisition or release, or a renewal; if early, an acquisition is known by its
-// first look at the key instead. Pushes are what goes to clients which listen.
+// newProxy starts a proxy to the server at target. It ends with the test. The codec takes
+// the COMMIT of an acquisition or release for the request, and a renewal's UPDATE. If early,
+// the first SELECT of a key is an acquisition's request instead. Pushes are all replies on
+// connections that listen.
 func newProxy(t testing.TB, target string, early bool) *proxy.Proxy[drivertest.Op] {
 	t.Helper()
 	return proxy.Start(t, target, proxy.Options[drivertest.Op]{
@@ -21,17 +22,17 @@ func newProxy(t testing.TB, target string, early bool) *proxy.Proxy[drivertest.O
 	})
 }
 
-// is matches requests of one kind.
-func is(op drivertest.Op) func(drivertest.Op) bool {
+// matches returns a filter for requests of one kind.
+func matches(op drivertest.Op) func(drivertest.Op) bool {
 	return func(o drivertest.Op) bool { return o == op }
 }
 
-// codec is one connection's. It reads statements that are sent as text.
+// codec reads one connection. Statements must be sent as text.
 type codec struct {
 	proxy.Chunks
 	early         bool
 	listens       bool
-	adds, removes bool // what its transaction has done to the claims
+	adds, removes bool // claims, in the current transaction
 }
 
 func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[drivertest.Op]) {
@@ -58,7 +59,7 @@ func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[drivertest.
 		if c.adds {
 			m.Requests = append(m.Requests, drivertest.OpAcquire)
 		}
-		if c.removes { // and perhaps lets in who is next
+		if c.removes { // and perhaps grants the key to the next
 			m.Requests = append(m.Requests, drivertest.OpRelease)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		d.exec(t, `DROP TABLE lockaround_lock`, `DROP TABLE lockaround_claim`, `DROP TABLE lockaround_row`)
 		var running sync.WaitGroup
 		for range 8 {
@@ -30,13 +30,13 @@ func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
 }
 
 func TestIndexThatIsMissingIsCreatedBesideTraffic(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		if d.dialect != sqllock.PostgreSQL {
 			t.Skip("an index is created with its table")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		var all claims
+		var all intervals
 		processes := []*process{open(t, d.locks(t, d.DB)), open(t, d.locks(t, d.DB))}
 		running.Go(func() { load(ctx, &all, processes, 2, fewKeys) })
 		for range 5 {
@@ -55,7 +55,7 @@ func TestIndexThatIsMissingIsCreatedBesideTraffic(t *testing.T) {
 }
 
 func TestMissingTablesAreAPermanentErrorThatSaysSo(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		p := open(t, d.locks(t, d.DB))
 		for _, table := range []string{"lockaround_row", "lockaround_claim", "lockaround_lock"} {
 			d.exec(t, `DROP TABLE `+table)
@@ -72,7 +72,7 @@ func TestMissingTablesAreAPermanentErrorThatSaysSo(t *testing.T) {
 }
 
 func TestDialectOfAnotherDatabaseIsRefusedByPing(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		other := map[sqllock.Dialect]sqllock.Dialect{sqllock.PostgreSQL: sqllock.MySQL, sqllock.MySQL: sqllock.PostgreSQL}[d.dialect]
 		locks, err := sqllock.New(d.DB, other)
 		if err != nil {

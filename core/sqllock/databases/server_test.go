@@ -24,13 +24,13 @@ import (
 func TestMain(m *testing.M) {
 	roles := make(child.Roles)
 	for _, p := range products {
-		roles[p.role()] = p.crashing().Hold
+		roles[p.crashRole()] = p.crashStore().Hold
 	}
 	child.Main(roles)
-	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // connections are broken on purpose
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // the tests break connections on purpose
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = flag.Set("test.parallel", "4") // much of the time the checks wait
+		_ = flag.Set("test.parallel", "4") // the tests wait most of the time
 	}
 	main := dbserver.Main{M: m}
 	for _, p := range products {
@@ -39,13 +39,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(main)
 }
 
-// product is a database server with what tests must know of it.
+// product is a database server, and its properties that matter to tests.
 type product struct {
-	server  *dbserver.Server
-	start   func() *dbserver.Server // another one
-	dialect sqllock.Dialect
-	// options of a data source: statements go as text, so that the proxy can tell them apart,
-	// and a process that is stopped in the middle of a decision keeps a row for a second.
+	server    *dbserver.Server
+	newServer func() *dbserver.Server // another one
+	dialect   sqllock.Dialect
+	// options of a data source: send statements as text, so that the proxy can read them, and
+	// end a transaction after a second if its process is stopped in the middle of a decision.
 	options string
 	kill    string // ends another connection
 	others  string // the other connections of a database
@@ -53,21 +53,21 @@ type product struct {
 
 var products = []*product{
 	{
-		server: dbserver.PostgreSQL(), start: dbserver.PostgreSQL, dialect: sqllock.PostgreSQL,
+		server: dbserver.PostgreSQL(), newServer: dbserver.PostgreSQL, dialect: sqllock.PostgreSQL,
 		options: "&default_query_exec_mode=simple_protocol",
 		kill:    `SELECT pg_terminate_backend(%d)`,
 		others:  `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
 	},
 	{
-		server: dbserver.MariaDB(), start: dbserver.MariaDB, dialect: sqllock.MySQL,
+		server: dbserver.MariaDB(), newServer: dbserver.MariaDB, dialect: sqllock.MySQL,
 		options: "?interpolateParams=true&idle_transaction_timeout=1",
 		kill:    `KILL %d`,
 		others:  `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
 	},
 }
 
-// each runs a test on every database, beside other tests.
-func each(t *testing.T, test func(t *testing.T, d *database)) {
+// onEachDatabase runs a test on every product, in parallel with other tests.
+func onEachDatabase(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Parallel()
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
@@ -77,28 +77,28 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 	}
 }
 
-// database is a database with sqllock's tables and nothing in them.
+// database is a new database with sqllock's tables.
 type database struct {
 	*sql.DB
 	*product
-	on   *dbserver.Server
+	srv  *dbserver.Server
 	name string
 }
 
-func (p *product) database(t testing.TB, on *dbserver.Server) *database {
+func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
 	t.Helper()
-	d := &database{product: p, on: on, name: on.Create(t)}
-	d.DB = d.connect(t, on.Addr(), "")
+	d := &database{product: p, srv: srv, name: srv.Create(t)}
+	d.DB = d.connect(t, srv.Addr(), "")
 	if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-// connect returns a pool of connections by way of an address.
+// connect returns a pool of connections to an address.
 func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(d.on.Driver, d.on.Source(addr, d.name)+options)
+	db, err := sql.Open(d.srv.Driver, d.srv.Source(addr, d.name)+options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (d *database) locks(t testing.TB, db *sql.DB, opts ...sqllock.Option) drive
 	return locks
 }
 
-// number is the result of a query for one number.
+// number returns the result of a query for one number.
 func (d *database) number(t testing.TB, query string, args ...any) (n int64) {
 	t.Helper()
 	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {

@@ -20,7 +20,7 @@ func (d *database) begin(t testing.TB, o *sql.TxOptions) *sql.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // most have ended before
+	t.Cleanup(func() { _ = tx.Rollback() }) // most have ended already
 	return tx
 }
 
@@ -29,20 +29,20 @@ func (d *database) inTx(t testing.TB, tx *sql.Tx, key string, wait time.Duration
 	return sqllock.InTx(t.Context(), tx, d.dialect, key, wait)
 }
 
-// late runs f and returns its result when it is there.
-func late(f func() error) <-chan error {
+// async runs f in the background, and returns where its result will arrive.
+func async(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
 }
 
-// waiting returns when a statement of the database waits for a row.
-func (d *database) waiting(t testing.TB) {
+// waitForRowWait returns when a statement of the database waits for a row.
+func (d *database) waitForRowWait(t testing.TB) {
 	t.Helper()
 	query := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	if d.dialect == sqllock.MySQL {
-		// The number is the whole server's. innodb_trx would tell the database, but is out of
-		// date as long as it is read more often than every 100 ms.
+		// The number is for the whole server. innodb_trx has it for each database, but is
+		// cached while it is read more often than every 100 ms.
 		query = `SELECT count(*) FROM information_schema.global_status, information_schema.processlist
 			WHERE variable_name = 'innodb_row_lock_current_waits' AND variable_value > 0
 			AND db = database() AND id <> connection_id() AND command <> 'Sleep'`
@@ -50,10 +50,10 @@ func (d *database) waiting(t testing.TB) {
 	eventually(t, "a statement that waits", func() bool { return d.number(t, query) > 0 })
 }
 
-// cases are a key that has a row and one that has none.
-var cases = map[string]bool{"a key with a row": true, "a new key": false}
+// rowCases says whether a key's row exists.
+var rowCases = map[string]bool{"a key with a row": true, "a new key": false}
 
-func (d *database) prepare(t testing.TB, row bool) {
+func (d *database) createRow(t testing.TB, row bool) {
 	t.Helper()
 	if !row {
 		return
@@ -65,12 +65,12 @@ func (d *database) prepare(t testing.TB, row bool) {
 }
 
 func TestRowIsHeldUntilTheTransactionEnds(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		for name, row := range cases {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		for name, row := range rowCases {
 			for end, f := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
 				t.Run(name+", "+end, func(t *testing.T) {
 					d.exec(t, `DELETE FROM lockaround_row`)
-					d.prepare(t, row)
+					d.createRow(t, row)
 					a, b := d.begin(t, nil), d.begin(t, nil)
 					if err := d.inTx(t, a, "stock", 0); err != nil {
 						t.Fatal(err)
@@ -78,8 +78,8 @@ func TestRowIsHeldUntilTheTransactionEnds(t *testing.T) {
 					if err := d.inTx(t, a, "stock", 0); err != nil {
 						t.Errorf("the transaction that has it: %v", err)
 					}
-					got := late(func() error { return d.inTx(t, b, "stock", patience) })
-					d.waiting(t)
+					got := async(func() error { return d.inTx(t, b, "stock", patience) })
+					d.waitForRowWait(t)
 					select {
 					case err := <-got:
 						t.Fatalf("the second one returned %v while the first one held", err)
@@ -100,18 +100,18 @@ func TestRowIsHeldUntilTheTransactionEnds(t *testing.T) {
 	})
 }
 
-// slow is how much longer than it should a server may take that shares its machine with
-// others.
-const slow = 5 * time.Second
+// serverSlack is how much longer a server may take than expected, because it shares its
+// machine.
+const serverSlack = 5 * time.Second
 
 func TestTakenRowIsRefusedInTimeAndTheTransactionGoesOn(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		machine := hiccups.Start(t)
 		d.exec(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
-		for name, row := range cases {
+		for name, row := range rowCases {
 			t.Run(name, func(t *testing.T) {
 				d.exec(t, `DELETE FROM lockaround_row`, `DELETE FROM work`)
-				d.prepare(t, row)
+				d.createRow(t, row)
 				a, b := d.begin(t, nil), d.begin(t, nil)
 				if err := d.inTx(t, a, "stock", 0); err != nil {
 					t.Fatal(err)
@@ -127,8 +127,8 @@ func TestTakenRowIsRefusedInTimeAndTheTransactionGoesOn(t *testing.T) {
 					if err := d.inTx(t, b, "stock", wait); !errors.Is(err, sqllock.ErrBusy) {
 						t.Errorf("wait %v: %v, not ErrBusy", wait, err)
 					}
-					// It would be refused after 50 s, or never, if it waited as the server does.
-					if took, most := time.Since(start), machine.Allow(within[1]+slow); took < within[0] || took > most {
+					// With the server's default wait it would be refused after 50 s, or never.
+					if took, most := time.Since(start), machine.Allow(within[1]+serverSlack); took < within[0] || took > most {
 						t.Errorf("wait %v: refused after %v, want %v to %v, or %v on this machine", wait, took, within[0], within[1], most)
 					}
 				}
@@ -147,7 +147,7 @@ func TestTakenRowIsRefusedInTimeAndTheTransactionGoesOn(t *testing.T) {
 }
 
 func TestSettingsOfTheTransactionStayAsTheyWere(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		set, get, want := `SET LOCAL lock_timeout = '7s'`, `SELECT current_setting('lock_timeout')`, "7s"
 		if d.dialect == sqllock.MySQL {
 			set, get, want = `SET SESSION innodb_lock_wait_timeout = 7`, `SELECT @@innodb_lock_wait_timeout`, "7"
@@ -180,17 +180,17 @@ func TestSettingsOfTheTransactionStayAsTheyWere(t *testing.T) {
 	})
 }
 
-// TestWhoWaitedReadsWhatTheOneBeforeCommitted is at each database's default level, which
-// in MySQL is REPEATABLE READ.
+// TestWhoWaitedReadsWhatTheOneBeforeCommitted runs at each database's default isolation
+// level, which is REPEATABLE READ in MySQL.
 func TestWhoWaitedReadsWhatTheOneBeforeCommitted(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		d.exec(t, `CREATE TABLE stock (units INT)`, `INSERT INTO stock VALUES (7)`)
 		a, b := d.begin(t, nil), d.begin(t, nil)
 		if err := d.inTx(t, a, "stock", 0); err != nil {
 			t.Fatal(err)
 		}
-		got := late(func() error { return d.inTx(t, b, "stock", sqllock.Forever) })
-		d.waiting(t)
+		got := async(func() error { return d.inTx(t, b, "stock", sqllock.Forever) })
+		d.waitForRowWait(t)
 		if _, err := a.ExecContext(t.Context(), `UPDATE stock SET units = 6`); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestWhoWaitedReadsWhatTheOneBeforeCommitted(t *testing.T) {
 }
 
 func TestLevelWhoseSnapshotComesBeforeTheLockIsRefused(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		tx := d.begin(t, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		err := d.inTx(t, tx, "stock", 0)
 		if d.dialect == sqllock.MySQL {
@@ -222,7 +222,7 @@ func TestLevelWhoseSnapshotComesBeforeTheLockIsRefused(t *testing.T) {
 }
 
 func TestKilledConnectionFreesItsRow(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		id := `SELECT pg_backend_pid()`
 		if d.dialect == sqllock.MySQL {
 			id = `SELECT connection_id()`
@@ -232,8 +232,8 @@ func TestKilledConnectionFreesItsRow(t *testing.T) {
 		if err := errors.Join(d.inTx(t, a, "stock", 0), a.QueryRowContext(t.Context(), id).Scan(&n)); err != nil {
 			t.Fatal(err)
 		}
-		got := late(func() error { return d.inTx(t, b, "stock", patience) })
-		d.waiting(t)
+		got := async(func() error { return d.inTx(t, b, "stock", patience) })
+		d.waitForRowWait(t)
 		d.exec(t, fmt.Sprintf(d.kill, n))
 		if err := <-got; err != nil {
 			t.Errorf("the second one after the first one's connection was killed: %v", err)
@@ -241,18 +241,18 @@ func TestKilledConnectionFreesItsRow(t *testing.T) {
 	})
 }
 
-// TestTransactionsWithNewKeysDoNotDeadlock has each key used by several at once for its
-// first time, as those of orders are.
+// TestTransactionsWithNewKeysDoNotDeadlock makes several transactions use each key at once
+// for the first time, as with new orders.
 func TestTransactionsWithNewKeysDoNotDeadlock(t *testing.T) {
 	const callers, orders = 8, 20
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		d.exec(t, `CREATE TABLE orders (id INT PRIMARY KEY, n INT NOT NULL)`)
 		var running sync.WaitGroup
 		for range callers {
 			running.Go(func() {
 				for i := range orders {
 					err := sqllock.WithTx(t.Context(), d.DB, d.dialect, fmt.Sprint("order ", i), sqllock.Forever, func(ctx context.Context, tx *sql.Tx) error {
-						// A read and a write that nothing but the lock keeps together.
+						// Only the lock makes this read and write atomic.
 						var n int
 						err := tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT n FROM orders WHERE id = %d`, i)).Scan(&n)
 						if errors.Is(err, sql.ErrNoRows) {
@@ -278,7 +278,7 @@ func TestTransactionsWithNewKeysDoNotDeadlock(t *testing.T) {
 }
 
 func TestFunctionThatFailsIsRolledBack(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		d.exec(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
 		failure := errors.New("out of stock")
 		run := func(end func() error) (err error) {
@@ -313,7 +313,7 @@ func TestFunctionThatFailsIsRolledBack(t *testing.T) {
 }
 
 func TestPurgeSparesRowsThatAreHeldAndTheirWaiters(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
 		for _, key := range []string{"held", "idle", "young"} {
 			tx := d.begin(t, nil)
 			if err := errors.Join(d.inTx(t, tx, key, 0), tx.Commit()); err != nil {
@@ -325,8 +325,8 @@ func TestPurgeSparesRowsThatAreHeldAndTheirWaiters(t *testing.T) {
 		if err := d.inTx(t, a, "held", 0); err != nil {
 			t.Fatal(err)
 		}
-		got := late(func() error { return d.inTx(t, b, "held", patience) })
-		d.waiting(t)
+		got := async(func() error { return d.inTx(t, b, "held", patience) })
+		d.waitForRowWait(t)
 		if n := d.purge(t); n != 1 {
 			t.Errorf("%d rows were removed; only one was old and idle", n)
 		}

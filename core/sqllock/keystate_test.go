@@ -8,13 +8,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// held returns a board whose holders let so many hold together.
-func held(rooms ...int32) *board {
-	b := &board{}
+// heldBy returns the state of a key with a holder for each of rooms.
+func heldBy(rooms ...int32) *keyState {
+	k := &keyState{}
 	for i, r := range rooms {
-		b.claims = append(b.claims, claim{owner: driver.Owner{byte(i + 1)}, state: holds, turn: noTurn, room: r})
+		k.claims = append(k.claims, claim{owner: driver.Owner{byte(i + 1)}, state: holds, turn: noTurn, room: r})
 	}
-	return b
+	return k
 }
 
 func TestLeaseFitsIfFewerHoldThanItsRoomAndEveryHoldersRoom(t *testing.T) {
@@ -37,60 +37,60 @@ func TestLeaseFitsIfFewerHoldThanItsRoomAndEveryHoldersRoom(t *testing.T) {
 		{"a reader counts for a permit", []int32{0, 2}, 0, false},
 		{"a permit beside a reader", []int32{0}, 2, true},
 	} {
-		if got := held(tt.rooms...).fits(tt.room); got != tt.want {
+		if got := heldBy(tt.rooms...).fits(tt.room); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 }
 
 func TestTokensRiseWhateverTheClockDoes(t *testing.T) {
-	b := &board{floor: 500}
+	k := &keyState{floorToken: 500}
 	var last int64
 	for range 1000 {
-		b.now = rand.Int64N(1000) // which goes back half of the time
-		token := b.next()
-		if token <= last || token <= b.floor {
-			t.Fatalf("token %d at %d, after %d and above a floor of %d", token, b.now, last, b.floor)
+		k.now = rand.Int64N(1000) // the clock is set back half of the time
+		token := k.nextToken()
+		if token <= last || token <= k.floorToken {
+			t.Fatalf("token %d at %d, after %d and above a floor of %d", token, k.now, last, k.floorToken)
 		}
 		last = token
 		o := driver.Owner{1}
-		b.claims = append(b.claims, claim{owner: o, state: holds, turn: noTurn, token: token})
+		k.claims = append(k.claims, claim{owner: o, state: holds, turn: noTurn, token: token})
 		if rand.IntN(2) == 0 {
-			b.part(o)
+			k.dropClaim(o)
 		}
-		b.claims = nil // as a row whose claim another one sees no more
-		b.token = max(b.token, token)
+		k.claims = nil // as if the claim was removed later
+		k.token = max(k.token, token)
 	}
 }
 
 func TestQueueIsInTheOrderOfItsTurns(t *testing.T) {
-	b := held(1)
+	k := heldBy(1)
 	for _, turn := range []int64{7, 3, 5} {
-		b.claims = append(b.claims, claim{owner: driver.Owner{byte(10 + turn)}, turn: turn})
+		k.claims = append(k.claims, claim{owner: driver.Owner{byte(10 + turn)}, turn: turn})
 	}
-	b.order()
-	if h := b.head(); h == nil || h.turn != 3 || b.waiting() != 3 || b.lastTurn() != 7 {
-		t.Errorf("the head is %+v of %d, the last turn %d", h, b.waiting(), b.lastTurn())
+	k.sortClaims()
+	if h := k.head(); h == nil || h.turn != 3 || k.countWaiting() != 3 || k.lastTurn() != 7 {
+		t.Errorf("the head is %+v of %d, the last turn %d", h, k.countWaiting(), k.lastTurn())
 	}
-	if last := b.claims[3]; last.state != holds || last.turn != math.MaxInt64 {
+	if last := k.claims[3]; last.state != holds || last.turn != math.MaxInt64 {
 		t.Errorf("the holder is not behind the queue: %+v", last)
 	}
 }
 
 func TestLatestEndedOwnersAreRemembered(t *testing.T) {
-	b := &board{}
-	for i := range 3 * remembered {
+	k := &keyState{}
+	for i := range 3 * maxRememberedEnds {
 		o := driver.Owner{byte(i)}
-		b.bury(o)
-		b.bury(o)
+		k.rememberEnded(o)
+		k.rememberEnded(o)
 		for j := range i + 1 {
-			if got, want := b.isEnded(driver.Owner{byte(j)}), j > i-remembered; got != want {
+			if got, want := k.isEnded(driver.Owner{byte(j)}), j > i-maxRememberedEnds; got != want {
 				t.Fatalf("after %d ended, owner %d is remembered: %v", i+1, j, got)
 			}
 		}
 	}
-	if len(b.ended) != remembered*16 {
-		t.Errorf("%d bytes are kept", len(b.ended))
+	if len(k.ended) != maxRememberedEnds*16 {
+		t.Errorf("%d bytes are kept", len(k.ended))
 	}
 }
 

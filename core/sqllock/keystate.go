@@ -1,0 +1,210 @@
+package sqllock
+
+import (
+	"bytes"
+	"math"
+	"slices"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// keyState is the state of a key, as read while its row is locked. Its methods do no I/O.
+type keyState struct {
+	now         int64
+	token       int64 // the largest of the claims that have ended
+	floorToken  int64 // all new tokens are larger
+	ousted      int64 // the largest token whose lease was ousted
+	askedAt     int64 // when a request that does not wait last found the key taken
+	retainUntil int64 // the row is not swept before
+	ended       []byte
+	claims      []claim // the waiters in the order of their turns, then the holders
+}
+
+// claim is a row of lockaround_claim: one owner's place or lease. Times are in microseconds.
+type claim struct {
+	owner     driver.Owner
+	state     claimState
+	turn      int64 // its place in the queue; noTurn if it does not wait
+	room      int32 // how many may hold together; 0 is any number
+	token     int64
+	grantedAt int64
+	expiresAt int64 // when the lease or place ends unless it is extended
+	ttl       int64 // the longest time that it was ever granted or extended for
+	session   sessionID
+	listens   bool // the session hears notifications
+}
+
+// claimState tells a place in the queue from a lease.
+type claimState int16
+
+const (
+	waits claimState = iota // has a place in the queue
+	holds                   // has a lease
+	kept                    // its lease was released, and the key stays taken for Ending.Keep
+)
+
+// noTurn is the turn of a claim that does not wait. It sorts behind all that do.
+const noTurn = math.MaxInt64
+
+// sessionID identifies a session. It is random.
+type sessionID [16]byte
+
+// sortClaims puts the waiters first, in the order of their turns, and the holders behind
+// them.
+func (k *keyState) sortClaims() {
+	slices.SortFunc(k.claims, func(x, y claim) int {
+		switch {
+		case x.turn != y.turn && x.turn < y.turn:
+			return -1
+		case x.turn != y.turn:
+			return 1
+		case x.token != y.token && x.token < y.token:
+			return -1
+		case x.token != y.token:
+			return 1
+		}
+		return bytes.Compare(x.owner[:], y.owner[:])
+	})
+}
+
+// claimOf returns the claim of an owner, or nil. The pointer is valid until k.claims
+// changes.
+func (k *keyState) claimOf(o driver.Owner) *claim {
+	for i := range k.claims {
+		if k.claims[i].owner == o {
+			return &k.claims[i]
+		}
+	}
+	return nil
+}
+
+// head returns the first waiter, or nil.
+func (k *keyState) head() *claim {
+	if len(k.claims) > 0 && k.claims[0].state == waits {
+		return &k.claims[0]
+	}
+	return nil
+}
+
+// lastTurn returns the turn of the last waiter, or 0.
+func (k *keyState) lastTurn() int64 {
+	var last int64
+	for i := range k.claims {
+		if c := &k.claims[i]; c.state == waits {
+			last = max(last, c.turn)
+		}
+	}
+	return last
+}
+
+// fits reports whether a claim with this room can hold the key now. The number of holders
+// must be less than its room, and less than the room of each holder.
+func (k *keyState) fits(room int32) bool {
+	n := int32(len(k.claims) - k.countWaiting())
+	for i := range k.claims {
+		if c := &k.claims[i]; c.state != waits && c.room != 0 && n >= c.room {
+			return false
+		}
+	}
+	return room == 0 || n < room
+}
+
+// countWaiting returns how many claims wait.
+func (k *keyState) countWaiting() int {
+	n := 0
+	for i := range k.claims {
+		if k.claims[i].state == waits {
+			n++
+		}
+	}
+	return n
+}
+
+// firstExpiry returns when the first of the leases ends, or 0 if there is none.
+func (k *keyState) firstExpiry() int64 {
+	var end int64
+	for i := range k.claims {
+		if c := &k.claims[i]; c.state != waits && (end == 0 || c.expiresAt < end) {
+			end = c.expiresAt
+		}
+	}
+	return end
+}
+
+// nextToken returns the token of a new grant: the server's time in microseconds, or the
+// latest token plus one if that is larger. The floor keeps it above the tokens of rows that
+// were swept.
+func (k *keyState) nextToken() int64 { return max(k.now, k.latestToken()+1, k.floorToken+1) }
+
+// latestToken returns the token of the key's latest grant, or 0 if none is known.
+func (k *keyState) latestToken() int64 {
+	t := k.token
+	for i := range k.claims {
+		t = max(t, k.claims[i].token)
+	}
+	return t
+}
+
+// dropClaim removes a claim from k, but not from the table. k keeps what the key's row must
+// remember of it.
+func (k *keyState) dropClaim(o driver.Owner) {
+	i := slices.IndexFunc(k.claims, func(c claim) bool { return c.owner == o })
+	if i < 0 {
+		return
+	}
+	c := k.claims[i]
+	k.token = max(k.token, c.token)
+	k.retainUntil = max(k.retainUntil, c.expiresAt, k.now+rowRetention)
+	k.rememberEnded(o)
+	k.claims = slices.Delete(k.claims, i, i+1)
+}
+
+// rememberEnded adds an owner to those that have ended.
+func (k *keyState) rememberEnded(o driver.Owner) {
+	if k.isEnded(o) {
+		return
+	}
+	ended := append(slices.Clone(o[:]), k.ended...)
+	k.ended = ended[:min(len(ended), maxRememberedEnds*len(o))]
+}
+
+// isEnded reports whether an owner is one of those that ended last.
+func (k *keyState) isEnded(o driver.Owner) bool {
+	for at := 0; at+len(o) <= len(k.ended); at += len(o) {
+		if bytes.Equal(k.ended[at:at+len(o)], o[:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxRememberedEnds is how many of the owners that ended last a key's row remembers.
+const maxRememberedEnds = 8
+
+// room returns how many may hold a key together with such a request; 0 is any number.
+func room(m driver.Mode, limit int) int32 {
+	switch m {
+	case driver.Exclusive:
+		return 1
+	case driver.Shared:
+		return 0
+	}
+	return int32(min(limit, math.MaxInt32))
+}
+
+// mode is the inverse of room.
+func mode(room int32) (m driver.Mode, limit int) {
+	switch room {
+	case 0:
+		return driver.Shared, 0
+	case 1:
+		return driver.Exclusive, 0
+	}
+	return driver.Semaphore, int(room)
+}
+
+func newID(key, owner []byte) driver.ID {
+	id := driver.ID{Key: string(key)}
+	copy(id.Owner[:], owner)
+	return id
+}

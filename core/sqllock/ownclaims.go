@@ -1,0 +1,141 @@
+package sqllock
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+// ownClaims are the places and leases of one session.
+type ownClaims struct {
+	mu         sync.Mutex
+	byOwner    map[driver.Owner]*ownClaim
+	byHash     map[string]*ownClaim
+	version    uint64      // counts changes and polls
+	used       atomic.Bool // a claim was added since the last sweep
+	changed    kit.Signal  // wakes pollLoop
+	nextExpiry time.Time   // the first end of a lease that a waiter waits for; zero if unknown
+}
+
+// ownClaim is what a session knows of one of its own claims.
+type ownClaim struct {
+	id             driver.ID
+	wake           kit.Signal    // set when a waiter should ask the server
+	held           bool          // it is a lease
+	contended      bool          // what the holder was last told
+	askedAt        int64         // the latest keyState.askedAt that the holder was told of
+	releaseAskedAt time.Time     // when its release was first requested; zero before
+	version        uint64        // ownClaims.version when it became a place or a lease
+	placeTTL       time.Duration // of a waiter
+	ahead          int64         // how many waiters the last poll found before it; -1 before the first
+}
+
+func (c *ownClaims) init() {
+	c.byOwner, c.byHash = make(map[driver.Owner]*ownClaim), make(map[string]*ownClaim)
+	c.changed = kit.NewSignal()
+}
+
+// addPlace registers a place in the queue of a key whose first lease ends at expires.
+func (c *ownClaims) addPlace(id driver.ID, ttl time.Duration, expires time.Time) *ownClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := &ownClaim{id: id, wake: kit.NewSignal(), placeTTL: ttl, ahead: -1}
+	c.expectExpiry(expires)
+	c.put(own)
+	return own
+}
+
+// addLease registers a lease. askedAt is the server's time of the grant: earlier requests
+// that found the key taken do not concern it.
+func (c *ownClaims) addLease(g driver.Grant, askedAt int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(&ownClaim{id: g.ID, held: true, contended: g.Contended, askedAt: askedAt})
+}
+
+// expectExpiry makes the next poll happen when a lease expires that one of the waiters waits
+// for. The caller has locked c.
+func (c *ownClaims) expectExpiry(end time.Time) {
+	if c.nextExpiry.IsZero() || end.Before(c.nextExpiry) {
+		c.nextExpiry = end
+		c.changed.Set()
+	}
+}
+
+func (c *ownClaims) put(own *ownClaim) {
+	c.used.Store(true)
+	c.version++
+	own.version = c.version
+	c.byOwner[own.id.Owner] = own
+	c.byHash[ownerHash(own.id.Owner)] = own
+	c.changed.Set()
+}
+
+// noteRelease records that a release was requested, and returns when that first happened.
+func (c *ownClaims) noteRelease(o driver.Owner, now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.byOwner[o]
+	if own == nil {
+		return now
+	}
+	if own.releaseAskedAt.IsZero() {
+		own.releaseAskedAt = now
+	}
+	return own.releaseAskedAt
+}
+
+// forget removes an owner.
+func (c *ownClaims) forget(o driver.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(o)
+}
+
+// forgetLocked removes an owner. The caller has locked c.
+func (c *ownClaims) forgetLocked(o driver.Owner) {
+	delete(c.byOwner, o)
+	delete(c.byHash, ownerHash(o))
+}
+
+// beginPoll starts a poll. Claims that change later have a larger version, and the poll does
+// not judge them. ttl is the shortest time that a place lasts, or 0 if none waits.
+func (c *ownClaims) beginPoll() (version uint64, found bool, ttl time.Duration, nextExpiry time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	for _, own := range c.byOwner {
+		if !own.held && (ttl == 0 || own.placeTTL < ttl) {
+			ttl = own.placeTTL
+		}
+	}
+	return c.version, len(c.byOwner) > 0, ttl, c.nextExpiry
+}
+
+// wakeWaiters wakes waiters, so that they ask the server again.
+func (c *ownClaims) wakeWaiters(owners ...driver.Owner) {
+	if len(owners) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range owners {
+		if own := c.byOwner[o]; own != nil && !own.held {
+			own.wake.Set()
+		}
+	}
+}
+
+// wakeAllWaiters wakes every waiter of the session.
+func (c *ownClaims) wakeAllWaiters() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, own := range c.byOwner {
+		if !own.held {
+			own.wake.Set()
+		}
+	}
+}

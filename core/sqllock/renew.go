@@ -1,0 +1,192 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// maxBatch is how many leases one statement renews.
+const maxBatch = 64
+
+// Renew extends leases.
+func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	err := s.Enter()
+	if err == nil {
+		defer s.Leave()
+	}
+	for at := 0; at < len(rs); at += maxBatch {
+		end := min(at+maxBatch, len(rs))
+		if err == nil {
+			err = s.renewWithSlot(ctx, rs[at:end], out[at:end])
+		}
+		if err != nil {
+			for i := at; i < end; i++ {
+				out[i] = driver.Renewed{Err: err}
+			}
+		}
+	}
+	return out
+}
+
+// renewWithSlot calls renewBatch when a slot is free.
+func (s *session) renewWithSlot(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {
+	select {
+	case s.renewalSlots <- struct{}{}:
+		defer func() { <-s.renewalSlots }()
+		return s.renewBatch(ctx, rs, out)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.Closing:
+		return driver.ErrClosed
+	}
+}
+
+// renewBatch renews a batch of leases. A lease that the server no longer has is forgotten.
+func (s *session) renewBatch(ctx context.Context, rs []driver.Renewal, out []driver.Renewed) error {
+	ext, err := s.extend(ctx, rs...)
+	if err != nil {
+		return err
+	}
+	for i, r := range rs {
+		l, ok := ext.leases[r.ID]
+		if !ok {
+			s.claims.forget(r.Owner)
+			out[i].Err = driver.ErrNotHeld
+			continue
+		}
+		out[i] = driver.Renewed{Deadline: driver.Deadline(ext.sentAt, r.TTL), Contended: l.contended}
+		if r.Share && l.contended {
+			s.grantToQueue(r.Key)
+		}
+	}
+	return nil
+}
+
+// grantToQueue makes a decision on the key in the background, which grants the key to the
+// first waiters that fit.
+func (s *session) grantToQueue(key string) {
+	s.Start(func() { // if it fails, the next decision grants the key
+		_ = s.decideInBackground(s.Ctx, key, func(*decision) error { return nil })
+	})
+}
+
+// extension is the result of extending leases: those that were still there, and when the
+// request was sent.
+type extension struct {
+	leases map[driver.ID]extendedLease
+	sentAt time.Time
+}
+
+// extendedLease is a lease that was still there, and was extended.
+type extendedLease struct {
+	contended bool // somebody waits for its key
+	token     int64
+	grantedAt int64 // the server's time when it was granted
+}
+
+// extend extends a batch of leases.
+func (s *session) extend(ctx context.Context, rs ...driver.Renewal) (extension, error) {
+	ext, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (ext extension, err error) {
+		ext.sentAt = time.Now()
+		ext.leases, err = s.extendBatch(ctx, a, rs, ext.sentAt)
+		return ext, err
+	})
+	return ext, err
+}
+
+// extendBatch extends leases in one statement, and returns those that were still there.
+// MySQL's UPDATE returns no rows, so that a second statement selects them.
+func (s *session) extendBatch(ctx context.Context, a *attempt, rs []driver.Renewal, sentAt time.Time) (map[driver.ID]extendedLease, error) {
+	n := 1 // powers of two keep the number of different statements small
+	for n < len(rs) {
+		n *= 2
+	}
+	padded := make([]driver.Renewal, n)
+	for i := range padded {
+		padded[i] = rs[min(i, len(rs)-1)]
+	}
+	if s.d == PostgreSQL {
+		return s.extendReturning(ctx, padded)
+	}
+	return s.extendAndSelect(ctx, a, padded, sentAt)
+}
+
+func (s *session) extendReturning(ctx context.Context, rs []driver.Renewal) (map[driver.ID]extendedLease, error) {
+	var args []any
+	for _, r := range rs {
+		args = append(args, []byte(r.Key), r.Owner[:], r.TTL.Microseconds(), r.Share)
+	}
+	values := strings.Repeat("(CAST(? AS bytea), CAST(? AS bytea), CAST(? AS bigint), CAST(? AS boolean)), ", len(rs))
+	rows, err := s.db.QueryContext(ctx, s.d.sql(`UPDATE lockaround_claim c SET expires_us = GREATEST(c.expires_us, {now} + r.ttl),
+ttl_us = GREATEST(c.ttl_us, r.ttl), room = CASE WHEN r.share AND c.room = 1 THEN 0 ELSE c.room END
+FROM (VALUES `+strings.TrimSuffix(values, ", ")+`) AS r (lock_key, owner, ttl, share)
+WHERE c.lock_key = r.lock_key AND c.owner = r.owner AND c.state = 1 AND c.expires_us > {now}
+RETURNING c.lock_key, c.owner, c.token, c.granted_us, `+contendedSQL), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err has its error
+	leases := make(map[driver.ID]extendedLease)
+	for rows.Next() {
+		var key, owner []byte
+		var l extendedLease
+		if err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &l.contended); err != nil {
+			return nil, err
+		}
+		leases[newID(key, owner)] = l
+	}
+	return leases, rows.Err()
+}
+
+func (s *session) extendAndSelect(ctx context.Context, a *attempt, rs []driver.Renewal, sentAt time.Time) (map[driver.ID]extendedLease, error) {
+	var ttls, shares, ids []any
+	for _, r := range rs {
+		ttls = append(ttls, r.Owner[:], r.TTL.Microseconds())
+		shares = append(shares, r.Owner[:], r.Share)
+		ids = append(ids, []byte(r.Key), r.Owner[:])
+	}
+	ttl := "CASE owner" + strings.Repeat(" WHEN ? THEN ?", len(rs)) + " ELSE 0 END"
+	where := "(" + strings.TrimPrefix(strings.Repeat(" OR (c.lock_key = ? AND c.owner = ?)", len(rs)), " OR ") + ")"
+	args := append(append(append(append([]any{}, ttls...), ttls...), shares...), ids...)
+	if _, err := s.db.ExecContext(ctx, s.d.sql(fmt.Sprintf(`UPDATE lockaround_claim c SET expires_us = GREATEST(expires_us, {now} + %s),
+ttl_us = GREATEST(ttl_us, %s), room = CASE WHEN room = 1 AND CASE owner%s ELSE 0 END THEN 0 ELSE room END
+WHERE %s AND state = 1 AND expires_us > {now}`, ttl, ttl, strings.Repeat(" WHEN ? THEN ?", len(rs)), where)), args...); err != nil {
+		return nil, err
+	}
+	a.progress()
+	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT c.lock_key, c.owner, c.token, c.granted_us, c.expires_us, {now}, `+contendedSQL+`
+FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err has its error
+	leases := make(map[driver.ID]extendedLease)
+	remaining := make(map[driver.ID]time.Duration)
+	for rows.Next() {
+		var key, owner []byte
+		var end, now int64
+		var l extendedLease
+		if err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &end, &now, &l.contended); err != nil {
+			return nil, err
+		}
+		leases[newID(key, owner)] = l
+		remaining[newID(key, owner)] = micros(end - now)
+	}
+	// The row of an expired lease may still be there. A lease that was extended lasts for
+	// its TTL since the request was sent.
+	took := time.Since(sentAt)
+	for _, r := range rs {
+		if remaining[r.ID] < r.TTL-took-driver.Margin(r.TTL) {
+			delete(leases, r.ID)
+		}
+	}
+	return leases, rows.Err()
+}
+
+// contendedSQL is the condition that somebody waits for the key of c.
+const contendedSQL = `EXISTS (SELECT 1 FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.expires_us > {now})`
