@@ -125,19 +125,3 @@ func TestCompressedBodyIsNotGivenToGinAsContent(t *testing.T) {
 	s := routetest.Serve(t, r)
 	routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "compressed", "Content-Encoding", "x")).MustBe(t, 200, "")
 }
-
-func TestBodyIsLeftUnreadOnRequest(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	r.POST("/", Lock(e, core.Policy{Key: "k"}, WithoutBodyBuffer()), func(c *gin.Context) {
-		if _, copied := c.Get(gin.BodyBytesKey); copied {
-			t.Error("the body was read before the handler")
-		}
-		body, err := c.GetRawData()
-		c.String(200, "%s %v", body, err)
-	})
-	s := routetest.Serve(t, r)
-	if a := routetest.Send(t, s, routetest.NewRequest(t, s, http.MethodPost, "/", "text")); a.Body != "text <nil>" {
-		t.Errorf("got %q", a.Body)
-	}
-}

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"compress/gzip"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,45 +12,6 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
-
-// compressing is a middleware that compresses what comes behind it, and leaves its writer
-// where it is, as they do.
-func compressing(c *gin.Context) {
-	c.Header("Content-Encoding", "gzip")
-	z := gzip.NewWriter(c.Writer)
-	w := &compressed{ResponseWriter: c.Writer, z: z}
-	c.Writer = w
-	c.Next()
-	if w.written {
-		_ = z.Close()
-	}
-}
-
-type compressed struct {
-	gin.ResponseWriter
-	z       *gzip.Writer
-	written bool
-}
-
-func (w *compressed) Write(p []byte) (int, error) {
-	w.written = true
-	return w.z.Write(p)
-}
-
-func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
-	e, _ := routetest.Open(t)
-	logtest.Capture(t)
-	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
-	wait := func(c *gin.Context) { <-c.Request.Context().Done() }
-	r := newRouter()
-	r.GET("/behind", lock, compressing, wait)
-	r.GET("/before", compressing, lock, wait)
-	s := routetest.Serve(t, r)
-	for _, path := range []string{"/behind", "/before"} {
-		req := routetest.NewRequest(t, s, http.MethodGet, path, "")
-		routetest.Send(t, s, req).MustBe(t, 500, "LOCK_MAX_HOLD") // the client asks for gzip and reads it
-	}
-}
 
 func TestParameterThatAMiddlewareAddsIsAskedOfEachRequest(t *testing.T) {
 	e, _ := routetest.Open(t)

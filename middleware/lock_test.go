@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"testing"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -42,31 +40,6 @@ func TestNestedUseOfAKeyIsRefusedOrCounted(t *testing.T) {
 				t.Error("the key stays locked")
 			}
 		})
-	}
-}
-
-func TestErrorHandlerReplacesAnswers(t *testing.T) {
-	e, _ := routetest.Open(t)
-	r := newRouter()
-	own := WithErrorHandler(func(c *gin.Context, err error) {
-		if !c.IsAborted() && !errors.Is(err, core.ErrMaxHold) {
-			t.Error("the chain goes on")
-		}
-		c.String(http.StatusTeapot, "%v %v %v", errors.Is(err, core.ErrKey), errors.Is(err, core.ErrMaxHold), errors.Is(err, ErrBody))
-	})
-	r.GET("/key", Lock(e, core.Policy{Key: "{query.x}"}, own), tellKey)
-	r.GET("/hold", Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond}, own), func(c *gin.Context) { <-c.Request.Context().Done() })
-	r.POST("/body", func(c *gin.Context) { c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 1) },
-		Lock(e, core.Policy{Key: "k"}, own), tellKey)
-	s := routetest.Serve(t, r)
-	for _, tc := range []struct{ method, path, body, want string }{
-		{"GET", "/key", "", "true false false"},
-		{"GET", "/hold", "", "false true false"},
-		{"POST", "/body", "long", "false false true"},
-	} {
-		if a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.path, tc.body)); a.Status != http.StatusTeapot || a.Body != tc.want {
-			t.Errorf("%s: %d %q; want %q", tc.path, a.Status, a.Body, tc.want)
-		}
 	}
 }
 

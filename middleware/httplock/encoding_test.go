@@ -1,50 +1,16 @@
 package httplock
 
 import (
-	"compress/gzip"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
-
-func TestAnswerAboutALostLeaseCanBeReadBesideCompression(t *testing.T) {
-	e, _ := routetest.Open(t)
-	logtest.Capture(t)
-	lock := Lock(e, core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})
-	compressing := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			c := &compressed{w, z, false}
-			next.ServeHTTP(c, r)
-			if c.written {
-				_ = z.Close()
-			}
-		})
-	}
-	wait := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	for name, h := range map[string]http.Handler{"behind": lock(compressing(wait)), "before": compressing(lock(wait))} {
-		t.Run(name, func(t *testing.T) { routetest.Get(t, routetest.Serve(t, h), "/").MustBe(t, 500, "LOCK_MAX_HOLD") })
-	}
-}
-
-type compressed struct {
-	http.ResponseWriter
-	z       *gzip.Writer
-	written bool
-}
-
-func (w *compressed) Write(p []byte) (int, error) {
-	w.written = true
-	return w.z.Write(p)
-}
 
 // What is refused because a route with a rule may be meant, or may be behind the one that
 // the request has come by, is 400 if only this client can have written it so.

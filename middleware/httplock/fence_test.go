@@ -3,10 +3,8 @@ package httplock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
@@ -65,35 +63,5 @@ func TestHolderThatWasOvertakenIsRefusedOverHTTP(t *testing.T) {
 	})
 	if !errors.Is(err, core.ErrLost) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestFenceThatCannotWorkIsRefused(t *testing.T) {
-	for _, tc := range []struct {
-		guard fence.Guard
-		key   string
-		o     []Option
-		says  string
-	}{
-		{nil, "k", nil, "guard is nil"},
-		{&fence.Memory{}, "", nil, "empty"},
-		{&fence.Memory{}, "{path.sku", nil, "never closed"},
-		{&fence.Memory{}, "{cookie.x}", nil, "unknown"},
-		{&fence.Memory{}, "k", []Option{WithoutBodyBuffer()}, "no effect"},
-		{&fence.Memory{}, "k", []Option{WithBodyLimit(1)}, "no effect"},
-		{&fence.Memory{}, "k", []Option{WithBodyLimit(0)}, "WithBodyLimit(0)"},
-	} {
-		h, err := NewFence(tc.guard, tc.key, tc.o...)
-		if err == nil || h != nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%q: got %v; want an error about %q", tc.key, err, tc.says)
-		}
-		func() {
-			defer func() {
-				if got := recover(); fmt.Sprint(got) != fmt.Sprint(err) {
-					t.Errorf("Fence panics with %v", got)
-				}
-			}()
-			Fence(tc.guard, tc.key, tc.o...)
-		}()
 	}
 }

@@ -47,53 +47,6 @@ func TestPeerOnAUnixSocketHasNoAddress(t *testing.T) {
 	}
 }
 
-func TestBadPoliciesAndOptionsAreRefusedWhenRegistered(t *testing.T) {
-	e, _ := routetest.Open(t)
-	value := func(*http.Request) (string, error) { return "v", nil }
-	for _, tc := range []struct {
-		name    string
-		engine  *core.Engine
-		key     string
-		options []Option
-		says    string // the error; "" if there is none
-	}{
-		{name: "good", engine: e, key: "{path.x}"},
-		{name: "good with options", engine: e, key: "{v}:{body.x}", options: []Option{nil, WithValue("v", value), WithBodyLimit(10), WithFilter(nil), WithErrorHandler(nil)}},
-		{name: "nil engine", key: "k", says: "core.New"},
-		{name: "no key", engine: e, says: "Key"},
-		{name: "malformed key", engine: e, key: "{path.x", says: "never closed"},
-		{name: "unknown placeholder", engine: e, key: "{x}", says: "WithValue"},
-		{name: "header that net/http moves", engine: e, key: "{header.host}", says: "WithValue"},
-		{name: "value unused", engine: e, key: "{path.x}", options: []Option{WithValue("v", value)}, says: "{v}"},
-		{name: "value nil", engine: e, key: "{v}", options: []Option{WithValue("v", nil)}, says: "nil"},
-		{name: "value that shadows", engine: e, key: "{path.x}", options: []Option{WithValue("path.x", value)}, says: "built in"},
-		{name: "filter twice", engine: e, key: "k", options: []Option{WithFilter(nil), WithFilter(nil)}, says: "twice"},
-		{name: "error handler twice", engine: e, key: "k", options: []Option{WithErrorHandler(nil), WithErrorHandler(nil)}, says: "twice"},
-		{name: "body limit of nothing", engine: e, key: "k", options: []Option{WithBodyLimit(0)}, says: "WithBodyLimit(0)"},
-		{name: "buffering off with a limit", engine: e, key: "k", options: []Option{WithoutBodyBuffer(), WithBodyLimit(1)}, says: "no effect"},
-		{name: "buffering off with a body", engine: e, key: "{body.x}", options: []Option{WithoutBodyBuffer()}, says: "{body.…}"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			h, err := New(tc.engine, core.Policy{Key: tc.key}, tc.options...)
-			if tc.says == "" {
-				if h == nil || err != nil {
-					t.Fatalf("got %v", err)
-				}
-				return
-			}
-			if h != nil || err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Fatalf("got %v; want an error about %q", err, tc.says)
-			}
-			defer func() {
-				if p, ok := recover().(error); !ok || p.Error() != err.Error() {
-					t.Errorf("Lock panics with %v; want %v", p, err)
-				}
-			}()
-			Lock(tc.engine, core.Policy{Key: tc.key}, tc.options...)
-		})
-	}
-}
-
 func TestRouteThatDoesNotFitItsKeyNeverRuns(t *testing.T) {
 	e, _ := routetest.Open(t)
 	logged := logtest.Capture(t)

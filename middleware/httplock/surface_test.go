@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"compress/gzip"
 	"net/http"
 	"slices"
 	"testing"
@@ -8,7 +9,9 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/routetest"
 )
 
-func TestRoutes(t *testing.T) { routetest.Test(t, routetest.Surface{Mount: mount, Rest: "b/c"}) }
+func TestRoutes(t *testing.T) {
+	routetest.Test(t, routetest.Surface{Mount: mount, Rest: "b/c", ErrBody: ErrBody, Answered: Answered})
+}
 
 // mount puts routes on an http.ServeMux.
 func mount(t testing.TB, routes ...routetest.Route) http.Handler {
@@ -18,9 +21,14 @@ func mount(t testing.TB, routes ...routetest.Route) http.Handler {
 		var h http.Handler = route.Handler
 		for _, w := range slices.Backward(route.Around) {
 			o := optionsOf(w)
-			if w.Guard != nil {
+			switch {
+			case w.Tokens:
+				h = ReadTokens(h)
+			case w.Gzip:
+				h = compressing(h)
+			case w.Guard != nil:
 				h = Fence(w.Guard, w.Policy.Key, o...)(h)
-			} else {
+			default:
 				h = Lock(w.Engine, w.Policy, o...)(h)
 			}
 		}
@@ -31,6 +39,9 @@ func mount(t testing.TB, routes ...routetest.Route) http.Handler {
 
 // optionsOf returns the options that w has.
 func optionsOf(w routetest.Wrap) (o []Option) {
+	if w.Unbuffered {
+		o = append(o, WithoutBodyBuffer())
+	}
 	if w.BodyLimit > 0 {
 		o = append(o, WithBodyLimit(w.BodyLimit))
 	}
@@ -44,4 +55,28 @@ func optionsOf(w routetest.Wrap) (o []Option) {
 		o = append(o, WithValue(name, value))
 	}
 	return o
+}
+
+// compressing is a middleware that compresses what is written behind it.
+func compressing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		c := &compressed{w, z, false}
+		next.ServeHTTP(c, r)
+		if c.written {
+			_ = z.Close()
+		}
+	})
+}
+
+type compressed struct {
+	http.ResponseWriter
+	z       *gzip.Writer
+	written bool
+}
+
+func (w *compressed) Write(p []byte) (int, error) {
+	w.written = true
+	return w.z.Write(p)
 }

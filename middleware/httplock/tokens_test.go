@@ -153,35 +153,6 @@ type idler struct {
 
 func (i *idler) CloseIdleConnections() { i.closed = true }
 
-func TestReadTokensChecksNothingButTheirForm(t *testing.T) {
-	s := routetest.Serve(t, ReadTokens(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		values, _ := fence.Values(r.Context())
-		_, _ = io.WriteString(w, strings.Join(values, " "))
-	})))
-	for _, tc := range []struct {
-		values []string
-		status int
-		code   string
-		body   string
-	}{
-		{nil, 200, "", ""},
-		{[]string{"b=2", "a%3A1=1"}, 200, "", "b=2 a%3A1=1"},
-		{[]string{"b=0"}, 400, "LOCK_TOKEN_MALFORMED", ""},
-		{slices.Repeat([]string{"b=2"}, 2), 400, "LOCK_TOKEN_MALFORMED", ""},
-	} {
-		a := routetest.Post(t, s, "/", tc.values...)
-		a.MustBe(t, tc.status, tc.code)
-		if tc.status == 200 && a.Body != tc.body {
-			t.Errorf("%q: the handler sees %q", tc.values, a.Body)
-		}
-	}
-	r := routetest.NewRequest(t, s, http.MethodHead, "/", "")
-	r.Header.Set(fence.Header, "?")
-	if a := routetest.Send(t, s, r); a.Status != 400 || a.Body != "" {
-		t.Errorf("HEAD got %d %q", a.Status, a.Body)
-	}
-}
-
 func TestFormsParsedBehindReadTokensAreRemovedWithTheRequest(t *testing.T) {
 	const form = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(form))

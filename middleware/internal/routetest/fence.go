@@ -176,3 +176,31 @@ func leaseIsNoToken(t *testing.T, s Surface) {
 	srv := Serve(t, s.one(t, "POST /", Never(t), Wrap{Engine: e, Policy: core.Policy{Key: "k"}}, guarding(&fence.Memory{}, "k")))
 	Post(t, srv, "/").MustBe(t, 400, "LOCK_TOKEN_MISSING")
 }
+
+func readTokensCheckTheirForm(t *testing.T, s Surface) {
+	srv := Serve(t, s.one(t, "/", func(w http.ResponseWriter, r *http.Request) {
+		values, _ := fence.Values(r.Context())
+		_, _ = io.WriteString(w, strings.Join(values, " "))
+	}, Wrap{Tokens: true}))
+	for _, tc := range []struct {
+		values []string
+		status int
+		code   string
+		body   string
+	}{
+		{nil, 200, "", ""},
+		{[]string{"b=2", "a%3A1=1"}, 200, "", "b=2 a%3A1=1"},
+		{[]string{"b=0"}, 400, "LOCK_TOKEN_MALFORMED", ""},
+		{[]string{"b=2", "b=2"}, 400, "LOCK_TOKEN_MALFORMED", ""},
+		{[]string{"b=2", "b=3"}, 400, "LOCK_TOKEN_MALFORMED", ""},
+	} {
+		a := Post(t, srv, "/", tc.values...)
+		a.MustBe(t, tc.status, tc.code)
+		if tc.status == 200 && a.Body != tc.body {
+			t.Errorf("%q: the handler sees %q", tc.values, a.Body)
+		}
+	}
+	if a := Send(t, srv, NewRequest(t, srv, http.MethodHead, "/", "", fence.Header, "?")); a.Status != 400 || a.Body != "" {
+		t.Errorf("HEAD got %d %q", a.Status, a.Body)
+	}
+}

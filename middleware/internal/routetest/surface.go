@@ -14,6 +14,10 @@ type Surface struct {
 	Mount func(t testing.TB, routes ...Route) http.Handler
 	// Rest is what the router calls the rest "b/c" of a path: "b/c" or "/b/c".
 	Rest string
+	// ErrBody is the package's error of a body that cannot be read.
+	ErrBody error
+	// Answered reports whether a handler has begun the answer. It gets the writer of OnError.
+	Answered func(http.ResponseWriter) bool
 }
 
 // Route is a handler and what goes around it.
@@ -23,16 +27,20 @@ type Route struct {
 	Handler http.HandlerFunc
 }
 
-// Wrap describes a lock or, if it has a Guard, a fence. Options that are zero are not given.
+// Wrap describes a lock, a fence if it has a Guard, ReadTokens, or a compressing middleware.
+// Options that are zero are not given.
 type Wrap struct {
 	Engine *core.Engine
 	Policy core.Policy
 	Guard  fence.Guard // makes it a fence for Policy.Key
+	Tokens bool        // makes it ReadTokens
+	Gzip   bool        // makes it a middleware that compresses what is written behind it
 
-	BodyLimit int64
-	Filter    func(*http.Request) bool
-	OnError   func(http.ResponseWriter, *http.Request, error)
-	Values    map[string]func(*http.Request) (string, error)
+	Unbuffered bool // WithoutBodyBuffer
+	BodyLimit  int64
+	Filter     func(*http.Request) bool
+	OnError    func(http.ResponseWriter, *http.Request, error)
+	Values     map[string]func(*http.Request) (string, error)
 }
 
 // one mounts a handler behind wraps.
@@ -58,12 +66,15 @@ func Test(t *testing.T, s Surface) {
 		{"KeyComesFromWhereItSays", keyComesFromWhereItSays},
 		{"HandlersFindTheWholeBody", handlersFindTheWholeBody},
 		{"BodyOverTheLimit", bodyOverTheLimit},
+		{"BodyIsLeftUnreadOnRequest", bodyLeftUnread},
 		{"UploadedFilesAreRemoved", uploadedFilesAreRemoved},
 		{"ClientThatHangsUpLeavesTheQueue", hangingUp},
 		{"HTTP2ClientThatCancelsLeavesTheQueue", cancelling},
 		{"RequestCancelledByAMiddlewareHasNoBody", cancelledBefore},
 		{"SlowUploadHoldsNoLock", slowUpload},
 		{"BodyThatDoesNotComeIsRefused", bodyThatDoesNotCome},
+		{"ErrorHandlerAnswersInPlaceOfTheLock", errorHandlerAnswers},
+		{"AnswerAboutALostLeaseCanBeReadBesideCompression", answerBesideCompression},
 		{"RequestRunsUnderTheTokenOfItsOwnKeyOnly", tokenOfItsOwnKey},
 		{"GuardThatFailsKeepsTheHandlerFromRunning", failingGuard},
 		{"CancelledRequestIsNotRefusedForTheGuard", cancelledAtTheGuard},
@@ -71,6 +82,7 @@ func Test(t *testing.T, s Surface) {
 		{"FenceOnARouteWithoutItsParameterRunsNothing", fenceWithoutParameter},
 		{"FenceLeavesBodiesThatItDoesNotNeedUnread", fenceLeavesBodies},
 		{"LeaseOfTheServerIsNoTokenOfItsClient", leaseIsNoToken},
+		{"ReadTokensChecksNothingButTheirForm", readTokensCheckTheirForm},
 	} {
 		t.Run(tc.promise, func(t *testing.T) { tc.test(t, s) })
 	}

@@ -1,0 +1,122 @@
+package routetest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
+)
+
+// answerBesideCompression lets the client ask for gzip and read it.
+func answerBesideCompression(t *testing.T, s Surface) {
+	e, _ := Open(t)
+	logtest.Capture(t)
+	lock := Wrap{Engine: e, Policy: core.Policy{Key: "k", MaxHold: 10 * time.Millisecond}}
+	wait := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	srv := Serve(t, s.Mount(t,
+		Route{Pattern: "GET /behind", Around: []Wrap{lock, {Gzip: true}}, Handler: wait},
+		Route{Pattern: "GET /before", Around: []Wrap{{Gzip: true}, lock}, Handler: wait},
+	))
+	for _, path := range []string{"/behind", "/before"} {
+		Get(t, srv, path).MustBe(t, 500, "LOCK_MAX_HOLD")
+	}
+}
+
+func bodyLeftUnread(t *testing.T, s Surface) {
+	e, _ := Open(t)
+	var before io.ReadCloser
+	router := s.one(t, "POST /", func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != before {
+			t.Error("the body was replaced")
+		}
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %v", body, err)
+	}, Wrap{Engine: e, Policy: core.Policy{Key: "k"}, Unbuffered: true})
+	srv := Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before = r.Body
+		router.ServeHTTP(w, r)
+	}))
+	if a := Send(t, srv, NewRequest(t, srv, http.MethodPost, "/", "text")); a.Status != 200 || a.Body != "text <nil>" {
+		t.Errorf("got %d %q", a.Status, a.Body)
+	}
+}
+
+func errorHandlerAnswers(t *testing.T, s Surface) {
+	e, d := Open(t)
+	type call struct {
+		err      error
+		answered bool
+	}
+	calls := make(chan call, 1)
+	lock := func(p core.Policy) Wrap {
+		return Wrap{Engine: e, Policy: p, OnError: func(w http.ResponseWriter, r *http.Request, err error) {
+			answered := s.Answered(w)
+			calls <- call{err, answered}
+			if _, ok := core.LeaseFrom(r.Context()); ok {
+				t.Error("the request is the handler's")
+			}
+			if !answered {
+				w.WriteHeader(http.StatusTeapot)
+				_, _ = io.WriteString(w, "own")
+			}
+		}}
+	}
+	wait := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	expire := func(w http.ResponseWriter, r *http.Request) {
+		d.Expire("test/k")
+		wait(w, r)
+	}
+	router := s.Mount(t,
+		Route{Pattern: "GET /key", Around: []Wrap{lock(core.Policy{Key: "{query.x}"})}, Handler: Never(t)},
+		Route{Pattern: "GET /busy", Around: []Wrap{lock(core.Policy{Key: "busy"})}, Handler: Never(t)},
+		Route{Pattern: "POST /body", Around: []Wrap{lock(core.Policy{Key: "k"})}, Handler: Never(t)},
+		Route{Pattern: "GET /hold", Around: []Wrap{lock(core.Policy{Key: "k", MaxHold: 10 * time.Millisecond})}, Handler: wait},
+		Route{Pattern: "GET /silent", Around: []Wrap{lock(core.Policy{Key: "k"})}, Handler: expire},
+		Route{Pattern: "GET /answers", Around: []Wrap{lock(core.Policy{Key: "k"})}, Handler: func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "mine")
+			expire(w, r)
+		}},
+	)
+	srv := Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			r.Body = http.MaxBytesReader(w, r.Body, 1)
+		}
+		router.ServeHTTP(w, r)
+	}))
+	defer Hold(t, e, "busy")()
+	kinds := []error{core.ErrKey, core.ErrBusy, s.ErrBody, core.ErrMaxHold, core.ErrLost}
+	for _, tc := range []struct {
+		method, path, body string
+		want               error
+		status             int
+		says               string
+		answered           bool
+	}{
+		{method: "GET", path: "/key", want: core.ErrKey, status: 418, says: "own"},
+		{method: "GET", path: "/busy", want: core.ErrBusy, status: 418, says: "own"},
+		{method: "POST", path: "/body", body: "long", want: s.ErrBody, status: 418, says: "own"},
+		{method: "GET", path: "/hold", want: core.ErrMaxHold, status: 418, says: "own"},
+		{method: "GET", path: "/silent", want: core.ErrLost, status: 418, says: "own"},
+		{method: "GET", path: "/answers", want: core.ErrLost, status: 202, says: "mine", answered: true},
+	} {
+		a := Send(t, srv, NewRequest(t, srv, tc.method, tc.path, tc.body))
+		if a.Status != tc.status || a.Body != tc.says {
+			t.Errorf("%s: got %d %q; want %d %q", tc.path, a.Status, a.Body, tc.status, tc.says)
+		}
+		c := <-calls
+		for _, kind := range kinds {
+			if errors.Is(c.err, kind) != (kind == tc.want) {
+				t.Errorf("%s: called with %v; want %v", tc.path, c.err, tc.want)
+			}
+		}
+		if c.answered != tc.answered {
+			t.Errorf("%s: answered is %v", tc.path, c.answered)
+		}
+	}
+}
