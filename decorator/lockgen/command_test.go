@@ -22,16 +22,9 @@ func newModule(t *testing.T, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, rename := range map[string]*strings.Replacer{
-		"go.mod": strings.NewReplacer("github.com/lockaround/lockaround/decorator/lockgen", "example.com/shop", "../..", library),
-		"go.sum": strings.NewReplacer(),
-	} {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, dir, name, rename.Replace(string(content)))
-	}
+	gomod := strings.Replace(read(t, ".", "go.mod"), "github.com/lockaround/lockaround/decorator/lockgen", "example.com/shop", 1)
+	put(t, dir, "go.mod", gomod+"\nreplace github.com/lockaround/lockaround => "+library+"\n")
+	put(t, dir, "go.sum", read(t, ".", "go.sum"))
 	for name, content := range files {
 		put(t, dir, name, content)
 	}
