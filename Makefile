@@ -87,7 +87,7 @@ LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestCluster
 	TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled TestKeysGoAndComeUnderLoad TestKeysOfABodyAreRefusedWithOtherDecoders \
 	TestKeyWithoutHolderAndWaitersTakesNoMemory TestKilledLoadersAreSucceededOverProcesses TestLeaderKilledUnderLoad \
 	TestLeaderKilledUnderLoadOverlapsNobody TestMutantsAreCaught TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses \
-	TestOfEightWhoDoNotWaitOneIsServed TestPurgeBesideUsersLetsNobodyInTwice TestReadersAndWritersShareAKeyFairly \
+	TestOfEightWhoDoNotWaitOneIsServed TestPurgeBesideUsersLetsNobodyInTwice TestReadersAndWritersShareAKeyFairly TestReleasesAreMadeOneAfterTheOther \
 	TestSentinelFailoverThatLosesWritesTellsTheOldHolder TestTablesAreSmallAfterAThousandKeysAndTokensGoOn \
 	TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver TestTokensNeverGoBackWhileNodesAreKilledInTurn \
 	TestTokensRiseOverEvictions TestTokensRiseThoughANodesClockJumpsByAnHour \
@@ -140,7 +140,7 @@ check: proto-check check-here check-elsewhere
 
 check-here:
 	@GOWORK=off go mod tidy -diff
-	@for m in $(NESTED); do (cd $$m && GOWORK=off go mod tidy -diff); done
+	@for m in $(NESTED); do .ci/tidy $$m; done
 	@for m in $(LOCKGEN); do (cd $$m && GOFLAGS="$(DETECTOR)" go tool lockgen -check ./...); done
 	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 

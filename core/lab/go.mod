@@ -24,10 +24,10 @@ require (
 	go.opentelemetry.io/otel/trace v1.44.0
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
+	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e
+	golang.org/x/mod v0.42.0
 	golang.org/x/sys v0.49.0
 )
-
-require golang.org/x/mod v0.42.0 // indirect
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
