@@ -47,6 +47,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -230,6 +231,15 @@ func (l laboratory) tell(r *Run) {
 	}
 	l.Progress("  %d acquisitions, %d increments, %d stale requests refused, %d times two at once after a loss of data; %d violations",
 		r.Figures.Acquired, r.Figures.Accepted, r.Figures.Stale, r.Figures.Twice(), len(r.Violations))
+	var when string
+	for name := range r.Figures.Longest {
+		if strings.HasPrefix(name, "free and waited for, ") && (when == "" || r.Figures.Longest[name] > r.Figures.Longest[when]) {
+			when = name
+		}
+	}
+	if when != "" {
+		l.Progress("  longest that a key was %s: %v", when, r.Figures.Longest[when].Round(time.Millisecond))
+	}
 }
 
 // caught reports whether the laboratory found a mutant to break what it breaks.
