@@ -41,7 +41,7 @@ func fetching(t *testing.T, proxy string, versions ...string) *outside {
 	o := &outside{T: t, folder: t.TempDir()}
 	before := strings.TrimSpace(o.run("go", "env", "GOPROXY"))
 	cached := strings.TrimSpace(o.run("go", "env", "GOMODCACHE"))
-	o.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -mod=mod", "GOPROXY=file://"+proxy+","+before, "GONOSUMDB="+root+"/*,"+root)
+	o.env = append(os.Environ(), "GOWORK=off", o.also("GOFLAGS", " ", "-modcacherw -mod=mod"), "GOPROXY=file://"+proxy+","+before, o.also("GONOSUMDB", ",", root+"/*,"+root))
 	t.Cleanup(func() { // nobody fetches these versions again
 		for _, v := range versions {
 			for _, m := range modules {
@@ -73,6 +73,12 @@ func (o *outside) run(words ...string) string {
 		o.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, said, &complaints)
 	}
 	return string(said)
+}
+
+// also adds to what the go command goes by already.
+func (o *outside) also(name, between, more string) string {
+	o.Helper()
+	return name + "=" + strings.TrimPrefix(strings.TrimSpace(o.run("go", "env", name))+between+more, between)
 }
 
 func (o *outside) write(name, text string) {
