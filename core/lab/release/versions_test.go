@@ -1,0 +1,225 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+)
+
+const (
+	older = "the-release-before"
+	newer = "this-one"
+)
+
+// TestReleasesShareARedis runs workers of the release before and of this tree on the same
+// keys, as they do while a release is rolled out. That the witness would see what is wrong
+// is shown by trees whose scripts use other words under the same prefix.
+func TestReleasesShareARedis(t *testing.T) {
+	here, err := filepath.Abs(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := before(t)
+	store := redistest.Start(t)
+	programs := map[string]string{older: build(t, before, nil), newer: build(t, here, nil)}
+
+	t.Run("without a difference", func(t *testing.T) {
+		for _, fault := range share(t, store.Addr(), programs, 10*time.Second, false) {
+			t.Error(fault)
+		}
+	})
+	for _, tt := range []struct {
+		name     string
+		old, new string // in all scripts
+		caught   string
+	}{
+		{"the field of the owner has another name", `'o'`, `'O'`, "beside version"},
+		{"a grant is told by another word", `'g'`, `'G'`, "by polls"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			programs := map[string]string{older: programs[older], newer: build(t, here, rewritten(t, here, tt.old, tt.new))}
+			faults := share(t, store.Addr(), programs, 4*time.Second, true)
+			if !strings.Contains(strings.Join(faults, "\n"), tt.caught) {
+				t.Errorf("the witness saw %d faults, and none with %q", len(faults), tt.caught)
+			}
+		})
+	}
+}
+
+// before is the tree of the release before this one: of the last tag, or of the commit in
+// testdata/previous as long as there is no tag.
+func before(t *testing.T) string {
+	t.Helper()
+	last, err := git("tag", "--list", "v*", "--sort=-version:refname", "--merged", "HEAD", "--no-contains", "HEAD")
+	revision, _, _ := strings.Cut(string(last), "\n")
+	if err == nil && revision == "" {
+		var id []byte
+		id, err = os.ReadFile(filepath.Join("testdata", "previous"))
+		revision = strings.TrimSpace(string(id))
+	}
+	var archive []byte
+	if err == nil {
+		archive, err = git("archive", "--format=tar", revision, "go.mod", "go.sum", "core")
+	}
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI needs the history of the tree: %v", err)
+		}
+		t.Skipf("needs the history of the tree: %v", err)
+	}
+	t.Logf("the release before is %s", revision)
+	folder := t.TempDir()
+	for files := tar.NewReader(bytes.NewReader(archive)); ; {
+		f, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return folder
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Typeflag != tar.TypeReg {
+			continue
+		}
+		content, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(folder, f.Name), content)
+	}
+}
+
+// git runs git in the top folder of the tree.
+func git(words ...string) ([]byte, error) {
+	cmd := exec.Command("git", words...)
+	var complaints bytes.Buffer
+	cmd.Dir, cmd.Stderr = tree, &complaints
+	said, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w: %s", words[0], err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return said, nil
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// build builds the worker with a tree, of which some files are replaced by others.
+func build(t *testing.T, tree string, replaced map[string]string) (program string) {
+	t.Helper()
+	o := &outside{T: t, folder: t.TempDir()}
+	o.env = append(os.Environ(), "GOWORK=off", o.also("GOFLAGS", " ", "-mod=mod"))
+	o.write("go.mod", "module example.com/worker\n\ngo 1.26.0\n\nrequire "+root+" v0.0.0\n\nreplace "+root+" => "+tree+"\n")
+	for from, to := range map[string]string{filepath.Join("testdata", "worker", "main.go"): "main.go", filepath.Join(tree, "go.sum"): "go.sum"} {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.write(to, string(content))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write("overlay.json", string(overlay))
+	o.run("go", "build", "-overlay", "overlay.json", "-o", "worker", ".")
+	return filepath.Join(o.folder, "worker")
+}
+
+// rewritten replaces a word in the scripts of a tree, and returns the files in which it was,
+// with those that stand for them.
+func rewritten(t *testing.T, tree, from, to string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(tree, "core", "redislock", "internal", "protocol", "*.lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced, folder := make(map[string]string), t.TempDir()
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(source, []byte(from)) {
+			replaced[f] = filepath.Join(folder, filepath.Base(f))
+			write(t, replaced[f], bytes.ReplaceAll(source, []byte(from), []byte(to)))
+		}
+	}
+	if len(replaced) == 0 {
+		t.Fatalf("no script has %s", from)
+	}
+	return replaced
+}
+
+// share runs two workers of each program on the same keys for some time, and returns what was
+// wrong. It kills one of each and starts another instead, unless the program is a mutant:
+// of those it is enough to see what they do wrong.
+func share(t *testing.T, store string, programs map[string]string, load time.Duration, mutant bool) (wrong []string) {
+	t.Helper()
+	machine := hiccups.Start(t)
+	w := newWitness(t)
+	namespace := fmt.Sprintf("release-%d", time.Now().UnixNano())
+	versions := []string{older, newer}
+	var running []*exec.Cmd
+	start := func(version string) *exec.Cmd {
+		cmd := exec.Command(programs[version], version, store, w.listener.Addr().String(), namespace)
+		if !mutant {
+			cmd.Stderr = os.Stderr
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	kill := func(cmd *exec.Cmd) {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill() // it may have ended by itself
+			_ = cmd.Wait()         // reports the kill
+		}
+	}
+	defer func() {
+		for _, cmd := range running {
+			kill(cmd)
+		}
+	}()
+	for _, v := range versions {
+		running = append(running, start(v), start(v))
+	}
+	const ttl, queue = 5 * time.Second, 3500 * time.Millisecond // see redislock's promise of who is next after a crash
+	judge := func() []string { return w.judge(t, versions, machine.Allow(ttl+queue)) }
+	if mutant {
+		time.Sleep(load)
+		return judge()
+	}
+	for i, v := range versions {
+		time.Sleep(load / 5)
+		kill(running[2*i])
+		running[2*i] = start(v)
+	}
+	time.Sleep(load * 3 / 5)
+	w.stop()
+	for _, cmd := range running {
+		if err := cmd.Wait(); err != nil {
+			wrong = append(wrong, fmt.Sprintf("a worker ended with %v", err))
+		}
+	}
+	return append(wrong, judge()...)
+}
