@@ -157,8 +157,8 @@ func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err 
 	return e.planOf(p), e.prefix + p.Key, several, nil
 }
 
-// terms are a policy without its keys.
-type terms struct {
+// planKey is a policy without its keys: those that differ in nothing else share a plan.
+type planKey struct {
 	name                                string
 	mode                                Mode
 	limit                               int
@@ -175,19 +175,19 @@ const maxPlans = 256
 
 // planOf returns the plan of a literal policy that was checked.
 func (e *Engine) planOf(p Policy) *plan {
-	t := terms{
+	at := planKey{
 		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
 		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, tokens: p.Tokens, fairness: p.Fairness,
 		release: p.Release,
 	}
-	if pl, ok := e.plans.Load(t); ok {
+	if pl, ok := e.plans.Load(at); ok {
 		return pl.(*plan)
 	}
 	p.Key, p.Keys = "", nil
 	pl := &plan{Policy: p}
 	e.prepare(pl)
 	if e.planned.Add(1) <= maxPlans {
-		e.plans.Store(t, pl)
+		e.plans.Store(at, pl)
 	}
 	return pl
 }

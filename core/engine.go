@@ -29,7 +29,7 @@ type Engine struct {
 
 	overrides *overrides // nil if there are none
 
-	plans   sync.Map // of terms to *plan
+	plans   sync.Map // of planKey to *plan
 	planned atomic.Int64
 }
 
