@@ -120,8 +120,8 @@ func (e *Engine) newOverrides(byName map[string]Override) (*overrides, error) {
 	return all, errors.Join(faults...)
 }
 
-// company orders modes by how many they let hold together.
-var company = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
+// sharing orders modes by how many they let hold together.
+var sharing = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
 
 // checkOverridden is check for a policy that has an override.
 func (e *Engine) checkOverridden(p *Policy, o *override) error {
@@ -129,7 +129,7 @@ func (e *Engine) checkOverridden(p *Policy, o *override) error {
 	o.apply(p)
 	fault := e.fault(p)
 	if fault == nil {
-		if company[p.Mode] > company[own.Mode] && o.relaxed.CompareAndSwap(false, true) {
+		if sharing[p.Mode] > sharing[own.Mode] && o.relaxed.CompareAndSwap(false, true) {
 			e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
 				"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", own.Mode.String(), "lock.driver", e.caps.Name)
 		}

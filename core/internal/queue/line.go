@@ -22,11 +22,11 @@ type line struct {
 	lock  *lock
 	next  *line // of the lock
 	kind
-	standing
+	lineState
 }
 
-// standing is what changes of a line.
-type standing struct {
+// lineState is what changes of a line.
+type lineState struct {
 	first, last *waiter
 	asking      *request
 	leases      *lease   // linked

@@ -71,7 +71,7 @@ func (q *Queue) lineOf(s *shard, lk *lock, k kind) *line {
 		ln.queue, ln.shard = q, s
 	}
 	ln.lock = lk
-	ln.standing = standing{}
+	ln.lineState = lineState{}
 	ln.kind, ln.next, lk.lines = k, lk.lines, ln
 	return ln
 }

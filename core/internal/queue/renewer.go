@@ -26,7 +26,7 @@ type renewer struct {
 // entry is a lease's place in the agenda, guarded by the renewer's mutex.
 type entry struct {
 	at    instant
-	early int32 // how many ms sooner than at it may be attended, in company
+	early int32 // how many ms sooner than at it may be attended, if others are
 	index int32 // in the heap, from 1; 0 if it is not there
 }
 
