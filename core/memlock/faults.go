@@ -45,7 +45,7 @@ func (d *Driver) Stall() {
 // Heal ends what Fail or Stall began.
 func (d *Driver) Heal() {
 	d.set(nil)
-	m := d.moment(time.Now())
+	m := d.instantOf(time.Now())
 	for i := range d.shard {
 		sh := &d.shard[i]
 		sh.mu.Lock()
@@ -88,7 +88,7 @@ func (s *session) suffer(ctx context.Context, f *fault) error {
 
 // withdrawAll ends the waiters that which picks.
 func (d *Driver) withdrawAll(err error, which func(*waiter) bool) {
-	m := d.moment(time.Now())
+	m := d.instantOf(time.Now())
 	for i := range d.shard {
 		sh := &d.shard[i]
 		var tell sessions
@@ -116,7 +116,7 @@ func (d *Driver) withdrawAll(err error, which func(*waiter) bool) {
 func (d *Driver) Expire(key string) bool {
 	d.expiring.Lock()
 	defer d.expiring.Unlock()
-	m := d.moment(time.Now())
+	m := d.instantOf(time.Now())
 	sh := d.of(key)
 	sh.mu.Lock()
 	l := sh.find(key, m)
@@ -140,7 +140,7 @@ func (d *Driver) Expire(key string) bool {
 	sh.mu.Lock()
 	if sh.keys[key] == l {
 		l.holders = slices.DeleteFunc(l.holders, func(h held) bool { return h.s == nil })
-		sh.pass(l, d.moment(time.Now()))
+		sh.pass(l, d.instantOf(time.Now()))
 	}
 	sh.mu.Unlock()
 	return true

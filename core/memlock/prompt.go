@@ -14,7 +14,7 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	if s.silent() || check(&r) != nil {
 		return g, false, nil
 	}
-	g, w, tell, err := s.ask(&r, s.d.moment(now))
+	g, w, tell, err := s.ask(&r, s.d.instantOf(now))
 	if err == errAgain {
 		return g, false, nil
 	}
@@ -27,7 +27,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	switch {
 	case s.silent():
 		return false, nil
-	case !s.end(e.ID, e.Keep, released, s.d.moment(now)):
+	case !s.end(e.ID, e.Keep, released, s.d.instantOf(now)):
 		return true, driver.ErrNotHeld
 	}
 	return true, nil

@@ -48,7 +48,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		err = s.reach(ctx)
 	}
 	for err == nil {
-		g, w, tell, asked := s.ask(&r, s.d.moment(time.Now()))
+		g, w, tell, asked := s.ask(&r, s.d.instantOf(time.Now()))
 		if asked == errAgain {
 			err = s.reach(ctx)
 			continue
@@ -82,7 +82,7 @@ func check(r *driver.Request) error {
 }
 
 // ask takes a lease or a place in the queue, in one step.
-func (s *session) ask(r *driver.Request, m moment) (g driver.Grant, w *waiter, tell sessions, err error) {
+func (s *session) ask(r *driver.Request, m instant) (g driver.Grant, w *waiter, tell sessions, err error) {
 	sh := s.d.of(r.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *session) ask(r *driver.Request, m moment) (g driver.Grant, w *waiter, t
 		return l.grant(sh.take(l, s, r.ID, room(r), r.TTL, m), driver.Deadline(m.sent, r.TTL)), nil, tell, nil
 	}
 	if r.Wait {
-		w = sh.enrol(l, s, r)
+		w = sh.enqueue(l, s, r)
 	}
 	if old != nil {
 		sh.pass(l, m)
@@ -151,7 +151,7 @@ func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
 		return w.grant, w.err
 	case <-ctx.Done():
 	}
-	m := s.d.moment(time.Now())
+	m := s.d.instantOf(time.Now())
 	sh := s.d.of(w.id.Key)
 	sh.mu.Lock()
 	var tell sessions
@@ -166,7 +166,7 @@ func (s *session) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
 // giveUp ends the owners of a request that failed, as the clean-up after a
 // request that may have been executed.
 func (s *session) giveUp(r *driver.Request) {
-	m := s.d.moment(time.Now())
+	m := s.d.instantOf(time.Now())
 	s.end(r.ID, 0, over, m)
 	if r.Replace != nil {
 		s.end(r.Replace.ID, 0, released, m)
@@ -174,7 +174,7 @@ func (s *session) giveUp(r *driver.Request) {
 }
 
 // end ends an owner and reports whether its lease ended by a release.
-func (s *session) end(id driver.ID, keep time.Duration, how end, m moment) bool {
+func (s *session) end(id driver.ID, keep time.Duration, how end, m instant) bool {
 	sh := s.d.of(id.Key)
 	sh.mu.Lock()
 	ok, tell := sh.end(id, keep, how, m)
@@ -198,7 +198,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 }
 
 func (s *session) renew(r *driver.Renewal) driver.Renewed {
-	m := s.d.moment(time.Now())
+	m := s.d.instantOf(time.Now())
 	sh := s.d.of(r.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 		switch r := &rs[i]; {
 		case err != nil:
 			errs[i] = err
-		case !s.end(r.ID, r.Keep, released, s.d.moment(time.Now())):
+		case !s.end(r.ID, r.Keep, released, s.d.instantOf(time.Now())):
 			errs[i] = driver.ErrNotHeld
 		}
 	}
@@ -235,7 +235,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	if err := s.reach(ctx); err != nil {
 		return driver.State{}, err
 	}
-	m := s.d.moment(time.Now())
+	m := s.d.instantOf(time.Now())
 	sh := s.d.of(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -251,7 +251,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	return st, nil
 }
 
-func (h *held) describe(d *Driver, m moment) driver.Holder {
+func (h *held) describe(d *Driver, m instant) driver.Holder {
 	out := driver.Holder{Token: h.token, Since: d.epoch.Add(h.granted), Remaining: h.expires.Sub(m.store), Kept: h.s == nil}
 	switch h.room {
 	case 1:
@@ -269,7 +269,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	if err := s.reach(ctx); err != nil {
 		return err
 	}
-	m := s.d.moment(time.Now())
+	m := s.d.instantOf(time.Now())
 	sh := s.d.of(key)
 	sh.mu.Lock()
 	var tell sessions

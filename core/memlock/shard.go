@@ -109,17 +109,17 @@ type shard struct {
 	_ [64]byte // keeps neighbours off each other's cache lines
 }
 
-// moment is when something happens, by the two clocks.
-type moment struct {
+// instant is when something happens, by the two clocks.
+type instant struct {
 	sent  time.Time // the process's, before the shard was locked
 	store time.Time
 }
 
-// moment is when something happens that was asked for at now.
-func (d *Driver) moment(now time.Time) moment { return moment{sent: now, store: d.storeTime(now)} }
+// instantOf is when something happens that was asked for at now.
+func (d *Driver) instantOf(now time.Time) instant { return instant{sent: now, store: d.storeTime(now)} }
 
 // find returns the lock of a key, or nil if the key is free.
-func (sh *shard) find(key string, m moment) *lock {
+func (sh *shard) find(key string, m instant) *lock {
 	l := sh.keys[key]
 	if l == nil {
 		return nil
@@ -142,7 +142,7 @@ func (sh *shard) find(key string, m moment) *lock {
 
 // pass gives the room that a lock has to its first waiters, or drops the lock and
 // returns nil if nobody holds it and nobody waits.
-func (sh *shard) pass(l *lock, m moment) *lock {
+func (sh *shard) pass(l *lock, m instant) *lock {
 	passed := false
 	for w := l.first; w != nil && l.fits(w.room); w = l.first {
 		sh.leave(w)
@@ -161,7 +161,7 @@ func (sh *shard) pass(l *lock, m moment) *lock {
 }
 
 // take grants a lease of a lock that has room for it.
-func (sh *shard) take(l *lock, s *session, id driver.ID, room int32, ttl time.Duration, m moment) *held {
+func (sh *shard) take(l *lock, s *session, id driver.ID, room int32, ttl time.Duration, m instant) *held {
 	sh.token++
 	l.holders = append(l.holders, held{
 		s: s, owner: id.Owner, room: room, token: sh.token,
@@ -180,7 +180,7 @@ func (l *lock) grant(h *held, deadline time.Time) driver.Grant {
 }
 
 // extend lets a lease last for ttl from now on, unless it lasts longer already.
-func (h *held) extend(ttl time.Duration, m moment) time.Time {
+func (h *held) extend(ttl time.Duration, m instant) time.Time {
 	if x := m.store.Add(ttl); x.After(h.expires) {
 		h.expires = x
 	}
@@ -188,7 +188,7 @@ func (h *held) extend(ttl time.Duration, m moment) time.Time {
 }
 
 // add returns a lock, without an owner, for a key that has none.
-func (sh *shard) add(key string, m moment) *lock {
+func (sh *shard) add(key string, m instant) *lock {
 	if len(sh.keys) >= sh.sweepAt {
 		sh.sweep(m)
 	}
@@ -221,7 +221,7 @@ func (sh *shard) drop(l *lock) {
 
 // sweep drops leases that expired without anybody asking for their keys. It
 // runs when the keys have doubled, so that a grant pays for one look at most.
-func (sh *shard) sweep(m moment) {
+func (sh *shard) sweep(m instant) {
 	for key, l := range sh.keys {
 		if l.first == nil {
 			sh.find(key, m)
@@ -234,7 +234,7 @@ func (sh *shard) sweep(m moment) {
 // once or when keep has passed since the grant, or takes its place in the queue
 // away. It reports whether the lease ended by a release, this one or an
 // earlier one.
-func (sh *shard) end(id driver.ID, keep time.Duration, how end, m moment) (ok bool, tell sessions) {
+func (sh *shard) end(id driver.ID, keep time.Duration, how end, m instant) (ok bool, tell sessions) {
 	l := sh.find(id.Key, m)
 	if h := l.heldBy(id.Owner); h != nil {
 		sh.ended.add(id.Owner, how)
@@ -267,8 +267,8 @@ func (l *lock) part(h *held) {
 	}
 }
 
-// enrol puts a request at the end of the queue of a taken key.
-func (sh *shard) enrol(l *lock, s *session, r *driver.Request) *waiter {
+// enqueue puts a request at the end of the queue of a taken key.
+func (sh *shard) enqueue(l *lock, s *session, r *driver.Request) *waiter {
 	w := &waiter{s: s, id: r.ID, ttl: r.TTL, room: room(r), lock: l, done: make(chan struct{})}
 	l.push(w)
 	if sh.waiting == nil {
@@ -290,7 +290,7 @@ func (sh *shard) leave(w *waiter) {
 }
 
 // withdraw ends a waiter with an error, and with it its owner.
-func (sh *shard) withdraw(w *waiter, err error, m moment) (tell sessions) {
+func (sh *shard) withdraw(w *waiter, err error, m instant) (tell sessions) {
 	l := w.lock
 	sh.leave(w)
 	sh.ended.add(w.id.Owner, over)
@@ -331,7 +331,7 @@ func (sh *shard) recall(l *lock) (tell sessions) {
 
 // watch sets the alarm that ends the first of the leases while somebody waits. An
 // alarm that turns out to be early, after a renewal, sets itself again.
-func (sh *shard) watch(l *lock, m moment) {
+func (sh *shard) watch(l *lock, m instant) {
 	a := &l.alarm
 	if l.first == nil {
 		if a.stop != nil {
@@ -355,7 +355,7 @@ func (sh *shard) watch(l *lock, m moment) {
 }
 
 func (sh *shard) ring(key string, n uint64) {
-	m := sh.d.moment(time.Now())
+	m := sh.d.instantOf(time.Now())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.keys[key]

@@ -16,9 +16,9 @@ type conn[Q any] struct {
 	holed bool // guarded by p.mu: something was lost in a hole
 }
 
-// parcel is a message, and when it is due at the other end. Without data it is the end of
+// packet is a message, and when it is due at the other end. Without data it is the end of
 // the connection.
-type parcel[Q any] struct {
+type packet[Q any] struct {
 	Message[Q]
 	data []byte
 	due  time.Time
@@ -34,7 +34,7 @@ func (c *conn[Q]) close() {
 	})
 }
 
-func (c *conn[Q]) read(d Direction, to chan<- parcel[Q]) {
+func (c *conn[Q]) read(d Direction, to chan<- packet[Q]) {
 	defer close(to)
 	for {
 		data, err := c.codec.Read(d, c.ends[1-d])
@@ -52,19 +52,19 @@ func (c *conn[Q]) read(d Direction, to chan<- parcel[Q]) {
 	}
 }
 
-// see makes a parcel of what has come from one end, or of that end's closing.
-func (p *Proxy[Q]) see(c *conn[Q], d Direction, data []byte) parcel[Q] {
+// see makes a packet of what has come from one end, or of that end's closing.
+func (p *Proxy[Q]) see(c *conn[Q], d Direction, data []byte) packet[Q] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if data == nil {
-		return parcel[Q]{due: time.Now().Add(p.state.Delay[d] + p.state.Slow)}
+		return packet[Q]{due: time.Now().Add(p.state.Delay[d] + p.state.Slow)}
 	}
 	m := c.codec.See(d, data)
 	if m.Count != "" {
 		p.counts[m.Count]++
 	}
 	p.await(c, m)
-	return parcel[Q]{m, data, p.due(d, m)}
+	return packet[Q]{m, data, p.due(d, m)}
 }
 
 // due is when a message that has come now is to arrive. p.mu is held.
@@ -79,7 +79,7 @@ func (p *Proxy[Q]) due(d Direction, m Message[Q]) time.Time {
 	return p.born.Add(after)
 }
 
-func (c *conn[Q]) write(d Direction, from <-chan parcel[Q]) {
+func (c *conn[Q]) write(d Direction, from <-chan packet[Q]) {
 	defer func() {
 		if !c.p.options.Ends {
 			c.close()
@@ -94,7 +94,7 @@ func (c *conn[Q]) write(d Direction, from <-chan parcel[Q]) {
 		if !c.wait(m.due) {
 			return
 		}
-		switch c.p.fate(c, d, m) {
+		switch c.p.outcome(c, d, m) {
 		case lost:
 		case cut:
 			c.close()
@@ -139,16 +139,16 @@ func (p *Proxy[Q]) stalled() (bool, <-chan struct{}) {
 	return p.state.Stall, p.change
 }
 
-// fate is what becomes of something that is due.
-type fate uint8
+// outcome is what becomes of something that is due.
+type outcome uint8
 
 const (
-	passed fate = iota
+	passed outcome = iota
 	lost
 	cut // the connection is closed in its place
 )
 
-func (p *Proxy[Q]) fate(c *conn[Q], d Direction, m parcel[Q]) fate {
+func (p *Proxy[Q]) outcome(c *conn[Q], d Direction, m packet[Q]) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -223,8 +223,8 @@ func (p *Proxy[Q]) connect(client net.Conn) {
 		c.close()
 	}
 	for _, d := range []Direction{ToServer, ToClient} {
-		parcels := make(chan parcel[Q], 1024)
-		p.all.Go(func() { c.read(d, parcels) })
-		p.all.Go(func() { c.write(d, parcels) })
+		packets := make(chan packet[Q], 1024)
+		p.all.Go(func() { c.read(d, packets) })
+		p.all.Go(func() { c.write(d, packets) })
 	}
 }
