@@ -98,7 +98,7 @@ func (s *store) hold(t testing.TB, key string) (giveBack func()) {
 }
 
 // mustBeFree fails unless the rival gets the key, at once or when the store has
-// taken a given-up enrolment back, long before its lease would end.
+// ended a request that was given up, long before its lease would end.
 func (s *store) mustBeFree(t testing.TB, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), core.DefaultTTL*2/3)

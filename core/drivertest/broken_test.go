@@ -47,7 +47,7 @@ const (
 	shortTTLNeverEnds        fault = "short TTL never ends"
 	marginIsMissing          fault = "margin is missing"
 	deadlineFromTheReply     fault = "deadline from the reply"
-	tokenAtEnrolment         fault = "token at enrolment"
+	tokenAtPlace             fault = "token at the place in the queue"
 	tokenDrawnAhead          fault = "token drawn ahead"
 	tokensAreACounter        fault = "tokens are a counter"
 	contextIsIgnored         fault = "context is ignored"
@@ -144,7 +144,7 @@ var caught = map[fault][]string{
 	shortTTLNeverEnds:        {"ShortestTTLWorks", "ExpiryServesTheWaiter", "ReleaseAfterExpiryIsNotHeld"},
 	marginIsMissing:          {"DeadlineIsBeforeTheStoresExpiry"},
 	deadlineFromTheReply:     {"DeadlineCountsFromBeforeTheSend"},
-	tokenAtEnrolment:         {"TokensAreIssuedAtGrant"},
+	tokenAtPlace:             {"TokensAreIssuedAtGrant"},
 	tokenDrawnAhead:          {"TokensAreIssuedAtGrantThoughRepliesAreLate"},
 	tokensAreACounter:        {"TokensRiseAcrossLossOfData", "TokensRiseAcrossRestart"},
 	contextIsIgnored:         {"SilentStoreDelaysNoCall"},

@@ -143,7 +143,7 @@ func (s *store) replace(r *record, now time.Time, a ask) bool {
 }
 
 func (s *store) enqueue(r *record, now time.Time, a ask) {
-	if s.fault == tokenAtEnrolment {
+	if s.fault == tokenAtPlace {
 		a.token = s.issue(r, now)
 		r.token = a.token
 	}

@@ -129,7 +129,7 @@ func (c *caller) acquire() (*held, error) {
 // patience is long enough to see that a key stays free for longer than anything explains.
 func (c *caller) patience() time.Duration {
 	r := c.store.Rules
-	return r.Wake + r.TTL + r.Enrolment + r.Backoff + r.Stuck + 5*time.Second
+	return r.Wake + r.TTL + r.PlaceTTL + r.Backoff + r.Stuck + 5*time.Second
 }
 
 // hold is the critical section. One in four goes on to its end although it has heard that

@@ -15,24 +15,24 @@ import (
 // have a slack on top, for a machine that has other things to do; what is about safety
 // has none.
 type Rules struct {
-	TTL       time.Duration // T, the largest that was asked for
-	Enrolment time.Duration // E, for how long a waiter that has died keeps its place
-	Wake      time.Duration // the longest that a waiter sleeps through a lost wake-up
-	Backoff   time.Duration // the longest that a process leaves a store alone that failed
-	Stuck     time.Duration // for how long a process that is stopped or cut off keeps others from a key at most that it decides on; 0 if it does not
-	Entry     time.Duration // for how long such a process may keep others from taking a place; 0 if it does not
-	Late      time.Duration // how much later than it had to an acquisition may return, and a loss may be told
-	Slack     time.Duration // of a busy machine, besides what it owns up to
-	Search    time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
-	Warm      int           // acquisitions that there must be before the first fault
-	Start     time.Duration // for which new servers have no say
-	HandOffs  int64         // callers in turn that share one grant of the store, with tokens next to each other
+	TTL      time.Duration // T, the largest that was asked for
+	PlaceTTL time.Duration // E, for how long a waiter that has died keeps its place
+	Wake     time.Duration // the longest that a waiter sleeps through a lost wake-up
+	Backoff  time.Duration // the longest that a process leaves a store alone that failed
+	Stuck    time.Duration // for how long a process that is stopped or cut off keeps others from a key at most that it decides on; 0 if it does not
+	Entry    time.Duration // for how long such a process may keep others from taking a place; 0 if it does not
+	Late     time.Duration // how much later than it had to an acquisition may return, and a loss may be told
+	Slack    time.Duration // of a busy machine, besides what it owns up to
+	Search   time.Duration // that Porcupine has for a piece; one that takes longer counts as failed
+	Warm     int           // acquisitions that there must be before the first fault
+	Start    time.Duration // for which new servers have no say
+	HandOffs int64         // callers in turn that share one grant of the store, with tokens next to each other
 }
 
 // With returns the rules with the times of a store: T, E, the bound of a wake-up and the
 // longest back-off.
-func (r Rules) With(ttl, enrolment, wake, backoff time.Duration) Rules {
-	r.TTL, r.Enrolment, r.Wake, r.Backoff = ttl, enrolment, wake, backoff
+func (r Rules) With(ttl, placeTTL, wake, backoff time.Duration) Rules {
+	r.TTL, r.PlaceTTL, r.Wake, r.Backoff = ttl, placeTTL, wake, backoff
 	return r
 }
 

@@ -19,7 +19,7 @@ const (
 
 // rules are those of the tests: T and E are 500 ms, a waiter sleeps for 1 s at most.
 var rules = check.Rules{
-	TTL: ttl, Enrolment: ttl, Wake: time.Second, Backoff: time.Second, Late: 50 * time.Millisecond,
+	TTL: ttl, PlaceTTL: ttl, Wake: time.Second, Backoff: time.Second, Late: 50 * time.Millisecond,
 	Slack: 100 * time.Millisecond, Search: time.Minute, Warm: 1, HandOffs: 1024,
 }
 

@@ -52,7 +52,7 @@ func (h *judged) placed(a *history.Event) int64 {
 // mayHaveLostPlace reports whether somebody who waited could not reach the store at times, or
 // it was slow without a fault, as when the machine held it up.
 func (h *judged) mayHaveLostPlace(a *history.Event) bool {
-	settle := int64(h.Wake + h.TTL + h.Enrolment + h.Backoff)
+	settle := int64(h.Wake + h.TTL + h.PlaceTTL + h.Backoff)
 	within := func(e *history.Event) bool { return e.Call < a.Return && e.Return+settle > a.Call }
 	return slices.ContainsFunc(h.slow, within) || slices.ContainsFunc(h.faults, func(f *history.Event) bool {
 		return f.Op == history.Fault && f.Outage && (f.Process == 0 || f.Process == a.Process) && within(f)

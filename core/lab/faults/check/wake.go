@@ -81,7 +81,7 @@ func (h *judged) free(key string) []span {
 func (h *judged) waited(key string, a *history.Event, from, to int64) {
 	bound, why := h.Wake, "in quiet times"
 	from = max(from, h.began+int64(h.Start))
-	settle := int64(h.Wake + h.TTL + h.Enrolment + h.Backoff)
+	settle := int64(h.Wake + h.TTL + h.PlaceTTL + h.Backoff)
 	for _, f := range append(h.faults[:len(h.faults):len(h.faults)], h.slow...) {
 		if f.Call >= to || f.Return+settle <= from || f.Op == history.Fault && !f.Outage {
 			continue
@@ -89,15 +89,15 @@ func (h *judged) waited(key string, a *history.Event, from, to int64) {
 		least, since, name := h.Wake+h.TTL, f.Return, "after "+f.Name
 		switch {
 		case f.Op != history.Kill && f.Op != history.Fault:
-			least, name = least+h.Enrolment+h.Backoff, "after a slow answer"
+			least, name = least+h.PlaceTTL+h.Backoff, "after a slow answer"
 		case f.Op == history.Kill:
 		case f.Process != 0 && f.Process != a.Process:
-			least = max(least+h.Enrolment, h.Stuck+h.Wake)
+			least = max(least+h.PlaceTTL, h.Stuck+h.Wake)
 			if to <= f.Return {
 				since = f.Call
 			}
 		default:
-			least += h.Enrolment + h.Backoff
+			least += h.PlaceTTL + h.Backoff
 		}
 		from = max(from, since)
 		if least > bound {

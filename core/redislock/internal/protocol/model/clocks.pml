@@ -13,7 +13,7 @@
 #define NO 2                    /* owners; process 0 has the surplus ones */
 #endif
 #ifndef E
-#define E 2                     /* enrolment limit */
+#define E 2                     /* how long a place lasts */
 #endif
 #ifndef T
 #define T 3                     /* TTL */
@@ -224,7 +224,7 @@ proctype Owner(byte o) {
       fi; tk[o]=0 }
  :: atomic { wr[o] && st[o]!=HOLD -> wr[o]=0; tk[o]=0 }
  od }
-proctype Fate() {
+proctype Faults() {
  endf: do
 #if FWD>0
  :: atomic { fw -> fw=0; now=now+FWD; sub=0; printf("the clock steps forward to %d\n",now) }
@@ -265,4 +265,4 @@ proctype Tick() {
  od }
 init { atomic { i=0; do :: i<NP -> alive[i]=1; i++ :: else -> break od;
    cu[0]=0; i=1; do :: i<NP -> cu[i]=i+EXTRA; i++ :: else -> break od; i=0;
-   do :: i<NO -> run Owner(i); i++ :: else -> break od; i=0; run Fate(); run Tick() } }
+   do :: i<NO -> run Owner(i); i++ :: else -> break od; i=0; run Faults(); run Tick() } }

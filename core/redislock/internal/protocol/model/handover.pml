@@ -1,4 +1,4 @@
-/* Model (a): acquire/enrol, refresh, hand-over with push, start without a round trip, renew-first,
+/* Model (a): acquire/queue, refresh, hand-over with push, start without a round trip, renew-first,
  * withdraw/cleanup, release, expiry, crash; lost/slow/duplicated requests, replies and pushes.
  * Time is relative: counters count down at Tick. A normal message is handled before the next tick;
  * the adversary has FB slow/duplicate messages and CB crashes. A slow message may arrive at any later time, or never. */
@@ -12,7 +12,7 @@
 #define NO 3                    /* owners; process 0 has the surplus ones */
 #endif
 #ifndef E
-#define E 2                     /* enrolment limit */
+#define E 2                     /* how long a place lasts */
 #endif
 #ifndef T
 #define T 3                     /* TTL given by a renewal */

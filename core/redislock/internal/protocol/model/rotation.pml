@@ -190,7 +190,7 @@ proctype Engine(byte p) {
  :: atomic { ph[p]==HAVE && act[p] && d[p]>0 -> act[p]=0; hh[p]=0;
       if :: nclaim<LIM ->
             if :: USEDUP(p) -> rotate(p)
-#ifndef M_HEARSAY                /* left out: what was heard once is trusted for ever */
+#ifndef M_STALE                  /* left out: what was heard once is trusted for ever */
                :: !USEDUP(p) && !con[p] && age[p]>0 -> hh[p]=NONE; send(p,REN)
                :: !USEDUP(p) && (con[p] || age[p]==0) -> k[p]++; claim(p)
 #else

@@ -14,7 +14,7 @@
 #define NO 3                    /* owners; process 0 has the surplus ones */
 #endif
 #ifndef E
-#define E 2                     /* enrolment limit */
+#define E 2                     /* how long a place lasts */
 #endif
 #ifndef T
 #define T 3                     /* TTL given by a renewal */
