@@ -2,6 +2,8 @@ module github.com/lockaround/lockaround
 
 go 1.26.0
 
+toolchain go1.27.4
+
 require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/redis/go-redis/v9 v9.23.0
