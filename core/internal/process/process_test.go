@@ -127,9 +127,9 @@ func TestKilledProcessHasLeftItsAddress(t *testing.T) {
 	}
 }
 
-// TestChildrenShareTheFateOfTheirParent has a shell for a parent, as PostgreSQL has a
+// TestChildrenAreStoppedAndKilledWithTheirParent has a shell for a parent, as PostgreSQL has a
 // process for each connection.
-func TestChildrenShareTheFateOfTheirParent(t *testing.T) {
+func TestChildrenAreStoppedAndKilledWithTheirParent(t *testing.T) {
 	if _, err := os.Stat("/proc/self/task"); err != nil {
 		t.Skip("only Linux tells who a process's children are")
 	}
