@@ -48,6 +48,28 @@
 // configuration, which package policies reads from a file, and [Engine.CheckOverrides]
 // finds names that no policy has.
 //
+// # Several releases on one store
+//
+// Processes of different releases may use one store at the same time, and so a rolling
+// deployment needs no preparation: roll out in any order, and roll back. This holds for releases
+// whose drivers write the same version of their protocol, which what they write begins with:
+//
+//	redislock   la1:{key}
+//	redlock     lr1:l:key, lr1:q:key, lr1:boot
+//	etcdlock    la1/key/
+//	zklock      /lockaround-1, unless WithRoot says otherwise
+//	sqllock     the tables lockaround_lock, lockaround_claim and lockaround_row
+//
+// Processes of two versions do not exclude each other. So a release that brings another version
+// says so first in its notes, and still offers the old one. In between use package twinlock,
+// whose leases are of both, as for a change from one store to another: first all processes have
+// the old version, then both, then the new one alone. The same goes for a release that would
+// make other keys of the same templates.
+//
+// While two releases share a store, what only the newer one offers is not promised to the
+// processes of the older one. Settings that processes have to agree on, such as Policy.Limit,
+// say themselves what happens while they differ.
+//
 // # Spans and metrics
 //
 // Each call has the spans "lock acquire", "lock hold", with the guarded call's
