@@ -98,5 +98,6 @@
 // holds and nobody waits for, except the history that etcd's own compaction removes: turn on
 // --auto-compaction-retention, as for any use that writes. A request whose answer is lost may
 // leave a lease without keys, which expires. Names begin with the version of the protocol:
-// another version would use another prefix, and not exclude this one.
+// another version would use another prefix, and not exclude this one. Which releases may share a
+// cluster is said in package core.
 package etcdlock

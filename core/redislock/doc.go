@@ -120,5 +120,6 @@
 // A lock is one hash, la1:{key}, braces in the key written \( and \). It
 // stays for about an hour after its last lease, about 150 bytes, to remember the token
 // and the latest owners. Keys and channels begin with the version of the
-// protocol: another version would use another prefix, and not exclude this one.
+// protocol: another version would use another prefix, and not exclude this one. Which releases
+// may share a server is said in package core.
 package redislock

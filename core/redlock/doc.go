@@ -108,5 +108,6 @@
 //	    +zcard +zscore +pexpire +pttl +publish +subscribe +ping
 //
 // Ping checks those that scripts run, and names what is missing. Anyone who may read
-// these keys may end the locks in them.
+// these keys may end the locks in them. Which releases may share the servers is said in package
+// core.
 package redlock

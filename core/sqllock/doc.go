@@ -11,6 +11,7 @@
 // for core's engine: they outlast a transaction, are renewed, have tokens, and can protect
 // anything. [InTx] and [WithTx] lock a key until a transaction ends: they protect data in
 // the same database, and there is no lease to renew or to lose.
+// Which releases may share a database is said in package core.
 //
 // # Guarantees of leases
 //

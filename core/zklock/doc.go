@@ -105,7 +105,7 @@
 // A key is a container, /lockaround-1/=key, in which bytes other than letters, digits,
 // ":", "_" and "-" are written as % and two hexadecimal digits. Servers delete it when it
 // has been empty for a minute. Anyone who may write to these nodes may end the locks in
-// them: see [WithACL] and [WithAuth].
+// them: see [WithACL] and [WithAuth]. Which releases may share an ensemble is said in package core.
 //
 // The queue is the recipe for locks of ZooKeeper's documentation, "ZooKeeper Recipes
 // and Solutions", with shared locks and the marks in names that it recommends.
