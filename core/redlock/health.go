@@ -50,29 +50,29 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 	took := now.Sub(r.sent)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := &h.nodes[node]
+	n := &h.nodes[node]
 	switch {
 	case r.err == nil || isReply(r.err):
-		v.misses, v.Took = 0, took
+		n.misses, n.Took = 0, took
 		if r.status != "" {
-			if v.boot != 0 && v.boot != r.boot {
-				v.emptiedSince = now
+			if n.boot != 0 && n.boot != r.boot {
+				n.emptiedSince = now
 			}
-			v.boot = r.boot
+			n.boot = r.boot
 		}
 		if took > bound/2 {
-			v.setCondition(driver.NodeSlow, now)
+			n.setCondition(driver.NodeSlow, now)
 		} else {
-			v.setCondition(driver.NodeUp, now)
+			n.setCondition(driver.NodeUp, now)
 		}
 	case isTimeout(r.err):
-		if v.misses++; v.misses >= missesDown {
-			v.setCondition(driver.NodeDown, now)
-		} else if v.Condition != driver.NodeDown {
-			v.setCondition(driver.NodeSlow, now)
+		if n.misses++; n.misses >= missesDown {
+			n.setCondition(driver.NodeDown, now)
+		} else if n.Condition != driver.NodeDown {
+			n.setCondition(driver.NodeSlow, now)
 		}
 	default:
-		v.setCondition(driver.NodeDown, now)
+		n.setCondition(driver.NodeDown, now)
 	}
 }
 
@@ -86,10 +86,10 @@ func (h *health) states(now time.Time) []driver.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make([]driver.Node, len(h.nodes))
-	for i, v := range h.nodes {
-		out[i] = v.Node
-		if !v.emptiedSince.IsZero() && now.Sub(v.emptiedSince) < h.maxTTL && v.Condition != driver.NodeDown {
-			out[i].Condition, out[i].Since = driver.NodeRestartedEmpty, v.emptiedSince
+	for i, n := range h.nodes {
+		out[i] = n.Node
+		if !n.emptiedSince.IsZero() && now.Sub(n.emptiedSince) < h.maxTTL && n.Condition != driver.NodeDown {
+			out[i].Condition, out[i].Since = driver.NodeRestartedEmpty, n.emptiedSince
 		}
 	}
 	return out

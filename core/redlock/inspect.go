@@ -66,11 +66,11 @@ func (s *session) askMajority(ctx context.Context, c command) ([]answer, error) 
 // mergeAnswers makes one state of the nodes' answers.
 func (s *session) mergeAnswers(answers []answer) driver.State {
 	var st driver.State
-	type party struct {
+	type candidate struct {
 		left []time.Duration
 		driver.Holder
 	}
-	candidates := make(map[driver.Owner]*party) // a kept key has the zero Owner
+	candidates := make(map[driver.Owner]*candidate) // a kept key has the zero Owner
 	waiting := make(map[driver.Owner]int)
 	for _, a := range answers {
 		st.Token = max(st.Token, a.token)
@@ -82,7 +82,7 @@ func (s *session) mergeAnswers(answers []answer) driver.State {
 		}
 		p := candidates[a.holder]
 		if p == nil {
-			p = &party{Holder: driver.Holder{Mode: driver.Exclusive}}
+			p = &candidate{Holder: driver.Holder{Mode: driver.Exclusive}}
 			candidates[a.holder] = p
 		}
 		p.left = append(p.left, a.left)

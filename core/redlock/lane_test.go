@@ -103,7 +103,7 @@ func (got *told) expect(t *testing.T, what string, granted, silent, canceled, ne
 	}
 }
 
-func TestCallsGoStraightWhenFewAndTogetherWhenMany(t *testing.T) {
+func TestCallsAreSentAloneWhenFewAndTogetherWhenMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
 		first := l.occupy(t)

@@ -71,9 +71,9 @@ func (s *session) renewResult(r *driver.Renewal, t *tally, sent time.Time, stopp
 	case t.possible(len(s.nodes)) < s.quorum:
 		// The votes of a minority are ended, and a late copy of the owner's acquisition must
 		// not bring the lease back.
-		doubt := s.claims.remove(r.Owner)
+		late := s.claims.remove(r.Owner)
 		for i, c := range s.cleaners {
-			c.owe(r.ID, 0, r.TTL, contains(doubt, i))
+			c.owe(r.ID, 0, r.TTL, contains(late, i))
 		}
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	case stopped != nil:
