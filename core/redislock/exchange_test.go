@@ -204,10 +204,10 @@ func TestFarServerGetsWhatWaitsAsSoonAsThereIsRoom(t *testing.T) {
 func TestNobodyOfACrowdGoesAloneToANearServer(t *testing.T) {
 	l := newTestLane(2)
 	l.roundTrip, l.roundTripAt = nearTime, time.Now()
-	for carried, want := range map[int]bool{0: true, crowd - 1: true, crowd: false, 10 * crowd: false} {
-		l.batched = carried
+	for batched, want := range map[int]bool{0: true, crowd - 1: true, crowd: false, 10 * crowd: false} {
+		l.batched = batched
 		if got := l.maySendAlone(); got != want {
-			t.Errorf("with %d in batches one more may go alone: %v", carried, got)
+			t.Errorf("with %d in batches one more may go alone: %v", batched, got)
 		}
 	}
 	l.roundTrip, l.batched = nearTime+1, 10*crowd

@@ -29,11 +29,11 @@ func (s simulated) run(ctx context.Context, cmds []*command, replies []reply) {
 		in[i] = simulation.Command{Script: *c.script, Key: c.key, Args: c.args}
 	}
 	for i, r := range s.link.Run(ctx, in) {
-		replies[i] = reply{value: r.Value, err: r.Err, sentOnce: r.Once}
+		replies[i] = reply{value: r.Value, err: r.Err, sentOnce: r.SentOnce}
 	}
 }
 
-func (s simulated) endsWithContext() bool { return s.link.Heeds() }
+func (s simulated) endsWithContext() bool { return s.link.ObeysContext() }
 
 func (simulated) connections() int { return 8 }
 

@@ -19,12 +19,12 @@ type Command struct {
 	Args   []any
 }
 
-// Reply is what became of a command. Once says that no copy of it is executed
+// Reply is what became of a command. SentOnce says that no copy of it is executed
 // after the reply.
 type Reply struct {
-	Value any
-	Err   error
-	Once  bool
+	Value    any
+	Err      error
+	SentOnce bool
 }
 
 // Link is one process's way to the server.
@@ -141,8 +141,8 @@ var (
 	errGone  = errors.New("simulation: no route to the server")
 )
 
-// Heeds reports whether Run returns when its ctx ends, as far as the weather goes.
-func (l *Link) Heeds() bool { return l.faults().Stubborn == 0 }
+// ObeysContext reports whether Run returns when its ctx ends, as far as the weather goes.
+func (l *Link) ObeysContext() bool { return l.faults().Stubborn == 0 }
 
 // Run sends a batch and waits for the replies, or for ctx.
 func (l *Link) Run(ctx context.Context, cmds []Command) []Reply {
@@ -212,7 +212,7 @@ func (l *Link) arrive(cmds []Command, f Faults, answers chan<- []Reply) {
 		return
 	}
 	for i := range replies {
-		replies[i].Once = !twice && replies[i].Err == nil
+		replies[i].SentOnce = !twice && replies[i].Err == nil
 	}
 	l.deliver(l.trip(f), func() { answers <- replies })
 }

@@ -50,7 +50,7 @@ func TestHealthyLinkRunsAndPushes(t *testing.T) {
 		if s := status(t, b.Run(ctx, []simulation.Command{acquire(2, "b")})[0]); s != protocol.Queued {
 			t.Errorf("second: %v", s)
 		}
-		if r := a.Run(ctx, []simulation.Command{release(1)})[0]; r.Err != nil || !r.Once {
+		if r := a.Run(ctx, []simulation.Command{release(1)})[0]; r.Err != nil || !r.SentOnce {
 			t.Errorf("release: %+v", r)
 		}
 		if p, err := protocol.ParsePush(<-got); err != nil || p.Owner != (driver.Owner{2}) {
@@ -90,7 +90,7 @@ func TestFaultsHappen(t *testing.T) {
 	t.Run("twice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := simulation.New(7, simulation.Faults{Twice: 1, LateBy: time.Second}, 1)
-			if r := w.Link().Run(t.Context(), []simulation.Command{acquire(1, "a")})[0]; r.Err != nil || r.Once {
+			if r := w.Link().Run(t.Context(), []simulation.Command{acquire(1, "a")})[0]; r.Err != nil || r.SentOnce {
 				t.Errorf("%+v", r)
 			}
 			time.Sleep(time.Minute)
