@@ -37,10 +37,6 @@ var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // floor.
 var errKey = &driver.PermanentError{Err: fmt.Errorf("sql: the key is empty or too long; use 1 to %d bytes", MaxKeyLength)}
 
-// rowRetention is how long a key's row stays after its last lease or place, in microseconds:
-// the row remembers the key's token and the owners that have ended.
-const rowRetention = int64(time.Minute / time.Microsecond)
-
 // decideInBackground makes a decision for no caller, also while the session is being closed.
 func (s *session) decideInBackground(ctx context.Context, key string, f func(*decision) error) error {
 	_, _, err := runAttempt(ctx, s, nil, func(ctx context.Context, a *attempt) (struct{}, error) {

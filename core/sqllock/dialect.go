@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,29 @@ func (d Dialect) now() string {
 		return `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 	}
 	return `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`
+}
+
+// code returns an error's SQLSTATE in PostgreSQL, its number in MySQL, or "". database/sql
+// has no common way to get them: drivers for PostgreSQL have a method, and the one for MySQL
+// has a field.
+func code(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	for err != nil {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct {
+			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
+				return strconv.FormatUint(n.Uint(), 10)
+			}
+		}
+		err = errors.Unwrap(err)
+	}
+	return ""
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

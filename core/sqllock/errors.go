@@ -3,8 +3,6 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"strconv"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
@@ -25,29 +23,6 @@ func classify(err error) error {
 		return &driver.PermanentError{Err: fmt.Errorf("sql: the *sql.DB is closed; close it after its sessions: %w", err)}
 	}
 	return fmt.Errorf("sql: %w", err)
-}
-
-// code returns an error's SQLSTATE in PostgreSQL, its number in MySQL, or "". database/sql
-// has no common way to get them: drivers for PostgreSQL have a method, and the one for MySQL
-// has a field.
-func code(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	for err != nil {
-		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() {
-			v = v.Elem()
-		}
-		if v.Kind() == reflect.Struct {
-			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
-				return strconv.FormatUint(n.Uint(), 10)
-			}
-		}
-		err = errors.Unwrap(err)
-	}
-	return ""
 }
 
 // permanentCodes are the errors that a statement gets again until somebody changes the

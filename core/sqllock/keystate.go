@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -45,9 +46,6 @@ const (
 
 // noTurn is the turn of a claim that does not wait. It sorts behind all that do.
 const noTurn = math.MaxInt64
-
-// sessionID identifies a session. It is random.
-type sessionID [16]byte
 
 // sortClaims puts the waiters first, in the order of their turns, and the holders behind
 // them.
@@ -180,6 +178,10 @@ func (k *keyState) isEnded(o driver.Owner) bool {
 
 // maxRememberedEnds is how many of the owners that ended last a key's row remembers.
 const maxRememberedEnds = 8
+
+// rowRetention is how long a key's row stays after its last lease or place, in microseconds:
+// the row remembers the key's token and the owners that have ended.
+const rowRetention = int64(time.Minute / time.Microsecond)
 
 // room returns how many may hold a key together with such a request; 0 is any number.
 func room(m driver.Mode, limit int) int32 {

@@ -1,11 +1,20 @@
 package sqllock
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
+
+// sessionID identifies a session. It is random.
+type sessionID [16]byte
+
+func newSessionID() (n sessionID) {
+	_, _ = rand.Read(n[:]) // never fails: crypto/rand aborts the program instead
+	return n
+}
 
 // notification is the payload of a NOTIFY, and the channel it goes to.
 type notification struct{ channel, payload string }
