@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/textproto"
 	"reflect"
@@ -46,28 +44,6 @@ func newBinder(t reflect.Type, more []string) (*binder, error) {
 		fields.formats[format] = true
 	}
 	return &binder{fields}, nil
-}
-
-// formatOf returns the tag of the format that gin binds such a request by, and
-// whether that means to read its body.
-func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, err error) {
-	switch name := binding.Default(r.Method, contentType).Name(); name {
-	case "json", "xml":
-		return name, true, nil
-	case "multipart/form-data":
-		return "form", true, nil
-	case "form":
-		// net/http finds the type by its own rules.
-		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // it reads what it can make of a malformed one, too
-		switch media {
-		case binding.MIMEMultipartPOSTForm:
-			readsBody = true
-		case binding.MIMEPOSTForm:
-			readsBody = r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
-		}
-		return "form", readsBody, nil
-	}
-	return "", false, errors.New("the body's Content-Type cannot be bound into a struct; use JSON, XML or a form")
 }
 
 // bind fills the struct that into points to. r is a copy of the request that has
@@ -176,5 +152,3 @@ func unread(r *http.Request, body []byte) *http.Request {
 	c.Body = io.NopCloser(bytes.NewReader(body))
 	return c
 }
-
-var fileHeader = reflect.TypeFor[multipart.FileHeader]()

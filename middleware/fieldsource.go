@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"mime/multipart"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,17 +10,6 @@ import (
 	"github.com/gin-gonic/gin/binding"
 
 	"github.com/lockaround/lockaround/core"
-)
-
-// formatTags are the struct tags of the formats in which a body or query is decoded;
-// bodyTags adds those of formats that gin would decode as well, and sourceTags those of
-// the other parts of a request. Decoders of YAML and TOML need time and memory for a
-// body of a few kilobytes that a server does not have: for keys that come twice, or are
-// many, for aliases, for nesting. They are made for files of one's own.
-var (
-	formatTags = []string{"json", "xml", "form"}
-	bodyTags   = append(slices.Clone(formatTags), "yaml", "toml")
-	sourceTags = append(slices.Clone(bodyTags), "header", "uri")
 )
 
 // fieldSources says which parts of a request fill which fields of a struct. A
@@ -206,6 +196,8 @@ func holdsFiles(t reflect.Type) bool {
 	}
 	return t == fileHeader
 }
+
+var fileHeader = reflect.TypeFor[multipart.FileHeader]()
 
 // clear empties the fields of v that a body or query with this tag must not have
 // filled.

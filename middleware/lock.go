@@ -8,9 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/middleware/internal/body"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
-	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
 // Lock returns a handler that runs the rest of the chain while it holds the
@@ -39,16 +37,6 @@ func New(e *core.Engine, p core.Policy, o ...Option) (gin.HandlerFunc, error) {
 	return l.handle, nil
 }
 
-// lock is one policy as compiled for gin.
-type lock struct {
-	rule    *rule.Rule[*request]
-	options options
-	bodies  body.Plan
-	routes  sync.Map // gin's FullPath of those that the key was found not to fit
-
-	bound *boundHandler // what runs under the lock; nil for the rest of the chain
-}
-
 func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
 	o, err := compileOptions(opts, false)
 	if err != nil {
@@ -64,16 +52,8 @@ func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
 	return l, nil
 }
 
-// compileLock leaves it to the caller to check that o fits the policy.
-func compileLock(e *core.Engine, p core.Policy, o options, around ...rule.Around[*request]) (*lock, error) {
-	r, err := rule.Compile[*gin.Context](e, p, &o.Settings, around...)
-	if err != nil {
-		return nil, err
-	}
-	o.engine = e
-	return &lock{rule: r, options: o, bodies: o.Plan(r.ReadsBody)}, nil
-}
-
+// handle runs what the lock is around, while it holds the lock of the request's key, or
+// refuses the request.
 func (l *lock) handle(c *gin.Context) {
 	unlocked := l.options.Filter != nil && !l.options.Filter(c)
 	if unlocked && l.bound == nil {
@@ -137,23 +117,6 @@ func (l *lock) run(ctx context.Context, src *request) {
 		}
 		l.next(src)
 	})
-}
-
-// within runs next with ctx as the request's context, and value, which ctx has under
-// key, also in c itself: without ContextWithFallback c.Value answers for what is in c.Keys only.
-// If nothing was there before, the key is set to nil in the end, because deleting it
-// would need c's own mutex.
-func within(c *gin.Context, ctx context.Context, key string, value any, next func()) {
-	outer := c.Request
-	c.Request = outer.WithContext(ctx)
-	previous, _ := c.Get(key)
-	c.Set(key, value)
-	defer func() {
-		c.Set(key, previous)
-		body.KeepForms(outer, c.Request)
-		c.Request = outer
-	}()
-	next()
 }
 
 // fallbackWarning is per process: it is about gin's engine, of which most

@@ -3,7 +3,6 @@ package middleware
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
-	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
 // Locked returns a handler that binds the request into a Req, takes the lock of
@@ -51,13 +49,6 @@ func NewLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req
 		return nil, fmt.Errorf("gin locked handler: %w", err)
 	}
 	return l.handle, nil
-}
-
-// boundHandler is a handler that takes its request as a struct.
-type boundHandler struct {
-	reads func(*gin.Context) bool // whether binding a request reads its body
-	bind  func(*request) error    // fills the request's bound, or wraps ErrBind
-	call  func(*request)          // after bind
 }
 
 func newLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), opts []Option) (*lock, error) {
@@ -171,26 +162,4 @@ func (b *binder) bindRequest(r *request, into any) error {
 	}
 	body.KeepForms(outer, copied)
 	return nil
-}
-
-// removeFiles deletes the temporary files of a form that was parsed to bind it.
-// net/http would do so only if the form was in the request that it has made.
-func (r *request) removeFiles() {
-	if r.files != nil {
-		_ = r.files.RemoveAll() // what stays in the temporary folder is no fault of the request
-	}
-}
-
-// refusal is the answer for a call that err kept from running.
-func refusal(err error) problem.Problem {
-	if errors.Is(err, ErrBind) {
-		return problem.Problem{
-			Type:   "about:blank",
-			Title:  http.StatusText(http.StatusBadRequest),
-			Status: http.StatusBadRequest,
-			Code:   "REQUEST_INVALID",
-			Detail: "The request is malformed, or a value in it is missing or not valid.",
-		}
-	}
-	return problem.OfRefused(err)
 }

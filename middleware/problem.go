@@ -30,6 +30,20 @@ func (l *lock) refuse(c *gin.Context, err error) {
 	write(c, p)
 }
 
+// refusal is the answer for a call that err kept from running.
+func refusal(err error) problem.Problem {
+	if errors.Is(err, ErrBind) {
+		return problem.Problem{
+			Type:   "about:blank",
+			Title:  http.StatusText(http.StatusBadRequest),
+			Status: http.StatusBadRequest,
+			Code:   "REQUEST_INVALID",
+			Detail: "The request is malformed, or a value in it is missing or not valid.",
+		}
+	}
+	return problem.OfRefused(err)
+}
+
 // answering is how an answer is written in front of the lock.
 type answering struct {
 	writer   gin.ResponseWriter

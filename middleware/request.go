@@ -34,3 +34,11 @@ func (r *request) Header() http.Header { return r.c.Request.Header }
 func (r *request) Body(path []string) (string, error) { return r.content.Value(r.c.Request, path) }
 
 func (r *request) ClientIP() string { return r.c.ClientIP() }
+
+// removeFiles deletes the temporary files of a form that was parsed to bind it.
+// net/http would do so only if the form was in the request that it has made.
+func (r *request) removeFiles() {
+	if r.files != nil {
+		_ = r.files.RemoveAll() // what stays in the temporary folder is no fault of the request
+	}
+}
