@@ -13,39 +13,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// maxPlaceTTL bounds how long a place in the line lasts after its last refresh.
-const maxPlaceTTL = 10 * time.Second
-
-// request is one running Acquire. Once its node is created it has a place in the line.
-type request struct {
-	s *session
-	driver.Request
-	parent  string // the key's node
-	mark    string
-	done    chan struct{} // closed when the request has been granted or has failed
-	changed kit.Signal
-
-	// Guarded by s.claims.mu.
-	name        string // of its node; empty before that is created
-	watching    string // the path of the target
-	armed       bool   // the servers will send an event when the target changes
-	watchedGone bool   // the target was deleted
-	nodeLost    bool   // its node is gone: ZooKeeper's session has expired, or the request was refused
-
-	// Of Acquire's goroutine.
-	creation     pendingCall // the call that creates the node
-	replaced     bool        // the lease to replace has ended
-	capacity     int32
-	version      int32     // of the node
-	acked        time.Time // when the last answered write to the node was sent
-	predecessors map[string]*predecessor
-	keyVersion   int32 // the version of the key's node, when the line was last read
-	waiters      int   // how many waited then, behind this place
-	nextInLine   bool  // then this place was right behind the holders
-	reported     bool  // the sink was told that the request waits
-	begun        time.Time
-}
-
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if err := s.Enter(); err != nil {

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // caller is who makes calls, and when they must end.
@@ -17,10 +19,16 @@ type caller struct {
 	closing <-chan struct{} // closed when calls are to end with ErrClosed
 }
 
-// pendingCall is a call that its caller may have given up.
-type pendingCall struct {
-	sent bool          // it was handed to the client library
-	done chan struct{} // closed when the library has returned; nil if not sent
+// callerOf returns the caller of a method.
+func (s *session) callerOf(ctx context.Context) caller { return caller{ctx, s.Closing} }
+
+// ownCaller returns the session itself as a caller, until Close is done.
+func (s *session) ownCaller() caller { return caller{s.Ctx, s.Ctx.Done()} }
+
+// retryAtOnce reports whether to repeat a request at once, on the next connection, as this one
+// was lost. The request may be executed twice.
+func retryAtOnce(c caller, err error) bool {
+	return lostReply(err) && !errors.As(err, new(*kit.SilenceError)) && c.ctx.Err() == nil
 }
 
 // each calls f for 0 to n-1 concurrently, and waits for all. The client library pipelines the

@@ -17,15 +17,6 @@ const (
 	cleaners = 1024
 )
 
-// debt is an owner that was given up and has to be deleted at the servers.
-type debt struct {
-	parent string
-	mark   string
-	name   string          // of its node; empty if not known
-	after  <-chan struct{} // closed when the call that creates the node has ended; may be nil
-	ttl    time.Duration   // of the node
-}
-
 // owe starts to delete an owner. When the TTL is over, other sessions may do so too.
 func (s *session) owe(d debt) {
 	s.debts.Owe(d, kit.Debt{Limit: d.ttl + 2*s.timeout, After: d.after, End: func(ctx context.Context) error {

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,25 @@ func (c *client) connect() error {
 		return driver.ErrClosed
 	}
 	return nil
+}
+
+// dial makes the client library's connections.
+func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, min(limit, c.attempt))
+	defer cancel()
+	conn, err := c.config.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{Conn: conn, client: c, limit: c.attempt, zxidBefore: c.zxid.Load()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		_ = conn.Close() // nothing was sent
+		return nil, c.ctx.Err()
+	}
+	c.link = l
+	return l, nil
 }
 
 // noLog drops the client library's messages: they name nodes.

@@ -54,12 +54,6 @@ func lostReply(err error) bool {
 		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) || isNet(err)
 }
 
-// retryAtOnce reports whether to repeat a request at once, on the next connection, as this one
-// was lost. The request may be executed twice.
-func retryAtOnce(c caller, err error) bool {
-	return lostReply(err) && !errors.As(err, new(*kit.SilenceError)) && c.ctx.Err() == nil
-}
-
 // isNet reports whether the error is one of a connection, or a kit.SilenceError.
 func isNet(err error) bool {
 	var t interface{ Timeout() bool }

@@ -9,16 +9,11 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
+// maxPlaceTTL bounds how long a place in the line lasts after its last refresh.
+const maxPlaceTTL = 10 * time.Second
+
 // pollInterval is how often a waiter polls its target, in case an event was lost.
 const pollInterval = wake * 7 / 10
-
-// predecessor is what a waiter knows of a member before it.
-type predecessor struct {
-	version int32
-	state   state
-	ttl     time.Duration
-	since   time.Time // when this version was first read
-}
 
 // awaitTurn waits until the place is among the holders of the key. unread reports that it
 // did not have to read the line to find that out.

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -162,25 +161,6 @@ func (l *link) setZxid(b []byte, at int) []byte {
 // silentSince reports whether nothing was read after t.
 func (l *link) silentSince(t time.Time) bool {
 	return l.heard.Load() < int64(t.Sub(l.client.epoch))
-}
-
-// dial makes the client library's connections.
-func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, min(limit, c.attempt))
-	defer cancel()
-	conn, err := c.config.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	l := &link{Conn: conn, client: c, limit: c.attempt, zxidBefore: c.zxid.Load()}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		_ = conn.Close() // nothing was sent
-		return nil, c.ctx.Err()
-	}
-	c.link = l
-	return l, nil
 }
 
 // hosts gives the client library one server after another, in a random order for each session.
