@@ -63,12 +63,12 @@ var mutants = []mutant{
 			"q.workers.Go(func() { for q.ctx.Err() == nil { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
 	},
 	{
-		name: "a caller that left is granted the key", file: "internal/queue/line.go",
+		name: "a caller that left is granted the key", file: "internal/queue/waiter.go",
 		old: "\tln.remove(w)\n\tswitch {\n\tcase cancelled:",
 		bug: "\tswitch {\n\tcase cancelled:",
 	},
 	{
-		name: "a release does not wake the callers behind it", file: "internal/queue/hold.go",
+		name: "a release does not wake the callers behind it", file: "internal/queue/release.go",
 		old: "ln.move(l, s, now)\n\t\t\th.unlock()",
 		bug: "ln.forget(l, now)\n\t\t\th.unlock()",
 	},

@@ -2,57 +2,10 @@ package queue
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// lifetime is how far a queue is on its way from open to closed, and how many
-// calls wait or hold.
-type lifetime struct {
-	calls atomic.Int64
-	stage atomic.Int32 // a stage; changed under mu
-
-	mu     sync.Mutex
-	idle   chan struct{} // closed when draining and no call is left
-	closed chan struct{} // closed when Close has finished
-}
-
-type stage = int32
-
-const (
-	open stage = iota
-	draining
-	closed
-)
-
-// enter counts a call in, unless the queue takes no more.
-func (l *lifetime) enter() bool {
-	l.calls.Add(1) // before the look: whoever sets the stage looks at calls after that
-	if !l.isOpen() {
-		l.leave()
-		return false
-	}
-	return true
-}
-
-// leave counts a call out, when it gave up or its hold was released.
-func (l *lifetime) leave() {
-	if l.calls.Add(-1) > 0 || l.isOpen() {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.idle != nil && l.calls.Load() == 0 {
-		close(l.idle)
-		l.idle = nil
-	}
-}
-
-func (l *lifetime) isOpen() bool { return l.stage.Load() == open }
-
-func (l *lifetime) isClosed() bool { return l.stage.Load() == closed }
 
 // Shutdown refuses new callers, lets those who wait or hold finish, and returns when none is
 // left or ctx ends. Close comes after it.
@@ -143,5 +96,26 @@ func (s *shard) evict() []driver.Ending {
 			ends = append(ends, ln.evict()...)
 		}
 	}
+	return ends
+}
+
+// evict fails the waiters of a line that is closed, and ends its holds. It returns the leases
+// that are to be released at the store.
+func (ln *line) evict() []driver.Ending {
+	ln.failIf(always, refuse(Closed))
+	if ln.asking != nil {
+		ln.asking.cancel()
+	}
+	var ends []driver.Ending
+	for l := ln.leases; l != nil; l = l.next {
+		var keep time.Duration
+		for h := l.hold; h != nil; h = h.next {
+			keep = max(keep, h.terms.MinHold)
+			h.finish(Closed)
+		}
+		ends = append(ends, l.ending(keep))
+		ln.forget(l, time.Now())
+	}
+	ln.advance()
 	return ends
 }

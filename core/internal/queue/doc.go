@@ -21,6 +21,9 @@
 //	         │           ▲              │
 //	         └─ Release ─┘              └─► store    released
 //
+// machine.go has the structs. A call goes through queue.go, waiter.go, request.go and steps.go,
+// and back through release.go. Meanwhile renewer.go renews, and events.go hears the store.
+//
 // A key has a lock, with a line for each kind of use: its mode, its limit, and whether its
 // callers are strict. Of strict callers each has a line of its own. A line has its waiters in
 // order, at most one request, and the leases of this process.

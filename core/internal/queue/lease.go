@@ -1,50 +1,12 @@
 package queue
 
 import (
-	"errors"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// lease is what this process has been granted by the store. Callers hold it one
-// after the other, or together if it is a share. It is guarded by the mutex of its
-// line's shard, but for the renewer's own entry.
-type lease struct {
-	line *line
-	next *lease // of the line
-	driver.ID
-	Ref      string
-	Token    int64
-	Deadline time.Time
-	hold     *Hold         // who hold, linked; nil while the process decides on the next one
-	single   Hold          // room for the first of them
-	length   time.Duration // the longest TTL that it was granted or renewed for
-
-	// If contended: when the first word of that came, or one during a renewal. Otherwise: before the latest
-	// word of the store that nobody else waits was asked for.
-	heardAt instant
-
-	renewAt instant
-	leeway  time.Duration // how much sooner than renewAt it may travel with others
-	entry   entry
-
-	lingers instant // until when it is kept although nobody holds; zero if it is not
-
-	handoffs   int16 // holds on this grant, less one
-	gone       bool  // the line has parted from it
-	contended  bool  // another process is known to wait
-	closed     bool  // nobody joins those who hold
-	lowered    bool  // from an exclusive lease to a share
-	renewing   bool
-	refreshing bool // it is being renewed before it is handed on
-	sent       bool // its release was, before its caller knows the answer
-	followed   bool // a request was sent after that
-}
-
-// block is how many holds share one grant of the store, each with its own fencing token.
-const block = 1024
-
+// newLease makes a lease of a grant.
 func newLease(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) *lease {
 	l := &lease{line: ln, ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline, handoffs: -1, length: ttl}
 	l.heard(g.Contended, at(sent), now)
@@ -133,66 +95,6 @@ func (l *lease) schedule() {
 		due, early = l.renewAt, l.leeway
 	}
 	l.line.queue.renewer.put(l, due, early)
-}
-
-// attend does what is due for a lease, and reports whether it is to be renewed.
-func (l *lease) attend(now time.Time) (renew bool) {
-	if !l.current() {
-		return false
-	}
-	if driver.Remaining(l.Deadline, now) <= 0 {
-		l.line.lose(l)
-		return false
-	}
-	if l.recall(now); !l.current() {
-		return false
-	}
-	for h := l.hold; h != nil; h = h.next {
-		if !h.over && driver.Remaining(h.deadline(), now) <= 0 {
-			if l.expire(h, now); !l.current() {
-				return false
-			}
-		}
-		if h.pastMax(now) && h.finish(MaxHold) {
-			l.line.queue.warn("lockaround: a call held its lock for longer than MaxHold", h.terms)
-		}
-	}
-	renew = l.renewable() && !l.renewing && l.renewAt.add(-l.leeway) <= at(now)
-	if renew {
-		l.renewing = true
-	}
-	l.schedule()
-	return renew
-}
-
-// expire ends a hold whose time is over, and the lease with it unless others share
-// that.
-func (l *lease) expire(h *Hold, now time.Time) {
-	if driver.Remaining(l.Deadline, now) > 0 && (l.hold != h || h.next != nil) {
-		h.lose()
-		return
-	}
-	l.line.lose(l)
-}
-
-// renewed goes on after a renewal.
-func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
-	l.renewing = false
-	if !l.current() {
-		return
-	}
-	now := time.Now()
-	switch {
-	case r.Err == nil:
-		l.extend(r, ttl, sent)
-	case errors.Is(r.Err, driver.ErrNotHeld):
-		l.line.lose(l)
-		return
-	default:
-		// Again soon, and until the deadline.
-		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, ttl/50)), 0
-	}
-	l.schedule()
 }
 
 // extend takes in a renewal.

@@ -1,27 +1,16 @@
 package queue
 
-import "github.com/lockaround/lockaround/core/driver"
+import (
+	"hash/maphash"
 
-// lock is a key that this process has to do with: the lines of its callers, one for
-// each kind of use. It is guarded by the mutex of its shard, which uses it again for
-// another key when its last line has been dropped. Who still knows the line by then
-// has parted from it, and asks it for its queue and shard only.
-type lock struct {
-	key     string
-	lines   *line
-	waiting int   // callers in all lines
-	sent    int32 // releases of all lines that were sent and not answered
-	single  line  // room for the first of them
-}
+	"github.com/lockaround/lockaround/core/driver"
+)
 
 // spares is how many unused locks a shard keeps.
 const spares = 16
 
-// kind is what the callers of a line have in common.
-type kind struct {
-	limit  int32 // of a Semaphore
-	mode   driver.Mode
-	strict bool // each caller has a line of its own
+func (q *Queue) shardOf(key string) *shard {
+	return &q.shards[maphash.String(q.seed, key)%uint64(len(q.shards))]
 }
 
 func (t *Terms) kind() kind { return kind{int32(t.Limit), t.Mode, t.Strict} }

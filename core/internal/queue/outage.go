@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -13,26 +11,6 @@ import (
 
 // quiet is how long at least passes between two lines of the log that say the same of the store.
 const quiet = time.Minute
-
-// condition is how the store is, as the queue's calls find it.
-type condition uint8
-
-const (
-	answers condition = iota
-	silent            // it cannot be reached, fails, or says nothing for the store timeout
-	refuses           // it answers that it will not, as for lack of a right
-)
-
-// outage logs once when the store goes away or refuses, with the cause, and once when it is back,
-// however many calls find it so.
-type outage struct {
-	trouble atomic.Bool // since is not zero
-
-	mu    sync.Mutex
-	since time.Time    // it has not answered; zero if it has
-	said  condition    // in the latest line
-	at    [3]time.Time // the latest line of each condition
-}
 
 // heard notes what a call of the store came to, which says nothing of the store if the caller's
 // context has ended. No lock of a shard is held.

@@ -4,74 +4,10 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"log/slog"
-	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/signals"
-)
-
-// Queue takes and keeps locks in one store, for the callers of one process. It is safe for
-// concurrent use.
-type Queue struct {
-	Config
-	session driver.Session
-	prompt  driver.Prompt // session, if it is one; otherwise nil
-
-	seed     maphash.Seed
-	shards   [64]shard
-	renewer  renewer
-	releaser releaser
-	held     atomic.Int64 // holds, and leases that linger
-
-	outage  outage
-	life    lifetime
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	calls   sync.WaitGroup // to the store, on behalf of lines
-	workers sync.WaitGroup // the other goroutines
-}
-
-// Config is what a queue is made with.
-type Config struct {
-	Driver       driver.Driver
-	Capabilities driver.Capabilities // of Driver
-	StoreTimeout time.Duration       // bounds each call of the store
-	MaxWaiters   int                 // callers that wait for one key
-	MaxHeld      int                 // holds at a time
-	TokensAfter  int64               // is added to the store's tokens
-	Logger       func() *slog.Logger // is asked at each line
-}
-
-// Terms are what a policy wants of a key. All calls of the policy share them, and nothing
-// changes them.
-type Terms struct {
-	Name    string // of the policy, for the log
-	Signals *signals.Policy
-
-	Mode  driver.Mode
-	Limit int // of a Semaphore; otherwise 0
-
-	Wait    time.Duration // 0 leaves as soon as the key is known to be taken; or Forever
-	TTL     time.Duration
-	MaxHold time.Duration // 0 is no bound
-	MinHold time.Duration
-	Linger  time.Duration
-
-	NoRenew bool
-	Strict  bool // each caller has a place of its own in the store's queue
-	Sent    bool // a release returns before the store has answered
-}
-
-const (
-	// Forever is a Wait, and a caller's patience, without a bound.
-	Forever time.Duration = math.MaxInt64
-
-	// longest is no shorter than any time of a policy but Forever.
-	longest = 365 * 24 * time.Hour
 )
 
 // Open returns a queue on a driver, which does no I/O. The error is the driver's.
@@ -153,12 +89,6 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 	return h, nil
 }
 
-// leaves reports whether a context leaves that much time from now on.
-func leaves(ctx context.Context, d time.Duration) bool {
-	end, ends := ctx.Deadline()
-	return !ends || time.Until(end) >= d
-}
-
 // Ask calls do, with the session and with a context that ends with the store's time, and
 // says why the store did not do what it was asked.
 func (q *Queue) Ask(ctx context.Context, do func(context.Context, driver.Session) error) *Refusal {
@@ -203,29 +133,4 @@ func (q *Queue) Drop(key string, upTo int64) {
 			l.line.lose(l)
 		}
 	}
-}
-
-// Token is the first fencing token on a grant of the store; 0 if there was none.
-func (q *Queue) Token(granted int64) int64 {
-	if granted == 0 {
-		return 0
-	}
-	return (granted + q.TokensAfter) * block
-}
-
-// warn logs from under the lock of a shard, where a slow handler must not hold up other keys.
-func (q *Queue) warn(message string, t *Terms) {
-	q.workers.Go(func() { q.Logger().Warn(message, "lock.name", t.Name, "lock.driver", q.Capabilities.Name) })
-}
-
-// shard is the lock and the index of a part of the keys.
-type shard struct {
-	mu    sync.Mutex
-	locks map[string]*lock
-	spare []*lock // for the next keys
-	owners
-}
-
-func (q *Queue) shardOf(key string) *shard {
-	return &q.shards[maphash.String(q.seed, key)%uint64(len(q.shards))]
 }

@@ -3,27 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
-	"sync"
+	mrand "math/rand/v2"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// releaser releases leases in the background: those whose release found the store
-// out of reach, and those that were lost, which the store may still count as
-// held. It goes on until the store has answered, or the lease has ended there by
-// itself.
-type releaser struct {
-	queue   *Queue
-	kick    chan struct{}
-	mu      sync.Mutex
-	pending []pendingRelease
-}
-
-type pendingRelease struct {
-	driver.Ending
-	until time.Time
-}
 
 func (r *releaser) init(q *Queue) {
 	r.queue, r.kick = q, make(chan struct{}, 1)
@@ -49,6 +33,7 @@ func (r *releaser) take() []pendingRelease {
 	return pending
 }
 
+// run releases what was added, and repeats what had no answer.
 func (r *releaser) run() {
 	var pending []pendingRelease
 	failures := 0
@@ -91,4 +76,14 @@ func (r *releaser) release(pending []pendingRelease) []pendingRelease {
 		}
 	}
 	return left
+}
+
+// backoff is how long to leave a store alone after n failures in a row: from
+// about 20 ms to about a second, jittered, so that processes spread out. The
+// jitter comes from the clock's nanoseconds, so that under a simulated clock a
+// run can be had again.
+func backoff(n int) time.Duration {
+	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
+	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()
+	return d/2 + time.Duration(jitter%uint64(d))
 }

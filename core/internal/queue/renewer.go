@@ -2,86 +2,20 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
+	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// renewer renews leases and ends those whose time is over, with one goroutine for
-// all of them. It keeps a heap of when each lease next needs attention, and
-// renews in batches what is due at about the same time.
-type renewer struct {
-	queue *Queue
-	kick  chan struct{}
-
-	mu     sync.Mutex
-	heap   agenda
-	wakeAt instant
-}
-
-// entry is a lease's place in the agenda, guarded by the renewer's mutex.
-type entry struct {
-	at    instant
-	early int32 // how many ms sooner than at it may be attended, if others are
-	index int32 // in the heap, from 1; 0 if it is not there
-}
-
-// soonest is when it may be attended.
-func (n *entry) soonest() instant { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
 
 func (r *renewer) init(q *Queue) {
 	r.queue, r.kick = q, make(chan struct{}, 1)
 	r.wakeAt = at(time.Now()).add(longest)
 }
 
-// put sets when l needs attention.
-func (r *renewer) put(l *lease, at instant, early time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.entry.at, l.entry.early = at, int32(early/time.Millisecond)
-	if l.entry.index == 0 {
-		heap.Push(&r.heap, l)
-	} else {
-		heap.Fix(&r.heap, int(l.entry.index)-1)
-	}
-	if at < r.wakeAt {
-		r.wakeAt = at
-		select {
-		case r.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (r *renewer) remove(l *lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.entry.index > 0 {
-		heap.Remove(&r.heap, int(l.entry.index)-1)
-	}
-}
-
-// due takes out what needs attention and returns it with the time until the
-// next does.
-func (r *renewer) due(now instant) ([]*lease, time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var due []*lease
-	for len(r.heap) > 0 && r.heap[0].entry.soonest() <= now {
-		due = append(due, heap.Pop(&r.heap).(*lease))
-	}
-	next := longest
-	if len(r.heap) > 0 {
-		next = r.heap[0].entry.at.since(now)
-	}
-	r.wakeAt = now.add(next)
-	return due, next
-}
-
+// run attends what is due, and sleeps until the next lease is, or put says that one is sooner.
 func (r *renewer) run() {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
@@ -114,6 +48,36 @@ func (r *renewer) attend(due []*lease) {
 	for _, batch := range batches(all) {
 		r.queue.workers.Go(func() { r.renew(batch) })
 	}
+}
+
+// attend does what is due for a lease, and reports whether it is to be renewed.
+func (l *lease) attend(now time.Time) (renew bool) {
+	if !l.current() {
+		return false
+	}
+	if driver.Remaining(l.Deadline, now) <= 0 {
+		l.line.lose(l)
+		return false
+	}
+	if l.recall(now); !l.current() {
+		return false
+	}
+	for h := l.hold; h != nil; h = h.next {
+		if !h.over && driver.Remaining(h.deadline(), now) <= 0 {
+			if l.expire(h, now); !l.current() {
+				return false
+			}
+		}
+		if h.pastMax(now) && h.finish(MaxHold) {
+			l.line.queue.warn("lockaround: a call held its lock for longer than MaxHold", h.terms)
+		}
+	}
+	renew = l.renewable() && !l.renewing && l.renewAt.add(-l.leeway) <= at(now)
+	if renew {
+		l.renewing = true
+	}
+	l.schedule()
+	return renew
 }
 
 // renewable is a lease that is to be renewed, and how much of it is left.
@@ -186,27 +150,22 @@ func stillWanted(batch []*lease, renewals []driver.Renewal) ([]*lease, []driver.
 	return batch[:n], renewals[:n]
 }
 
-// agenda is a heap of leases by their time.
-type agenda []*lease
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].entry.at < a[j].entry.at }
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].entry.index, a[j].entry.index = int32(i+1), int32(j+1)
-}
-
-func (a *agenda) Push(x any) {
-	l := x.(*lease)
-	*a = append(*a, l)
-	l.entry.index = int32(len(*a))
-}
-
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	l := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
-	l.entry.index = 0
-	return l
+// renewed goes on after a renewal.
+func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
+	l.renewing = false
+	if !l.current() {
+		return
+	}
+	now := time.Now()
+	switch {
+	case r.Err == nil:
+		l.extend(r, ttl, sent)
+	case errors.Is(r.Err, driver.ErrNotHeld):
+		l.line.lose(l)
+		return
+	default:
+		// Again soon, and until the deadline.
+		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, ttl/50)), 0
+	}
+	l.schedule()
 }

@@ -3,24 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
-	mrand "math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// request is the store being asked for a lease, on behalf of whoever is first
-// in the line when it is granted. It is guarded by the mutex of its line's shard.
-type request struct {
-	driver.Request
-	ctx       context.Context // nil while a caller begins it
-	end       context.CancelFunc
-	queued    bool // the store has said that the key is taken
-	withdrawn bool // nobody wants it any more
-
-	contended bool // a push about the grant has overtaken it: others wait
-}
 
 // requests are for those that ended where they began: nobody else knows of them.
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -200,12 +187,6 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 	return 0
 }
 
-// trouble is what a line has with the store since that last answered.
-type trouble struct {
-	failures int   // attempts in a row
-	fault    error // of the latest that says what is wrong
-}
-
 // fault is why the store could not be asked, as far as it is known.
 func (ln *line) fault() error {
 	if ln.trouble == nil {
@@ -224,14 +205,4 @@ func (ln *line) failed(why error) (failures int) {
 		ln.trouble.fault = why
 	}
 	return ln.trouble.failures
-}
-
-// backoff is how long to leave a store alone after n failures in a row: from
-// about 20 ms to about a second, jittered, so that processes spread out. The
-// jitter comes from the clock's nanoseconds, so that under a simulated clock a
-// run can be had again.
-func backoff(n int) time.Duration {
-	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
-	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()
-	return d/2 + time.Duration(jitter%uint64(d))
 }

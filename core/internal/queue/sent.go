@@ -1,34 +1,15 @@
 package queue
 
 import (
-	"context"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // A release that is sent returns before the store has answered. A later request of
 // this process for the key must not overtake it. Where the driver can, the next request of the
 // line has the lease ended before it, should it arrive first; in all other cases the line
 // waits for the answer.
-
-// send releases a hold's lease at the store without making its caller wait.
-func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
-	ctx = context.WithoutCancel(ctx)
-	go func() {
-		r := h.giveBack(ctx, now)
-		if r != nil {
-			q := h.lease.line.queue
-			q.Logger().Warn("lockaround: the store did not confirm a release that was sent",
-				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", string(r.Outcome(signals.Released)))
-		}
-		if ended == nil {
-			ended = r
-		}
-		h.released(ctx, now, ended)
-	}()
-}
 
 // depart notes that a lease's release is sent.
 func (ln *line) depart(l *lease, keep time.Duration) {

@@ -8,6 +8,54 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// advance takes the next step of a line: it lets readers in, asks the store for one
+// more lease, or ends.
+func (ln *line) advance() {
+	ln.admit()
+	switch {
+	case ln.first != nil:
+		if ln.mayAsk() {
+			ln.ask(nil)
+		}
+	case ln.asking == nil && ln.held == 0 && ln.ending == 0:
+		ln.drop()
+	}
+}
+
+// admit lets readers join a share that the process has.
+func (ln *line) admit() {
+	if ln.mode != driver.Shared {
+		return
+	}
+	now := time.Now()
+	for ln.first != nil {
+		l := ln.joint()
+		if l == nil || l.refreshing || l.hold == nil {
+			return
+		}
+		if ln.move(l, ln.situation(l, nil, now), now) != stepServe {
+			return
+		}
+	}
+}
+
+// mayAsk reports whether the store may be asked for one more lease, for the first
+// waiter.
+func (ln *line) mayAsk() bool {
+	if ln.asking != nil || ln.lock.behind(ln) {
+		return false
+	}
+	ending := ln.ending - ln.unconfirmed()
+	switch ln.mode {
+	case driver.Shared:
+		return ln.first.terms.MinHold > 0 || ln.joint() == nil
+	case driver.Semaphore:
+		return ln.held+ending < ln.limit
+	default:
+		return ln.held+ending == 0
+	}
+}
+
 // situation describes a lease. ended is what the hold was for that has just ended on it; nil
 // if none has.
 func (ln *line) situation(l *lease, ended *Terms, now time.Time) situation {
@@ -157,14 +205,6 @@ func (ln *line) linger(l *lease, d time.Duration, now time.Time) {
 	l.schedule()
 }
 
-// lingering returns the line's lease that lingers, or nil.
-func (ln *line) lingering() *lease {
-	if l := ln.leases; l != nil && l.hold == nil && l.lingers > 0 {
-		return l
-	}
-	return nil
-}
-
 // reuse gives a lease that lingers to the caller who has just come.
 func (ln *line) reuse(w *waiter) {
 	if l := ln.lingering(); l != nil && ln.first == w {
@@ -229,6 +269,12 @@ func (q *Queue) end(ctx context.Context, end driver.Ending, now time.Time) (err 
 	return q.session.Release(rctx, []driver.Ending{end})[0]
 }
 
+// leaves reports whether a context leaves that much time from now on.
+func leaves(ctx context.Context, d time.Duration) bool {
+	end, ends := ctx.Deadline()
+	return !ends || time.Until(end) >= d
+}
+
 // forget parts the line from a lease.
 func (ln *line) forget(l *lease, now time.Time) {
 	link := &ln.leases
@@ -251,4 +297,14 @@ func (ln *line) lose(l *lease) {
 		h.lose()
 	}
 	ln.advance()
+}
+
+// expire ends a hold whose time is over, and the lease with it unless others share
+// that.
+func (l *lease) expire(h *Hold, now time.Time) {
+	if driver.Remaining(l.Deadline, now) > 0 && (l.hold != h || h.next != nil) {
+		h.lose()
+		return
+	}
+	l.line.lose(l)
 }

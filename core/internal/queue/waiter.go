@@ -2,42 +2,50 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
 
-// waiter is a caller in the line. Once decided, either hold or refusal is set.
-type waiter struct {
-	line       *line
-	prev, next *waiter
-	terms      *Terms
-	since      time.Time
-	ready      chan struct{} // holds one element once decided; nil if that was before anybody had to wait
-	hold       *Hold
-	refusal    *Refusal
-}
-
 // waiters are for those who never had to wait: nobody else knows of them any more.
 var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
-// try reports whether the waiter leaves as soon as the key is known to be taken.
-func (w *waiter) try() bool { return w.terms.Wait == 0 }
-
-func (w *waiter) decided() bool { return w.hold != nil || w.refusal != nil }
-
-// decide ends the waiting.
-func (w *waiter) decide(h *Hold, r *Refusal) {
-	w.hold, w.refusal = h, r
-	if w.ready != nil {
-		w.ready <- struct{}{}
+// join puts w at the end of its line, or decides it on the spot. A refusal says that
+// there can be no such line. If w is the one to ask the store and willing to do so
+// itself, join returns the request that it begins.
+func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
+	s := q.shardOf(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lk := s.lockOf(key)
+	if why := lk.conflict(w.terms.kind()); why != "" {
+		return nil, &Refusal{Why: Mismatch, Detail: why}
 	}
-}
-
-// stay prepares for waiting, unless the waiter has been decided.
-func (w *waiter) stay() {
-	if !w.decided() {
-		w.ready = make(chan struct{}, 1)
+	ln := q.lineOf(s, lk, w.terms.kind())
+	ln.push(w)
+	switch {
+	case q.life.isClosed():
+		ln.fail(w, refuse(Closed))
+	case lk.waiting > q.MaxWaiters:
+		ln.fail(w, &Refusal{Why: Busy, Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", q.MaxWaiters)})
+	case q.held.Load() >= int64(q.MaxHeld):
+		ln.fail(w, &Refusal{Why: Unavailable, Detail: fmt.Sprintf("this engine holds %d leases, which is the cap", q.MaxHeld)})
+	default:
+		lk.recall(ln)
+		ln.reuse(w)
+		if w.try() && !w.decided() && ln.taken() && (ln.first != w || !ln.vacant()) {
+			ln.fail(w, refuse(Busy))
+		}
 	}
+	if willing && ln.first == w {
+		ln.admit()
+		if ln.first == w && ln.mayAsk() {
+			return ln.newRequest(nil), nil
+		}
+	}
+	ln.advance()
+	w.stay()
+	return nil, nil
 }
 
 // await blocks until the waiter is decided, at most that long after it came.
@@ -57,4 +65,32 @@ func (w *waiter) await(ctx context.Context, patience time.Duration) {
 	case <-ctx.Done():
 		w.line.leave(w, true)
 	}
+}
+
+// leave withdraws a caller whose patience or context has ended, unless it has
+// been decided by then. The request at the store passes to the next caller in
+// the line; the last one ends it.
+func (ln *line) leave(w *waiter, cancelled bool) {
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	if w.decided() {
+		return
+	}
+	ln.remove(w)
+	switch {
+	case cancelled:
+		// The caller states its context's error.
+	case ln.taken() && w.try():
+		w.refusal = refuse(Busy)
+	case ln.taken(), ln.fault() == nil && !w.try() && ln.lastHeld > at(w.since):
+		w.refusal = refuse(Timeout)
+	case ln.fault() != nil:
+		w.refusal = unavailable(ln.fault())
+	default:
+		w.refusal = unavailable(ErrSilent)
+	}
+	if ln.first == nil && ln.asking != nil {
+		ln.asking.cancel()
+	}
+	ln.advance()
 }

@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// lifetime is how far a queue is on its way from open to closed, and how many
+// calls wait or hold.
+type lifetime struct {
+	calls atomic.Int64
+	stage atomic.Int32 // a stage; changed under mu
+
+	mu     sync.Mutex
+	idle   chan struct{} // closed when draining and no call is left
+	closed chan struct{} // closed when Close has finished
+}
+
+type stage = int32
+
+const (
+	open stage = iota
+	draining
+	closed
+)
+
+// enter counts a call in, unless the queue takes no more.
+func (l *lifetime) enter() bool {
+	l.calls.Add(1) // before the look: whoever sets the stage looks at calls after that
+	if !l.isOpen() {
+		l.leave()
+		return false
+	}
+	return true
+}
+
+// leave counts a call out, when it gave up or its hold was released.
+func (l *lifetime) leave() {
+	if l.calls.Add(-1) > 0 || l.isOpen() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.idle != nil && l.calls.Load() == 0 {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+func (l *lifetime) isOpen() bool { return l.stage.Load() == open }
+
+func (l *lifetime) isClosed() bool { return l.stage.Load() == closed }
