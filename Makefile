@@ -9,7 +9,7 @@
 #                    TARGET=test-full runs that
 #   make lint        golangci-lint alone
 #   make bench       the benchmarks
-#   make peers       lockaround beside other lock libraries, for core/lab/peers/results and README.md
+#   make peers       lockaround beside other lock libraries, for core/lab/peers/results and core/lab/peers/README.md
 #   make faults      the fault laboratory, for core/lab/faults/results
 #   make figures     the twenty figures in full, for core/lab/figures/results; needs spin, takes hours
 #   make caches      its cache beside others, for core/lab/caches/results
@@ -258,7 +258,7 @@ bench:
 
 peers:
 	@.ci/servers
-	@go run ./core/lab/peers -out core/lab/peers/results -readme README.md
+	@go run ./core/lab/peers -out core/lab/peers/results -readme core/lab/peers/README.md
 	@go run ./core/lab/peers -awake -only '^(free|one-key|one-shot|fairness)' -out core/lab/peers/results/awake
 
 caches:

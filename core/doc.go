@@ -1,11 +1,18 @@
 // Package core puts a distributed lock around a call: it acquires a lease, waits
 // its turn, renews, hands over, releases, and says when the lock was lost.
 //
-// An [Engine] per process and store is made by [New] from a driver: redislock
-// for Redis, memlock for the memory of one process. A [Policy] says what is
-// locked and how. Calls are guarded by literal keys ([Engine.Do],
-// [Engine.Acquire]), by key templates over a Go type ([Guard]), or by the
-// surfaces in packages middleware, interceptor and decorator, which are made of guards.
+//	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
+//	…
+//	err = locks.Do(ctx, core.Policy{Name: "report", Key: "report:daily"}, report)
+//
+// [New] makes an [Engine] from a driver: redislock for Redis, memlock for the memory of one
+// process. A program has one engine per store. A [Policy] says what is locked and how.
+// Calls are guarded by literal keys ([Engine.Do], [Engine.Acquire]), by key templates
+// over a Go type ([Guard]), or by the surfaces in packages middleware, interceptor and
+// decorator, which are made of guards.
+//
+// README.md in this folder has tables of policies, errors and telemetry. GUARANTEES.md says
+// what holds in each kind of fault.
 //
 // # What holds
 //
@@ -44,9 +51,9 @@
 //
 // # What an operator can change
 //
-// Policies go by their names: [WithOverrides] has some of their fields come from a
-// configuration, which package policies reads from a file, and [Engine.CheckOverrides]
-// finds names that no policy has.
+// Policies go by their names. [WithOverrides] replaces some of their fields by those of a
+// configuration, which package policies reads from a file. [Engine.CheckOverrides] finds
+// names that no policy has.
 //
 // # Several releases on one store
 //

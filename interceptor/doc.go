@@ -42,6 +42,7 @@
 // method. [WithRules] replaces the whole option of a method from within the program or
 // adds a method's lock, and [WithFiles] adds descriptors that are not linked. The option
 // alone locks nothing: a server without the interceptor runs the methods unlocked.
+// examples/orders is a service with such options.
 //
 // With protoc, lock.proto is found in the module's folder, of the very release that the
 // program uses:
@@ -150,7 +151,8 @@
 // # Clients
 //
 // [Interceptor.UnaryClient] holds the lock from before the call is sent until its
-// reply is in; retries that the connection makes by itself are inside. Give a
+// reply is in; retries that the connection makes by itself are inside. There are no
+// locks around a client's streams. Give a
 // client rules and an interceptor of its own. One of FromProto belongs to servers: a
 // client that took the lock of an option would keep the server, which takes it too, from
 // ever having it.

@@ -91,7 +91,7 @@
 // could take the request for something else. It binds as gin's c.ShouldBind does:
 // with GET the query; otherwise, by Content-Type as written, JSON, XML or a multipart
 // form; and for all other types the query and the form in the body, of which the body's
-// values come first.
+// values come first. Of several values for one field the first counts.
 //
 // A body is decoded only in the formats that the tags of the struct name, JSON if they
 // name none, and those given with [WithFormats]; one of another Content-Type is refused, or of

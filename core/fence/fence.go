@@ -5,6 +5,13 @@
 // token, a number larger than that of any holder before it. A guard keeps the largest
 // token that has come to a resource, and refuses a smaller one.
 //
+//	token, err := fence.For(ctx, "stock:"+core.Escape(sku)) // in the guarded call
+//	err = redisfence.New(rdb).Admit(ctx, token)             // no earlier holder writes any more
+//	left, err := deduct.Run(ctx, rdb, token, keys, 3).Int() // a redisfence.Script: check and write in one step
+//
+// [SQL] and [Column] do it in PostgreSQL and MySQL or MariaDB, [Memory] within one process.
+// go run ./examples/fence shows a late write, and what a guard makes of it.
+//
 // # Where the guard has to be
 //
 // A holder that reads, decides and writes comes to the guard twice:
@@ -31,6 +38,11 @@
 // resource is behind another service, the clients of the surfaces send the tokens
 // along with a call, as values of [Header], and those of the servers put them into
 // the context of the handler, where For finds them as well.
+//
+//	          sends                reads                 reads and checks
+//	net/http  httplock.SendTokens  httplock.ReadTokens   httplock.Fence
+//	gin                            middleware.ReadTokens middleware.Fence
+//	gRPC      interceptor.Tokens   interceptor.Tokens    interceptor.NewFence
 //
 // # Whom to believe
 //

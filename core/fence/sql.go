@@ -32,9 +32,9 @@ const DefaultTable = "lockaround_fence"
 // what a late transaction then changes.
 //
 // So a client that stops for good in the middle of a transaction, and whose
-// connection stays, keeps the key's later holders waiting. Have the database end it:
-// idle_in_transaction_session_timeout in PostgreSQL, idle_transaction_timeout in
-// MariaDB, wait_timeout in MySQL.
+// connection stays, keeps the key's later holders waiting. Set a time-out that ends idle
+// transactions: idle_in_transaction_session_timeout in PostgreSQL,
+// idle_transaction_timeout in MariaDB, wait_timeout in MySQL.
 //
 // # Isolation
 //
@@ -46,7 +46,8 @@ const DefaultTable = "lockaround_fence"
 // that happens only to holders that overlap, as a holder waits for its lock before it
 // begins. MySQL's statements here read what is committed, not the snapshot of
 // REPEATABLE READ; MariaDB with innodb_snapshot_isolation may say 1020 instead, which
-// is the same as 40001.
+// is the same as 40001. Tested on PostgreSQL 15 and MariaDB 10.11, at READ COMMITTED,
+// REPEATABLE READ and SERIALIZABLE.
 //
 // # Keys and growth
 //

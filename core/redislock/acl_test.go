@@ -65,21 +65,18 @@ func TestMinimalACLPermitsLocks(t *testing.T) {
 
 // Whoever copies the rights from the documentation has those with which the tests pass.
 func TestDocumentedACLIsTheOneThatIsTested(t *testing.T) {
-	for _, file := range []string{"doc.go", "../../README.md"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, ok := strings.Cut(string(text), "ACL SETUSER locks on ")
-		if !ok {
-			t.Errorf("%s has no ACL SETUSER", file)
-			continue
-		}
-		// The password, the rights, and what follows the block.
-		words := strings.Fields(strings.ReplaceAll(after, "\n//", "\n"))[1:]
-		if n := len(minimalACL); !slices.Equal(words[:n], minimalACL) || strings.HasPrefix(words[n], "+") {
-			t.Errorf("%s grants %q, the tests %q", file, words[:n+1], minimalACL)
-		}
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(text), "ACL SETUSER locks on ")
+	if !ok {
+		t.Fatal("doc.go has no ACL SETUSER")
+	}
+	// The password, the rights, and what follows the block.
+	words := strings.Fields(strings.ReplaceAll(after, "\n//", "\n"))[1:]
+	if n := len(minimalACL); !slices.Equal(words[:n], minimalACL) || strings.HasPrefix(words[n], "+") {
+		t.Errorf("doc.go grants %q, the tests %q", words[:n+1], minimalACL)
 	}
 }
 

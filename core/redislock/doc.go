@@ -27,8 +27,13 @@
 // first of them may begin while the old holder still runs. The holder learns of
 // it when its process is connected again, for then it asks after its leases, or at
 // its next renewal, and its token is refused wherever tokens are checked. A key that is
-// deleted, overwritten or evicted by itself shows at the next renewal only: give Redis
-// the policy noeviction.
+// deleted, overwritten or evicted by itself shows at the next renewal only.
+//
+// # Settings of the server
+//
+// If losing locks matters, give Redis appendonly yes with appendfsync always: everysec may
+// lose what was acknowledged even if only its process dies. Give it maxmemory-policy
+// noeviction: any other policy may evict a lock.
 //
 // # On the caller's goroutine
 //
@@ -95,7 +100,8 @@
 //
 // # The client
 //
-// Any options will do: RESP2 or RESP3, MaxRetries on or off, any time-outs.
+// TLS, authentication and pools are options of the go-redis client. Any options will do:
+// RESP2 or RESP3, MaxRetries on or off, any time-outs. A *redis.Ring is refused.
 // Each attempt is bounded by the engine's store time-out whatever the client's
 // own are. With retries switched off, or a server that answers within
 // MinRetryBackoff, a key that was found taken needs no second command to make

@@ -1,6 +1,6 @@
 // Package sqllock keeps locks in a database that is there already: PostgreSQL (11 or
-// later), MySQL (8.0 or later) or MariaDB (10.6 or later; tested on PostgreSQL 15 and
-// MariaDB 10.11). It uses database/sql, so the driver is the user's.
+// later), MySQL (8.0 or later) or MariaDB (10.6 or later). It is tested on PostgreSQL 15 and
+// MariaDB 10.11, and not on Oracle's MySQL. It uses database/sql, so the driver is the user's.
 //
 //	db, err := sql.Open("pgx", "postgres://app@db/shop")
 //	err = sqllock.Migrate(ctx, db, sqllock.PostgreSQL) // once; or run what Schema returns

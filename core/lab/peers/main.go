@@ -2,7 +2,7 @@
 // own documentation shows and with the settings that serve it best in a scenario, on
 // servers that it starts itself:
 //
-//	go run ./core/lab/peers -out core/lab/peers/results -readme README.md
+//	go run ./core/lab/peers -out core/lab/peers/results -readme core/lab/peers/README.md
 //
 // It needs a Unix, redis-server and, for one scenario, etcd. Every trial is a scenario of one
 // peer in processes of their own; the trials of the peers are interleaved, so that what
