@@ -31,9 +31,9 @@
 // A lease is considered over when its TTL, counted from before it was asked for,
 // has passed, less 1% and 2 ms. Until then no other process is granted the key,
 // provided that the store keeps what it has acknowledged and clocks run at the
-// same rate. A process that is paused past that moment cannot know it. What it
-// then does is stopped by one thing only: a resource that refuses a fencing
-// token, [Lease.Token], below the largest it has seen.
+// same rate. A process that is paused past that moment cannot know it. Only the
+// resource can stop its late writes: it refuses a fencing token, [Lease.Token], below
+// the largest it has seen.
 //
 // # Who holds together
 //

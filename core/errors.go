@@ -25,7 +25,7 @@ var (
 	ErrLost = errors.New("lock lost while held")
 	// ErrMaxHold: the holder held longer than the policy's MaxHold.
 	ErrMaxHold = errors.New("lock held for longer than its MaxHold")
-	// ErrNotHeld: released before.
+	// ErrNotHeld: the lease was released before, or the context carries none.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrDeadlock: the context already holds the key and the policy is not
 	// Reentrant, so waiting could never end.

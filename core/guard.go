@@ -106,8 +106,9 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error
 	return g.engine.do(ctx, g.plan, key, several, fn)
 }
 
-// Enter is Do for callers whose function is of another kind: the lock is held from
-// here until [Section.Leave], between which the call gets [Section.Context]. The
+// Enter takes the lock of the key that src renders to, for callers that cannot hand their
+// call to [Guard.Do] as a function. The lock is held until [Section.Leave], and the call
+// runs with [Section.Context] meanwhile. The
 // section is not nil if and only if the error is nil; the error is that of
 // [Engine.Acquire], and means that the call must not run.
 func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {

@@ -11,7 +11,7 @@ import (
 
 // KeyState is what the store says of a key.
 type KeyState struct {
-	Held      bool
+	Held      bool          // whether anybody holds the key
 	Token     int64         // of the latest grant's first holder; 0 if the store knows of none
 	Remaining time.Duration // until the key is free unless a lease is renewed; 0 if it is free
 	Waiting   int           // places in the store's queue: processes, or callers under Strict
@@ -27,18 +27,18 @@ type Condition = driver.Condition
 
 // The conditions of nodes.
 const (
-	NodeUnknown        = driver.NodeUnknown        // not asked yet
-	NodeUp             = driver.NodeUp             // it answers
-	NodeSlow           = driver.NodeSlow           // it answers late, or has just missed an answer or two
-	NodeDown           = driver.NodeDown           // it cannot be connected to, refuses, or has missed more
-	NodeRestartedEmpty = driver.NodeRestartedEmpty // it has lost its data, and leases that it had voted for may still run
+	NodeUnknown        = driver.NodeUnknown        // the node has not been asked yet
+	NodeUp             = driver.NodeUp             // the node answers
+	NodeSlow           = driver.NodeSlow           // the node answers late, or has just missed an answer or two
+	NodeDown           = driver.NodeDown           // the node cannot be connected to, refuses, or has missed more
+	NodeRestartedEmpty = driver.NodeRestartedEmpty // the node has lost its data, and leases that it had voted for may still run
 )
 
 // Holder is one lease of a key: of a caller, or of a process whose callers share it
 // or hand it on.
 type Holder struct {
-	Mode  Mode
-	Limit int // of a Semaphore
+	Mode  Mode // how the key is held
+	Limit int  // of a Semaphore; 0 for other modes
 
 	// Token is the fencing token of the first who held on the lease. Those who
 	// followed within the process have the next ones, at most 1023 more.

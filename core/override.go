@@ -16,12 +16,12 @@ import (
 // are here that an operator can judge without the program: what is locked, and what
 // the code relies on, stay the program's.
 type Override struct {
-	Wait    *time.Duration // zero tries once; Forever
+	Wait    *time.Duration // zero tries once; Forever waits as long as the context lives
 	TTL     *time.Duration // zero is DefaultTTL
 	MaxHold *time.Duration // zero is no bound
-	Mode    *Mode
-	Limit   *int // of a Semaphore; nil also if Mode makes something else of one
-	Release *ReleaseMode
+	Mode    *Mode          // who may hold the key together
+	Limit   *int           // of a Semaphore; nil also if Mode makes something else of one
+	Release *ReleaseMode   // when a release returns
 }
 
 // apply sets what o states.

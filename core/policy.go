@@ -81,9 +81,8 @@ type Policy struct {
 
 	// Linger lets the process keep the lease for that long after a release with
 	// nobody waiting, as far as its TTL goes: its next acquisition of the key costs
-	// nothing then. Another process that asks for the key, even with a Wait of zero,
-	// recalls the lease by a push, and that one's holder ends it at once; yet the one
-	// that does not wait has found the key taken. It is for keys that mostly one
+	// nothing then. A request from another process reclaims the lease at once, by a push;
+	// a request with a Wait of zero still gets ErrBusy. It is for keys that mostly one
 	// process uses. A process that dies leaves the key taken for the rest of the TTL.
 	// Zero is none. It goes with Exclusive and Balanced, without MinHold.
 	Linger time.Duration
@@ -93,7 +92,7 @@ type Policy struct {
 	// lease then ends with its last use. False returns ErrDeadlock at once.
 	Reentrant bool
 
-	// Tokens is the least promise of rising fencing tokens that will do, see
+	// Tokens is the weakest fencing-token guarantee that this policy accepts, see
 	// [Lease.Token]: DurableTokens for a resource that must never refuse the rightful
 	// holder nor accept an earlier one, whatever befalls a server of the store. A
 	// driver that promises less is refused. The zero value asks for none.
@@ -118,7 +117,7 @@ const (
 	Confirmed ReleaseMode = iota
 	// Sent saves the round trip. The release returns once it is on its way, ahead of any
 	// later request of this engine for the key, and its error says only what the process
-	// knew by then. That the lease had been lost before, or that the store could not be
+	// knew by then. A lease that had been lost before, or a store that could not be
 	// reached, goes to telemetry and to the log. The release is repeated as any other
 	// until the store has answered; Close waits for it. A process that is killed right
 	// after may leave the key taken for the rest of its TTL.
@@ -151,9 +150,9 @@ type Strength = driver.Strength
 
 // The promises, each more than the one before.
 const (
-	NoTokens      = driver.NoTokens      // there may be none
-	ClockTokens   = driver.ClockTokens   // they rise also if the store loses its data, unless its clock goes back
-	DurableTokens = driver.DurableTokens // they rise whatever happens to a single server
+	NoTokens      = driver.NoTokens      // there may be no tokens
+	ClockTokens   = driver.ClockTokens   // tokens rise also if the store loses its data, unless its clock goes back
+	DurableTokens = driver.DurableTokens // tokens rise whatever happens to a single server
 )
 
 // Fairness is the order in which callers of several processes are served.

@@ -88,8 +88,8 @@ func Cached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load 
 	return f
 }
 
-// NewCached is [Cached] for policies that come from configuration: what cannot work is
-// returned as an error that is a [core.ErrPolicy].
+// NewCached returns load with a cache before it, as [Cached] does. It is for policies that
+// come from configuration: where that panics, it returns an error that is a [core.ErrPolicy].
 func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load func(context.Context, In) (Out, error), c CachePolicy) (*CachedFunc[In, Out], error) {
 	p.Tokens = max(p.Tokens, core.ClockTokens)
 	guard, err := core.NewGuard(e, p, core.Fields[In]())

@@ -17,7 +17,9 @@ import (
 // Codec encodes the values of a cache. It is safe for concurrent use. The names are those
 // of encoding/json, whose functions [JSON] has.
 type Codec interface {
+	// Marshal returns the bytes that v is stored as.
 	Marshal(v any) ([]byte, error)
+	// Unmarshal sets the value that v points to by the bytes that Marshal has made.
 	Unmarshal(data []byte, v any) error
 }
 

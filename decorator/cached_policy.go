@@ -15,7 +15,7 @@ type CachePolicy struct {
 	// [cache.MinTTL], at most [cache.MaxTTL].
 	Expiry time.Duration
 
-	// Fresh is how long it is fresh; it is stale from then until Expiry, see Stale.
+	// Fresh is how long a value is fresh; it is stale from then until Expiry, see Stale.
 	// Zero is as long as it is kept.
 	Fresh time.Duration
 
@@ -51,12 +51,12 @@ type StaleMode uint8
 
 // The modes.
 const (
-	// StaleWhileRevalidate gives it to everybody at once, and has one caller of all
-	// processes refresh it in the background. It is the zero value.
+	// StaleWhileRevalidate gives the stale value to everybody at once, while one caller of
+	// all processes refreshes it in the background. It is the zero value.
 	StaleWhileRevalidate StaleMode = iota
 
-	// StaleIfError has callers wait for a fresh value, and gives them the stale one if
-	// that is not to be had: if the load fails, or the lock.
+	// StaleIfError makes callers wait for a fresh value, and gives them the stale one if
+	// the load fails or the lock cannot be had.
 	StaleIfError
 )
 

@@ -21,8 +21,8 @@ func WithLock[In, Out any](e *core.Engine, p core.Policy, fn func(context.Contex
 	return locked
 }
 
-// New is [WithLock] for policies that come from configuration: what cannot work
-// is returned as an error that is a [core.ErrPolicy].
+// New returns fn with a lock around it, as [WithLock] does. It is for policies that come
+// from configuration: where that panics, it returns an error that is a [core.ErrPolicy].
 func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In) (Out, error), opts ...Option) (func(context.Context, In) (Out, error), error) {
 	guard, err := core.NewGuard(e, p, core.Fields[In]())
 	if err != nil {
@@ -48,7 +48,8 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 	}, nil
 }
 
-// WithLockErr is [WithLock] for functions that return only an error.
+// WithLockErr returns fn, whose only result is an error, with a lock around it, as
+// [WithLock] does for other functions.
 func WithLockErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) error, opts ...Option) func(context.Context, In) error {
 	locked, err := NewErr(e, p, fn, opts...)
 	if err != nil {
@@ -57,7 +58,8 @@ func WithLockErr[In any](e *core.Engine, p core.Policy, fn func(context.Context,
 	return locked
 }
 
-// NewErr is [New] for functions that return only an error.
+// NewErr returns fn, whose only result is an error, with a lock around it. A policy or an
+// option that cannot work is an error that is a [core.ErrPolicy], as for [New].
 func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) error, opts ...Option) (func(context.Context, In) error, error) {
 	guard, err := core.NewGuard(e, p, core.Fields[In]())
 	if err != nil {

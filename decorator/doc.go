@@ -24,7 +24,7 @@
 // Only calls that go through the returned function are locked: a method that
 // calls svc.Deduct directly is not. Decorate where the service is put together,
 // and hand out nothing else. A transaction belongs inside the function, so that
-// it is committed before the lock is released; [WithLockTx] has it there, bound to
+// it is committed before the lock is released; [WithLockTx] puts it there, bound to
 // the lease and fenced in its database.
 //
 // # Generated decorators
@@ -38,8 +38,8 @@
 //		Deduct(ctx context.Context, sku string, n int) (left int, err error)
 //	}
 //
-// gives NewStockWithLock(locks, next), which returns a Stock around another. What is said
-// here of functions is true of its methods.
+// gives NewStockWithLock(locks, next), which returns a Stock around another. Its
+// methods behave as functions do here.
 //
 // # Work that must happen once
 //

@@ -101,8 +101,9 @@ func Job(e *core.Engine, p core.Policy, run func(context.Context) error, s Sched
 	return j
 }
 
-// NewJob is [Job] for policies and schedules that come from configuration: what cannot
-// work is returned as an error that is a [core.ErrPolicy].
+// NewJob returns run with a lock around it, as [Job] does. It is for policies and schedules
+// that come from configuration: where that panics, it returns an error that is a
+// [core.ErrPolicy].
 //
 // Make one runner for each job of a process, and keep it: its metrics stay registered
 // for as long as the meter provider lives.

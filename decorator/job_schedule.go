@@ -26,7 +26,7 @@ type Schedule struct {
 	// the time of the last success. Zero is Every. With CatchUp it is required.
 	MaxRun time.Duration
 
-	// CatchUp has another replica run the tick if the one that runs it dies. For that the
+	// CatchUp lets another replica run the tick if the one that runs it dies. For that the
 	// others wait in Run for the policy's Wait, also if the tick was run meanwhile:
 	// they do not know.
 	CatchUp bool

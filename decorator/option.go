@@ -30,7 +30,8 @@ func OnBusy[In, Out any](fallback func(context.Context, In, error) (Out, error))
 	return onBusy{name: "OnBusy", fallback: fallback, isNil: fallback == nil}
 }
 
-// OnBusyErr is [OnBusy] for [WithLockErr] and [NewErr]. A fallback that returns
+// OnBusyErr calls fallback in place of a function of [WithLockErr] or [NewErr] whose lock
+// stayed taken, as [OnBusy] does for other functions. A fallback that returns
 // nil skips the call, as suits a job that another replica is running already.
 func OnBusyErr[In any](fallback func(context.Context, In, error) error) Option {
 	return onBusy{name: "OnBusyErr", fallback: fallback, isNil: fallback == nil}

@@ -11,9 +11,9 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 )
 
-// ErrCommitUnknown is around an error of a COMMIT that was sent and of which nobody said
-// what became of it, as when the connection broke. Look at what the transaction was to
-// write before it is repeated.
+// ErrCommitUnknown means that a COMMIT was sent and its outcome is unknown, as when the
+// connection broke. The call does not repeat it. Read what the transaction was to write
+// before you repeat it.
 var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 
 // Database is where [WithLockTx] runs its transactions. DB and Fence are required.
@@ -119,8 +119,9 @@ func WithLockTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func
 	return locked
 }
 
-// NewTx is [WithLockTx] for policies that come from configuration: what cannot work is
-// returned as an error that is a [core.ErrPolicy].
+// NewTx returns fn with a lock and a transaction around it, as [WithLockTx] does. It is for
+// policies that come from configuration: where that panics, it returns an error that is a
+// [core.ErrPolicy].
 func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(context.Context, *sql.Tx, In) (Out, error), opts ...Option) (func(context.Context, In) (Out, error), error) {
 	guard, err := core.NewGuard(e, p, core.Fields[In]())
 	if err != nil {

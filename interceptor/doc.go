@@ -103,7 +103,7 @@
 //
 // Fields have types, so that equal values have one key. Metadata is text, of which
 // the spelling counts: 1, 01 and +1 are three keys. Give a placeholder of what is not
-// text a kind, {meta.shop:int}; core.NewGuard lists them. What does not parse is
+// text a kind, {meta.shop:int}; core.NewGuard lists them. Text that does not parse is
 // refused.
 //
 // # Streams
@@ -116,8 +116,8 @@
 // own must be the same message.
 //
 // A client that may send several messages has one key for all of them: that of the
-// first, which {first.room} says. Whatever the later ones hold, they are handled
-// under it, so the handler refuses those that are for something else.
+// first, which {first.room} says. Later messages are handled under it as well, so the
+// handler refuses those that are for something else.
 //
 // The end of a lease does not wake a handler that waits in Recv or Send, which go by
 // gRPC's own context: it learns of it when the next message comes, or watches its
@@ -131,8 +131,8 @@
 // in the middle of its commit. Interceptors that bound a call's time go before this
 // one, so that their deadlines bound the waiting as well.
 //
-// The handler's context ends, too, when the client hangs up. What must be done whole once
-// it has begun takes one that ends with the lock alone:
+// The handler's context ends, too, when the client hangs up. Work that must be done
+// whole once it has begun takes a context that ends with the lock alone:
 //
 //	lease, ok := core.LeaseFrom(ctx)
 //	if !ok { // lost already
@@ -160,15 +160,15 @@
 // # Behind another service
 //
 // A service that is called by those who hold the lock need not take it: it checks
-// their fencing tokens. [Tokens] has them travel with calls, and a [Fence] refuses a
+// their fencing tokens. [Tokens] sends them with calls, and a [Fence] refuses a
 // call without the token of its key's lock or with a stale one:
 //
 //	guarded := interceptor.NewFence(guard, interceptor.FenceRules{"/stock.v1.Stock/Deduct": "stock:{sku}"})
 //
 // That comes before the handler reads; what it writes to needs a guard in the step
-// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
-// of your network remove the metadata fencing-token from what comes from outside, where
-// anyone could send a number so large that no true holder is admitted again.
+// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof:
+// anyone outside could send a number so large that no true holder is admitted again.
+// Remove the metadata fencing-token at the edge of your network.
 //
 // # What a caller sees
 //

@@ -58,8 +58,9 @@ func NewFence(g fence.Guard, rules FenceRules, o ...Option) *Fence {
 	return f
 }
 
-// CompileFence is [NewFence] with an error in place of the panic, which joins all that
-// is wrong with all rules. The fence is nil if and only if the error is not nil.
+// CompileFence compiles rules as [NewFence] does, and returns an error where that panics.
+// The error joins all that is wrong with all rules. The fence is nil if and only if the
+// error is not nil.
 func CompileFence(g fence.Guard, rules FenceRules, o ...Option) (*Fence, error) {
 	if g == nil {
 		return nil, errors.New("gRPC fence: guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
@@ -94,7 +95,8 @@ func fenceEntry(method, key string) entry {
 	}
 }
 
-// Validate is [Interceptor.Validate] for the rules of the fence.
+// Validate compares the fence's rules with the services that are registered at a server,
+// as [Interceptor.Validate] does.
 func (f *Fence) Validate(server interface {
 	GetServiceInfo() map[string]grpc.ServiceInfo
 },

@@ -27,7 +27,7 @@ func New(e *core.Engine, rules Rules, o ...Option) *Interceptor {
 	return i
 }
 
-// Compile is [New] with an error in place of the panic, which joins all that is
+// Compile compiles rules as [New] does, and returns an error where that panics. It joins all that is
 // wrong with all rules. The interceptor is nil if and only if the error is not
 // nil.
 //

@@ -34,9 +34,9 @@ func FromProto(locks *core.Engine, o ...Option) *Interceptor {
 	return i
 }
 
-// CompileProto is [FromProto] with an error in place of the panic, which joins all that
-// is wrong with all options and rules, in the order of their methods. The interceptor is
-// nil if and only if the error is not nil.
+// CompileProto compiles the locks of .proto files as [FromProto] does, and returns an error
+// where that panics. The error joins all that is wrong with all options and rules, in the
+// order of their methods. The interceptor is nil if and only if the error is not nil.
 func CompileProto(locks *core.Engine, o ...Option) (*Interceptor, error) {
 	i, err := compile(locks, o, func(set *options) ([]entry, error) {
 		entries := optionEntries(locks, set)

@@ -15,8 +15,8 @@ import (
 // tokenMetadata is [fence.Header] as gRPC has it.
 var tokenMetadata = strings.ToLower(fence.Header)
 
-// Tokens has fencing tokens travel with calls, as metadata "fencing-token", one value for
-// each. The zero value is ready for use.
+// Tokens sends fencing tokens with calls and reads them at the server, as metadata
+// "fencing-token", one value for each. The zero value is ready for use.
 //
 //	conn, err := grpc.NewClient(target,
 //		grpc.WithChainUnaryInterceptor(li.UnaryClient(), interceptor.Tokens{}.UnaryClient()),

@@ -119,8 +119,8 @@
 // is filled from these sources and no others, not even under its Go name; "-" is
 // a tag, and names none. A field without any is filled as the fields around it,
 // from the body or query under its Go name. This holds for Req and the structs
-// in it, not for elements of slices and maps. What is sent for a field that it
-// does not fill may still be refused if it is malformed.
+// in it, not for elements of slices and maps. A malformed value
+// for a field that it does not fill may still be refused.
 //
 // An empty body fills nothing, whatever its type. A body that is bound has to be
 // within [WithBodyLimit], files included, and is refused with 413 otherwise; one
@@ -154,8 +154,8 @@
 //
 // The lock covers the run of the chain. A goroutine that the handler leaves
 // behind runs without it: it needs core.Detach and a lock of its own and, like
-// every goroutine, c.Copy in place of c. What happens on a hijacked connection
-// after the handler has returned is not covered either. After the run c.Request
+// every goroutine, c.Copy in place of c. Nor does the lock cover a hijacked
+// connection after the handler has returned. After the run c.Request
 // is the one from before the lock, with the forms that the handlers parsed.
 //
 // A middleware that bounds the request's time goes before the lock, so that its
@@ -172,9 +172,9 @@
 //	r.POST("/products/:sku/deduct", middleware.Fence(guard, "stock:{path.sku}"), deduct)
 //
 // That comes before the handler reads; what it writes to needs a guard in the step
-// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
-// of your network remove the header Fencing-Token from what comes from outside, where
-// anyone could send a number so large that no true holder is admitted again.
+// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof:
+// anyone outside could send a number so large that no true holder is admitted again.
+// Remove the header Fencing-Token at the edge of your network.
 //
 // # What a client sees
 //

@@ -42,7 +42,7 @@ func Fence(g fence.Guard, key string, o ...Option) gin.HandlerFunc {
 	return h
 }
 
-// NewFence is [Fence] with an error in place of the panic. The handler is nil if and
+// NewFence returns a handler as [Fence] does, and an error where that panics. The handler is nil if and
 // only if the error is not nil.
 func NewFence(g fence.Guard, key string, o ...Option) (gin.HandlerFunc, error) {
 	f, err := newFenced(g, key, o)

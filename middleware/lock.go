@@ -27,7 +27,7 @@ func Lock(e *core.Engine, p core.Policy, o ...Option) gin.HandlerFunc {
 	return h
 }
 
-// New is [Lock] with an error in place of the panic. The handler is nil if and
+// New returns a handler as [Lock] does, and an error where that panics. The handler is nil if and
 // only if the error is not nil.
 func New(e *core.Engine, p core.Policy, o ...Option) (gin.HandlerFunc, error) {
 	l, err := newLock(e, p, o)

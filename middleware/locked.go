@@ -41,7 +41,7 @@ func Locked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), 
 	return h
 }
 
-// NewLocked is [Locked] with an error in place of the panic. The handler is nil
+// NewLocked returns a handler as [Locked] does, and an error where that panics. The handler is nil
 // if and only if the error is not nil.
 func NewLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), o ...Option) (gin.HandlerFunc, error) {
 	l, err := newLocked(e, p, fn, o)

@@ -95,7 +95,7 @@ type Guard interface {
 	Admit(ctx context.Context, t Token) error
 }
 
-// Check has g admit the token of a key: for a surface that has the tokens of a
+// Check asks g to admit the token of a key: for a surface that has the tokens of a
 // request. The error is one of [Find], or around [ErrStale] or [ErrUndecided], or
 // ctx's own if ctx ended meanwhile. Its text holds nothing that the guard's store
 // said; errors.As finds that.

@@ -112,12 +112,12 @@
 // works.
 //
 // The lock covers the run of the handler. A goroutine that it leaves behind runs
-// without the lock: it needs core.Detach and a lock of its own. What happens on a
-// hijacked connection after the handler has returned is not covered either.
+// without the lock: it needs core.Detach and a lock of its own. Nor does the
+// lock cover a hijacked connection after the handler has returned.
 //
 // http.TimeoutHandler goes around the lock, so that its time bounds the waiting
 // as well: it answers while its handler goes on, which then still has the lock.
-// Inside the lock it would have the lock released under a handler that goes on.
+// Inside the lock, the lock would be released under a handler that goes on.
 //
 // # Behind another service
 //
@@ -129,9 +129,9 @@
 //	mux.Handle("POST /products/{sku}/deduct", httplock.Fence(guard, "stock:{path.sku}")(deduct))
 //
 // That comes before the handler reads; what it writes to needs a guard in the step
-// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof: have the edge
-// of your network remove the header Fencing-Token from what comes from outside, where
-// anyone could send a number so large that no true holder is admitted again.
+// that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof:
+// anyone outside could send a number so large that no true holder is admitted again.
+// Remove the header Fencing-Token at the edge of your network.
 //
 // # What a client sees
 //

@@ -41,7 +41,7 @@ func Fence(g fence.Guard, key string, o ...Option) func(http.Handler) http.Handl
 	return h
 }
 
-// NewFence is [Fence] with an error in place of the panic. The middleware is nil if
+// NewFence returns a middleware as [Fence] does, and an error where that panics. The middleware is nil if
 // and only if the error is not nil.
 func NewFence(g fence.Guard, key string, o ...Option) (func(http.Handler) http.Handler, error) {
 	f, err := newFenced(g, key, o)

@@ -29,7 +29,7 @@ func Lock(e *core.Engine, p core.Policy, o ...Option) func(http.Handler) http.Ha
 	return h
 }
 
-// New is [Lock] with an error in place of the panic. The middleware is nil if
+// New returns a middleware as [Lock] does, and an error where that panics. The middleware is nil if
 // and only if the error is not nil.
 func New(e *core.Engine, p core.Policy, o ...Option) (func(http.Handler) http.Handler, error) {
 	l, err := newLock(e, p, o)
