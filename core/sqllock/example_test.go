@@ -63,3 +63,44 @@ func ExampleSchema() {
 }
 
 func report(context.Context) error { return nil }
+
+// A lock in a transaction that begins and ends elsewhere.
+func ExampleInTx() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@127.0.0.1/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = tx.Rollback() }() // which ends the lock, unless COMMIT has
+	if err := sqllock.InTx(ctx, tx, sqllock.PostgreSQL, "order:4711", sqllock.Forever); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE orders SET paid = true WHERE id = 4711`); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := tx.Commit(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// At start-up, by every process: the tables are created once.
+func ExampleMigrate() {
+	db, err := sql.Open("pgx", "postgres://app@127.0.0.1/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	if err := sqllock.Migrate(context.Background(), db, sqllock.PostgreSQL); err != nil {
+		fmt.Println(err)
+	}
+}

@@ -32,3 +32,24 @@ func Example() {
 	})
 	fmt.Println(err)
 }
+
+// An ensemble as it comes, and a lock around a call.
+func ExampleNew() {
+	locks, err := core.New(zklock.New([]string{"127.0.0.1:2181"}), core.WithNamespace("shop:prod"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	if err := locks.Ping(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	policy := core.Policy{Name: "order", Key: "order:42", TTL: 10 * time.Second, Wait: 5 * time.Second}
+	err = locks.Do(context.Background(), policy, func(context.Context) error {
+		return nil // one process at a time is here
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+}

@@ -41,3 +41,30 @@ func ExampleScript() {
 		fmt.Println(err)
 	}
 }
+
+// A guard for the check before reading. The write, in another step, has its own.
+func ExampleNew() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	guard := redisfence.New(rdb)
+	err = locks.Do(context.Background(), core.Policy{Name: "stock", Key: "stock:book"}, func(ctx context.Context) error {
+		token, err := fence.For(ctx, "stock:book")
+		if err != nil {
+			return err
+		}
+		if err := guard.Admit(ctx, token); err != nil {
+			return err // of a larger token, or of a Redis that did not answer
+		}
+		return nil // no earlier holder writes any more: read here
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+}

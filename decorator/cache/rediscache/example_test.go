@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 )
@@ -55,4 +56,26 @@ func Example() {
 		return value, err
 	}
 	fmt.Println(price(context.Background(), "A-1"))
+}
+
+// A function with a cache in Redis before it, which does the same in one line.
+func ExampleNew() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	store, err := rediscache.New(rdb, "shop:cache:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	price := decorator.Cached(locks, core.Policy{Name: "price", Key: "price:{.}", Wait: time.Second}, store,
+		func(context.Context, string) (string, error) { return "12.90", nil }, // from the database
+		decorator.CachePolicy{Expiry: 10 * time.Minute, Fresh: time.Minute})
+	defer price.Close()
+	fmt.Println(price.Get(context.Background(), "A-1"))
 }
