@@ -23,8 +23,42 @@
 // the one given by [WithClock]. A Driver used in a bubble must not be used
 // outside of it.
 //
-// # Faults
+// # Tests of your own code
 //
-// [Driver.Expire], [Driver.Fail] and [Driver.Stall] make the store misbehave,
-// for tests of what a program does when its lock is lost or its store is down.
+// A test takes this driver in place of the one in production, and leaves the rest of the
+// program as it is. Three calls make the store misbehave:
+//
+//	store.Expire("shop/stock:book") // ends the leases of a key: namespace, slash, rendered key
+//	store.Fail(err)                 // every call fails with err, until Heal
+//	store.Stall()                   // no call is answered, until Heal
+//
+// After Expire the guarded call's context is cancelled with the cause core.ErrLost, before
+// Expire returns. A handler that checks context.Cause before it writes then writes nothing.
+// After Fail, or Stall, an acquisition is a core.ErrUnavailable when its Wait is over; without
+// a Wait at once, or after the engine's store time-out. Leases end at their deadlines.
+//
+// In a bubble of testing/synctest, seconds pass at once. Make the Driver in it:
+//
+//	func TestBuyerIsToldWhenTheStoreIsSilent(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			store := memlock.New()
+//			locks, err := core.New(store, core.WithNamespace("shop"))
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			defer locks.Close()
+//			routes := newRoutes(locks) // the program's own
+//
+//			store.Stall()
+//			w := httptest.NewRecorder()
+//			routes.ServeHTTP(w, httptest.NewRequest("POST", "/products/book/deduct", nil))
+//			if w.Code != http.StatusServiceUnavailable {
+//				t.Errorf("status %d, want 503", w.Code)
+//			}
+//		})
+//	}
+//
+// Example (Handler) has all three cases, handler_test.go more with synctest. Several
+// engines on one Driver stand for several replicas. To see whether a route acts on
+// anything but what it locks, use package core/surfacetest.
 package memlock
