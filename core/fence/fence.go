@@ -14,9 +14,9 @@
 //
 // # Where the guard has to be
 //
-// A holder that reads, decides and writes comes to the guard twice:
+// A holder that reads, decides and writes checks its token twice:
 //
-//   - before it reads, with [Guard.Admit], behind which no earlier holder writes any
+//   - before it reads, by [Guard.Admit]: after that no earlier holder writes any
 //     more. Without it, an earlier one that wakes up between the reading and the
 //     writing is admitted, and then overwritten, although it was told of its success.
 //   - in the same step as the write: in its transaction, in the script that writes

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,7 +72,38 @@ func TestCallThatGetsOneOfBothLocksKeepsNone(t *testing.T) {
 	}
 }
 
-// What is around the old lock shows what the old one answers.
+// Calls that take two keys in one order do not wait for each other in a circle, whichever
+// steps are mixed: one that did would run out of its Wait.
+func TestCallsOfTwoKeysDoNotWaitForEachOtherInACircle(t *testing.T) {
+	for name, open := range libraries {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := servers[name](t)
+			replicas := []*replica{opened(t, open, at), opened(t, open, at)}
+			for _, steps := range [][]step{{oldLock, bothLocks}, {bothLocks, bothLocks}, {bothLocks, newLock}} {
+				var callers sync.WaitGroup
+				for i, r := range replicas {
+					second := r.at(steps[i], nothing)
+					first := r.at(steps[i], func(ctx context.Context, _ sale) error { return second(ctx, sale{SKU: "B"}) })
+					callers.Go(func() {
+						for n := range 10 {
+							call, article := first, sale{SKU: "A"}
+							if n%2 == 1 {
+								call, article = second, sale{SKU: "B"}
+							}
+							if err := call(t.Context(), article); err != nil {
+								t.Errorf("steps %v, step %d, article %s: %v", steps, steps[i], article.SKU, err)
+							}
+						}
+					})
+				}
+				callers.Wait()
+			}
+		})
+	}
+}
+
+// A method's own error comes back unchanged, whichever locks are around it.
 func TestErrorsOfTheMethodPassBothLocks(t *testing.T) {
 	soldOut := errors.New("sold out")
 	for name, open := range libraries {
