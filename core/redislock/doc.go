@@ -1,4 +1,4 @@
-// Package redislock keeps locks in Redis (6.2 and later) or Valkey.
+// Package redislock keeps locks in Redis (6.2 and later; tested on 7.0) or Valkey.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
