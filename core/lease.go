@@ -104,6 +104,21 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.hold.Done()
 }
 
+// Contended returns a channel that is closed once another caller is known to wait for the
+// key, or for one of several: for work that can stop at some point and give the lock to who
+// waits. A caller of another process is known by a push of the store, or at the next renewal
+// if that was lost. It may have gone by now, and nothing obliges the holder. The channel is not
+// closed by the end of the hold: see Done.
+func (l *Lease) Contended() <-chan struct{} {
+	switch {
+	case l == nil:
+		return nil
+	case l.bundle != nil:
+		return l.bundle.contended()
+	}
+	return l.hold.Contended().Told()
+}
+
 // Err returns nil while the lock is held, ErrNotHeld after this lease was
 // released, and ErrLost, ErrMaxHold or ErrClosed if the hold ended before.
 func (l *Lease) Err() error {
@@ -242,6 +257,20 @@ const maxKeys = 64
 type bundle struct {
 	holds   []*queue.Hold // one for each key, sorted by key
 	binding               // its context ends with the first of them, or with the lease
+
+	once       sync.Once // makes what follows
+	contention *queue.Contention
+}
+
+// contended is [Lease.Contended] for several keys.
+func (b *bundle) contended() <-chan struct{} {
+	b.once.Do(func() {
+		b.contention = queue.NewContention()
+		for _, h := range b.holds {
+			h.TellContended(b.contention)
+		}
+	})
+	return b.contention.Told()
 }
 
 // holds calls yield with the hold of each key, in their order.

@@ -23,6 +23,7 @@ func (l *lease) heard(waiting bool, sent instant, now time.Time) {
 		l.contended, l.heardAt = false, sent
 	case !l.contended || l.renewing:
 		l.contended, l.heardAt = true, at(now)
+		l.tellContended()
 	}
 }
 

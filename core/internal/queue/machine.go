@@ -180,6 +180,8 @@ type Hold struct {
 type extras struct {
 	end  time.Time     // of one that is not renewed: when it is over; otherwise zero
 	done chan struct{} // closed with the hold; nil: nobody has asked for it
+	own  *Contention   // nil: nobody has asked for it
+	tell []*Contention // that are to be told
 }
 
 // Watcher is told of the end of a hold: why, or 0 for a release. It is called under the lock

@@ -45,6 +45,11 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	}
 	ln.advance()
 	w.stay()
+	if !w.decided() && ln.full() {
+		for l := ln.leases; l != nil; l = l.next {
+			l.tellContended()
+		}
+	}
 	return nil, nil
 }
 
