@@ -108,7 +108,7 @@ func Job(e *core.Engine, p core.Policy, run func(context.Context) error, s Sched
 // Make one runner for each job of a process, and keep it: its metrics stay registered
 // for as long as the meter provider lives.
 func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Schedule) (*JobRunner, error) {
-	guard, err := core.NewGuard(e, p, noArgument)
+	guard, err := core.NewGuard(e, p, noArgument("a job"))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Sc
 		return nil, refuse(guard.Name(), errors.New(fault))
 	}
 	p.MinHold, p.Wait = effective.MinHold, effective.Wait
-	if guard, err = core.NewGuard(e, p, noArgument); err != nil {
+	if guard, err = core.NewGuard(e, p, noArgument("a job")); err != nil {
 		return nil, needsMinHold(err)
 	}
 	if s.CatchUp && guard.Policy().Wait == 0 {
@@ -135,8 +135,10 @@ func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Sc
 }
 
 // noArgument refuses placeholders.
-func noArgument(string) (core.Accessor[struct{}], error) {
-	return nil, errors.New("a job has no argument; write a key without placeholders")
+func noArgument(who string) core.Resolver[struct{}] {
+	return func(string) (core.Accessor[struct{}], error) {
+		return nil, fmt.Errorf("%s has no argument; write a key without placeholders", who)
+	}
 }
 
 // needsMinHold says of a refusal why there is a MinHold that nobody may have set.

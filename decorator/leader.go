@@ -1,0 +1,311 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// Leader returns a candidate for the leadership that a key stands for: of all processes that
+// call [LeaderRunner.Run], one at a time leads, which means that it runs the function. It
+// panics with the exact fault if the policy, the function or an option cannot work;
+// [NewLeader] returns it instead.
+//
+//	indexer := decorator.Leader(locks, core.Policy{Key: "indexer", TTL: 10 * time.Second}, index)
+//	err := indexer.Run(ctx) // campaigns, leads, and campaigns again, until ctx ends
+//
+// # A term
+//
+// A term begins when the store grants the key and ends when the function has returned. Not
+// before: a leader that resigns, or whose context has ended, keeps the key until its function
+// is done, and no other process leads beside it. The number of a term is the fencing token of
+// its lease, [LeaderStatus].Term, which rises from term to term. Give it to whatever the leader
+// writes to: a process that was paused for longer than the TTL may act on a term that is over,
+// and only a resource that refuses smaller tokens can stop it.
+//
+// The context of the function ends when the lease is lost, at the latest by its deadline; at
+// the policy's MaxHold; when the engine is closed; when the context of Run ends; and at
+// [LeaderRunner.Resign]. [context.Cause] is core.ErrLost, core.ErrMaxHold, core.ErrClosed, the
+// cause of Run's context, or [ErrResigned]. After a loss another process may lead while the
+// function is still on its way out: return soon.
+//
+// # What ends a term, and what comes next
+//
+// A function that returns an error, or nil, ends its term, and the process campaigns again
+// behind those who wait. Before that it pauses: after nil for the least pause, after errors in
+// a row for twice as long each time, see [LeaderPause]. A term that lasted longer than the
+// longest pause counts as a good one. After Resign, and after a lease that was lost, it campaigns
+// again at once. A panic goes on unchanged when the key has been released.
+//
+// # When the leader dies
+//
+// The next candidate leads within the policy's TTL and the driver's bound for a lost wake-up:
+// 1 s with the TTL in most cases. Candidates wait in the store's queue, first come, first served.
+//
+// # The policy
+//
+// The key is a literal. Mode is Exclusive, Wait is zero or Forever: a candidate waits until it
+// leads. NoRenew, MinHold and Linger are not set. MaxHold is the longest term: it lets others
+// have their turn. The key with "#observers" after it is used as well, see
+// [LeaderRunner.Observe].
+func Leader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) *LeaderRunner {
+	l, err := NewLeader(e, p, run, opts...)
+	if err != nil {
+		panic(fmt.Errorf("decorator.Leader: %w", err))
+	}
+	return l
+}
+
+// NewLeader is [Leader] for policies that come from configuration: what cannot work is
+// returned as an error that is a [core.ErrPolicy].
+//
+// Make one runner for each leadership of a process, and keep it: its metrics stay registered
+// for as long as the meter provider lives.
+func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) (*LeaderRunner, error) {
+	if p.Wait == 0 {
+		p.Wait = core.Forever
+	}
+	guard, err := core.NewGuard(e, p, noArgument("a leader"))
+	if err != nil {
+		return nil, err
+	}
+	l := &LeaderRunner{engine: e, guard: guard, run: run, least: DefaultLeaderPause, most: DefaultLongestLeaderPause}
+	if run == nil {
+		return nil, refuse(guard.Name(), errNilFunc)
+	}
+	if fault := leads(guard.Policy()); fault != "" {
+		return nil, refuse(guard.Name(), errors.New(fault))
+	}
+	for _, o := range opts {
+		if o == nil {
+			continue
+		}
+		if err := o.applyLeader(l); err != nil {
+			return nil, refuse(guard.Name(), err)
+		}
+	}
+	if err := l.gate.init(e, guard.Policy()); err != nil {
+		return nil, err
+	}
+	if l.signals, err = newLeaderSignals(e, guard.Name(), func() bool { return l.Status().Leading }); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// leads says what of a policy does not go with a leader; it is empty if all does.
+func leads(p core.Policy) string {
+	switch {
+	case len(p.Keys) > 0:
+		return "Keys are set; a leadership has one Key"
+	case p.Mode != core.Exclusive:
+		return fmt.Sprintf("Mode is %s; one leads at a time, which is exclusive", p.Mode)
+	case p.Wait != core.Forever:
+		return fmt.Sprintf("Wait is %v; a candidate waits until it leads: leave Wait out, also out of an override", p.Wait)
+	case p.NoRenew:
+		return "NoRenew is set; a leader keeps its key by renewal until its function has returned; use MaxHold to bound a term"
+	case p.MinHold > 0:
+		return fmt.Sprintf("MinHold is %v, and would keep the next leader from its term; leave it out", p.MinHold)
+	case p.Linger > 0:
+		return fmt.Sprintf("Linger is %v, and would keep a term that is over; leave it out", p.Linger)
+	}
+	return ""
+}
+
+// LeaderOption changes how a [LeaderRunner] campaigns. A nil LeaderOption changes nothing.
+type LeaderOption interface{ applyLeader(*LeaderRunner) error }
+
+const (
+	// DefaultLeaderPause is the least pause between a term and the next campaign.
+	DefaultLeaderPause = time.Second
+	// DefaultLongestLeaderPause is the longest pause.
+	DefaultLongestLeaderPause = time.Minute
+)
+
+// LeaderPause sets how long a process pauses between a term that its function ended and its
+// next campaign: least after a nil error and a first failure, twice as long after each failure
+// in a row, at most most, and up to a quarter less at random. The defaults are
+// [DefaultLeaderPause] and [DefaultLongestLeaderPause]. Both are at least a millisecond.
+func LeaderPause(least, most time.Duration) LeaderOption { return leaderPause{least, most} }
+
+type leaderPause struct{ least, most time.Duration }
+
+func (o leaderPause) applyLeader(l *LeaderRunner) error {
+	if o.least < time.Millisecond || o.most < o.least {
+		return fmt.Errorf("LeaderPause has %v and %v; the first is at least 1ms, and at most the second", o.least, o.most)
+	}
+	l.least, l.most = o.least, o.most
+	return nil
+}
+
+// ErrResigned is the cause with which the context of a leader's function ends when
+// [LeaderRunner.Resign] is called.
+var ErrResigned = errors.New("the leader has resigned")
+
+// LeaderRunner is a candidate of one process, from [Leader] or [NewLeader]. Its methods are
+// safe for concurrent use.
+type LeaderRunner struct {
+	engine      *core.Engine
+	guard       *core.Guard[struct{}]
+	gate        leaderGate
+	run         func(context.Context) error
+	least, most time.Duration
+	signals     *leaderSignals
+
+	mu      sync.Mutex
+	running bool
+	term    *leaderTerm // the present one; nil if there is none
+	status  LeaderStatus
+}
+
+// leaderTerm is one term of this process.
+type leaderTerm struct {
+	lease  *core.Lease
+	resign context.CancelCauseFunc
+	over   chan struct{} // closed when its lease has been released
+}
+
+// LeaderStatus is what a [LeaderRunner] has done in this process.
+type LeaderStatus struct {
+	Leading bool      // the lease lasts, by the clock as well: a process that was paused learns it here
+	Term    int64     // the fencing token of the latest term of this process; 0 if there was none or the driver has no tokens
+	Since   time.Time // when that term began
+	Terms   int       // how many there were
+	Err     error     // what ended the latest term that was over, or the latest campaign; nil if the function returned nil
+}
+
+// Status returns what the runner has done so far in this process. It asks no store.
+func (l *LeaderRunner) Status() LeaderStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.status
+	s.Leading = l.term != nil && l.term.lease.Err() == nil
+	return s
+}
+
+// Policy returns the policy as it is enforced: with the engine's override and the defaults of
+// zero values.
+func (l *LeaderRunner) Policy() core.Policy { return l.guard.Policy() }
+
+// Run campaigns, leads and campaigns again, and returns when ctx has ended and the function has
+// returned. Its error is then ctx's. It also returns when there is no use in going on: a
+// [core.ErrClosed] when the engine is closed, a [core.ErrDeadlock] if ctx holds the key
+// already, and a [core.ErrPolicy] if Run runs already. A store that cannot be reached is asked
+// again, with the pauses of a failure.
+func (l *LeaderRunner) Run(ctx context.Context) error {
+	l.mu.Lock()
+	if l.running {
+		l.mu.Unlock()
+		return &core.Error{Op: "lead", Policy: l.guard.Name(), Kind: core.ErrPolicy, Detail: "Run runs already in this process; call it once for each LeaderRunner"}
+	}
+	l.running = true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.running = false
+		l.mu.Unlock()
+	}()
+	failures := 0
+	for {
+		section, err := l.guard.Enter(ctx, struct{}{})
+		if err != nil {
+			if ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) && !isBusy(err) {
+				return err
+			}
+			l.note(err)
+			failures++
+			if err := l.pause(ctx, failures); err != nil {
+				return err
+			}
+			continue
+		}
+		began := time.Now()
+		outcome, err := l.lead(ctx, section)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, core.ErrClosed):
+			return err
+		case outcome == leaderFailed && time.Since(began) < l.most:
+			failures++
+		default:
+			failures = 0
+		}
+		if outcome == leaderFailed || outcome == leaderDone {
+			if err := l.pause(ctx, max(failures, 1)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lead is one term, in the section that it is granted.
+func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome leaderOutcome, err error) {
+	inTerm, resign := context.WithCancelCause(section.Context())
+	t := &leaderTerm{lease: section.Lease(), resign: resign, over: make(chan struct{})}
+	l.mu.Lock()
+	l.term = t
+	l.status.Term, l.status.Since = t.lease.Token(), time.Now()
+	l.status.Terms++
+	l.mu.Unlock()
+	leave := l.gate.announce(ctx)
+	outcome = leaderFailed // also if the function panics
+	defer func() {
+		resigned := errors.Is(context.Cause(inTerm), ErrResigned)
+		lost := t.lease.Err() != nil
+		section.Leave(&err)
+		leave()
+		resign(nil)
+		switch {
+		case lost:
+			outcome = leaderLost
+		case resigned || ctx.Err() != nil:
+			outcome = leaderResigned
+		}
+		l.mu.Lock()
+		l.term, l.status.Err = nil, err
+		l.mu.Unlock()
+		close(t.over)
+		l.signals.ended(ctx, outcome)
+	}()
+	if err = l.run(inTerm); err == nil {
+		outcome = leaderDone
+	}
+	return outcome, err
+}
+
+// Resign ends the term of this process, if it leads: the context of the function ends with the
+// cause [ErrResigned]. It returns when the function has returned and the key was released, or
+// ctx has ended, then with ctx's error; the term ends all the same. The process then campaigns
+// again, behind those who wait. It returns nil at once if this process does not lead.
+func (l *LeaderRunner) Resign(ctx context.Context) error {
+	l.mu.Lock()
+	t := l.term
+	l.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	t.resign(ErrResigned)
+	select {
+	case <-t.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note keeps why there was no term.
+func (l *LeaderRunner) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status.Err = err
+}
+
+// pause waits before the next campaign, after so many failures in a row.
+func (l *LeaderRunner) pause(ctx context.Context, failures int) error {
+	return pauseFor(ctx, doubled(l.least, l.most, failures))
+}

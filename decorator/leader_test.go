@@ -1,0 +1,321 @@
+package decorator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/decorator"
+)
+
+var indexer = core.Policy{Key: "indexer", TTL: 10 * time.Second}
+
+// serve is a leader's function that goes on until it is told to return.
+func serve(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// campaign runs a candidate until the test ends, or stop is called, which waits for it.
+func campaign(t *testing.T, l *decorator.LeaderRunner) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	stopped := false
+	stop = func() error {
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	t.Cleanup(func() {
+		if !stopped {
+			_ = stop()
+		}
+	})
+	return stop
+}
+
+func TestOneCandidateLeadsAndTheNextOneFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		var leaders [3]*decorator.LeaderRunner
+		var stop [3]func() error
+		for i := range leaders {
+			leaders[i] = decorator.Leader(newEngine(t, store), indexer, func(ctx context.Context) error {
+				if l, ok := core.LeaseFrom(ctx); !ok || l.Token() != leaders[i].Status().Term {
+					t.Errorf("the lease is %v, %t", l, ok)
+				}
+				return serve(ctx)
+			})
+			stop[i] = campaign(t, leaders[i])
+			synctest.Wait()
+		}
+		var terms []int64
+		for i := range leaders {
+			synctest.Wait()
+			for k, l := range leaders {
+				if l.Status().Leading != (k == i) {
+					t.Errorf("candidate %d leads: %t, while %d should", k, l.Status().Leading, i)
+				}
+			}
+			terms = append(terms, leaders[i].Status().Term)
+			if err := stop[i](); !errors.Is(err, context.Canceled) {
+				t.Errorf("Run returned %v", err)
+			}
+		}
+		if terms[0] <= 0 || terms[1] <= terms[0] || terms[2] <= terms[1] {
+			t.Errorf("the terms are %v", terms)
+		}
+	})
+}
+
+func TestTermEndsWhenTheFunctionHasReturned(t *testing.T) {
+	for name, end := range map[string]func(l *decorator.LeaderRunner, stop func() error){
+		"the leader resigns": func(l *decorator.LeaderRunner, _ func() error) { _ = l.Resign(context.Background()) },
+		"its context ends":   func(_ *decorator.LeaderRunner, stop func() error) { _ = stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New()
+				var inside atomic.Int32
+				run := func(ctx context.Context) error {
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d lead at a time", n)
+					}
+					defer inside.Add(-1)
+					<-ctx.Done()
+					time.Sleep(time.Minute) // it is long on its way out
+					return ctx.Err()
+				}
+				first, second := decorator.Leader(newEngine(t, store), indexer, run), decorator.Leader(newEngine(t, store), indexer, run)
+				stop := campaign(t, first)
+				synctest.Wait()
+				campaign(t, second)
+				synctest.Wait()
+				begun := time.Now()
+				end(first, stop)
+				if d := time.Since(begun); d != time.Minute {
+					t.Errorf("it returned after %v, want when the function had returned", d)
+				}
+				synctest.Wait()
+				if first.Status().Leading || !second.Status().Leading {
+					t.Errorf("first %+v, second %+v", first.Status(), second.Status())
+				}
+			})
+		})
+	}
+}
+
+func TestLeaderIsToldWhyItsTermEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(store *memlock.Driver, e *core.Engine, l *decorator.LeaderRunner)
+		want error
+	}{
+		"resigned": {func(_ *memlock.Driver, _ *core.Engine, l *decorator.LeaderRunner) { _ = l.Resign(context.Background()) }, decorator.ErrResigned},
+		"lost":     {func(s *memlock.Driver, _ *core.Engine, _ *decorator.LeaderRunner) { s.Expire("shop/indexer") }, core.ErrLost},
+		"silent":   {func(s *memlock.Driver, _ *core.Engine, _ *decorator.LeaderRunner) { s.Stall(); time.Sleep(indexer.TTL) }, core.ErrLost},
+		"too long": {func(*memlock.Driver, *core.Engine, *decorator.LeaderRunner) { time.Sleep(time.Hour) }, core.ErrMaxHold},
+		"closed":   {func(_ *memlock.Driver, e *core.Engine, _ *decorator.LeaderRunner) { _ = e.Close() }, core.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New()
+				e := newEngine(t, store)
+				causes := make(chan error, 1)
+				p := indexer
+				p.MaxHold = time.Hour
+				l := decorator.Leader(e, p, func(ctx context.Context) error {
+					<-ctx.Done()
+					select {
+					case causes <- context.Cause(ctx):
+					default:
+					}
+					return ctx.Err()
+				})
+				stop := campaign(t, l)
+				synctest.Wait()
+				tc.end(store, e, l)
+				if got := <-causes; !errors.Is(got, tc.want) {
+					t.Errorf("the cause is %v, want %v", got, tc.want)
+				}
+				store.Heal()
+				if err := stop(); !errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrClosed) {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestLeaderThatDiedIsSucceededWhenItsLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		d := &captured{Driver: store}
+		dead, err := core.New(d, core.WithNamespace("shop"), core.WithStoreTimeout(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := decorator.Leader(dead, indexer, serve), decorator.Leader(newEngine(t, store), indexer, serve)
+		stop := campaign(t, first)
+		synctest.Wait()
+		campaign(t, second)
+		synctest.Wait()
+		if err := d.session.Close(t.Context()); err != nil { // nobody renews any more
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for !second.Status().Leading {
+			if time.Sleep(10 * time.Millisecond); time.Since(begun) > time.Minute {
+				t.Fatal("nobody leads")
+			}
+		}
+		if d := time.Since(begun); d > indexer.TTL+time.Second {
+			t.Errorf("the next one leads after %v", d)
+		}
+		_ = stop()
+		_ = dead.Close()
+	})
+}
+
+func TestFailedTermsAreFollowedByLongerPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun []time.Time
+		fail := errors.New("no index")
+		l := decorator.Leader(newEngine(t, memlock.New()), indexer, func(context.Context) error {
+			begun = append(begun, time.Now())
+			if len(begun) < 6 {
+				return fail
+			}
+			return nil
+		}, decorator.LeaderPause(time.Second, 8*time.Second))
+		stop := campaign(t, l)
+		time.Sleep(40 * time.Second)
+		_ = stop()
+		for i, want := range []time.Duration{1, 2, 4, 8, 8, 1, 1} {
+			want *= time.Second
+			if got := begun[i+1].Sub(begun[i]); got > want || got < want*3/4 {
+				t.Errorf("pause %d took %v, want %v or up to a quarter less", i, got, want)
+			}
+		}
+		if s := l.Status(); s.Err != nil || s.Terms != len(begun) || s.Leading {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+func TestStoreThatComesBackGetsItsLeaderBack(t *testing.T) {
+	for name, fault := range map[string]error{
+		"down":    errors.New("down"),
+		"refuses": &driver.PermanentError{Err: errors.New("no permission")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New()
+				store.Fail(fault)
+				l := decorator.Leader(newEngine(t, store), indexer, serve)
+				campaign(t, l)
+				time.Sleep(10 * time.Minute)
+				if s := l.Status(); s.Leading || s.Terms != 0 || name == "refuses" && !errors.Is(s.Err, core.ErrUnavailable) {
+					t.Errorf("the status is %+v", s)
+				}
+				store.Heal()
+				time.Sleep(decorator.DefaultLongestLeaderPause)
+				if !l.Status().Leading {
+					t.Errorf("the status is %+v", l.Status())
+				}
+			})
+		})
+	}
+}
+
+func TestPanicOfALeaderGoesOnWhenTheKeyIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t, memlock.New())
+		l := decorator.Leader(e, indexer, func(context.Context) error { panic("out of index") })
+		func() {
+			defer func() {
+				if r := recover(); r != "out of index" {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			_ = l.Run(t.Context())
+		}()
+		if st, err := e.Inspect(t.Context(), "indexer"); err != nil || st.Held {
+			t.Errorf("the key is %+v, %v", st, err)
+		}
+		if l.Status().Leading {
+			t.Error("it still leads")
+		}
+	})
+}
+
+func TestRunIsRefusedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := decorator.Leader(newEngine(t, memlock.New()), indexer, serve)
+		campaign(t, l)
+		synctest.Wait()
+		if err := l.Run(t.Context()); !errors.Is(err, core.ErrPolicy) {
+			t.Errorf("a second Run returned %v", err)
+		}
+	})
+}
+
+func TestLeaderWithAPolicyThatCannotWorkIsRefused(t *testing.T) {
+	e := newEngine(t, memlock.New())
+	for name, tc := range map[string]struct {
+		policy core.Policy
+		run    func(context.Context) error
+		option decorator.LeaderOption
+		says   string
+	}{
+		"no key":      {core.Policy{}, serve, nil, "Key"},
+		"placeholder": {core.Policy{Key: "indexer:{shard}"}, serve, nil, "a leader has no argument"},
+		"several":     {core.Policy{Keys: []string{"a", "b"}}, serve, nil, "has one Key"},
+		"shared":      {core.Policy{Key: "k", Mode: core.Shared}, serve, nil, "Mode is shared"},
+		"wait":        {core.Policy{Key: "k", Wait: time.Second}, serve, nil, "leave Wait out"},
+		"not renewed": {core.Policy{Key: "k", NoRenew: true}, serve, nil, "NoRenew"},
+		"min hold":    {core.Policy{Key: "k", MinHold: time.Second}, serve, nil, "MinHold"},
+		"linger":      {core.Policy{Key: "k", Linger: time.Second}, serve, nil, "Linger"},
+		"nil":         {core.Policy{Key: "k"}, nil, nil, "the function is nil"},
+		"pause":       {core.Policy{Key: "k"}, serve, decorator.LeaderPause(time.Second, time.Millisecond), "LeaderPause"},
+		"no pause":    {core.Policy{Key: "k"}, serve, decorator.LeaderPause(0, 0), "LeaderPause"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decorator.NewLeader(e, tc.policy, tc.run, tc.option)
+			if !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("said %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
+
+// exclusiveOnly is a store without shared locks.
+type exclusiveOnly struct{ driver.Driver }
+
+func (d exclusiveOnly) Capabilities() driver.Capabilities {
+	c := d.Driver.Capabilities()
+	c.Modes = []driver.Mode{driver.Exclusive}
+	return c
+}
+
+func TestObserverIsRefusedWithTheReasonWhereNoLockIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := decorator.Leader(newEngine(t, exclusiveOnly{memlock.New()}), indexer, serve)
+		campaign(t, l)
+		synctest.Wait()
+		if !l.Status().Leading {
+			t.Error("nobody leads")
+		}
+		if _, err := l.Observe(t.Context()); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "shared") {
+			t.Errorf("said %v", err)
+		}
+	})
+}
