@@ -51,6 +51,8 @@
 // [Job] runs each tick of a schedule on one of several replicas, under any scheduler.
 // examples/jobs does so with robfig/cron and gocron, and kills a replica in a run.
 //
+// [Leader] lets one process of several lead, until it resigns, ends or dies.
+//
 // # Errors
 //
 // If the function did not run, the result is the zero value and the error is a
