@@ -225,6 +225,30 @@ func AssertHeld(ctx context.Context, key string) error {
 	return &Error{Op: "assert", Kind: ErrNotHeld, Detail: "the context carries no lease of the key that this code needs; call it with the context that the guarded call got"}
 }
 
+// Holds calls yield with each hold that was not released.
+func (n *holding) Holds(yield func(*queue.Hold) bool) {
+	for ; n != nil; n = n.outer {
+		if !n.lease.released.Load() && !yield(n.hold) {
+			return
+		}
+	}
+}
+
+// holdingMore is what a call holds that is about to hold several keys.
+type holdingMore struct {
+	*holding
+	more []*queue.Hold
+}
+
+func (n *holdingMore) Holds(yield func(*queue.Hold) bool) {
+	for _, h := range n.more {
+		if !yield(h) {
+			return
+		}
+	}
+	n.holding.Holds(yield)
+}
+
 // of returns the hold of a key of e, or nil.
 func (n *holding) of(e *Engine, key string) *queue.Hold {
 	for ; n != nil; n = n.outer {

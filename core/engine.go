@@ -185,15 +185,20 @@ func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string,
 	return err
 }
 
-// takeHold takes the lock of one key, for which it waits that long.
-func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration) (*queue.Hold, error) {
+// takeHold takes the lock of one key, for which it waits that long. The call holds more
+// besides what its context shows.
+func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration, more ...*queue.Hold) (*queue.Hold, error) {
 	if n := len(key) - len(e.prefix); n > MaxKeyLength {
 		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
 	}
 	if outer := held.of(e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
-	h, r := e.queue.Acquire(ctx, &pl.terms, key, patience)
+	var holds queue.Held = held
+	if len(more) > 0 {
+		holds = &holdingMore{held, more}
+	}
+	h, r := e.queue.Acquire(ctx, &pl.terms, key, patience, holds)
 	if r != nil {
 		return nil, e.refused("acquire", pl.Name, r)
 	}

@@ -27,9 +27,10 @@ var (
 	ErrMaxHold = errors.New("lock held for longer than its MaxHold")
 	// ErrNotHeld: the lease was released before, or the context carries none.
 	ErrNotHeld = errors.New("lock not held")
-	// ErrDeadlock: the context already holds the key and the policy is not
-	// Reentrant, so waiting could never end.
-	ErrDeadlock = errors.New("lock is held by the same context")
+	// ErrDeadlock: waiting could never end, or only by running out. The context already holds
+	// the key and the policy is not Reentrant; it holds it as a reader and wants to write; or
+	// calls of this process wait for each other in a circle that this one closes.
+	ErrDeadlock = errors.New("the call would wait for itself")
 	// ErrKey: a call's values give no valid key.
 	ErrKey = errors.New("invalid lock key")
 	// ErrPolicy: the policy cannot work.
@@ -112,7 +113,7 @@ func (e *Engine) failure(op, policy string, kind error) *Error {
 var kinds = [...]error{
 	queue.Busy: ErrBusy, queue.Timeout: ErrTimeout, queue.Unavailable: ErrUnavailable, queue.Mismatch: ErrPolicy,
 	queue.Canceled: context.Canceled, queue.DeadlineExceeded: context.DeadlineExceeded, queue.Closed: ErrClosed,
-	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold,
+	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold, queue.Deadlock: ErrDeadlock,
 }
 
 // refused is the error that a refusal of the queue is; nil if there is none.

@@ -329,7 +329,7 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 	start := time.Now()
 	var holds []*queue.Hold
 	for _, key := range keys {
-		h, err := e.takeHold(ctx, held, pl, key, e.patience(pl, time.Since(start)))
+		h, err := e.takeHold(ctx, held, pl, key, e.patience(pl, time.Since(start)), holds...)
 		if err != nil {
 			giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, queue.ErrSilent) {

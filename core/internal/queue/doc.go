@@ -3,7 +3,7 @@
 // next, renews it, and gives it back.
 //
 //	q, err := queue.Open(queue.Config{Driver: d, Capabilities: d.Capabilities(), …})
-//	h, refused := q.Acquire(ctx, terms, "shop/stock:42", time.Second)
+//	h, refused := q.Acquire(ctx, terms, "shop/stock:42", time.Second, nil)
 //	…
 //	refused = h.Release(ctx)
 //

@@ -14,10 +14,11 @@ var _ driver.Sink = events{}
 // Waiting notes that the store has queued a request of this process.
 func (s events) Waiting(id driver.ID) {
 	s.visit(id, func(ln *line, rq *request, _ *lease) {
-		if rq != nil && !rq.queued {
-			rq.queued = true
+		if rq != nil && !rq.queued() {
+			rq.queuedAt = ln.shard.step()
 			ln.trouble = nil
 			ln.failTries(0)
+			s.queue.changed(ln.lock)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func (w *waiter) stay() {
 // taken reports whether it is known that no more can hold, for those of this
 // process or of another.
 func (ln *line) taken() bool {
-	return ln.full() || ln.asking != nil && ln.asking.queued
+	return ln.full() || ln.asking != nil && ln.asking.queued()
 }
 
 // full reports whether no more of this process can hold.

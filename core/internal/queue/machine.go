@@ -27,6 +27,7 @@ type Queue struct {
 	releaser releaser
 	held     atomic.Int64 // holds, and leases that linger
 
+	circles circles
 	outage  outage
 	life    lifetime
 	ctx     context.Context // ends with Close
@@ -40,6 +41,7 @@ type shard struct {
 	mu    sync.Mutex
 	locks map[string]*lock
 	spare []*lock // for the next keys
+	steps uint64  // of requests, in their order
 	owners
 }
 
@@ -110,8 +112,9 @@ type request struct {
 	driver.Request
 	ctx       context.Context // nil while a caller begins it
 	end       context.CancelFunc
-	queued    bool // the store has said that the key is taken
-	withdrawn bool // nobody wants it any more
+	began     uint64 // by the shard's count of such steps
+	queuedAt  uint64 // when the store had said that the key is taken; 0 if it has not
+	withdrawn bool   // nobody wants it any more
 
 	contended bool // a push about the grant has overtaken it: others wait
 }

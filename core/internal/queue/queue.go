@@ -31,12 +31,12 @@ func Open(c Config) (*Queue, error) {
 }
 
 // Acquire takes the lock of a key. Patience bounds the wait, the store's answer included; it
-// must be positive, also if the terms' Wait is 0. The hold is nil if and only if there is a
-// refusal.
-func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration) (*Hold, *Refusal) {
+// must be positive, also if the terms' Wait is 0. Held is what the call holds already; nil is
+// nothing. The hold is nil if and only if there is a refusal.
+func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration, held Held) (*Hold, *Refusal) {
 	start := time.Now()
 	sctx, sp := t.Signals.Acquire(ctx)
-	h, r := q.wait(sctx, t, key, patience, start)
+	h, r := q.wait(sctx, t, key, patience, start, held)
 	if r != nil {
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
 		return nil, r
@@ -48,7 +48,7 @@ func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time
 }
 
 // wait is Acquire without its signals, for a caller who came at start.
-func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time) (*Hold, *Refusal) {
+func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held) (*Hold, *Refusal) {
 	if ctx.Err() != nil {
 		return nil, overdue(ctx)
 	}
@@ -66,7 +66,7 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		w.line.begin(rq, w)
 	}
 	if w.ready != nil {
-		w.await(ctx, patience)
+		q.await(ctx, w, key, patience, held)
 	}
 	h, refused := w.hold, w.refusal
 	if w.ready == nil {

@@ -32,6 +32,7 @@ const (
 	Closed                             // the queue is closed or shutting down
 	Lost                               // the lease ended before the release
 	MaxHold                            // the hold lasted for longer than that
+	Deadlock                           // the call would wait for itself
 )
 
 // ErrSilent is the cause when the store has said nothing at all.
@@ -40,7 +41,7 @@ var ErrSilent = errors.New("no answer from the store")
 // errStale is the cause when a grant arrives after its own deadline.
 var errStale = errors.New("the store answered after the lease's TTL")
 
-var plain = func() (all [MaxHold + 1]Refusal) {
+var plain = func() (all [Deadlock + 1]Refusal) {
 	for r := range all {
 		all[r].Why = Reason(r)
 	}
@@ -70,7 +71,7 @@ func overdue(ctx context.Context) *Refusal {
 var outcomes = [...]signals.Outcome{
 	Busy: signals.Busy, Timeout: signals.Timeout, Unavailable: signals.Unavailable, Mismatch: signals.Failed,
 	Canceled: signals.Canceled, DeadlineExceeded: signals.DeadlineExceeded, Closed: signals.Closed,
-	Lost: signals.Lost, MaxHold: signals.MaxHold,
+	Lost: signals.Lost, MaxHold: signals.MaxHold, Deadlock: signals.Failed,
 }
 
 // Outcome is what telemetry says of it; well if r is nil.

@@ -3,7 +3,7 @@ package queue
 import "testing"
 
 func TestEveryReasonHasARefusalAndAnOutcome(t *testing.T) {
-	for why := Busy; why <= MaxHold; why++ {
+	for why := Busy; why <= Deadlock; why++ {
 		r := refuse(why)
 		if r == nil || r.Why != why {
 			t.Errorf("reason %d is refused with %+v", why, r)

@@ -49,7 +49,7 @@ func TestReleasedLeaseIsLeftOutOfARenewal(t *testing.T) {
 		if key == "lingering" {
 			terms.Linger = ttl / 2
 		}
-		h, r := q.Acquire(t.Context(), terms, key, time.Second)
+		h, r := q.Acquire(t.Context(), terms, key, time.Second, nil)
 		if r != nil {
 			t.Fatalf("%+v", r)
 		}

@@ -9,6 +9,15 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// queued reports whether the store has said that the key is taken.
+func (rq *request) queued() bool { return rq.queuedAt > 0 }
+
+// step counts one more step of the shard's requests. s.mu is held.
+func (s *shard) step() uint64 {
+	s.steps++
+	return s.steps
+}
+
 // requests are for those that ended where they began: nobody else knows of them.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
@@ -16,7 +25,7 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 // nil, is the lease of this process that ends with it.
 func (ln *line) newRequest(replace *driver.Ending) *request {
 	rq := requests.Get().(*request)
-	*rq = request{Request: ln.driverRequest()}
+	*rq = request{Request: ln.driverRequest(), began: ln.shard.step()}
 	rq.Replace = replace
 	if replace == nil {
 		rq.After = ln.follow()
@@ -138,7 +147,7 @@ func (q *Queue) usable(rq *request, g driver.Grant, err error, now time.Time) er
 // answer takes in what the store said. A positive result is how long the
 // request must pause before the line may ask again.
 func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Time) time.Duration {
-	if rq.queued {
+	if rq.queued() {
 		ln.lastHeld = at(now)
 	}
 	if err == nil {
@@ -175,7 +184,7 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 		transient = true
 	}
 	if transient && ln.first != nil {
-		rq.queued = false
+		rq.queuedAt = 0
 		var failures int
 		if ln.trouble != nil {
 			failures = ln.trouble.failures

@@ -287,6 +287,7 @@ func (ln *line) forget(l *lease, now time.Time) {
 	ln.held--
 	ln.lastHeld = at(now)
 	ln.queue.renewer.remove(l)
+	ln.queue.changed(ln.lock)
 }
 
 // lose takes note that a lease is gone at the store or past its deadline.

@@ -53,6 +53,26 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	return nil, nil
 }
 
+// await is waiter.await for a key, unless the wait would be one for itself.
+func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
+	if w.try() || held == nil {
+		w.await(ctx, patience)
+		return
+	}
+	var holds []*Hold
+	held.Holds(func(h *Hold) bool {
+		if _, live := h.State(); live && h.lease.line.queue == q {
+			holds = append(holds, h)
+		}
+		return true
+	})
+	if len(holds) > 0 {
+		q.circles.enter(w, key, holds)
+		defer q.circles.leave(w)
+	}
+	w.await(ctx, patience)
+}
+
 // await blocks until the waiter is decided, at most that long after it came.
 func (w *waiter) await(ctx context.Context, patience time.Duration) {
 	var late <-chan time.Time
@@ -94,6 +114,22 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 	default:
 		w.refusal = unavailable(ErrSilent)
 	}
+	ln.withdrawn()
+}
+
+// dismiss sends away a caller that waits, unless it has been decided by then.
+func (ln *line) dismiss(w *waiter, why *Refusal) {
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	if w.decided() {
+		return
+	}
+	ln.fail(w, why)
+	ln.withdrawn()
+}
+
+// withdrawn goes on when a caller has left the line.
+func (ln *line) withdrawn() {
 	if ln.first == nil && ln.asking != nil {
 		ln.asking.cancel()
 	}
