@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -248,6 +249,24 @@ func (w *waiter) obstacles() (o obstacles) {
 func (ln *line) before(other *line) bool {
 	return ln.first != nil && ln.asking != nil && ln.asking.queued() && other.asking != nil && other.asking.began > ln.asking.queuedAt
 }
+
+// holds asks the store whether a fencing token is that of a holder of a key who keeps a caller
+// with such terms from it. A store that does not say has none.
+func (q *Queue) holds(ctx context.Context, t *Terms, key string, token int64) (yes bool) {
+	r := q.Ask(ctx, func(ctx context.Context, s driver.Session) error {
+		st, err := s.Inspect(ctx, key)
+		for _, h := range st.Holders {
+			conflicts := t.Mode == driver.Exclusive || h.Mode == driver.Exclusive || t.Limit == 1
+			first := q.Token(h.Token)
+			yes = yes || conflicts && !h.Kept && first > 0 && first <= token && token < first+block
+		}
+		return err
+	})
+	return yes && r == nil
+}
+
+// forItsCaller refuses a call whose caller holds the key that it asks for.
+var forItsCaller = &Refusal{Why: Deadlock, Detail: "the request carries the fencing token of the key's holder, which waits for the answer; take the lock in one of the two services"}
 
 // inCircle refuses the first of some waiters.
 func inCircle(circle []*waiter) *Refusal {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/carried"
 )
 
 // waiters are for those who never had to wait: nobody else knows of them any more.
@@ -57,6 +59,10 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
 	if w.try() || held == nil {
 		w.await(ctx, patience)
+		return
+	}
+	if n := carried.Number(ctx, key[len(q.Prefix):]); n > 0 && q.holds(ctx, w.terms, key, n) {
+		w.line.dismiss(w, forItsCaller)
 		return
 	}
 	var holds []*Hold
