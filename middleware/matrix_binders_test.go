@@ -137,11 +137,6 @@ func writeMultipart(x, pad string) string {
 		"\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n" + pad + "\r\n--b--\r\n"
 }
 
-// writeMsgPack writes a map of two (fixmap), the value of pad as a str 16.
-func writeMsgPack(x, pad string) string {
-	return "\x82\xa1x" + string([]byte{0xa0 + byte(len(x))}) + x + "\xa3pad" + string([]byte{0xda, byte(len(pad) >> 8), byte(len(pad))}) + pad
-}
-
 // writeProtobuf writes a google.protobuf.StringValue, its length as a varint of
 // two bytes.
 func writeProtobuf(x, pad string) string {
@@ -173,7 +168,6 @@ var binders = []binder{
 	{name: "ShouldBind multipart", contentType: binding.MIMEMultipartPOSTForm + "; boundary=b", write: writeMultipart, read: readUpload, sees: fields, nothing: "|", needsBody: true},
 	{name: "ShouldBindWith FormPost", contentType: binding.MIMEPOSTForm, write: writeForm, keyed: true, read: bind(with(binding.FormPost)), sees: fields, nothing: "|"},
 	{name: "ShouldBindWith ProtoBuf", contentType: binding.MIMEPROTOBUF, write: writeProtobuf, read: readProtobuf, sees: fields},
-	{name: "ShouldBindWith MsgPack", contentType: binding.MIMEMSGPACK, write: writeMsgPack, read: bind(with(binding.MsgPack)), sees: fields, nothing: "|", needsBody: true},
 	{name: "ShouldBindQuery", contentType: binding.MIMEJSON, write: writeJSON, keyed: true, read: bindBeside((*gin.Context).ShouldBindQuery), sees: beside("from-query"), nothing: "from-query|"},
 	{name: "ShouldBindHeader", contentType: binding.MIMEJSON, write: writeJSON, keyed: true, read: bindBeside((*gin.Context).ShouldBindHeader), sees: beside("from-header"), nothing: "from-header|"},
 	{name: "ShouldBindUri", contentType: binding.MIMEJSON, write: writeJSON, keyed: true, read: bindBeside((*gin.Context).ShouldBindUri), sees: beside("from-path"), nothing: "from-path|"},
