@@ -71,7 +71,7 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 				t.Errorf("the handler's context ended by %v; want %v", cause, tc.cause)
 			}
 			s.Close() // the log is written before the request is over
-			if !strings.Contains(logged.String(), "a lock ended while its handlers ran") {
+			if !strings.Contains(logged.String(), "a lock ended while its handler ran") {
 				t.Errorf("nothing is logged: %s", logged)
 			}
 		})

@@ -1,12 +1,10 @@
 package middleware
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -18,15 +16,11 @@ func (l *lock) refuse(c *gin.Context, err error) {
 		return
 	}
 	p := refusal(err)
-	switch {
-	case p.Status == problem.StatusClientClosedRequest:
+	if p.Status == problem.StatusClientClosedRequest {
 		c.Status(p.Status)
 		return
-	case p.Status == http.StatusInternalServerError:
-		l.options.engine.Logger().Error("a request was refused by its lock", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
-	case errors.Is(err, fence.ErrUndecided):
-		l.options.engine.Logger().Error("a request was refused because the guard could not check its fencing token", "lock.name", l.rule.Name, "route", c.FullPath(), "error.type", p.Code)
 	}
+	p.Log(l.options.engine.Logger(), l.rule.Name, c.FullPath(), err)
 	write(c, p)
 }
 
@@ -58,8 +52,7 @@ func (l *lock) ended(c *gin.Context, outer answering, err error) {
 	}
 	p := problem.OfEnded(err)
 	answered := c.Writer.Written() || c.Writer.Status() >= http.StatusBadRequest
-	l.options.engine.Logger().Error("a lock ended while its handlers ran", "lock.name", l.rule.Name, "route", c.FullPath(),
-		"error.type", p.Code, "answered", answered, "status", c.Writer.Status())
+	p.LogEnded(l.options.engine.Logger(), l.rule.Name, c.FullPath(), err, answered, c.Writer.Status())
 	if answered {
 		return
 	}

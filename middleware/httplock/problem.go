@@ -1,10 +1,8 @@
 package httplock
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -15,15 +13,11 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		return
 	}
 	p := problem.OfRefused(err)
-	switch {
-	case p.Status == problem.StatusClientClosedRequest:
+	if p.Status == problem.StatusClientClosedRequest {
 		w.WriteHeader(p.Status)
 		return
-	case p.Status == http.StatusInternalServerError:
-		o.engine.Logger().Error("a request was refused by its lock", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
-	case errors.Is(err, fence.ErrUndecided):
-		o.engine.Logger().Error("a request was refused because the guard could not check its fencing token", "lock.name", name, "route", r.Pattern, "error.type", p.Code)
 	}
+	p.Log(o.engine.Logger(), name, r.Pattern, err)
 	p.Write(w, r.Method)
 }
 
@@ -34,8 +28,7 @@ func (o *options) ended(w *writer, r *http.Request, name string, err error) {
 		return
 	}
 	p := problem.OfEnded(err)
-	o.engine.Logger().Error("a lock ended while its handler ran", "lock.name", name, "route", r.Pattern,
-		"error.type", p.Code, "answered", w.answered(), "status", w.status)
+	p.LogEnded(o.engine.Logger(), name, r.Pattern, err, w.answered(), w.status)
 	if w.answered() {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -135,6 +136,37 @@ func OfEnded(err error) Problem {
 	}
 	return of(http.StatusInternalServerError, code,
 		"The request lost its lock while it was being worked on; it may or may not have had an effect.")
+}
+
+// Log says what an operator must know of a request that err has led to p. Nothing is said of
+// what is the client's affair, or of an outage, which the engine's own log has.
+func (p Problem) Log(l *slog.Logger, name, route string, err error) {
+	var message string
+	switch {
+	case p.Status == http.StatusInternalServerError:
+		message = "a request was refused by its lock"
+	case errors.Is(err, fence.ErrUndecided):
+		message = "a request was refused because the guard could not check its fencing token"
+	default:
+		return
+	}
+	l.Error(message, "lock.name", name, "route", route, "error.type", p.Code, "error", told(err))
+}
+
+// LogEnded says that the lease of a request ended before its handler did. status is what
+// was answered, if anything was.
+func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
+	l.Error("a lock ended while its handler ran", "lock.name", name, "route", route,
+		"error.type", p.Code, "error", told(err), "answered", answered, "status", status)
+}
+
+// told is what a log may say of err: a core.Error's own text, which holds neither values of
+// the request nor what a store said.
+func told(err error) string {
+	if e, ok := errors.AsType[*core.Error](err); ok {
+		return e.Error()
+	}
+	return "not an error of a lock"
 }
 
 // longestRetry bounds Retry-After. What is left of a lease tells when the lock of
