@@ -162,6 +162,19 @@
 // deadline bounds the waiting as well. Panics pass through: gin.Recovery works
 // before and behind the lock.
 //
+// # Locks inside of the handler
+//
+// A lock that the handler takes by itself, by Engine.Do or a function of package decorator, is
+// answered by the handler. [Answer] gives the answers that this package gives:
+//
+//	if middleware.Answer(c, err) {
+//		return
+//	}
+//
+// Take it before doing anything that has an effect, since a 409 invites the client to repeat
+// the request. Let all callers take keys in one order; a key that the request holds already is
+// taken again only by a policy that is Reentrant.
+//
 // # Behind another service
 //
 // A service that is called by those who hold the lock need not take it: it checks

@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -57,6 +58,48 @@ func ExampleNew() {
 	// Output:
 	// gin lock middleware: lock compile "stock:{path.sku}:{tenant}": invalid lock policy: Key, column 18: {tenant}: unknown; use one of {path.name}, {query.name}, {header.Name}, {body.name} and {client.ip}, or define it with WithValue
 	// <nil>
+}
+
+// A handler that takes a lock by itself answers as a route's lock does.
+func ExampleAnswer() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.POST("/products/:sku/deduct", func(c *gin.Context) {
+		stock := core.Policy{Key: "stock:" + core.Escape(c.Param("sku")), Name: "stock"}
+		err := locks.Do(c.Request.Context(), stock, func(context.Context) error { return nil })
+		if middleware.Answer(c, err) {
+			return
+		}
+		if err != nil {
+			c.Status(http.StatusInternalServerError) // the function's own
+			return
+		}
+		c.String(http.StatusOK, "deducted")
+	})
+	ask := func() {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/products/book/deduct", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+
+	lease, err := locks.Acquire(context.Background(), core.Policy{Key: "stock:book", Name: "stock"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ask()
+	_ = lease.Release(context.Background())
+	ask()
+	// Output:
+	// 409 {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request is being worked on that excludes this one.","code":"LOCK_BUSY"}
+	// 200 deducted
 }
 
 func ExampleNewTable() {

@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -36,6 +38,47 @@ func refusal(err error) problem.Problem {
 		}
 	}
 	return problem.OfRefused(err)
+}
+
+// Answer answers a request with what this package tells clients of err, for a lock that a
+// handler takes by itself: by [core.Engine.Do], by Acquire, or by a function of package
+// decorator. The chain is aborted.
+//
+//	err := locks.Do(c.Request.Context(), core.Policy{Key: "stock:" + core.Escape(sku), Name: "stock"}, sell)
+//	if middleware.Answer(c, err) {
+//		return
+//	}
+//
+// It reports whether err is of a lock: false means that err is nil, or the handler's own
+// error, and that nothing was done. An error is of a lock if it is, or wraps, a *core.Error or
+// one of core's Err values. The errors of package fence are the handler's own: it alone knows
+// who should have sent the token.
+//
+// The answers are those of the package comment, also where a [WithErrorHandler] replaces them
+// for the locks of a route. A lease that ended while it was held, and a release or a check that
+// the store did not confirm, are 500 and never 503, since the call may have had an effect; for
+// the same reason, take the lock before doing anything else that has one. If the answer has
+// begun, it stays as it is. The request that nobody waits for any more is 499; if only a
+// context of the handler's own was cancelled, it is 503 CANCELLED. What is logged goes to
+// slog.Default, because the engine is not known here. Answer is called once per request.
+func Answer(c *gin.Context, err error) bool {
+	p, ended, ok := problem.OfHandler(c.Request.Context(), err)
+	if !ok {
+		return false
+	}
+	c.Abort()
+	answered := c.Writer.Written()
+	p.LogHandler(slog.Default(), c.FullPath(), err, ended, answered, c.Writer.Status())
+	if answered {
+		return true
+	}
+	problem.Undescribe(c.Writer.Header(), problem.EncodingOf(c.Writer.Header()))
+	if p.Status == problem.StatusClientClosedRequest {
+		c.Status(p.Status)
+		return true
+	}
+	write(c, p)
+	return true
 }
 
 // answering is how an answer is written in front of the lock.

@@ -119,6 +119,19 @@
 // as well: it answers while its handler goes on, which then still has the lock.
 // Inside the lock, the lock would be released under a handler that goes on.
 //
+// # Locks inside of the handler
+//
+// A lock that the handler takes by itself, by Engine.Do or a function of package decorator, is
+// answered by the handler. [Answer] gives the answers that this package gives:
+//
+//	if httplock.Answer(w, r, err) {
+//		return
+//	}
+//
+// Take it before doing anything that has an effect, since a 409 invites the client to repeat
+// the request. Let all callers take keys in one order; a key that the request holds already is
+// taken again only by a policy that is Reentrant.
+//
 // # Behind another service
 //
 // A service that is called by those who hold the lock need not take it: it checks

@@ -1,6 +1,7 @@
 package httplock_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -80,4 +81,45 @@ func ExampleNewTable() {
 	// Output:
 	// refund:7
 	// net/http lock table: rule "/refunds/{id}" is for no route; did you mean "POST /refund/{id}"?
+}
+
+// A handler that takes a lock by itself answers as a route's lock does.
+func ExampleAnswer() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /products/{sku}/deduct", func(w http.ResponseWriter, r *http.Request) {
+		stock := core.Policy{Key: "stock:" + core.Escape(r.PathValue("sku")), Name: "stock"}
+		err := locks.Do(r.Context(), stock, func(context.Context) error { return nil })
+		if httplock.Answer(w, r, err) {
+			return
+		}
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError) // the function's own
+			return
+		}
+		_, _ = fmt.Fprint(w, "deducted")
+	})
+	ask := func() {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/products/book/deduct", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+
+	lease, err := locks.Acquire(context.Background(), core.Policy{Key: "stock:book", Name: "stock"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ask()
+	_ = lease.Release(context.Background())
+	ask()
+	// Output:
+	// 409 {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request is being worked on that excludes this one.","code":"LOCK_BUSY"}
+	// 200 deducted
 }

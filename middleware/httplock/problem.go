@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/lockaround/lockaround/middleware/internal/problem"
@@ -19,6 +20,49 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	}
 	p.Log(o.engine.Logger(), name, r.Pattern, err)
 	p.Write(w, r.Method)
+}
+
+// Answer answers a request with what this package tells clients of err, for a lock that a
+// handler takes by itself: by [core.Engine.Do], by Acquire, or by a function of package
+// decorator.
+//
+//	err := locks.Do(r.Context(), core.Policy{Key: "stock:" + core.Escape(sku), Name: "stock"}, sell)
+//	if httplock.Answer(w, r, err) {
+//		return
+//	}
+//
+// It reports whether err is of a lock: false means that err is nil, or the handler's own
+// error, and that nothing was done. An error is of a lock if it is, or wraps, a *core.Error or
+// one of core's Err values. The errors of package fence are the handler's own: it alone knows
+// who should have sent the token.
+//
+// The answers are those of the package comment, also where a [WithErrorHandler] replaces them
+// for the locks of a route. A lease that ended while it was held, and a release or a check that
+// the store did not confirm, are 500 and never 503, since the call may have had an effect; for
+// the same reason, take the lock before doing anything else that has one. The request that
+// nobody waits for any more is 499; if only a context of the handler's own was cancelled, it is
+// 503 CANCELLED. What is logged goes to slog.Default, because the engine is not known here.
+//
+// Call it before anything is written to w, and once per request. If w is from a lock of this
+// package, an answer that has begun stays as it is; of another w nobody can tell, see
+// [Answered].
+func Answer(w http.ResponseWriter, r *http.Request, err error) bool {
+	p, ended, ok := problem.OfHandler(r.Context(), err)
+	if !ok {
+		return false
+	}
+	answered := Answered(w)
+	p.LogHandler(slog.Default(), r.Pattern, err, ended, answered, 0)
+	if answered {
+		return true
+	}
+	problem.Undescribe(w.Header(), problem.EncodingOf(w.Header()))
+	if p.Status == problem.StatusClientClosedRequest {
+		w.WriteHeader(p.Status)
+		return true
+	}
+	p.Write(w, r.Method)
+	return true
 }
 
 // ended deals with a lease that ended before the handler did.

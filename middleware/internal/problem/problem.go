@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -138,6 +139,35 @@ func OfEnded(err error) Problem {
 		"The request lost its lock while it was being worked on; it may or may not have had an effect.")
 }
 
+// OfHandler returns the answer for an error of a lock that a handler took by itself, in a
+// request with that context. ok is false if err is nil or of no lock. ended says that the lock
+// had been taken, so that the call may have had an effect: the answer invites no repetition.
+func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
+	kind, acquiring := err, false
+	e, wrapped := errors.AsType[*core.Error](err)
+	if wrapped {
+		kind, acquiring = e.Kind, e.Op == "acquire" || e.Op == "do"
+	} else if !slices.ContainsFunc(kinds, func(k error) bool { return errors.Is(err, k) }) {
+		return Problem{}, false, false
+	}
+	is := func(target error) bool { return errors.Is(kind, target) }
+	switch {
+	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring: // the cause of a context is a bare ErrClosed
+		return OfEnded(kind), true, true
+	case wrapped && !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
+		return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed."), true, true
+	case is(context.Canceled) && request.Err() == nil:
+		return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
+	}
+	return OfRefused(err), false, true
+}
+
+// kinds are the errors of a lock that may come without a core.Error around them.
+var kinds = []error{
+	core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold,
+	core.ErrNotHeld, core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed,
+}
+
 // Log says what an operator must know of a request that err has led to p. Nothing is said of
 // what is the client's affair, or of an outage, which the engine's own log has.
 func (p Problem) Log(l *slog.Logger, name, route string, err error) {
@@ -158,6 +188,19 @@ func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
 	l.Error("a lock ended while its handler ran", "lock.name", name, "route", route,
 		"error.type", p.Code, "error", told(err), "answered", answered, "status", status)
+}
+
+// LogHandler is Log, or LogEnded, for what [OfHandler] returned.
+func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answered bool, status int) {
+	name := ""
+	if e, ok := errors.AsType[*core.Error](err); ok {
+		name = e.Policy
+	}
+	if ended {
+		p.LogEnded(l, name, route, err, answered, status)
+		return
+	}
+	p.Log(l, name, route, err)
 }
 
 // told is what a log may say of err: a core.Error's own text, which holds neither values of
