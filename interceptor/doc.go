@@ -142,11 +142,15 @@
 //
 // # Locks inside of the handler
 //
-// A lock that the handler takes itself, or what it calls, is its own affair, and so is
-// the status of a call in which that fails: gRPC makes UNKNOWN of a *core.Error. ABORTED
-// suits core.ErrBusy and core.ErrTimeout, if nothing was done before them. UNAVAILABLE
-// suits none once the call may have had an effect. Let all callers take keys in one order;
-// a key that the call holds already is taken again only by a policy that is Reentrant.
+// A lock that the handler takes by itself, by Engine.Do or a function of package decorator, is
+// not the interceptor's: gRPC makes UNKNOWN of a *core.Error. [Status] makes of it the status
+// that this package gives:
+//
+//	return nil, interceptor.Status(err)
+//
+// Take the lock before doing anything that has an effect, since clients repeat UNAVAILABLE
+// unasked, and ABORTED invites them to. Let all callers take keys in one order; a key that the
+// call holds already is taken again only by a policy that is Reentrant.
 //
 // # Clients
 //
@@ -189,7 +193,7 @@
 //	any other                INTERNAL           LOCK_FAILED, logged
 //
 // These are for calls that never ran; an error of the handler passes through as it
-// is, also one of a lock that it took itself. If the lease ends while the handler
+// is; [Status] is for one of a lock that it took by itself. If the lease ends while the handler
 // runs and the handler returns nil, or an error that only says that its context was
 // cancelled, the call fails with ABORTED and LOCK_LOST, LOCK_MAX_HOLD or
 // LOCK_CLOSED, without RetryInfo, and that is logged: it may have had an effect. It

@@ -2,10 +2,12 @@ package interceptor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -119,5 +121,32 @@ func ExampleFromProto() {
 	// Output:
 	// locks for nothing: <nil>
 	// under stock:book
+	// <nil>
+}
+
+// A handler that takes a lock by itself returns the status that the interceptor would.
+func ExampleStatus() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	buy := func(ctx context.Context, sku string) error {
+		stock := core.Policy{Key: "stock:" + core.Escape(sku), Name: "stock"}
+		return interceptor.Status(locks.Do(ctx, stock, func(context.Context) error { return nil }))
+	}
+	lease, err := locks.Acquire(context.Background(), core.Policy{Key: "stock:book", Name: "stock"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = lease.Release(context.Background()) }()
+	err = buy(context.Background(), "book")
+	fmt.Println(status.Code(err), errors.Is(err, core.ErrBusy))
+	fmt.Println(buy(context.Background(), "pen"))
+	// Output:
+	// Aborted true
 	// <nil>
 }

@@ -3,6 +3,8 @@ package interceptor
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -31,6 +33,83 @@ func (f *failure) Error() string { return f.status.Err().Error() }
 func (f *failure) GRPCStatus() *status.Status { return f.status }
 
 func (f *failure) Unwrap() error { return f.cause }
+
+// Status returns the error for a gRPC handler to return for a lock that it took by itself: by
+// [core.Engine.Do], by Acquire, or by a function of package decorator. Clients get the codes and
+// details that the package comment lists.
+//
+//	err := locks.Do(ctx, core.Policy{Key: "stock:" + core.Escape(req.Sku), Name: "stock"}, sell)
+//	if err != nil {
+//		return nil, interceptor.Status(err)
+//	}
+//
+// An error is of a lock if it is, or wraps, a *core.Error or one of core's Err values; any other
+// error, and nil, is returned as it is. Of one of a lock, clients are told nothing else: no text
+// that was wrapped around it. In the process, errors.Is and errors.As find err in the result.
+//
+// A lease that ended while it was held is ABORTED without RetryInfo, and a release or a check
+// that the store did not confirm is INTERNAL: never UNAVAILABLE, since the call may have had an
+// effect. For the same reason, take the lock before doing anything else that has one. A
+// [WithErrorMapper] has no part in it. What is logged goes to slog.Default, because the engine
+// is not known here.
+func Status(err error) error {
+	if f, ok := err.(*failure); ok { //nolint:errorlint // what is wrapped around one would be told to clients
+		return f
+	}
+	a, ok := ofHandler(err)
+	if !ok {
+		return err
+	}
+	if a.log {
+		name := ""
+		if e, ok := errors.AsType[*core.Error](err); ok {
+			name = e.Policy
+		}
+		slog.Default().Error(failedByLock, "lock.name", name, "error.type", a.reason, "error", told(err))
+	}
+	return a.failure(err)
+}
+
+// ofHandler returns the answer for an error of a lock that a handler took by itself. ok is
+// false if err is nil or of no lock.
+func ofHandler(err error) (a answer, ok bool) {
+	kind, acquiring := err, false
+	e, wrapped := errors.AsType[*core.Error](err)
+	if wrapped {
+		kind, acquiring = e.Kind, e.Op == "acquire" || e.Op == "do"
+	} else if !slices.ContainsFunc(kinds, func(k error) bool { return errors.Is(err, k) }) {
+		return answer{}, false
+	}
+	is := func(target error) bool { return errors.Is(kind, target) }
+	switch {
+	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring: // the cause of a context is a bare ErrClosed
+		return loss(kind), true
+	case wrapped && !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
+		return lockFailed, true
+	}
+	return refusal(err), true
+}
+
+// kinds are the errors of a lock that may come without a core.Error around them.
+var kinds = []error{
+	core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold,
+	core.ErrNotHeld, core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed,
+}
+
+// failedByLock is what the log says of a call whose failure is the operator's to mend.
+const failedByLock = "a call was failed by its lock"
+
+// told is what a log may say of err: a core.Error's own text, which holds neither values of
+// the call nor what a store said.
+func told(err error) string {
+	if e, ok := errors.AsType[*core.Error](err); ok {
+		return e.Error()
+	}
+	return "not an error of a lock"
+}
+
+// lockFailed is the answer for an error that means nothing more.
+var lockFailed = answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed", log: true}
 
 // answer is what a caller is told of an error.
 type answer struct {
@@ -76,7 +155,7 @@ func refusal(err error) answer {
 	case is(context.Canceled):
 		return answer{code: codes.Canceled, reason: "CANCELLED", message: "the call was cancelled while it waited for its turn"}
 	}
-	return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed", log: true}
+	return lockFailed
 }
 
 // ofToken returns the answer for a call whose fencing token was not admitted. A stale

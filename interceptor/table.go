@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/lockaround/lockaround/core"
 )
 
@@ -106,10 +104,10 @@ func (t *table) fail(ctx context.Context, r *rule, a answer, err error) error {
 		if mapped := t.options.mapper(ctx, r.method, err); mapped != nil {
 			return mapped
 		}
-		return answer{code: codes.Internal, reason: "LOCK_FAILED", message: "the lock of this call failed"}.failure(err)
+		return lockFailed.failure(err)
 	}
 	if a.log {
-		t.options.engine.Logger().Error("a call was failed by its lock", "lock.name", r.name, "method", r.method, "error.type", a.reason)
+		t.options.engine.Logger().Error(failedByLock, "lock.name", r.name, "method", r.method, "error.type", a.reason, "error", told(err))
 	}
 	return a.failure(err)
 }
