@@ -38,8 +38,9 @@
 //		Deduct(ctx context.Context, sku string, n int) (left int, err error)
 //	}
 //
-// gives NewStockWithLock(locks, next), which returns a Stock around another. Its
-// methods behave as functions do here.
+// gives NewStockWithLock(locks, next), which returns a *StockWithLock, a Stock around next, and
+// an error if locks or next is nil, or a directive asks for what the engine's driver does not
+// offer. Its methods behave as functions do here.
 //
 // # Work that must happen once
 //
@@ -58,7 +59,9 @@
 // If the function did not run, the result is the zero value and the error is a
 // [*core.Error]: [core.ErrBusy] or [core.ErrTimeout] if the key stayed taken,
 // [core.ErrKey] if the argument lacks a value, [core.ErrUnavailable] if the
-// store cannot be reached, and so on. A function is never run unlocked.
+// store cannot be reached, and so on. A function is never run unlocked. A handler that calls
+// the function answers such an error by middleware.Answer, httplock.Answer or
+// interceptor.Status.
 //
 // If it ran, its result and its error come back as they are. A call that
 // returned no error although its lease had ended meanwhile returns its result
