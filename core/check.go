@@ -34,22 +34,59 @@ func (e *Engine) compile(p Policy) (*plan, error) {
 	return &plan{Policy: p}, nil
 }
 
-// check applies the override of p's name, checks everything about the result but its key
-// template, and fills in the defaults.
+// check fills in the engine's defaults, applies the override of p's name, and checks everything
+// about the result but its key template.
 func (e *Engine) check(p *Policy) error {
+	own := *p
+	e.defaults.fill(p)
+	var o *override
 	if e.overrides != nil {
-		if o := e.overrides.of(p.Name); o != nil {
-			return e.checkOverridden(p, o)
-		}
+		o = e.overrides.of(p.Name)
+	}
+	if o != nil {
+		o.apply(p)
 	}
 	if fault := e.fault(p); fault != nil {
-		return fault
+		return fault.because("%s%s", fault.Detail, e.blame(&own, o))
+	}
+	if o != nil {
+		e.warnRelaxed(own.Mode, p, o)
 	}
 	return nil
 }
 
-// fault checks everything about p but its key template, and fills in the defaults.
+// blame says which of the fields that did not come from the policy itself make it impossible.
+// It is empty if the policy is impossible without them. o may be nil.
+func (e *Engine) blame(own *Policy, o *override) string {
+	possible := func(with ...func(*Policy)) bool {
+		p := *own
+		for _, change := range with {
+			change(&p)
+		}
+		return e.fault(&p) == nil
+	}
+	if !possible() {
+		return ""
+	}
+	filled := e.defaults.filling(own)
+	if o == nil || filled != "" && !possible(e.defaults.fill) {
+		return filled
+	}
+	if possible(o.apply) { // only both together are impossible
+		return filled + "; " + o.stated()
+	}
+	return "; " + o.stated()
+}
+
+// fault checks everything about p but its key template, and makes plain values of those that
+// say the opposite of a default.
 func (e *Engine) fault(p *Policy) *Error {
+	if p.Wait == TryOnce {
+		p.Wait = 0
+	}
+	if p.MaxHold == Forever {
+		p.MaxHold = 0
+	}
 	refuse := func(format string, a ...any) *Error {
 		return e.failure("compile", p.Name, ErrPolicy).because(format, a...)
 	}

@@ -52,6 +52,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
 		return nil, err
 	}
+	if fault := e.defaults.fault(e); fault != nil {
+		return nil, fault
+	}
 	if e.overrides, err = e.newOverrides(s.configured); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ var (
 // the store's own error is reached with errors.As or errors.Is, and through
 // Cause.
 type Error struct {
-	Op          string        // "acquire", "release", "check", "ping", "compile", "override", "do", "render"
+	Op          string        // "acquire", "release", "check", "ping", "compile", "defaults", "override", "do", "render"
 	Policy      string        // Policy.Name; empty for a literal key without a name
 	Driver      string        // Capabilities.Name; empty if no store was involved
 	Kind        error         // one of the sentinels, context.Canceled or context.DeadlineExceeded

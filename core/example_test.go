@@ -75,3 +75,29 @@ func ExampleWithOverrides() {
 	// 1s 1m0s
 	// lock override "stok": invalid lock policy: no policy has this name; did you mean "stock"? (memory)
 }
+
+// A service states its times once, and a policy what is different about it.
+func ExampleWithDefaults() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"),
+		core.WithDefaults(core.Defaults{Wait: 2 * time.Second, MaxHold: time.Minute}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	for _, p := range []core.Policy{
+		{Key: "stock:{.}"},
+		{Key: "refund:{.}", Wait: core.TryOnce, MaxHold: core.Forever},
+	} {
+		guard, err := core.NewGuard(locks, p, core.Fields[string]())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		p = guard.Policy()
+		fmt.Println(p.Name, p.Wait, p.TTL, p.MaxHold)
+	}
+	// Output:
+	// stock:{.} 2s 30s 1m0s
+	// refund:{.} 0s 30s 0s
+}

@@ -25,6 +25,7 @@ type settings struct {
 	maxHeld    int
 	force      bool
 	configured map[string]Override
+	defaults   Defaults
 
 	tokensAfter int64 // is added to the store's tokens
 }

@@ -16,9 +16,9 @@ import (
 // are here that an operator can judge without the program: what is locked, and what
 // the code relies on, stay the program's.
 type Override struct {
-	Wait    *time.Duration // zero tries once; Forever waits as long as the context lives
-	TTL     *time.Duration // zero is DefaultTTL
-	MaxHold *time.Duration // zero is no bound
+	Wait    *time.Duration // zero tries once, whatever WithDefaults says; Forever waits as long as the context lives
+	TTL     *time.Duration // zero is DefaultTTL, likewise
+	MaxHold *time.Duration // zero is no bound, likewise
 	Mode    *Mode          // who may hold the key together
 	Limit   *int           // of a Semaphore; nil also if Mode makes something else of one
 	Release *ReleaseMode   // when a release returns
@@ -123,22 +123,12 @@ func (e *Engine) newOverrides(byName map[string]Override) (*overrides, error) {
 // sharing orders modes by how many they let hold together.
 var sharing = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
 
-// checkOverridden is check for a policy that has an override.
-func (e *Engine) checkOverridden(p *Policy, o *override) error {
-	own := *p
-	o.apply(p)
-	fault := e.fault(p)
-	if fault == nil {
-		if sharing[p.Mode] > sharing[own.Mode] && o.relaxed.CompareAndSwap(false, true) {
-			e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
-				"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", own.Mode.String(), "lock.driver", e.caps.Name)
-		}
-		return nil
+// warnRelaxed says, once, that o lets more hold p together than the program does.
+func (e *Engine) warnRelaxed(program Mode, p *Policy, o *override) {
+	if sharing[p.Mode] > sharing[program] && o.relaxed.CompareAndSwap(false, true) {
+		e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
+			"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", program.String(), "lock.driver", e.caps.Name)
 	}
-	if e.fault(&own) == nil {
-		return fault.because("%s; %s", fault.Detail, o.stated())
-	}
-	return fault
 }
 
 // of returns the override of the policy of that name, or nil, and notes that there is

@@ -53,15 +53,16 @@ type Policy struct {
 	Limit int
 
 	// Wait is how long to wait for a key that is taken. Zero tries once and
-	// fails at once with ErrBusy; Forever waits for as long as the context
-	// lives. The context's own end always ends the wait. The store's answer
+	// fails at once with ErrBusy, unless [WithDefaults] says otherwise; TryOnce does so
+	// whatever that says. Forever waits for as long as the context lives. The context's own end always ends the wait. The store's answer
 	// counts as well: a Wait that is over before the store has said that the
 	// key is taken ends in ErrUnavailable, not in ErrTimeout. Otherwise it is a
 	// millisecond or more.
 	Wait time.Duration
 
 	// TTL is how long the key stays taken if the process dies. While it lives
-	// the lease is renewed every TTL/3. Zero means DefaultTTL. A TTL below
+	// the lease is renewed every TTL/3. Zero means the engine's, see [WithDefaults], or
+	// DefaultTTL. A TTL below
 	// the driver's minimum is refused.
 	TTL time.Duration
 
@@ -72,7 +73,8 @@ type Policy struct {
 	// MaxHold ends the hold that long after it began: the context is
 	// cancelled with ErrMaxHold and the lease is renewed no more, so that a
 	// stuck call cannot hold for ever. The key stays taken until the call returns, or
-	// for the rest of its TTL. Zero is no bound.
+	// for the rest of its TTL. Zero is the engine's, see [WithDefaults], or no bound;
+	// Forever is no bound whatever that says.
 	MaxHold time.Duration
 
 	// MinHold keeps the key taken for that long after it was granted, by the
@@ -175,8 +177,11 @@ const (
 	// DefaultTTL is the TTL of a policy that states none.
 	DefaultTTL = 30 * time.Second
 
-	// Forever as a Wait waits for as long as the context lives.
+	// Forever as a Wait waits for as long as the context lives, and as a MaxHold is no bound.
 	Forever time.Duration = math.MaxInt64
+
+	// TryOnce as a Wait fails at once with ErrBusy, also where [WithDefaults] has a Wait.
+	TryOnce time.Duration = math.MinInt64
 
 	// MaxTTL is the largest TTL, MaxHold, MinHold and Linger.
 	MaxTTL = 365 * 24 * time.Hour

@@ -115,7 +115,6 @@ func TestImpossiblePoliciesAreRefused(t *testing.T) {
 		{"wait without its unit", core.Policy{Key: "a", Wait: 2}, "Wait is 2ns, in which no store answers; durations have units, as in 2*time.Second"},
 		{"short wait", core.Policy{Key: "a", Wait: 500 * time.Microsecond}, "in which no store answers; use 0 to try once"},
 		{"ttl without its unit", core.Policy{Key: "a", TTL: 30}, "as in 30*time.Second"},
-		{"max hold for ever", core.Policy{Key: "a", MaxHold: core.Forever}, "use 0 for no bound"},
 		{"max hold of centuries", core.Policy{Key: "a", MaxHold: 270 * core.MaxTTL}, "at most 8760h0m0s"},
 		{"wait of milliseconds without its unit", core.Policy{Key: "a", Wait: 2000}, "as in 2000*time.Millisecond"},
 		{"max hold without its unit", core.Policy{Key: "a", MaxHold: 60}, "as in 60*time.Second"},
