@@ -108,6 +108,13 @@ func Job(e *core.Engine, p core.Policy, run func(context.Context) error, s Sched
 // Make one runner for each job of a process, and keep it: its metrics stay registered
 // for as long as the meter provider lives.
 func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Schedule) (*JobRunner, error) {
+	// How long a job waits and runs its schedule says, and not the engine's defaults.
+	if p.Wait == 0 {
+		p.Wait = core.TryOnce
+	}
+	if p.MaxHold == 0 {
+		p.MaxHold = core.Forever
+	}
 	guard, err := core.NewGuard(e, p, noArgument("a job"))
 	if err != nil {
 		return nil, err
@@ -119,7 +126,10 @@ func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Sc
 	if fault := s.fill(&effective); fault != "" {
 		return nil, refuse(guard.Name(), errors.New(fault))
 	}
-	p.MinHold, p.Wait = effective.MinHold, effective.Wait
+	p.MinHold = effective.MinHold
+	if effective.Wait > 0 {
+		p.Wait = effective.Wait
+	}
 	if guard, err = core.NewGuard(e, p, noArgument("a job")); err != nil {
 		return nil, needsMinHold(err)
 	}

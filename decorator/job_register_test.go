@@ -140,3 +140,27 @@ func TestJobTimesFollowFromTheSchedule(t *testing.T) {
 		})
 	}
 }
+
+func TestJobTakesOnlyTheTTLOfAnEnginesDefaults(t *testing.T) {
+	e, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithDefaults(core.Defaults{Wait: time.Second, TTL: time.Minute, MaxHold: time.Second}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	for name, tc := range map[string]struct {
+		schedule decorator.Schedule
+		wait     time.Duration
+	}{
+		"without catch-up": {decorator.Schedule{Every: time.Hour}, 0},
+		"with catch-up":    {decorator.Schedule{Every: time.Hour, MaxRun: time.Minute, CatchUp: true}, 3 * time.Minute},
+	} {
+		j, err := decorator.NewJob(e, core.Policy{Key: "job:report"}, idle, tc.schedule)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p := j.Policy(); p.Wait != tc.wait || p.TTL != time.Minute || p.MaxHold != 0 {
+			t.Errorf("%s: Wait %v, TTL %v, MaxHold %v", name, p.Wait, p.TTL, p.MaxHold)
+		}
+	}
+}
