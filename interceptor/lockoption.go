@@ -85,6 +85,13 @@ func policyOf(l *lockpb.Lock) (core.Policy, []error) {
 		Wait: c.duration("wait", l.GetWait()), TTL: c.duration("ttl", l.GetTtl()),
 		MaxHold: c.duration("max_hold", l.GetMaxHold()), MinHold: c.duration("min_hold", l.GetMinHold()), Linger: c.duration("linger", l.GetLinger()),
 	}
+	// What is stated as nothing is stated all the same, and no engine's default.
+	if l.GetWait() != nil && p.Wait == 0 {
+		p.Wait = core.TryOnce
+	}
+	if l.GetMaxHold() != nil && p.MaxHold == 0 {
+		p.MaxHold = core.Forever
+	}
 	if l.GetWaitForever() {
 		if l.GetWait() != nil {
 			c.fault("both wait and wait_forever are set; set one of them")

@@ -214,7 +214,7 @@ func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 		want core.Policy
 	}{
 		"nothing":          {&lockpb.Lock{}, core.Policy{}},
-		"zero durations":   {&lockpb.Lock{Wait: seconds(0), Ttl: seconds(0), MaxHold: seconds(0), MinHold: seconds(0), Linger: seconds(0)}, core.Policy{}},
+		"zero durations":   {&lockpb.Lock{Wait: seconds(0), Ttl: seconds(0), MaxHold: seconds(0), MinHold: seconds(0), Linger: seconds(0)}, core.Policy{Wait: core.TryOnce, MaxHold: core.Forever}},
 		"wait_forever":     {&lockpb.Lock{WaitForever: true}, core.Policy{Wait: core.Forever}},
 		"what comes first": {&lockpb.Lock{Mode: lockpb.Lock_EXCLUSIVE, Fairness: lockpb.Lock_BALANCED, Release: lockpb.Lock_CONFIRMED}, core.Policy{}},
 		"SHARED":           {&lockpb.Lock{Mode: lockpb.Lock_SHARED}, core.Policy{Mode: core.Shared}},

@@ -54,11 +54,12 @@
 // more about each; durations are written as in Go.
 //
 //	wait=2s             how long to wait for a key that is taken; forever is as long as
-//	                    the context lives; without it, the call fails at once
+//	                    the context lives; 0s fails at once; so does a call without it,
+//	                    unless the engine has core.WithDefaults
 //	ttl=10s             how long the key stays taken when its process dies (30s)
 //	mode=shared         or semaphore, with limit=3, or exclusive, as without it
 //	name=deduct         what errors and telemetry call the lock; else the template
-//	maxhold=1m          ends the hold after that long
+//	maxhold=1m          ends the hold after that long; 0s never, whatever the defaults
 //	minhold=5s          keeps the key taken for that long at least
 //	linger=1s           keeps the lease in the process for that long after a call
 //	norenew             lets the lease end after ttl whatever the call does

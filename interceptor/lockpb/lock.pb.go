@@ -288,19 +288,21 @@ type Lock struct {
 	// should be the same wherever the key is used.
 	Limit int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// How long a call waits for a key that is taken before it is refused with ABORTED.
-	// Not set: it is refused at once. The call's own deadline always ends the waiting.
+	// 0 seconds: it is refused at once. Not set: likewise, unless the server's engine has a
+	// default. The call's own deadline always ends the waiting.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	// A call waits for as long as its own deadline or its client lets it. Not beside
 	// `wait`.
 	WaitForever bool `protobuf:"varint,7,opt,name=wait_forever,json=waitForever,proto3" json:"wait_forever,omitempty"`
 	// How long the key stays taken if the process that holds it dies; while that lives,
-	// the lock is renewed every third of it. Not set: 30 s, or more where the store
-	// needs more. At most 365 days.
+	// the lock is renewed every third of it. Not set: the engine's default, or 30 s, or more
+	// where the store needs more. At most 365 days.
 	Ttl *durationpb.Duration `protobuf:"bytes,8,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The lock ends when `ttl` has passed since it was taken, whatever the call does.
 	NoRenew bool `protobuf:"varint,9,opt,name=no_renew,json=noRenew,proto3" json:"no_renew,omitempty"`
 	// How long the call may hold the lock: its context is cancelled then, and the lock
-	// renewed no more. Not set: for as long as it runs.
+	// renewed no more. 0 seconds: for as long as it runs. Not set: likewise, unless the
+	// server's engine has a default.
 	MaxHold *durationpb.Duration `protobuf:"bytes,10,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	// How long the key stays taken from when it was, by the store's clock, even if the
 	// call ends sooner. Not set: until the call ends. At most 365 days, and no longer

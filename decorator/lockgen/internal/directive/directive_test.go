@@ -24,6 +24,7 @@ func TestOptionsSetTheFieldsOfAPolicy(t *testing.T) {
 			Wait: 2 * time.Second, TTL: 90 * time.Second, MaxHold: time.Hour, MinHold: 5 * time.Millisecond, Linger: time.Microsecond,
 		}},
 		{`//lock:with "a" wait=forever norenew reentrant`, "a", core.Policy{Wait: core.Forever, NoRenew: true, Reentrant: true}},
+		{`//lock:with "a" wait=0s ttl=0s maxhold=0 minhold=0s`, "a", core.Policy{Wait: core.TryOnce, MaxHold: core.Forever}},
 		{`//lock:with "a" mode=exclusive fairness=balanced tokens=clock`, "a", core.Policy{Tokens: core.ClockTokens}},
 		{`//lock:with "a" mode=shared fairness=strict tokens=durable`, "a", core.Policy{Mode: core.Shared, Fairness: core.Strict, Tokens: core.DurableTokens}},
 		{`//lock:with "a" mode="semaphore" limit=3 name="deduct \"stock\""`, "a", core.Policy{Mode: core.Semaphore, Limit: 3, Name: `deduct "stock"`}},

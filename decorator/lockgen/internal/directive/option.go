@@ -45,11 +45,13 @@ var terms = []term{
 			p.Wait = core.Forever
 			return nil
 		}
-		return duration(&p.Wait, v, ", or forever")
+		return statedDuration(&p.Wait, core.TryOnce, v, ", or forever")
 	}},
 	{name: "ttl", example: "ttl=10s", set: func(p *core.Policy, v string) error { return duration(&p.TTL, v, "") }},
 	{name: "norenew", flag: func(p *core.Policy) { p.NoRenew = true }},
-	{name: "maxhold", example: "maxhold=1m", set: func(p *core.Policy, v string) error { return duration(&p.MaxHold, v, "") }},
+	{name: "maxhold", example: "maxhold=1m", set: func(p *core.Policy, v string) error {
+		return statedDuration(&p.MaxHold, core.Forever, v, "")
+	}},
 	{name: "minhold", example: "minhold=5s", set: func(p *core.Policy, v string) error { return duration(&p.MinHold, v, "") }},
 	{name: "linger", example: "linger=1s", set: func(p *core.Policy, v string) error { return duration(&p.Linger, v, "") }},
 	{name: "reentrant", flag: func(p *core.Policy) { p.Reentrant = true }},
@@ -80,6 +82,18 @@ func suggestion(name string, known []string) string {
 		return "; did you mean " + nearest + "?"
 	}
 	return "; there are " + strings.Join(known, ", ")
+}
+
+// statedDuration is duration for a field that an engine may have a default of: what is written
+// as nothing is so there as well.
+func statedDuration(set *time.Duration, nothing time.Duration, text, or string) error {
+	if err := duration(set, text, or); err != nil {
+		return err
+	}
+	if *set == 0 {
+		*set = nothing
+	}
+	return nil
 }
 
 func duration(set *time.Duration, text, or string) error {

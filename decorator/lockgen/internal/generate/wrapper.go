@@ -168,8 +168,11 @@ func (w *writer) guard(l *lock, used, locks string) {
 
 // duration is how a person writes a duration in Go.
 func (w *writer) duration(d time.Duration) string {
-	if d == core.Forever {
+	switch d {
+	case core.Forever:
 		return w.core() + ".Forever"
+	case core.TryOnce:
+		return w.core() + ".TryOnce"
 	}
 	unit, name := time.Nanosecond, "Nanosecond"
 	for _, larger := range []struct {

@@ -23,7 +23,7 @@ func Convert[I ~int | ~uint8 | ~uint64, K interface {
 	return value, nil
 }
 
-//lock:with "nothing"
+//lock:with "nothing" wait=0s maxhold=0s
 func nothing(context.Context) error { return nil }
 
 //lock:with `raw:{arg}` ttl=1h linger=10ms

@@ -113,7 +113,9 @@ func (convertKey[I, K, B, V]) value(name string) (core.Accessor[convertKey[I, K,
 // offer.
 func nothingLocked(locks *core.Engine) (func(ctx context.Context) (err error), error) {
 	guard, err := core.NewGuard(locks, core.Policy{
-		Key: "nothing",
+		Key:     "nothing",
+		Wait:    core.TryOnce,
+		MaxHold: core.Forever,
 	}, nothingKey{}.value)
 	if err != nil {
 		return nil, err
