@@ -28,7 +28,8 @@ type options struct {
 }
 
 // WithErrorHandler replaces the answers and the logging that the package
-// comment lists. Nil means the default.
+// comment lists. Nil means the default. Given to [NewTable] it is for all of its rules; for
+// routes with a [Lock] each, make the Option once and give it to all of them.
 //
 // f is called after the chain was aborted, when the lock was not taken and the
 // handlers never ran, or after they have run, when the lease ended meanwhile; f

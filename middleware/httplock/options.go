@@ -23,7 +23,8 @@ type options struct {
 }
 
 // WithErrorHandler replaces the answers and the logging that the package
-// comment lists. Nil means the default.
+// comment lists. Nil means the default. Given to [NewTable] it is for all of its rules; for
+// handlers with a [Lock] each, make the Option once and give it to all of them.
 //
 // f is called when the lock was not taken and the handler never ran, or after it
 // has run, when the lease ended meanwhile; f can tell by
