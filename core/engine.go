@@ -28,6 +28,7 @@ type Engine struct {
 	signals *signals.Signals
 
 	overrides *overrides // nil if there are none
+	names     names
 
 	plans   sync.Map // of planKey to *plan
 	planned atomic.Int64

@@ -52,7 +52,8 @@ type Guard[T any] struct {
 // different values always make different keys. A rendered key longer than
 // MaxKeyLength is an [ErrKey].
 func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
-	if p.Name == "" {
+	unnamed := p.Name == ""
+	if unnamed {
 		p.Name = p.Key
 		if p.Name == "" {
 			p.Name = strings.Join(p.Keys, "+")
@@ -83,6 +84,9 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 		}
 		t.Prefix(e.prefix)
 		g.templates = append(g.templates, t)
+	}
+	if unnamed {
+		e.names.note(e, pl)
 	}
 	e.prepare(pl)
 	return g, nil

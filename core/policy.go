@@ -34,6 +34,12 @@ type Policy struct {
 	// Name names the policy in errors, telemetry and configuration ([WithOverrides]). Empty
 	// means the template, or all templates joined by plus signs; a literal key has no name unless given one, so that
 	// key values do not end up in metrics.
+	//
+	// A template names where its values come from, so that stock:{path.sku} of a route,
+	// stock:{sku} of a method and stock:{SKU} of a function lock the same keys under three
+	// names. Give such policies one Name, or several, but do choose: metrics and overrides
+	// go by it. An engine warns once, in the log, of keys that guards without a Name lock
+	// under different templates.
 	Name string
 
 	// Mode says who may hold the key together. The zero value is Exclusive.
