@@ -160,13 +160,39 @@ func (p *parser) quoted(what string) string {
 	return value
 }
 
+// parted reports whether blanks stand around the = of an option whose name was read, and goes
+// to the =. What comes after an = and blanks is its value unless it is an option itself.
+func (p *parser) parted(o Option) bool {
+	rest := p.text[p.at:]
+	before := len(rest) - len(strings.TrimLeft(rest, " \t"))
+	value, ok := strings.CutPrefix(rest[before:], "=")
+	if !ok || o.Name == "" {
+		return false
+	}
+	next := strings.TrimLeft(value, " \t")
+	if next == "" || before == 0 && next == value {
+		return false
+	}
+	first, _ := cutWord(next)
+	name, _, isOption := strings.Cut(first, "=")
+	if _, known := find(name); next != value && !isQuote(next[0]) && (isOption || known) {
+		return false
+	}
+	p.at += before
+	return true
+}
+
 // option reads one option and sets what it says.
 func (p *parser) option() {
 	o := Option{At: p.at}
 	o.Name = p.upTo(" \t=\"`")
+	parted := p.parted(o)
 	equals := p.at < len(p.text) && p.text[p.at] == '='
 	if equals {
 		p.at++
+		if parted {
+			p.blanks()
+		}
 		o.ValueAt = p.at
 		if p.at < len(p.text) && isQuote(p.text[p.at]) {
 			faults := len(p.faults)
@@ -180,6 +206,9 @@ func (p *parser) option() {
 		p.fault(p.at, "there is a second string; a directive has one key template, and each further key a %s of its own", Mark)
 		p.at = len(p.text)
 		return
+	}
+	if parted {
+		p.fault(o.At, "option %s has blanks around its =; write %[1]s=%s", o.Name, p.text[o.ValueAt:p.at])
 	}
 	term, known := find(o.Name)
 	switch {

@@ -19,6 +19,12 @@ func blank(ctx context.Context) error { return nil }
 //lock:with "a" =2s
 func nameless(ctx context.Context) error { return nil }
 
+//lock:with "a" wait = 2s ttl= 3s mode =shared name = "a=b" limit= 2
+func spaced(ctx context.Context) error { return nil }
+
+//lock:with "a" wait= ttl=2s mode = norenew
+func forgotten(ctx context.Context) error { return nil }
+
 //lock:with "a" wait=1s
 //lock:with "b" ttl=2s
 func twice(ctx context.Context) error { return nil }
