@@ -242,3 +242,34 @@ func TestAnotherReleaseOfTheLibraryDoesNotCompileWithTheCode(t *testing.T) {
 		t.Errorf("%v, %s", err, out)
 	}
 }
+
+// A new version of the tool that would write the same code does not fail the build of who has
+// not generated anew.
+func TestCheckDoesNotMindTheVersion(t *testing.T) {
+	dir := newModule(t, map[string]string{"stock/stock.go": stockFile})
+	if status, _, stderr := lockgen(t, dir, "./..."); status != done {
+		t.Fatal(stderr)
+	}
+	path := filepath.Join(dir, "stock", "lock_gen.go")
+	rewrite := func(old, to string) {
+		t.Helper()
+		text := read(t, dir, "stock/lock_gen.go")
+		if !strings.Contains(text, old) {
+			t.Fatalf("no %q in\n%s", old, text)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(text, old, to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite("by lockgen (devel)", "by lockgen (v0.1.0)")
+	if status, _, stderr := lockgen(t, dir, "-check", "./..."); status != done || stderr != "" {
+		t.Errorf("another version: status %d, %s", status, stderr)
+	}
+	rewrite("package stock", "package stock // changed")
+	if status, _, _ := lockgen(t, dir, "-check", "./..."); status != wrong {
+		t.Error("other code is not noticed")
+	}
+	if status, _, stderr := lockgen(t, dir, "./..."); status != done || !strings.Contains(read(t, dir, "stock/lock_gen.go"), "by lockgen (devel)") {
+		t.Errorf("it is not written anew: %s", stderr)
+	}
+}

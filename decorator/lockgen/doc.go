@@ -36,7 +36,8 @@
 //
 //	go tool lockgen -check ./...
 //
-// fails if a file is not what lockgen would write. Generated code compiles only with a
+// fails if a file is not what lockgen would write; the version in its first line may differ.
+// Generated code compiles only with a
 // library that it goes with: otherwise a constant such as decorator.SupportsLockgen1 is
 // undefined, and go generate cures it.
 //

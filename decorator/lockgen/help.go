@@ -29,7 +29,7 @@ Refill gets a RefillLocked(locks), which returns it with the lock.
 In the template, {name} is a parameter and {req.Order.ID} a field of one: strings,
 integers and bools. Several directives are several keys, all or none. Options:
 
-  wait=2s, wait=forever  for a key that is taken; without it, fail at once
+  wait=2s, wait=forever  for a key that is taken; without it, as core.WithDefaults says
   ttl=10s                how long the key stays taken if the process dies
   mode=shared            or exclusive; or semaphore, with limit=3
   name=deduct            in errors and telemetry, instead of the template

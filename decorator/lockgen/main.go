@@ -79,7 +79,7 @@ func run(dir string, args []string, stdout, stderr io.Writer) int {
 	for _, f := range files {
 		name := relative(dir, f.Path)
 		if *check {
-			if text := differs(f); text != "" {
+			if text := differs(f, generate.SameCode); text != "" {
 				say("%s: %s; run go generate", name, text)
 				status = wrong
 			}
@@ -94,7 +94,7 @@ func run(dir string, args []string, stdout, stderr io.Writer) int {
 }
 
 // differs says how a file on the disk is not what it should be, or nothing.
-func differs(f generate.File) string {
+func differs(f generate.File, same func(a, b []byte) bool) string {
 	has, err := os.ReadFile(f.Path)
 	switch {
 	case f.Content == nil:
@@ -103,7 +103,7 @@ func differs(f generate.File) string {
 		return "it is missing"
 	case err != nil:
 		return err.Error()
-	case !bytes.Equal(has, f.Content):
+	case !same(has, f.Content):
 		return "it is not what the directives say"
 	}
 	return ""
@@ -114,7 +114,7 @@ func write(f generate.File) error {
 	if f.Content == nil {
 		return os.Remove(f.Path)
 	}
-	if differs(f) == "" {
+	if differs(f, bytes.Equal) == "" {
 		return nil
 	}
 	return os.WriteFile(f.Path, f.Content, 0o644)
