@@ -27,7 +27,10 @@ const multipartMemory = 1 << 20
 // binder fills the struct of one type from requests. Of each format that gin's
 // c.ShouldBind knows it decodes with the same decoder, but it validates once,
 // when all sources have given what they have.
-type binder struct{ fields *fieldSources }
+type binder struct {
+	of     reflect.Type
+	fields *fieldSources
+}
 
 // newBinder also takes bodies of the formats in more, which are of formatTags.
 func newBinder(t reflect.Type, more []string) (*binder, error) {
@@ -43,7 +46,7 @@ func newBinder(t reflect.Type, more []string) (*binder, error) {
 	for _, format := range more {
 		fields.formats[format] = true
 	}
-	return &binder{fields}, nil
+	return &binder{t, fields}, nil
 }
 
 // bind fills the struct that into points to. r is a copy of the request that has
@@ -51,7 +54,7 @@ func newBinder(t reflect.Type, more []string) (*binder, error) {
 // in r.
 func (b *binder) bind(r *http.Request, contentType string, params gin.Params, body []byte, into any) error {
 	if len(b.fields.formats) == 0 {
-		return b.rest(r, params, into)
+		return b.rest(r, params, "", into)
 	}
 	tag, readsBody, err := formatOf(r, contentType)
 	if err != nil {
@@ -72,14 +75,15 @@ func (b *binder) bind(r *http.Request, contentType string, params gin.Params, bo
 		err = b.document(tag, body, into)
 	}
 	if err != nil {
-		return err
+		return nameFault(b.of, tag, err)
 	}
 	b.fields.clear(tag, reflect.ValueOf(into).Elem())
-	return b.rest(r, params, into)
+	return b.rest(r, params, tag, into)
 }
 
-// rest fills what headers and the path give, and validates.
-func (b *binder) rest(r *http.Request, params gin.Params, into any) error {
+// rest fills what headers and the path give, and validates. tag is that of the request's format,
+// and empty if it was not decoded.
+func (b *binder) rest(r *http.Request, params gin.Params, tag string, into any) error {
 	v := reflect.ValueOf(into).Elem()
 	header := func(name string) ([]string, bool) {
 		vs, ok := r.Header[textproto.CanonicalMIMEHeaderKey(name)]
@@ -98,7 +102,7 @@ func (b *binder) rest(r *http.Request, params gin.Params, into any) error {
 	if binding.Validator == nil {
 		return nil
 	}
-	return binding.Validator.ValidateStruct(into)
+	return nameFault(b.of, tag, binding.Validator.ValidateStruct(into))
 }
 
 // document decodes a body that is one document.
@@ -130,7 +134,7 @@ func (b *binder) form(r *http.Request, contentType string, hasBody bool, into an
 		}
 	}
 	if binding.Default(r.Method, contentType).Name() == "form" {
-		return binding.MapFormWithTag(into, r.Form, "form")
+		return b.values(r.Form, into)
 	}
 	if r.MultipartForm == nil {
 		if hasBody {
@@ -138,12 +142,20 @@ func (b *binder) form(r *http.Request, contentType string, hasBody bool, into an
 		}
 		return nil
 	}
-	if err := binding.MapFormWithTag(into, r.MultipartForm.Value, "form"); err != nil {
+	if err := b.values(r.MultipartForm.Value, into); err != nil {
 		return err
 	}
 	return b.fields.files.fillBy(reflect.ValueOf(into).Elem(), func(shape any) error {
 		return binding.FormMultipart.Bind(r, shape)
 	}, func(name string) bool { return len(r.MultipartForm.File[name]) > 0 })
+}
+
+// values binds those of a form.
+func (b *binder) values(form map[string][]string, into any) error {
+	if err := binding.MapFormWithTag(into, form, "form"); err != nil {
+		return inField(culprit(b.of, form, "form"), err)
+	}
+	return nil
 }
 
 // unread returns a copy of r that has body still to be read.

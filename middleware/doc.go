@@ -192,8 +192,9 @@
 // # What a client sees
 //
 // Answers are application/problem+json (RFC 9457) with a member "code", and
-// "placeholder" when the key could not be made of the request. They hold no
-// values, no text of the store and nothing about the holder.
+// "placeholder" when the key could not be made of the request; REQUEST_INVALID has "field",
+// the first field that is missing or not valid, as the client calls it by the tags of the
+// struct, such as order.items[2].count in JSON, if that is known. They hold no values, no text of the store and nothing about the holder.
 //
 //	core.ErrBusy                      409 LOCK_BUSY, with Retry-After of 1 to 3 s
 //	core.ErrTimeout                   409 LOCK_TIMEOUT, likewise

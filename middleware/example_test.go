@@ -179,5 +179,5 @@ func ExampleLocked() {
 	}
 	// Output:
 	// 200 7 left
-	// 400 {"type":"about:blank","title":"Bad Request","status":400,"detail":"The request is malformed, or a value in it is missing or not valid.","code":"REQUEST_INVALID"}
+	// 400 {"type":"about:blank","title":"Bad Request","status":400,"detail":"A value in the request is missing or not valid: units.","code":"REQUEST_INVALID","field":"units"}
 }

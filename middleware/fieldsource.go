@@ -256,7 +256,10 @@ func (p *projection) fill(v reflect.Value, lookup func(name string) ([]string, b
 		}
 	}
 	return p.fillBy(v, func(shape any) error {
-		return binding.MapFormWithTag(shape, values, p.tag)
+		if err := binding.MapFormWithTag(shape, values, p.tag); err != nil {
+			return inField(culprit(p.shape, values, p.tag), err)
+		}
+		return nil
 	}, func(name string) bool { return values[name] != nil })
 }
 

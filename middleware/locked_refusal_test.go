@@ -155,7 +155,7 @@ func TestRequestsThatCannotBeBoundNeverTakeTheLock(t *testing.T) {
 			}
 			a := routetest.Send(t, s, routetest.NewRequest(t, s, tc.method, tc.path, tc.body, headers...))
 			a.MustBe(t, 400, "REQUEST_INVALID")
-			if strings.Contains(a.Body+logged.String(), secret) || strings.Contains(a.Body, "Units") || a.Problem.Detail == "" {
+			if strings.Contains(a.Body+logged.String(), secret) || strings.Contains(strings.ReplaceAll(a.Body, "X-Units", ""), "Units") || a.Problem.Detail == "" {
 				t.Errorf("the answer %s or log %s is not as it should be", a.Body, logged)
 			}
 			if tc.method == "GET" {

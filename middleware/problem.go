@@ -28,16 +28,21 @@ func (l *lock) refuse(c *gin.Context, err error) {
 
 // refusal is the answer for a call that err kept from running.
 func refusal(err error) problem.Problem {
-	if errors.Is(err, ErrBind) {
-		return problem.Problem{
-			Type:   "about:blank",
-			Title:  http.StatusText(http.StatusBadRequest),
-			Status: http.StatusBadRequest,
-			Code:   "REQUEST_INVALID",
-			Detail: "The request is malformed, or a value in it is missing or not valid.",
-		}
+	if !errors.Is(err, ErrBind) {
+		return problem.OfRefused(err)
 	}
-	return problem.OfRefused(err)
+	p := problem.Problem{
+		Type:   "about:blank",
+		Title:  http.StatusText(http.StatusBadRequest),
+		Status: http.StatusBadRequest,
+		Code:   "REQUEST_INVALID",
+		Detail: "The request is malformed, or a value in it is missing or not valid.",
+	}
+	if f, ok := errors.AsType[*fieldFault](err); ok {
+		p.Field = f.field
+		p.Detail = "A value in the request is missing or not valid: " + f.field + "."
+	}
+	return p
 }
 
 // Answer answers a request with what this package tells clients of err, for a lock that a

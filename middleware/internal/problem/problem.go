@@ -30,6 +30,7 @@ type Problem struct {
 	Detail      string `json:"detail"`
 	Code        string `json:"code"`
 	Placeholder string `json:"placeholder,omitempty"`
+	Field       string `json:"field,omitempty"` // of a request that was bound, as its client calls it
 
 	retryAfter string // the header, if any
 }
