@@ -72,10 +72,13 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("lock ")
 	b.WriteString(e.Op)
-	if e.Policy != "" {
+	switch {
+	case e.Policy != "":
 		b.WriteString(" \"")
 		b.WriteString(e.Policy)
 		b.WriteByte('"')
+	case e.unnamed():
+		b.WriteString(" of a literal key without a Policy.Name")
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Kind.Error())
@@ -94,6 +97,16 @@ func (e *Error) Error() string {
 		b.WriteByte(')')
 	}
 	return b.String()
+}
+
+// unnamed reports whether the error is of a lock whose policy has no name. The key itself may
+// be a value, and is not told.
+func (e *Error) unnamed() bool {
+	switch e.Op {
+	case "acquire", "release", "check", "extend", "downgrade":
+		return e.Driver != "" && e.Kind != ErrPolicy
+	}
+	return false
 }
 
 // Unwrap returns Kind and Cause.

@@ -27,7 +27,7 @@ func ExampleLease_Downgrade() {
 	if err != nil {
 		panic(err)
 	}
-	reading := core.Policy{Key: "prices", Mode: core.Shared}
+	reading := core.Policy{Key: "prices", Name: "read prices", Mode: core.Shared}
 	_, err = locks.Acquire(ctx, reading)
 	fmt.Println(err)
 
@@ -39,7 +39,7 @@ func ExampleLease_Downgrade() {
 	_ = reader.Release(ctx)
 	_ = writer.Release(ctx)
 	// Output:
-	// lock acquire: lock is busy (memory)
+	// lock acquire "read prices": lock is busy (memory)
 	// <nil>
 }
 
@@ -62,7 +62,7 @@ func ExamplePolicy_semaphore() {
 	// exporting
 	// exporting
 	// exporting
-	// lock acquire: lock is busy (memory)
+	// lock acquire of a literal key without a Policy.Name: lock is busy (memory)
 }
 
 // Both accounts are locked or none, whichever way the money goes.

@@ -47,3 +47,29 @@ func TestKeysThatAreLockedUnderTwoNamesAreWarnedOfOnce(t *testing.T) {
 func anyName(name string) (core.Accessor[int], error) {
 	return func(dst []byte, n int) ([]byte, error) { return fmt.Append(dst, name, n), nil }, nil
 }
+
+// The key may be what a customer is called: an error does not say it, and says what is missing.
+func TestErrorOfALiteralKeySaysItsNameOrThatItHasNone(t *testing.T) {
+	const key = "customer:s3cret"
+	d := memlock.New()
+	e, other := open(t, d), open(t, d)
+	held := mustAcquire(t, other, core.Policy{Key: key})
+	for name, want := range map[string]string{
+		"":      "lock acquire of a literal key without a Policy.Name: lock is busy (memory)",
+		"stock": `lock acquire "stock": lock is busy (memory)`,
+	} {
+		err := e.Do(t.Context(), core.Policy{Key: key, Name: name}, doNothing)
+		if mustBe(t, err, core.ErrBusy); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		err = e.Do(t.Context(), core.Policy{Keys: []string{"customer:a", key}, Name: name}, doNothing)
+		if mustBe(t, err, core.ErrBusy); err == nil || err.Error() != want {
+			t.Errorf("of several keys: got %v, want %s", err, want)
+		}
+	}
+	mustBe(t, held.Release(t.Context()), nil)
+	err := held.Release(t.Context())
+	if want := "lock release of a literal key without a Policy.Name: lock not held (memory)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
