@@ -26,22 +26,24 @@ func (e *Engine) prepare(pl *plan) {
 	}
 }
 
-// compile makes the plan of a policy with templates.
-func (e *Engine) compile(p Policy) (*plan, error) {
-	if err := e.check(&p); err != nil {
-		return nil, err
+// compile makes the plan of a policy with templates and a name.
+func (e *Engine) compile(p Policy, all *overrides) (*plan, error) {
+	if fault := e.check(&p, all); fault != nil {
+		return nil, fault
 	}
-	return &plan{Policy: p}, nil
+	pl := &plan{Policy: p}
+	e.prepare(pl)
+	return pl, nil
 }
 
 // check fills in the engine's defaults, applies the override of p's name, and checks everything
-// about the result but its key template.
-func (e *Engine) check(p *Policy) error {
+// about the result but its key template. The overrides may be nil.
+func (e *Engine) check(p *Policy, all *overrides) *Error {
 	own := *p
 	e.defaults.fill(p)
 	var o *override
-	if e.overrides != nil {
-		o = e.overrides.of(p.Name)
+	if all != nil {
+		o = all.of(p.Name)
 	}
 	if o != nil {
 		o.apply(p)
@@ -180,8 +182,8 @@ func withUnit(d time.Duration) string {
 // literal compiles a policy whose keys are used as they stand, and returns them as the
 // store sees them: one, or several.
 func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err error) {
-	if err := e.check(&p); err != nil {
-		return nil, "", nil, err
+	if fault := e.check(&p, e.overrides.Load()); fault != nil {
+		return nil, "", nil, fault
 	}
 	for _, k := range p.templates() {
 		if strings.ContainsAny(k, "{}") {

@@ -27,7 +27,8 @@ type Engine struct {
 	prefix  string        // of every key in the store
 	signals *signals.Signals
 
-	overrides *overrides // nil if there are none
+	overrides atomic.Pointer[overrides] // nil if there are none
+	guards    guards
 	names     names
 
 	plans   sync.Map // of planKey to *plan
@@ -56,8 +57,12 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if fault := e.defaults.fault(e); fault != nil {
 		return nil, fault
 	}
-	if e.overrides, err = e.newOverrides(s.configured); err != nil {
-		return nil, err
+	if s.configured != nil {
+		all, err := e.newOverrides(s.configured, new(seen))
+		if err != nil {
+			return nil, err
+		}
+		e.overrides.Store(all)
 	}
 	e.pooled, _ = d.(driver.Pooled)
 	e.queue, err = queue.Open(queue.Config{
@@ -178,8 +183,8 @@ func (e *Engine) acquire(ctx context.Context, pl *plan, key string, several []st
 
 // grant is acquire for a lease that is there already. held is what ctx holds.
 func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string, several []string, l *Lease) (err error) {
-	if e.overrides != nil {
-		e.overrides.remind(e)
+	if all := e.overrides.Load(); all != nil {
+		all.remind(e)
 	}
 	l.engine = e
 	if len(several) > 0 {

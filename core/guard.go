@@ -18,7 +18,7 @@ import (
 // value fails with [ErrKey] and never touches the store.
 type Guard[T any] struct {
 	engine    *Engine
-	plan      *plan
+	guarded   *guarded
 	templates []*template.Template[T]
 }
 
@@ -65,11 +65,12 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	case r == nil:
 		return nil, &Error{Op: "compile", Policy: p.Name, Kind: ErrPolicy, Detail: nilResolver}
 	}
-	pl, err := e.compile(p)
+	state, err := e.guards.add(e, p)
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard[T]{engine: e, plan: pl}
+	pl := state.plan.Load()
+	g := &Guard[T]{engine: e, guarded: state}
 	for i, text := range pl.templates() {
 		place := "Key"
 		if len(pl.Keys) > 0 {
@@ -88,17 +89,22 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 	if unnamed {
 		e.names.note(e, pl)
 	}
-	e.prepare(pl)
 	return g, nil
 }
 
 // Name returns what the policy is called in errors and telemetry: its Name, or
 // its template; several templates are joined by plus signs.
-func (g *Guard[T]) Name() string { return g.plan.Name }
+func (g *Guard[T]) Name() string { return g.guarded.own.Name }
 
 // Policy returns the policy as the guard enforces it: with its override, its name and
-// the defaults of zero values. Its Keys must not be changed.
-func (g *Guard[T]) Policy() Policy { return g.plan.Policy }
+// the defaults of zero values. Its Keys must not be changed. [Engine.ReplaceOverrides] may
+// change it, unless [Guard.KeepPolicy] was called.
+func (g *Guard[T]) Policy() Policy { return g.guarded.plan.Load().Policy }
+
+// KeepPolicy has [Engine.ReplaceOverrides] refuse overrides that would change the guard's
+// policy: for code that has checked something with what [Guard.Policy] returned, such as that
+// a schedule has room for its TTL. Call it before that.
+func (g *Guard[T]) KeepPolicy() { g.guarded.kept.Store(true) }
 
 // Do runs fn while it holds the lock of the key that src renders to, as
 // [Engine.Do] does for a literal key.
@@ -107,7 +113,7 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error
 	if err != nil {
 		return err
 	}
-	return g.engine.do(ctx, g.plan, key, several, fn)
+	return g.engine.do(ctx, g.guarded.plan.Load(), key, several, fn)
 }
 
 // Enter takes the lock of the key that src renders to, for callers that cannot hand their
@@ -120,7 +126,7 @@ func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.engine.enter(ctx, g.plan, key, several)
+	return g.engine.enter(ctx, g.guarded.plan.Load(), key, several)
 }
 
 // Acquire takes the lock of the key that src renders to, as [Engine.Acquire]
@@ -131,7 +137,7 @@ func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.engine.acquire(ctx, g.plan, key, several)
+	return g.engine.acquire(ctx, g.guarded.plan.Load(), key, several)
 }
 
 // keys renders the key, or several, for a call with ctx.
@@ -142,7 +148,7 @@ func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []strin
 	for _, t := range g.templates {
 		var fault *template.Fault
 		if key, fault = t.Render(src); fault != nil {
-			return "", nil, badValue("acquire", g.plan.Name, fault)
+			return "", nil, badValue("acquire", g.guarded.own.Name, fault)
 		}
 		if len(g.templates) > 1 {
 			several = append(several, key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestManyNamesAreNotKeptForSuggestions(t *testing.T) {
 		use(fmt.Sprint(i))
 	}
 	kept := 0
-	e.overrides.names.Range(func(any, any) bool { kept++; return true })
+	e.overrides.Load().names.Range(func(any, any) bool { kept++; return true })
 	if kept != maxNames {
 		t.Errorf("%d names are kept, want %d", kept, maxNames)
 	}
@@ -42,5 +43,25 @@ func TestManyNamesAreNotKeptForSuggestions(t *testing.T) {
 	use("the last")
 	if err := e.CheckOverrides(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Nor does one that makes guards as it goes.
+func TestGuardsThatAreGoneAreForgotten(t *testing.T) {
+	e, err := New(memlock.New(), WithNamespace("test"), WithLogger(slog.New(slog.DiscardHandler)), WithOverrides(map[string]Override{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	for i := range 1000 {
+		if _, err := NewGuard(e, Policy{Name: "n", Key: "k:{.}"}, Fields[string]()); err != nil {
+			t.Fatal(err)
+		}
+		if i%50 == 0 {
+			runtime.GC()
+		}
+	}
+	if n := len(e.guards.all); n > 500 {
+		t.Errorf("%d guards are remembered", n)
 	}
 }

@@ -116,7 +116,8 @@ func WithForceRelease() Option {
 //
 // New refuses an override that no policy could have. Whether every name is that of a
 // policy is for [Engine.CheckOverrides] to say. The map is copied: later changes have
-// no effect. The default, and nil, is none; of two such options the last one counts.
+// no effect. The default, and nil, is none; of two such options the last one counts. For
+// [Engine.ReplaceOverrides] later on, give an empty map if there are none yet.
 func WithOverrides(byName map[string]Override) Option {
 	byName = maps.Clone(byName)
 	return optionFunc(func(s *settings) { s.configured = byName })

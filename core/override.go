@@ -72,7 +72,11 @@ func copied[T any](v *T) *T {
 // overrides are those of an engine.
 type overrides struct {
 	byName map[string]*override // not changed
+	*seen
+}
 
+// seen is what an engine remembers of names, whatever its overrides are.
+type seen struct {
 	names   sync.Map // of policies, with overrides or without, for suggestions
 	named   atomic.Int64
 	settled atomic.Bool // CheckOverrides was called, or the engine has warned that it was not
@@ -88,13 +92,9 @@ type override struct {
 // they make names of values.
 const maxNames = 1024
 
-// newOverrides checks each override as far as that goes without its policy. The result
-// is nil if there are none.
-func (e *Engine) newOverrides(byName map[string]Override) (*overrides, error) {
-	if len(byName) == 0 {
-		return nil, nil
-	}
-	all := &overrides{byName: make(map[string]*override, len(byName))}
+// newOverrides checks each override as far as that goes without its policy.
+func (e *Engine) newOverrides(byName map[string]Override, s *seen) (*overrides, error) {
+	all := &overrides{byName: make(map[string]*override, len(byName)), seen: s}
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		o := byName[name]
@@ -174,7 +174,7 @@ func (all *overrides) unused() []string {
 // taken while a name is unused. By then most programs have registered all that they
 // have; a failure would be wrong, for the policy may still come.
 func (e *Engine) CheckOverrides() error {
-	all := e.overrides
+	all := e.overrides.Load()
 	if all == nil {
 		return nil
 	}

@@ -96,6 +96,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if err != nil {
 		return nil, err
 	}
+	guard.KeepPolicy() // how long a claim lasts is made of it
 	p = guard.Policy()
 	switch {
 	case len(p.Keys) > 0:

@@ -133,6 +133,7 @@ func NewJob(e *core.Engine, p core.Policy, run func(context.Context) error, s Sc
 	if guard, err = core.NewGuard(e, p, noArgument("a job")); err != nil {
 		return nil, needsMinHold(err)
 	}
+	guard.KeepPolicy() // the schedule was checked with it
 	if s.CatchUp && guard.Policy().Wait == 0 {
 		return nil, refuse(guard.Name(), errors.New("Schedule.CatchUp is set, but an override sets Wait to 0, with which nobody waits for the tick; leave wait out of the override, or CatchUp out of the schedule"))
 	}
