@@ -17,6 +17,8 @@
 //	… // guards, tables and routes
 //	err = locks.CheckOverrides() // names that no policy has
 //
+// [Watch] takes a changed file while the program runs.
+//
 // What is not stated stays as the program says. The fields mean what those of
 // [core.Policy] mean:
 //

@@ -18,6 +18,7 @@ import (
 type document struct {
 	file   string
 	faults []error
+	names  map[string]*yaml.Node // of policies, where they stand
 }
 
 // at notes a fault.

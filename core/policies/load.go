@@ -38,6 +38,15 @@ func (*Error) Unwrap() error { return core.ErrPolicy }
 // Load reads a file, see [Parse]. If it cannot be read, the error is that of the
 // operating system.
 func Load(path string) (map[string]core.Override, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(path, data)
+}
+
+// read reads a file, of which it needs no more than says that it is too large.
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("lock policies: %w", err)
@@ -47,7 +56,7 @@ func Load(path string) (map[string]core.Override, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock policies: %w", err)
 	}
-	return parse(path, data)
+	return data, nil
 }
 
 // Parse reads the overrides that data holds as YAML or JSON, by the names of their

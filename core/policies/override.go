@@ -42,6 +42,7 @@ func (d *document) overrides(data []byte) map[string]core.Override {
 	}
 	const should = "write policies: and under it the names of policies"
 	byName := make(map[string]core.Override)
+	d.names = make(map[string]*yaml.Node)
 	if isEmpty(root) {
 		d.fault(root, "policies is missing; %s", should)
 	}
@@ -52,6 +53,7 @@ func (d *document) overrides(data []byte) map[string]core.Override {
 		}
 		for p := range d.entries(e.value, "policies", "write names of policies, and under each what is to be overridden, or {} for nothing") {
 			byName[p.name] = d.override(p)
+			d.names[p.name] = p.key
 		}
 	}
 	return byName
