@@ -1,0 +1,122 @@
+package redislock_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
+)
+
+// What an operator reads when the server is gone, when it knows another password and when it
+// grants too little: one line for each, with what the server or the system said, and one when
+// it is over.
+func TestOutageIsTwoLinesOfTheLog(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		spoil func(*testing.T, *redistest.Server)
+		mend  func(*testing.T, *redistest.Server)
+		want  []string
+	}{
+		{
+			"connection refused",
+			func(_ *testing.T, s *redistest.Server) { s.Kill() },
+			func(t *testing.T, s *redistest.Server) {
+				if err := s.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				user(t, s, minimalACL)
+			},
+			[]string{`msg="lockaround: the store does not answer: nobody acquires a lock, and leases end at their deadlines"`, "connect: connection refused"},
+		},
+		{
+			"WRONGPASS",
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, "<secret", ">other") },
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, ">secret") },
+			[]string{`msg="lockaround: the store refuses what a lock needs"`, "WRONGPASS"},
+		},
+		{
+			"NOPERM",
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, "-evalsha", "-eval") },
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, "+evalsha", "+eval") },
+			[]string{`msg="lockaround: the store refuses what a lock needs"`, "NOPERM"},
+		},
+		{
+			"a right that is missing inside of a script",
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, "-hset") },
+			func(t *testing.T, s *redistest.Server) { setUser(t, s, "+hset") },
+			[]string{`msg="lockaround: the store refuses what a lock needs"`, "script"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := redistest.Start(t)
+			as := redis.Options{Addr: server.Addr()}
+			user(t, server, minimalACL)(&as)
+			tc.spoil(t, server)
+			log := &lines{}
+			e, err := core.New(redislock.New(newClient(t, as)), core.WithNamespace("test"), core.WithStoreTimeout(attempt), core.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = e.Close() })
+			ask := func() error {
+				return e.Do(t.Context(), core.Policy{Name: "stock", Key: "stock:A"}, func(context.Context) error { return nil })
+			}
+			for range 4 {
+				if err := ask(); err == nil {
+					t.Fatal("a lock was granted")
+				} else if strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "127.0.0.1") {
+					t.Errorf("the error tells what the store said: %v", err)
+				}
+			}
+			if got := log.all(); len(got) != 1 || !strings.HasPrefix(got[0], "level=ERROR "+tc.want[0]) || !strings.Contains(got[0], tc.want[1]) {
+				t.Errorf("%d lines, want one with %q:\n%s", len(got), tc.want, strings.Join(got, "\n"))
+			}
+			tc.mend(t, server)
+			eventually(t, "a lock", func() bool { return ask() == nil })
+			for range 4 {
+				_ = ask()
+			}
+			got := log.all()
+			if len(got) != 2 || !strings.HasPrefix(got[1], `level=INFO msg="lockaround: the store answers again" lock.driver=redis after=`) {
+				t.Errorf("after it:\n%s", strings.Join(got, "\n"))
+			}
+			t.Log("\n" + strings.Join(got, "\n"))
+		})
+	}
+}
+
+// setUser changes what user has made.
+func setUser(t *testing.T, s *redistest.Server, rules ...string) {
+	t.Helper()
+	if answer, err := s.Do(append([]string{"ACL", "SETUSER", "locks"}, rules...)...); err != nil || answer != "+OK" {
+		t.Fatalf("ACL SETUSER: %s, %v", answer, err)
+	}
+}
+
+// lines are those of a log, without their times.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, line, _ := strings.Cut(strings.TrimSpace(string(p)), " ")
+	l.text = append(l.text, line)
+	return len(p), nil
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.text)
+}
