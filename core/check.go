@@ -124,7 +124,7 @@ func (e *Engine) fault(p *Policy) *Error {
 	case p.MinHold > MaxTTL:
 		return refuse("MinHold is %v; at most %v is possible", p.MinHold, MaxTTL)
 	case p.MaxHold > 0 && p.MinHold > p.MaxHold:
-		return refuse("MinHold %v is longer than MaxHold %v", p.MinHold, p.MaxHold)
+		return refuse("MinHold %v is longer than MaxHold %v; make MinHold shorter, or MaxHold longer", p.MinHold, p.MaxHold)
 	case p.Mode > Semaphore:
 		return refuse("Mode %d is unknown; use core.Exclusive, core.Shared or core.Semaphore", p.Mode)
 	case p.Mode == Semaphore && p.Limit < 1:

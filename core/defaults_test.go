@@ -101,7 +101,7 @@ func TestPolicyThatADefaultMakesImpossibleSaysSo(t *testing.T) {
 		override core.Override
 		says     string
 	}{
-		{"MinHold", core.Policy{MinHold: time.Hour}, core.Override{}, "MinHold 1h0m0s is longer than MaxHold 1m0s; from core.WithDefaults: Wait, MaxHold"},
+		{"MinHold", core.Policy{MinHold: time.Hour}, core.Override{}, "MinHold 1h0m0s is longer than MaxHold 1m0s; make MinHold shorter, or MaxHold longer; from core.WithDefaults: Wait, MaxHold"},
 		{"NoRenew", core.Policy{NoRenew: true, Wait: time.Second}, core.Override{}, "make the TTL longer; from core.WithDefaults: MaxHold"},
 		{"the policy's own", core.Policy{Linger: -1}, core.Override{}, "Linger is -1ns; use 0 for none"},
 		{"an override's", core.Policy{}, core.Override{Limit: new(2)}, "only a Semaphore has a Limit; from core.WithOverrides: Limit"},

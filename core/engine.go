@@ -89,7 +89,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 // The error is an [*Error] around ErrBusy, ErrTimeout, ErrUnavailable,
 // ErrDeadlock, ErrClosed, ErrPolicy, ErrKey, or ctx's error.
 func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
-	if err := e.misused(ctx, "acquire"); err != nil {
+	if err := e.misused(ctx, "acquire", p.Name); err != nil {
 		return nil, err
 	}
 	pl, key, several, err := e.literal(p)
@@ -107,7 +107,7 @@ func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 // cause ErrLost, ErrMaxHold or ErrClosed if the lease ends before fn does. If it
 // has, and fn returns nil, Do returns that error; otherwise fn's own.
 func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	if err := e.misused(ctx, "do"); err != nil {
+	if err := e.misused(ctx, "do", p.Name); err != nil {
 		return err
 	}
 	pl, key, several, err := e.literal(p)
@@ -121,7 +121,7 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 // it for a readiness probe. The error is an [*Error] around ErrUnavailable,
 // ErrClosed or ctx's error.
 func (e *Engine) Ping(ctx context.Context) error {
-	if err := e.misused(ctx, "ping"); err != nil {
+	if err := e.misused(ctx, "ping", ""); err != nil {
 		return err
 	}
 	return e.refused("ping", "", e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
@@ -131,7 +131,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 // or hold finish, and returns when none is left or ctx ends, then with ctx's
 // error. It does not close the engine: call Close after it.
 func (e *Engine) Shutdown(ctx context.Context) error {
-	if err := e.misused(ctx, "shutdown"); err != nil {
+	if err := e.misused(ctx, "shutdown", ""); err != nil {
 		return err
 	}
 	return e.refused("shutdown", "", e.queue.Shutdown(ctx))
@@ -146,7 +146,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // Calls that are still running lose their lock here: use Shutdown first to let
 // them finish.
 func (e *Engine) Close() error {
-	if err := e.misused(context.Background(), "close"); err != nil {
+	if err := e.misused(context.Background(), "close", ""); err != nil {
 		return err
 	}
 	return e.refused("close", "", e.queue.Close())
@@ -157,13 +157,14 @@ func (e *Engine) Close() error {
 // same one may wait for each other for ever.
 func (e *Engine) Uses(pool any) bool { return e != nil && e.pooled != nil && e.pooled.Uses(pool) }
 
-// misused returns the error of an operation without an engine or a context, or nil.
-func (e *Engine) misused(ctx context.Context, op string) error {
+// misused returns the error of an operation without an engine or a context, or nil. policy is a
+// policy's name, if the operation is of one.
+func (e *Engine) misused(ctx context.Context, op, policy string) error {
 	switch {
 	case e == nil:
-		return &Error{Op: op, Kind: ErrPolicy, Detail: nilEngine}
+		return &Error{Op: op, Policy: policy, Kind: ErrPolicy, Detail: nilEngine}
 	case ctx == nil:
-		return e.failure(op, "", ErrPolicy).because("the context is nil; use context.Background() where there is none")
+		return e.failure(op, policy, ErrPolicy).because("the context is nil; use context.Background() where there is none")
 	}
 	return nil
 }

@@ -136,8 +136,14 @@ func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
 	}
 	err := e.failure(op, policy, kinds[r.Why])
 	err.Detail, err.RetryAfter, err.Cause = r.Detail, r.RetryAfter, r.Cause
-	if r.Why == queue.Unavailable && r.Detail == "" {
+	switch {
+	case r.Detail != "":
+	case r.Why == queue.Unavailable:
 		err.Detail = describe(r.Cause)
+	case r.Why == queue.Closed && op == "acquire":
+		err.Detail = "Shutdown or Close was called before; let callers end first"
+	case r.Why == queue.Closed && op == "release":
+		err.Detail = "Close was called while the lock was held; call Shutdown before it"
 	}
 	return err
 }

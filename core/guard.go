@@ -142,7 +142,7 @@ func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
 
 // keys renders the key, or several, for a call with ctx.
 func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []string, err error) {
-	if err := g.engine.misused(ctx, "acquire"); err != nil {
+	if err := g.engine.misused(ctx, "acquire", g.guarded.own.Name); err != nil {
 		return "", nil, err
 	}
 	for _, t := range g.templates {

@@ -55,7 +55,7 @@ type Holder struct {
 // ErrClosed or ctx's error.
 func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	const op = "inspect"
-	if err := e.misused(ctx, op); err != nil {
+	if err := e.misused(ctx, op, ""); err != nil {
 		return KeyState{}, err
 	}
 	if err := e.checkKey(op, key); err != nil {
@@ -83,7 +83,7 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 // repeated: who held by then loses the key. It is logged and traced, without the key.
 func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err error) {
 	const op = "force-release"
-	if err := e.misused(ctx, op); err != nil {
+	if err := e.misused(ctx, op, ""); err != nil {
 		return 0, err
 	}
 	switch {

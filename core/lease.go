@@ -137,7 +137,7 @@ func (l *Lease) Err() error {
 	}
 	switch {
 	case released:
-		return l.failure("check", l.hold, ErrNotHeld)
+		return l.over("check")
 	case over != nil:
 		return l.failure("check", over, ErrLost)
 	}
@@ -202,7 +202,7 @@ func (l *Lease) ask(ctx context.Context, op string, about queue.Question) error 
 		return l.none(op)
 	}
 	if l.released.Load() {
-		return l.failure(op, l.hold, ErrNotHeld)
+		return l.over(op)
 	}
 	return l.together(op, func(h *queue.Hold) *queue.Refusal { return h.Ask(ctx, about) })
 }
@@ -220,10 +220,17 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.none("release")
 	}
 	if l.released.Swap(true) {
-		return l.failure("release", l.hold, ErrNotHeld)
+		return l.over("release")
 	}
 	l.unwatch.Stop()
 	return l.end(ctx)
+}
+
+// over is the error of op on a lease that was released.
+func (l *Lease) over(op string) error {
+	err := l.failure(op, l.hold, ErrNotHeld)
+	err.Detail = "the lease was released before; release it once, when nothing uses it any more"
+	return err
 }
 
 // none is the error of op on a nil Lease.

@@ -69,7 +69,7 @@ func TestErrorOfALiteralKeySaysItsNameOrThatItHasNone(t *testing.T) {
 	}
 	mustBe(t, held.Release(t.Context()), nil)
 	err := held.Release(t.Context())
-	if want := "lock release of a literal key without a Policy.Name: lock not held (memory)"; err == nil || err.Error() != want {
+	if want := "lock release of a literal key without a Policy.Name: lock not held: the lease was released before; release it once, when nothing uses it any more (memory)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -158,7 +158,7 @@ func TestPolicyThatAnOverrideMakesImpossibleIsRefusedAndSaysSo(t *testing.T) {
 		policy   core.Policy
 		says     string // without the driver's name
 	}{
-		{"MaxHold", core.Override{TTL: new(time.Second), MaxHold: new(2 * time.Second)}, core.Policy{MinHold: 5 * time.Second}, "MinHold 5s is longer than MaxHold 2s; from core.WithOverrides: TTL, MaxHold"},
+		{"MaxHold", core.Override{TTL: new(time.Second), MaxHold: new(2 * time.Second)}, core.Policy{MinHold: 5 * time.Second}, "MinHold 5s is longer than MaxHold 2s; make MinHold shorter, or MaxHold longer; from core.WithOverrides: TTL, MaxHold"},
 		{"Mode without Limit", core.Override{Mode: new(core.Semaphore)}, core.Policy{}, "Limit is 0; a Semaphore needs at least 1; from core.WithOverrides: Mode"},
 		{"Limit", core.Override{Limit: new(3)}, core.Policy{}, "only a Semaphore has a Limit; from core.WithOverrides: Limit"},
 		{"Linger", core.Override{Mode: new(core.Shared)}, core.Policy{Linger: time.Second}, "only an Exclusive lease can linger; from core.WithOverrides: Mode"},

@@ -85,7 +85,7 @@ func TestOverridesAreReplacedAllOrNone(t *testing.T) {
 		says []string
 	}{
 		{"one that no policy could have", byName{"other": {Wait: new(time.Hour)}, "stock": {TTL: new(time.Nanosecond)}}, []string{`lock override "stock"`, "at least"}},
-		{"one that a policy cannot have", byName{"other": {Wait: new(time.Hour)}, "stock": {MaxHold: new(time.Second)}}, []string{`lock compile "stock"`, "MinHold 5s is longer than MaxHold 1s; from core.WithOverrides: MaxHold"}},
+		{"one that a policy cannot have", byName{"other": {Wait: new(time.Hour)}, "stock": {MaxHold: new(time.Second)}}, []string{`lock compile "stock"`, "MinHold 5s is longer than MaxHold 1s; make MinHold shorter, or MaxHold longer; from core.WithOverrides: MaxHold"}},
 		{"two", byName{"other": {Wait: new(-time.Hour)}, "": {}}, []string{`lock override "other"`, "empty name"}},
 		{"another mode", byName{"other": {Wait: new(time.Hour), Mode: new(core.Shared)}, "shared": {Mode: new(core.Shared)}}, []string{`lock override "other"`, restart}},
 		{"a mode that goes", byName{"other": {Wait: new(time.Hour)}}, []string{`lock override "shared"`, restart}},

@@ -158,7 +158,7 @@ func TestBadFileKeepsWhatWasAndIsLoggedOnceWithItsPlaces(t *testing.T) {
 	for name, tc := range map[string]struct{ text, says string }{
 		"malformed":                    {"policies:\n  stock: {wiat: 2s}\n", `locks.yaml:2:11: a policy has no field \"wiat\"; did you mean wait?`},
 		"what no policy can have":      {"policies:\n  other: {wait: 2s}\n  stock: {ttl: 1ns}\n", `locks.yaml:3:3: lock override \"stock\": `},
-		"what this policy cannot have": {"policies:\n  stock: {max_hold: 1ms}\n", `locks.yaml:2:3: lock compile \"stock\": invalid lock policy: MinHold 1s is longer than MaxHold 1ms`},
+		"what this policy cannot have": {"policies:\n  stock: {max_hold: 1ms}\n", `locks.yaml:2:3: lock compile \"stock\": invalid lock policy: MinHold 1s is longer than MaxHold 1ms; make MinHold shorter, or MaxHold longer`},
 		"what takes a restart":         {"policies:\n  stock: {wait: 5s, mode: shared}\n", `locks.yaml:2:3: lock override \"stock\": invalid lock policy: Mode and Limit cannot change`},
 		"empty":                        {"", "locks.yaml:1:1: the file is empty"},
 	} {
