@@ -47,7 +47,7 @@ func Fence(g fence.Guard, key string, o ...Option) gin.HandlerFunc {
 func NewFence(g fence.Guard, key string, o ...Option) (gin.HandlerFunc, error) {
 	f, err := newFenced(g, key, o)
 	if err != nil {
-		return nil, fmt.Errorf("gin fence middleware: %w", err)
+		return nil, fmt.Errorf("gin fence middleware: %w", rule.Named("key", key, err))
 	}
 	return f.handle, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
+	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
 // Lock returns a handler that runs the rest of the chain while it holds the
@@ -32,7 +33,7 @@ func Lock(e *core.Engine, p core.Policy, o ...Option) gin.HandlerFunc {
 func New(e *core.Engine, p core.Policy, o ...Option) (gin.HandlerFunc, error) {
 	l, err := newLock(e, p, o)
 	if err != nil {
-		return nil, fmt.Errorf("gin lock middleware: %w", err)
+		return nil, fmt.Errorf("gin lock middleware: %w", rule.Named("policy", rule.PolicyName(p), err))
 	}
 	return l.handle, nil
 }

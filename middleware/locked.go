@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
+	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
 // Locked returns a handler that binds the request into a Req, takes the lock of
@@ -46,7 +47,7 @@ func Locked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), 
 func NewLocked[Req any](e *core.Engine, p core.Policy, fn func(*gin.Context, Req), o ...Option) (gin.HandlerFunc, error) {
 	l, err := newLocked(e, p, fn, o)
 	if err != nil {
-		return nil, fmt.Errorf("gin locked handler: %w", err)
+		return nil, fmt.Errorf("gin locked handler: %w", rule.Named("policy", rule.PolicyName(p), err))
 	}
 	return l.handle, nil
 }

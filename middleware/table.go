@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
 // Rules are the policies of a router's routes. A key is a method, a space and
@@ -96,7 +97,7 @@ func compileRule(e *core.Engine, key string, p core.Policy, o options, used map[
 	ignored := func(dst []byte, _ *request) ([]byte, error) { return dst, core.ErrInvalid }
 	refuse := func(name string, err error) {
 		faults = append(faults, &core.Error{
-			Op: "compile", Policy: policyName(p), Kind: core.ErrPolicy, Placeholder: name, Detail: err.Error(), Cause: err,
+			Op: "compile", Policy: rule.PolicyName(p), Kind: core.ErrPolicy, Placeholder: name, Detail: err.Error(), Cause: err,
 		})
 	}
 	l, err := compileLock(e, p, o, func(known core.Resolver[*request]) core.Resolver[*request] {
@@ -124,13 +125,6 @@ func compileRule(e *core.Engine, key string, p core.Policy, o options, used map[
 		faults = append(faults, err)
 	}
 	return &tableRule{key: key, method: method, path: path, lock: l}, faults
-}
-
-func policyName(p core.Policy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return p.Key
 }
 
 func noParam(path, param string, params []string) error {

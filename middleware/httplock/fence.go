@@ -46,7 +46,7 @@ func Fence(g fence.Guard, key string, o ...Option) func(http.Handler) http.Handl
 func NewFence(g fence.Guard, key string, o ...Option) (func(http.Handler) http.Handler, error) {
 	f, err := newFenced(g, key, o)
 	if err != nil {
-		return nil, fmt.Errorf("net/http fence middleware: %w", err)
+		return nil, fmt.Errorf("net/http fence middleware: %w", rule.Named("key", key, err))
 	}
 	return f.around, nil
 }

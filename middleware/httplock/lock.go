@@ -34,7 +34,7 @@ func Lock(e *core.Engine, p core.Policy, o ...Option) func(http.Handler) http.Ha
 func New(e *core.Engine, p core.Policy, o ...Option) (func(http.Handler) http.Handler, error) {
 	l, err := newLock(e, p, o)
 	if err != nil {
-		return nil, fmt.Errorf("net/http lock middleware: %w", err)
+		return nil, fmt.Errorf("net/http lock middleware: %w", rule.Named("policy", rule.PolicyName(p), err))
 	}
 	return l.around, nil
 }

@@ -4,11 +4,13 @@
 package rule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/middleware/internal/body"
@@ -57,6 +59,19 @@ func (r *Rule[S]) noteColons(templates ...string) {
 			r.colons = append(r.colons, found[1])
 		}
 	}
+}
+
+// Named says of which policy or key an error is, unless it is a core.Error, which does.
+func Named(what, name string, err error) error {
+	if errors.As(err, new(*core.Error)) || name == "" {
+		return err
+	}
+	return fmt.Errorf("%s %q: %w", what, name, err)
+}
+
+// PolicyName is what errors call a policy that was not compiled.
+func PolicyName(p core.Policy) string {
+	return cmp.Or(p.Name, p.Key, strings.Join(p.Keys, "+"))
 }
 
 // Around makes a resolver of the one for values given with WithValue and for
