@@ -89,6 +89,9 @@ func (r *rule) validate(services map[string]grpc.ServiceInfo) error {
 	case !ok && r.option:
 		return nil
 	case !ok:
+		if len(services) == 0 {
+			return fmt.Errorf("the server has no service %s, nor any other; register services before Validate", service)
+		}
 		return fmt.Errorf("the server has no service %s%s", service, choice(service, slices.Collect(maps.Keys(services))))
 	}
 	var names []string
