@@ -1,0 +1,2 @@
+// Package wrong has wrong uses of locks and what is said of each: README.md, which its test makes.
+package wrong
