@@ -49,8 +49,8 @@ import (
 // # The policy
 //
 // The key is a literal. Mode is Exclusive, Wait is zero or Forever: a candidate waits until it
-// leads. NoRenew, MinHold and Linger are not set. MaxHold is the longest term: it lets others
-// have their turn. The key with "#observers" after it is used as well, see
+// leads. NoRenew, MinHold and Linger are not set. MaxHold is the longest term, which lets
+// others have their turn. Of the engine's defaults only the TTL counts. The key with "#observers" after it is used as well, see
 // [LeaderRunner.Observe].
 func Leader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) *LeaderRunner {
 	l, err := NewLeader(e, p, run, opts...)
@@ -66,8 +66,13 @@ func Leader(e *core.Engine, p core.Policy, run func(context.Context) error, opts
 // Make one runner for each leadership of a process, and keep it: its metrics stay registered
 // for as long as the meter provider lives.
 func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) (*LeaderRunner, error) {
+	// A candidate waits until it leads, and leads for as long as its policy says: these are no
+	// times of calls, for which the engine's defaults are.
 	if p.Wait == 0 {
 		p.Wait = core.Forever
+	}
+	if p.MaxHold == 0 {
+		p.MaxHold = core.Forever
 	}
 	guard, err := core.NewGuard(e, p, noArgument("a leader"))
 	if err != nil {

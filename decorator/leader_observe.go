@@ -30,7 +30,7 @@ type leaderGate struct {
 
 func (g *leaderGate) init(e *core.Engine, p core.Policy) (err error) {
 	g.engine, g.key = e, p.Key
-	q := core.Policy{Key: p.Key + "#observers", Name: p.Name + "#observers", TTL: p.TTL, Wait: core.Forever, Release: core.Sent, Mode: core.Shared}
+	q := core.Policy{Key: p.Key + "#observers", Name: p.Name + "#observers", TTL: p.TTL, Wait: core.Forever, MaxHold: core.Forever, Release: core.Sent, Mode: core.Shared}
 	if g.observe, err = core.NewGuard(e, q, noArgument("a leader")); err != nil {
 		g.none = err
 		return nil

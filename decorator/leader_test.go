@@ -319,3 +319,19 @@ func TestObserverIsRefusedWithTheReasonWhereNoLockIsShared(t *testing.T) {
 		}
 	})
 }
+
+func TestLeaderDoesNotGoByTheDefaultsOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithDefaults(core.Defaults{Wait: time.Second, TTL: 20 * time.Second, MaxHold: time.Minute}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		l := decorator.Leader(e, core.Policy{Key: "indexer"}, serve)
+		campaign(t, l)
+		time.Sleep(time.Hour)
+		if s, p := l.Status(), l.Policy(); !s.Leading || s.Terms != 1 || p.TTL != 20*time.Second || p.Wait != core.Forever || p.MaxHold != 0 {
+			t.Errorf("status %+v, policy %+v", s, p)
+		}
+	})
+}
