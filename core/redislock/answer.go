@@ -86,17 +86,6 @@ func (p *place) granted(c *call) time.Time {
 	return driver.Deadline(c.sent, p.r.TTL)
 }
 
-// answeredRequest removes the request that was answered, and returns it.
-func (p *place) answeredRequest(c *call) *request {
-	for i, rq := range p.unanswered {
-		if &rq.call == c {
-			p.unanswered = append(p.unanswered[:i], p.unanswered[i+1:]...)
-			return rq
-		}
-	}
-	return &request{}
-}
-
 // enqueued handles a reply that confirms the place in the queue.
 func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) error {
 	if !p.r.Wait {
@@ -130,13 +119,6 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) er
 	return nil
 }
 
-// askAt makes the next request leave at t at the latest.
-func (p *place) askAt(t time.Time) {
-	if t.Before(p.next) {
-		p.next = t
-	}
-}
-
 // failed returns err if the acquisition cannot go on after a failed attempt. It goes on
 // while the server remembers a confirmed place, and while a lease is being replaced: a
 // repetition finds out what became of that.
@@ -150,17 +132,6 @@ func (p *place) failed(err error) error {
 	p.askAt(now.Add(time.Duration((0.5 + p.s.jitter()) * float64(p.pause))))
 	p.pause = min(2*p.pause, p.placeTTL/6)
 	return nil
-}
-
-func (p *place) alive(now time.Time) bool { return driver.Remaining(p.forgottenAt(), now) > 0 }
-
-// forgottenAt returns when the server may have forgotten the place. It is zero if the
-// server never confirmed the place.
-func (p *place) forgottenAt() time.Time {
-	if !p.queued {
-		return time.Time{}
-	}
-	return driver.Deadline(p.confirmedSince, p.placeTTL)
 }
 
 // takeNotes handles what noteGrant, noteFreeAt and noteRefresh have kept.

@@ -7,6 +7,15 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// claims holds a session's owners. A push for an owner that is not among them is for one
+// that was given up.
+type claims struct {
+	mu      sync.Mutex
+	byOwner map[driver.Owner]*claim
+	sweepAt int
+	epoch   time.Time // before everything else
+}
+
 // claim is the session's record of one owner, from before its first request until the
 // owner has ended.
 type claim struct {
@@ -16,15 +25,6 @@ type claim struct {
 	deadline       time.Duration // of a lease: the latest known, after claims.epoch
 	releaseAskedAt time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
 	contended      bool          // a push said that somebody waits, before the grant was known
-}
-
-// claims holds a session's owners. A push for an owner that is not among them is for one
-// that was given up.
-type claims struct {
-	mu      sync.Mutex
-	byOwner map[driver.Owner]*claim
-	sweepAt int
-	epoch   time.Time // before everything else
 }
 
 // forgetAfter is how long the claim of a lease stays after the deadline if nobody releases

@@ -11,10 +11,20 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-const (
-	firstPause = 20 * time.Millisecond // before an ending is repeated
-	maxPause   = time.Second
-)
+// cleaner ends owners that were given up, independently of the calls that gave them up. It
+// repeats each end until the server answers. One goroutine works for all owners.
+type cleaner struct {
+	calls   *lanes
+	timeout time.Duration // of one attempt
+	jitter  func() float64
+
+	worker *kit.Worker
+	owed   *kit.Owed // debts, and requests under way that may create something to end
+
+	mu     sync.Mutex
+	debts  map[driver.Owner]*debt
+	byNext debtHeap
+}
 
 // debt is an owner that was given up. The server has not confirmed its end yet.
 type debt struct {
@@ -32,21 +42,9 @@ type debt struct {
 	doubted bool // a misrouted reply has denied the owner: asked once more
 }
 
-// cleaner ends owners that were given up, independently of the calls that gave them up. It
-// repeats each end until the server answers. One goroutine works for all owners.
-type cleaner struct {
-	s      *session
-	worker *kit.Worker
-	owed   *kit.Owed // debts, and requests under way that may create something to end
-
-	mu     sync.Mutex
-	debts  map[driver.Owner]*debt
-	byNext debtHeap
-}
-
-func newCleaner(s *session) *cleaner {
-	c := &cleaner{s: s, owed: kit.NewOwed(s.Life), debts: make(map[driver.Owner]*debt)}
-	c.worker = kit.NewWorker(s.Life, c.send)
+func newCleaner(life *kit.Life, calls *lanes, timeout time.Duration, jitter func() float64) *cleaner {
+	c := &cleaner{calls: calls, timeout: timeout, jitter: jitter, owed: kit.NewOwed(life), debts: make(map[driver.Owner]*debt)}
+	c.worker = kit.NewWorker(life, c.send)
 	return c
 }
 
@@ -71,7 +69,7 @@ func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration
 		d.next = next
 		heap.Fix(&c.byNext, d.index)
 	}
-	d.until = driver.Later(d.until, next.Add(ttl+2*c.s.timeout))
+	d.until = driver.Later(d.until, next.Add(ttl+2*c.timeout))
 	c.worker.Wake()
 }
 
@@ -81,7 +79,7 @@ func (c *cleaner) send() time.Duration {
 	if len(calls) == 0 {
 		return next
 	}
-	c.s.calls.send(calls...)
+	c.calls.send(calls...)
 	return 0
 }
 
@@ -101,7 +99,7 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 			continue
 		}
 		// Without an answer it is repeated after the attempt's timeout.
-		d.next, d.underWay = now.Add(c.s.timeout+d.pause), true
+		d.next, d.underWay = now.Add(c.timeout+d.pause), true
 		heap.Fix(&c.byNext, 0)
 		calls = append(calls, &call{
 			command: endCommand(d.key, protocol.EndArgs{Owner: d.owner, Keep: d.keep}),
@@ -138,7 +136,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 		c.settle(d)
 		return
 	default:
-		d.next = time.Now().Add(time.Duration((0.5 + c.s.jitter()) * float64(d.pause)))
+		d.next = time.Now().Add(time.Duration((0.5 + c.jitter()) * float64(d.pause)))
 		// Of many debts a thousand a second are repeated at most.
 		d.pause = min(2*d.pause, maxPause+time.Duration(len(c.debts))*time.Millisecond)
 	}
@@ -176,8 +174,10 @@ func (c *cleaner) drain(ctx context.Context) bool {
 // debtHeap orders debts by the time of their next sending.
 type debtHeap []*debt
 
-func (h debtHeap) Len() int           { return len(h) }
+func (h debtHeap) Len() int { return len(h) }
+
 func (h debtHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+
 func (h debtHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"reflect"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,26 +15,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
-
-// misroutedAfter is how long a command must take for its reply to count as misrouted. A slot
-// cannot move to another master and back, and begin to move there again, in less time.
-//
-// A master that is giving a slot away redirects clients to the other one for keys that it
-// does not have, and the other serves them while it is receiving the slot (ASK and ASKING in
-// the Cluster specification). A client may follow late: go-redis pauses for up to
-// MaxRetryBackoff before it sends a pipeline on. If the slot has come back meanwhile and
-// leaves again, the first master has the key, and the other executes the command without it.
-const misroutedAfter = 10 * time.Millisecond
-
-// maxConnections bounds the connections in use at once. More do not raise the throughput.
-const maxConnections = 32
-
-// clusterClient is a *redis.ClusterClient or a type that embeds one.
-type clusterClient interface {
-	Options() *redis.ClusterOptions
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	ReloadState(ctx context.Context)
-}
 
 // clientWire reaches the server through go-redis.
 type clientWire struct {
@@ -58,6 +37,16 @@ type clientWire struct {
 	// how long the answer may take.
 	check time.Duration
 }
+
+// clusterClient is a *redis.ClusterClient or a type that embeds one.
+type clusterClient interface {
+	Options() *redis.ClusterOptions
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
+
+// maxConnections bounds the connections in use at once. More do not raise the throughput.
+const maxConnections = 32
 
 func newClientWire(client redis.UniversalClient, timeout time.Duration) (*clientWire, error) {
 	if err := usable(client); err != nil {
@@ -92,6 +81,20 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 	return w, nil
 }
 
+// usable refuses the clients on which the protocol cannot work.
+func usable(client redis.UniversalClient) error {
+	if client == nil {
+		return errors.New("the client is nil; pass a *redis.Client or a *redis.ClusterClient")
+	}
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("the client is a nil pointer; pass one made by redis.NewClient")
+	}
+	if _, ok := client.(*redis.Ring); ok {
+		return errors.New("the client is a *redis.Ring, whose subscriptions live on other servers than its keys; pass a *redis.Client or a *redis.ClusterClient")
+	}
+	return nil
+}
+
 // atMost is d unless that is no bound, or a later one.
 func atMost(bound, d time.Duration) time.Duration {
 	if d <= 0 {
@@ -100,16 +103,33 @@ func atMost(bound, d time.Duration) time.Duration {
 	return min(bound, d)
 }
 
-// outgoing is the packets of one run, with the answer to each.
-type outgoing struct {
-	packets []packet
-	answers []reply
-	pending []int // indices of the packets to send
-	sent    []*redis.Cmd
-	args    []any // of sent
+// endsWithContext reports whether the client gives up a socket when a context ends.
+func (w *clientWire) endsWithContext() bool { return w.obeysContext }
+
+// connections leaves a quarter of the client's connections to others.
+func (w *clientWire) connections() int { return min(w.pool*3/4, maxConnections) }
+
+// node names the master that has the key.
+func (w *clientWire) node(key string) string {
+	if !w.mapped.Load() {
+		return "" // the client would have to ask
+	}
+	master, err := w.cluster.MasterForKey(context.Background(), key)
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
 }
 
-var outgoingPool = sync.Pool{New: func() any { return new(outgoing) }}
+// misroutedAfter is how long a command must take for its reply to count as misrouted. A slot
+// cannot move to another master and back, and begin to move there again, in less time.
+//
+// A master that is giving a slot away redirects clients to the other one for keys that it
+// does not have, and the other serves them while it is receiving the slot (ASK and ASKING in
+// the Cluster specification). A client may follow late: go-redis pauses for up to
+// MaxRetryBackoff before it sends a pipeline on. If the slot has come back meanwhile and
+// leaves again, the first master has the key, and the other executes the command without it.
+const misroutedAfter = 10 * time.Millisecond
 
 // run sends scripts by their SHA, and by their source if the server does not know them.
 func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) {
@@ -150,6 +170,17 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 	outgoingPool.Put(o)
 }
 
+// outgoing is the packets of one run, with the answer to each.
+type outgoing struct {
+	packets []packet
+	answers []reply
+	pending []int // indices of the packets to send
+	sent    []*redis.Cmd
+	args    []any // of sent
+}
+
+var outgoingPool = sync.Pool{New: func() any { return new(outgoing) }}
+
 // reset empties o for the next run.
 func (o *outgoing) reset() {
 	clear(o.packets)
@@ -169,47 +200,18 @@ func (o *outgoing) unknown() bool {
 	return len(o.pending) > 0
 }
 
-// classify adds to the package's classify what depends on the client.
-func (w *clientWire) classify(err error) error {
-	if w.cluster == nil && err != nil && redis.HasErrorPrefix(err, "MOVED") {
-		return &driver.PermanentError{Err: fmt.Errorf("redis: the server is one of a Cluster; use redis.NewClusterClient: %w", err)}
-	}
-	return classify(err)
-}
-
-// reloadAfterSilence makes a Cluster's client look for the servers again when one of them
-// does not answer: nobody tells it of a failover, and by itself it looks every 10 s.
-func (w *clientWire) reloadAfterSilence(replies []reply) {
-	if w.cluster == nil {
-		return
-	}
-	for _, r := range replies {
-		switch {
-		case r.err == nil:
-			w.mapped.Store(true)
-		case !isReply(r.err):
-			w.cluster.ReloadState(context.Background()) // in the background
-			return
+// pack appends packets with the commands, in their order. In a Cluster each command has a
+// packet of its own, since the keys are on several servers.
+func (w *clientWire) pack(to []packet, cmds []*command) []packet {
+	for len(cmds) > 0 {
+		n := 0
+		for n < min(len(cmds), maxJoint) && w.cluster == nil && !cmds[n].source && protocol.Joins(cmds[n].script) {
+			n++
 		}
+		n = max(n, 1)
+		to, cmds = append(to, cmds[:n:n]), cmds[n:]
 	}
-}
-
-// endsWithContext reports whether the client gives up a socket when a context ends.
-func (w *clientWire) endsWithContext() bool { return w.obeysContext }
-
-// connections leaves a quarter of the client's connections to others.
-func (w *clientWire) connections() int { return min(w.pool*3/4, maxConnections) }
-
-// node names the master that has the key.
-func (w *clientWire) node(key string) string {
-	if !w.mapped.Load() {
-		return "" // the client would have to ask
-	}
-	master, err := w.cluster.MasterForKey(context.Background(), key)
-	if err != nil {
-		return ""
-	}
-	return master.Options().Addr
+	return to
 }
 
 // send sends the pending packets in one pipeline, or a single one without, and sets their
@@ -217,7 +219,7 @@ func (w *clientWire) node(key string) string {
 func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) bool) {
 	for _, i := range o.pending {
 		p, n := o.packets[i], len(o.args)
-		o.args = p.request(o.args, source(p))
+		o.args = p.words(o.args, source(p))
 		o.sent = append(o.sent, redis.NewCmd(ctx, o.args[n:len(o.args):len(o.args)]...))
 	}
 	var err error
@@ -245,94 +247,26 @@ func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) 
 	o.sent, o.args = o.sent[:0], o.args[:0]
 }
 
-// subscriber returns the client to subscribe with. The masters of a Cluster pass messages
-// on to each other, so that any of them will do; each call takes another one if it can.
-// go-redis by itself would always take the master that has the slot of the channel's name,
-// even while that one is dead.
-func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, error) {
+// classify adds to the package's classify what depends on the client.
+func (w *clientWire) classify(err error) error {
+	if w.cluster == nil && err != nil && redis.HasErrorPrefix(err, "MOVED") {
+		return &driver.PermanentError{Err: fmt.Errorf("redis: the server is one of a Cluster; use redis.NewClusterClient: %w", err)}
+	}
+	return classify(err)
+}
+
+// reloadAfterSilence makes a Cluster's client look for the servers again when one of them
+// does not answer: nobody tells it of a failover, and by itself it looks every 10 s.
+func (w *clientWire) reloadAfterSilence(replies []reply) {
 	if w.cluster == nil {
-		return w.client, nil
+		return
 	}
-	const tries = 16
-	for i := 1; ; i++ {
-		master, err := w.cluster.MasterForKey(ctx, strconv.Itoa(rand.Int()))
-		if err != nil {
-			return nil, err
-		}
-		if master != w.subscribed.Load() || i == tries {
-			w.subscribed.Store(master)
-			return master, nil
-		}
-	}
-}
-
-// listen receives on a subscription with a connection of its own. It returns after the
-// second reconnection in a row that fails: the session decides when to try again.
-func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
-	client, err := w.subscriber(ctx)
-	if err != nil {
-		return classify(err)
-	}
-	subscription := client.Subscribe(ctx)
-	defer func() { _ = subscription.Close() }() // a second closing only says so
-	if err := subscription.Subscribe(ctx, channel); err != nil {
-		w.reloadAfterSilence([]reply{{err: err}})
-		return classify(err)
-	}
-	var heard atomic.Bool
-	var health sync.WaitGroup
-	done := make(chan struct{})
-	defer health.Wait()
-	defer close(done)
-	health.Go(func() { w.checkHealth(ctx, subscription, &heard, done) })
-
-	for failed := false; ; {
-		m, err := subscription.Receive(ctx)
+	for _, r := range replies {
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil:
-			heard.Store(true)
-		case failed || isReply(err) || errors.Is(err, redis.ErrClosed):
-			w.reloadAfterSilence([]reply{{err: err}})
-			return classify(err)
-		default:
-			failed = true // Receive has reconnected, or tries when called again
-			continue
-		}
-		switch m := m.(type) {
-		case *redis.Subscription:
-			if m.Kind == "subscribe" {
-				failed = false
-				up()
-			}
-		case *redis.Message:
-			message(m.Payload)
-		}
-	}
-}
-
-// checkHealth pings a silent subscription and closes a dead one. The first ping leaves at
-// once, so that a missing right to ping shows early.
-func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *atomic.Bool, done <-chan struct{}) {
-	tick := time.NewTicker(w.check)
-	defer tick.Stop()
-	for asked := false; ; {
-		if heard.Swap(false) {
-			asked = false
-		} else if asked {
-			_ = s.Close()
-			return
-		} else {
-			_ = s.Ping(ctx) // Receive sees the broken connection, or the pong
-			asked = true
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			_ = s.Close() // ends Receive
-			return
-		case <-done:
+		case r.err == nil:
+			w.mapped.Store(true)
+		case !isReply(r.err):
+			w.cluster.ReloadState(context.Background()) // in the background
 			return
 		}
 	}

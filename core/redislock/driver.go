@@ -3,56 +3,13 @@ package redislock
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// ChannelPrefix begins the name of the Pub/Sub channel of every session; 32
-// random hexadecimal digits follow. Grant a user of an ACL "&la1:*".
-const ChannelPrefix = "la1:"
-
-// KeyPrefix begins the name of every Redis key. Grant a user of an ACL
-// "~la1:*".
-const KeyPrefix = "la1:"
-
-// minTTL leaves room for the margin of the deadline, 2 ms, and for a round trip
-// to renew.
-const minTTL = 10 * time.Millisecond
-
-// Option configures a driver.
-type Option interface{ apply(*config) }
-
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
-
-// WithConnections sets how many batches of acquisitions and releases may be
-// under way at once to a server that answers within 0.2 ms, each on a connection of the
-// client's pool. While there are few callers up to four of them send for themselves, each
-// on a connection. A server that takes longer has a request or a batch under way for every
-// 50 µs that it takes, up to three quarters of the client's PoolSize and 32. Renewals use
-// up to two connections more, and pushes one outside the pool. The default is 2, which more
-// seldom improve on: concurrent calls share the next batch. Below 1 is an error
-// of Open.
-func WithConnections(n int) Option {
-	return optionFunc(func(c *config) { c.connections = n })
-}
-
-type config struct {
-	connections int
-	wire        func(timeout time.Duration) (wire, error)
-	channel     func() string
-	jitter      func() float64 // in [0, 1)
-}
-
-type redisDriver struct{ config }
 
 // New returns a driver for the locks in one Redis server, replicated or not, or
 // in one Cluster. It does no I/O, and the client stays the caller's: closing a
@@ -77,6 +34,34 @@ func New(client redis.UniversalClient, opts ...Option) driver.Driver {
 	return &redisDriver{c}
 }
 
+type redisDriver struct{ config }
+
+type config struct {
+	connections int
+	wire        func(timeout time.Duration) (wire, error)
+	channel     func() string
+	jitter      func() float64 // in [0, 1)
+}
+
+// Option configures a driver.
+type Option interface{ apply(*config) }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithConnections sets how many batches of acquisitions and releases may be
+// under way at once to a server that answers within 0.2 ms, each on a connection of the
+// client's pool. While there are few callers up to four of them send for themselves, each
+// on a connection. A server that takes longer has a request or a batch under way for every
+// 50 µs that it takes, up to three quarters of the client's PoolSize and 32. Renewals use
+// up to two connections more, and pushes one outside the pool. The default is 2, which more
+// seldom improve on: concurrent calls share the next batch. Below 1 is an error
+// of Open.
+func WithConnections(n int) Option {
+	return optionFunc(func(c *config) { c.connections = n })
+}
+
 // Capabilities says what one Redis server offers.
 func (*redisDriver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
@@ -91,37 +76,6 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Wake:   time.Second,
 	}
-}
-
-// Open starts a session.
-func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
-	switch {
-	case c.Sink == nil:
-		return nil, errors.New("open a Redis lock session: Config.Sink is nil")
-	case c.StoreTimeout <= 0:
-		return nil, fmt.Errorf("open a Redis lock session: Config.StoreTimeout is %v; it must be positive", c.StoreTimeout)
-	case d.connections < 1:
-		return nil, fmt.Errorf("open a Redis lock session: WithConnections(%d); at least 1 is needed", d.connections)
-	}
-	w, err := d.wire(c.StoreTimeout)
-	if err != nil {
-		return nil, fmt.Errorf("open a Redis lock session: %w", err)
-	}
-	return newSession(d.config, c, w), nil
-}
-
-// usable refuses the clients on which the protocol cannot work.
-func usable(client redis.UniversalClient) error {
-	if client == nil {
-		return errors.New("the client is nil; pass a *redis.Client or a *redis.ClusterClient")
-	}
-	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("the client is a nil pointer; pass one made by redis.NewClient")
-	}
-	if _, ok := client.(*redis.Ring); ok {
-		return errors.New("the client is a *redis.Ring, whose subscriptions live on other servers than its keys; pass a *redis.Client or a *redis.ClusterClient")
-	}
-	return nil
 }
 
 func randomChannel() string {

@@ -79,13 +79,13 @@ func commandError(text string) string {
 	if !strings.HasPrefix(text, "ERR Error running script") {
 		return text
 	}
-	const place = "@user_script:"
+	const script = "@user_script:"
 	for {
-		i := strings.Index(text, place)
+		i := strings.Index(text, script)
 		if i < 0 {
 			return text
 		}
-		_, inner, ok := strings.Cut(text[i+len(place):], ": ")
+		_, inner, ok := strings.Cut(text[i+len(script):], ": ")
 		if !ok {
 			return text
 		}

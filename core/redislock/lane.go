@@ -1,46 +1,13 @@
 package redislock
 
 import (
-	"context"
-	"runtime"
-	"slices"
+	"context" //nolint:gosec // Redis names scripts by their SHA-1.
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-const (
-	// maxBatch bounds the calls of one round trip, so that the first of a batch does not
-	// wait long for the last.
-	maxBatch = 128
-
-	// maxOverdue bounds the batches of a lane that the client library has not returned
-	// although their time is up. Each takes a goroutine and a connection.
-	maxOverdue = 8
-)
-
-// call is one command to be sent. sent and reply are set before done runs.
-type call struct {
-	command
-	sent  time.Time // just before the command left, for the first time
-	reply reply
-
-	// done is called once, with the reply or an error, unless lane.withdraw has reported
-	// that the command was never sent. It must not block. It is nil if the sender waits in
-	// lane.exchange.
-	done func(*call)
-
-	// before, if not nil, is sent in the same batch, ahead of this call. Nobody waits for it.
-	before *call
-
-	lane *lane // the lane that it was sent on
-	// Guarded by lane.mu.
-	queued   bool
-	answered bool          // to a sender in exchange
-	replied  chan struct{} // gets one element when it is answered
-}
 
 // lane sends calls to one server in batches. A call that finds a free worker is sent at
 // once, alone. Calls that arrive while all workers are busy share the next batch. No call is
@@ -77,6 +44,37 @@ type lane struct {
 	quickAt atomic.Int64 // when the server last answered quickly, after created; 0 if its last answer was not quick
 }
 
+const (
+	// maxBatch bounds the calls of one round trip, so that the first of a batch does not
+	// wait long for the last.
+	maxBatch = 128
+
+	// maxOverdue bounds the batches of a lane that the client library has not returned
+	// although their time is up. Each takes a goroutine and a connection.
+	maxOverdue = 8
+)
+
+// call is one command to be sent. sent and reply are set before done runs.
+type call struct {
+	command
+	sent  time.Time // just before the command left, for the first time
+	reply reply
+
+	// done is called once, with the reply or an error, unless lane.withdraw has reported
+	// that the command was never sent. It must not block. It is nil if the sender waits in
+	// lane.exchange.
+	done func(*call)
+
+	// before, if not nil, is sent in the same batch, ahead of this call. Nobody waits for it.
+	before *call
+
+	lane *lane // the lane that it was sent on
+	// Guarded by lane.mu.
+	queued   bool
+	answered bool          // to a sender in exchange
+	replied  chan struct{} // gets one element when it is answered
+}
+
 // batch is the calls that are sent together.
 type batch struct {
 	calls   []*call
@@ -90,185 +88,6 @@ type batch struct {
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
-
-// send queues the calls. A worker calls their done functions; if the lane is closed, send
-// does.
-func (l *lane) send(calls ...*call) {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		refuse(calls)
-		return
-	}
-	for _, c := range calls {
-		c.queued = true
-	}
-	l.queue = append(l.queue, calls...)
-	l.spawn()
-	l.mu.Unlock()
-}
-
-// spawn starts one more worker if calls are queued and one more batch may be under way.
-// l.mu is held.
-func (l *lane) spawn() {
-	if l.mayBatch() && len(l.queue) > l.withdrawnCalls {
-		l.active++
-		l.workers.Add(1)
-		go l.work()
-	}
-}
-
-// work sends one batch after the other until the queue is empty.
-func (l *lane) work() {
-	defer l.workers.Done()
-	for {
-		// Callers that are about to send something join this batch.
-		runtime.Gosched()
-		b := l.take()
-		if b == nil {
-			return
-		}
-		if !l.deliver(b) {
-			return
-		}
-	}
-}
-
-// take returns the next batch. If there is none, it counts the worker out and returns nil.
-func (l *lane) take() *batch {
-	b := batches.Get().(*batch)
-	l.mu.Lock()
-	i := 0
-	for ; i < len(l.queue) && len(b.calls) < maxBatch; i++ {
-		c := l.queue[i]
-		if !c.queued {
-			l.withdrawnCalls--
-			continue
-		}
-		c.queued = false
-		b.add(c)
-	}
-	l.queue = slices.Delete(l.queue, 0, i)
-	if len(b.calls) == 0 {
-		l.active--
-		l.mu.Unlock()
-		b.free()
-		return nil
-	}
-	l.underWay = append(l.underWay, b)
-	l.batched += len(b.calls)
-	l.mu.Unlock()
-	return b
-}
-
-// deliver sends a batch and passes the replies to the senders. It reports whether the
-// worker goes on: it does not if another one has replaced it and there is no room for both.
-func (l *lane) deliver(b *batch) (goOn bool) {
-	overdue := time.AfterFunc(patience, func() { l.giveUp(b) })
-	late := time.AfterFunc(l.timeout, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.replace(b)
-	})
-	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
-	sent := time.Now()
-	l.wire.run(ctx, b.cmds, b.replies)
-	cancel()
-	unknown := overdue.Stop()
-	unknown = late.Stop() && unknown
-	now := time.Now()
-	l.noteQuickness(sent, now, b.replies)
-
-	l.mu.Lock()
-	b.back, goOn = true, true
-	l.batched -= len(b.calls)
-	l.underWay = slices.DeleteFunc(l.underWay, func(other *batch) bool { return other == b })
-	l.markSilent(b, false)
-	l.noteRoundTrip(sent, now)
-	if b.replaced {
-		l.overdue--
-		if goOn = l.mayBatch(); goOn {
-			l.active++
-		}
-	}
-	for i, c := range b.calls {
-		if c.done == nil {
-			b.calls[i] = nil // its sender may reuse it once it is answered
-			c.answer(sent, b.replies[i])
-		}
-	}
-	l.mu.Unlock()
-	for i, c := range b.calls {
-		if c != nil {
-			c.finish(sent, b.replies[i])
-		}
-	}
-	if unknown {
-		b.free()
-	}
-	return goOn
-}
-
-// replaceAll starts other workers beside the batches that are under way, whose connections
-// may be dead.
-func (l *lane) replaceAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range l.underWay {
-		l.replace(b)
-	}
-}
-
-// replace starts another worker beside that of a batch which takes too long. l.mu is held.
-func (l *lane) replace(b *batch) {
-	if b.back || b.replaced || l.overdue >= maxOverdue {
-		return
-	}
-	b.replaced = true
-	l.overdue++
-	l.active--
-	l.markSilent(b, false)
-	l.spawn()
-}
-
-// giveUp answers the callers in exchange with an error: those of an overdue batch, if b is
-// not nil, and those in the queue.
-func (l *lane) giveUp(b *batch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b != nil {
-		if b.back {
-			return
-		}
-		l.markSilent(b, !b.replaced)
-		for _, c := range b.calls {
-			if c.done == nil {
-				c.answer(time.Time{}, reply{err: silence(patience)})
-			}
-		}
-	}
-	for _, c := range l.queue {
-		if c.queued && c.done == nil {
-			c.queued = false
-			l.withdrawnCalls++
-			c.answer(time.Time{}, reply{err: silence(patience), sentOnce: true})
-		}
-	}
-	l.roundTripAt = time.Time{} // a silent server is not near
-}
-
-// markSilent notes whether a worker's batch was given up, so that no caller in exchange
-// waits behind it. l.mu is held.
-func (l *lane) markSilent(b *batch, silent bool) {
-	if b.silent == silent {
-		return
-	}
-	if b.silent = silent; silent {
-		l.silent++
-	} else {
-		l.silent--
-	}
-}
 
 // withdraw takes back a call that nobody waits for any longer. It reports whether the
 // command was never sent. Otherwise the server may have executed it, or still will.

@@ -1,17 +1,12 @@
 package redislock
 
 import (
-	"context"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
 const (
-	// patience bounds how long a batch may take while a caller in exchange waits for it.
-	// Before that, the caller may have waited as long for another batch.
-	patience = driver.Promptness / 2
-
 	// A server is quick if its last answer took at most quickTime and came at most quickFor
 	// ago, or at most patience ago while other calls are under way. A quick server is
 	// expected to answer at once.
@@ -96,32 +91,5 @@ func (l *lane) noteQuickness(sent, now time.Time, replies []reply) {
 func (l *lane) noteRoundTrip(sent, now time.Time) {
 	if took := now.Sub(sent); took < l.roundTrip || now.Sub(l.roundTripAt) > nearFor {
 		l.roundTrip, l.roundTripAt = took, now
-	}
-}
-
-// sharedDeadline is a context shared by calls that start within patience/2 of each other. It
-// ends patience after the first of them started. A context for each call would cost a tenth
-// or more of the call's time at a near server: a timer that ends before all others wakes a
-// thread, which then takes the processor from the server.
-type sharedDeadline struct {
-	ctx   context.Context
-	began time.Time
-	over  context.CancelFunc
-}
-
-// at returns the context of a call that begins now.
-func (s *sharedDeadline) at(parent context.Context, now time.Time) context.Context {
-	if s.ctx == nil || now.Sub(s.began) > patience/2 {
-		// Earlier calls may still use the old context, which ends by itself.
-		s.ctx, s.over = context.WithDeadline(parent, now.Add(patience))
-		s.began = now
-	}
-	return s.ctx
-}
-
-// end cancels the present context.
-func (s *sharedDeadline) end() {
-	if s.over != nil {
-		s.over()
 	}
 }

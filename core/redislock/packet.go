@@ -6,27 +6,13 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// maxJoint bounds how many commands a server runs as one script. A command takes it a few
-// microseconds, during which other clients wait.
-const maxJoint = 64
-
 // packet is what the client sends as one Redis command: one of our commands, or several
 // that the server runs as one script, which takes it little more than half as long.
 type packet []*command
 
-// pack appends packets with the commands, in their order. In a Cluster each command has a
-// packet of its own, since the keys are on several servers.
-func (w *clientWire) pack(to []packet, cmds []*command) []packet {
-	for len(cmds) > 0 {
-		n := 0
-		for n < min(len(cmds), maxJoint) && w.cluster == nil && !cmds[n].source && protocol.Joins(cmds[n].script) {
-			n++
-		}
-		n = max(n, 1)
-		to, cmds = append(to, cmds[:n:n]), cmds[n:]
-	}
-	return to
-}
+// maxJoint bounds how many commands a server runs as one script. A command takes it a few
+// microseconds, during which other clients wait.
+const maxJoint = 64
 
 // script returns the script that the server runs.
 func (p packet) script() *protocol.Script {
@@ -36,10 +22,10 @@ func (p packet) script() *protocol.Script {
 	return &protocol.Joint
 }
 
-// request appends the words of the Redis command: EVAL with the script's source or EVALSHA
+// words appends the words of the Redis command: EVAL with the script's source or EVALSHA
 // with its SHA, the keys and the arguments. A Cluster's client reads the key, which is a
 // string then. Several keys are never a Cluster's, and go as pointers, which are cheaper.
-func (p packet) request(to []any, source bool) []any {
+func (p packet) words(to []any, source bool) []any {
 	s := p.script()
 	if source {
 		to = append(to, "eval", s.Source, len(p))

@@ -13,19 +13,6 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-//go:embed probe.lua
-var probeSource string
-
-var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: sha(probeSource)}
-
-func sha(source string) string {
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
-	return hex.EncodeToString(sum[:])
-}
-
-// probeKey is no lock's key, since those are never empty.
-var probeKey = protocol.Key("")
-
 // Ping reports whether the server answers and permits every command, the keys
 // and the channel that the driver needs. What is denied half-way through a
 // script would leave the earlier half done. It leaves no trace.
@@ -81,3 +68,16 @@ func missing(what string, err error) error {
 	}
 	return &driver.PermanentError{Err: fmt.Errorf("the server does not permit what locks need: %s: %w", what, p.Err)}
 }
+
+//go:embed probe.lua
+var probeSource string
+
+var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: sha(probeSource)}
+
+func sha(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])
+}
+
+// probeKey is no lock's key, since those are never empty.
+var probeKey = protocol.Key("")

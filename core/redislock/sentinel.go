@@ -2,7 +2,7 @@ package redislock
 
 import (
 	"cmp"
-	"context"
+	"context" //nolint:gosec // Redis names scripts by their SHA-1.
 	"errors"
 	"net"
 	"slices"
@@ -15,20 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/internal/kit"
-)
-
-const (
-	// sentinelRound is how often a failover client asks each of its sentinels who is
-	// the master if none publishes an event, and twice the time that an answer may take.
-	sentinelRound = 500 * time.Millisecond
-
-	// dialTimeout is go-redis's default.
-	dialTimeout = 5 * time.Second
-)
-
-var (
-	errSuperseded  = errors.New("redis: the master was superseded while it was connected to")
-	errUnconfirmed = errors.New("redis: no sentinel of SentinelAddrs confirms the master that one has named; the next attempt asks again")
 )
 
 // NewFailoverClient is [redis.NewFailoverClient] for several sentinels of which one may be
@@ -64,6 +50,20 @@ func NewFailoverClient(o *redis.FailoverOptions) *redis.Client {
 	own.Dialer = f.dial
 	return redis.NewFailoverClient(&own)
 }
+
+const (
+	// sentinelRound is how often a failover client asks each of its sentinels who is
+	// the master if none publishes an event, and twice the time that an answer may take.
+	sentinelRound = 500 * time.Millisecond
+
+	// dialTimeout is go-redis's default.
+	dialTimeout = 5 * time.Second
+)
+
+var (
+	errSuperseded  = errors.New("redis: the master was superseded while it was connected to")
+	errUnconfirmed = errors.New("redis: no sentinel of SentinelAddrs confirms the master that one has named; the next attempt asks again")
+)
 
 // mastership is the master that a sentinel names, with its configuration epoch.
 type mastership struct {

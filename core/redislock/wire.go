@@ -2,10 +2,35 @@ package redislock
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
+
+// wire is how a session reaches its server. It is safe for concurrent use.
+type wire interface {
+	// run sends the commands as one batch and sets the reply to each, at its
+	// index. When ctx ends it should return; it may take longer while the client
+	// library waits for a socket. After it has returned it uses no argument any more.
+	run(ctx context.Context, cmds []*command, replies []reply)
+
+	// endsWithContext reports whether run always returns when its ctx ends.
+	endsWithContext() bool
+
+	// connections returns how many runs a server may get at once.
+	connections() int
+
+	// node returns the name of the server that has the key. It does not block: it is ""
+	// while a server would have to be asked, and for all keys if there is one server.
+	node(key string) string
+
+	// listen subscribes to the channel and blocks until the subscription ends
+	// or ctx does. It calls up whenever the server has confirmed the
+	// subscription, the first time and after each reconnection, and message
+	// with each payload, both from one goroutine at a time.
+	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
+}
 
 // command is one call of a script.
 type command struct {
@@ -49,26 +74,21 @@ func denied(value any) bool {
 	return err == nil && (r.Status == protocol.NotMine || r.Status == protocol.Absent)
 }
 
-// wire is how a session reaches its server. It is safe for concurrent use.
-type wire interface {
-	// run sends the commands as one batch and sets the reply to each, at its
-	// index. When ctx ends it should return; it may take longer while the client
-	// library waits for a socket. After it has returned it uses no argument any more.
-	run(ctx context.Context, cmds []*command, replies []reply)
+// KeyPrefix begins the name of every Redis key. Grant a user of an ACL
+// "~la1:*".
+const KeyPrefix = "la1:"
 
-	// endsWithContext reports whether run always returns when its ctx ends.
-	endsWithContext() bool
+// ChannelPrefix begins the name of the Pub/Sub channel of every session; 32
+// random hexadecimal digits follow. Grant a user of an ACL "&la1:*".
+const ChannelPrefix = "la1:"
 
-	// connections returns how many runs a server may get at once.
-	connections() int
+// minTTL leaves room for the margin of the deadline, 2 ms, and for a round trip
+// to renew.
+const minTTL = 10 * time.Millisecond
 
-	// node returns the name of the server that has the key. It does not block: it is ""
-	// while a server would have to be asked, and for all keys if there is one server.
-	node(key string) string
-
-	// listen subscribes to the channel and blocks until the subscription ends
-	// or ctx does. It calls up whenever the server has confirmed the
-	// subscription, the first time and after each reconnection, and message
-	// with each payload, both from one goroutine at a time.
-	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
-}
+// A failed attempt is repeated after firstPause. The pause doubles with each further failure,
+// up to maxPause or a little more.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = time.Second
+)
