@@ -4,36 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// request is one running Acquire.
-type request struct {
-	s *session
-	driver.Request
-	names names
-	old   *claim // the lease to replace, if the session has it
-
-	create     int64           // the revision at which the owner's place was created; 0: none yet
-	leased     bool            // an etcd lease has to be given back
-	placed     bool            // the owner has a place, or had
-	uncertain  bool            // a transaction that writes the place may have run twice, or may still run
-	replaced   bool            // the lease to replace has ended
-	tellHolder bool            // write the contended key: the caller would not wait
-	refreshed  <-chan struct{} // closed when the place's etcd lease has been renewed, or need not be
-
-	mu           sync.Mutex
-	lease        etcdLease    // of the place
-	leaseGone    bool         // etcd no longer knows the lease
-	predecessors predecessors // of the places before this one
-
-	before []entry // the places before, as last read; used by Acquire's goroutine only
-}
 
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {

@@ -11,6 +11,18 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// claims are the leases of a session, and the end reasons of the last few thousand owners
+// that have ended.
+type claims struct {
+	grants *grants
+
+	mu     sync.Mutex
+	byID   map[driver.ID]*claim
+	young  map[driver.ID]endReason
+	old    map[driver.ID]endReason
+	closed bool
+}
+
 // claim is a lease that the session was granted. Its fields from leases on are guarded by
 // claims.mu.
 type claim struct {
@@ -42,18 +54,6 @@ const (
 	released endReason = iota + 1 // by a release of a lease that it held
 	notHeld                       // otherwise: expired, taken away, withdrawn
 )
-
-// claims are the leases of a session, and the end reasons of the last few thousand owners
-// that have ended.
-type claims struct {
-	grants *grants
-
-	mu     sync.Mutex
-	byID   map[driver.ID]*claim
-	young  map[driver.ID]endReason
-	old    map[driver.ID]endReason
-	closed bool
-}
 
 // minEnded is how many ended owners a session remembers at least.
 const minEnded = 1024

@@ -10,22 +10,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// cleaners bounds how many debts are settled at once.
-const cleaners = 16
-
-// debt is what was given up and must be cleaned up at etcd: a place, and etcd leases with
-// all keys on them. Revoking a lease also defeats a late request that would still put a key
-// on it.
-type debt struct {
-	leases    []clientv3.LeaseID
-	spare     etcdLease // to be reused when the place is gone; its id is 0 if there is none
-	place     string    // to delete; "" is none
-	used      bool      // places were on the leases: their alive keys must outlast them
-	contended string    // a key to write, on one of the leases, before it is revoked; "" is none
-	due       time.Time // the key is kept until then; zero: clean up at once
-	done      func()    // called at the end; may be nil
-}
-
 // giveBackLeases revokes the etcd leases of a claim, or keeps one as a spare. placeDeleted
 // reports that this session has deleted the place. Otherwise the place is deleted too.
 func (s *session) giveBackLeases(cl *claim, placeDeleted bool) {
@@ -54,6 +38,9 @@ func (s *session) revokeSpares() {
 		s.owe(d, secondsToDuration(longest))
 	}
 }
+
+// cleaners bounds how many debts are settled at once.
+const cleaners = 16
 
 // owe starts to clean up, or does so when d is due. All of it ends at etcd by itself ttl
 // after that. If the session is closed before d is due, a kept key is left to expire.
@@ -117,7 +104,7 @@ func (s *session) tellContended(ctx context.Context, d *debt) {
 		d.leases = append(d.leases, l.id)
 	}
 	_, _ = attempt(ctx, s, func(ctx context.Context) (none, error) {
-		_, err := s.d.client.Put(ctx, d.contended, "", clientv3.WithLease(d.leases[0]))
+		_, err := s.client.Put(ctx, d.contended, "", clientv3.WithLease(d.leases[0]))
 		return none{}, err
 	})
 }
@@ -138,7 +125,7 @@ func (s *session) deletePlace(ctx context.Context, d *debt) error {
 		}
 	}
 	_, err := attempt(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return s.d.client.Txn(ctx).Then(ops...).Commit()
+		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
 	return err
 }

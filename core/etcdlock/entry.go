@@ -14,15 +14,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// stage is what an owner does with its place.
-type stage byte
-
-const (
-	waiting stage = 'w'
-	holding stage = 'h'
-	kept    stage = 'k' // released, and free for nobody until Ending.Keep is over
-)
-
 // entry is a place as it is read from a key's queue. It stays there while its owner holds the key.
 type entry struct {
 	place
@@ -41,6 +32,15 @@ type place struct {
 	token int64     // 0: the revision of this write
 	since time.Time // of the grant, by the owner's clock; in microseconds
 }
+
+// stage is what an owner does with its place.
+type stage byte
+
+const (
+	waiting stage = 'w'
+	holding stage = 'h'
+	kept    stage = 'k' // released, and free for nobody until Ending.Keep is over
+)
 
 var errMalformed = errors.New("a value that is not of this protocol")
 

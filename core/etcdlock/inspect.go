@@ -33,7 +33,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	errs := make([]error, len(held))
 	each(len(held), func(i int) {
 		left[i], _, errs[i] = retry(ctx, s, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-			return s.d.client.TimeToLive(ctx, held[i].lease)
+			return s.client.TimeToLive(ctx, held[i].lease)
 		})
 	})
 	for i, e := range held {

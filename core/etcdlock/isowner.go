@@ -1,41 +1,8 @@
 package etcdlock
 
 import (
-	"sync"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
-
-// block is how many fencing tokens the engine makes from one of the driver's: one for each
-// caller in the process that gets the lease.
-const block = 1024
-
-// grants are the leases that the driver's sessions hold, by token. A token is a revision of
-// etcd, so it is unique in its cluster.
-type grants struct {
-	mu      sync.Mutex
-	byToken map[int64]grant
-}
-
-// grant is where a lease is in etcd.
-type grant struct {
-	name   string // of the owner's place
-	create int64  // revision
-}
-
-func newGrants() *grants { return &grants{byToken: make(map[int64]grant)} }
-
-func (g *grants) add(token int64, at grant) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.byToken[token] = at
-}
-
-func (g *grants) remove(token int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.byToken, token)
-}
 
 // IsOwner returns a comparison for the user's own transactions that is true as long as
 // the lease with that fencing token, as core.Lease.Token or TokenOf returns it, is
@@ -56,3 +23,7 @@ func (d *Driver) IsOwner(token int64) clientv3.Cmp {
 	}
 	return clientv3.Compare(clientv3.CreateRevision(at.name), "=", at.create)
 }
+
+// block is how many fencing tokens the engine makes from one of the driver's: one for each
+// caller in the process that gets the lease.
+const block = 1024

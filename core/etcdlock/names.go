@@ -10,6 +10,24 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// names are the names that an owner uses for a key.
+type names struct {
+	prefix    string // of all names of the key
+	queue     string // the prefix of all places
+	place     string // the owner's
+	contended string
+}
+
+func namesOf(id driver.ID) names {
+	prefix, owner := keyPrefixOf(id.Key), hex.EncodeToString(id.Owner[:])
+	return names{
+		prefix:    prefix,
+		queue:     prefix + queuePart,
+		place:     prefix + queuePart + owner,
+		contended: prefix + contendedPart + owner,
+	}
+}
+
 // KeyPrefix begins the name of every key in etcd, and is the version of the protocol.
 // Grant a role readwrite on it with --prefix.
 const KeyPrefix = "la1/"
@@ -28,21 +46,3 @@ func keyPrefixOf(key string) string { return KeyPrefix + url.PathEscape(key) + "
 // with it, so it shows that the lease has not ended. Its name has no key's prefix, since a
 // bare % is always escaped.
 func aliveKeyOf(id clientv3.LeaseID) string { return fmt.Sprintf("%s%%/%x", KeyPrefix, int64(id)) }
-
-// names are the names that an owner uses for a key.
-type names struct {
-	prefix    string // of all names of the key
-	queue     string // the prefix of all places
-	place     string // the owner's
-	contended string
-}
-
-func namesOf(id driver.ID) names {
-	prefix, owner := keyPrefixOf(id.Key), hex.EncodeToString(id.Owner[:])
-	return names{
-		prefix:    prefix,
-		queue:     prefix + queuePart,
-		place:     prefix + queuePart + owner,
-		contended: prefix + contendedPart + owner,
-	}
-}

@@ -5,18 +5,6 @@ import (
 	"time"
 )
 
-const (
-	// takenFor is how long a key is remembered as taken. During that time a request that
-	// would not wait reads the queue first: unlike a write, a read goes to no disk.
-	takenFor = time.Second
-
-	// tellInterval is how often a session tells one holder of its refused requests.
-	tellInterval = 200 * time.Millisecond
-
-	// maxRefusals bounds the keys that are remembered.
-	maxRefusals = 1024
-)
-
 // refusals are the keys whose requests were refused recently. The zero value is ready for
 // use.
 type refusals struct {
@@ -29,6 +17,18 @@ type refusal struct {
 	told   time.Time
 	holder int64 // the token of the holder that was told
 }
+
+const (
+	// takenFor is how long a key is remembered as taken. During that time a request that
+	// would not wait reads the queue first: unlike a write, a read goes to no disk.
+	takenFor = time.Second
+
+	// tellInterval is how often a session tells one holder of its refused requests.
+	tellInterval = 200 * time.Millisecond
+
+	// maxRefusals bounds the keys that are remembered.
+	maxRefusals = 1024
+)
 
 // recentlyRefused reports whether the key was found taken recently.
 func (r *refusals) recentlyRefused(key string, now time.Time) bool {

@@ -9,11 +9,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-const (
-	firstPause = 10 * time.Millisecond // before a request is repeated
-	maxPause   = 250 * time.Millisecond
-)
-
 // retry makes a request and repeats it after retryable errors, until the store time-out or
 // the end of ctx. So call may run twice, or late. When ctx ends, retry returns at once, even
 // if the client library does not: call then goes on with a context that has ended. uncertain
@@ -27,7 +22,7 @@ func retry[T any](ctx context.Context, s *session, call func(context.Context) (T
 			return v, uncertain, err
 		}
 		uncertain = true
-		if s.d.client.Ctx().Err() != nil {
+		if s.client.Ctx().Err() != nil {
 			return v, uncertain, &driver.PermanentError{Err: errors.New("etcd: the client is closed")}
 		}
 		if !kit.Sleep(ctx, pause) {
@@ -68,3 +63,8 @@ func attempt[T any](ctx context.Context, s *session, call func(context.Context) 
 	}
 	return none, contextError(ctx)
 }
+
+const (
+	firstPause = 10 * time.Millisecond // before a request is repeated
+	maxPause   = 250 * time.Millisecond
+)

@@ -5,13 +5,15 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // session is one engine's use of the cluster.
 type session struct {
-	d       *Driver
+	client  *clientv3.Client
 	sink    driver.Sink
 	timeout time.Duration // of one request with its retries
 
@@ -27,20 +29,17 @@ type session struct {
 	debts *kit.Debts[*debt]
 }
 
-func newSession(d *Driver, c driver.Config) *session {
-	s := &session{d: d, sink: c.Sink, timeout: c.StoreTimeout, Life: kit.NewLife("etcd", "the server")}
-	s.claims.init(d.grants)
-	s.debts = kit.NewDebts[*debt](s.Life, cleaners)
-	return s
-}
-
-// Close ends the session. Leases that were granted stay until they expire.
-func (s *session) Close(ctx context.Context) error {
-	return s.Life.Close(ctx, func(ctx context.Context) bool {
-		s.claims.close()
-		s.revokeSpares()
-		return s.debts.Drain(ctx)
-	}, nil)
+// debt is what was given up and must be cleaned up at etcd: a place, and etcd leases with
+// all keys on them. Revoking a lease also defeats a late request that would still put a key
+// on it.
+type debt struct {
+	leases    []clientv3.LeaseID
+	spare     etcdLease // to be reused when the place is gone; its id is 0 if there is none
+	place     string    // to delete; "" is none
+	used      bool      // places were on the leases: their alive keys must outlast them
+	contended string    // a key to write, on one of the leases, before it is revoked; "" is none
+	due       time.Time // the key is kept until then; zero: clean up at once
+	done      func()    // called at the end; may be nil
 }
 
 // enter begins a call of one of the session's methods; leave ends it. The returned context

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// maxSpares bounds the etcd leases that a session keeps for its next places.
-const maxSpares = 256
-
 // spares are etcd leases whose place is gone, kept for the next place. That saves two writes
 // to a majority: a grant and a revocation. A lease becomes a spare only if every request that
 // put a key on it was answered at the first attempt. Otherwise a late copy of a request could
@@ -19,6 +16,9 @@ type spares struct {
 	n         int
 	closed    bool
 }
+
+// maxSpares bounds the etcd leases that a session keeps for its next places.
+const maxSpares = 256
 
 // add adds a lease, and reports whether there was room for it.
 func (s *spares) add(l etcdLease) bool {

@@ -7,75 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-
-	"github.com/lockaround/lockaround/core/driver"
 )
-
-// etcdLease is a lease of etcd, as last granted or renewed.
-type etcdLease struct {
-	id      clientv3.LeaseID
-	seconds int64     // it lasts at least so long from sent on
-	sent    time.Time // before the answered grant or renewal was sent
-	used    bool      // a place and the alive key were written on it
-}
-
-// deadline returns when a holder who asked for ttl must consider the lease over.
-func (l etcdLease) deadline(ttl time.Duration) time.Time {
-	return driver.Deadline(l.sent, min(ttl, secondsToDuration(l.seconds)))
-}
-
-// secondsToDuration returns n seconds, or the longest duration if that is too long.
-func secondsToDuration(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Second)
-	return time.Duration(min(n, most)) * time.Second
-}
-
-// seconds returns ttl in whole seconds, rounded up.
-func seconds(ttl time.Duration) int64 {
-	n := int64(ttl / time.Second)
-	if ttl%time.Second > 0 {
-		n++
-	}
-	return n
-}
-
-// newLease asks etcd for a lease. If the answer is lost, the lease has no keys and expires.
-func (s *session) newLease(ctx context.Context, ttl time.Duration) (etcdLease, error) {
-	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
-		sent := time.Now()
-		r, err := s.d.client.Grant(ctx, seconds(ttl))
-		if err != nil {
-			return etcdLease{}, err
-		}
-		return etcdLease{id: r.ID, seconds: r.TTL, sent: sent}, nil
-	})
-	return l, err
-}
-
-// keepAlive renews a lease for as long as it was granted.
-func (s *session) keepAlive(ctx context.Context, id clientv3.LeaseID) (etcdLease, error) {
-	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
-		sent := time.Now()
-		r, err := s.d.client.KeepAliveOnce(ctx, id)
-		if err != nil {
-			return etcdLease{}, err
-		}
-		return etcdLease{id: id, seconds: r.TTL, sent: sent}, nil
-	})
-	return l, err
-}
-
-// none is the result of calls without one.
-type none struct{}
-
-// revoke ends a lease and deletes its keys, in one attempt. The client's own Revoke repeats
-// a request whose answer is lost, and then reports that there is no such lease, as if
-// somebody else had ended it.
-func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) (none, error) {
-	_, err := pb.NewLeaseClient(s.d.client.ActiveConnection()).
-		LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
-	return none{}, clientv3.ContextError(ctx, err)
-}
 
 // queue reads a key's queue.
 func (s *session) queue(ctx context.Context, n names) (queue, error) {
@@ -95,9 +27,47 @@ func (s *session) commit(ctx context.Context, ifs []clientv3.Cmp, then, otherwis
 // commitUncertain is commit, and reports whether it may have run twice, or may still run.
 func (s *session) commitUncertain(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, uncertain bool, err error) {
 	r, uncertain, err = retry(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return s.d.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
+		return s.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
 	})
 	return r, uncertain || err != nil && !leaseNotFound(err), err
+}
+
+// newLease asks etcd for a lease. If the answer is lost, the lease has no keys and expires.
+func (s *session) newLease(ctx context.Context, ttl time.Duration) (etcdLease, error) {
+	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
+		sent := time.Now()
+		r, err := s.client.Grant(ctx, seconds(ttl))
+		if err != nil {
+			return etcdLease{}, err
+		}
+		return etcdLease{id: r.ID, seconds: r.TTL, sent: sent}, nil
+	})
+	return l, err
+}
+
+// keepAlive renews a lease for as long as it was granted.
+func (s *session) keepAlive(ctx context.Context, id clientv3.LeaseID) (etcdLease, error) {
+	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
+		sent := time.Now()
+		r, err := s.client.KeepAliveOnce(ctx, id)
+		if err != nil {
+			return etcdLease{}, err
+		}
+		return etcdLease{id: id, seconds: r.TTL, sent: sent}, nil
+	})
+	return l, err
+}
+
+// none is the result of calls without one.
+type none struct{}
+
+// revoke ends a lease and deletes its keys, in one attempt. The client's own Revoke repeats
+// a request whose answer is lost, and then reports that there is no such lease, as if
+// somebody else had ended it.
+func (s *session) revoke(ctx context.Context, id clientv3.LeaseID) (none, error) {
+	_, err := pb.NewLeaseClient(s.client.ActiveConnection()).
+		LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}, grpc.WaitForReady(true))
+	return none{}, clientv3.ContextError(ctx, err)
 }
 
 // The parts of transactions.

@@ -14,14 +14,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// pollInterval is how often a waiter polls what it also watches. Together with the time
-// of an answer it stays below wake.
-const pollInterval = 800 * time.Millisecond
-
-// ownWatchDelay is how long a waiter waits before it watches its own place. That place
-// rarely goes, most waiters are served sooner, and each grant checks the place itself.
-const ownWatchDelay = 100 * time.Millisecond
-
 // wait waits until the owner's place is admitted. It starts from q, the queue as last read.
 func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 	reported := false
@@ -145,6 +137,14 @@ func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) e
 	}
 }
 
+// pollInterval is how often a waiter polls what it also watches. Together with the time
+// of an answer it stays below wake.
+const pollInterval = 800 * time.Millisecond
+
+// ownWatchDelay is how long a waiter waits before it watches its own place. That place
+// rarely goes, most waiters are served sooner, and each grant checks the place itself.
+const ownWatchDelay = 100 * time.Millisecond
+
 // watch watches the target from the revision after rev on, and calls notify when it has
 // changed. A watch may end early: by a compaction, a lost leader or a revoked permission.
 // Then notify is called too, after a pause, so that the waiter reads the queue again.
@@ -153,7 +153,7 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify 
 	if name == "" {
 		name, options = req.names.queue, append(options, clientv3.WithPrefix())
 	}
-	for r := range req.s.d.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
+	for r := range req.s.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
 		if r.Err() != nil {
 			break
 		}

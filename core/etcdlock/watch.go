@@ -11,10 +11,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// watchDelay is how long a lease is held before its key is watched. Most leases are released
-// sooner. The delay misses nothing: the watch begins at the revision of the grant.
-const watchDelay = 20 * time.Millisecond
-
 // startWatch watches a lease, and tells the sink of its events, until stop is called.
 func (s *session) startWatch(cl *claim) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Open)
@@ -26,6 +22,10 @@ func (s *session) startWatch(cl *claim) (stop func()) {
 		cancel()
 	}
 }
+
+// watchDelay is how long a lease is held before its key is watched. Most leases are released
+// sooner. The delay misses nothing: the watch begins at the revision of the grant.
+const watchDelay = 20 * time.Millisecond
 
 // watch tells the sink when a lease has ended and when others wait for its key.
 func (s *session) watch(ctx context.Context, cl *claim) {
@@ -61,7 +61,7 @@ func sameAs(kvs []*mvccpb.KeyValue, create int64) bool {
 func (s *session) readEvents(ctx context.Context, cl *claim, rev *int64) bool {
 	watchCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := s.d.client.Watch(clientv3.WithRequireLeader(watchCtx), cl.names.prefix, clientv3.WithPrefix(), clientv3.WithRev(*rev+1))
+	events := s.client.Watch(clientv3.WithRequireLeader(watchCtx), cl.names.prefix, clientv3.WithPrefix(), clientv3.WithRev(*rev+1))
 	for r := range events {
 		if r.Err() != nil {
 			break

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,8 +13,28 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// refreshTimeout is how long a grant waits for the renewal that was sent beside it.
-const refreshTimeout = 100 * time.Millisecond
+// request is one running Acquire.
+type request struct {
+	s *session
+	driver.Request
+	names names
+	old   *claim // the lease to replace, if the session has it
+
+	create     int64           // the revision at which the owner's place was created; 0: none yet
+	leased     bool            // an etcd lease has to be given back
+	placed     bool            // the owner has a place, or had
+	uncertain  bool            // a transaction that writes the place may have run twice, or may still run
+	replaced   bool            // the lease to replace has ended
+	tellHolder bool            // write the contended key: the caller would not wait
+	refreshed  <-chan struct{} // closed when the place's etcd lease has been renewed, or need not be
+
+	mu           sync.Mutex
+	lease        etcdLease    // of the place
+	leaseGone    bool         // etcd no longer knows the lease
+	predecessors predecessors // of the places before this one
+
+	before []entry // the places before, as last read; used by Acquire's goroutine only
+}
 
 // newPlace returns the value to write to the owner's place.
 func (req *request) newPlace(at stage) place {
@@ -61,6 +82,9 @@ func (req *request) placeError(err error) error {
 	}
 	return err
 }
+
+// refreshTimeout is how long a grant waits for the renewal that was sent beside it.
+const refreshTimeout = 100 * time.Millisecond
 
 // grant makes the owner's place a lease of the session, and returns it.
 func (req *request) grant(ctx context.Context, create, token int64, contended bool) (driver.Grant, error) {
