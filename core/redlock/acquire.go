@@ -9,11 +9,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// maxSplits is how often an acquisition that does not wait tries again after a split
-// vote, when the key may be free: the votes that it lacks have no token yet, or belong to
-// fewer nodes than a majority, as just after a release.
-const maxSplits = 6
-
 // Acquire asks for a lease.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if err := s.Enter(); err != nil {
@@ -35,7 +30,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	var g driver.Grant
 	if err == nil {
 		s.startListening()
-		s.d.health.noteTTL(r.TTL)
+		s.health.noteTTL(r.TTL)
 		s.claims.add(a)
 		g, err = a.run(ctx)
 	}
@@ -55,6 +50,11 @@ func checkRequest(r *driver.Request) error {
 	}
 	return nil
 }
+
+// maxSplits is how often an acquisition that does not wait tries again after a split
+// vote, when the key may be free: the votes that it lacks have no token yet, or belong to
+// fewer nodes than a majority, as just after a release.
+const maxSplits = 6
 
 // run asks all nodes for their votes, and repeats this until the lease is granted or refused.
 func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
@@ -115,7 +115,7 @@ func (a *acquisition) refusedForGood() bool {
 // split the votes again.
 func (a *acquisition) pause(ctx context.Context) error {
 	most := 20 * time.Millisecond << min(a.splits, 3)
-	timer := time.NewTimer(2*time.Millisecond + time.Duration(a.s.d.jitter()*float64(most)))
+	timer := time.NewTimer(2*time.Millisecond + time.Duration(a.s.jitter()*float64(most)))
 	defer timer.Stop()
 	for {
 		select {
@@ -128,5 +128,67 @@ func (a *acquisition) pause(ctx context.Context) error {
 		case <-a.s.Closing:
 			return driver.ErrClosed
 		}
+	}
+}
+
+// retryAfter is the time until a majority of votes is free, if none is renewed.
+func (a *acquisition) retryAfter() time.Duration {
+	var left []time.Duration
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.answered && !n.voted {
+			left = append(left, n.last.left)
+		}
+	}
+	slices.Sort(left)
+	need := a.s.quorum - a.count((*nodeState).hasVoted)
+	if need < 1 || need > len(left) {
+		return 0
+	}
+	return left[need-1]
+}
+
+// finish cleans up before Acquire returns g and err.
+func (a *acquisition) finish(g *driver.Grant, err error) {
+	a.detach(g, err)
+	old, late := a.r.Replace, uint64(0)
+	if old != nil {
+		late = a.s.claims.remove(old.Owner)
+	}
+	for i := range a.nodes {
+		n, c := &a.nodes[i], a.s.cleaners[i]
+		if old != nil && (!n.oldEnded || contains(late, i)) {
+			c.owe(old.ID, 0, max(time.Until(old.Deadline), a.r.TTL), contains(late, i))
+		}
+		switch {
+		case err != nil && n.mayKnow:
+			c.owe(a.r.ID, 0, a.r.TTL, n.mayRunLate)
+			continue
+		case err == nil && !n.accepted && !n.asking && (n.voted || n.queued):
+			a.sendLease(i)
+		}
+		if n.mayRunLate {
+			a.markLate(i)
+		}
+	}
+	if err != nil {
+		a.s.claims.remove(a.r.Owner)
+	}
+}
+
+// detach hands over to takeLate: the replies that come from now on, and those that nobody
+// has read.
+func (a *acquisition) detach(g *driver.Grant, err error) {
+	a.mu.Lock()
+	a.returned = true
+	if err == nil {
+		a.token = g.Token
+	}
+	if err != nil || a.pending == 0 {
+		a.cancel() // requests that are not sent yet are dropped
+	}
+	a.mu.Unlock()
+	for len(a.events) > 0 {
+		e := <-a.events
+		a.takeLate(&e)
 	}
 }

@@ -2,7 +2,7 @@ package redlock
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"sync"
 	"time"
 
@@ -38,6 +38,10 @@ type acquisition struct {
 	returned bool   // Acquire has returned
 	token    int64  // of the grant; 0: not granted
 }
+
+// maxPlace is how long a place in the queue lasts at most unless it is refreshed, which is
+// done three times as often.
+const maxPlace = 3 * time.Second
 
 // nodeState is what an acquisition knows about one node.
 type nodeState struct {
@@ -155,7 +159,7 @@ func (a *acquisition) askNow(node int) {
 func (a *acquisition) askVote(node int) {
 	n := &a.nodes[node]
 	c := command{
-		op: opVote, channel: a.s.channel, ttl: a.r.TTL, placeTTL: a.placeTTL, ticket: a.ticket, wait: a.r.Wait, restartDelay: a.s.d.restartDelay,
+		op: opVote, channel: a.s.channel, ttl: a.r.TTL, placeTTL: a.placeTTL, ticket: a.ticket, wait: a.r.Wait, restartDelay: a.s.restartDelay,
 	}
 	if a.r.Replace != nil && !n.oldEnded {
 		c.old = &a.r.Replace.Owner
@@ -207,12 +211,15 @@ func (a *acquisition) noteReply(e *event) {
 	}
 }
 
+// errOut says that a node has lost its data and does not vote yet, see WithRestartDelay.
+var errOut = errors.New("the node has lost its data and stays out for the time of WithRestartDelay")
+
 // refreshEvery is the time between refreshes of a place: three fit before it lapses.
 func (a *acquisition) refreshEvery() time.Duration { return a.placeTTL * 3 / 10 }
 
 // jittered returns d, changed at random by up to a fifteenth.
 func (a *acquisition) jittered(d time.Duration) time.Duration {
-	return time.Duration((14 + 2*a.s.d.jitter()) / 15 * float64(d))
+	return time.Duration((14 + 2*a.s.jitter()) / 15 * float64(d))
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -233,13 +240,19 @@ func (a *acquisition) count(is func(*nodeState) bool) int {
 	return n
 }
 
-func (n *nodeState) hasVoted() bool    { return n.voted }
-func (n *nodeState) isAsked() bool     { return n.asking }
+func (n *nodeState) hasVoted() bool { return n.voted }
+
+func (n *nodeState) isAsked() bool { return n.asking }
+
 func (n *nodeState) hasAnswered() bool { return n.answered }
-func (n *nodeState) isQueued() bool    { return n.queued }
+
+func (n *nodeState) isQueued() bool { return n.queued }
+
 func (n *nodeState) hasAccepted() bool { return n.accepted }
-func (n *nodeState) isOver() bool      { return n.answered && n.last.status == statusOver }
-func (n *nodeState) isFirm() bool      { return n.answered && !n.voted && n.last.firm }
+
+func (n *nodeState) isOver() bool { return n.answered && n.last.status == statusOver }
+
+func (n *nodeState) isFirm() bool { return n.answered && !n.voted && n.last.firm }
 
 // yieldVotes gives back the votes of an acquisition without a majority, so that others can
 // have them. again is when to ask for them next.
@@ -279,66 +292,4 @@ func (a *acquisition) unreachable() error {
 		errs = append(errs, &kit.SilenceError{After: a.bound})
 	}
 	return noMajority(len(a.nodes), a.count((*nodeState).hasAnswered), errs)
-}
-
-// retryAfter is the time until a majority of votes is free, if none is renewed.
-func (a *acquisition) retryAfter() time.Duration {
-	var left []time.Duration
-	for i := range a.nodes {
-		if n := &a.nodes[i]; n.answered && !n.voted {
-			left = append(left, n.last.left)
-		}
-	}
-	slices.Sort(left)
-	need := a.s.quorum - a.count((*nodeState).hasVoted)
-	if need < 1 || need > len(left) {
-		return 0
-	}
-	return left[need-1]
-}
-
-// detach hands over to takeLate: the replies that come from now on, and those that nobody
-// has read.
-func (a *acquisition) detach(g *driver.Grant, err error) {
-	a.mu.Lock()
-	a.returned = true
-	if err == nil {
-		a.token = g.Token
-	}
-	if err != nil || a.pending == 0 {
-		a.cancel() // requests that are not sent yet are dropped
-	}
-	a.mu.Unlock()
-	for len(a.events) > 0 {
-		e := <-a.events
-		a.takeLate(&e)
-	}
-}
-
-// finish cleans up before Acquire returns g and err.
-func (a *acquisition) finish(g *driver.Grant, err error) {
-	a.detach(g, err)
-	old, late := a.r.Replace, uint64(0)
-	if old != nil {
-		late = a.s.claims.remove(old.Owner)
-	}
-	for i := range a.nodes {
-		n, c := &a.nodes[i], a.s.cleaners[i]
-		if old != nil && (!n.oldEnded || contains(late, i)) {
-			c.owe(old.ID, 0, max(time.Until(old.Deadline), a.r.TTL), contains(late, i))
-		}
-		switch {
-		case err != nil && n.mayKnow:
-			c.owe(a.r.ID, 0, a.r.TTL, n.mayRunLate)
-			continue
-		case err == nil && !n.accepted && !n.asking && (n.voted || n.queued):
-			a.sendLease(i)
-		}
-		if n.mayRunLate {
-			a.markLate(i)
-		}
-	}
-	if err != nil {
-		a.s.claims.remove(a.r.Owner)
-	}
 }

@@ -9,16 +9,21 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-const (
-	firstPause = 20 * time.Millisecond // before ends are sent again
-	maxPause   = time.Second
-	maxDebts   = 64 // in one batch
+// cleaner ends owners at one node in the background, and repeats this until the node has
+// confirmed each end.
+type cleaner struct {
+	ctx     context.Context // of the session
+	wire    wire            // to the node
+	timeout time.Duration   // of one attempt
+	jitter  func() float64
 
-	// lateRunTime is how long a node that did not answer, and now answers again, takes at
-	// most to execute older requests. It may execute a request of an owner after the end of
-	// that owner, and it remembers the ends of the latest owners only.
-	lateRunTime = 100 * time.Millisecond
-)
+	worker *kit.Worker
+	pause  time.Duration // the worker's, before it repeats ends without an answer
+	owed   *kit.Owed     // debts
+
+	mu    sync.Mutex
+	debts map[driver.Owner]debt
+}
 
 // debt is an owner that has ended, and whose end one node has not confirmed.
 type debt struct {
@@ -31,22 +36,23 @@ type debt struct {
 	sendAt     time.Time // when to send the end again
 }
 
-// cleaner ends owners at one node in the background, and repeats this until the node has
-// confirmed each end.
-type cleaner struct {
-	s      *session
-	node   int
-	worker *kit.Worker
-	pause  time.Duration // the worker's, before it repeats ends without an answer
-	owed   *kit.Owed     // debts
+const (
+	firstPause = 20 * time.Millisecond // before ends are sent again
+	maxPause   = time.Second
+	maxDebts   = 64 // in one batch
 
-	mu    sync.Mutex
-	debts map[driver.Owner]debt
-}
+	// lateRunTime is how long a node that did not answer, and now answers again, takes at
+	// most to execute older requests. It may execute a request of an owner after the end of
+	// that owner, and it remembers the ends of the latest owners only.
+	lateRunTime = 100 * time.Millisecond
+)
 
-func newCleaner(s *session, node int) *cleaner {
-	c := &cleaner{s: s, node: node, pause: firstPause, owed: kit.NewOwed(s.Life), debts: make(map[driver.Owner]debt)}
-	c.worker = kit.NewWorker(s.Life, c.work)
+func newCleaner(life *kit.Life, w wire, timeout time.Duration, jitter func() float64) *cleaner {
+	c := &cleaner{
+		ctx: life.Ctx, wire: w, timeout: timeout, jitter: jitter,
+		pause: firstPause, owed: kit.NewOwed(life), debts: make(map[driver.Owner]debt),
+	}
+	c.worker = kit.NewWorker(life, c.work)
 	return c
 }
 
@@ -60,7 +66,7 @@ func (c *cleaner) owe(id driver.ID, keep, ttl time.Duration, mayRunLate bool) {
 		c.owed.Add()
 	}
 	mayRunLate = mayRunLate || before.mayRunLate
-	c.debts[id.Owner] = debt{id: id, keep: keep, forgottenAt: time.Now().Add(ttl + 2*c.s.timeout), mayRunLate: mayRunLate}
+	c.debts[id.Owner] = debt{id: id, keep: keep, forgottenAt: time.Now().Add(ttl + 2*c.timeout), mayRunLate: mayRunLate}
 	c.worker.Wake()
 }
 
@@ -81,7 +87,7 @@ func (c *cleaner) work() time.Duration {
 	case c.send(cmds):
 		c.pause = firstPause
 	default:
-		kit.Sleep(c.s.Ctx, time.Duration((0.5+c.s.d.jitter())*float64(c.pause)))
+		kit.Sleep(c.ctx, time.Duration((0.5+c.jitter())*float64(c.pause)))
 		c.pause = min(2*c.pause, maxPause)
 	}
 	return 0
@@ -113,10 +119,10 @@ func (c *cleaner) collect() (cmds []command, wait time.Duration) {
 
 // send sends ends, and reports whether the node has answered all of them.
 func (c *cleaner) send(cmds []command) bool {
-	ctx, cancel := context.WithTimeout(c.s.Ctx, c.s.timeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
 	all := true
-	replies := c.s.nodes[c.node].run(ctx, cmds)
+	replies := c.wire.run(ctx, cmds)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, r := range replies {

@@ -1,6 +1,8 @@
 package redlock
 
 import (
+
+	//nolint:gosec // Redis names scripts by their SHA-1.
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +11,6 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// errTooLate says that the lease had no usable time left when it was granted.
-var errTooLate = errors.New("redlock: the nodes took longer to grant the lease than it lasts")
-
-// errVotesLost says that votes ended before a majority had accepted a token with them, as
-// after a node's restart. A waiting acquisition goes on waiting.
-var errVotesLost = fmt.Errorf("redlock: votes were lost before a majority had accepted a token: %w", driver.ErrPlaceLost)
 
 // confirm turns the votes of a majority into a lease: it proposes a token, and the lock is
 // taken when a majority has accepted it.
@@ -63,6 +58,13 @@ func (a *acquisition) confirm(ctx context.Context) (driver.Grant, error) {
 	}
 	return driver.Grant{}, errVotesLost
 }
+
+// errTooLate says that the lease had no usable time left when it was granted.
+var errTooLate = errors.New("redlock: the nodes took longer to grant the lease than it lasts")
+
+// errVotesLost says that votes ended before a majority had accepted a token with them, as
+// after a node's restart. A waiting acquisition goes on waiting.
+var errVotesLost = fmt.Errorf("redlock: votes were lost before a majority had accepted a token: %w", driver.ErrPlaceLost)
 
 // acceptedToken is the largest token that voters have accepted for this owner; 0: none.
 func (a *acquisition) acceptedToken() int64 {

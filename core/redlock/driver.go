@@ -3,7 +3,6 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"time"
@@ -13,53 +12,6 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// KeyPrefix begins the name of every Redis key and of every Pub/Sub channel. Grant a
-// user of an ACL "~lr1:*" and "&lr1:*". It holds the version of the protocol: another
-// version would not exclude this one.
-const KeyPrefix = "lr1:"
-
-const (
-	// minTTL leaves room for two rounds of messages to the nodes.
-	minTTL = 100 * time.Millisecond
-
-	// maxNodes fit into claim.lost.
-	maxNodes = 63
-
-	// maxPlace is how long a place in the queue lasts at most unless it is refreshed,
-	// which is done three times as often.
-	maxPlace = 3 * time.Second
-)
-
-// Option configures a driver.
-type Option interface{ apply(*Driver) }
-
-type option func(*Driver)
-
-func (o option) apply(d *Driver) { o(d) }
-
-// WithNodeTimeout bounds each attempt to reach one node. It is never longer than the
-// engine's store time-out and a quarter of the lease's TTL (of one below 2 s: half, and
-// at most 500 ms); those two are the bound if d is 0, the default. Below 0 is an error
-// of Open.
-//
-// A node that does not answer delays nobody while a majority does. The bound counts
-// when it is not known whether there is a majority: then an acquisition takes that
-// much longer.
-func WithNodeTimeout(d time.Duration) Option {
-	return option(func(r *Driver) { r.nodeTimeout = d })
-}
-
-// WithRestartDelay keeps a node out of every majority until d after its data began,
-// which is when it is first asked for a vote, by its own clock: when it is new, and
-// when it has lost everything. Give it the
-// largest TTL in use, and a little more; the package's documentation says what happens
-// without it. The default is 0, no delay. Below 0 is an error of Open.
-//
-// The first use of new nodes waits for it too. All processes should give the same.
-func WithRestartDelay(d time.Duration) Option {
-	return option(func(r *Driver) { r.restartDelay = d })
-}
 
 // Driver keeps locks in independent Redis servers, by majority. It is safe for
 // concurrent use, and any number of engines may share it.
@@ -93,7 +45,7 @@ func New(nodes []*redis.Client, opts ...Option) *Driver {
 		}
 		ws := make([]wire, len(nodes))
 		for i, c := range nodes {
-			ws[i] = newNode(c, timeout)
+			ws[i] = newClientWire(c, timeout)
 		}
 		return ws, nil
 	}, opts)
@@ -107,42 +59,6 @@ func newDriver(names []string, wires func(time.Duration) ([]wire, error), opts [
 		}
 	}
 	return d
-}
-
-// Capabilities says what the masters offer together.
-func (*Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{
-		Name:   "redlock",
-		Modes:  []driver.Mode{driver.Exclusive},
-		MinTTL: minTTL,
-		Tokens: driver.ClockTokens,
-		Keep:   true,
-		Oust:   true,
-		Recall: true,
-		Wake:   time.Second,
-	}
-}
-
-// Open starts a session.
-func (d *Driver) Open(c driver.Config) (driver.Session, error) {
-	switch {
-	case c.Sink == nil:
-		return nil, errors.New("open a redlock session: Config.Sink is nil")
-	case c.StoreTimeout <= 0:
-		return nil, fmt.Errorf("open a redlock session: Config.StoreTimeout is %v; it must be positive", c.StoreTimeout)
-	case d.nodeTimeout < 0:
-		return nil, fmt.Errorf("open a redlock session: WithNodeTimeout(%v); it must not be negative", d.nodeTimeout)
-	case d.restartDelay < 0:
-		return nil, fmt.Errorf("open a redlock session: WithRestartDelay(%v); it must not be negative", d.restartDelay)
-	}
-	ws, err := d.wires(c.StoreTimeout)
-	if err != nil {
-		return nil, fmt.Errorf("open a redlock session: %w", err)
-	}
-	if err := d.gauge.start(d); err != nil {
-		return nil, fmt.Errorf("open a redlock session: %w", err)
-	}
-	return newSession(d, c, ws), nil
 }
 
 // checkNodes refuses nodes with which no safe majority is possible.
@@ -170,8 +86,64 @@ func checkNodes(nodes []*redis.Client) error {
 	return nil
 }
 
-// majority is the smallest number of n nodes of which any two sets have one in common.
-func majority(n int) int { return n/2 + 1 }
+// maxNodes fit into claim.lost.
+const maxNodes = 63
+
+// Option configures a driver.
+type Option interface{ apply(*Driver) }
+
+type option func(*Driver)
+
+func (o option) apply(d *Driver) { o(d) }
+
+// WithNodeTimeout bounds each attempt to reach one node. It is never longer than the
+// engine's store time-out and a quarter of the lease's TTL (of one below 2 s: half, and
+// at most 500 ms); those two are the bound if d is 0, the default. Below 0 is an error
+// of Open.
+//
+// A node that does not answer delays nobody while a majority does. The bound counts
+// when it is not known whether there is a majority: then an acquisition takes that
+// much longer.
+func WithNodeTimeout(d time.Duration) Option {
+	return option(func(r *Driver) { r.nodeTimeout = d })
+}
+
+// WithRestartDelay keeps a node out of every majority until d after its data began,
+// which is when it is first asked for a vote, by its own clock: when it is new, and
+// when it has lost everything. Give it the
+// largest TTL in use, and a little more; the package's documentation says what happens
+// without it. The default is 0, no delay. Below 0 is an error of Open.
+//
+// The first use of new nodes waits for it too. All processes should give the same.
+func WithRestartDelay(d time.Duration) Option {
+	return option(func(r *Driver) { r.restartDelay = d })
+}
+
+// WithMeterProvider sets where the gauge lock.node.condition goes: for each node
+// (server.address) and each condition (lock.node.condition) 1 if the node was last
+// seen so, and else 0. The default, and nil, is OpenTelemetry's global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return option(func(d *Driver) { d.meters = p })
+}
+
+// Capabilities says what the masters offer together.
+func (*Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{
+		Name:   "redlock",
+		Modes:  []driver.Mode{driver.Exclusive},
+		MinTTL: minTTL,
+		Tokens: driver.ClockTokens,
+		Keep:   true,
+		Oust:   true,
+		Recall: true,
+		Wake:   time.Second,
+	}
+}
+
+// States returns the nodes as they were last seen, in the order of New. It asks
+// nobody: a node that no session has asked for a while may have changed since. With
+// WithRestartDelay one that has restarted empty has no vote for that delay.
+func (d *Driver) States() []driver.Node { return d.health.states(time.Now()) }
 
 func randomChannel() string {
 	var b [16]byte

@@ -2,49 +2,16 @@ package redlock
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// errOut says that a node has lost its data and does not vote yet, see WithRestartDelay.
-var errOut = errors.New("the node has lost its data and stays out for the time of WithRestartDelay")
-
-// NoMajorityError says that too few nodes answered for a majority, so that the store
-// counts as unreachable.
-type NoMajorityError struct {
-	Nodes    int // of the driver
-	Answered int // of them
-	Err      error
-}
-
-func (e *NoMajorityError) Error() string {
-	return fmt.Sprintf("redlock: %d of %d nodes answered, and %d are needed: %v", e.Answered, e.Nodes, majority(e.Nodes), e.Err)
-}
-
-// Unwrap returns the errors of the nodes that did not answer.
-func (e *NoMajorityError) Unwrap() error { return e.Err }
-
-// noMajority returns a NoMajorityError, as a permanent error if the permanent errors leave
-// no majority.
-func noMajority(n, answered int, errs []error) error {
-	permanent := 0
-	for _, err := range errs {
-		if kit.Refused(err) {
-			permanent++
-		}
-	}
-	err := &NoMajorityError{Nodes: n, Answered: answered, Err: errors.Join(errs...)}
-	if n-permanent < majority(n) {
-		return &driver.PermanentError{Err: err}
-	}
-	return err
-}
+// errMalformed says that a reply is not one of the scripts'.
+var errMalformed = errors.New("a reply that no script of this driver gives")
 
 // permanentPrefixes begin the error replies, less a leading "ERR ", that the same
 // command will get again until somebody changes the server or the client's options.

@@ -7,14 +7,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// States returns the nodes as they were last seen, in the order of New. It asks
-// nobody: a node that no session has asked for a while may have changed since. With
-// WithRestartDelay one that has restarted empty has no vote for that delay.
-func (d *Driver) States() []driver.Node { return d.health.states(time.Now()) }
-
-// missesDown is the number of time-outs in a row after which a node counts as down.
-const missesDown = 3
-
 // health keeps the condition of the nodes.
 type health struct {
 	mu     sync.Mutex
@@ -43,6 +35,9 @@ func (h *health) noteTTL(ttl time.Duration) {
 	defer h.mu.Unlock()
 	h.maxTTL = max(h.maxTTL, ttl)
 }
+
+// missesDown is the number of time-outs in a row after which a node counts as down.
+const missesDown = 3
 
 // noteReply takes the reply to a request that had the time bound.
 func (h *health) noteReply(node int, r *reply, bound time.Duration) {

@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"strings" //nolint:gosec // Redis names scripts by their SHA-1.
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
-
-// stragglerWait is how long an inspection waits for the other nodes when a majority has
-// answered.
-const stragglerWait = 250 * time.Millisecond
 
 // Inspect reports the state of a key as the nodes see it together: it is held if a
 // majority has voted for the same owner, or keeps it.
@@ -28,7 +24,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	st := s.mergeAnswers(answers)
-	st.Nodes = s.d.States()
+	st.Nodes = s.health.states(time.Now())
 	return st, nil
 }
 
@@ -62,6 +58,10 @@ func (s *session) askMajority(ctx context.Context, c command) ([]answer, error) 
 	}
 	return nil, noMajority(len(s.nodes), len(answers), errs)
 }
+
+// stragglerWait is how long an inspection waits for the other nodes when a majority has
+// answered.
+const stragglerWait = 250 * time.Millisecond
 
 // mergeAnswers makes one state of the nodes' answers.
 func (s *session) mergeAnswers(answers []answer) driver.State {

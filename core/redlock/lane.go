@@ -8,8 +8,31 @@ import (
 	"sync"
 	"time"
 
+	//nolint:gosec // Redis names scripts by their SHA-1.
+
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
+
+// lane sends a session's calls to one node, in batches. If a worker is free, a call is sent
+// at once; calls that come while all workers are busy travel together in the next batch, so
+// that many callers cost few round trips and few connections. No call waits for a batch to
+// fill.
+//
+// Workers exist only while there is something to send. A batch is overdue if it has taken
+// longer than the first of its calls may. Then its worker is replaced, up to maxOverdue, so
+// that a dead connection does not delay the rest. A call that was not sent within its
+// bound, or before its context ended, is never sent.
+type lane struct {
+	wire    wire
+	ctx     context.Context // of the session
+	workers *sync.WaitGroup // counts the goroutines of all lanes
+
+	mu        sync.Mutex
+	queue     []*call
+	abandoned int // calls in queue that were given up
+	active    int // workers that are not overdue
+	overdue   int
+}
 
 const (
 	// maxBatch bounds how many commands travel together, so that the first of a batch does
@@ -35,27 +58,6 @@ type call struct {
 	done     func([]reply)
 	cancel   context.CancelFunc
 	detach   func() bool // detaches the call from its context
-}
-
-// lane sends a session's calls to one node, in batches. If a worker is free, a call is sent
-// at once; calls that come while all workers are busy travel together in the next batch, so
-// that many callers cost few round trips and few connections. No call waits for a batch to
-// fill.
-//
-// Workers exist only while there is something to send. A batch is overdue if it has taken
-// longer than the first of its calls may. Then its worker is replaced, up to maxOverdue, so
-// that a dead connection does not delay the rest. A call that was not sent within its
-// bound, or before its context ended, is never sent.
-type lane struct {
-	wire    wire
-	ctx     context.Context // of the session
-	workers *sync.WaitGroup // counts the goroutines of all lanes
-
-	mu        sync.Mutex
-	queue     []*call
-	abandoned int // calls in queue that were given up
-	active    int // workers that are not overdue
-	overdue   int
 }
 
 // enqueue queues commands. done is called once, on another goroutine: with the replies, or

@@ -15,7 +15,7 @@ import (
 // nodes what would be one in the scripts, which are compared with the model elsewhere.
 var mutants = []struct{ name, file, old, bug string }{
 	{
-		name: "half of the nodes pass for a majority", file: "driver.go",
+		name: "half of the nodes pass for a majority", file: "quorum.go",
 		old: "return n/2 + 1", bug: "return n / 2",
 	},
 	{

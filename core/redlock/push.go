@@ -9,9 +9,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// errOusted is the cause of the loss of a lease that was ended by Oust.
-var errOusted = errors.New("redlock: the lease was taken from its owner at the nodes")
-
 // startListening starts the subscriptions, one at each node. The first Acquire calls it,
 // whether it waits or not: the engine hands the lease on within this process until a push
 // says that another process waits.
@@ -36,7 +33,7 @@ func (s *session) listen(node int) {
 		if time.Since(began) > most {
 			pause = first
 		}
-		kit.Sleep(s.Ctx, time.Duration((0.5+s.d.jitter())*float64(pause)))
+		kit.Sleep(s.Ctx, time.Duration((0.5+s.jitter())*float64(pause)))
 		pause = min(2*pause, most)
 	}
 }
@@ -51,6 +48,9 @@ func (s *session) askNow(node int) {
 		}
 	}
 }
+
+// errOusted is the cause of the loss of a lease that was ended by Oust.
+var errOusted = errors.New("redlock: the lease was taken from its owner at the nodes")
 
 // onPush takes one push of a node.
 func (s *session) onPush(node int, payload string) {

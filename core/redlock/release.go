@@ -7,15 +7,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// tally counts the nodes' replies about one lease.
-type tally struct {
-	yes          int // nodes that have ended or renewed it
-	endedEarlier int // nodes without it that may have ended it by an earlier copy of the request
-	answered     int
-	waiting      bool // others wait for the key
-	errs         []error
-}
-
 // Release ends leases at all nodes. It returns when a majority has ended each of them; the
 // cleaners repeat the request at the other nodes.
 func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {

@@ -27,7 +27,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 	for i, r := range rs {
 		cmds[i] = command{op: opRenew, key: r.Key, owner: r.Owner, ttl: r.TTL, token: r.Token}
 		shortest = min(shortest, r.TTL)
-		s.d.health.noteTTL(r.TTL)
+		s.health.noteTTL(r.TTL)
 	}
 	tallies := make([]tally, len(rs))
 	sent := time.Now()

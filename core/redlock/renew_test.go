@@ -13,7 +13,7 @@ import (
 func TestRenewedVoteIsNotGivenBack(t *testing.T) {
 	server := redistest.Start(t)
 	for name, node := range map[string]wire{
-		"a node":    newNode(newClient(t, server.Addr()), storeTimeout),
+		"a node":    newClientWire(newClient(t, server.Addr()), storeTimeout),
 		"the model": newModel("model"),
 	} {
 		t.Run(name, func(t *testing.T) {

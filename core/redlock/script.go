@@ -4,7 +4,6 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,14 +12,14 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-//go:embed scripts/*.lua
-var sources embed.FS
-
 // script is one operation in a node.
 type script struct {
 	source string
 	sha    string // for EVALSHA
 }
+
+//go:embed scripts/*.lua
+var sources embed.FS
 
 var scripts = func() map[operation]script {
 	all := make(map[operation]script)
@@ -44,6 +43,11 @@ func newScript(source string) script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
 	return script{source: source, sha: hex.EncodeToString(sum[:])}
 }
+
+// KeyPrefix begins the name of every Redis key and of every Pub/Sub channel. Grant a
+// user of an ACL "~lr1:*" and "&lr1:*". It holds the version of the protocol: another
+// version would not exclude this one.
+const KeyPrefix = "lr1:"
 
 // The keys of a node. What follows the prefix is the lock's key as it is: no two
 // prefixes begin alike.
@@ -90,9 +94,6 @@ func flag(b bool) string {
 	}
 	return "0"
 }
-
-// errMalformed says that a reply is not one of the scripts'.
-var errMalformed = errors.New("a reply that no script of this driver gives")
 
 // parseAnswer reads a script's reply.
 func parseAnswer(op operation, value any) (answer, error) {

@@ -12,12 +12,15 @@ import (
 
 // session is one engine's connection to the nodes.
 type session struct {
-	d       *Driver
-	sink    driver.Sink
-	timeout time.Duration // of one attempt to reach the store
-	nodes   []wire
-	quorum  int
-	channel string // of this session's pushes
+	sink         driver.Sink
+	timeout      time.Duration // of one attempt to reach the store
+	nodeTimeout  time.Duration // of WithNodeTimeout
+	restartDelay time.Duration // of WithRestartDelay
+	jitter       func() float64
+	nodes        []wire
+	health       *health // of the nodes
+	quorum       int
+	channel      string // of this session's pushes
 
 	claims     claims
 	lanes      []*lane    // one for each node
@@ -30,32 +33,15 @@ type session struct {
 	sending   sync.WaitGroup // the calls of all lanes, and their goroutines
 }
 
-func newSession(d *Driver, c driver.Config, ws []wire) *session {
-	s := &session{
-		d:       d,
-		sink:    c.Sink,
-		timeout: c.StoreTimeout,
-		nodes:   ws,
-		quorum:  majority(len(ws)),
-		channel: randomChannel(),
-		Life:    kit.NewLife("redlock", "a majority of nodes"),
-	}
-	s.stopGauge = sync.OnceFunc(d.gauge.stop)
-	s.claims.all = make(map[driver.Owner]*claim)
-	for i, w := range ws {
-		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
-		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
-		s.cleaners = append(s.cleaners, newCleaner(s, i))
-	}
-	return s
-}
+// minTTL leaves room for two rounds of messages to the nodes.
+const minTTL = 100 * time.Millisecond
 
 // bound is how long one attempt to reach a node may take for a lease of ttl: a quarter of
 // the TTL, or up to half of a short one, since a connection may have to be made.
 func (s *session) bound(ttl time.Duration) time.Duration {
 	b := min(s.timeout, max(ttl/4, min(ttl/2, 500*time.Millisecond)))
-	if s.d.nodeTimeout > 0 {
-		b = min(b, s.d.nodeTimeout)
+	if s.nodeTimeout > 0 {
+		b = min(b, s.nodeTimeout)
 	}
 	return b
 }
@@ -70,7 +56,7 @@ func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds [
 	}
 	l.enqueue(ctx, bound, cmds, func(rs []reply) {
 		if !errors.Is(rs[0].err, context.Canceled) { // the caller gave up; it says nothing about the node
-			s.d.health.noteReply(node, &rs[0], bound)
+			s.health.noteReply(node, &rs[0], bound)
 		}
 		done(rs)
 	})
@@ -123,6 +109,18 @@ func (s *session) askAll(ctx context.Context, bound time.Duration, cmds []comman
 	return err
 }
 
+// Close ends the session. A minority of nodes that do not answer does not hold it up.
+func (s *session) Close(ctx context.Context) error {
+	s.stopGauge()
+	return s.Life.Close(ctx, func(ctx context.Context) bool {
+		// A node that is down for good must not hold up a program's end.
+		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
+		defer cancel()
+		s.awaitReplies(ctx)
+		return s.awaitEnds(ctx)
+	}, s.sending.Wait)
+}
+
 // closeGrace is how long Close waits for replies to requests whose callers have returned,
 // and how long it waits for the other nodes when a majority has confirmed every end, so that
 // every key is free.
@@ -171,16 +169,4 @@ func (s *session) awaitEnds(ctx context.Context) bool {
 		}
 	}
 	return confirmed >= s.quorum
-}
-
-// Close ends the session. A minority of nodes that do not answer does not hold it up.
-func (s *session) Close(ctx context.Context) error {
-	s.stopGauge()
-	return s.Life.Close(ctx, func(ctx context.Context) bool {
-		// A node that is down for good must not hold up a program's end.
-		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
-		defer cancel()
-		s.awaitReplies(ctx)
-		return s.awaitEnds(ctx)
-	}, s.sending.Wait)
 }

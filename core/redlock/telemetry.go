@@ -13,15 +13,6 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-const scope = "github.com/lockaround/lockaround/core/redlock"
-
-// WithMeterProvider sets where the gauge lock.node.condition goes: for each node
-// (server.address) and each condition (lock.node.condition) 1 if the node was last
-// seen so, and else 0. The default, and nil, is OpenTelemetry's global provider.
-func WithMeterProvider(p metric.MeterProvider) Option {
-	return option(func(d *Driver) { d.meters = p })
-}
-
 // gauge reports the nodes' conditions for as long as any session is open.
 type gauge struct {
 	mu           sync.Mutex
@@ -29,15 +20,16 @@ type gauge struct {
 	registration metric.Registration
 }
 
+const scope = "github.com/lockaround/lockaround/core/redlock"
+
 // start reports from the first session on.
-func (g *gauge) start(d *Driver) error {
+func (g *gauge) start(mp metric.MeterProvider, h *health) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sessions > 0 {
 		g.sessions++
 		return nil
 	}
-	mp := d.meters
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
@@ -48,7 +40,7 @@ func (g *gauge) start(d *Driver) error {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	g.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, n := range d.health.states(time.Now()) {
+		for _, n := range h.states(time.Now()) {
 			for c := driver.NodeUnknown; c <= driver.NodeRestartedEmpty; c++ {
 				var value int64
 				if n.Condition == c {

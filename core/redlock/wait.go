@@ -110,7 +110,7 @@ func (a *acquisition) retryLostVotes(now time.Time) {
 // retryAt is when to ask again for votes that were split or lost: a random time, later
 // after each split.
 func (a *acquisition) retryAt(now time.Time) time.Time {
-	return now.Add(time.Duration((0.5 + a.s.d.jitter()) * float64(20*time.Millisecond<<min(a.splits, 5))))
+	return now.Add(time.Duration((0.5 + a.s.jitter()) * float64(20*time.Millisecond<<min(a.splits, 5))))
 }
 
 // takePushes schedules the nodes for which askNow was called.

@@ -8,35 +8,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// node sends commands to one Redis server. It is the wire of production.
-type node struct {
+// clientWire sends commands to one node through go-redis.
+type clientWire struct {
 	client *redis.Client
 	check  time.Duration // how long a subscription may be silent before it is pinged
 }
 
-// newNode uses the client's connections with other options: a context bounds every wait for
-// a socket, and the client repeats nothing by itself, so that the session knows which
-// commands may still be executed.
-func newNode(client *redis.Client, timeout time.Duration) *node {
+// newClientWire uses the client's connections with other options: a context bounds every
+// wait for a socket, and the client repeats nothing by itself, so that the session knows
+// which commands may still be executed.
+func newClientWire(client *redis.Client, timeout time.Duration) *clientWire {
 	own := client.WithTimeout(timeout)
 	o := own.Options()
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = 0
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
-	return &node{client: own, check: timeout}
+	return &clientWire{client: own, check: timeout}
 }
 
-func (n *node) name() string { return n.client.Options().Addr }
+func (w *clientWire) name() string { return w.client.Options().Addr }
 
 // run sends the commands, and sends those again whose connection broke: the server may have
 // closed an idle connection long before.
-func (n *node) run(ctx context.Context, cmds []command) []reply {
+func (w *clientWire) run(ctx context.Context, cmds []command) []reply {
 	replies := make([]reply, len(cmds))
 	todo := make([]int, len(cmds))
 	for i := range todo {
 		todo[i] = i
 	}
-	n.sendKnown(ctx, cmds, replies, todo)
+	w.sendKnown(ctx, cmds, replies, todo)
 	again := todo[:0]
 	for i := range replies {
 		if err := replies[i].err; err != nil && !isReply(err) && !isTimeout(err) && ctx.Err() == nil {
@@ -45,7 +45,7 @@ func (n *node) run(ctx context.Context, cmds []command) []reply {
 		}
 	}
 	if len(again) > 0 {
-		n.sendKnown(ctx, cmds, replies, again)
+		w.sendKnown(ctx, cmds, replies, again)
 	}
 	for i := range replies {
 		r := &replies[i]
@@ -57,8 +57,8 @@ func (n *node) run(ctx context.Context, cmds []command) []reply {
 
 // sendKnown sends some of the commands by the SHA-1 of their scripts, and those that the
 // server does not know again by their source.
-func (n *node) sendKnown(ctx context.Context, cmds []command, replies []reply, which []int) {
-	n.sendOnce(ctx, cmds, replies, which, false)
+func (w *clientWire) sendKnown(ctx context.Context, cmds []command, replies []reply, which []int) {
+	w.sendOnce(ctx, cmds, replies, which, false)
 	var unknown []int
 	for _, i := range which {
 		if err := replies[i].err; err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -66,11 +66,11 @@ func (n *node) sendKnown(ctx context.Context, cmds []command, replies []reply, w
 		}
 	}
 	if len(unknown) > 0 {
-		n.sendOnce(ctx, cmds, replies, unknown, true)
+		w.sendOnce(ctx, cmds, replies, unknown, true)
 	}
 }
 
-func (n *node) sendOnce(ctx context.Context, cmds []command, replies []reply, which []int, source bool) {
+func (w *clientWire) sendOnce(ctx context.Context, cmds []command, replies []reply, which []int, source bool) {
 	sent := make([]*redis.Cmd, len(which))
 	for j, i := range which {
 		s := scripts[cmds[i].op]
@@ -82,9 +82,9 @@ func (n *node) sendOnce(ctx context.Context, cmds []command, replies []reply, wh
 	}
 	var err error
 	if len(sent) == 1 {
-		err = n.client.Process(ctx, sent[0])
+		err = w.client.Process(ctx, sent[0])
 	} else {
-		pipe := n.client.Pipeline()
+		pipe := w.client.Pipeline()
 		for _, c := range sent {
 			_ = pipe.Process(ctx, c) // only queues it
 		}
@@ -105,8 +105,8 @@ func (n *node) sendOnce(ctx context.Context, cmds []command, replies []reply, wh
 }
 
 // listen receives on a connection outside of the client's pool.
-func (n *node) listen(ctx context.Context, channel string, up func(), message func(string)) error {
-	subscription := n.client.Subscribe(ctx)
+func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+	subscription := w.client.Subscribe(ctx)
 	closing := sync.OnceFunc(func() { _ = subscription.Close() }) // nothing is left to be lost
 	defer closing()
 	stop := context.AfterFunc(ctx, closing) // ends a Receive
@@ -116,7 +116,7 @@ func (n *node) listen(ctx context.Context, channel string, up func(), message fu
 	}
 	confirmed, asked := false, false
 	for {
-		m, err := subscription.ReceiveTimeout(ctx, n.check)
+		m, err := subscription.ReceiveTimeout(ctx, w.check)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
