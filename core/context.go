@@ -225,13 +225,14 @@ func AssertHeld(ctx context.Context, key string) error {
 	return &Error{Op: "assert", Kind: ErrNotHeld, Detail: "the context carries no lease of the key that this code needs; call it with the context that the guarded call got"}
 }
 
-// Holds calls yield with each hold that was not released.
-func (n *holding) Holds(yield func(*queue.Hold) bool) {
+// Holds appends each hold that was not released.
+func (n *holding) Holds(others []*queue.Hold) []*queue.Hold {
 	for ; n != nil; n = n.outer {
-		if !n.lease.released.Load() && !yield(n.hold) {
-			return
+		if !n.lease.released.Load() {
+			others = append(others, n.hold)
 		}
 	}
+	return others
 }
 
 // holdingMore is what a call holds that is about to hold several keys.
@@ -240,13 +241,9 @@ type holdingMore struct {
 	more []*queue.Hold
 }
 
-func (n *holdingMore) Holds(yield func(*queue.Hold) bool) {
-	for _, h := range n.more {
-		if !yield(h) {
-			return
-		}
-	}
-	n.holding.Holds(yield)
+// Holds appends those of the several keys as well.
+func (n *holdingMore) Holds(others []*queue.Hold) []*queue.Hold {
+	return n.holding.Holds(append(others, n.more...))
 }
 
 // of returns the hold of a key of e, or nil.

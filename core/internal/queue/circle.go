@@ -20,8 +20,8 @@ import (
 // A call is known by its context: what that holds is not released before the call has
 // returned, which waits.
 
-// Held is what a call holds already.
-type Held interface{ Holds(yield func(*Hold) bool) }
+// Held is what a call holds already. Holds appends it to some others.
+type Held interface{ Holds(others []*Hold) []*Hold }
 
 // circles knows the callers that wait while their call holds other keys.
 type circles struct {

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,12 +66,9 @@ func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.
 		w.line.dismiss(w, forItsCaller)
 		return
 	}
-	var holds []*Hold
-	held.Holds(func(h *Hold) bool {
-		if _, live := h.State(); live && h.lease.line.queue == q {
-			holds = append(holds, h)
-		}
-		return true
+	holds := slices.DeleteFunc(held.Holds(nil), func(h *Hold) bool {
+		_, live := h.State()
+		return !live || h.lease.line.queue != q
 	})
 	if len(holds) > 0 {
 		q.circles.enter(w, key, holds)
