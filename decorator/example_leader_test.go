@@ -57,9 +57,10 @@ func ExampleLeaderRunner_Observe() {
 	n := <-news
 	fmt.Println("this process leads:", n.Mine, n.Term == indexer.Status().Term)
 	cancel()
-	<-over
+	fmt.Println(<-over)
 
 	// Output:
 	// term 0, nobody leads: true
 	// this process leads: true true
+	// context canceled
 }
