@@ -3,10 +3,13 @@ package core
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/queue"
@@ -127,6 +130,21 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return e.refused("ping", "", e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
 }
 
+// Logger returns where the engine's log goes, for a surface that has something of its own to
+// say: what [WithLogger] set, or slog.Default at the time of the call, also for a nil
+// engine. It is never nil.
+func (e *Engine) Logger() *slog.Logger {
+	if e == nil {
+		return slog.Default()
+	}
+	return e.log()
+}
+
+// MeterProvider returns where the engine's metrics go, for a surface that has metrics of
+// its own: what [WithMeterProvider] set, or OpenTelemetry's global provider. It is never
+// nil.
+func (e *Engine) MeterProvider() metric.MeterProvider { return e.meterProvider() }
+
 // Shutdown refuses new acquisitions with ErrClosed, lets the callers that wait
 // or hold finish, and returns when none is left or ctx ends, then with ctx's
 // error. It does not close the engine: call Close after it.
@@ -227,4 +245,28 @@ func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return outer, nil
+}
+
+// failure is the error of an operation at the engine's store.
+func (e *Engine) failure(op, policy string, kind error) *Error {
+	return &Error{Op: op, Policy: policy, Driver: e.caps.Name, Kind: kind}
+}
+
+// refused is the error that a refusal of the queue is; nil if there is none.
+func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
+	if r == nil {
+		return nil
+	}
+	err := e.failure(op, policy, kinds[r.Why])
+	err.Detail, err.RetryAfter, err.Cause = r.Detail, r.RetryAfter, r.Cause
+	switch {
+	case r.Detail != "":
+	case r.Why == queue.Unavailable:
+		err.Detail = describe(r.Cause)
+	case r.Why == queue.Closed && op == "acquire":
+		err.Detail = "Shutdown or Close was called before; let callers end first"
+	case r.Why == queue.Closed && op == "release":
+		err.Detail = "Close was called while the lock was held; call Shutdown before it"
+	}
+	return err
 }

@@ -117,35 +117,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// failure is the error of an operation at the engine's store.
-func (e *Engine) failure(op, policy string, kind error) *Error {
-	return &Error{Op: op, Policy: policy, Driver: e.caps.Name, Kind: kind}
-}
-
 // kinds are what the queue's reasons are called here.
 var kinds = [...]error{
 	queue.Busy: ErrBusy, queue.Timeout: ErrTimeout, queue.Unavailable: ErrUnavailable, queue.Mismatch: ErrPolicy,
 	queue.Canceled: context.Canceled, queue.DeadlineExceeded: context.DeadlineExceeded, queue.Closed: ErrClosed,
 	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold, queue.Deadlock: ErrDeadlock,
-}
-
-// refused is the error that a refusal of the queue is; nil if there is none.
-func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
-	if r == nil {
-		return nil
-	}
-	err := e.failure(op, policy, kinds[r.Why])
-	err.Detail, err.RetryAfter, err.Cause = r.Detail, r.RetryAfter, r.Cause
-	switch {
-	case r.Detail != "":
-	case r.Why == queue.Unavailable:
-		err.Detail = describe(r.Cause)
-	case r.Why == queue.Closed && op == "acquire":
-		err.Detail = "Shutdown or Close was called before; let callers end first"
-	case r.Why == queue.Closed && op == "release":
-		err.Detail = "Close was called while the lock was held; call Shutdown before it"
-	}
-	return err
 }
 
 // because says what was wrong and what would be right.

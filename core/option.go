@@ -147,21 +147,6 @@ func newSettings(o []Option) (settings, error) {
 	return s, nil
 }
 
-// Logger returns where the engine's log goes, for a surface that has something of its own to
-// say: what [WithLogger] set, or slog.Default at the time of the call, also for a nil
-// engine. It is never nil.
-func (e *Engine) Logger() *slog.Logger {
-	if e == nil {
-		return slog.Default()
-	}
-	return e.log()
-}
-
-// MeterProvider returns where the engine's metrics go, for a surface that has metrics of
-// its own: what [WithMeterProvider] set, or OpenTelemetry's global provider. It is never
-// nil.
-func (e *Engine) MeterProvider() metric.MeterProvider { return e.meterProvider() }
-
 func (s *settings) meterProvider() metric.MeterProvider {
 	if s.meters != nil {
 		return s.meters
@@ -175,4 +160,16 @@ func (s *settings) log() *slog.Logger {
 		return s.logger
 	}
 	return slog.Default()
+}
+
+// withUnit is a hint for a duration that was most likely written without its unit: in
+// seconds, or in milliseconds.
+func withUnit(d time.Duration) string {
+	switch {
+	case d < 200:
+		return fmt.Sprintf("; durations have units, as in %d*time.Second", d.Nanoseconds())
+	case d <= time.Minute/time.Millisecond:
+		return fmt.Sprintf("; durations have units, as in %d*time.Millisecond", d.Nanoseconds())
+	}
+	return ""
 }
