@@ -103,7 +103,7 @@ func (g *Guard[T]) Name() string { return g.guarded.own.Name }
 // change it, unless [Guard.KeepPolicy] was called.
 func (g *Guard[T]) Policy() Policy { return g.guarded.plan.Load().Policy }
 
-// KeepPolicy has [Engine.ReplaceOverrides] refuse overrides that would change the guard's
+// KeepPolicy makes [Engine.ReplaceOverrides] refuse overrides that would change the guard's
 // policy: for code that has checked something with what [Guard.Policy] returned, such as that
 // a schedule has room for its TTL. Call it before that.
 func (g *Guard[T]) KeepPolicy() { g.guarded.kept.Store(true) }
@@ -163,7 +163,7 @@ func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []strin
 // the lock, to Leave, which releases it.
 type Section struct {
 	lease Lease
-	outer lasting // that it was entered with
+	outer lasting // the context of Enter, without its end
 	binding
 }
 
@@ -202,8 +202,8 @@ func (s *Section) Leave(err *error) {
 	}
 }
 
-// lasting is a context that does not end with the one that it has its values from: a
-// call that was cancelled has a lock to release like any other.
+// lasting has the values of another context but never ends: a call that was cancelled still
+// has a lock to release.
 type lasting struct{ context.Context }
 
 func (*lasting) Deadline() (time.Time, bool) { return time.Time{}, false }

@@ -53,8 +53,8 @@ func newLock(e *core.Engine, p core.Policy, opts []Option) (*lock, error) {
 	return l, nil
 }
 
-// handle runs what the lock is around, while it holds the lock of the request's key, or
-// refuses the request.
+// handle acquires the lock of the request's key, runs the guarded handlers and releases the
+// lock. If it cannot, it refuses the request.
 func (l *lock) handle(c *gin.Context) {
 	unlocked := l.options.Filter != nil && !l.options.Filter(c)
 	if unlocked && l.bound == nil {
@@ -101,7 +101,7 @@ func (l *lock) handle(c *gin.Context) {
 	}
 }
 
-// next runs what the lock is around.
+// next runs the guarded handlers: the bound function of [Locked], or the rest of the chain.
 func (l *lock) next(src *request) {
 	if l.bound != nil {
 		l.bound.call(src)
@@ -110,7 +110,7 @@ func (l *lock) next(src *request) {
 	src.c.Next()
 }
 
-// run runs what the lock is around with ctx as the request's context.
+// run calls next with ctx as the request's context.
 func (l *lock) run(ctx context.Context, src *request) {
 	within(src.c, ctx, core.LeaseContextKey, ctx.Value(core.LeaseContextKey), func() {
 		if src.c.Done() == nil && ctx.Done() != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
-// request is what a key is rendered from. It implements rule.Source.
+// request is one gin request as the source of a key's values. It implements rule.Source.
 type request struct {
 	c       *gin.Context
 	content body.Content
 
 	bound any             // for a boundHandler, the *Req; not nil once it was bound
-	files *multipart.Form // that binding has made; may be nil
+	files *multipart.Form // parsed while binding; may be nil
 }
 
 func (r *request) Origin() *gin.Context { return r.c }

@@ -41,7 +41,8 @@ func (l *lock) misrouted(route, name string, n int) error {
 	return l.unfit(route, fault)
 }
 
-// unfit makes an error of what does not fit between the key and a route.
+// unfit completes fault as the ErrPolicy for a key that does not fit its route. The first one
+// of a route is logged.
 func (l *lock) unfit(route string, fault *core.Error) error {
 	fault.Op, fault.Policy, fault.Kind = "do", l.rule.Name, core.ErrPolicy
 	if _, logged := l.routes.LoadOrStore(route, true); !logged {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// put sets when l needs attention.
+// put schedules l: the renewer attends to it at the given time, or up to early before.
 func (r *renewer) put(l *lease, at instant, early time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +32,8 @@ func (r *renewer) remove(l *lease) {
 	}
 }
 
-// due takes out what needs attention and returns it with the time until the
-// next does.
+// due removes and returns the leases that need attention now, with the time until the next
+// one does.
 func (r *renewer) due(now instant) ([]*lease, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *renewer) due(now instant) ([]*lease, time.Duration) {
 	return due, next
 }
 
-// soonest is when it may be attended.
+// soonest is the earliest time at which the renewer may attend to the lease.
 func (n *entry) soonest() instant { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
 
 func (a agenda) Len() int { return len(a) }

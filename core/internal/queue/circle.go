@@ -17,10 +17,10 @@ import (
 // hold that ends by itself, by MaxHold or NoRenew, is no part of one, nor is a slot of a
 // semaphore while another one may become free.
 //
-// A call is known by its context: what that holds is not released before the call has
-// returned, which waits.
+// A call is known by its context. It releases what it holds when it returns, and it cannot
+// return while it waits.
 
-// Held is what a call holds already. Holds appends it to some others.
+// Held lists the holds that a call has already: Holds appends them to others.
 type Held interface{ Holds(others []*Hold) []*Hold }
 
 // circles knows the callers that wait while their call holds other keys.
@@ -37,8 +37,8 @@ type nested struct {
 	holds []*Hold
 }
 
-// enter notes that a caller waits for a key, whose call holds something, until leave is called,
-// and refuses it if that closes a circle.
+// enter records, until leave is called, that w waits for key while its call has holds. It
+// refuses w if that closes a circle.
 func (c *circles) enter(w *waiter, key string, holds []*Hold) {
 	c.mu.Lock()
 	if c.waiting == nil {
@@ -128,7 +128,7 @@ func (c *circles) find(w *waiter) []*waiter {
 	return c.path(w, on)
 }
 
-// next are those whom somebody with such obstacles waits for.
+// next returns the waiters that a waiter with obstacles o waits for.
 func (c *circles) next(o obstacles) []*waiter {
 	all := slices.Concat(o.ahead, o.queued)
 	for _, h := range o.alone {
@@ -187,7 +187,7 @@ type slot struct {
 	mine  bool // of the waiter's line
 }
 
-// stuck reports whether one who holds on the lease is.
+// stuck reports whether any hold on the lease is stuck.
 func (s slot) stuck(hold func(*Hold) bool) bool { return slices.ContainsFunc(s.holds, hold) }
 
 // full reports whether so many leases are stuck that there is no room, whatever becomes of the
@@ -250,8 +250,8 @@ func (ln *line) before(other *line) bool {
 	return ln.first != nil && ln.asking != nil && ln.asking.queued() && other.asking != nil && other.asking.began > ln.asking.queuedAt
 }
 
-// holds asks the store whether a fencing token is that of a holder of a key who keeps a caller
-// with such terms from it. A store that does not say has none.
+// holds asks the store whether token belongs to a holder of key that excludes a caller with
+// terms t. It returns false if the store does not answer.
 func (q *Queue) holds(ctx context.Context, t *Terms, key string, token int64) (yes bool) {
 	r := q.Ask(ctx, func(ctx context.Context, s driver.Session) error {
 		st, err := s.Inspect(ctx, key)
@@ -268,7 +268,7 @@ func (q *Queue) holds(ctx context.Context, t *Terms, key string, token int64) (y
 // forItsCaller refuses a call whose caller holds the key that it asks for.
 var forItsCaller = &Refusal{Why: Deadlock, Detail: "the request carries the fencing token of the key's holder, which waits for the answer; take the lock in one of the two services"}
 
-// inCircle refuses the first of some waiters.
+// inCircle returns the refusal for the first waiter of a circle.
 func inCircle(circle []*waiter) *Refusal {
 	var names []string
 	for _, w := range circle {

@@ -44,7 +44,7 @@ func (ln *line) driverRequest() driver.Request {
 // ask starts a request.
 func (ln *line) ask(replace *driver.Ending) { ln.run(ln.newRequest(replace)) }
 
-// run has a request run in the background.
+// run runs rq in the background.
 func (ln *line) run(rq *request) {
 	q := ln.queue
 	if rq.Wait {

@@ -56,8 +56,8 @@ func (ln *line) mayAsk() bool {
 	}
 }
 
-// situation describes a lease. ended is what the hold was for that has just ended on it; nil
-// if none has.
+// situation describes a lease. ended holds the terms of the hold on it that has just ended, or
+// is nil.
 func (ln *line) situation(l *lease, ended *Terms, now time.Time) situation {
 	q, since := ln.queue, at(now).since(l.heardAt)
 	s := situation{
@@ -110,8 +110,8 @@ func (ln *line) take(l *lease, now time.Time) {
 	ln.move(l, ln.situation(l, nil, now), now)
 }
 
-// serve lets the first waiter hold, on a lease that the process has, and with it all
-// that may share that.
+// serve grants the line's first waiter a hold on l, a lease that the process has. In a line of
+// readers it also grants one to each waiter behind that may join.
 func (ln *line) serve(l *lease, now time.Time) {
 	joined, fresh := l.hold != nil, l.handoffs < 0
 	if !joined && !fresh {
@@ -197,15 +197,15 @@ func (ln *line) replace(l *lease) {
 	ln.ask(&old)
 }
 
-// linger keeps a lease that nobody holds for so long. It ends with that time, with the
-// lease, with the queue, or as soon as another process is heard to wait.
+// linger keeps a lease that nobody holds for d. Lingering ends earlier with the lease, with
+// the queue, or as soon as another process is heard to wait.
 func (ln *line) linger(l *lease, d time.Duration, now time.Time) {
-	ln.queue.held.Add(1) // it counts among those, so that half of them at most linger
+	ln.queue.held.Add(1) // a lingering lease counts as held, see situation
 	l.lingers = at(now).add(d)
 	l.schedule()
 }
 
-// reuse gives a lease that lingers to the caller who has just come.
+// reuse gives a lingering lease to w, if w has just joined as the first of the line.
 func (ln *line) reuse(w *waiter) {
 	if l := ln.lingering(); l != nil && ln.first == w {
 		l.settle()
@@ -214,7 +214,7 @@ func (ln *line) reuse(w *waiter) {
 	}
 }
 
-// recall gives back what lingers in other lines than the one that is used.
+// recall gives back the lingering leases of all lines except used.
 func (lk *lock) recall(used *line) {
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		if l := ln.lingering(); l != nil && ln != used {
@@ -231,7 +231,7 @@ func (l *lease) recall(now time.Time) {
 	}
 }
 
-// giveBack releases a lease at the store without anybody waiting for it.
+// giveBack releases a lease at the store in the background.
 func (ln *line) giveBack(l *lease, keep time.Duration) {
 	now := time.Now()
 	ln.forget(l, now)
@@ -239,9 +239,9 @@ func (ln *line) giveBack(l *lease, keep time.Duration) {
 	ln.queue.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now) })
 }
 
-// finish releases a lease that the line has parted from at the store, within ctx
-// and the store's time, and lets the line go on. What could not be asked in time
-// goes on in the background.
+// finish releases a forgotten lease at the store, within ctx and StoreTimeout, and then
+// advances the line. If the store does not confirm it in time, the releaser goes on in the
+// background.
 func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time) error {
 	q, end := ln.queue, l.ending(keep)
 	err := q.end(ctx, end, now)
@@ -256,7 +256,7 @@ func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now ti
 	return err
 }
 
-// end releases a lease at the store, within ctx and the store's time.
+// end releases a lease at the store, within ctx and StoreTimeout.
 func (q *Queue) end(ctx context.Context, end driver.Ending, now time.Time) (err error) {
 	defer func() { q.heard(ctx, err) }()
 	if q.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
@@ -269,13 +269,13 @@ func (q *Queue) end(ctx context.Context, end driver.Ending, now time.Time) (err 
 	return q.session.Release(rctx, []driver.Ending{end})[0]
 }
 
-// leaves reports whether a context leaves that much time from now on.
+// leaves reports whether ctx has at least d left.
 func leaves(ctx context.Context, d time.Duration) bool {
 	end, ends := ctx.Deadline()
 	return !ends || time.Until(end) >= d
 }
 
-// forget parts the line from a lease.
+// forget removes a lease from its line and from the renewer. It does not ask the store.
 func (ln *line) forget(l *lease, now time.Time) {
 	link := &ln.leases
 	for *link != l {
@@ -290,7 +290,7 @@ func (ln *line) forget(l *lease, now time.Time) {
 	ln.queue.changed(ln.lock)
 }
 
-// lose takes note that a lease is gone at the store or past its deadline.
+// lose ends a lease that is gone at the store or past its deadline, and every hold on it.
 func (ln *line) lose(l *lease) {
 	ln.forget(l, time.Now())
 	ln.queue.releaser.add(l.ending(0), l.length)

@@ -21,7 +21,7 @@ type Config struct {
 	Logger       func() *slog.Logger // is asked at each line
 }
 
-// Terms are what a policy wants of a key. All calls of the policy share them, and nothing
+// Terms are a policy's settings as the queue uses them. All calls of the policy share them, and nothing
 // changes them.
 type Terms struct {
 	Name    string // of the policy, for the log

@@ -10,12 +10,12 @@ import (
 	"github.com/lockaround/lockaround/core/internal/carried"
 )
 
-// waiters are for those who never had to wait: nobody else knows of them any more.
+// waiters recycles the waiters that never had to wait: nothing else refers to them any more.
 var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
-// join puts w at the end of its line, or decides it on the spot. A refusal says that
-// there can be no such line. If w is the one to ask the store and willing to do so
-// itself, join returns the request that it begins.
+// join puts w at the end of its line, or decides it on the spot. It returns a refusal if key
+// cannot have such a line. If w is the one to ask the store and its goroutine is willing to,
+// join returns the request that this goroutine has to begin.
 func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	s := q.shardOf(key)
 	s.mu.Lock()
@@ -56,7 +56,7 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	return nil, nil
 }
 
-// await is waiter.await for a key, unless the wait would be one for itself.
+// await calls w.await, but first refuses a call that would wait for itself.
 func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
 	if w.try() || held == nil {
 		w.await(ctx, patience)
@@ -77,7 +77,7 @@ func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.
 	w.await(ctx, patience)
 }
 
-// await blocks until the waiter is decided, at most that long after it came.
+// await blocks until w is decided, at most until patience has passed since it joined.
 func (w *waiter) await(ctx context.Context, patience time.Duration) {
 	var late <-chan time.Time
 	if patience != Forever {
