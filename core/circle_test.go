@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -225,56 +224,4 @@ func circles(t *testing.T, seed uint64, seen func(context.Context) context.Conte
 	}
 	all.Wait()
 	return out
-}
-
-// TestCallForAHolderDoesNotWaitForIt has two services that take the same key: one holds it and
-// calls the other one, which waits for the answer to itself.
-func TestCallForAHolderDoesNotWaitForIt(t *testing.T) {
-	key := core.Policy{Key: "k", Name: "the k", Wait: time.Minute}
-	read := core.Policy{Key: "k", Name: "the k", Wait: time.Minute, Mode: core.Shared}
-	for name, tc := range map[string]struct {
-		held, wanted core.Policy
-		token        func(int64) fence.Token
-		want         error
-		after        time.Duration
-	}{
-		"the holder's":            {key, key, func(n int64) fence.Token { return fence.Token{Key: "k", Number: n} }, core.ErrDeadlock, 0},
-		"a reader's, for a write": {read, key, func(n int64) fence.Token { return fence.Token{Key: "k", Number: n} }, core.ErrDeadlock, 0},
-		"of an earlier holder":    {key, key, func(n int64) fence.Token { return fence.Token{Key: "k", Number: n - 4096} }, core.ErrTimeout, time.Minute},
-		"of a later one":          {key, key, func(n int64) fence.Token { return fence.Token{Key: "k", Number: n + 4096} }, core.ErrTimeout, time.Minute},
-		"of another key":          {key, key, func(n int64) fence.Token { return fence.Token{Key: "j", Number: n} }, core.ErrTimeout, time.Minute},
-	} {
-		for _, sameProcess := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, in the same process: %t", name, sameProcess), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					d := memlock.New()
-					caller := open(t, d)
-					called := caller
-					if !sameProcess {
-						called = open(t, d)
-					}
-					l := mustAcquire(t, caller, tc.held)
-					begun := time.Now()
-					_, err := called.Acquire(fence.NewContext(t.Context(), tc.token(l.Token())), tc.wanted)
-					mustBe(t, err, tc.want)
-					if took := time.Since(begun); took != tc.after {
-						t.Errorf("it took %v, want %v", took, tc.after)
-					}
-					mustBe(t, l.Release(t.Context()), nil)
-				})
-			})
-		}
-	}
-}
-
-func TestCallForAReaderMayRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memlock.New()
-		read := core.Policy{Key: "k", Wait: time.Minute, Mode: core.Shared}
-		l := mustAcquire(t, open(t, d), read)
-		again, err := open(t, d).Acquire(fence.NewContext(t.Context(), fence.Token{Key: "k", Number: l.Token()}), read)
-		mustBe(t, err, nil)
-		mustBe(t, again.Release(t.Context()), nil)
-		mustBe(t, l.Release(t.Context()), nil)
-	})
 }

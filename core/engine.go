@@ -70,7 +70,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e.pooled, _ = d.(driver.Pooled)
 	e.queue, err = queue.Open(queue.Config{
 		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
-		TokensAfter: s.tokensAfter, Prefix: e.prefix, Logger: e.log,
+		TokensAfter: s.tokensAfter, Logger: e.log,
 	})
 	if err != nil {
 		// It did no I/O: the error is about how the driver was made.

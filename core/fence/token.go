@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/carried"
 )
 
 // Token is the fencing token of one key's holder. The zero value is none.
@@ -39,29 +38,14 @@ func Parse(s string) (Token, error) {
 // ContextKey is the context key under which the tokens of [NewContext] are found
 // besides a private one, for contexts that pass on string keys only, as a gin.Context
 // does. Its value is opaque: copy it from one context to another.
-const ContextKey = carried.Key
+const ContextKey = "github.com/lockaround/lockaround/core/fence.Token"
 
 type tokensKey struct{}
-
-// came are tokens that came with a request.
-type came []Token
-
-var _ carried.Tokens = came{}
-
-// Number is the token of a key, or 0.
-func (all came) Number(key string) int64 {
-	for _, t := range all {
-		if t.Key == key {
-			return t.Number
-		}
-	}
-	return 0
-}
 
 // tokensContext is a context with tokens that came with a request.
 type tokensContext struct {
 	context.Context
-	tokens came
+	tokens []Token
 }
 
 // Value answers for the tokens.
@@ -75,19 +59,16 @@ func (c *tokensContext) Value(key any) any {
 
 // NewContext returns a context that carries tokens which came with a request. They
 // replace those that ctx may carry already, but not those of its leases.
-//
-// A call with such a context does not wait for a key whose holder waits for it: if one of the
-// tokens is that of the key's present holder, the acquisition fails with [core.ErrDeadlock].
 func NewContext(ctx context.Context, tokens ...Token) context.Context {
 	return &tokensContext{ctx, slices.Clone(tokens)}
 }
 
-// cameWith returns the tokens of NewContext.
-func cameWith(ctx context.Context) came {
-	if tokens, ok := ctx.Value(tokensKey{}).(came); ok {
+// came returns the tokens of NewContext.
+func came(ctx context.Context) []Token {
+	if tokens, ok := ctx.Value(tokensKey{}).([]Token); ok {
 		return tokens
 	}
-	tokens, _ := ctx.Value(ContextKey).(came)
+	tokens, _ := ctx.Value(ContextKey).([]Token)
 	return tokens
 }
 
@@ -116,7 +97,7 @@ func All(ctx context.Context) []Token {
 			add(t)
 		}
 	}
-	for _, t := range cameWith(ctx) {
+	for _, t := range came(ctx) {
 		add(t)
 	}
 	return all

@@ -1,8 +1,8 @@
 package queue
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,34 +25,53 @@ type Held interface{ Holds(others []*Hold) []*Hold }
 
 // circles knows the callers that wait while their call holds other keys.
 type circles struct {
-	some    atomic.Int64 // how many there are
-	mu      sync.Mutex   // before that of a shard
-	waiting map[*waiter]nested
-	calls   map[*Hold][]*waiter // of those who hold
-}
+	some atomic.Int64 // how many there are
 
-// nested is what the call of a waiter holds, and the key that it waits for.
-type nested struct {
-	key   string
-	holds []*Hold
+	mu      sync.Mutex                     // before that of a shard
+	waiting map[string]map[*waiter][]*Hold // by the key that they wait for: what the call of each holds
+	calls   map[*Hold][]*waiter            // of those who hold
+
+	looks sync.Mutex
+	due   map[string]bool // keys that are about to be looked at
 }
 
 // enter records, until leave is called, that w waits for key while its call has holds. It
 // refuses w if that closes a circle.
 func (c *circles) enter(w *waiter, key string, holds []*Hold) {
 	c.mu.Lock()
-	if c.waiting == nil {
-		c.waiting, c.calls = map[*waiter]nested{}, map[*Hold][]*waiter{}
+	if c.calls == nil {
+		c.waiting, c.calls = map[string]map[*waiter][]*Hold{}, map[*Hold][]*waiter{}
 	}
-	c.waiting[w] = nested{key, holds}
+	if c.waiting[key] == nil {
+		c.waiting[key] = map[*waiter][]*Hold{}
+	}
+	c.waiting[key][w] = holds
 	for _, h := range holds {
 		c.calls[h] = append(c.calls[h], w)
 	}
 	c.some.Add(1)
-	circle := c.find(w)
+	var circle []*waiter
+	if wanted(holds) {
+		circle = c.find(w)
+	}
 	c.mu.Unlock()
 	if circle != nil {
 		w.line.dismiss(w, inCircle(circle))
+	}
+}
+
+// leave forgets that w waits for key.
+func (c *circles) leave(w *waiter, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.some.Add(-1)
+	for _, h := range c.waiting[key][w] {
+		if c.calls[h] = slices.DeleteFunc(c.calls[h], func(other *waiter) bool { return other == w }); len(c.calls[h]) == 0 {
+			delete(c.calls, h)
+		}
+	}
+	if delete(c.waiting[key], w); len(c.waiting[key]) == 0 {
+		delete(c.waiting, key)
 	}
 }
 
@@ -60,24 +79,91 @@ func (c *circles) enter(w *waiter, key string, holds []*Hold) {
 // got a place before them, or a slot of theirs has gone. It is called under the lock of the
 // key's shard.
 func (q *Queue) changed(lk *lock) {
-	if q.circles.some.Load() == 0 || lk.waiting == 0 {
+	c := &q.circles
+	if c.some.Load() == 0 || lk.waiting == 0 {
 		return
 	}
 	key := lk.key
+	c.looks.Lock()
+	defer c.looks.Unlock()
+	if c.due[key] {
+		return
+	}
+	if c.due == nil {
+		c.due = map[string]bool{}
+	}
+	c.due[key] = true
 	q.workers.Go(func() {
-		for circle := q.circles.of(key); circle != nil; circle = q.circles.of(key) {
+		c.looks.Lock()
+		delete(c.due, key)
+		c.looks.Unlock()
+		for circle := c.of(key); circle != nil; circle = c.of(key) {
 			circle[0].line.dismiss(circle[0], inCircle(circle))
 		}
 	})
 }
 
-// of returns a circle that somebody is on who waits for a key, or nil.
+// of returns a circle that somebody is on who waits for a key, or nil. On each circle there is
+// one of these whose call holds what others wait for: the others only wait in front of it.
 func (c *circles) of(key string) []*waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for w, n := range c.waiting {
-		if n.key == key {
-			if circle := c.find(w); circle != nil {
+	var from []*waiter
+	for w, holds := range c.waiting[key] {
+		if wanted(holds) {
+			from = append(from, w)
+		}
+	}
+	return c.find(from...)
+}
+
+// wanted reports whether somebody of this process waits for a key of some holds.
+func wanted(holds []*Hold) bool {
+	return slices.ContainsFunc(holds, func(h *Hold) bool {
+		h.lock()
+		defer h.unlock()
+		return h.lease.current() && h.lease.line.lock.waiting > 0
+	})
+}
+
+// maxOnCircle bounds how many waiters are looked at, those first who are nearest, so that many
+// who wait cost little. Whoever is not looked at is taken for one who can go on.
+const maxOnCircle = 32
+
+// find returns a circle that one of some waiters is on, or nil.
+func (c *circles) find(from ...*waiter) []*waiter {
+	// All that they wait for, directly or not, wait at one time, the beginning of this: who
+	// ceases to wait needs c.mu before its call can release what it holds.
+	on, behind := map[*waiter]obstacles{}, map[*waiter][]*waiter{}
+	for pending := slices.Clone(from); len(pending) > 0 && len(on) < maxOnCircle; pending = pending[1:] {
+		p := pending[0]
+		if _, seen := on[p]; seen {
+			continue
+		}
+		on[p] = p.obstacles()
+		for _, q := range c.next(on[p]) {
+			behind[q] = append(behind[q], p)
+			pending = append(pending, q)
+		}
+	}
+	// Whoever can go on, once all who can have done so, is on none.
+	waits := func(p *waiter) bool { _, is := on[p]; return is }
+	stuck := func(h *Hold) bool { return slices.ContainsFunc(c.calls[h], waits) }
+	for pending := slices.Collect(maps.Keys(on)); len(pending) > 0; pending = pending[1:] {
+		p := pending[0]
+		o, is := on[p]
+		if !is {
+			continue
+		}
+		queued := slices.ContainsFunc(o.queued, waits) && !slices.ContainsFunc(o.slots, func(s slot) bool { return s.mine && !s.stuck(stuck) })
+		if !queued && !slices.ContainsFunc(o.alone, stuck) && !slices.ContainsFunc(o.ahead, waits) && !o.full(stuck) {
+			delete(on, p)
+			pending = append(pending, behind[p]...)
+		}
+	}
+	for _, w := range from {
+		if waits(w) {
+			if circle := c.path(w, on); circle != nil {
 				return circle
 			}
 		}
@@ -85,52 +171,9 @@ func (c *circles) of(key string) []*waiter {
 	return nil
 }
 
-func (c *circles) leave(w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.some.Add(-1)
-	for _, h := range c.waiting[w].holds {
-		if c.calls[h] = slices.DeleteFunc(c.calls[h], func(other *waiter) bool { return other == w }); len(c.calls[h]) == 0 {
-			delete(c.calls, h)
-		}
-	}
-	delete(c.waiting, w)
-}
-
-// find returns a circle of waiters that w is on, or nil.
-func (c *circles) find(w *waiter) []*waiter {
-	// These are all that w waits for, directly or not. They wait at one time, the beginning of this: who
-	// ceases to wait needs c.mu before its call can release what it holds.
-	on := map[*waiter]obstacles{}
-	for pending := []*waiter{w}; len(pending) > 0; pending = pending[1:] {
-		p := pending[0]
-		if _, seen := on[p]; seen {
-			continue
-		}
-		on[p] = p.obstacles()
-		pending = append(pending, c.next(on[p])...)
-	}
-	// Whoever can go on, once all who can have done so, is on none.
-	waits := func(p *waiter) bool { _, is := on[p]; return is }
-	stuck := func(h *Hold) bool { return slices.ContainsFunc(c.calls[h], waits) }
-	for before := -1; before != len(on); {
-		before = len(on)
-		for p, o := range on {
-			behind := slices.ContainsFunc(o.queued, waits) && !slices.ContainsFunc(o.slots, func(s slot) bool { return s.mine && !s.stuck(stuck) })
-			if !behind && !slices.ContainsFunc(o.alone, stuck) && !slices.ContainsFunc(o.ahead, waits) && !o.full(stuck) {
-				delete(on, p)
-			}
-		}
-	}
-	if !waits(w) {
-		return nil
-	}
-	return c.path(w, on)
-}
-
 // next returns the waiters that a waiter with obstacles o waits for.
 func (c *circles) next(o obstacles) []*waiter {
-	all := slices.Concat(o.ahead, o.queued)
+	var all []*waiter
 	for _, h := range o.alone {
 		all = append(all, c.calls[h]...)
 	}
@@ -139,7 +182,7 @@ func (c *circles) next(o obstacles) []*waiter {
 			all = append(all, c.calls[h]...)
 		}
 	}
-	return all
+	return append(append(all, o.ahead...), o.queued...)
 }
 
 // path returns the way from w back to w over those who are stuck, or nil.
@@ -249,24 +292,6 @@ func (w *waiter) obstacles() (o obstacles) {
 func (ln *line) before(other *line) bool {
 	return ln.first != nil && ln.asking != nil && ln.asking.queued() && other.asking != nil && other.asking.began > ln.asking.queuedAt
 }
-
-// holds asks the store whether token belongs to a holder of key that excludes a caller with
-// terms t. It returns false if the store does not answer.
-func (q *Queue) holds(ctx context.Context, t *Terms, key string, token int64) (yes bool) {
-	r := q.Ask(ctx, func(ctx context.Context, s driver.Session) error {
-		st, err := s.Inspect(ctx, key)
-		for _, h := range st.Holders {
-			conflicts := t.Mode == driver.Exclusive || h.Mode == driver.Exclusive || t.Limit == 1
-			first := q.Token(h.Token)
-			yes = yes || conflicts && !h.Kept && first > 0 && first <= token && token < first+block
-		}
-		return err
-	})
-	return yes && r == nil
-}
-
-// forItsCaller refuses a call whose caller holds the key that it asks for.
-var forItsCaller = &Refusal{Why: Deadlock, Detail: "the request carries the fencing token of the key's holder, which waits for the answer; take the lock in one of the two services"}
 
 // inCircle returns the refusal for the first waiter of a circle.
 func inCircle(circle []*waiter) *Refusal {

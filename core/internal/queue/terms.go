@@ -17,7 +17,6 @@ type Config struct {
 	MaxWaiters   int                 // callers that wait for one key
 	MaxHeld      int                 // holds at a time
 	TokensAfter  int64               // is added to the store's tokens
-	Prefix       string              // of all keys, which users do not see
 	Logger       func() *slog.Logger // is asked at each line
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockaround/lockaround/core/internal/carried"
 )
 
 // waiters recycles the waiters that never had to wait: nothing else refers to them any more.
@@ -62,17 +60,13 @@ func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.
 		w.await(ctx, patience)
 		return
 	}
-	if n := carried.Number(ctx, key[len(q.Prefix):]); n > 0 && q.holds(ctx, w.terms, key, n) {
-		w.line.dismiss(w, forItsCaller)
-		return
-	}
 	holds := slices.DeleteFunc(held.Holds(nil), func(h *Hold) bool {
 		_, live := h.State()
 		return !live || h.lease.line.queue != q
 	})
 	if len(holds) > 0 {
 		q.circles.enter(w, key, holds)
-		defer q.circles.leave(w)
+		defer q.circles.leave(w, key)
 	}
 	w.await(ctx, patience)
 }
