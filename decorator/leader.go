@@ -49,7 +49,7 @@ import (
 // # The policy
 //
 // The key is a literal. Mode is Exclusive, Wait is zero or Forever: a candidate waits until it
-// leads. NoRenew, MinHold and Linger are not set. MaxHold is the longest term, which lets
+// leads. NoRenew, MinHold, Linger and Reentrant are not set. MaxHold is the longest term, which lets
 // others have their turn. Of the engine's defaults only the TTL counts. The key with "#observers" after it is used as well, see
 // [LeaderRunner.Observe].
 func Leader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) *LeaderRunner {
@@ -111,6 +111,8 @@ func leads(p core.Policy) string {
 		return fmt.Sprintf("Mode is %s; one leads at a time, which is exclusive", p.Mode)
 	case p.Wait != core.Forever:
 		return fmt.Sprintf("Wait is %v; a candidate waits until it leads: leave Wait out, also out of an override", p.Wait)
+	case p.Reentrant:
+		return "Reentrant is set, and a term would be a part of what the caller holds; leave it out"
 	case p.NoRenew:
 		return "NoRenew is set; a leader keeps its key by renewal until its function has returned; use MaxHold to bound a term"
 	case p.MinHold > 0:
@@ -198,14 +200,21 @@ func (l *LeaderRunner) Policy() core.Policy { return l.guard.Policy() }
 
 // Run campaigns, leads and campaigns again, and returns when ctx has ended and the function has
 // returned. Its error is then ctx's. It also returns when there is no use in going on: a
-// [core.ErrClosed] when the engine is closed, a [core.ErrDeadlock] if ctx holds the key
-// already, and a [core.ErrPolicy] if Run runs already. A store that cannot be reached is asked
-// again, with the pauses of a failure.
+// [core.ErrClosed] when the engine is closed or shutting down, a [core.ErrDeadlock] if ctx holds
+// the key already, and a [core.ErrPolicy] if Run runs already, or others of this process use the
+// key in a way that does not go with the policy. A store that cannot be reached is asked again,
+// with the pauses of a failure.
+//
+// A term is a call like any other, so that [core.Engine.Shutdown] waits for its end: let ctx end
+// before.
 func (l *LeaderRunner) Run(ctx context.Context) error {
+	if ctx == nil {
+		return l.refuse("lead", "the context is nil; pass context.Background()")
+	}
 	l.mu.Lock()
 	if l.running {
 		l.mu.Unlock()
-		return &core.Error{Op: "lead", Policy: l.guard.Name(), Kind: core.ErrPolicy, Detail: "Run runs already in this process; call it once for each LeaderRunner"}
+		return l.refuse("lead", "Run runs already in this process; call it once for each LeaderRunner")
 	}
 	l.running = true
 	l.mu.Unlock()
@@ -229,12 +238,10 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		outcome, err := l.lead(ctx, section)
+		outcome := l.lead(ctx, section)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, core.ErrClosed):
-			return err
 		case outcome == leaderFailed && time.Since(began) < l.most:
 			failures++
 		default:
@@ -249,7 +256,7 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 }
 
 // lead is one term, in the section that it is granted.
-func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome leaderOutcome, err error) {
+func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome leaderOutcome) {
 	inTerm, resign := context.WithCancelCause(section.Context())
 	t := &leaderTerm{lease: section.Lease(), resign: resign, over: make(chan struct{})}
 	l.mu.Lock()
@@ -259,6 +266,7 @@ func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome
 	l.mu.Unlock()
 	leave := l.gate.announce(ctx)
 	outcome = leaderFailed // also if the function panics
+	err := errPanicked
 	defer func() {
 		resigned := errors.Is(context.Cause(inTerm), ErrResigned)
 		lost := t.lease.Err() != nil
@@ -280,13 +288,21 @@ func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome
 	if err = l.run(inTerm); err == nil {
 		outcome = leaderDone
 	}
-	return outcome, err
+	return outcome
+}
+
+// errPanicked is what a status says of a function that ended neither with nil nor with an error.
+var errPanicked = errors.New("the leader's function panicked, or ended its goroutine")
+
+func (l *LeaderRunner) refuse(op, why string) error {
+	return &core.Error{Op: op, Policy: l.guard.Name(), Kind: core.ErrPolicy, Detail: why}
 }
 
 // Resign ends the term of this process, if it leads: the context of the function ends with the
 // cause [ErrResigned]. It returns when the function has returned and the key was released, or
 // ctx has ended, then with ctx's error; the term ends all the same. The process then campaigns
-// again, behind those who wait. It returns nil at once if this process does not lead.
+// again, behind those who wait. It returns nil at once if this process does not lead. The
+// function itself just returns: Resign would wait for it in vain.
 func (l *LeaderRunner) Resign(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.term

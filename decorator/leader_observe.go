@@ -72,7 +72,8 @@ func (g *leaderGate) announce(ctx context.Context) (leave func()) {
 
 // Observe returns a channel of who leads: what is known at first, and each change, in this
 // process or another. Whoever reads slowly gets the latest only. The channel is closed when ctx
-// ends or the engine is closed. The runner need not run.
+// ends or the engine is closed. The runner need not run. An observer waits for a lock, or holds
+// it, as a call does: let ctx end before [core.Engine.Shutdown], which waits for that.
 //
 // Observers learn by pushes of the store, mostly within a round trip or two; if a push is
 // lost, within the driver's bound for that. After a change an observer looks again after 1, 2, 4
@@ -82,6 +83,9 @@ func (g *leaderGate) announce(ctx context.Context) (leave func()) {
 //
 // The error is a [core.ErrPolicy] if the driver has no shared locks, as those of redlock.
 func (l *LeaderRunner) Observe(ctx context.Context) (<-chan Leadership, error) {
+	if ctx == nil {
+		return nil, l.refuse("observe", "the context is nil; pass context.Background()")
+	}
 	if l.gate.none != nil {
 		return nil, &core.Error{Op: "observe", Policy: l.guard.Name(), Kind: core.ErrPolicy, Detail: "observers share a lock, and this store has none that can be shared", Cause: l.gate.none}
 	}

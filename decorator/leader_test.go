@@ -251,8 +251,8 @@ func TestPanicOfALeaderGoesOnWhenTheKeyIsFree(t *testing.T) {
 		if st, err := e.Inspect(t.Context(), "indexer"); err != nil || st.Held {
 			t.Errorf("the key is %+v, %v", st, err)
 		}
-		if l.Status().Leading {
-			t.Error("it still leads")
+		if s := l.Status(); s.Leading || s.Err == nil {
+			t.Errorf("the status is %+v", s)
 		}
 	})
 }
@@ -283,6 +283,7 @@ func TestLeaderWithAPolicyThatCannotWorkIsRefused(t *testing.T) {
 		"wait":        {core.Policy{Key: "k", Wait: time.Second}, serve, nil, "leave Wait out"},
 		"not renewed": {core.Policy{Key: "k", NoRenew: true}, serve, nil, "NoRenew"},
 		"min hold":    {core.Policy{Key: "k", MinHold: time.Second}, serve, nil, "MinHold"},
+		"reentrant":   {core.Policy{Key: "k", Reentrant: true}, serve, nil, "Reentrant"},
 		"linger":      {core.Policy{Key: "k", Linger: time.Second}, serve, nil, "Linger"},
 		"nil":         {core.Policy{Key: "k"}, nil, nil, "the function is nil"},
 		"pause":       {core.Policy{Key: "k"}, serve, decorator.LeaderPause(time.Second, time.Millisecond), "LeaderPause"},
@@ -334,4 +335,39 @@ func TestLeaderDoesNotGoByTheDefaultsOfCalls(t *testing.T) {
 			t.Errorf("status %+v, policy %+v", s, p)
 		}
 	})
+}
+
+// TestLeaderGoesOnWhenAnotherEngineIsClosed has a function that uses a store of its own.
+func TestLeaderGoesOnWhenAnotherEngineIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, err := core.New(memlock.New(), core.WithNamespace("other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l := decorator.Leader(newEngine(t, memlock.New()), indexer, func(ctx context.Context) error {
+			return other.Do(ctx, core.Policy{Key: "k"}, func(context.Context) error { return nil })
+		})
+		stop := campaign(t, l)
+		time.Sleep(time.Hour)
+		if s := l.Status(); s.Terms < 2 || !errors.Is(s.Err, core.ErrClosed) {
+			t.Errorf("the status is %+v", s)
+		}
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestNilContextsOfLeadersAreRefused(t *testing.T) {
+	l := decorator.Leader(newEngine(t, memlock.New()), indexer, serve)
+	var none context.Context
+	if err := l.Run(none); !errors.Is(err, core.ErrPolicy) {
+		t.Errorf("Run returned %v", err)
+	}
+	if _, err := l.Observe(none); !errors.Is(err, core.ErrPolicy) {
+		t.Errorf("Observe returned %v", err)
+	}
 }
