@@ -60,26 +60,46 @@ func culprit(t reflect.Type, values map[string][]string, tag string) string {
 	return ""
 }
 
-// documentName is a path of names in JSON as far as they are those of fields.
+// documentName is a path of names in JSON as far as they are those of fields. Go 1.27 has the
+// indexes of lists and the keys of maps in it, which are no names of ours.
 func documentName(t reflect.Type, path string) string {
-	var known []string
-	for name := range strings.SplitSeq(path, ".") {
-		t = elements(t)
-		if t.Kind() != reflect.Struct {
-			break
-		}
-		f, ok := t.FieldByNameFunc(func(goName string) bool {
-			f, _ := t.FieldByName(goName)
-			return tagName(f, "json") == name
-		})
-		if !ok {
-			break
-		}
-		if t = f.Type; !f.Anonymous || f.Tag.Get("json") != "" {
-			known = append(known, name)
-		}
+	const most = 64 // a client's keys may have any number of dots
+	steps := strings.SplitN(path, ".", most+1)
+	names, _ := documentNames(t, steps[:min(len(steps), most)])
+	return strings.Join(names, ".")
+}
+
+// documentNames returns the names of the fields on a path, and whether it ends at one.
+func documentNames(t reflect.Type, path []string) (names []string, whole bool) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	return strings.Join(known, ".")
+	switch {
+	case len(path) == 0:
+		return nil, true
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array, t.Kind() == reflect.Map:
+		// What comes before a name of the element is an index, or a key, which may have dots in it.
+		for i := range path {
+			if names, whole := documentNames(t.Elem(), path[i:]); whole {
+				return names, true
+			}
+		}
+		return nil, false
+	case t.Kind() != reflect.Struct:
+		return nil, false
+	}
+	f, ok := t.FieldByNameFunc(func(goName string) bool {
+		f, _ := t.FieldByName(goName)
+		return tagName(f, "json") == path[0]
+	})
+	if !ok {
+		return nil, false
+	}
+	names, whole = documentNames(f.Type, path[1:])
+	if !f.Anonymous || f.Tag.Get("json") != "" {
+		names = append([]string{path[0]}, names...)
+	}
+	return names, whole
 }
 
 // clientName is what clients call a field that is reached by Go's names, as in

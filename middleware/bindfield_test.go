@@ -39,6 +39,8 @@ func TestRefusalNamesTheFieldAsItsClientKnowsIt(t *testing.T) {
 		{"JSON of another type, nested", "POST", "/1", json, `{"order":{"ID":"s3cret"}}`, "", "order.ID"},
 		{"JSON of another type, in a list", "POST", "/1", json, `{"items":[{"count":"s3cret"}]}`, "", "items.count"},
 		{"JSON of another type, in a map", "POST", "/1", json, `{"prices":{"s3cret":{"count":"x"}}}`, "", "prices.count"},
+		{"JSON of another type, in a map with dots", "POST", "/1", json, `{"prices":{"a.s3cret.count":{"count":"x"}}}`, "", "prices.count"},
+		{"JSON of another type, a whole element", "POST", "/1", json, `{"items":[{},"s3cret"]}`, "", "items"},
 		{"JSON of another type, embedded", "POST", "/1", json, `{"note":7}`, "", "note"},
 		{"JSON that is not valid", "POST", "/1", json, `{"sku":"s3cret"}`, "", "sku"},
 		{"JSON that is not valid, embedded", "POST", "/1", json, `{"note":"s3cret"}`, "", "note"},
