@@ -41,9 +41,9 @@ type Driver interface {
 	Open(Config) (Session, error)
 }
 
-// Pooled is what a [Driver] may be besides, if it reaches its store by way of a pool of
-// connections that belongs to the program: whoever takes a lock while he has one of them
-// may wait for another in vain. It is found by a type assertion.
+// Pooled is an optional interface of a [Driver], found by a type assertion. A driver has it
+// if it reaches its store through a pool of connections that belongs to the program. A caller
+// who has a connection of that pool and takes a lock may wait in vain for another one.
 type Pooled interface {
 	// Uses reports whether pool, such as a *sql.DB, is that pool.
 	Uses(pool any) bool
@@ -91,9 +91,8 @@ type Session interface {
 
 	// Oust ends every lease of a key whose token is at most upTo, whoever has it,
 	// tells their sessions by Sink.Lost, as far as they can be reached at the moment,
-	// and lets in who waits. No later grant has a
-	// token of upTo or less. Repeated, it spares those who came next. It is used only
-	// if Capabilities.Oust.
+	// and grants the key to those who wait. No later grant has a token of upTo or less, so
+	// a repeated call ends none of them. It is used only if Capabilities.Oust.
 	Oust(ctx context.Context, key string, upTo int64) error
 
 	// Close ends every call in progress and every goroutine of the session.
@@ -113,9 +112,9 @@ type Sink interface {
 	Waiting(id ID)
 
 	// Contended reports whether somebody waits in the store's queue for the key of
-	// the lease id; with Capabilities.Recall also that somebody has asked for it and
-	// would not wait, as far as one message gets through. It bounds hand-off inside the holding process, and recalls a
-	// lease that it has kept for itself.
+	// the lease id. With Capabilities.Recall it also reports that somebody has asked for the
+	// key and would not wait; that message may be lost. It limits hand-offs inside the
+	// holding process, and makes the process give back a lease that it keeps without a holder.
 	Contended(id ID, waiting bool)
 
 	// Lost reports that the lease id has ended at the store.
@@ -158,12 +157,11 @@ func (m Mode) String() string {
 
 // Request asks for a lease.
 //
-// Who holds a key together with others has asked for it as Shared or Semaphore: an
-// Exclusive lease is the only one of its key. A Semaphore's lease is granted when
-// fewer than Limit leases are there, of either mode, and while it lasts no lease is
-// granted beside it that would be one more than Limit. So where Limits differ the
-// smallest counts until its leases have ended. Nobody is granted a lease past those
-// who wait for one.
+// An Exclusive lease is the only one of its key. Shared and Semaphore leases may be held
+// together. A Semaphore's lease is granted when the key has fewer than Limit leases, of either
+// of these modes; while it lasts, the key never has more than Limit leases. So if Limits differ,
+// the smallest counts until its leases have ended. Nobody is granted a lease before those who
+// already wait for one.
 type Request struct {
 	ID
 	Mode  Mode
@@ -180,7 +178,7 @@ type Request struct {
 
 	// After, if not nil, is a lease of this session on the same key whose Release is
 	// under way: it ends before this request takes effect, whichever of the two arrives first.
-	// The Release says what has become of the lease all the same. It is used only if
+	// The Release still returns what has become of the lease. It is used only if
 	// Capabilities.After, and never with Replace. After.Keep is 0.
 	After *Ending
 }

@@ -132,7 +132,8 @@ func (p *place) receive(c *call) {
 	}
 }
 
-// cleanUp runs when Begin or Acquire returns err.
+// cleanUp gives up what is left when Begin or Acquire returns err: requests under way, the lease
+// to replace if it has not ended, and after an error the owner.
 func (p *place) cleanUp(err error) {
 	underWay := false
 	for _, rq := range p.unanswered {

@@ -7,12 +7,11 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// claims holds a session's owners. A push for an owner that is not among them is for one
-// that was given up.
+// claims has a session's owners. If a push names another owner, that owner was given up.
 type claims struct {
 	mu      sync.Mutex
 	byOwner map[driver.Owner]*claim
-	sweepAt int
+	sweepAt int       // how many owners there may be before add removes old ones
 	epoch   time.Time // before everything else
 }
 

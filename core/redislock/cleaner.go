@@ -36,10 +36,10 @@ type debt struct {
 	pause    time.Duration
 	underWay bool // an end was sent and not answered
 	again    bool // one more end is owed after it
-	paid     bool
-	index    int // in the heap
+	paid     bool // it was settled
+	index    int  // in the heap
 
-	doubted bool // a misrouted reply has denied the owner: asked once more
+	doubted bool // a misrouted reply said that the owner had nothing, and the end was repeated once
 }
 
 func newCleaner(life *kit.Life, calls *lanes, timeout time.Duration, jitter func() float64) *cleaner {
@@ -112,7 +112,8 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 	return nil, c.byNext[0].next.Sub(now)
 }
 
-// answered handles a reply, on a worker's goroutine.
+// answered handles the reply to an end, on the goroutine of the lane's worker. If the lane is
+// closed, that of the sender or of close calls it.
 func (c *cleaner) answered(d *debt, cl *call) {
 	err := cl.reply.err
 	more, doubtful := false, false
@@ -144,7 +145,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 	c.worker.Wake()
 }
 
-// settle removes a debt. c.mu is held.
+// settle removes a debt, because it is paid or the server has forgotten the owner. c.mu is held.
 func (c *cleaner) settle(d *debt) {
 	heap.Remove(&c.byNext, d.index)
 	delete(c.debts, d.owner)

@@ -81,7 +81,7 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 	return w, nil
 }
 
-// usable refuses the clients on which the protocol cannot work.
+// usable returns an error for a client with which the protocol cannot work.
 func usable(client redis.UniversalClient) error {
 	if client == nil {
 		return errors.New("the client is nil; pass a *redis.Client or a *redis.ClusterClient")
@@ -95,7 +95,7 @@ func usable(client redis.UniversalClient) error {
 	return nil
 }
 
-// atMost is d unless that is no bound, or a later one.
+// atMost returns the time-out d, or bound if d is longer or no time-out at all.
 func atMost(bound, d time.Duration) time.Duration {
 	if d <= 0 {
 		return bound
@@ -151,7 +151,7 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 		})
 	}
 	if o.unknown() {
-		// They went to other servers of a Cluster.
+		// They went to other servers of a Cluster than the first copies.
 		w.send(ctx, o, func(packet) bool { return true })
 	}
 	w.reloadAfterSilence(o.answers)
@@ -188,8 +188,8 @@ func (o *outgoing) reset() {
 	o.packets, o.answers, o.pending = o.packets[:0], o.answers[:0], o.pending[:0]
 }
 
-// unknown makes the packets pending whose script the server did not know, and reports
-// whether there are any. They have done nothing.
+// unknown reports whether the server did not know the scripts of some packets, and makes these
+// pending. They have done nothing.
 func (o *outgoing) unknown() bool {
 	o.pending = o.pending[:0]
 	for i, r := range o.answers {
@@ -214,8 +214,8 @@ func (w *clientWire) pack(to []packet, cmds []*command) []packet {
 	return to
 }
 
-// send sends the pending packets in one pipeline, or a single one without, and sets their
-// answers.
+// send sends the pending packets in one pipeline, or without a pipeline if there is only one, and
+// sets their answers. source reports whether a packet is sent with the source of its script.
 func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) bool) {
 	for _, i := range o.pending {
 		p, n := o.packets[i], len(o.args)

@@ -53,11 +53,10 @@ func (f optionFunc) apply(c *config) { f(c) }
 // WithConnections sets how many batches of acquisitions and releases may be
 // under way at once to a server that answers within 0.2 ms, each on a connection of the
 // client's pool. While there are few callers up to four of them send for themselves, each
-// on a connection. A server that takes longer has a request or a batch under way for every
+// on a connection. To a server that takes longer, one request or batch is under way for every
 // 50 µs that it takes, up to three quarters of the client's PoolSize and 32. Renewals use
-// up to two connections more, and pushes one outside the pool. The default is 2, which more
-// seldom improve on: concurrent calls share the next batch. Below 1 is an error
-// of Open.
+// up to two connections more, and pushes one outside the pool. The default is 2. More seldom
+// help, since concurrent calls share the next batch. Open refuses an n below 1.
 func WithConnections(n int) Option {
 	return optionFunc(func(c *config) { c.connections = n })
 }

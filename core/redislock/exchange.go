@@ -7,8 +7,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// exchange sends a call and waits for its reply. The caller's goroutine cannot be
-// interrupted meanwhile: after driver.Promptness at most the reply is an error.
+// exchange sends a call and waits for its reply. The caller's goroutine cannot be interrupted
+// meanwhile. So after driver.Promptness at most exchange returns, with an error as the reply if
+// there is no answer.
 //
 // While there are few callers, each sends its call alone, on a connection of its own. To
 // wake a worker for the call and the caller for the reply would take longer than a local

@@ -1,7 +1,7 @@
 package redislock
 
 import (
-	"context" //nolint:gosec // Redis names scripts by their SHA-1.
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +22,8 @@ type lane struct {
 	wire     wire
 	ctx      context.Context // of the session
 	workers  *sync.WaitGroup // counts the workers
-	width    int             // batches under way at once, without the overdue
-	maxWidth int             // the same to a server that is not near, with the calls that callers send alone
+	width    int             // the batches under way at once, without the overdue
+	maxWidth int             // the same to a server that is not near; calls that callers send alone count too
 	timeout  time.Duration   // of one attempt
 
 	mu             sync.Mutex
@@ -34,7 +34,7 @@ type lane struct {
 	silent         int      // of the active workers, those whose batch was given up
 	sendingAlone   int      // callers who send their calls themselves
 	batched        int      // calls in batches under way
-	overdue        int
+	overdue        int      // workers that were replaced and whose batch is not back
 	closed         bool
 	deadline       sharedDeadline // of the calls that callers send alone at about this time
 	roundTrip      time.Duration  // of the fastest recent answer
@@ -54,7 +54,7 @@ const (
 	maxOverdue = 8
 )
 
-// call is one command to be sent. sent and reply are set before done runs.
+// call is one command to be sent. sent and reply are set before done is called.
 type call struct {
 	command
 	sent  time.Time // just before the command left, for the first time

@@ -59,7 +59,7 @@ func (l *listener) run() {
 			}
 			l.onUp(wasUp)
 			wasUp = true
-			l.set(true, nil) // after that: who waits for it relies on verified leases
+			l.set(true, nil) // after onUp: once wait returns, the leases are being verified
 		}, l.onPush)
 		asked := ctx.Err() != nil
 		cancel()

@@ -14,7 +14,7 @@ type packet []*command
 // microseconds, during which other clients wait.
 const maxJoint = 64
 
-// script returns the script that the server runs.
+// script returns the script that the server runs: the command's own, or Joint for several.
 func (p packet) script() *protocol.Script {
 	if len(p) == 1 {
 		return p[0].script
@@ -23,8 +23,8 @@ func (p packet) script() *protocol.Script {
 }
 
 // words appends the words of the Redis command: EVAL with the script's source or EVALSHA
-// with its SHA, the keys and the arguments. A Cluster's client reads the key, which is a
-// string then. Several keys are never a Cluster's, and go as pointers, which are cheaper.
+// with its SHA, the keys and the arguments. A single key is a string, because a Cluster's
+// client reads it. Several keys are pointers, which are cheaper; a Cluster never gets several.
 func (p packet) words(to []any, source bool) []any {
 	s := p.script()
 	if source {

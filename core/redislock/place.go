@@ -31,28 +31,28 @@ type place struct {
 	refreshNow bool          // ask the server at once
 
 	// Used by one goroutine: that of Begin, and later that of Acquire.
-	inBegin          bool // Begin runs it, which has no time to renew
+	inBegin          bool // Begin runs it: there is no time to renew
 	answers          chan *call
 	unanswered       []*request // oldest first
 	firstRequest     request    // its memory is part of the place
 	firstSlot        [1]*request
 	grant            driver.Grant
-	sent             bool        // a request may have been executed
-	leftNothing      bool        // none of them has left anything at the server
-	known            bool        // the server knows the owner: requests no longer create it
-	replaced         bool        // the lease to replace has ended
-	abandoned        atomic.Bool // Acquire has returned an error, and the owner is to be ended
-	endedLate        atomic.Bool // it was owed once more after a late answer
-	queued           bool        // the server has confirmed the place
-	began            time.Time   // before the first request
-	confirmedSince   time.Time   // just before the last request that was answered "queued"
-	misrouted        bool        // the answer to that request was
-	seenToken        int64       // the latest token of a "queued" reply; a grant has a greater one
-	holderEnds       time.Time   // when the lease ends unless it is renewed
-	announcedEnd     time.Time   // when a lease ends that nobody renews, as a push said
-	next             time.Time   // when to ask again
-	pause            time.Duration
-	refreshOnceKnown bool // the subscription came up before the place was confirmed
+	sent             bool          // a request may have been executed
+	leftNothing      bool          // no request has left anything at the server
+	known            bool          // the server knows the owner: requests no longer create it
+	replaced         bool          // the lease to replace has ended
+	abandoned        atomic.Bool   // Acquire has returned an error, and the owner is to be ended
+	endedLate        atomic.Bool   // the owner was ended once more after a late answer: endLate
+	queued           bool          // the server has confirmed the place
+	began            time.Time     // before the first request
+	confirmedSince   time.Time     // just before the last request that was answered "queued"
+	misrouted        bool          // that answer was: see reply
+	seenToken        int64         // the latest token of a "queued" reply; a grant has a greater one
+	holderEnds       time.Time     // when the holder's lease ends unless it is renewed
+	announcedEnd     time.Time     // the same, as a push said, or when the key is no longer kept
+	next             time.Time     // when to ask again
+	pause            time.Duration // before the next repetition of a request that failed
+	refreshOnceKnown bool          // the subscription came up before the place was confirmed
 }
 
 // request is an unanswered call of a place.

@@ -10,7 +10,8 @@ import (
 
 var _ driver.Prompt = (*session)(nil)
 
-// Begin sends the first request of an acquisition.
+// Begin sends the first request of an acquisition. If done is false, the engine calls Acquire,
+// which goes on from there.
 func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
 	if s.check(r) != nil || s.Enter() != nil {
 		return g, false, nil
@@ -52,7 +53,7 @@ func (p *place) begun(c *call) (*driver.Grant, error) {
 	return p.answer(context.Background(), c)
 }
 
-// End sends the release of one lease.
+// End sends the release of one lease. If done is false, the engine calls Release for it.
 func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	if s.Enter() != nil {
 		return false, nil

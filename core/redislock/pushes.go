@@ -60,7 +60,7 @@ var errTaken = errors.New("redis: the lease was taken from its owner at the serv
 // catchUp runs when the subscription is up, again or for the first time.
 func (s *session) catchUp(again bool) {
 	if again {
-		s.renewals.replaceAll() // the renewals that are repeated go on other connections
+		s.renewals.replaceAll() // repeated renewals take other connections: see ask
 	}
 	s.verifyLeases()
 	s.refreshPlaces()

@@ -17,7 +17,7 @@ type session struct {
 	jitter  func() float64
 
 	calls    *lanes // acquisitions and endings
-	renewals *lanes // apart, so that a burst of acquisitions cannot starve them
+	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them
 	claims   claims
 	cleaner  *cleaner
 	listener *listener

@@ -50,7 +50,8 @@ func (l *lane) work() {
 	}
 }
 
-// take returns the next batch. If there is none, it counts the worker out and returns nil.
+// take returns the next batch. If there is none, it returns nil, and the worker that called it
+// is no longer counted as active.
 func (l *lane) take() *batch {
 	b := batches.Get().(*batch)
 	l.mu.Lock()
@@ -135,7 +136,8 @@ func (l *lane) replaceAll() {
 	}
 }
 
-// replace starts another worker beside that of a batch which takes too long. l.mu is held.
+// replace starts another worker in place of the one of a batch that takes too long, or whose
+// connection may be dead. The old worker stays with its batch. l.mu is held.
 func (l *lane) replace(b *batch) {
 	if b.back || b.replaced || l.overdue >= maxOverdue {
 		return

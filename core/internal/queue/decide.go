@@ -6,8 +6,8 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// What becomes of a lease of this process is decided here and nowhere else: who holds on it
-// next, who comes in beside others, whether it is kept although nobody holds, and when other
+// What becomes of a lease of this process is decided here and nowhere else: who holds it
+// next, who joins those who hold it, whether it is kept although nobody holds, and when other
 // processes have their turn.
 
 const (
@@ -34,7 +34,7 @@ const (
 	stepClose                // those who hold go on, and nobody joins them
 )
 
-// situation is what a decision about a lease goes by.
+// situation is all that decide knows of a lease.
 type situation struct {
 	next *Terms // of the first waiter; nil if nobody waits
 	mode driver.Mode
@@ -54,8 +54,8 @@ type situation struct {
 
 	minHold, linger time.Duration // of the hold that has just ended
 
-	renewed bool // it was just to be
-	failed  bool // and could not
+	renewed bool // a renewal was just tried
+	failed  bool // and did not succeed
 }
 
 // decide returns the next step. It changes nothing.

@@ -24,6 +24,10 @@
 // machine.go has the structs. A call goes through queue.go, waiter.go, request.go and steps.go,
 // and back through release.go. Meanwhile renewer.go renews, and events.go hears the store.
 //
+// The store grants a lease to the process. A hold is one caller's time on a lease. A share is a
+// lease in mode Shared: several callers may hold it together. Of an exclusive lease and of a
+// semaphore's there is one hold at a time.
+//
 // A key has a lock, with a line for each kind of use: its mode, its limit, and whether its
 // callers are strict. Of strict callers each has a line of its own. A line has its waiters in
 // order, at most one request, and the leases of this process.
@@ -38,11 +42,11 @@
 //	              ▼
 //	   replaced · given back · sent · lost    the line has parted from it
 //
-// A function without effects chooses the next step of a lease that is there: decide.go has it,
-// and steps.go takes the step. It is asked when a lease was granted, when a hold ends, when a
-// renewal that it asked for is over, when a caller comes who may share or reuse the lease, when
-// another process is heard to wait, and when the time to linger is over. A lease that was lost,
-// or that Close finds, has no choice.
+// situation.decide, in decide.go, chooses the next step of a lease and changes nothing.
+// line.move, in steps.go, asks it and takes the step: when a lease was granted, when a hold ends,
+// when a renewal that it asked for is over, and when a caller comes who may share or reuse the
+// lease. A lease that lingers is also asked about when another process is heard to wait, and when
+// the time to linger is over. Nothing is decided about a lease that was lost or that Close finds.
 //
 // # Rules
 //

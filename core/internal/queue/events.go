@@ -6,7 +6,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// events takes in what the store pushes.
+// events handles what the store pushes.
 type events struct{ queue *Queue }
 
 var _ driver.Sink = events{}

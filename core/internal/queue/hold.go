@@ -7,7 +7,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// begin has the hold count from now on.
+// begin starts the time of the hold.
 func (h *Hold) begin(now time.Time) {
 	h.since = at(now)
 	if h.terms.NoRenew {
@@ -18,7 +18,7 @@ func (h *Hold) begin(now time.Time) {
 // Key is the key that is locked.
 func (h *Hold) Key() string { return h.lease.Key }
 
-// Terms are those that it was asked for with.
+// Terms are what its caller asked for.
 func (h *Hold) Terms() *Terms { return h.terms }
 
 // block is how many holds share one grant of the store, each with its own fencing token.
@@ -47,7 +47,7 @@ func (h *Hold) Within(ctx context.Context) context.Context { return h.span.Withi
 func (h *Hold) lock()   { h.lease.line.shard.mu.Lock() }
 func (h *Hold) unlock() { h.lease.line.shard.mu.Unlock() }
 
-// Mode is what the hold is: an exclusive one may have become a share.
+// Mode is the present mode of the hold: an exclusive hold may have become a shared one.
 func (h *Hold) Mode() driver.Mode {
 	h.lock()
 	defer h.unlock()
@@ -64,8 +64,8 @@ func (h *Hold) Deadline() time.Time {
 	return h.deadline()
 }
 
-// deadline is Deadline with the lock held. A lease that is not to be renewed may have come
-// from a holder who had more time.
+// deadline is Deadline with the shard's mutex held. A hold that is not renewed ends after its own
+// TTL. Its lease may last longer, for other holds have had a longer TTL or are renewed.
 func (h *Hold) deadline() time.Time {
 	d := h.lease.Deadline
 	if h.terms.NoRenew && h.extras.end.Before(d) {
@@ -74,8 +74,7 @@ func (h *Hold) deadline() time.Time {
 	return d
 }
 
-// State reports why the hold ended before its release, if it has, and whether it has not
-// ended at all.
+// State reports whether the hold is live and, if it ended before its release, why.
 func (h *Hold) State() (ended Reason, live bool) {
 	h.lock()
 	defer h.unlock()
@@ -162,7 +161,7 @@ func (h *Hold) Unwatch(at *Watch) {
 	}
 }
 
-// finish ends the hold before its release. It reports whether it had not ended.
+// finish ends the hold before its release. It reports false if the hold had ended already.
 func (h *Hold) finish(why Reason) bool {
 	if h.over {
 		return false
@@ -172,7 +171,7 @@ func (h *Hold) finish(why Reason) bool {
 	return true
 }
 
-// close tells those who want to know that the hold has ended.
+// close marks the hold as over, closes its Done channel and tells its watchers.
 func (h *Hold) close() {
 	h.over = true
 	h.lease.line.queue.held.Add(-1)
@@ -195,7 +194,8 @@ func (h *Hold) lose() {
 	q.warn("lockaround: a lock was lost while held", h.terms)
 }
 
-// warn logs from under the lock of a shard, where a slow handler must not hold up other keys.
+// warn logs on a goroutine of its own. Its caller holds a shard's mutex, and a slow log handler
+// must not hold up other keys.
 func (q *Queue) warn(message string, t *Terms) {
 	q.workers.Go(func() { q.Logger().Warn(message, "lock.name", t.Name, "lock.driver", q.Capabilities.Name) })
 }

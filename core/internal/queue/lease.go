@@ -13,8 +13,8 @@ func newLease(ln *line, g driver.Grant, ttl time.Duration, sent, now time.Time) 
 	return l
 }
 
-// heard takes in whether another process waits, as the store said in answer to
-// something that was sent at that time.
+// heard notes whether another process waits, as the store has said. sent is when the request
+// was sent that it answers; 0 if it said so in a push.
 func (l *lease) heard(waiting bool, sent instant, now time.Time) {
 	switch {
 	case !waiting && l.contended && 0 < sent && sent <= l.heardAt:
@@ -30,18 +30,19 @@ func (l *lease) heard(waiting bool, sent instant, now time.Time) {
 // current reports whether the process still has this lease.
 func (l *lease) current() bool { return !l.gone }
 
-// ending asks for the lease to end.
+// ending returns the driver's order to end the lease.
 func (l *lease) ending(keep time.Duration) driver.Ending {
 	return driver.Ending{ID: l.ID, Ref: l.Ref, Token: l.Token, Deadline: l.Deadline, Keep: keep}
 }
 
-// renewal asks for the lease to last. What was lowered is asked to be a share each time:
-// the answer to the first time may have been lost, and the question too.
+// renewal returns the driver's order to renew the lease. If the lease was lowered, each renewal
+// asks for a share again: the first one may not have arrived at the store.
 func (l *lease) renewal(ttl time.Duration) driver.Renewal {
 	return driver.Renewal{ID: l.ID, Ref: l.Ref, Token: l.Token, TTL: ttl, Share: l.lowered}
 }
 
-// ttl is the longest TTL of those who hold and want the lease to go on.
+// ttl returns the TTL to renew for: the longest of the holds that are renewed. A hold that is
+// not may count too if it is first in the list, which only makes the lease longer.
 func (l *lease) ttl() time.Duration {
 	var ttl time.Duration
 	for h := l.hold; h != nil; h = h.next {
@@ -60,7 +61,7 @@ func (l *lease) settle() {
 	}
 }
 
-// renewable reports whether somebody holds who wants the lease to go on.
+// renewable reports whether the lease has a hold that is to be renewed.
 func (l *lease) renewable() bool {
 	for h := l.hold; h != nil; h = h.next {
 		if !h.over && !h.terms.NoRenew {
@@ -98,7 +99,7 @@ func (l *lease) schedule() {
 	l.line.queue.renewer.put(l, due, early)
 }
 
-// extend takes in a renewal.
+// extend notes a renewal that succeeded.
 func (l *lease) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	l.Deadline = driver.Later(l.Deadline, r.Deadline)
 	l.length = max(l.length, ttl)

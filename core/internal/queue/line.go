@@ -26,13 +26,13 @@ func (w *waiter) stay() {
 	}
 }
 
-// taken reports whether it is known that no more can hold, for those of this
-// process or of another.
+// taken reports whether the key is known to be taken: by this process, or by another one, as
+// the store has said.
 func (ln *line) taken() bool {
 	return ln.full() || ln.asking != nil && ln.asking.queued()
 }
 
-// full reports whether no more of this process can hold.
+// full reports whether the process has as many leases as the line's mode allows.
 func (ln *line) full() bool {
 	switch ln.mode {
 	case driver.Shared:
@@ -44,8 +44,8 @@ func (ln *line) full() bool {
 	}
 }
 
-// vacant reports whether the process has the lease of the key, and nobody who holds it
-// yet: it is about to go to the first waiter.
+// vacant reports whether the process has the key's lease but no hold on it, as while the lease
+// is refreshed for the first waiter.
 func (ln *line) vacant() bool {
 	return ln.mode == driver.Exclusive && ln.leases != nil && ln.leases.hold == nil
 }
@@ -84,13 +84,13 @@ func (ln *line) remove(w *waiter) {
 	ln.lock.waiting--
 }
 
-// fail sends a waiter away.
+// fail removes a waiter and refuses it.
 func (ln *line) fail(w *waiter, why *Refusal) {
 	ln.remove(w)
 	w.decide(nil, why)
 }
 
-// failIf sends away the waiters that match.
+// failIf refuses the waiters that match.
 func (ln *line) failIf(match func(*waiter) bool, why *Refusal) {
 	for w := ln.first; w != nil; {
 		next := w.next
@@ -103,7 +103,7 @@ func (ln *line) failIf(match func(*waiter) bool, why *Refusal) {
 
 func always(*waiter) bool { return true }
 
-// failTries sends away those who would not wait, since the key is taken.
+// failTries refuses the callers who would not wait, since the key is taken.
 func (ln *line) failTries(retryAfter time.Duration) {
 	why := refuse(Busy)
 	if retryAfter != 0 {
@@ -112,7 +112,7 @@ func (ln *line) failTries(retryAfter time.Duration) {
 	ln.failIf((*waiter).try, why)
 }
 
-// joint returns the share that readers may join, or nil.
+// joint returns the share of this process that readers may join, or nil.
 func (ln *line) joint() *lease {
 	for l := ln.leases; l != nil; l = l.next {
 		if !l.closed && !l.contended && l.handoffs+1 < block {

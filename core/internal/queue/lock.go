@@ -30,8 +30,8 @@ func (s *shard) lockOf(key string) *lock {
 	return lk
 }
 
-// conflict says why a caller of that kind cannot use the key beside those who use
-// it now; it is empty if it can.
+// conflict returns why a caller of kind k cannot use the key beside its present callers, or ""
+// if it can.
 func (lk *lock) conflict(k kind) string {
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		switch {
@@ -56,7 +56,7 @@ func (q *Queue) lineOf(s *shard, lk *lock, k kind) *line {
 	if lk.lines != nil {
 		ln = new(line)
 	}
-	if ln.shard == nil { // it stays with the shard for good
+	if ln.shard == nil { // a line never changes its shard
 		ln.queue, ln.shard = q, s
 	}
 	ln.lock = lk

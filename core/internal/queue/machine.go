@@ -11,8 +11,8 @@ import (
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
-// The structs of the machine name each other, so they are all here. What is done with them is in
-// the files above this one: see the package comment.
+// The structs of the machine name each other, so they are all here. Their methods are in the
+// other files: see the package comment for the order to read them in.
 
 // Queue takes and keeps locks in one store, for the callers of one process. It is safe for
 // concurrent use.
@@ -36,25 +36,25 @@ type Queue struct {
 	workers sync.WaitGroup // the other goroutines
 }
 
-// shard is the lock and the index of a part of the keys.
+// shard has a part of the keys, and the mutex that guards them.
 type shard struct {
 	mu    sync.Mutex
 	locks map[string]*lock
 	spare []*lock // for the next keys
-	steps uint64  // of requests, in their order
+	steps uint64  // counts the beginnings of requests and the store's words that a key is taken, to order them
 	owners
 }
 
 // lock is a key that this process has to do with: the lines of its callers, one for
 // each kind of use. It is guarded by the mutex of its shard, which uses it again for
-// another key when its last line has been dropped. Who still knows the line by then
-// has parted from it, and asks it for its queue and shard only.
+// another key when its last line has been dropped. Leases and waiters may still refer to
+// a line that was dropped. They use only its queue and its shard, which do not change.
 type lock struct {
 	key     string
 	lines   *line
 	waiting int   // callers in all lines
 	sent    int32 // releases of all lines that were sent and not answered
-	single  line  // room for the first of them
+	single  line  // memory for the first line
 }
 
 // line is one kind of use of one key in this process: the callers that want it, in
@@ -63,9 +63,10 @@ type lock struct {
 //
 // Of an exclusive key at most one of asking, leases and ending is there at a time:
 // the store is being asked for a lease, the process has one, or it is giving one
-// back. Of a semaphore the process has a lease for each of its holders. Of a share
-// it has one for as many as come while nobody else waits, and asks for the next
-// when others do. advance takes the next step.
+// back. The exception is a release that was sent: the next request may follow it, see
+// sent.go. Of a semaphore the process has a lease for each of its holders. Of a shared
+// key all its readers join one lease while nobody else waits; once others do, it asks
+// for the next. advance takes the next step.
 type line struct {
 	queue *Queue
 	shard *shard
@@ -87,12 +88,12 @@ type lineState struct {
 	first, last *waiter
 	asking      *request
 	leases      *lease   // linked
-	held        int32    // leases
+	held        int32    // how many leases
 	ending      int32    // leases that are being given back
-	sent        *lease   // of those: whose release was sent, for the next request to follow; linked
-	followed    int32    // of those: that were, until they are answered
+	sent        *lease   // of those, linked: a request may still follow their releases, see sent.go
+	followed    int32    // of those: how many a request has followed
 	trouble     *trouble // nil: the store has answered
-	lastHeld    instant  // when the key was last known to be taken, before the present step
+	lastHeld    instant  // when the key was last known to be taken, before the present request or lease
 }
 
 // waiter is a caller in the line. Once decided, either hold or refusal is set.
@@ -106,23 +107,23 @@ type waiter struct {
 	refusal    *Refusal
 }
 
-// request is the store being asked for a lease, on behalf of whoever is first
-// in the line when it is granted. It is guarded by the mutex of its line's shard.
+// request asks the store for a lease. Whoever is first in the line when the lease is granted
+// gets it. It is guarded by the mutex of its line's shard.
 type request struct {
 	driver.Request
 	ctx       context.Context // nil while a caller begins it
 	end       context.CancelFunc
-	began     uint64 // by the shard's count of such steps
-	queuedAt  uint64 // when the store had said that the key is taken; 0 if it has not
+	began     uint64 // shard.steps when it began
+	queuedAt  uint64 // shard.steps when the store said that the key is taken; 0 if it has not
 	withdrawn bool   // nobody wants it any more
 
-	contended bool // a push about the grant has overtaken it: others wait
+	contended bool // others wait, as a push said that came before the grant
 }
 
-// trouble is what a line has with the store since that last answered.
+// trouble is what has failed between a line and the store since the store last answered.
 type trouble struct {
 	failures int   // attempts in a row
-	fault    error // of the latest that says what is wrong
+	fault    error // of the latest attempt that says what is wrong
 }
 
 // lease is what this process has been granted by the store. Callers hold it one
@@ -136,28 +137,29 @@ type lease struct {
 	Token    int64
 	Deadline time.Time
 	hold     *Hold         // who hold, linked; nil while the process decides on the next one
-	single   Hold          // room for the first of them
+	single   Hold          // memory for the first hold
 	length   time.Duration // the longest TTL that it was granted or renewed for
 
-	// If contended: when the first word of that came, or one during a renewal. Otherwise: before the latest
-	// word of the store that nobody else waits was asked for.
+	// heardAt is how old contended is. If contended is true: when the process first heard of it, or
+	// last during a renewal. If it is false: when the request was sent whose answer said so; 0 if
+	// only a push said so.
 	heardAt instant
 
 	renewAt instant
-	leeway  time.Duration // how much sooner than renewAt it may travel with others
+	leeway  time.Duration // how much before renewAt it may be renewed, together with others
 	entry   entry
 
 	lingers instant // until when it is kept although nobody holds; zero if it is not
 
 	handoffs   int16 // holds on this grant, less one
-	gone       bool  // the line has parted from it
+	gone       bool  // the line has parted from it: forget
 	contended  bool  // another process is known to wait
 	closed     bool  // nobody joins those who hold
 	lowered    bool  // from an exclusive lease to a share
 	renewing   bool
 	refreshing bool // it is being renewed before it is handed on
-	sent       bool // its release was, before its caller knows the answer
-	followed   bool // a request was sent after that
+	sent       bool // its release was sent, and the caller did not wait for the answer
+	followed   bool // a request follows that release
 }
 
 // Hold is one caller's time with the lock, from grant to release or loss. It is safe for
@@ -171,7 +173,7 @@ type Hold struct {
 	since instant
 
 	uses    int32  // handles that are not released
-	number  int16  // on the lease's grant
+	number  int16  // among the holds on the lease, from 0
 	over    bool   // released, or ended
 	ended   Reason // why it ended before its release
 	extras  *extras
@@ -182,7 +184,7 @@ type Hold struct {
 // extras is what few holds have.
 type extras struct {
 	end  time.Time     // of one that is not renewed: when it is over; otherwise zero
-	done chan struct{} // closed with the hold; nil: nobody has asked for it
+	done chan struct{} // closed when the hold ends; nil: nobody has asked for it
 	own  *Contention   // nil: nobody has asked for it
 	tell []*Contention // that are to be told
 }

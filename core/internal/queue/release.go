@@ -9,9 +9,9 @@ import (
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
-// Release ends one use, and with the last one the hold. It returns why the hold
+// Release gives up one handle, and with the last handle the hold. It returns why the hold
 // had ended before, or Unavailable if the store could not be told: the release then goes on
-// in the background.
+// in the background. If Terms.Sent is set it does not wait for the store.
 func (h *Hold) Release(ctx context.Context) *Refusal {
 	h.lock()
 	if h.uses--; h.uses > 0 {
@@ -39,9 +39,9 @@ func (h *Hold) Release(ctx context.Context) *Refusal {
 			h.unlock()
 			break
 		}
-		ln.forget(l, now) // and the caller waits until the store has heard of it
+		ln.forget(l, now)
 		ln.ending++
-		q.calls.Add(1) // Close waits: it finds this lease no more
+		q.calls.Add(1) // Close waits for this call, since it no longer finds the lease
 		if h.terms.Sent {
 			ln.depart(l, h.terms.MinHold)
 			h.unlock()
@@ -57,7 +57,7 @@ func (h *Hold) Release(ctx context.Context) *Refusal {
 	return r
 }
 
-// leave takes the hold out of those that share the lease.
+// leave removes the hold from its lease.
 func (h *Hold) leave() {
 	at := &h.lease.hold
 	for *at != h {
@@ -99,13 +99,14 @@ func (h *Hold) giveBack(ctx context.Context, now time.Time) (r *Refusal) {
 	return r
 }
 
-// released notes that the caller of a hold gave it back, and why it had ended before if it had.
+// released reports the release in metrics and spans: r is what the caller was told, or would
+// have been.
 func (h *Hold) released(ctx context.Context, now time.Time, r *Refusal) {
 	h.terms.Signals.Released(ctx, h.span, at(now).since(h.since), r.Outcome(signals.Released))
 }
 
-// Abandon releases a hold that its caller does not want any more, without making
-// it wait, and calls then when it has.
+// Abandon releases a hold in the background, for a caller who does not want it any more. It
+// calls then after the release.
 func (h *Hold) Abandon(then func()) {
 	release := func() { _ = h.Release(context.Background()); then() }
 	h.lock()

@@ -13,8 +13,8 @@ func (r *releaser) init(q *Queue) {
 	r.queue, r.kick = q, make(chan struct{}, 1)
 }
 
-// add takes over a lease that ends at the store at the latest ttl after what has
-// been sent so far arrives there.
+// add takes over the release of a lease. ttl is the longest that the lease was granted or renewed
+// for: no request that was sent so far lets it last longer than ttl from its arrival.
 func (r *releaser) add(end driver.Ending, ttl time.Duration) {
 	r.mu.Lock()
 	r.pending = append(r.pending, pendingRelease{end, time.Now().Add(ttl + r.queue.StoreTimeout)})
@@ -25,6 +25,7 @@ func (r *releaser) add(end driver.Ending, ttl time.Duration) {
 	}
 }
 
+// take returns the releases that were added since the last call.
 func (r *releaser) take() []pendingRelease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +56,8 @@ func (r *releaser) run() {
 	}
 }
 
-// release asks the store to end leases and returns those it did not answer for.
+// release asks the store to end leases. It returns those to ask for again: the store has not
+// answered, and they may still be there.
 func (r *releaser) release(pending []pendingRelease) []pendingRelease {
 	if len(pending) == 0 {
 		return nil
@@ -80,8 +82,8 @@ func (r *releaser) release(pending []pendingRelease) []pendingRelease {
 
 // backoff is how long to leave a store alone after n failures in a row: from
 // about 20 ms to about a second, jittered, so that processes spread out. The
-// jitter comes from the clock's nanoseconds, so that under a simulated clock a
-// run can be had again.
+// jitter comes from the clock's nanoseconds, so that a run under a simulated
+// clock can be repeated.
 func backoff(n int) time.Duration {
 	d := min(20*time.Millisecond<<min(max(n-1, 0), 6), time.Second)
 	jitter := mrand.NewPCG(uint64(time.Now().UnixNano()), uint64(n)).Uint64()

@@ -15,7 +15,8 @@ func (r *renewer) init(q *Queue) {
 	r.wakeAt = at(time.Now()).add(longest)
 }
 
-// run attends what is due, and sleeps until the next lease is, or put says that one is sooner.
+// run attends to the leases that are due. Then it sleeps until the next one is due, or until put
+// adds one that is due sooner.
 func (r *renewer) run() {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
@@ -35,7 +36,7 @@ func (r *renewer) run() {
 	}
 }
 
-// attend ends what is over and renews what is to be renewed.
+// attend ends the leases and holds whose time is over, and starts the renewals that are due.
 func (r *renewer) attend(due []*lease) {
 	var all []renewable
 	for _, l := range due {
@@ -87,14 +88,14 @@ type renewable struct {
 	left    time.Duration
 }
 
-// maxRenewals is how many leases one call of the driver renews: what it has done counts when
-// it has done all.
+// maxRenewals is how many leases one call of the driver renews at most. The call returns no
+// result before it has all of them.
 const maxRenewals = 1024
 
-// batches splits what is to be renewed into what is renewed together, beginning with what
-// ends first. A call of the driver has half of the time of the lease in it that ends first,
-// so that nearly as much is left of all others: one that is almost over must not have all of
-// them given up.
+// batches splits the renewals into batches, those of the leases that end first in front. A call
+// of the driver may take half of the time that is left of the first lease in its batch, and
+// minPatience at least. So a batch has no lease with much more than twice that lease's time: a
+// lease that is almost over must not cut short the renewal of others that have time.
 func batches(all []renewable) (split [][]renewable) {
 	slices.SortFunc(all, func(a, b renewable) int { return cmp.Compare(a.left, b.left) })
 	for len(all) > 0 {
@@ -107,10 +108,10 @@ func batches(all []renewable) (split [][]renewable) {
 	return split
 }
 
-// minPatience is the least that an attempt to renew is given.
+// minPatience is the least time that an attempt to renew may take.
 const minPatience = 5 * time.Millisecond
 
-// renew renews a batch and plans what comes next for each.
+// renew renews the leases of a batch in one call of the driver.
 func (r *renewer) renew(all []renewable) {
 	patience := min(r.queue.StoreTimeout, max(all[0].left/2, minPatience))
 	batch, renewals := make([]*lease, len(all)), make([]driver.Renewal, len(all))
@@ -132,7 +133,7 @@ func (r *renewer) renew(all []renewable) {
 	}
 }
 
-// stillWanted leaves out what was released before the batch came to be sent.
+// stillWanted leaves out the leases that nobody wants renewed any more when the batch is sent.
 func stillWanted(batch []*lease, renewals []driver.Renewal) ([]*lease, []driver.Renewal) {
 	n := 0
 	for i, l := range batch {
@@ -150,7 +151,7 @@ func stillWanted(batch []*lease, renewals []driver.Renewal) ([]*lease, []driver.
 	return batch[:n], renewals[:n]
 }
 
-// renewed goes on after a renewal.
+// renewed handles the result of a renewal.
 func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	l.renewing = false
 	if !l.current() {
@@ -164,7 +165,7 @@ func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 		l.line.lose(l)
 		return
 	default:
-		// Again soon, and until the deadline.
+		// Repeat it soon, until the deadline.
 		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, ttl/50)), 0
 	}
 	l.schedule()

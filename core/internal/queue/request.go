@@ -18,11 +18,12 @@ func (s *shard) step() uint64 {
 	return s.steps
 }
 
-// requests are for those that ended where they began: nobody else knows of them.
+// requests keeps requests for reuse. Only those that begin has settled come back: nothing else
+// refers to them.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-// newRequest makes one for the first waiter, to be begun or run. replace, if not
-// nil, is the lease of this process that ends with it.
+// newRequest makes a request for the first waiter. The caller passes it to begin or to run.
+// replace, if not nil, is the lease of this process that ends with the request.
 func (ln *line) newRequest(replace *driver.Ending) *request {
 	rq := requests.Get().(*request)
 	*rq = request{Request: ln.driverRequest(), began: ln.shard.step()}
@@ -35,7 +36,8 @@ func (ln *line) newRequest(replace *driver.Ending) *request {
 	return rq
 }
 
-// driverRequest is a fresh request for the first waiter, or whoever is first by then.
+// driverRequest returns what the driver is asked for, with a fresh owner and the first waiter's
+// terms.
 func (ln *line) driverRequest() driver.Request {
 	t := ln.first.terms
 	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL, Wait: ln.wantsToWait()}
@@ -69,8 +71,8 @@ func (rq *request) cancel() {
 	}
 }
 
-// begin asks the store on the goroutine of w, the caller who is first, and leaves the
-// rest to another one if that does not settle it.
+// begin asks the store on the goroutine of w, the first waiter. If that does not settle the
+// request, another goroutine goes on with it: see run.
 func (ln *line) begin(rq *request, w *waiter) {
 	q := ln.queue
 	g, done, err := q.prompt.Begin(rq.Request, w.since)
@@ -84,7 +86,7 @@ func (ln *line) begin(rq *request, w *waiter) {
 	defer ln.shard.mu.Unlock()
 	defer w.stay()
 	if h := w.hold; h != nil && !h.over && h.lease.current() {
-		h.begin(now) // somebody has handed a lease on meanwhile: its caller hears of it here
+		h.begin(now) // another caller handed a lease on to w meanwhile, which w learns only here
 		h.lease.schedule()
 	}
 	if !done {
@@ -135,7 +137,8 @@ func (ln *line) pause(ctx context.Context, d time.Duration) {
 	ln.advance()
 }
 
-// usable returns err, or what is wrong with a grant.
+// usable returns err, or errStale for a grant that came after its own deadline. It gives such a
+// lease to the releaser.
 func (q *Queue) usable(rq *request, g driver.Grant, err error, now time.Time) error {
 	if err == nil && driver.Remaining(g.Deadline, now) <= 0 {
 		q.releaser.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, rq.TTL)
@@ -144,8 +147,8 @@ func (q *Queue) usable(rq *request, g driver.Grant, err error, now time.Time) er
 	return err
 }
 
-// answer takes in what the store said. A positive result is how long the
-// request must pause before the line may ask again.
+// answer handles the store's answer to a request. A positive result is how long the line must
+// pause before it asks again; until then the request counts as under way.
 func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Time) time.Duration {
 	if rq.queued() {
 		ln.lastHeld = at(now)
@@ -160,7 +163,7 @@ func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Ti
 	return ln.refused(rq, err)
 }
 
-// refused takes in why there was no grant. Its result is that of answer.
+// refused handles an answer without a grant, and returns what answer returns.
 func (ln *line) refused(rq *request, err error) time.Duration {
 	var held *driver.HeldError
 	var permanent *driver.PermanentError
@@ -196,7 +199,7 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 	return 0
 }
 
-// fault is why the store could not be asked, as far as it is known.
+// fault returns what is wrong with the store, as far as that is known, or nil.
 func (ln *line) fault() error {
 	if ln.trouble == nil {
 		return nil
@@ -204,7 +207,8 @@ func (ln *line) fault() error {
 	return ln.trouble.fault
 }
 
-// failed counts an attempt that failed, for that reason if it is known.
+// failed counts a failed attempt and returns how many have failed in a row. why is nil if the
+// reason is not known.
 func (ln *line) failed(why error) (failures int) {
 	if ln.trouble == nil {
 		ln.trouble = new(trouble)

@@ -6,9 +6,10 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// A release that is sent returns before the store has answered. A later request of
-// this process for the key must not overtake it. Where the driver can, the next request of the
-// line has the lease ended before it, should it arrive first; in all other cases the line
+// A release that is sent (Terms.Sent) returns before the store has answered. A later request of
+// this process for the key must not overtake it. If the driver has Capabilities.After, the next
+// request of the line may follow it: the request names the lease as its After, and the driver
+// ends that lease first if the request arrives before the release. In all other cases the line
 // waits for the answer.
 
 // depart notes that a lease's release is sent.
@@ -20,7 +21,8 @@ func (ln *line) depart(l *lease, keep time.Duration) {
 	}
 }
 
-// follow returns a lease whose release is on its way, for the next request to end it before.
+// follow returns a lease whose release is under way, as the After of the next request; nil if
+// there is none.
 func (ln *line) follow() *driver.Ending {
 	l := ln.sent
 	if l == nil {
@@ -63,12 +65,13 @@ func (ln *line) confirm(l *lease) {
 func (ln *line) unconfirmed() int32 {
 	n := ln.followed
 	if ln.sent != nil {
-		n++ // which it follows
+		n++ // the next request follows it
 	}
 	return n
 }
 
-// behind reports whether a line must wait for the answers to releases of other lines.
+// behind reports whether a line must wait for the answers to releases: those of other lines, and
+// those of its own that no request may follow.
 func (lk *lock) behind(ln *line) bool {
 	if lk.sent == 0 {
 		return false

@@ -103,7 +103,7 @@ func (ln *line) move(l *lease, s situation, now time.Time) step {
 	return next
 }
 
-// take adds a lease that was granted, and serves the line from it.
+// take adds a lease that was granted, and decides what becomes of it.
 func (ln *line) take(l *lease, now time.Time) {
 	l.next, ln.leases = ln.leases, l
 	ln.held++
@@ -174,7 +174,7 @@ func (ln *line) refresh(l *lease) {
 	})
 }
 
-// refreshed goes on after a refresh.
+// refreshed handles the result of a refresh.
 func (ln *line) refreshed(l *lease, r driver.Renewed, ttl time.Duration, sent time.Time) {
 	now := time.Now()
 	if r.Err == nil {

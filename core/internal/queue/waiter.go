@@ -126,7 +126,7 @@ func (ln *line) dismiss(w *waiter, why *Refusal) {
 	ln.withdrawn()
 }
 
-// withdrawn goes on when a caller has left the line.
+// withdrawn ends the request if the last caller has left the line, and lets the line go on.
 func (ln *line) withdrawn() {
 	if ln.first == nil && ln.asking != nil {
 		ln.asking.cancel()

@@ -1,3 +1,4 @@
+-- acquire for a new owner, of the usual E and with room 1. First case: the key is free.
 if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
   local owner, channel = ARGV[1], ARGV[2]
   local read = redis.call('HMGET', key, 'o', 't', 'z')
@@ -17,8 +18,8 @@ if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
     return stamp
   end
 
-  -- Another owner holds it alone, the lease is live, and this owner has no place yet: it
-  -- gets the last. The time for which the hash is kept does not change.
+  -- Second case: another owner holds the key alone, its lease is live, and this owner has no
+  -- place yet. It gets the last place. The time for which the hash is kept does not change.
   if #o >= 16 and not ended and ARGV[4] == 'cw' and string.sub(o, 1, 16) ~= owner then
     local index = 'i' .. owner
     local q = redis.call('HMGET', key, 'x', 'l', 'n', 'c', 'p', index)

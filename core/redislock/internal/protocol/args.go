@@ -30,7 +30,7 @@ func (s *ownerArg) MarshalBinary() ([]byte, error) { return s[:], nil }
 func (*ownerArg) String() string { return "(owner)" }
 
 // maxHolders returns how many owners may hold a key at once if one of them has this mode; 0 is
-// any number. Of several holders the least number counts. The scripts call it room.
+// any number. If several hold the key, the smallest number counts. The scripts call it room.
 func maxHolders(m driver.Mode, limit int) int64 {
 	switch m {
 	case driver.Exclusive:

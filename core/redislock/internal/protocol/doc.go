@@ -11,10 +11,12 @@
 //	x      when the lease ends, server time in ms
 //	l      the longest length given to the lease, in ms
 //	z      the last four ended owners, newest first
-//	s      those who hold the key together
-//	u      up to which token leases were taken from their holders
+//	s      those who hold the key together: owner, room, token, end and push channel of each
+//	u      the greatest token up to which leases were ousted
 //	h n c  the queue: index of its head, next index, number of entries
-//	w<i>   entry i: owner, its length E, its limit, its push channel
+//	w<i>   entry i: owner; E, the ms that the place lasts without a refresh; its limit, when
+//	       the place ends, server time in ms; its room, how many owners may hold the
+//	       key together with it, itself included, 0 for any number; its push channel
 //	i<o>   the index of owner o's entry
 //
 // The hash stays for [Linger] after the lease. The server is told to keep it for some minutes

@@ -1,4 +1,5 @@
 -- end: owner, keep [, next owner, channel, length, E, room]
+-- The reply names what became of owner, and as outcome what nextOwner got.
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local status
 local first, kept = s.h, false

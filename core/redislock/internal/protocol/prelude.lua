@@ -1,6 +1,7 @@
 -- The general path of all scripts. was is the hash as it was read; s and holders are the
--- hash as it shall be. What differs is written at the end. Redis defines the functions
--- anew at every run, which usually takes 100 ns each.
+-- hash as it shall be. save writes what differs. Names: e is E, a place's time in ms without a
+-- refresh; limit is when a place ends; room is how many owners may hold the key at once. Redis
+-- defines the functions anew at every run, which usually takes 100 ns each.
 
 local SCAN = 64        -- places of the queue that one script looks at
 local KEPT = '-'       -- in o while the key is kept for MinHold
@@ -10,11 +11,11 @@ local function text(n) return string.format('%.0f', n) end
 
 local puts, dels = {}, {}
 local gone = {}        -- entries that dels removes
-local pushes = {}      -- what to tell, at three elements: channel, kind and owner, token
+local pushes = {}      -- to publish, three elements each: channel, kind and owner, number
 local wanted = false   -- tell the holders that somebody waits
 local more = 0         -- 1 if the queue has to be looked at further
 local lapsed = false   -- a lease has just been found to be over
-local mine             -- an entry that is not yet written
+local mine             -- the entry that seek has made or refreshed, not written yet
 
 -- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
 local was = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
@@ -26,8 +27,8 @@ local s = {
 }
 if s.c > 0 then s.o = string.sub(s.o, 1, -2) end
 
--- Those who share: owner, "room:token:expiry:length:n:" and the channel of n bytes,
--- for each.
+-- holders are those who hold the key together. s has for each: the owner,
+-- "room:token:expiry:length:n:" and the channel of n bytes.
 local holders = {}
 if s.o == SHARED then
   local at, all = 1, was[10]
@@ -50,6 +51,7 @@ local function ended(owner)
   return false
 end
 
+-- bury notes that an owner has ended, so that a late request of it gets nothing.
 local function bury(owner)
   if not ended(owner) then s.z = string.sub(owner .. s.z, 1, 64) end
 end
@@ -62,8 +64,7 @@ local function holding(owner)
   end
 end
 
--- share brings o and x up to date with those who share. x is when the first of
--- them is over.
+-- share sets o, p, l and x from the holders. x is when the first of their leases ends.
 local function share()
   s.o, s.p, s.l = '', '', 0
   for _, h in ipairs(holders) do
@@ -95,8 +96,8 @@ elseif s.o ~= '' then
   end
 end
 
--- fits reports whether one more may hold, beside whom no more than room may, its
--- own included; 0 is any number. All who hold have stated a room of their own.
+-- fits reports whether one more owner, of that room, may hold. The room counts that owner too;
+-- 0 is any number. Each holder has a room of its own, which counts as well.
 local function fits(room)
   if s.o == '' then return true end
   if s.o ~= SHARED then return false end
@@ -108,6 +109,7 @@ local function fits(room)
   return true
 end
 
+-- grant gives an owner the key, with a new token, until limit.
 local function grant(owner, channel, length, limit, room)
   s.t = math.max(s.t + 1, us)
   if room == 1 then
@@ -118,13 +120,14 @@ local function grant(owner, channel, length, limit, room)
   share()
 end
 
--- extend makes a lease last that long from now; it never shortens one.
+-- extend makes a lease last for length from now; it never shortens one.
 local function extend(h, length)
   h.x = math.max(h.x, now + length)
   h.l = math.max(h.l, length)
   if h ~= s then share() end
 end
 
+-- entry returns entry i of the queue, or nil.
 local function entry(i)
   if gone[i] then return nil end
   if mine and mine.i == i then return mine end
@@ -138,11 +141,13 @@ local function entry(i)
   }
 end
 
+-- put notes an entry to be written.
 local function put(e)
   puts[#puts + 1] = 'w' .. text(e.i)
   puts[#puts + 1] = e.owner .. text(e.e) .. ':' .. text(e.limit) .. ':' .. text(e.room) .. ':' .. e.channel
 end
 
+-- hole reports whether index i of the queue has no entry, as after a withdrawal.
 local function hole(i) return gone[i] or redis.call('HEXISTS', key, 'w' .. text(i)) == 0 end
 
 -- drop removes an entry and the holes that it leaves at either end.
@@ -174,8 +179,8 @@ local function tell(channel, kind, owner, token)
   pushes[n + 1], pushes[n + 2], pushes[n + 3] = channel, kind .. owner, token
 end
 
--- promote grants the key to the first live entries for as long as they fit. self
--- needs no push: it learns of its grant from the reply. A grant lasts as long as the
+-- promote grants the key to the first live entries for as long as they fit. The owner self
+-- gets no push, since the reply tells it of its grant. A grant lasts as long as the
 -- place would have. After a release it lasts a third of E at least; after an expiry it
 -- does not, so that entries that died together do not delay the next one for long.
 local function promote(self)
@@ -198,7 +203,8 @@ local function promote(self)
   if s.c > 0 and (s.o == '' or s.o == SHARED) then more = 1 end
 end
 
--- seek finds out what an owner gets; i is the index of its entry, if any.
+-- seek gives an owner the key or a place, or refreshes what it has, and returns which as a
+-- status. i is the index of its entry, if any.
 local function seek(owner, channel, length, e, i, create, wait, room)
   if i and not holding(owner) then
     mine = entry(i)
@@ -237,11 +243,13 @@ local function seek(owner, channel, length, e, i, create, wait, room)
   return 'queued'
 end
 
+-- head returns 1 if the owner that seek was called for is the first of the queue, else 0.
 local function head()
   if mine and not holding(mine.owner) and mine.i == s.h then return 1 end
   return 0
 end
 
+-- left returns how many ms are left until the first lease ends; 0 if the key is free.
 local function left()
   if s.o == '' then return 0 end
   return s.x - now
@@ -254,15 +262,16 @@ local function hurry()
   if e and left() > 0 and left() < math.floor(e.e / 3) then tell(e.channel, 'e', e.owner, left()) end
 end
 
--- token is an owner's own if it holds, and else the latest of the key.
+-- token returns the token of an owner's lease, or the latest of the key if it has none.
 local function token(owner) return text((holding(owner) or s).t) end
 
--- save writes what changed, and tells processes last of all: a server that denies
--- PUBLISH would otherwise undo nothing of a script half done.
+-- save writes what has changed, and publishes after that. An error of PUBLISH, as for lack of
+-- the right, changes nothing: Redis would not undo the writes.
 --
--- A server out of memory refuses a script's first write if that needs memory,
--- but nothing after it. PEXPIRE needs none, so with it in front whoever frees or
--- keeps something succeeds; who wants something new must be refused.
+-- A server out of memory refuses a script's first write if that needs memory, but none after
+-- it. PEXPIRE needs no memory. So it comes first if frees is true: the script frees memory or
+-- refreshes something. Otherwise it comes last, and the server refuses to add anything. A new
+-- hash gets it last in any case.
 local function save(frees)
   local last, shared = left(), ''
   if s.o == SHARED then
