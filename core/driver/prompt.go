@@ -6,11 +6,10 @@ import "time"
 // can interrupt them, and so make their caller late by as much.
 const Promptness = 50 * time.Millisecond
 
-// Prompt is what a [Session] may offer besides, if it can often tell beforehand that
-// an answer will not take long: because the store is in the process's memory, or has
-// just answered others quickly. Engines call it on the goroutine of their own caller,
-// which spares that a change to another goroutine and back. It is found by a type
-// assertion.
+// Prompt is an optional interface of a [Session], found by a type assertion. A session has
+// it if it can often tell beforehand that an answer will not take long: because the store
+// is in the process's memory, or has just answered others quickly. Engines call it on the
+// goroutine of their own caller, and so save a switch to another goroutine and back.
 //
 // Its methods return within [Promptness], and never wait for a key to become free.
 // The other methods of a Session and these may be mixed at will. now is a time of the

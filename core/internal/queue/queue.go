@@ -10,7 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
-// Open returns a queue on a driver, which does no I/O. The error is the driver's.
+// Open returns a queue on a driver. It does no I/O. The error is the driver's.
 func Open(c Config) (*Queue, error) {
 	q := &Queue{Config: c, seed: maphash.MakeSeed()}
 	for i := range q.shards {
@@ -89,8 +89,8 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 	return h, nil
 }
 
-// Ask calls do, with the session and with a context that ends with the store's time, and
-// says why the store did not do what it was asked.
+// Ask calls do with the session, and with a context that ends after StoreTimeout. It returns why
+// the store did not do what it was asked.
 func (q *Queue) Ask(ctx context.Context, do func(context.Context, driver.Session) error) *Refusal {
 	if q.life.isClosed() {
 		return refuse(Closed)
@@ -120,7 +120,7 @@ func (q *Queue) Drop(key string, upTo int64) {
 	if lk == nil {
 		return
 	}
-	var over []*lease // losing one changes what is gone through
+	var over []*lease // collected first, since lose changes the lists
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		for l := ln.leases; l != nil; l = l.next {
 			if l.Token <= upTo {

@@ -1,3 +1,5 @@
+-- end of a lease that is held alone and live, without keep. heir is the next owner, if any.
+-- First case: nobody waits. The key becomes free, or the heir's.
 if ARGV[2] == '0' then
   local owner, heir = ARGV[1], ARGV[3]
   local read = redis.call('HMGET', key, 'o', 'x', 'z')
@@ -24,8 +26,8 @@ if ARGV[2] == '0' then
     end
   end
 
-  -- Others wait, and the first of them, who is still there, asks for it exclusively. The
-  -- next owner, if there is one, gets the last place.
+  -- Second case: others wait, and the place of the first of them is live and exclusive. The
+  -- first gets the key, and the heir the last place.
   if o == owner .. WAITING then
     local q = redis.call('HMGET', key, 't', 'h', 'n', 'c', 'i' .. (heir or ''))
     local z = owner .. string.sub(read[3] or '', 1, 48)

@@ -19,8 +19,9 @@ const (
 	PushWait PushKind = 'w'
 	// PushLost: Owner's lease was taken from it.
 	PushLost PushKind = 'l'
-	// PushEnds: a lease of the key that Owner is the first to wait for ends in Left,
-	// and nobody renews it. Releases before this one leave it out, and ignore it.
+	// PushEnds: Owner is the first to wait for the key, and the present lease, or the time for
+	// which the key is kept, ends in Left unless it is renewed. Earlier versions of this
+	// module do not send it, and ignore it.
 	PushEnds PushKind = 'e'
 )
 

@@ -1,3 +1,4 @@
+-- renew of a lease that is held alone and live, without share.
 if ARGV[3] == '0' then
   local read = redis.call('HMGET', key, 'o', 't', 'x', 'l')
   local alone = read[1] == ARGV[1]
