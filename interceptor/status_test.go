@@ -51,6 +51,7 @@ func TestStatusSaysWhatTheInterceptorSays(t *testing.T) {
 		{"deadlock", of("acquire", core.ErrDeadlock), codes.Internal, "LOCK_DEADLOCK", false, true},
 		{"deadline", of("acquire", context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED", false, false},
 		{"cancelled", of("acquire", context.Canceled), codes.Canceled, "CANCELLED", false, false},
+		{"cancelled by the end of the lease around it", &core.Error{Op: "acquire", Kind: context.Canceled, Cause: core.ErrMaxHold}, codes.Aborted, "LOCK_MAX_HOLD", false, true},
 		{"no value", &core.Error{Op: "acquire", Kind: core.ErrKey, Placeholder: "SKU", Cause: core.ErrMissing}, codes.InvalidArgument, "LOCK_KEY_INVALID", false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,5 +87,30 @@ func TestStatusSaysWhatTheInterceptorSays(t *testing.T) {
 				t.Errorf("logged %d times: %s", logged, &log)
 			}
 		})
+	}
+}
+
+func TestEndedLeaseOutranksRefusalsInAnyOrder(t *testing.T) {
+	of := func(op string, kind error) error { return &core.Error{Op: op, Policy: "p", Kind: kind} }
+	for _, tc := range []struct {
+		name         string
+		heavy, light error
+		want         told
+	}{
+		{"lost, busy", of("release", core.ErrLost), of("acquire", core.ErrBusy), told{code: codes.Aborted, reason: "LOCK_LOST"}},
+		{"lost, store down", of("release", core.ErrLost), of("acquire", core.ErrUnavailable), told{code: codes.Aborted, reason: "LOCK_LOST"}},
+		{"bare lost, busy", core.ErrLost, of("acquire", core.ErrBusy), told{code: codes.Aborted, reason: "LOCK_LOST"}},
+		{"unconfirmed release, busy", of("release", core.ErrUnavailable), of("acquire", core.ErrBusy), told{code: codes.Internal, reason: "LOCK_FAILED"}},
+		{"lost, unconfirmed release", of("check", core.ErrLost), of("release", core.ErrUnavailable), told{code: codes.Aborted, reason: "LOCK_LOST"}},
+	} {
+		for order, err := range map[string]error{
+			"first":     errors.Join(tc.heavy, tc.light),
+			"last":      errors.Join(tc.light, tc.heavy),
+			"by two %w": fmt.Errorf("x: %w", fmt.Errorf("%w; %w", tc.light, tc.heavy)),
+		} {
+			if got := tell(interceptor.Status(err)); got != tc.want {
+				t.Errorf("%s, %s: told %+v; want %+v", tc.name, order, got, tc.want)
+			}
+		}
 	}
 }

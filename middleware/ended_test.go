@@ -78,6 +78,32 @@ func TestLeaseThatEndsWhileHandlersRun(t *testing.T) {
 	}
 }
 
+func TestWaitBehindALeaseThatEndsIsNotTakenForAClientThatHasGone(t *testing.T) {
+	e, _ := routetest.Open(t)
+	taken, err := e.Acquire(t.Context(), core.Policy{Key: "taken"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Release(t.Context()) }()
+	inner := core.Policy{Key: "taken", Name: "inner", Wait: core.Forever}
+	for name, handler := range map[string]gin.HandlerFunc{
+		"a lock of the handler's own": func(c *gin.Context) {
+			err := e.Do(c.Request.Context(), inner, func(context.Context) error { return nil })
+			if !Answer(c, err) {
+				t.Errorf("not answered: %v", err)
+			}
+		},
+		"a lock of the route": Lock(e, inner),
+	} {
+		t.Run(name, func(t *testing.T) {
+			logtest.Capture(t)
+			r := newRouter()
+			r.GET("/", Lock(e, core.Policy{Key: "outer", MaxHold: 10 * time.Millisecond}), handler)
+			routetest.Get(t, routetest.Serve(t, r), "/").MustBe(t, 500, "LOCK_MAX_HOLD")
+		})
+	}
+}
+
 func TestPanicsPassThroughAndRelease(t *testing.T) {
 	e, _ := routetest.Open(t)
 	for _, tc := range []struct {

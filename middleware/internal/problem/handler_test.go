@@ -14,6 +14,11 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 	of := func(op string, kind error) error { return &core.Error{Op: op, Policy: "p", Kind: kind} }
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
+	ended, end := context.WithCancelCause(t.Context())
+	end(core.ErrMaxHold)
+	cancelled := func(cause error) error {
+		return &core.Error{Op: "acquire", Policy: "p", Kind: context.Canceled, Cause: cause}
+	}
 	for _, tc := range []struct {
 		name    string
 		request context.Context
@@ -46,6 +51,11 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 		{"not held", nil, of("check", core.ErrNotHeld), 500, "LOCK_NOT_HELD", false},
 		{"client gone", gone, of("acquire", context.Canceled), 499, "CANCELLED", false},
 		{"work cancelled, client there", nil, of("acquire", context.Canceled), 503, "CANCELLED", false},
+		{"outer lease held too long", ended, cancelled(core.ErrMaxHold), 500, "LOCK_MAX_HOLD", true},
+		{"outer lease lost", gone, cancelled(core.ErrLost), 500, "LOCK_LOST", true},
+		{"outer lease closed", nil, cancelled(fmt.Errorf("x: %w", core.ErrClosed)), 500, "LOCK_CLOSED", true},
+		{"outer lease over, work cancelled", ended, cancelled(context.Canceled), 500, "LOCK_MAX_HOLD", true},
+		{"client gone, and said so", gone, cancelled(context.Canceled), 499, "CANCELLED", false},
 		{"deadline", nil, of("acquire", context.DeadlineExceeded), 504, "DEADLINE_EXCEEDED", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -58,5 +68,36 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 				t.Errorf("got %+v, %v, %v; want %+v", p, ended, ok, tc)
 			}
 		})
+	}
+}
+
+func TestEndedLeaseOutranksRefusalsInAnyOrder(t *testing.T) {
+	of := func(op string, kind error) error { return &core.Error{Op: op, Policy: "p", Kind: kind} }
+	for _, tc := range []struct {
+		name         string
+		heavy, light error
+		code         string
+	}{
+		{"lost, busy", of("release", core.ErrLost), of("acquire", core.ErrBusy), "LOCK_LOST"},
+		{"lost, store down", of("release", core.ErrLost), of("acquire", core.ErrUnavailable), "LOCK_LOST"},
+		{"bare lost, busy", core.ErrLost, of("acquire", core.ErrBusy), "LOCK_LOST"},
+		{"lost, bare busy", of("release", core.ErrLost), core.ErrBusy, "LOCK_LOST"},
+		{"held too long, wrapped, timeout", fmt.Errorf("x: %w", of("release", core.ErrMaxHold)), of("acquire", core.ErrTimeout), "LOCK_MAX_HOLD"},
+		{"closed, the handler's own", of("release", core.ErrClosed), errors.New("sold out"), "LOCK_CLOSED"},
+		{"unconfirmed release, busy", of("release", core.ErrUnavailable), of("acquire", core.ErrBusy), "LOCK_FAILED"},
+		{"unconfirmed check, closed before", of("check", context.DeadlineExceeded), of("acquire", core.ErrClosed), "LOCK_FAILED"},
+		{"lost, unconfirmed release", of("check", core.ErrLost), of("release", core.ErrUnavailable), "LOCK_LOST"},
+	} {
+		for order, err := range map[string]error{
+			"first":       errors.Join(tc.heavy, tc.light),
+			"last":        errors.Join(tc.light, tc.heavy),
+			"by two %w":   fmt.Errorf("%w; %w", tc.light, tc.heavy),
+			"deep inside": fmt.Errorf("x: %w", errors.Join(tc.light, fmt.Errorf("y: %w", tc.heavy))),
+		} {
+			p, ended, ok := OfHandler(t.Context(), err)
+			if !ok || !ended || p.Status != 500 || p.Code != tc.code || p.retryAfter != "" {
+				t.Errorf("%s, %s: got %+v, %v, %v; want %s", tc.name, order, p, ended, ok, tc.code)
+			}
+		}
 	}
 }

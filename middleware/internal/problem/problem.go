@@ -47,9 +47,12 @@ func OfRefused(err error) Problem {
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the request's.
-	var e *core.Error
-	if errors.As(err, &e) {
+	by, w := decisive(err)
+	e, wrapped := by.(*core.Error) //nolint:errorlint // decisive unwraps
+	if wrapped {
 		kind = e.Kind
+	} else if w == over {
+		return OfEnded(by) // of a lock around the one that was asked for
 	}
 	is := func(target error) bool { return errors.Is(kind, target) }
 	switch {
@@ -144,21 +147,25 @@ func OfEnded(err error) Problem {
 // request with that context. ok is false if err is nil or of no lock. ended says that the lock
 // had been taken, so that the call may have had an effect: the answer invites no repetition.
 func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
-	kind, acquiring := err, false
-	e, wrapped := errors.AsType[*core.Error](err)
-	if wrapped {
-		kind, acquiring = e.Kind, e.Op == "acquire" || e.Op == "do"
-	} else if !slices.ContainsFunc(kinds, func(k error) bool { return errors.Is(err, k) }) {
+	by, w := decisive(err)
+	switch w {
+	case none:
 		return Problem{}, false, false
-	}
-	is := func(target error) bool { return errors.Is(kind, target) }
-	switch {
-	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring: // the cause of a context is a bare ErrClosed
-		return OfEnded(kind), true, true
-	case wrapped && !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
+	case over:
+		if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
+			by = e.Kind
+		}
+		return OfEnded(by), true, true
+	case unconfirmed:
 		return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed."), true, true
-	case is(context.Canceled) && request.Err() == nil:
-		return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
+	}
+	if e, ok := by.(*core.Error); ok && errors.Is(e.Kind, context.Canceled) { //nolint:errorlint // decisive unwraps
+		if end := ending(context.Cause(request)); end != nil {
+			return OfEnded(end), true, true
+		}
+		if request.Err() == nil {
+			return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
+		}
 	}
 	return OfRefused(err), false, true
 }
@@ -167,6 +174,72 @@ func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
 var kinds = []error{
 	core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold,
 	core.ErrNotHeld, core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed,
+}
+
+// weight is how much an error says about a call: of several that are joined, the heaviest
+// decides, and of equal ones the first.
+type weight int
+
+const (
+	none        weight = iota // not of a lock
+	bare                      // a lock that was refused, by its sentinel alone
+	refused                   // a lock that was refused
+	unconfirmed               // a lock that was taken, and may be over
+	over                      // a lock that was taken, and is over
+)
+
+// decisive returns the error of a lock in the tree of err that decides the answer: a
+// *core.Error that is not nil, or a sentinel. The cause of a *core.Error is no part of the
+// tree, but for that of an acquisition which was cancelled because the lease around it ended.
+func decisive(err error) (by error, w weight) {
+	switch x := err.(type) { //nolint:errorlint // the tree is walked here
+	case nil:
+	case *core.Error:
+		if x != nil {
+			return weigh(x)
+		}
+	case interface{ Unwrap() error }:
+		return decisive(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range x.Unwrap() {
+			if b, heavier := decisive(inner); heavier > w {
+				by, w = b, heavier
+			}
+		}
+	default:
+		if end := ending(err); end != nil {
+			return end, over
+		}
+		if i := slices.IndexFunc(kinds, func(k error) bool { return errors.Is(err, k) }); i >= 0 {
+			return kinds[i], bare
+		}
+	}
+	return by, w
+}
+
+// weigh is decisive for a *core.Error.
+func weigh(e *core.Error) (by error, w weight) {
+	acquiring := e.Op == "acquire" || e.Op == "do"
+	is := func(target error) bool { return errors.Is(e.Kind, target) }
+	switch {
+	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring:
+		return e, over
+	case is(context.Canceled) && ending(e.Cause) != nil:
+		return ending(e.Cause), over
+	case !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
+		return e, unconfirmed
+	}
+	return e, refused
+}
+
+// ending returns how a lease ended if cause, of a context, says so.
+func ending(cause error) error {
+	for _, end := range []error{core.ErrLost, core.ErrMaxHold, core.ErrClosed} {
+		if errors.Is(cause, end) {
+			return end
+		}
+	}
+	return nil
 }
 
 // Log says what an operator must know of a request that err has led to p. Nothing is said of

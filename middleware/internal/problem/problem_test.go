@@ -66,6 +66,7 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 		{"token malformed", fence.ErrMalformed, 400, "LOCK_TOKEN_MALFORMED", "", "Fencing-Token"},
 		{"guard down", fmt.Errorf("%w: %w", fence.ErrUndecided, errors.New(secret)), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"guard too slow", fmt.Errorf("%w: %w", fence.ErrUndecided, context.DeadlineExceeded), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
+		{"lease of a lock around it over", &core.Error{Op: "acquire", Kind: context.Canceled, Cause: core.ErrMaxHold}, 500, "LOCK_MAX_HOLD", "", ""},
 		{"unknown", errors.New(secret), 500, "LOCK_FAILED", "", ""},
 		{"wrapped", fmt.Errorf("x: %w", of(core.ErrBusy)), 409, "LOCK_BUSY", "1", ""},
 	} {
