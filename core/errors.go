@@ -67,8 +67,11 @@ type Error struct {
 	Cause       error         // may be nil
 }
 
-// Error describes the failure in one line.
+// Error describes the failure in one line. It is "<nil>" for a nil e.
 func (e *Error) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	var b strings.Builder
 	b.WriteString("lock ")
 	b.WriteString(e.Op)
@@ -80,8 +83,10 @@ func (e *Error) Error() string {
 	case e.unnamed():
 		b.WriteString(" of a literal key without a Policy.Name")
 	}
-	b.WriteString(": ")
-	b.WriteString(e.Kind.Error())
+	if e.Kind != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Kind.Error())
+	}
 	if e.Placeholder != "" {
 		b.WriteString(": {")
 		b.WriteString(e.Placeholder)
@@ -109,9 +114,14 @@ func (e *Error) unnamed() bool {
 	return false
 }
 
-// Unwrap returns Kind and Cause.
+// Unwrap returns those of Kind and Cause that are not nil. It returns nil for a nil e.
 func (e *Error) Unwrap() []error {
-	if e.Cause == nil {
+	switch {
+	case e == nil || e.Kind == nil && e.Cause == nil:
+		return nil
+	case e.Kind == nil:
+		return []error{e.Cause}
+	case e.Cause == nil:
 		return []error{e.Kind}
 	}
 	return []error{e.Kind, e.Cause}

@@ -62,7 +62,8 @@ func Status(err error) error {
 	}
 	if a.log {
 		name := ""
-		if e, ok := errors.AsType[*core.Error](err); ok {
+		by, _ := decisive(err)
+		if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
 			name = e.Policy
 		}
 		slog.Default().Error(failedByLock, "lock.name", name, "error.type", a.reason, "error", told(err))
@@ -163,13 +164,14 @@ func ending(cause error) error {
 // failedByLock is what the log says of a call whose failure is the operator's to mend.
 const failedByLock = "a call was failed by its lock"
 
-// told is what a log may say of err: a core.Error's own text, which holds neither values of
-// the call nor what a store said.
+// told is what a log may say of err: the text of the error that
+// decided, which holds neither values of the call nor what a store said.
 func told(err error) string {
-	if e, ok := errors.AsType[*core.Error](err); ok {
-		return e.Error()
+	by, w := decisive(err)
+	if w == none {
+		return "not an error of a lock"
 	}
-	return "not an error of a lock"
+	return by.Error()
 }
 
 // lockFailed is the answer for an error that means nothing more.

@@ -52,6 +52,9 @@ func TestStatusSaysWhatTheInterceptorSays(t *testing.T) {
 		{"deadline", of("acquire", context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED", false, false},
 		{"cancelled", of("acquire", context.Canceled), codes.Canceled, "CANCELLED", false, false},
 		{"cancelled by the end of the lease around it", &core.Error{Op: "acquire", Kind: context.Canceled, Cause: core.ErrMaxHold}, codes.Aborted, "LOCK_MAX_HOLD", false, true},
+		{"of no kind", &core.Error{}, codes.Internal, "LOCK_FAILED", false, true},
+		{"a typed nil", (*core.Error)(nil), codes.Unknown, "", false, false},
+		{"a typed nil before busy", errors.Join((*core.Error)(nil), core.ErrBusy), codes.Aborted, "LOCK_BUSY", true, false},
 		{"no value", &core.Error{Op: "acquire", Kind: core.ErrKey, Placeholder: "SKU", Cause: core.ErrMissing}, codes.InvalidArgument, "LOCK_KEY_INVALID", false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -78,3 +78,31 @@ func TestAnswerSaysWhatARoutesLockSays(t *testing.T) {
 		})
 	}
 }
+
+func TestAnswerNeedsNoRequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		answered bool
+		status   int
+	}{
+		"nil":         {nil, false, 200},
+		"another":     {errors.New("sold out"), false, 200},
+		"busy":        {core.ErrBusy, true, 409},
+		"lost":        {&core.Error{Op: "release", Kind: core.ErrLost}, true, 500},
+		"cancelled":   {&core.Error{Op: "acquire", Kind: context.Canceled}, true, 503},
+		"of no kind":  {&core.Error{}, true, 500},
+		"a typed nil": {(*core.Error)(nil), false, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logtest.Capture(t)
+			w := httptest.NewRecorder()
+			c, _ := gin.CreateTestContext(w)
+			if got := middleware.Answer(c, tc.err); got != tc.answered || w.Code != tc.status {
+				t.Errorf("got %v, %d; want %v, %d", got, w.Code, tc.answered, tc.status)
+			}
+		})
+	}
+	if middleware.Answer(nil, nil) {
+		t.Error("nil is of a lock")
+	}
+}

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -65,9 +66,17 @@ func refusal(err error) problem.Problem {
 // the same reason, take the lock before doing anything else that has one. If the answer has
 // begun, it stays as it is. The request that nobody waits for any more is 499; if only a
 // context of the handler's own was cancelled, it is 503 CANCELLED. What is logged goes to
-// slog.Default, because the engine is not known here. Answer is called once per request.
+// slog.Default, because the engine is not known here. Answer is called once per request. A
+// c without a Request counts as one whose client is there.
 func Answer(c *gin.Context, err error) bool {
-	p, ended, ok := problem.OfHandler(c.Request.Context(), err)
+	if err == nil {
+		return false
+	}
+	ctx := context.Background()
+	if c.Request != nil {
+		ctx = c.Request.Context()
+	}
+	p, ended, ok := problem.OfHandler(ctx, err)
 	if !ok {
 		return false
 	}
@@ -115,6 +124,10 @@ func write(c *gin.Context, p problem.Problem) {
 	if c.Writer.Written() {
 		return
 	}
-	p.Write(c.Writer, c.Request.Method)
+	method := ""
+	if c.Request != nil {
+		method = c.Request.Method
+	}
+	p.Write(c.Writer, method)
 	c.Writer.WriteHeaderNow() // for HEAD: gin keeps the status until then
 }

@@ -47,6 +47,9 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 // package, an answer that has begun stays as it is; of another w nobody can tell, see
 // [Answered].
 func Answer(w http.ResponseWriter, r *http.Request, err error) bool {
+	if err == nil {
+		return false
+	}
 	p, ended, ok := problem.OfHandler(r.Context(), err)
 	if !ok {
 		return false

@@ -267,7 +267,8 @@ func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answere
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
 func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answered bool, status int) {
 	name := ""
-	if e, ok := errors.AsType[*core.Error](err); ok {
+	by, _ := decisive(err)
+	if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
 		name = e.Policy
 	}
 	if ended {
@@ -277,13 +278,14 @@ func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answ
 	p.Log(l, name, route, err)
 }
 
-// told is what a log may say of err: a core.Error's own text, which holds neither values of
-// the request nor what a store said.
+// told is what a log may say of err: the text of the error that
+// decided, which holds neither values of the request nor what a store said.
 func told(err error) string {
-	if e, ok := errors.AsType[*core.Error](err); ok {
-		return e.Error()
+	by, w := decisive(err)
+	if w == none {
+		return "not an error of a lock"
 	}
-	return "not an error of a lock"
+	return by.Error()
 }
 
 // longestRetry bounds Retry-After. What is left of a lease tells when the lock of
