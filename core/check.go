@@ -51,9 +51,6 @@ func (e *Engine) check(p *Policy, all *overrides) *Error {
 	if fault := e.fault(p); fault != nil {
 		return fault.because("%s%s", fault.Detail, e.blame(&own, o))
 	}
-	if o != nil {
-		e.warnRelaxed(own.Mode, p, o)
-	}
 	return nil
 }
 
@@ -170,9 +167,11 @@ func (e *Engine) fault(p *Policy) *Error {
 // literal compiles a policy whose keys are used as they stand, and returns them as the
 // store sees them: one, or several.
 func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err error) {
-	if fault := e.check(&p, e.overrides.Load()); fault != nil {
+	program, all := p.Mode, e.overrides.Load()
+	if fault := e.check(&p, all); fault != nil {
 		return nil, "", nil, fault
 	}
+	e.warnRelaxed(program, &p, all)
 	for _, k := range p.templates() {
 		if strings.ContainsAny(k, "{}") {
 			return nil, "", nil, e.failure("compile", p.Name, ErrPolicy).because("a key holds a brace and would lock its own text; use a Guard for a template, or core.Escape for a value")

@@ -124,9 +124,10 @@ func (e *Engine) newOverrides(byName map[string]Override, s *seen) (*overrides, 
 // sharing orders modes by how many they let hold together.
 var sharing = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
 
-// warnRelaxed says, once, that o lets more hold p together than the program does.
-func (e *Engine) warnRelaxed(program Mode, p *Policy, o *override) {
-	if sharing[p.Mode] > sharing[program] && o.relaxed.CompareAndSwap(false, true) {
+// warnRelaxed says, once, that an override lets more hold p together than the program does. It
+// is for a policy that is in use: a change of overrides may be refused after its check.
+func (e *Engine) warnRelaxed(program Mode, p *Policy, all *overrides) {
+	if sharing[p.Mode] > sharing[program] && all.byName[p.Name].relaxed.CompareAndSwap(false, true) {
 		e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
 			"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", program.String(), "lock.driver", e.caps.Name)
 	}
@@ -275,7 +276,7 @@ func (e *Engine) replaced(old, all *overrides) (map[*guarded]*plan, error) {
 		if !equal(before.Mode, now.Mode) || !equal(before.Limit, now.Limit) {
 			faults = append(faults, e.failure("override", name, ErrPolicy).because("Mode and Limit cannot change while the program runs, since calls of both kinds would hold the key; restart it with the new ones"))
 		}
-		// What was known of the name is known still.
+		// What was known of the name is known still. No guard is relaxed anew: modes stay.
 		_, known := all.names.Load(name)
 		now.used.Store(known || before.used.Load())
 		now.relaxed.Store(before.relaxed.Load())
@@ -323,14 +324,16 @@ type guards struct {
 func (gs *guards) add(e *Engine, p Policy) (*guarded, error) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	pl, err := e.compile(p, e.overrides.Load())
+	all := e.overrides.Load()
+	pl, err := e.compile(p, all)
 	if err != nil {
 		return nil, err
 	}
+	e.warnRelaxed(p.Mode, &pl.Policy, all)
 	g := &guarded{own: p}
 	g.own.Keys = slices.Clone(p.Keys)
 	g.plan.Store(pl)
-	if e.overrides.Load() == nil {
+	if all == nil {
 		return g, nil // nor will there be any
 	}
 	if len(gs.all) >= gs.prune {

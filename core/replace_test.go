@@ -1,8 +1,10 @@
 package core_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -110,6 +112,33 @@ func TestOverridesAreReplacedAllOrNone(t *testing.T) {
 				t.Errorf("another policy has Wait %v", got)
 			}
 			runtime.KeepAlive(stock)
+		})
+	}
+}
+
+func TestRefusedOverridesAreNotSaidToRelaxALock(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		at   core.Mode // of the overrides from the start
+		next core.Override
+		want int
+	}{
+		{"a refused mode", core.Exclusive, core.Override{Mode: new(core.Shared)}, 0},
+		{"a mode that stays", core.Shared, core.Override{Mode: new(core.Shared)}, 1},
+		{"a mode that stays, with what is refused", core.Shared, core.Override{Mode: new(core.Shared), TTL: new(time.Nanosecond)}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var log bytes.Buffer
+			e := open(t, memlock.New(), core.WithOverrides(byName{"stock": {Mode: new(tc.at)}}), core.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			g := mustGuard(t, e, core.Policy{Name: "stock", Key: "stock:{.}"}, core.Fields[string]())
+			for range 2 {
+				_ = e.ReplaceOverrides(byName{"stock": tc.next})
+				mustBe(t, g.Do(t.Context(), "A", doNothing), nil)
+				mustBe(t, e.Do(t.Context(), core.Policy{Name: "stock", Key: "stock:A"}, doNothing), nil)
+			}
+			if got := strings.Count(log.String(), "lets others hold a lock together"); got != tc.want {
+				t.Errorf("said %d times, want %d: %s", got, tc.want, &log)
+			}
 		})
 	}
 }
