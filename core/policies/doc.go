@@ -17,7 +17,9 @@
 //	… // guards, tables and routes
 //	err = locks.CheckOverrides() // names that no policy has
 //
-// [Watch] takes a changed file while the program runs.
+// [Watch] takes a changed file while the program runs. It checks the file against every Guard,
+// and so against routes, methods and tables. A policy with a literal key, of [core.Engine.Do]
+// or Acquire, is checked at its next call.
 //
 // What is not stated stays as the program says. The fields mean what those of
 // [core.Policy] mean:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -25,12 +26,15 @@ const DefaultInterval = 10 * time.Second
 // The file is read every interval, and 0 means [DefaultInterval]; nothing else tells of a
 // change, so that it may be written in place, renamed over, or be a symbolic link that changes,
 // as those of a Kubernetes ConfigMap do. A change is taken once two readings have found the
-// same, so that nobody meets a file half written: after two intervals at most.
+// same, so that nobody meets a file half written: after two intervals at most. What is no
+// regular file, such as a directory, a named pipe or a device, cannot be read.
 //
 // [core.Engine.ReplaceOverrides] says what can change and what calls under way have. All of a
 // file is taken or nothing. If the file cannot be read, is malformed, or asks for what a policy
 // cannot have, the overrides from before stay, and the engine's log says so once, with the
-// place of every fault. It also says that a file was taken, and warns of the names in it that
+// place of every fault. A policy with a literal key, of [core.Engine.Do] or Acquire, is not
+// checked when a file is taken: if the file asks for what it cannot have, its next call fails
+// with a core.ErrPolicy. The log also says that a file was taken, and warns of the names in it that
 // no policy has.
 //
 // The error is not nil for a nil engine, and for an interval below a millisecond.
@@ -62,7 +66,8 @@ type watcher struct {
 	path  string
 
 	before reading // the last one
-	acted  bool    // upon that
+	seen   bool    // there is one
+	acted  bool    // upon it
 }
 
 // reading is what is in the file, or why that cannot be read.
@@ -71,15 +76,27 @@ type reading struct {
 	fault string
 }
 
+// read reads the file. Of what is no regular file, a reading might never end.
+func (w *watcher) read() ([]byte, error) {
+	info, err := os.Stat(w.path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("lock policies: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("lock policies: watch %s: it is no regular file (%v); give the path of one, or of a link to one", w.path, info.Mode())
+	}
+	return read(w.path)
+}
+
 // look reads the file, and acts upon what it finds there for the second time.
 func (w *watcher) look() {
 	var now reading
-	data, err := read(w.path)
+	data, err := w.read()
 	if now.data = data; err != nil {
 		now.fault = err.Error()
 	}
-	if now.fault != w.before.fault || !bytes.Equal(now.data, w.before.data) {
-		w.before, w.acted = now, false
+	if !w.seen || now.fault != w.before.fault || !bytes.Equal(now.data, w.before.data) {
+		w.before, w.seen, w.acted = now, true, false
 		return
 	}
 	if w.acted {

@@ -213,6 +213,39 @@ func TestNameThatNoPolicyHasIsWarnedOf(t *testing.T) {
 	})
 }
 
+func TestWatchedPathThatIsNoRegularFileIsRefusedWithoutReadingIt(t *testing.T) {
+	for name, path := range map[string]string{"a directory": t.TempDir(), "a device": os.DevNull} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := watch(t, path)
+				w.after(5)
+				w.says(1, "it is no regular file")
+			})
+		})
+	}
+}
+
+func TestFirstReadingIsNeverActedUpon(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "malformed": "polices: {}\n", "good": waiting("2s")} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "locks.yaml")
+			put(t, path, text)
+			var log bytes.Buffer
+			locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{}),
+				core.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = locks.Close() }()
+			ctx, stop := context.WithCancel(t.Context())
+			stop() // it reads once
+			if err := policies.Watch(ctx, locks, path, 0); err != nil || log.Len() > 0 {
+				t.Errorf("got %v, logged %s", err, &log)
+			}
+		})
+	}
+}
+
 func TestWatchThatCannotWorkIsRefused(t *testing.T) {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
 	if err != nil {
