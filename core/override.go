@@ -223,7 +223,9 @@ func (all *overrides) remind(e *Engine) {
 //
 // All are taken, or none: the error joins an [*Error] around ErrPolicy for each override that
 // is refused, and for each guard whose policy would be impossible with its own. A call has
-// either all of the old policy or all of the new one. Calls that wait or hold go on with what
+// either all of the old policy or all of the new one. A policy with a literal key, of Do or
+// Acquire, is not checked here, since nobody knows it between its calls: if its override makes
+// it impossible, its next call fails with ErrPolicy. Calls that wait or hold go on with what
 // they began with, and so do their leases, whatever the new TTL is; the next acquisition has
 // the new.
 //
