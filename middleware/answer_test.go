@@ -106,3 +106,27 @@ func TestAnswerNeedsNoRequest(t *testing.T) {
 		t.Error("nil is of a lock")
 	}
 }
+
+func TestEndOfALeaseIsLoggedWithItsReasonAndTheAnswerThatWasGiven(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		begun bool
+		says  string
+	}{
+		"a context's cause":           {core.ErrLost, false, `error="lock lost while held" answered=false` + "\n"},
+		"a context's cause, answered": {core.ErrMaxHold, true, `error="lock held for longer than its MaxHold" answered=true status=201` + "\n"},
+		"a cancelled wait":            {&core.Error{Op: "acquire", Policy: "p", Kind: context.Canceled, Cause: core.ErrLost}, false, `error="lock lost while held" answered=false` + "\n"},
+		"a release, beside a refusal": {errors.Join(core.ErrBusy, &core.Error{Op: "release", Policy: "p", Kind: core.ErrLost}), false, `error="lock release \"p\": lock lost while held" answered=false` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logged := logtest.Capture(t)
+			c, _ := gin.CreateTestContext(httptest.NewRecorder())
+			if tc.begun {
+				c.String(http.StatusCreated, "begun")
+			}
+			if !middleware.Answer(c, tc.err) || !strings.Contains(logged.String(), tc.says) {
+				t.Errorf("logged %s; want %s", logged, tc.says)
+			}
+		})
+	}
+}

@@ -258,10 +258,13 @@ func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 }
 
 // LogEnded says that the lease of a request ended before its handler did. status is what
-// was answered, if anything was.
+// was answered, if anything was, or 0 if that is not known.
 func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
-	l.Error("a lock ended while its handler ran", "lock.name", name, "route", route,
-		"error.type", p.Code, "error", told(err), "answered", answered, "status", status)
+	about := []any{"lock.name", name, "route", route, "error.type", p.Code, "error", told(err), "answered", answered}
+	if answered && status != 0 {
+		about = append(about, "status", status)
+	}
+	l.Error("a lock ended while its handler ran", about...)
 }
 
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
