@@ -47,7 +47,7 @@ func OfRefused(err error) Problem {
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the request's.
-	by, w := decisive(err)
+	w, by := decisive(err)
 	e, wrapped := by.(*core.Error) //nolint:errorlint // decisive unwraps
 	if wrapped {
 		kind = e.Kind
@@ -147,7 +147,7 @@ func OfEnded(err error) Problem {
 // request with that context. ok is false if err is nil or of no lock. ended says that the lock
 // had been taken, so that the call may have had an effect: the answer invites no repetition.
 func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
-	by, w := decisive(err)
+	w, by := decisive(err)
 	switch w {
 	case none:
 		return Problem{}, false, false
@@ -191,7 +191,7 @@ const (
 // decisive returns the error of a lock in the tree of err that decides the answer: a
 // *core.Error that is not nil, or a sentinel. The cause of a *core.Error is no part of the
 // tree, but for that of an acquisition which was cancelled because the lease around it ended.
-func decisive(err error) (by error, w weight) {
+func decisive(err error) (w weight, by error) {
 	switch x := err.(type) { //nolint:errorlint // the tree is walked here
 	case nil:
 	case *core.Error:
@@ -202,34 +202,34 @@ func decisive(err error) (by error, w weight) {
 		return decisive(x.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range x.Unwrap() {
-			if b, heavier := decisive(inner); heavier > w {
-				by, w = b, heavier
+			if heavier, b := decisive(inner); heavier > w {
+				w, by = heavier, b
 			}
 		}
 	default:
 		if end := ending(err); end != nil {
-			return end, over
+			return over, end
 		}
 		if i := slices.IndexFunc(kinds, func(k error) bool { return errors.Is(err, k) }); i >= 0 {
-			return kinds[i], bare
+			return bare, kinds[i]
 		}
 	}
-	return by, w
+	return w, by
 }
 
 // weigh is decisive for a *core.Error.
-func weigh(e *core.Error) (by error, w weight) {
+func weigh(e *core.Error) (w weight, by error) {
 	acquiring := e.Op == "acquire" || e.Op == "do"
 	is := func(target error) bool { return errors.Is(e.Kind, target) }
 	switch {
 	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring:
-		return e, over
+		return over, e
 	case is(context.Canceled) && ending(e.Cause) != nil:
-		return ending(e.Cause), over
+		return over, ending(e.Cause)
 	case !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
-		return e, unconfirmed
+		return unconfirmed, e
 	}
-	return e, refused
+	return refused, e
 }
 
 // ending returns how a lease ended if cause, of a context, says so.
@@ -270,7 +270,7 @@ func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answere
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
 func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answered bool, status int) {
 	name := ""
-	by, _ := decisive(err)
+	_, by := decisive(err)
 	if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
 		name = e.Policy
 	}
@@ -284,7 +284,7 @@ func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answ
 // told is what a log may say of err: the text of the error that
 // decided, which holds neither values of the request nor what a store said.
 func told(err error) string {
-	by, w := decisive(err)
+	w, by := decisive(err)
 	if w == none {
 		return "not an error of a lock"
 	}
