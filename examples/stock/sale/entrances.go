@@ -32,7 +32,7 @@ func (s *shop) router(locks *core.Engine, wait time.Duration) http.Handler {
 	router.Use(func(c *gin.Context) { c.Request = c.Request.WithContext(arrive(c.Request.Context())) })
 	way := []gin.HandlerFunc{s.handle}
 	if locks != nil {
-		way = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Key: "stock:{path.sku}", Wait: wait}), s.handle}
+		way = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Name: "stock", Key: "stock:{path.sku}", Wait: wait}), s.handle}
 	}
 	router.POST("/products/:sku/deduct", way...)
 	return router
@@ -63,7 +63,7 @@ func (s *shop) rpcServer(locks *core.Engine, wait time.Duration) (*grpc.Server, 
 	var li *interceptor.Interceptor
 	if locks != nil {
 		li = interceptor.New(locks, interceptor.Rules{
-			stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{sku}", Wait: wait},
+			stockpb.Stock_Deduct_FullMethodName: {Name: "stock", Key: "stock:{sku}", Wait: wait},
 		})
 		options = append(options, grpc.ChainUnaryInterceptor(li.UnaryServer()), grpc.ChainStreamInterceptor(li.StreamServer()))
 	}
@@ -105,5 +105,5 @@ func (s *shop) function(locks *core.Engine, wait time.Duration) func(context.Con
 	if locks == nil {
 		return s.sell
 	}
-	return decorator.WithLock(locks, core.Policy{Key: "stock:{SKU}", Wait: wait}, s.sell)
+	return decorator.WithLock(locks, core.Policy{Name: "stock", Key: "stock:{SKU}", Wait: wait}, s.sell)
 }
