@@ -85,6 +85,7 @@ func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, o
 	if fault := leads(guard.Policy()); fault != "" {
 		return nil, refuse(guard.Name(), errors.New(fault))
 	}
+	guard.KeepPolicy() // a Wait that ends would keep it from waiting, and was refused above
 	for _, o := range opts {
 		if o == nil {
 			continue

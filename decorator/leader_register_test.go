@@ -93,3 +93,16 @@ func TestObserverIsRefusedWithTheReasonWhereNoLockIsShared(t *testing.T) {
 		}
 	})
 }
+
+func TestRunningLeaderKeepsItsPolicy(t *testing.T) {
+	e, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	l := decorator.Leader(e, core.Policy{Name: "indexer", Key: "indexer"}, serve)
+	err = e.ReplaceOverrides(map[string]core.Override{"indexer": {Wait: new(time.Duration)}})
+	if !errors.Is(err, core.ErrPolicy) || l.Policy().Wait != core.Forever {
+		t.Errorf("an override that ends its wait: %v, the policy is %+v", err, l.Policy())
+	}
+}
