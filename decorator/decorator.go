@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockaround/lockaround/core"
 )
@@ -96,4 +97,16 @@ var errNilFunc = errors.New("the function is nil; pass the one to put the lock a
 // refuse reports a fault in what surrounds a policy as one of the policy.
 func refuse(policy string, fault error) error {
 	return &core.Error{Op: "compile", Policy: policy, Kind: core.ErrPolicy, Detail: fault.Error()}
+}
+
+// pauseFor waits that long; the error is that of ctx if it ends before.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -216,15 +216,3 @@ func doubled(least, most time.Duration, failures int) time.Duration {
 	d = min(d, most)
 	return d - rand.N(d/4+1)
 }
-
-// pauseFor waits that long; the error is that of ctx if it ends before.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

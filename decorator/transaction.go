@@ -211,12 +211,8 @@ func (t *transaction) outlast() {
 		if err == nil || errors.Is(err, fence.ErrStale) {
 			return
 		}
-		again := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			again.Stop()
+		if pauseFor(ctx, pause) != nil {
 			return
-		case <-again.C:
 		}
 	}
 }
