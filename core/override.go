@@ -127,7 +127,7 @@ var sharing = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
 // warnRelaxed says, once, that an override lets more hold p together than the program does. It
 // is for a policy that is in use: a change of overrides may be refused after its check.
 func (e *Engine) warnRelaxed(program Mode, p *Policy, all *overrides) {
-	if sharing[p.Mode] > sharing[program] && all.byName[p.Name].relaxed.CompareAndSwap(false, true) {
+	if p.Mode != program && sharing[p.Mode] > sharing[program] && all.byName[p.Name].relaxed.CompareAndSwap(false, true) {
 		e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
 			"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", program.String(), "lock.driver", e.caps.Name)
 	}

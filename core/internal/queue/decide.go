@@ -59,7 +59,7 @@ type situation struct {
 }
 
 // decide returns the next step. It changes nothing.
-func (s situation) decide() step {
+func (s *situation) decide() step {
 	if s.held {
 		return s.join()
 	}
@@ -82,7 +82,7 @@ func (s situation) decide() step {
 }
 
 // join decides whether the first waiter holds beside others.
-func (s situation) join() step {
+func (s *situation) join() step {
 	switch {
 	case s.next == nil:
 		return stepStay
@@ -100,22 +100,22 @@ func (s situation) join() step {
 
 // follows reports whether the first waiter holds together with one who has just begun to.
 // Whoever has waited for the grant comes in with it, also if other processes wait.
-func (s situation) follows() bool {
+func (s *situation) follows() bool {
 	return s.next != nil && s.sharable() && (s.fresh || !s.contended) && s.left >= s.next.floor()
 }
 
 // sharable reports whether the lease is a share that the first waiter may have a part in. A
 // MinHold counts from a grant, and needs one of its own.
-func (s situation) sharable() bool {
+func (s *situation) sharable() bool {
 	return s.mode == driver.Shared && !s.closed && !s.spent && s.next.MinHold == 0
 }
 
 // usedUp reports whether the next hold needs a grant of its own: its MinHold counts
 // from that, the block of tokens is at its end, or others have waited enough.
-func (s situation) usedUp() bool { return !s.fresh && (s.next.MinHold > 0 || s.spent || s.turnOver) }
+func (s *situation) usedUp() bool { return !s.fresh && (s.next.MinHold > 0 || s.spent || s.turnOver) }
 
 // mayLinger reports whether the process keeps a lease that nobody holds.
-func (s situation) mayLinger() bool {
+func (s *situation) mayLinger() bool {
 	return s.minHold == 0 && s.linger > 0 && s.room && !s.contended && !s.lowered && !s.spent && s.left > 0
 }
 

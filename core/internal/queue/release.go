@@ -74,7 +74,7 @@ func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
 		if r != nil {
 			q := h.lease.line.queue
 			q.Logger().Warn("lockaround: the store did not confirm a release that was sent",
-				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", string(r.Outcome(signals.Released)))
+				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", r.Outcome(signals.Released).String())
 		}
 		if ended == nil {
 			ended = r

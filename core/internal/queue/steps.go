@@ -226,7 +226,10 @@ func (lk *lock) recall(used *line) {
 // recall gives back a lease that lingers, if another process wants it or its time is
 // over.
 func (l *lease) recall(now time.Time) {
-	if l.lingers > 0 && l.line.situation(l, nil, now).decide() == stepGiveBack {
+	if l.lingers == 0 {
+		return
+	}
+	if s := l.line.situation(l, nil, now); s.decide() == stepGiveBack {
 		l.line.giveBack(l, 0)
 	}
 }

@@ -21,25 +21,31 @@ import (
 
 const scope = "github.com/lockaround/lockaround/core"
 
-// Outcome says how an acquisition or a hold ended.
-type Outcome string
+// Outcome says how an acquisition or a hold ended. The zero value is none.
+type Outcome uint8
 
 // The outcomes.
 const (
-	Acquired         Outcome = "acquired"
-	Released         Outcome = "released"
-	Busy             Outcome = "busy"
-	Timeout          Outcome = "timeout"
-	Unavailable      Outcome = "unavailable"
-	Closed           Outcome = "closed"
-	Canceled         Outcome = "canceled"
-	DeadlineExceeded Outcome = "deadline_exceeded"
-	Lost             Outcome = "lost"
-	MaxHold          Outcome = "max_hold"
-	Failed           Outcome = "error" // in a way that has no name
+	Acquired Outcome = iota + 1
+	Released
+	Busy
+	Timeout
+	Unavailable
+	Closed
+	Canceled
+	DeadlineExceeded
+	Lost
+	MaxHold
+	Failed // in a way that has no name
 )
 
-var outcomes = []Outcome{Acquired, Released, Busy, Timeout, Unavailable, Closed, Canceled, DeadlineExceeded, Lost, MaxHold, Failed}
+var outcomes = [...]string{
+	Acquired: "acquired", Released: "released", Busy: "busy", Timeout: "timeout", Unavailable: "unavailable", Closed: "closed",
+	Canceled: "canceled", DeadlineExceeded: "deadline_exceeded", Lost: "lost", MaxHold: "max_hold", Failed: "error",
+}
+
+// String returns the outcome as spans and metrics name it.
+func (o Outcome) String() string { return outcomes[o] }
 
 // Signals are the spans and metrics of an engine. They are safe for concurrent use.
 type Signals struct {
@@ -100,7 +106,7 @@ type Policy struct {
 	acquire, hold, release string // names of the spans
 	attrs                  []trace.SpanStartOption
 	base                   []metric.AddOption
-	outcomes               map[Outcome][]metric.RecordOption
+	outcomes               [len(outcomes)][]metric.RecordOption
 }
 
 type policyKey struct{ name, mode string }
@@ -123,12 +129,11 @@ func (s *Signals) Of(name, mode string) *Policy {
 	p := &Policy{
 		Signals: s,
 		acquire: "lock acquire" + suffix, hold: "lock hold" + suffix, release: "lock release" + suffix,
-		attrs:    []trace.SpanStartOption{trace.WithAttributes(attrs...)},
-		base:     []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
-		outcomes: make(map[Outcome][]metric.RecordOption),
+		attrs: []trace.SpanStartOption{trace.WithAttributes(attrs...)},
+		base:  []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
 	}
-	for _, o := range outcomes {
-		with := append(slices.Clone(attrs), attribute.String("lock.outcome", string(o)))
+	for o := Acquired; o <= Failed; o++ {
+		with := append(slices.Clone(attrs), attribute.String("lock.outcome", o.String()))
 		p.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(with...))}
 	}
 	got, _ := s.policies.LoadOrStore(k, p)

@@ -17,10 +17,10 @@ func (s Span) End(o Outcome) {
 		return
 	}
 	if s.span.IsRecording() {
-		s.span.SetAttributes(attribute.String("lock.outcome", string(o)))
+		s.span.SetAttributes(attribute.String("lock.outcome", o.String()))
 		if o != Acquired && o != Released {
-			s.span.SetAttributes(attribute.String("error.type", string(o)))
-			s.span.SetStatus(codes.Error, string(o))
+			s.span.SetAttributes(attribute.String("error.type", o.String()))
+			s.span.SetStatus(codes.Error, o.String())
 		}
 	}
 	s.span.End()
