@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/carried"
 	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
@@ -70,7 +71,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e.pooled, _ = d.(driver.Pooled)
 	e.queue, err = queue.Open(queue.Config{
 		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
-		TokensAfter: s.tokensAfter, Logger: e.log,
+		TokensAfter: s.tokensAfter, Logger: e.log, Carried: e.carried,
 	})
 	if err != nil {
 		// It did no I/O: the error is about how the driver was made.
@@ -245,6 +246,11 @@ func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return outer, nil
+}
+
+// carried returns the fencing token of a key that came with ctx's request, and 0 if none did.
+func (e *Engine) carried(ctx context.Context, key string) int64 {
+	return carried.NumberOf(ctx, key[len(e.prefix):])
 }
 
 // failure is the error of an operation at the engine's store.

@@ -28,8 +28,10 @@ var (
 	// ErrNotHeld: the lease was released before, or the context carries none.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrDeadlock: waiting could never end, or only by running out. The context already holds
-	// the key and the policy is not Reentrant; it holds it as a reader and wants to write; or
-	// calls of this process wait for each other in a circle that this one closes.
+	// the key and the policy is not Reentrant; it holds it as a reader and wants to write;
+	// calls of this process wait for each other in a circle that this one closes; or the call
+	// comes from a service that holds the key, as the fencing token with it says: see package
+	// fence.
 	ErrDeadlock = errors.New("the call would wait for itself")
 	// ErrKey: a call's values give no valid key.
 	ErrKey = errors.New("invalid lock key")

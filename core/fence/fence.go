@@ -44,6 +44,23 @@
 //	gin                            middleware.ReadTokens middleware.Fence
 //	gRPC      interceptor.Tokens   interceptor.Tokens    interceptor.NewFence
 //
+// # Deadlocks across services
+//
+// A service that holds a key and calls another one, which takes the same key, waits for itself
+// until its time runs out. If the call carries the token, the second service fails with
+// core.ErrDeadlock instead of waiting: at once if the holder is in its own process, otherwise
+// after a tenth of a second and one question to the store. Nothing has to be set but that tokens
+// are sent and read, before the lock is taken:
+//
+//	client := &http.Client{Transport: httplock.SendTokens(nil)}          // the first service
+//	mux.Handle("POST /orders/{id}", httplock.ReadTokens(lock(handler)))  // the second one
+//
+// It needs the same namespace of the same store on both sides. A token of a hold that is over
+// refuses nobody, with one exception: its process has handed the lease on to another caller,
+// who still holds. Use core.Detach for work that the holder does not wait for, so that its
+// calls carry no token. A forged token can only make its sender's own call fail. One slot of
+// several, and a reader beside a reader, may become free without the holder, and are waited for.
+//
 // # Whom to believe
 //
 // A token is no secret and no proof of anything: whoever can send one to a guard can

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/carried"
 )
 
 // Token is the fencing token of one key's holder. The zero value is none.
@@ -35,40 +36,43 @@ func Parse(s string) (Token, error) {
 	return t, nil
 }
 
-// ContextKey is the context key under which the tokens of [NewContext] are found
-// besides a private one, for contexts that pass on string keys only, as a gin.Context
-// does. Its value is opaque: copy it from one context to another.
-const ContextKey = "github.com/lockaround/lockaround/core/fence.Token"
+// ContextKey is the context key under which the tokens of [NewContext] are found. It is a
+// string, for contexts that pass on string keys only, as a gin.Context does. Its value is opaque: copy it from one context to another.
+const ContextKey = carried.ContextKey
 
-type tokensKey struct{}
+// carriedTokens are tokens that came with a request.
+type carriedTokens []Token
+
+// NumberOf returns the token of a key, and 0 if none came.
+func (all carriedTokens) NumberOf(key string) int64 {
+	t, _ := Find(all, key)
+	return t.Number
+}
 
 // tokensContext is a context with tokens that came with a request.
 type tokensContext struct {
 	context.Context
-	tokens []Token
+	tokens carriedTokens
 }
 
 // Value answers for the tokens.
 func (c *tokensContext) Value(key any) any {
-	switch key {
-	case tokensKey{}, ContextKey:
+	if key == ContextKey {
 		return c.tokens
 	}
 	return c.Context.Value(key)
 }
 
 // NewContext returns a context that carries tokens which came with a request. They
-// replace those that ctx may carry already, but not those of its leases.
+// replace those that ctx may carry already, but not those of its leases. An acquisition that
+// would wait for the hold of such a token fails with core.ErrDeadlock: see the package comment.
 func NewContext(ctx context.Context, tokens ...Token) context.Context {
 	return &tokensContext{ctx, slices.Clone(tokens)}
 }
 
 // came returns the tokens of NewContext.
 func came(ctx context.Context) []Token {
-	if tokens, ok := ctx.Value(tokensKey{}).([]Token); ok {
-		return tokens
-	}
-	tokens, _ := ctx.Value(ContextKey).([]Token)
+	tokens, _ := ctx.Value(ContextKey).(carriedTokens)
 	return tokens
 }
 

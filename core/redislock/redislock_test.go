@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn})
+	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn, calledRole: beCalled})
 	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 

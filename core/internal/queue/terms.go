@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"time"
@@ -18,6 +19,9 @@ type Config struct {
 	MaxHeld      int                 // holds at a time
 	TokensAfter  int64               // is added to the store's tokens
 	Logger       func() *slog.Logger // is asked at each line
+
+	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did.
+	Carried func(ctx context.Context, key string) int64
 }
 
 // Terms are a policy's settings as the queue uses them. All calls of the policy share them, and nothing

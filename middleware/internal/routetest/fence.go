@@ -204,3 +204,25 @@ func readTokensCheckTheirForm(t *testing.T, s Surface) {
 		t.Errorf("HEAD got %d %q", a.Status, a.Body)
 	}
 }
+
+func holdersRequest(t *testing.T, s Surface) {
+	e, store := Open(t)
+	other, err := core.New(store, core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	p := core.Policy{Key: "order:7", Wait: core.Forever}
+	ran := 0
+	srv := Serve(t, s.one(t, "POST /", func(http.ResponseWriter, *http.Request) { ran++ }, Wrap{Tokens: true}, Wrap{Engine: e, Policy: p}))
+	for _, holder := range []*core.Engine{e, other} { // in this process, and as if in another one
+		err = holder.Do(t.Context(), p, func(ctx context.Context) error {
+			values, err := fence.Values(ctx)
+			Post(t, srv, "/", values...).MustBe(t, 500, "LOCK_DEADLOCK")
+			return err
+		})
+		if err != nil || ran != 0 {
+			t.Errorf("the holder got %v, and the handler ran %d times", err, ran)
+		}
+	}
+}

@@ -83,6 +83,7 @@ func Test(t *testing.T, s Surface) {
 		{"FenceLeavesBodiesThatItDoesNotNeedUnread", fenceLeavesBodies},
 		{"LeaseOfTheServerIsNoTokenOfItsClient", leaseIsNoToken},
 		{"ReadTokensChecksNothingButTheirForm", readTokensCheckTheirForm},
+		{"RequestOfTheHolderIsADeadlock", holdersRequest},
 	} {
 		t.Run(tc.promise, func(t *testing.T) { tc.test(t, s) })
 	}
