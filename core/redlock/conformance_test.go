@@ -159,3 +159,34 @@ func TestConformance(t *testing.T) {
 }
 
 func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t, 3)) }
+
+// holder is whose the key is at a node, which may not be known.
+func (f *fleet) holder(t testing.TB, node int, key string) string {
+	o, err := f.direct[node].HGet(t.Context(), hashPrefix+key, "o").Result()
+	if err != nil && err != redis.Nil {
+		return "unknown"
+	}
+	return o
+}
+
+// votes counts the nodes at which the key is somebody's.
+func (f *fleet) votes(t testing.TB, key string) int {
+	n := 0
+	for i := range f.direct {
+		if f.holder(t, i, key) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// accepted counts the nodes that have accepted the token.
+func (f *fleet) accepted(t testing.TB, key string, token int64) int {
+	n := 0
+	for _, c := range f.direct {
+		if got, _ := c.HGet(t.Context(), hashPrefix+key, "a").Int64(); got == token {
+			n++
+		}
+	}
+	return n
+}

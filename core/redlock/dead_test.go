@@ -92,9 +92,7 @@ func (c *crowd) use(p *peer, key string, ttl time.Duration, stop <-chan struct{}
 			return
 		default:
 		}
-		r := request(key, ttl)
-		r.Wait = true
-		g, err := p.Acquire(within(p.t, patience), r)
+		g, err := p.wait(key, ttl)
 		if err != nil {
 			<-time.After(5 * time.Millisecond) // there may be no majority
 			continue
@@ -133,19 +131,12 @@ func (c *crowd) claim(key string, s span) {
 // verify fails the test if claims of a key overlap or their tokens do not rise.
 func (c *crowd) verify(t testing.TB) (overlaps, regressions int) {
 	for key, all := range c.claims {
-		all = slices.DeleteFunc(all, func(s span) bool { return !s.to.After(s.from) })
-		slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
-		for i := 1; i < len(all); i++ {
-			a, b := all[i-1], all[i]
-			if b.from.Before(a.to) {
-				overlaps++
-				t.Errorf("two held %s at once, for %v (tokens %d and %d)", key, a.to.Sub(b.from), a.token, b.token)
-			}
-			if b.token <= a.token {
-				regressions++
-				t.Errorf("%s: token %d was granted after token %d", key, b.token, a.token)
-			}
+		over, back := judge(all)
+		for _, fault := range slices.Concat(over, back) {
+			t.Errorf("%s: %s", key, fault)
 		}
+		overlaps += len(over)
+		regressions += len(back)
 	}
 	return overlaps, regressions
 }

@@ -3,15 +3,10 @@ package redlock
 import (
 	"errors"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
@@ -33,15 +28,13 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 	var last int64
 	for range 20 {
 		g := a.take("k", ttl)
-		if g.Token <= last {
-			t.Fatalf("token %d was granted after token %d", g.Token, last)
-		}
 		w := b.queue("k", ttl)
 		a.drop(g)
 		next := <-w
-		if next.err != nil || next.Token <= g.Token {
-			t.Fatalf("hand-over: token %d after %d, %v", next.Token, g.Token, next.err)
+		if next.err != nil {
+			t.Fatalf("hand-over: %v", next.err)
 		}
+		rises(t, last, g.Token, next.Token)
 		last = next.Token
 		b.drop(next.Grant)
 	}
@@ -97,11 +90,9 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	for _, i := range killed {
 		f.servers[i].Kill()
 	}
-	for _, wait := range []bool{false, true} {
-		r := request("k", ttl)
-		r.Wait = wait
-		if _, err := b.Acquire(within(t, patience), r); !isNoMajority(err) {
-			t.Errorf("acquire with 3 of 5 nodes down (wait %v) returned %v, not a *NoMajorityError", wait, err)
+	for how, acquire := range map[string]func(string, time.Duration) (driver.Grant, error){"without": b.try, "with": b.wait} {
+		if _, err := acquire("k", ttl); !isNoMajority(err) {
+			t.Errorf("acquire %s waiting, with 3 of 5 nodes down, returned %v, not a *NoMajorityError", how, err)
 		}
 	}
 	if _, err := b.Inspect(within(t, patience), "k"); !isNoMajority(err) {
@@ -133,147 +124,6 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	}
 	eventually(t, "the key being free at every node", func() bool { return f.votes(t, "held") == 0 })
 	b.drop(b.take("held", ttl))
-}
-
-func TestOneNodeRestartedEmptyHarmsNoLeaseOfThree(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, 3)
-	d := New(f.direct)
-	a, b := open(t, d), join(t, f.direct)
-	g := a.take("k", ttl)
-	// What the grant asks of the third is over, most often: where its answer is lost in the
-	// restart it comes once more, and gives that node's vote to the lease again, which has a
-	// majority without it.
-	eventually(t, "the third node's vote", func() bool { return f.accepted(t, "k", g.Token) == 3 })
-	f.servers[1].Restart()
-	anew := 0
-	for range 5 {
-		if _, err := b.try("k", ttl); !isHeld(err) {
-			t.Fatalf("a request for a held key, with one node restarted empty, returned %v, not a *HeldError", err)
-		}
-		if r := a.renew(g, ttl); r.Err != nil {
-			t.Fatalf("renewal with one node restarted empty: %v", r.Err)
-		}
-		if f.holder(t, 1, "k") == string(g.Owner[:]) {
-			anew++
-			f.direct[1].Del(t.Context(), hashPrefix+"k")
-		}
-	}
-	if anew > 1 {
-		t.Errorf("%d of 5 times the node that had forgotten the lease had it after a renewal; none must make it anew", anew)
-	}
-	other := a.take("other", ttl) // asks for votes, which shows the node's boot marker
-	eventually(t, "the restarted node being shown", func() bool { return d.States()[1].Condition == driver.NodeRestartedEmpty })
-	if st, err := a.Inspect(within(t, patience), "k"); err != nil || !st.Held ||
-		len(st.Nodes) != 3 || st.Nodes[0].Condition != driver.NodeUp || st.Nodes[1].Condition != driver.NodeRestartedEmpty {
-		t.Errorf("Inspect says %+v, %v", st, err)
-	}
-	a.drop(other)
-	a.drop(g)
-	next := b.take("k", ttl)
-	if next.Token <= g.Token {
-		t.Errorf("token %d was granted after token %d", next.Token, g.Token)
-	}
-	b.drop(next)
-}
-
-// holder is whose the key is at a node, which may not be known.
-func (f *fleet) holder(t testing.TB, node int, key string) string {
-	o, err := f.direct[node].HGet(t.Context(), hashPrefix+key, "o").Result()
-	if err != nil && err != redis.Nil {
-		return "unknown"
-	}
-	return o
-}
-
-// votes counts the nodes at which the key is somebody's.
-func (f *fleet) votes(t testing.TB, key string) int {
-	n := 0
-	for i := range f.direct {
-		if f.holder(t, i, key) != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// accepted counts the nodes that have accepted the token.
-func (f *fleet) accepted(t testing.TB, key string, token int64) int {
-	n := 0
-	for _, c := range f.direct {
-		if got, _ := c.HGet(t.Context(), hashPrefix+key, "a").Int64(); got == token {
-			n++
-		}
-	}
-	return n
-}
-
-// TestTheDelayedRestartKeepsTwoFromHolding takes a lease with the votes of two of
-// three nodes, and has one of them forget it.
-func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
-	t.Parallel()
-	// reach lets the first holder reach the third node again.
-	forget := func(t *testing.T, lease time.Duration, opts ...Option) (a, b *peer, g driver.Grant, reach func()) {
-		f := startFleet(t, 3)
-		opts = append(opts, WithNodeTimeout(time.Second)) // what is sent into the black hole
-		a, b = join(t, f.proxied, opts...), join(t, f.direct, opts...)
-		try := func(lease time.Duration) (g driver.Grant) {
-			eventually(t, "a grant", func() bool {
-				var err error
-				g, err = a.try("k", lease)
-				return err == nil
-			})
-			return g
-		}
-		first := try(ttl)
-		a.drop(first)
-		eventually(t, "the end of that at every node", func() bool {
-			n := 0
-			for _, c := range f.direct {
-				if strings.Contains(c.HGet(t.Context(), hashPrefix+"k", "z").Val(), string(first.Owner[:])) {
-					n++
-				}
-			}
-			return n == len(f.direct)
-		})
-		reach = f.proxies[2].BlackHole(redistest.ToServer)
-		g = try(lease)
-		f.servers[1].Restart() // with --save '' it is empty
-		return a, b, g, reach
-	}
-	t.Run("without", func(t *testing.T) {
-		a, b, g, reach := forget(t, ttl)
-		// The package promises this, no more.
-		next := b.take("k", ttl)
-		if next.Token <= g.Token {
-			t.Errorf("token %d was granted after token %d: the guard would accept the first holder", next.Token, g.Token)
-		}
-		reach()
-		eventually(t, "the first holder's loss", func() bool {
-			err := a.renew(g, ttl).Err // what it sends by connections that it has is lost
-			if err == nil {
-				t.Error("the lease was renewed, of which two of three nodes know nothing")
-			}
-			return err == nil || errors.Is(err, driver.ErrNotHeld)
-		})
-		b.drop(next)
-	})
-	t.Run("with", func(t *testing.T) {
-		const lease = time.Second // the largest that ends by running out
-		_, b, g, _ := forget(t, lease, WithRestartDelay(lease))
-		var next result
-		eventually(t, "a grant after the delay", func() bool { // without a majority an acquisition ends, and is repeated
-			r := request("k", ttl)
-			r.Wait = true
-			g, err := b.Acquire(within(t, patience), r)
-			next = result{g, err, time.Now()}
-			return err == nil
-		})
-		if next.at.Before(g.Deadline) {
-			t.Errorf("the key was granted %v before the first holder's deadline", g.Deadline.Sub(next.at))
-		}
-		b.drop(next.Grant)
-	})
 }
 
 // TestAStalledNodeDelaysNobody gives a node so much time that whoever waited for one that is
@@ -383,139 +233,6 @@ func TestTheMinoritySideOfAPartitionLosesItsLeaseInTime(t *testing.T) {
 	if late, most := next.at.Sub(deadline), machine.Allow(time.Second+slack); late > most {
 		t.Errorf("the key was granted %v after the holder's deadline, want at most %v", late, most)
 	}
-	if next.Token <= g.Token {
-		t.Errorf("token %d was granted after token %d", next.Token, g.Token)
-	}
+	rises(t, g.Token, next.Token)
 	b.drop(next.Grant)
-}
-
-// TestTokensNeverGoBackWhileNodesAreKilledInTurn kills nodes during 120 acquisitions, or 1,000 if
-// full counts are asked for, or LOCKAROUND_ACQUISITIONS.
-func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
-	t.Parallel()
-	// Each node is killed once, or some 16 times.
-	acquisitions := int64(counts.Of(t, "LOCKAROUND_ACQUISITIONS", 120, 1000))
-	f := startFleet(t, 3)
-	ps := []*peer{join(t, f.direct), join(t, f.direct)}
-	var done atomic.Int64
-	failed := make(chan error, 1)
-	go func() {
-		defer close(failed)
-		var last int64
-		for i := 0; done.Load() < acquisitions; i++ {
-			p := ps[i%2]
-			r := request("k", 2*time.Second)
-			r.Wait = true
-			g, err := p.Acquire(within(t, patience), r)
-			if err != nil {
-				continue // a node came and another went
-			}
-			if g.Token <= last {
-				failed <- errors.New("a token has gone back")
-				return
-			}
-			last = g.Token
-			done.Add(1)
-			_ = p.release(g) // as above
-		}
-	}()
-	kills := 0
-	for i := 0; done.Load() < acquisitions; i++ {
-		select {
-		case err := <-failed:
-			if err != nil {
-				t.Fatal(err)
-			}
-		default:
-		}
-		s := f.servers[i%3]
-		s.Kill()
-		at := done.Load()
-		eventually(t, "acquisitions with a node down", func() bool { return done.Load() >= min(at+20, acquisitions) })
-		s.Restart() // empty
-		kills++
-		at = done.Load()
-		eventually(t, "acquisitions with the node back", func() bool { return done.Load() >= min(at+20, acquisitions) })
-	}
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d acquisitions, nodes killed and restarted empty %d times", done.Load(), kills)
-}
-
-func TestScriptsAreSentAgainToANodeThatHasForgottenThem(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, 3)
-	a := join(t, f.direct)
-	for range 3 {
-		for _, c := range f.direct {
-			if err := c.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		g := a.take("k", ttl)
-		if r := a.renew(g, ttl); r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		a.drop(g)
-	}
-}
-
-func TestBootMarkerStaysForEverOnlyForTheDelayedRestart(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, 3)
-	without, with := join(t, f.direct), join(t, f.direct, WithRestartDelay(time.Millisecond))
-	for _, step := range []struct {
-		by    *peer
-		stays bool
-	}{{without, false}, {without, false}, {with, true}, {without, true}} {
-		step.by.drop(step.by.take("k", ttl))
-		for _, c := range f.direct {
-			left, err := c.PTTL(t.Context(), bootKey).Result()
-			if stays := left == -1; err != nil || stays != step.stays || !stays && (left <= 24*time.Hour || left > 48*time.Hour) {
-				t.Errorf("the marker lasts %v, %v; want for ever: %v", left, err, step.stays)
-			}
-		}
-	}
-}
-
-func TestPingNamesWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, 3)
-	const minimal = "resetkeys resetchannels -@all ~lr1:* &lr1:* +evalsha +eval +time +get +set +hmget +hget +hset +hdel " +
-		"+zadd +zrem +zrange +zcard +zscore +pexpire +pttl +publish +subscribe +ping"
-	var nodes []*redis.Client
-	for i, s := range f.servers {
-		if answer, err := s.Do("ACL", "SETUSER", "locks", "on", ">secret", minimal); err != nil || answer != "+OK" {
-			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
-		}
-		c := redis.NewClient(&redis.Options{Addr: f.servers[i].Addr(), Username: "locks", Password: "secret"})
-		t.Cleanup(func() { _ = c.Close() })
-		nodes = append(nodes, c)
-	}
-	a := join(t, nodes)
-	if err := a.Ping(within(t, patience)); err != nil {
-		t.Fatalf("ping with the rights that are asked for: %v", err)
-	}
-	g := a.take("k", ttl)
-	b := join(t, nodes)
-	w := b.queue("k", ttl)
-	a.drop(g)
-	next := <-w
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	if err := a.Oust(within(t, patience), "k", next.Token); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range f.servers[:2] {
-		if answer, err := s.Do("ACL", "SETUSER", "locks", "-zadd"); err != nil || answer != "+OK" {
-			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
-		}
-	}
-	err := a.Ping(within(t, patience))
-	if refused := new(driver.PermanentError); !errors.As(err, &refused) {
-		t.Errorf("ping without the right to ZADD at two of three nodes: %v", err)
-	}
-	t.Log(err)
 }

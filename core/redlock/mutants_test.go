@@ -55,7 +55,7 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "if !r.taken && (head || one == nil) {", bug: "if !r.taken || !c.wait {",
 	},
 	{
-		name: "a node extends a lease by less than it says", file: "model_test.go",
+		name: "a node extends a lease by less than it says", file: "record_test.go",
 		old: "x := now.Add(ttl); ", bug: "x := now.Add(ttl * 3 / 4); ",
 	},
 }

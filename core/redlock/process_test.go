@@ -78,6 +78,13 @@ func (p *peer) try(key string, ttl time.Duration) (driver.Grant, error) {
 	return p.Acquire(within(p.t, patience), request(key, ttl))
 }
 
+// wait is try for who waits.
+func (p *peer) wait(key string, ttl time.Duration) (driver.Grant, error) {
+	r := request(key, ttl)
+	r.Wait = true
+	return p.Acquire(within(p.t, patience), r)
+}
+
 func (p *peer) take(key string, ttl time.Duration) driver.Grant {
 	p.t.Helper()
 	g, err := p.try(key, ttl)
@@ -124,12 +131,9 @@ func (p *peer) queue(key string, ttl time.Duration) <-chan result {
 // await waits for a key, and returns when there is a place for it, or a result.
 func (p *peer) await(key string, ttl time.Duration) (done chan result, queued bool) {
 	p.t.Helper()
-	r := request(key, ttl)
-	r.Wait = true
 	done = make(chan result, 1)
-	ctx := within(p.t, patience)
 	go func() {
-		g, err := p.Acquire(ctx, r)
+		g, err := p.wait(key, ttl)
 		done <- result{g, err, time.Now()}
 	}()
 	select {
@@ -139,6 +143,16 @@ func (p *peer) await(key string, ttl time.Duration) (done chan result, queued bo
 		done <- res
 	}
 	return done, false
+}
+
+// rises fails the test if tokens granted one after the other do not rise.
+func rises(t testing.TB, tokens ...int64) {
+	t.Helper()
+	for i, next := range tokens[1:] {
+		if next <= tokens[i] {
+			t.Errorf("token %d was granted after token %d", next, tokens[i])
+		}
+	}
 }
 
 func isHeld(err error) bool {

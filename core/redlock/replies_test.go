@@ -1,0 +1,80 @@
+package redlock
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func words(ws ...string) []any {
+	out := make([]any, len(ws))
+	for i, w := range ws {
+		out[i] = w
+	}
+	return out
+}
+
+func TestMalformedRepliesAreRefused(t *testing.T) {
+	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "7", "8"}
+	if a, err := parseAnswer(opVote, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 {
+		t.Errorf("a vote's reply: %+v, %v", a, err)
+	}
+	owner := string(make([]byte, 16))
+	if a, err := parseAnswer(opInspect, append(words(good...), words(owner, "9", "10", "0", owner+owner)...)); err != nil || !a.held || len(a.queue) != 2 || a.accepted != 9 {
+		t.Errorf("an inspection's reply: %+v, %v", a, err)
+	}
+	for name, value := range map[string]any{
+		"nil":                 nil,
+		"a number":            int64(1),
+		"an empty list":       []any{},
+		"too short":           words(good[:10]...),
+		"too long":            words(append(good, "9")...),
+		"a number among them": append(words(good[:10]...), int64(1)),
+		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
+		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
+		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
+	} {
+		if _, err := parseAnswer(opVote, value); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, value := range map[string][]any{
+		"a short owner":   append(words(good...), words("abc", "9", "10", "0", "")...),
+		"a short in line": append(words(good...), words("", "9", "10", "0", owner+"x")...),
+	} {
+		if _, err := parseAnswer(opInspect, value); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := parseAnswer(opProbe, words("hset")); !errors.Is(err, errMalformed) {
+		t.Errorf("a probe's reply with half a pair: %v", err)
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add("granted", "1", "16", "abc", uint8(11))
+	f.Add("", "-1", "9007199254740993", "", uint8(16))
+	f.Fuzz(func(t *testing.T, a, b, c, d string, n uint8) {
+		var list []any
+		for i := range int(n % 20) {
+			list = append(list, []string{a, b, c, d}[i%4])
+		}
+		for _, op := range []operation{opVote, opInspect, opProbe} {
+			got, err := parseAnswer(op, list)
+			if err == nil && op != opProbe && (got.token < 0 || got.token >= 1<<53 || got.left < 0) {
+				t.Errorf("%v was read as %+v", list, got)
+			}
+		}
+	})
+}
+
+func FuzzParsePush(f *testing.F) {
+	f.Add("f0123456789abcdef")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, payload string) {
+		p, ok := parsePush(payload)
+		if ok && string(p.kind)+string(p.owner[:]) != payload {
+			t.Errorf("%q was read as %q", payload, p)
+		}
+	})
+}
