@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -26,37 +25,28 @@ func leaseAt(t testing.TB, c *clientv3.Client, key string) clientv3.LeaseID {
 	return clientv3.LeaseID(r.Kvs[0].Lease)
 }
 
-func TestHolderIsToldAtOnceWhenItsLeaseIsRevoked(t *testing.T) {
+func TestHolderIsToldAtOnceThatItsLeaseIsGone(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	c := etcdtest.Client(t, server.Addr())
-	p := open(t, etcdlock.New(c))
-	g := p.take("k", long)
-	lease := leaseAt(t, c, "k")
-	if _, err := c.Revoke(within(t), lease); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, p.event(p.lost, g.ID), "Sink.Lost")
-	if err := p.renew(g, long).Err; !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("renewal of a lease that was revoked returned %v, not ErrNotHeld", err)
-	}
-	if err := p.end(g); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("release of a lease that was revoked returned %v, not ErrNotHeld", err)
-	}
-}
-
-func TestHolderIsToldAtOnceWhenItsPlaceIsDeleted(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	c := etcdtest.Client(t, server.Addr())
-	p := open(t, etcdlock.New(c))
-	g := p.take("k", long)
-	if _, err := c.Delete(within(t), etcdlock.KeyPrefix, clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, p.event(p.lost, g.ID), "Sink.Lost")
-	if err := p.renew(g, long).Err; !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("renewal of a lease whose place was deleted returned %v, not ErrNotHeld", err)
+	for how, end := range map[string]func() error{
+		"its lease is revoked": func() error { _, err := c.Revoke(within(t), leaseAt(t, c, "k")); return err },
+		"its place is deleted": func() error { _, err := c.Delete(within(t), etcdlock.KeyPrefix, clientv3.WithPrefix()); return err },
+	} {
+		t.Run(how, func(t *testing.T) {
+			p := open(t, etcdlock.New(c))
+			g := p.take("k", long)
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, p.event(p.lost, g.ID), "Sink.Lost")
+			if err := p.renew(g, long).Err; !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the renewal returned %v, not ErrNotHeld", err)
+			}
+			if err := p.end(g); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the release returned %v, not ErrNotHeld", err)
+			}
+		})
 	}
 }
 
@@ -177,22 +167,6 @@ func TestHolderOutlivesCompaction(t *testing.T) {
 	other.drop(next)
 }
 
-// leaseOf returns the lease of etcd of one owner.
-func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
-	t.Helper()
-	r, err := c.Get(within(t), etcdlock.KeyPrefix+id.Key+"/q/", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kv := range r.Kvs {
-		if strings.HasSuffix(string(kv.Key), hexOf(id.Owner)) {
-			return clientv3.LeaseID(kv.Lease)
-		}
-	}
-	t.Fatal("the owner has no place")
-	return 0
-}
-
 func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -222,118 +196,6 @@ func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 		a, b = b, a
 	}
 	a.drop(g)
-}
-
-func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
-	for name, match := range map[string]func(etcdtest.Request) bool{
-		"of the lease":        is(methodGrant),
-		"of the place":        takes,
-		"of the renewal":      is(methodKeepAlive),
-		"of the release":      parts,
-		"of the second grant": second(is(methodTxn)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			proxy := etcdtest.NewProxy(t, server.Addr())
-			p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
-			key := strings.ReplaceAll(name, " ", "-")
-			before := direct.take(key, long)
-			dropped := proxy.DropReply(match)
-			w := p.queue(within(t), key, long)
-			direct.drop(before)
-			g := w.granted(t)
-			if out := p.renew(g, long); out.Err != nil {
-				t.Fatalf("renewal: %v", out.Err)
-			}
-			if _, err := direct.Acquire(within(t), request(key, long)); !isHeld(err) {
-				t.Errorf("a request for a key that is held returned %v, not a *HeldError", err)
-			}
-			p.drop(g)
-			if !dropped() {
-				t.Error("no reply was lost, so nothing was tested")
-			}
-			direct.drop(direct.take(key, long))
-		})
-	}
-}
-
-func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	proxy := etcdtest.NewProxy(t, server.Addr())
-	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
-	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
-	for i := range 6 {
-		seen := make(chan struct{}, 1)
-		proxy.DropReply(func(r etcdtest.Request) bool {
-			if takes(r) {
-				tell(seen)
-			}
-			return takes(r)
-		})
-		ctx, cancel := context.WithCancel(context.Background())
-		r := request("k", long)
-		r.Wait = i%2 == 0
-		done := make(chan result, 1)
-		go func() {
-			g, err := p.Acquire(ctx, r)
-			done <- result{g, err}
-		}()
-		receive(t, seen, "the transaction that takes the place")
-		cancel()
-		got := receive(t, done, "the end of an acquire that was given up")
-		if got.err == nil { // it had its answer at once
-			p.drop(got.Grant)
-		}
-		r = request("k", long)
-		r.Wait = true
-		g, err := direct.Acquire(within(t), r)
-		if err != nil {
-			t.Fatalf("a place that was given up keeps others out: %v", err)
-		}
-		direct.drop(g)
-	}
-}
-
-// second matches from the second request on that the other matches.
-func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
-	n := 0
-	return func(r etcdtest.Request) bool {
-		if match(r) {
-			n++
-		}
-		return n > 1 && match(r)
-	}
-}
-
-// It is why a lease that was revoked bars every late copy of the requests of its owner.
-func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	c := etcdtest.Client(t, server.Addr())
-	ctx := within(t)
-	l, err := c.Grant(ctx, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Revoke(ctx, l.ID); err != nil {
-		t.Fatal(err)
-	}
-	put := clientv3.OpPut("late", "", clientv3.WithLease(l.ID))
-	for name, txn := range map[string]clientv3.Txn{
-		"in a transaction":   c.Txn(ctx).Then(put),
-		"in a transaction's": c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{put}, nil)),
-		"in a branch of one": c.Txn(ctx).Then(clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("late"), "=", 0)}, []clientv3.Op{put}, nil)),
-	} {
-		if _, err := txn.Commit(); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			t.Errorf("a put %s on a lease that was revoked returned %v", name, err)
-		}
-	}
-	if r, err := c.Get(ctx, "late"); err != nil || len(r.Kvs) != 0 {
-		t.Errorf("it left %v, %v", r, err)
-	}
 }
 
 func TestNothingStaysInEtcd(t *testing.T) {
@@ -380,32 +242,4 @@ func TestNothingStaysInEtcd(t *testing.T) {
 			t.Fatalf("after the last release there are %d leases", len(all.Leases))
 		}
 	}
-}
-
-func TestReleaseByAnotherSessionMayBeRepeated(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	proxy := etcdtest.NewProxy(t, server.Addr())
-	a := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
-	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
-	g := a.take("k", long)
-	seen := make(chan struct{}, 1)
-	proxy.DropReply(func(r etcdtest.Request) bool {
-		if r.Method == methodRevoke {
-			tell(seen)
-		}
-		return r.Method == methodRevoke
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.Release(ctx, []driver.Ending{ending(g)})[0] }()
-	receive(t, seen, "the revocation")
-	cancel()
-	if err := receive(t, done, "the end of a release that was given up"); errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("a release whose reply was lost returned %v", err)
-	}
-	if err := b.end(g); err != nil {
-		t.Errorf("the release repeated returned %v", err)
-	}
-	a.drop(a.take("k", long))
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
@@ -190,4 +192,20 @@ func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
 	if n < keys {
 		t.Error("which is too few to say anything")
 	}
+}
+
+// leaseOf returns the lease of etcd of one owner.
+func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
+	t.Helper()
+	r, err := c.Get(within(t), etcdlock.KeyPrefix+id.Key+"/q/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if strings.HasSuffix(string(kv.Key), hexOf(id.Owner)) {
+			return clientv3.LeaseID(kv.Lease)
+		}
+	}
+	t.Fatal("the owner has no place")
+	return 0
 }
