@@ -172,3 +172,13 @@ func elements(t reflect.Type) reflect.Type {
 	}
 	return t
 }
+
+// pointee follows pointers, though not those of a type that points to itself.
+func pointee(t reflect.Type) reflect.Type {
+	for range 8 {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return t
+}

@@ -146,35 +146,10 @@ func pathOnly(t reflect.Type, name string) (param string, ok bool) {
 	return param, !hasDefault(options)
 }
 
-// pointee follows pointers, though not those of a type that points to itself.
-func pointee(t reflect.Type) reflect.Type {
-	for range 8 {
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-	}
-	return t
-}
-
 // hasDefault reports whether gin fills a field with these options of its tag
 // when the request does not.
 func hasDefault(options string) bool {
 	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool { return strings.HasPrefix(o, "default=") })
-}
-
-// namedBy returns the sources that a field's tags name, or nil if it has no tag
-// of any source. A tag "-" names none.
-func namedBy(tag reflect.StructTag) map[string]bool {
-	var named map[string]bool
-	for _, source := range sourceTags {
-		if value, ok := tag.Lookup(source); ok {
-			if named == nil {
-				named = make(map[string]bool)
-			}
-			named[source] = value != "-"
-		}
-	}
-	return named
 }
 
 func hasExported(t reflect.Type) bool {

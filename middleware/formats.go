@@ -4,6 +4,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/gin-gonic/gin/binding"
@@ -40,4 +41,19 @@ func formatOf(r *http.Request, contentType string) (tag string, readsBody bool, 
 		return "form", readsBody, nil
 	}
 	return "", false, errors.New("the body's Content-Type cannot be bound into a struct; use JSON, XML or a form")
+}
+
+// namedBy returns the sources that a field's tags name, or nil if it has no tag
+// of any source. A tag "-" names none.
+func namedBy(tag reflect.StructTag) map[string]bool {
+	var named map[string]bool
+	for _, source := range sourceTags {
+		if value, ok := tag.Lookup(source); ok {
+			if named == nil {
+				named = make(map[string]bool)
+			}
+			named[source] = value != "-"
+		}
+	}
+	return named
 }

@@ -65,7 +65,7 @@ func meant(r *tableRule, known map[string]map[string]gin.HandlerFunc) string {
 	paths := slices.Sorted(maps.Keys(known))
 	near := ""
 	for _, p := range paths {
-		if near == "" && shape(p) == shape(r.path) {
+		if near == "" && folded(p) == folded(r.path) {
 			near = p
 		}
 	}
@@ -86,9 +86,9 @@ func meant(r *tableRule, known map[string]map[string]gin.HandlerFunc) string {
 	}
 }
 
-// shape is what is left of a path when its case, the names of its parameters and
+// folded is what is left of a path when its case, the names of its parameters and
 // a slash at the end do not count.
-func shape(path string) string {
+func folded(path string) string {
 	segments := strings.Split(strings.ToLower(strings.TrimSuffix(path, "/")), "/")
 	for i, s := range segments {
 		if at := strings.IndexAny(s, ":*"); at >= 0 {
