@@ -1,0 +1,189 @@
+package protocol_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
+)
+
+// call is one run of a script on one key.
+type call struct {
+	script protocol.Script
+	key    string
+	args   []any
+}
+
+func (c call) String() string {
+	words, err := reference.Words(c.args)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s %q %q", c.script.Name, c.key, words)
+}
+
+// step is what the server runs at one moment: one call, or as many as Joint runs
+// together.
+type step struct {
+	at    time.Time
+	flush bool // before the calls
+	joint bool
+	calls []call
+}
+
+func (s step) String() string {
+	text := fmt.Sprint(s.at.UnixMicro())
+	if s.flush {
+		text += " flushed,"
+	}
+	if s.joint {
+		text += " together"
+	}
+	for _, c := range s.calls {
+		text += " " + c.String()
+	}
+	return text
+}
+
+// profile is a kind of random history.
+type profile struct {
+	name    string
+	owners  int           // how many to choose from when none in particular is meant
+	fresh   float64       // share of requests by owners never seen before
+	jump    time.Duration // the longest usual time between two steps
+	leap    float64       // share of steps some seconds after the one before
+	back    float64       // share of steps before the one before
+	endings float64       // share of steps that end something
+	lengths []int         // ms
+	modes   []mode        // to choose from; none: all are exclusive
+}
+
+// mode is what an owner asks for.
+type mode struct {
+	driver.Mode
+	limit int
+}
+
+var (
+	readWrite = []mode{{driver.Exclusive, 0}, {driver.Shared, 0}, {driver.Shared, 0}, {driver.Shared, 0}}
+	permits   = []mode{{driver.Semaphore, 3}, {driver.Semaphore, 3}, {driver.Semaphore, 3}, {driver.Semaphore, 2}}
+	mixed     = []mode{{driver.Exclusive, 0}, {driver.Shared, 0}, {driver.Semaphore, 4}, {driver.Semaphore, 1}, {driver.Semaphore, 2}}
+)
+
+var profiles = []profile{
+	{name: "few", owners: 8, fresh: 0.1, jump: 300 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}},
+	{name: "fresh", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}},
+	{name: "crowd", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}},
+	{name: "readers and writers", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}, modes: readWrite},
+	{name: "permits", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.2, lengths: []int{10, 300, 3000, 5000, 30000}, modes: permits},
+	{name: "mixed", owners: 12, fresh: 0.5, jump: 100 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}, modes: mixed},
+	{name: "crowd of all kinds", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}, modes: mixed},
+}
+
+// history makes the steps of one history, each in view of what came before.
+type history struct {
+	profile
+	*rand.Rand
+	at   time.Time
+	keys []string // most happens to the first
+	last int      // owner that is new
+}
+
+func (h *history) ms(ms ...int) time.Duration {
+	return time.Duration(ms[h.IntN(len(ms))]) * time.Millisecond
+}
+
+func (h *history) upTo(d time.Duration) time.Duration {
+	return time.Duration(h.Int64N(int64(d))).Truncate(time.Microsecond)
+}
+
+// owner chooses one: who holds, who waits, or any of the latest.
+func (h *history) owner(st reference.State) driver.Owner {
+	var o driver.Owner
+	switch x := h.Float64(); {
+	case x < 0.3 && len(st.Holders) > 0:
+		copy(o[:], st.Holders[h.IntN(len(st.Holders))].Owner)
+	case x < 0.6 && len(st.Queue) > 0:
+		copy(o[:], st.Queue[h.IntN(len(st.Queue))].Owner)
+	default:
+		o = owner(max(0, h.last-h.IntN(h.owners)))
+	}
+	return o
+}
+
+func (h *history) newOwner(st reference.State) driver.Owner {
+	if h.Float64() < h.fresh {
+		h.last++
+		return owner(h.last)
+	}
+	return h.owner(st)
+}
+
+// next goes on to the next moment, and says what else precedes its calls and how many
+// they are.
+func (h *history) next() (s step, calls int) {
+	switch x := h.Float64(); {
+	case x < h.back:
+		h.at = h.at.Add(-h.upTo(8 * second))
+	case x < h.back+h.leap:
+		h.at = h.at.Add(h.upTo(8 * second))
+	case x < 0.85:
+		h.at = h.at.Add(h.upTo(h.jump))
+	}
+	s = step{at: h.at, flush: h.Float64() < 0.002, joint: h.IntN(3) == 0}
+	if s.joint {
+		return s, 1 + h.IntN(5)
+	}
+	return s, 1
+}
+
+func (h *history) key() string {
+	if h.Float64() < 0.8 {
+		return h.keys[0]
+	}
+	return h.keys[h.IntN(len(h.keys))]
+}
+
+// call chooses what is done to a key in this state.
+func (h *history) call(key string, st reference.State) call {
+	s := call{key: key}
+	length := h.ms(h.lengths...)
+	placeTTL := protocol.PlaceTTL(length)
+	m := mode{}
+	if len(h.modes) > 0 {
+		m = h.modes[h.IntN(len(h.modes))]
+	}
+	channel := func(o driver.Owner) string { return "channel:" + strconv.Itoa(int(o[15])%3) }
+	switch x := h.Float64(); {
+	case x < h.endings:
+		s.script = protocol.End
+		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
+		if h.IntN(3) == 0 {
+			next := h.newOwner(st)
+			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, PlaceTTL: placeTTL, Mode: m.Mode, Limit: m.limit}
+		}
+		s.args = a.Args()
+	case x < h.endings+0.1:
+		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), TTL: length, Share: h.IntN(8) == 0}.Args()
+	case x < h.endings+0.12:
+		s.script = protocol.Inspect
+	case x < h.endings+0.125:
+		upTo := st.Token
+		if len(st.Holders) > 0 {
+			upTo = st.Holders[h.IntN(len(st.Holders))].Token
+		}
+		s.script, s.args = protocol.Oust, protocol.OustArgs{UpTo: upTo}.Args()
+	default:
+		o := h.newOwner(st)
+		s.script = protocol.Acquire
+		s.args = protocol.AcquireArgs{
+			Owner: o, Channel: channel(o), Length: length, PlaceTTL: placeTTL,
+			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit,
+		}.Args()
+	}
+	return s
+}
