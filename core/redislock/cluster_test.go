@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -163,28 +162,7 @@ func TestClusterFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			key, slot := keyOn(t, c, c.Masters()[i], 0)
-			handOver(t, a, b, key)
-			lease := a.take(t, key, lasting)
-			next := b.queue(t, key, lasting)
-			one.failOver(slot)
-			if err := answered(t, lease); err != nil {
-				t.Errorf("the holder after the failover: %v", err)
-			}
-			select {
-			case l := <-next:
-				t.Errorf("the waiter was granted token %d while the holder has %d", l.Token(), lease.Token())
-			default:
-			}
-			giveBack(t, lease)
-			second := <-next
-			if second == nil {
-				return
-			}
-			if second.Token() <= lease.Token() {
-				t.Errorf("token %d after %d", second.Token(), lease.Token())
-			}
-			giveBack(t, second)
-			handOver(t, a, b, key)
+			keepsAllThrough(t, a, b, key, func() { one.failOver(slot) })
 		})
 	}
 }
@@ -218,17 +196,9 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 		until = append(until, l.Deadline())
 	}
 
-	// When each holder of the frozen master's is told.
-	type told struct {
-		lease *core.Lease
-		at    time.Time
-	}
-	lost := make(chan told, len(dead))
+	var told []<-chan time.Time // when each holder of the frozen master's is
 	for _, l := range dead {
-		go func() {
-			<-l.Done()
-			lost <- told{l, time.Now()}
-		}()
+		told = append(told, whenTold(l))
 	}
 
 	// Traffic for the frozen master, more than there are connections.
@@ -248,12 +218,8 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 	if refused != 8 {
 		t.Errorf("%d of 8 calls for the frozen master were told that it is unavailable", refused)
 	}
-	for range dead {
-		end := <-lost
-		l := end.lease
-		if late := end.at.Sub(l.Deadline()); !errors.Is(l.Err(), core.ErrLost) || late > machine.Allow(time.Second) {
-			t.Errorf("%s of the frozen master: %v, told %v after its deadline", l.Key(), l.Err(), late)
-		}
+	for i, l := range dead {
+		lostInTime(t, machine, l, <-told[i], time.Second)
 		_ = l.Release(t.Context()) // it was lost
 	}
 	handOver(t, a, b, spare)
@@ -275,6 +241,18 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 	giveBack(t, a.take(t, doomed, lasting))
 }
 
+// subscribesAgain gives both two refreshes at most to subscribe at another node.
+func subscribesAgain(t *testing.T, a, b *engine, key string) {
+	t.Helper()
+	for range 3 {
+		lease := a.take(t, key, lasting)
+		got := b.queue(t, key, lasting)
+		giveBack(t, lease)
+		giveBack(t, <-got)
+	}
+	handOver(t, a, b, key)
+}
+
 // TestClusterSubscriptionLeavesADeadMaster kills, one after the other, each master
 // that can have the subscriptions beside the one with the key. None has a replica.
 func TestClusterSubscriptionLeavesADeadMaster(t *testing.T) {
@@ -286,14 +264,7 @@ func TestClusterSubscriptionLeavesADeadMaster(t *testing.T) {
 	for _, dead := range masters[1:] {
 		handOver(t, a, b, key)
 		dead.Kill()
-		// Two refreshes at most until both have subscribed again.
-		for range 3 {
-			lease := a.take(t, key, lasting)
-			got := b.queue(t, key, lasting)
-			giveBack(t, lease)
-			giveBack(t, <-got)
-		}
-		handOver(t, a, b, key)
+		subscribesAgain(t, a, b, key)
 		dead.Restart()
 		c.Settled()
 	}
@@ -311,66 +282,5 @@ func TestClusterNodeOfTheSubscriptionMayDie(t *testing.T) {
 		m.Kill()
 		c.Promoted(slot, m)
 	}
-	// Two refreshes at most until both have subscribed again.
-	for range 3 {
-		lease := a.take(t, key, lasting)
-		got := b.queue(t, key, lasting)
-		giveBack(t, lease)
-		giveBack(t, <-got)
-	}
-	handOver(t, a, b, key)
-}
-
-// TestClusterBusyKeyIsToldByOneCommand has clients that may send a command again, unasked,
-// after a pause. Who is told later than that may have asked twice, and has the copy undone.
-func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
-	a := member(t, c)
-	key, slot := keyOn(t, c, c.Masters()[0], 0)
-	client := redis.NewClient(&redis.Options{Addr: c.Master(slot).Addr()})
-	defer func() { _ = client.Close() }()
-	for _, tt := range []struct {
-		name     string
-		pause    time.Duration
-		commands int // for a refusal
-	}{
-		{"a pause longer than any answer takes", 10 * hang, 1},
-		{"no pause", -1, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			const tries, rounds = 5, 20
-			least := math.MaxInt // an end that is answered late is sent once more
-			for round := 0; round < rounds && least > tt.commands*tries; round++ {
-				b := newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{
-					Addrs: c.Addrs(), ReadTimeout: attempt, MinRetryBackoff: tt.pause, MaxRetryBackoff: tt.pause,
-				}))
-				giveBack(t, b.take(t, key, lasting)) // b knows where it is
-				for _, e := range []*engine{a, b} {
-					if err := e.Ping(t.Context()); err != nil { // it is subscribed
-						t.Fatal(err)
-					}
-				}
-				lease := a.take(t, key, lasting)
-				before := commands(t, client)["evalsha"]
-				for range tries {
-					if _, err := b.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
-						t.Fatal(err)
-					}
-				}
-				if err := b.Close(); err != nil { // which finishes the clean-ups
-					t.Fatal(err)
-				}
-				n := commands(t, client)["evalsha"] - before
-				if n < tt.commands*tries || n > tt.commands*tries && tt.commands == 1 {
-					t.Fatalf("%d commands for %d refusals, want %d", n, tries, tt.commands*tries)
-				}
-				least = min(least, n)
-				giveBack(t, lease)
-			}
-			if least > tt.commands*tries {
-				t.Errorf("%d commands at least for %d refusals, want %d", least, tries, tt.commands*tries)
-			}
-		})
-	}
+	subscribesAgain(t, a, b, key)
 }

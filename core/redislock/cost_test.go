@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -107,6 +109,60 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 			t.Logf("%.3f commands per critical section", n/sections)
 			if n > max(2.2*sections, 2.1*sections+refreshes) {
 				t.Errorf("%.0f commands for %.0f critical sections, want at most 2.2 for each", n, sections)
+			}
+		})
+	}
+}
+
+// TestClusterBusyKeyIsToldByOneCommand has clients that may send a command again, unasked,
+// after a pause. Who is told later than that may have asked twice, and has the copy undone.
+func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	a := member(t, c)
+	key, slot := keyOn(t, c, c.Masters()[0], 0)
+	client := redis.NewClient(&redis.Options{Addr: c.Master(slot).Addr()})
+	defer func() { _ = client.Close() }()
+	for _, tt := range []struct {
+		name     string
+		pause    time.Duration
+		commands int // for a refusal
+	}{
+		{"a pause longer than any answer takes", 10 * hang, 1},
+		{"no pause", -1, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const tries, rounds = 5, 20
+			least := math.MaxInt // an end that is answered late is sent once more
+			for round := 0; round < rounds && least > tt.commands*tries; round++ {
+				b := newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{
+					Addrs: c.Addrs(), ReadTimeout: attempt, MinRetryBackoff: tt.pause, MaxRetryBackoff: tt.pause,
+				}))
+				giveBack(t, b.take(t, key, lasting)) // b knows where it is
+				for _, e := range []*engine{a, b} {
+					if err := e.Ping(t.Context()); err != nil { // it is subscribed
+						t.Fatal(err)
+					}
+				}
+				lease := a.take(t, key, lasting)
+				before := commands(t, client)["evalsha"]
+				for range tries {
+					if _, err := b.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {
+						t.Fatal(err)
+					}
+				}
+				if err := b.Close(); err != nil { // which finishes the clean-ups
+					t.Fatal(err)
+				}
+				n := commands(t, client)["evalsha"] - before
+				if n < tt.commands*tries || n > tt.commands*tries && tt.commands == 1 {
+					t.Fatalf("%d commands for %d refusals, want %d", n, tries, tt.commands*tries)
+				}
+				least = min(least, n)
+				giveBack(t, lease)
+			}
+			if least > tt.commands*tries {
+				t.Errorf("%d commands at least for %d refusals, want %d", least, tries, tt.commands*tries)
 			}
 		})
 	}

@@ -154,3 +154,50 @@ func handOver(t testing.TB, a, b *engine, key string) {
 		giveBack(t, lease)
 	}
 }
+
+// keepsAllThrough fails the test unless a holder and a waiter keep what they have through
+// a failover that loses nothing, and pushes work before and after.
+func keepsAllThrough(t *testing.T, a, b *engine, key string, failOver func()) {
+	t.Helper()
+	handOver(t, a, b, key)
+	lease := a.take(t, key, lasting)
+	next := b.queue(t, key, lasting)
+	failOver()
+	if err := answered(t, lease); err != nil {
+		t.Errorf("the holder after the failover: %v", err)
+	}
+	select {
+	case l := <-next:
+		t.Errorf("the waiter was granted token %d while the holder has %d", l.Token(), lease.Token())
+	default:
+	}
+	giveBack(t, lease)
+	second := <-next
+	if second == nil {
+		return
+	}
+	if second.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", second.Token(), lease.Token())
+	}
+	giveBack(t, second)
+	handOver(t, a, b, key)
+}
+
+// lostInTime fails the test unless the lease was lost, and its holder told so no later
+// after its deadline than this.
+func lostInTime(t *testing.T, machine *hiccups.Meter, l *core.Lease, told time.Time, most time.Duration) {
+	t.Helper()
+	if late := told.Sub(l.Deadline()); late > machine.Allow(most) || !errors.Is(l.Err(), core.ErrLost) {
+		t.Errorf("the holder of %s was told %v, %v after its deadline", l.Key(), l.Err(), late)
+	}
+}
+
+// whenTold says when the lease ends for its holder.
+func whenTold(l *core.Lease) <-chan time.Time {
+	told := make(chan time.Time, 1)
+	go func() {
+		<-l.Done()
+		told <- time.Now()
+	}()
+	return told
+}
