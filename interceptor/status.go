@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -48,10 +47,10 @@ func (f *failure) Unwrap() error { return f.cause }
 // that was wrapped around it. In the process, errors.Is and errors.As find err in the result.
 //
 // A lease that ended while it was held is ABORTED without RetryInfo, and a release or a check
-// that the store did not confirm is INTERNAL: never UNAVAILABLE, since the call may have had an
-// effect. For the same reason, take the lock before doing anything else that has one. A
-// [WithErrorMapper] has no part in it. What is logged goes to slog.Default, because the engine
-// is not known here.
+// that the store did not confirm, or whose context was cancelled, is INTERNAL: never UNAVAILABLE
+// or CANCELLED, since the call may have had an effect. For the same reason, take the lock before
+// doing anything else that has one. [core.FailureOf] says which is which. A [WithErrorMapper]
+// has no part in it. What is logged goes to slog.Default, because the engine is not known here.
 func Status(err error) error {
 	if f, ok := err.(*failure); ok { //nolint:errorlint // what is wrapped around one would be told to clients
 		return f
@@ -62,8 +61,7 @@ func Status(err error) error {
 	}
 	if a.log {
 		name := ""
-		_, by := decisive(err)
-		if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
+		if e := decisive(err); e != nil {
 			name = e.Policy
 		}
 		slog.Default().Error(failedByLock, "lock.name", name, "error.type", a.reason, "error", told(err))
@@ -74,91 +72,25 @@ func Status(err error) error {
 // ofHandler returns the answer for an error of a lock that a handler took by itself. ok is
 // false if err is nil or of no lock.
 func ofHandler(err error) (a answer, ok bool) {
-	w, by := decisive(err)
-	switch w {
-	case none:
+	switch failure, by := core.FailureOf(err); failure {
+	case core.NoFailure:
 		return answer{}, false
-	case over:
-		if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
+	case core.Ended:
+		if e := decisive(err); e != nil {
 			by = e.Kind
 		}
 		return loss(by), true
-	case unconfirmed:
+	case core.Unconfirmed:
 		return lockFailed, true
 	}
 	return refusal(err), true
 }
 
-// kinds are the errors of a lock that may come without a core.Error around them.
-var kinds = []error{
-	core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold,
-	core.ErrNotHeld, core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed,
-}
-
-// weight is how much an error says about a call: of several that are joined, the heaviest
-// decides, and of equal ones the first.
-type weight int
-
-const (
-	none        weight = iota // not of a lock
-	bare                      // a lock that was refused, by its sentinel alone
-	refused                   // a lock that was refused
-	unconfirmed               // a lock that was taken, and may be over
-	over                      // a lock that was taken, and is over
-)
-
-// decisive returns the error of a lock in the tree of err that decides the answer: a
-// *core.Error that is not nil, or a sentinel. The cause of a *core.Error is no part of the
-// tree, but for that of an acquisition which was cancelled because the lease around it ended.
-func decisive(err error) (w weight, by error) {
-	switch x := err.(type) { //nolint:errorlint // the tree is walked here
-	case nil:
-	case *core.Error:
-		if x != nil {
-			return weigh(x)
-		}
-	case interface{ Unwrap() error }:
-		return decisive(x.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range x.Unwrap() {
-			if heavier, b := decisive(inner); heavier > w {
-				w, by = heavier, b
-			}
-		}
-	default:
-		if end := ending(err); end != nil {
-			return over, end
-		}
-		if i := slices.IndexFunc(kinds, func(k error) bool { return errors.Is(err, k) }); i >= 0 {
-			return bare, kinds[i]
-		}
-	}
-	return w, by
-}
-
-// weigh is decisive for a *core.Error.
-func weigh(e *core.Error) (w weight, by error) {
-	acquiring := e.Op == "acquire" || e.Op == "do"
-	is := func(target error) bool { return errors.Is(e.Kind, target) }
-	switch {
-	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring:
-		return over, e
-	case is(context.Canceled) && ending(e.Cause) != nil:
-		return over, ending(e.Cause)
-	case !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
-		return unconfirmed, e
-	}
-	return refused, e
-}
-
-// ending returns how a lease ended if cause, of a context, says so.
-func ending(cause error) error {
-	for _, end := range []error{core.ErrLost, core.ErrMaxHold, core.ErrClosed} {
-		if errors.Is(cause, end) {
-			return end
-		}
-	}
-	return nil
+// decisive returns the error of a lock that says how a call has failed, or nil.
+func decisive(err error) *core.Error {
+	_, by := core.FailureOf(err)
+	e, _ := by.(*core.Error) //nolint:errorlint // FailureOf unwraps
+	return e
 }
 
 // failedByLock is what the log says of a call whose failure is the operator's to mend.
@@ -167,8 +99,8 @@ const failedByLock = "a call was failed by its lock"
 // told is what a log may say of err: the text of the error that
 // decided, which holds neither values of the call nor what a store said.
 func told(err error) string {
-	w, by := decisive(err)
-	if w == none {
+	failure, by := core.FailureOf(err)
+	if failure == core.NoFailure {
 		return "not an error of a lock"
 	}
 	return by.Error()
@@ -194,11 +126,10 @@ func refusal(err error) answer {
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the call's.
-	w, by := decisive(err)
-	e, wrapped := by.(*core.Error) //nolint:errorlint // decisive unwraps
-	if wrapped {
+	e := decisive(err)
+	if e != nil {
 		kind = e.Kind
-	} else if w == over {
+	} else if failure, by := core.FailureOf(err); failure == core.Ended {
 		return loss(by) // of a lock around the one that was asked for
 	}
 	is := func(target error) bool { return errors.Is(kind, target) }
@@ -285,8 +216,7 @@ const (
 
 // failure makes an error of a, which err has led to.
 func (a answer) failure(err error) error {
-	_, by := decisive(err)
-	e, _ := by.(*core.Error) //nolint:errorlint // decisive unwraps
+	e := decisive(err)
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: ErrorDomain}}
 	if a.retry {
 		var d time.Duration

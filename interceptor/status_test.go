@@ -42,6 +42,10 @@ func TestStatusSaysWhatTheInterceptorSays(t *testing.T) {
 		{"store down", of("acquire", core.ErrUnavailable), codes.Unavailable, "LOCK_UNAVAILABLE", false, false},
 		{"store down at the release", of("release", core.ErrUnavailable), codes.Internal, "LOCK_FAILED", false, true},
 		{"no time left for a check", of("check", context.DeadlineExceeded), codes.Internal, "LOCK_FAILED", false, true},
+		{"cancelled in a check", of("check", context.Canceled), codes.Internal, "LOCK_FAILED", false, true},
+		{"cancelled in a release", of("release", context.Canceled), codes.Internal, "LOCK_FAILED", false, true},
+		{"busy before lost", errors.Join(of("acquire", core.ErrBusy), of("release", core.ErrLost)), codes.Aborted, "LOCK_LOST", false, true},
+		{"store down at a ping", of("ping", core.ErrUnavailable), codes.Unavailable, "LOCK_UNAVAILABLE", false, false},
 		{"closed before", of("acquire", core.ErrClosed), codes.Unavailable, "LOCK_CLOSED", false, false},
 		{"closed meanwhile", of("release", core.ErrClosed), codes.Aborted, "LOCK_CLOSED", false, true},
 		{"closed, as a context's cause", core.ErrClosed, codes.Aborted, "LOCK_CLOSED", false, true},
@@ -90,30 +94,5 @@ func TestStatusSaysWhatTheInterceptorSays(t *testing.T) {
 				t.Errorf("logged %d times: %s", logged, &log)
 			}
 		})
-	}
-}
-
-func TestEndedLeaseOutranksRefusalsInAnyOrder(t *testing.T) {
-	of := func(op string, kind error) error { return &core.Error{Op: op, Policy: "p", Kind: kind} }
-	for _, tc := range []struct {
-		name         string
-		heavy, light error
-		want         told
-	}{
-		{"lost, busy", of("release", core.ErrLost), of("acquire", core.ErrBusy), told{code: codes.Aborted, reason: "LOCK_LOST"}},
-		{"lost, store down", of("release", core.ErrLost), of("acquire", core.ErrUnavailable), told{code: codes.Aborted, reason: "LOCK_LOST"}},
-		{"bare lost, busy", core.ErrLost, of("acquire", core.ErrBusy), told{code: codes.Aborted, reason: "LOCK_LOST"}},
-		{"unconfirmed release, busy", of("release", core.ErrUnavailable), of("acquire", core.ErrBusy), told{code: codes.Internal, reason: "LOCK_FAILED"}},
-		{"lost, unconfirmed release", of("check", core.ErrLost), of("release", core.ErrUnavailable), told{code: codes.Aborted, reason: "LOCK_LOST"}},
-	} {
-		for order, err := range map[string]error{
-			"first":     errors.Join(tc.heavy, tc.light),
-			"last":      errors.Join(tc.light, tc.heavy),
-			"by two %w": fmt.Errorf("x: %w", fmt.Errorf("%w; %w", tc.light, tc.heavy)),
-		} {
-			if got := tell(interceptor.Status(err)); got != tc.want {
-				t.Errorf("%s, %s: told %+v; want %+v", tc.name, order, got, tc.want)
-			}
-		}
 	}
 }
