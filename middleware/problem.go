@@ -62,12 +62,13 @@ func refusal(err error) problem.Problem {
 //
 // The answers are those of the package comment, also where a [WithErrorHandler] replaces them
 // for the locks of a route. A lease that ended while it was held, and a release or a check that
-// the store did not confirm, are 500 and never 503, since the call may have had an effect; for
-// the same reason, take the lock before doing anything else that has one. If the answer has
-// begun, it stays as it is. The request that nobody waits for any more is 499; if only a
-// context of the handler's own was cancelled, it is 503 CANCELLED. What is logged goes to
-// slog.Default, because the engine is not known here. Answer is called once per request. A
-// c without a Request counts as one whose client is there.
+// the store did not confirm, or whose context was cancelled, are 500 and never 503, since the
+// call may have had an effect; for the same reason, take the lock before doing anything else
+// that has one. [core.FailureOf] says which is which. If the answer has begun, it stays as it is.
+// A request whose client went while it waited for the lock is 499; if only a context of the
+// handler's own was cancelled, it is 503 CANCELLED. What is logged goes to slog.Default, because
+// the engine is not known here. Answer is called once per request. A c without a Request counts
+// as one whose client is there.
 func Answer(c *gin.Context, err error) bool {
 	if err == nil {
 		return false

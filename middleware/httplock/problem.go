@@ -38,10 +38,11 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 //
 // The answers are those of the package comment, also where a [WithErrorHandler] replaces them
 // for the locks of a route. A lease that ended while it was held, and a release or a check that
-// the store did not confirm, are 500 and never 503, since the call may have had an effect; for
-// the same reason, take the lock before doing anything else that has one. The request that
-// nobody waits for any more is 499; if only a context of the handler's own was cancelled, it is
-// 503 CANCELLED. What is logged goes to slog.Default, because the engine is not known here.
+// the store did not confirm, or whose context was cancelled, are 500 and never 503, since the
+// call may have had an effect; for the same reason, take the lock before doing anything else
+// that has one. [core.FailureOf] says which is which. A request whose client went while it
+// waited for the lock is 499; if only a context of the handler's own was cancelled, it is 503
+// CANCELLED. What is logged goes to slog.Default, because the engine is not known here.
 //
 // Call it before anything is written to w, and once per request. If w is from a lock of this
 // package, an answer that has begun stays as it is; of another w nobody can tell, see

@@ -38,6 +38,12 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 		{"store down", nil, of("acquire", core.ErrUnavailable), 503, "LOCK_UNAVAILABLE", false},
 		{"store down at the release", nil, of("release", core.ErrUnavailable), 500, "LOCK_FAILED", true},
 		{"no time left for a check", nil, of("check", context.DeadlineExceeded), 500, "LOCK_FAILED", true},
+		{"check cancelled, client there", nil, of("check", context.Canceled), 500, "LOCK_FAILED", true},
+		{"check cancelled, client gone", gone, of("check", context.Canceled), 500, "LOCK_FAILED", true},
+		{"release cancelled, client there", nil, of("release", context.Canceled), 500, "LOCK_FAILED", true},
+		{"check cancelled, outer lease over", ended, of("check", context.Canceled), 500, "LOCK_MAX_HOLD", true},
+		{"busy before lost", nil, errors.Join(of("acquire", core.ErrBusy), of("release", core.ErrLost)), 500, "LOCK_LOST", true},
+		{"store down at a ping", nil, of("ping", core.ErrUnavailable), 503, "LOCK_UNAVAILABLE", false},
 		{"closed before", nil, of("acquire", core.ErrClosed), 503, "LOCK_CLOSED", false},
 		{"closed meanwhile", nil, of("release", core.ErrClosed), 500, "LOCK_CLOSED", true},
 		{"closed, as a context's cause", nil, core.ErrClosed, 500, "LOCK_CLOSED", true},
@@ -69,40 +75,9 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 				request = t.Context()
 			}
 			p, ended, ok := OfHandler(request, tc.err)
-			if ok != (tc.status != 0) || ended != tc.ended || p.Status != tc.status || p.Code != tc.code {
+			if ok != (tc.status != 0) || ended != tc.ended || p.Status != tc.status || p.Code != tc.code || ended && p.retryAfter != "" {
 				t.Errorf("got %+v, %v, %v; want %+v", p, ended, ok, tc)
 			}
 		})
-	}
-}
-
-func TestEndedLeaseOutranksRefusalsInAnyOrder(t *testing.T) {
-	of := func(op string, kind error) error { return &core.Error{Op: op, Policy: "p", Kind: kind} }
-	for _, tc := range []struct {
-		name         string
-		heavy, light error
-		code         string
-	}{
-		{"lost, busy", of("release", core.ErrLost), of("acquire", core.ErrBusy), "LOCK_LOST"},
-		{"lost, store down", of("release", core.ErrLost), of("acquire", core.ErrUnavailable), "LOCK_LOST"},
-		{"bare lost, busy", core.ErrLost, of("acquire", core.ErrBusy), "LOCK_LOST"},
-		{"lost, bare busy", of("release", core.ErrLost), core.ErrBusy, "LOCK_LOST"},
-		{"held too long, wrapped, timeout", fmt.Errorf("x: %w", of("release", core.ErrMaxHold)), of("acquire", core.ErrTimeout), "LOCK_MAX_HOLD"},
-		{"closed, the handler's own", of("release", core.ErrClosed), errors.New("sold out"), "LOCK_CLOSED"},
-		{"unconfirmed release, busy", of("release", core.ErrUnavailable), of("acquire", core.ErrBusy), "LOCK_FAILED"},
-		{"unconfirmed check, closed before", of("check", context.DeadlineExceeded), of("acquire", core.ErrClosed), "LOCK_FAILED"},
-		{"lost, unconfirmed release", of("check", core.ErrLost), of("release", core.ErrUnavailable), "LOCK_LOST"},
-	} {
-		for order, err := range map[string]error{
-			"first":       errors.Join(tc.heavy, tc.light),
-			"last":        errors.Join(tc.light, tc.heavy),
-			"by two %w":   fmt.Errorf("%w; %w", tc.light, tc.heavy),
-			"deep inside": fmt.Errorf("x: %w", errors.Join(tc.light, fmt.Errorf("y: %w", tc.heavy))),
-		} {
-			p, ended, ok := OfHandler(t.Context(), err)
-			if !ok || !ended || p.Status != 500 || p.Code != tc.code || p.retryAfter != "" {
-				t.Errorf("%s, %s: got %+v, %v, %v; want %s", tc.name, order, p, ended, ok, tc.code)
-			}
-		}
 	}
 }

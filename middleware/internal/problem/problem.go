@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -47,11 +46,10 @@ func OfRefused(err error) Problem {
 	kind := err
 	// An error's cause may be of another kind: a store that is too slow is
 	// caused by a deadline, but not by the request's.
-	w, by := decisive(err)
-	e, wrapped := by.(*core.Error) //nolint:errorlint // decisive unwraps
-	if wrapped {
+	e := decisive(err)
+	if e != nil {
 		kind = e.Kind
-	} else if w == over {
+	} else if failure, by := core.FailureOf(err); failure == core.Ended {
 		return OfEnded(by) // of a lock around the one that was asked for
 	}
 	is := func(target error) bool { return errors.Is(kind, target) }
@@ -83,7 +81,17 @@ func OfRefused(err error) Problem {
 	case is(context.Canceled):
 		return of(StatusClientClosedRequest, "CANCELLED", "The request was cancelled.")
 	}
-	return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed.")
+	return failed
+}
+
+// failed is the answer for an error that means nothing more.
+var failed = of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed.")
+
+// decisive returns the error of a lock that says how a request has failed, or nil.
+func decisive(err error) *core.Error {
+	_, by := core.FailureOf(err)
+	e, _ := by.(*core.Error) //nolint:errorlint // FailureOf unwraps
+	return e
 }
 
 // ofToken is the answer for a request whose fencing token was not admitted. A stale
@@ -147,99 +155,28 @@ func OfEnded(err error) Problem {
 // request with that context. ok is false if err is nil or of no lock. ended says that the lock
 // had been taken, so that the call may have had an effect: the answer invites no repetition.
 func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
-	w, by := decisive(err)
-	switch w {
-	case none:
+	failure, by := core.FailureOf(err)
+	if failure == core.NoFailure {
 		return Problem{}, false, false
-	case over:
-		if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
-			by = e.Kind
-		}
-		return OfEnded(by), true, true
-	case unconfirmed:
-		return of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed."), true, true
 	}
-	if e, ok := by.(*core.Error); ok && errors.Is(e.Kind, context.Canceled) { //nolint:errorlint // decisive unwraps
-		if end := ending(context.Cause(request)); end != nil {
-			return OfEnded(end), true, true
+	if e := decisive(err); e != nil {
+		by = e.Kind
+	}
+	cancelled := errors.Is(by, context.Canceled)
+	if cancelled {
+		if outer, end := core.FailureOf(context.Cause(request)); outer == core.Ended {
+			failure, by = outer, end
 		}
-		if request.Err() == nil {
-			return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
-		}
+	}
+	switch {
+	case failure == core.Ended:
+		return OfEnded(by), true, true
+	case failure == core.Unconfirmed:
+		return failed, true, true
+	case cancelled && request.Err() == nil:
+		return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
 	}
 	return OfRefused(err), false, true
-}
-
-// kinds are the errors of a lock that may come without a core.Error around them.
-var kinds = []error{
-	core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold,
-	core.ErrNotHeld, core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed,
-}
-
-// weight is how much an error says about a call: of several that are joined, the heaviest
-// decides, and of equal ones the first.
-type weight int
-
-const (
-	none        weight = iota // not of a lock
-	bare                      // a lock that was refused, by its sentinel alone
-	refused                   // a lock that was refused
-	unconfirmed               // a lock that was taken, and may be over
-	over                      // a lock that was taken, and is over
-)
-
-// decisive returns the error of a lock in the tree of err that decides the answer: a
-// *core.Error that is not nil, or a sentinel. The cause of a *core.Error is no part of the
-// tree, but for that of an acquisition which was cancelled because the lease around it ended.
-func decisive(err error) (w weight, by error) {
-	switch x := err.(type) { //nolint:errorlint // the tree is walked here
-	case nil:
-	case *core.Error:
-		if x != nil {
-			return weigh(x)
-		}
-	case interface{ Unwrap() error }:
-		return decisive(x.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range x.Unwrap() {
-			if heavier, b := decisive(inner); heavier > w {
-				w, by = heavier, b
-			}
-		}
-	default:
-		if end := ending(err); end != nil {
-			return over, end
-		}
-		if i := slices.IndexFunc(kinds, func(k error) bool { return errors.Is(err, k) }); i >= 0 {
-			return bare, kinds[i]
-		}
-	}
-	return w, by
-}
-
-// weigh is decisive for a *core.Error.
-func weigh(e *core.Error) (w weight, by error) {
-	acquiring := e.Op == "acquire" || e.Op == "do"
-	is := func(target error) bool { return errors.Is(e.Kind, target) }
-	switch {
-	case is(core.ErrLost), is(core.ErrMaxHold), is(core.ErrClosed) && !acquiring:
-		return over, e
-	case is(context.Canceled) && ending(e.Cause) != nil:
-		return over, ending(e.Cause)
-	case !acquiring && (is(core.ErrUnavailable) || is(context.DeadlineExceeded)):
-		return unconfirmed, e
-	}
-	return refused, e
-}
-
-// ending returns how a lease ended if cause, of a context, says so.
-func ending(cause error) error {
-	for _, end := range []error{core.ErrLost, core.ErrMaxHold, core.ErrClosed} {
-		if errors.Is(cause, end) {
-			return end
-		}
-	}
-	return nil
 }
 
 // Log says what an operator must know of a request that err has led to p. Nothing is said of
@@ -270,8 +207,7 @@ func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answere
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
 func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answered bool, status int) {
 	name := ""
-	_, by := decisive(err)
-	if e, ok := by.(*core.Error); ok { //nolint:errorlint // decisive unwraps
+	if e := decisive(err); e != nil {
 		name = e.Policy
 	}
 	if ended {
@@ -284,8 +220,8 @@ func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answ
 // told is what a log may say of err: the text of the error that
 // decided, which holds neither values of the request nor what a store said.
 func told(err error) string {
-	w, by := decisive(err)
-	if w == none {
+	failure, by := core.FailureOf(err)
+	if failure == core.NoFailure {
 		return "not an error of a lock"
 	}
 	return by.Error()
