@@ -24,14 +24,12 @@ func Lock(e *core.Engine, p core.Policy) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ran := false
 			err := guard.Do(r.Context(), r, func(ctx context.Context) error {
-				ran = true
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return nil
 			})
-			switch {
-			case ran && err != nil:
+			switch failure, _ := core.FailureOf(err); {
+			case failure > core.Refused:
 				slog.Error("a lock ended while its handler ran", "lock.name", guard.Name(), "error", err)
 				panic(http.ErrAbortHandler) // the client must not take the answer for a success
 			case errors.Is(err, core.ErrBusy), errors.Is(err, core.ErrTimeout):

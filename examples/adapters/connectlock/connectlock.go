@@ -44,7 +44,9 @@ func Lock[Req any](e *core.Engine, p core.Policy) connect.UnaryInterceptorFunc {
 }
 
 func code(err error) connect.Code {
-	switch {
+	switch failure, _ := core.FailureOf(err); {
+	case failure > core.Refused:
+		return connect.CodeAborted // no code that clients repeat unasked: it may have had an effect
 	case errors.Is(err, core.ErrUnavailable):
 		return connect.CodeUnavailable
 	case errors.Is(err, core.ErrKey):
@@ -54,5 +56,5 @@ func code(err error) connect.Code {
 	case errors.Is(err, context.Canceled):
 		return connect.CodeCanceled
 	}
-	return connect.CodeAborted // busy, timed out, or lost while it ran
+	return connect.CodeAborted // busy, or timed out
 }

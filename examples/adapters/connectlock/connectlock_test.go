@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -113,5 +114,27 @@ func TestFailuresAreToldByTheirCodes(t *testing.T) {
 				t.Errorf("%v; want %v", err, c.want)
 			}
 		})
+	}
+}
+
+func TestEndOfTheLeaseAroundAnotherLockIsNoCancellation(t *testing.T) {
+	locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }()
+	taken, err := locks.Acquire(t.Context(), core.Policy{Key: "inner"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Release(t.Context()) }()
+	outer := connectlock.Lock[stockpb.DeductRequest](locks, core.Policy{Key: "outer", Name: "outer", MaxHold: 10 * time.Millisecond})
+	inner := connectlock.Lock[stockpb.DeductRequest](locks, core.Policy{Key: "inner", Name: "inner", Wait: core.Forever})
+	_, err = outer(inner(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+		t.Error("the procedure ran without a lock")
+		return nil, nil
+	}))(t.Context(), want("book"))
+	if connect.CodeOf(err) != connect.CodeAborted {
+		t.Errorf("%v; want %v", err, connect.CodeAborted)
 	}
 }
