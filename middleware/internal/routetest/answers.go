@@ -1,10 +1,13 @@
 package routetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,5 +121,72 @@ func errorHandlerAnswers(t *testing.T, s Surface) {
 		if c.answered != tc.answered {
 			t.Errorf("%s: answered is %v", tc.path, c.answered)
 		}
+	}
+}
+
+// Answering returns the handler of a request as a package's users write it: handle, which
+// answers with the package's Answer for a lock that it took by itself. begun says that handle
+// will have begun the answer before.
+type Answering func(t testing.TB, begun bool, handle func(w http.ResponseWriter, answer func(error) bool)) http.Handler
+
+// Test tests that the answers are those of a route's lock.
+func (a Answering) Test(t *testing.T) {
+	const secret = "10.0.0.7 said secret"
+	of := func(op string, kind error) error {
+		return &core.Error{Op: op, Policy: "p", Kind: kind, Cause: errors.New(secret)}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tc := range []struct {
+		name     string
+		ctx      context.Context
+		err      error
+		begun    bool
+		answered bool
+		status   int
+		says     string
+		logs     string
+	}{
+		{"nil", t.Context(), nil, false, false, 200, "own", ""},
+		{"another error", t.Context(), errors.New("sold out"), false, false, 200, "own", ""},
+		{"busy", t.Context(), of("acquire", core.ErrBusy), false, true, 409, `"code":"LOCK_BUSY"`, ""},
+		{"policy", t.Context(), of("compile", core.ErrPolicy), false, true, 500, `"code":"LOCK_POLICY"`, "error.type=LOCK_POLICY"},
+		{"lost", t.Context(), of("release", core.ErrLost), false, true, 500, `"code":"LOCK_LOST"`, "a lock ended while its handler ran"},
+		{"lost after the answer", t.Context(), of("release", core.ErrLost), true, true, 201, "begun", "answered=true"},
+		{"busy after the answer", t.Context(), of("acquire", core.ErrBusy), true, true, 201, "begun", ""},
+		{"client gone", gone, of("acquire", context.Canceled), false, true, 499, "", ""},
+		{"client gone in a check", gone, of("check", context.Canceled), false, true, 500, `"code":"LOCK_FAILED"`, "error.type=LOCK_FAILED"},
+		{"work cancelled in a release", t.Context(), of("release", context.Canceled), false, true, 500, `"code":"LOCK_FAILED"`, "error.type=LOCK_FAILED"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			logged := logtest.Capture(t)
+			w := httptest.NewRecorder()
+			a(t, tc.begun, func(w http.ResponseWriter, answer func(error) bool) {
+				w.Header().Set("Content-Length", "100")
+				if tc.begun {
+					w.Header().Set("Content-Length", "5")
+					w.WriteHeader(http.StatusCreated)
+					_, _ = io.WriteString(w, "begun")
+				}
+				if got := answer(tc.err); got != tc.answered {
+					t.Errorf("Answer reports %v", got)
+				} else if !got {
+					w.Header().Set("Content-Length", "3")
+					_, _ = io.WriteString(w, "own")
+				}
+			}).ServeHTTP(w, httptest.NewRequestWithContext(tc.ctx, http.MethodGet, "/", nil))
+			if w.Code != tc.status || !strings.Contains(w.Body.String(), tc.says) || tc.begun && w.Body.String() != "begun" {
+				t.Errorf("got %d %s; want %d %s", w.Code, w.Body, tc.status, tc.says)
+			}
+			if tc.answered && !tc.begun && w.Header().Get("Content-Length") != "" {
+				t.Error("the length of another answer is left")
+			}
+			if strings.Contains(w.Body.String()+logged.String(), "secret") {
+				t.Errorf("what the store said is told: %s %s", w.Body, logged)
+			}
+			if text := logged.String(); !strings.Contains(text, tc.logs) || tc.logs == "" && text != "" {
+				t.Errorf("logged %q; want %q", text, tc.logs)
+			}
+		})
 	}
 }

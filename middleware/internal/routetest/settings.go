@@ -2,6 +2,7 @@ package routetest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -9,15 +10,15 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 )
 
-// Settings are the constructors of a package and its options, which are of type O.
-type Settings[O any] struct {
-	// New and NewFence report whether they return a lock or a fence.
-	New      func(*core.Engine, core.Policy, ...O) (made bool, err error)
-	NewFence func(fence.Guard, string, ...O) (made bool, err error)
+// Settings are the constructors of a package, which return an H, and its options, which are of
+// type O.
+type Settings[O, H any] struct {
+	New      func(*core.Engine, core.Policy, ...O) (H, error)
+	NewFence func(fence.Guard, string, ...O) (H, error)
 
 	// Lock and Fence panic with the error of New and NewFence.
-	Lock  func(*core.Engine, core.Policy, ...O)
-	Fence func(fence.Guard, string, ...O)
+	Lock  func(*core.Engine, core.Policy, ...O) H
+	Fence func(fence.Guard, string, ...O) H
 
 	Value        func(name string) O // WithValue with a function that returns a text
 	NilValue     O                   // WithValue("v", nil)
@@ -27,8 +28,16 @@ type Settings[O any] struct {
 	Unbuffered   O // WithoutBodyBuffer()
 }
 
-// BadPoliciesAndOptions tests that they are refused when a lock is made.
-func (s Settings[O]) BadPoliciesAndOptions(t *testing.T) {
+// Test tests that what cannot work is refused when it is registered.
+func (s Settings[O, H]) Test(t *testing.T) {
+	t.Run("BadPoliciesAndOptions", s.badPoliciesAndOptions)
+	t.Run("FenceThatCannotWork", s.badFences)
+}
+
+// made reports whether there is a lock or a fence: an H is a function.
+func made[H any](h H) bool { return !reflect.ValueOf(h).IsNil() }
+
+func (s Settings[O, H]) badPoliciesAndOptions(t *testing.T) {
 	e, _ := Open(t)
 	var none O
 	for _, tc := range []struct {
@@ -68,14 +77,14 @@ func (s Settings[O]) BadPoliciesAndOptions(t *testing.T) {
 		{name: "buffering off with a body", engine: e, key: "{body.x}", options: []O{s.Unbuffered}, says: "{body.…}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			made, err := s.New(tc.engine, core.Policy{Key: tc.key}, tc.options...)
+			lock, err := s.New(tc.engine, core.Policy{Key: tc.key}, tc.options...)
 			if tc.says == "" {
-				if !made || err != nil {
+				if !made(lock) || err != nil {
 					t.Fatalf("got %v", err)
 				}
 				return
 			}
-			if made || err == nil || !strings.Contains(err.Error(), tc.says) {
+			if made(lock) || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Fatalf("got %v; want an error about %q", err, tc.says)
 			}
 			defer func() {
@@ -88,8 +97,7 @@ func (s Settings[O]) BadPoliciesAndOptions(t *testing.T) {
 	}
 }
 
-// BadFences tests that a fence that cannot work is refused when it is made.
-func (s Settings[O]) BadFences(t *testing.T) {
+func (s Settings[O, H]) badFences(t *testing.T) {
 	for _, tc := range []struct {
 		guard fence.Guard
 		key   string
@@ -104,8 +112,8 @@ func (s Settings[O]) BadFences(t *testing.T) {
 		{&fence.Memory{}, "k", []O{s.BodyLimit(1)}, "no effect"},
 		{&fence.Memory{}, "k", []O{s.BodyLimit(0)}, "WithBodyLimit(0)"},
 	} {
-		made, err := s.NewFence(tc.guard, tc.key, tc.o...)
-		if err == nil || made || !strings.Contains(err.Error(), tc.says) {
+		f, err := s.NewFence(tc.guard, tc.key, tc.o...)
+		if err == nil || made(f) || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%q: got %v; want an error about %q", tc.key, err, tc.says)
 		}
 		func() {
