@@ -1,14 +1,12 @@
 package redislock_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
 // mutant is a bug that the simulation has to find, or tests of the engine.
@@ -124,52 +122,19 @@ func TestSimulationCatchesMutants(t *testing.T) {
 	if n := schedulesToRun(t); n < enough {
 		t.Skipf("%s=%d asks for few schedules, in which a bug need not show", simulationSchedules, n)
 	}
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skipf("needs the go command: %v", err)
-	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			file, err := filepath.Abs(filepath.Join("..", m.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s holds the text to replace %d times; it must be there once", m.file, n)
-			}
-			dir := t.TempDir()
-			mutated := filepath.Join(dir, filepath.Base(file))
-			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(list, overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
 			pattern, folder, sign := "^TestSimulation$", ".", "simulation: seed "
 			if m.core != "" {
 				pattern, folder, sign = m.core, "..", "--- FAIL: "
 			}
-			cmd := exec.Command("go", "test", "-count=1", "-p=1", "-vet=off", "-timeout=5m", "-overlay", list, "-run", pattern, folder)
-			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough), simulationSeed+"=", "GOMAXPROCS=1")
-			out, err := cmd.CombinedOutput()
-			switch text := string(out); {
-			case err == nil:
-				t.Errorf("no schedule fails with %q in the place of %q", m.bug, m.old)
-			case !strings.Contains(text, sign):
-				t.Errorf("the run fails for another reason: %v\n%s", err, text[max(0, len(text)-2000):])
-			default:
-				line, _, _ := strings.Cut(text[strings.Index(text, sign):], "\n")
-				t.Log(line)
-			}
+			mutation.Mutant{
+				File: filepath.Join("..", m.file), Old: m.old, Bug: m.bug,
+				Args: []string{"-p=1", "-run", pattern, folder},
+				Env:  []string{simulationSchedules + "=" + strconv.Itoa(enough), simulationSeed + "=", "GOMAXPROCS=1"},
+				Sign: []string{sign},
+			}.MustBeFound(t)
 		})
 	}
 	t.Attr("figure-6", fmt.Sprintf("%d bugs, each caught by the simulation or by the engine's tests", len(mutants)))

@@ -1,14 +1,11 @@
 package redlock
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
 // mutants are bugs that the simulation has to find: in the driver, and in the modelled
@@ -67,53 +64,14 @@ func TestSimulationCatchesMutants(t *testing.T) {
 	if n := schedulesToRun(t); n < enough {
 		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s=%d", simulationSchedules, enough)
 	}
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skipf("needs the go command: %v", err)
-	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			file, err := filepath.Abs(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s holds the text to replace %d times; it must be there once", m.file, n)
-			}
-			dir := t.TempDir()
-			mutated := filepath.Join(dir, m.file)
-			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(list, overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", list,
-				"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed)$", ".")
-			cmd.Env = append(os.Environ(), simulationSchedules+"="+strconv.Itoa(enough))
-			out, err := cmd.CombinedOutput()
-			text := string(out)
-			switch {
-			case err == nil:
-				t.Errorf("no schedule fails with %q in the place of %q", m.bug, m.old)
-			case !strings.Contains(text, "simulation: seed ") && !strings.Contains(text, "nodes: "):
-				t.Errorf("the run fails for another reason: %v\n%s", err, text[max(0, len(text)-2000):])
-			default:
-				for line := range strings.Lines(text) {
-					if strings.Contains(line, "seed ") || strings.Contains(line, "nodes: ") {
-						t.Log(strings.TrimSpace(line))
-						break
-					}
-				}
-			}
+			mutation.Mutant{
+				File: m.file, Old: m.old, Bug: m.bug,
+				Args: []string{"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed)$", "."},
+				Env:  []string{simulationSchedules + "=" + strconv.Itoa(enough)},
+				Sign: []string{"simulation: seed ", "nodes: "},
+			}.MustBeFound(t)
 		})
 	}
 	t.Attr("figure-6", fmt.Sprintf("%d bugs, each caught by the simulation", len(mutants)))
