@@ -57,17 +57,12 @@ func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	for i := range 6 {
 		seen := loseReply(proxy, takes)
-		ctx, cancel := context.WithCancel(context.Background())
 		r := request("k", long)
 		r.Wait = i%2 == 0
-		done := make(chan result, 1)
-		go func() {
+		got := givenUp(t, seen, func(ctx context.Context) result {
 			g, err := p.Acquire(ctx, r)
-			done <- result{g, err}
-		}()
-		receive(t, seen, "the transaction that takes the place")
-		cancel()
-		got := receive(t, done, "the end of an acquire that was given up")
+			return result{g, err}
+		})
 		if got.err == nil { // it had its answer at once
 			p.drop(got.Grant)
 		}
@@ -91,6 +86,18 @@ func loseReply(proxy *etcdtest.Proxy, match func(etcdtest.Request) bool) (seen c
 		return match(r)
 	})
 	return seen
+}
+
+// givenUp returns how a call ends that is cancelled when its request has been seen.
+func givenUp[T any](t testing.TB, seen <-chan struct{}, call func(context.Context) T) T {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- call(ctx) }()
+	receive(t, seen, "the request of a call that is to be given up")
+	cancel()
+	return receive(t, done, "the end of a call that was given up")
 }
 
 // second matches from the second request on that the other matches.
@@ -140,12 +147,8 @@ func TestReleaseByAnotherSessionMayBeRepeated(t *testing.T) {
 	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	g := a.take("k", long)
 	seen := loseReply(proxy, is(methodRevoke))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.Release(ctx, []driver.Ending{ending(g)})[0] }()
-	receive(t, seen, "the revocation")
-	cancel()
-	if err := receive(t, done, "the end of a release that was given up"); errors.Is(err, driver.ErrNotHeld) {
+	err := givenUp(t, seen, func(ctx context.Context) error { return b.Release(ctx, []driver.Ending{ending(g)})[0] })
+	if errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("a release whose reply was lost returned %v", err)
 	}
 	if err := b.end(g); err != nil {
