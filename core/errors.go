@@ -57,7 +57,7 @@ var (
 //
 // Its text holds neither key values nor what the store said, so it may be shown;
 // the store's own error is reached with errors.As or errors.Is, and through
-// Cause.
+// Cause. [FailureOf] says whether the call may have had an effect.
 type Error struct {
 	Op          string        // "acquire", "release", "check", "ping", "compile", "defaults", "override", "do", "render"
 	Policy      string        // Policy.Name; empty for a literal key without a name
