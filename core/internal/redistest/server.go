@@ -2,20 +2,11 @@
 package redistest
 
 import (
-	"bufio"
-	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/redisserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
@@ -24,8 +15,7 @@ import (
 // the test when they cannot do what they say, and are for one goroutine.
 type Server struct {
 	daemon.Test
-	port string
-	bus  string // the port of a Cluster's node for the others; empty without one
+	node *redisserver.Node
 }
 
 // Start starts a server and returns when it answers. More arguments are passed
@@ -41,47 +31,33 @@ func Start(t testing.TB, args ...string) *Server {
 // StartIn is Start with more in the server's environment: "NAME=value".
 func StartIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
-	return start(t, env, inMemory, args, false)
+	n, err := redisserver.Start(t.Context(), redisserver.Options{Args: args, Env: env})
+	started(t, n, err)
+	return of(t, n)
 }
 
-var inMemory = []string{"--save", "", "--appendonly", "no"}
+func of(t testing.TB, n *redisserver.Node) *Server {
+	return &Server{Test: daemon.Test{Daemon: n.Daemon, T: t}, node: n}
+}
 
-// start starts a server, which is a node of a Cluster if it has a bus. Its address comes
-// between args and more.
-func start(t testing.TB, env, args, more []string, bus bool) *Server {
+// started fails the test, or skips it, unless something was started that ends with it.
+func started(t testing.TB, what interface{ Close() error }, err error) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if errors.Is(err, exec.ErrNotFound) {
 		daemon.Missing(t, "redis-server in PATH", err)
 	}
-	folder := t.TempDir()
-	s := &Server{Test: daemon.Test{Daemon: &daemon.Daemon{}, T: t}}
-	t.Cleanup(s.Kill)
-	// Free ports may be taken by somebody else before the server has them.
-	var err error
-	for range 5 {
-		ports, none := process.FreePorts(2)
-		if none != nil {
-			t.Fatal(none)
-		}
-		s.port = ports[0]
-		words := slices.Concat(args, []string{"--dir", folder, "--port", s.port, "--bind", "127.0.0.1", "--daemonize", "no"}, more)
-		if bus {
-			s.bus = ports[1]
-			words = append(words, "--cluster-port", s.bus)
-		}
-		cmd := exec.Command("redis-server", words...)
-		cmd.Env = append(os.Environ(), env...)
-		*s.Daemon = daemon.Daemon{Cmd: cmd, Log: filepath.Join(folder, "log"), Addrs: []string{s.Addr()}, Ready: s.ready}
-		if err = s.Start(context.Background()); err == nil {
-			return s
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return nil
+	t.Cleanup(func() {
+		if err := what.Close(); err != nil {
+			t.Errorf("end a server: %v", err)
+		}
+	})
 }
 
 // Addr returns the server's host and port.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+func (s *Server) Addr() string { return s.node.Addr() }
 
 // Cont ends a pause, and returns when the server answers. One that was not stopped, or does
 // not run, is left alone.
@@ -95,47 +71,33 @@ func (s *Server) Cont() {
 
 // Do sends one command of words without spaces, on a connection of its own, and
 // returns the first line of the answer.
-func (s *Server) Do(words ...string) (string, error) {
-	return command(s.Addr(), words...)
+func (s *Server) Do(words ...string) (string, error) { return s.node.Send(words...) }
+
+// several are the servers of a test that belong together.
+type several struct {
+	t   testing.TB
+	all map[*redisserver.Node]*Server
 }
 
-// ready asks whether the server at the address is this process, and serves.
-func (s *Server) ready() error {
-	conn, err := net.DialTimeout("tcp", s.Addr(), 10*time.Second)
-	if err != nil {
-		return err
+func newSeveral(t testing.TB, nodes redisserver.Nodes) several {
+	s := several{t, map[*redisserver.Node]*Server{}}
+	for _, n := range nodes {
+		s.all[n] = of(t, n)
 	}
-	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := fmt.Fprint(conn, "INFO server\r\nPING\r\n"); err != nil {
-		return err
-	}
-	pid := ""
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if id, ok := strings.CutPrefix(line, "process_id:"); ok {
-			pid = id
-		}
-		if line == "+PONG" && pid == fmt.Sprint(s.Pid()) {
-			return nil
-		}
-		if line == "+PONG" || strings.HasPrefix(line, "-") { // it is still loading its data
-			return fmt.Errorf("process %q says %s", pid, line)
-		}
-	}
-	return errors.New("the server has closed the connection")
+	return s
 }
 
-func command(addr string, words ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+// must fails the test if there is an error.
+func (s several) must(err error) {
+	s.t.Helper()
 	if err != nil {
-		return "", err
+		s.t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the answer has been read
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := fmt.Fprint(conn, strings.Join(words, " ")+"\r\n"); err != nil {
-		return "", err
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	return strings.TrimSpace(line), err
+}
+
+// found returns the server of a node that was found.
+func (s several) found(n *redisserver.Node, err error) *Server {
+	s.t.Helper()
+	s.must(err)
+	return s.all[n]
 }

@@ -48,15 +48,13 @@ var sentinelFaults = []fault{
 	{
 		Name: "replica-kill", About: "kill -9 of a replica, which is back after two seconds",
 		make: on(func(ctx context.Context, _ *world, s *server.Watched) error {
-			s.KillReplica()
-			return pass(ctx, 2*time.Second)
+			return errors.Join(s.KillReplica(), pass(ctx, 2*time.Second))
 		}),
 	},
 	{
 		Name: "sentinel-kill", About: "kill -9 of a sentinel, which is back after two seconds",
 		make: on(func(ctx context.Context, _ *world, s *server.Watched) error {
-			s.KillSentinel()
-			return pass(ctx, 2*time.Second)
+			return errors.Join(s.Sentinels[0].Kill(), pass(ctx, 2*time.Second))
 		}),
 	},
 }
@@ -68,7 +66,7 @@ var clusterFaults = []fault{
 		make: on(func(ctx context.Context, w *world, c *server.Sharded) error {
 			slot, err := w.slot(ctx, c)
 			for range 5 {
-				err = errors.Join(err, c.Move(ctx, slot))
+				err = errors.Join(err, c.MoveAway(ctx, slot))
 			}
 			return err
 		}),
@@ -128,40 +126,33 @@ var quorumFaults = []fault{
 	{
 		Name: "two-dead", About: "kill -9 of two servers of five, which come back empty after two TTLs",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			v.Kill(0)
-			v.Kill(3)
-			return pass(ctx, 2*w.store.Longest)
+			return errors.Join(v.Nodes[0].Kill(), v.Nodes[3].Kill(), pass(ctx, 2*w.store.Longest))
 		}),
 	},
 	{
 		Name: "one-empty", About: "kill -9 of a server, which comes back empty at once",
 		make: on(func(ctx context.Context, _ *world, v *server.Voters) error {
-			v.Kill(1)
-			return v.Revive(ctx, 1)
+			return v.Nodes[1:2].Restart(ctx)
 		}),
 	},
 	{
 		Name: "one-stalled", About: "SIGSTOP of a server, for two TTLs",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			thaw, err := v.Freeze(2)
-			return errors.Join(err, pass(ctx, 2*w.store.Longest), thaw())
+			return errors.Join(v.Nodes[2].Stop(), pass(ctx, 2*w.store.Longest), v.Nodes[2].Cont())
 		}),
 	},
 	{
 		Name:  "returned-needed",
 		About: "kill -9 of two servers; one comes back empty and may vote again when the restart delay is over; then SIGSTOP of a third, so that the returned one is needed, for a TTL",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			v.Kill(1)
-			v.Kill(4)
-			if err := pass(ctx, w.store.Longest/2); err != nil {
+			if err := errors.Join(v.Nodes[1].Kill(), v.Nodes[4].Kill(), pass(ctx, w.store.Longest/2)); err != nil {
 				return err
 			}
 			// The delay begins when somebody asks it for a vote, which is soon.
-			if err := errors.Join(v.Revive(ctx, 1), pass(ctx, w.store.Delay*6/5)); err != nil {
+			if err := errors.Join(v.Nodes[1].Revive(ctx), pass(ctx, w.store.Delay*6/5)); err != nil {
 				return err
 			}
-			thaw, err := v.Freeze(2)
-			return errors.Join(err, pass(ctx, w.store.Longest), thaw())
+			return errors.Join(v.Nodes[2].Stop(), pass(ctx, w.store.Longest), v.Nodes[2].Cont())
 		}),
 	},
 	{
@@ -169,30 +160,24 @@ var quorumFaults = []fault{
 		Name: "one-clock", Lossy: true, Clock: true,
 		About: "the wall clock of a server jumps an hour back, and forward again after two TTLs",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			if err := v.Jump(2, -hour); err != nil {
+			if err := v.Nodes[2].Jump(-hour); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, 2*w.store.Longest), v.Jump(2, hour))
+			return errors.Join(pass(ctx, 2*w.store.Longest), v.Nodes[2].Jump(hour))
 		}),
 	},
 	{
 		Name: "three-dead", Reach: all,
 		About: "kill -9 of three servers of five, which come back empty after a TTL",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			for n := range 3 {
-				v.Kill(n)
-			}
-			return errors.Join(pass(ctx, w.store.Longest), w.mend(ctx), pass(ctx, w.store.Delay))
+			return errors.Join(v.Nodes[:3].Kill(), pass(ctx, w.store.Longest), w.mend(ctx), pass(ctx, w.store.Delay))
 		}),
 	},
 	{
 		Name: "three-empty", Reach: all,
 		About: "kill -9 of three servers of five, which come back empty at once",
 		make: on(func(ctx context.Context, w *world, v *server.Voters) error {
-			for n := range 3 {
-				v.Kill(n)
-			}
-			return errors.Join(w.mend(ctx), pass(ctx, w.store.Delay))
+			return errors.Join(v.Nodes[:3].Kill(), w.mend(ctx), pass(ctx, w.store.Delay))
 		}),
 	},
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/redisserver"
 	"github.com/lockaround/lockaround/core/lab/faults/link"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
@@ -55,7 +56,7 @@ func openSentinel(addr string, record func(driver.Driver) driver.Driver, bug mut
 		return nil, nil, err
 	}
 	client := redislock.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: server.MasterName, SentinelAddrs: routes.Servers[:server.Sentinels], Dialer: routes.Dial,
+		MasterName: redisserver.MasterName, SentinelAddrs: routes.Servers[:redisserver.Sentinels], Dialer: routes.Dial,
 	})
 	return bug.Wrap(record(redislock.New(client)), client), client.Close, nil
 }

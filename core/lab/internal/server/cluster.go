@@ -3,270 +3,127 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"slices"
-	"strings"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/redisserver"
 )
 
-const (
-	slots  = 16384
-	shards = 3
-)
+const shards = 3
 
-// Sharded is a Redis Cluster: three masters that share the slots, each with a replica. A
-// slot without a master does not stop the others. It is for one goroutine.
+// Sharded is a Redis Cluster: three masters that share the slots, each with a replica.
 type Sharded struct {
-	several
-	ids     []string // of the nodes, in their order
+	*redisserver.Cluster
 	masters []string // unless others have become so unasked
 }
 
-// startSharded returns when every node knows all others and serves.
-func startSharded(ctx context.Context) (c *Sharded, err error) {
-	c = &Sharded{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	for i := range 2 * shards {
-		if err := c.add(ctx, i); err != nil {
-			return c, err
-		}
+func startSharded(ctx context.Context) (*Sharded, error) {
+	c, err := redisserver.StartCluster(ctx, shards, 1, "--cluster-node-timeout", "1000")
+	if err != nil {
+		return nil, err
 	}
-	if err := until(ctx, "the nodes to agree", c.agree); err != nil {
-		return c, err
+	s := &Sharded{Cluster: c}
+	if _, err := s.noted(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	for i, n := range c.several[shards:] {
-		if err := n.do(ctx, "CLUSTER", "REPLICATE", c.ids[i]); err != nil {
-			return c, err
-		}
-	}
-	_, err = c.Mend(ctx)
-	return c, err
+	return s, nil
 }
 
-// add starts the nth node and has it meet the others. The first ones are masters.
-func (c *Sharded) add(ctx context.Context, n int) error {
-	bus, err := freeAddr()
-	if err != nil {
-		return err
-	}
-	_, port, err := net.SplitHostPort(bus)
-	if err != nil {
-		return err
-	}
-	added, err := startNode(ctx, slices.Concat(replicating, []string{
-		"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no",
-	})...)
-	if err != nil {
-		return err
-	}
-	c.several = append(c.several, added)
-	id, err := added.client.Do(ctx, "CLUSTER", "MYID").Text()
-	if err != nil {
-		return err
-	}
-	c.ids = append(c.ids, id)
-	if err := added.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", n+1); err != nil {
-		return err
-	}
-	if n < shards {
-		c.masters = append(c.masters, added.Addr)
-		if err := added.do(ctx, "CLUSTER", "ADDSLOTSRANGE", n*slots/shards, (n+1)*slots/shards-1); err != nil {
-			return err
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	host, own, err := net.SplitHostPort(added.Addr)
-	if err != nil {
-		return err
-	}
-	return c.several[0].do(ctx, "CLUSTER", "MEET", host, own, port)
-}
-
-// Masters returns the addresses of the masters that are alive.
+// Masters returns the addresses of the masters.
 func (c *Sharded) Masters(ctx context.Context) ([]string, error) {
-	var out []string
-	for _, n := range c.several {
-		if !n.dead && n.told(ctx, "role") == "master" {
-			out = append(out, n.Addr)
-		}
-	}
-	slices.Sort(out)
-	return out, ctx.Err()
+	masters, err := c.Cluster.Masters(ctx)
+	return slices.Sorted(slices.Values(masters.Addrs())), err
 }
 
 // Restart kills all nodes and starts them again, with no data but what each knows of the
 // others.
 func (c *Sharded) Restart(ctx context.Context) error {
-	c.die()
-	if err := c.revive(ctx); err != nil {
+	if err := c.Nodes.Restart(ctx); err != nil {
 		return err
 	}
-	return until(ctx, "the nodes to agree", c.agree)
+	return c.Settled(ctx)
 }
 
-// Slot returns the slot of a Redis key.
-func (c *Sharded) Slot(ctx context.Context, key string) (int, error) {
-	slot, err := c.several[0].client.ClusterKeySlot(ctx, key).Result()
-	return int(slot), err
-}
-
-// Move moves a slot with its keys to the next master and, when all know, back, as
-// redis-cli does.
-func (c *Sharded) Move(ctx context.Context, slot int) error {
-	home, err := c.master(ctx, slot)
+// MoveAway moves a slot with its keys to another master and, when all know, back.
+func (c *Sharded) MoveAway(ctx context.Context, slot int) error {
+	home, err := c.Master(ctx, slot)
 	if err != nil {
 		return err
 	}
-	var away *node
-	for _, addr := range c.masters {
-		if addr != home.Addr {
-			away = c.at(addr)
-		}
-	}
-	if err := c.move(ctx, slot, home, away); err != nil {
-		return err
-	}
-	return c.move(ctx, slot, away, home)
-}
-
-func (c *Sharded) move(ctx context.Context, slot int, from, to *node) error {
-	host, port, err := net.SplitHostPort(to.Addr)
+	masters, err := c.Cluster.Masters(ctx)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(
-		to.do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(from)),
-		from.do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(to)),
-	); err != nil {
+	if err := c.Move(ctx, slot, masters.Without(home)[0]); err != nil {
 		return err
 	}
-	for {
-		keys, err := from.client.ClusterGetKeysInSlot(ctx, slot, 100).Result()
-		if err != nil {
-			return err
-		}
-		if len(keys) == 0 {
-			break
-		}
-		for _, key := range keys {
-			if err := from.do(ctx, "MIGRATE", host, port, key, 0, 10_000, "REPLACE"); err != nil {
-				return err
-			}
-		}
-	}
-	for _, n := range append(several{to, from}, c.without(to).without(from)...) {
-		if !slices.Contains(c.masters, n.Addr) {
-			continue
-		}
-		if err := n.do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", c.id(to)); err != nil {
-			return err
-		}
-	}
-	return until(ctx, "the nodes to agree", c.agree)
+	return c.Move(ctx, slot, home)
 }
 
-// FailOver has a replica of a slot's master take its place, and lose nothing.
+// FailOver promotes the replica of a slot's master, which loses nothing.
 func (c *Sharded) FailOver(ctx context.Context, slot int) error {
-	old, err := c.master(ctx, slot)
-	if err != nil {
+	if _, err := c.Cluster.FailOver(ctx, slot); err != nil {
 		return err
 	}
-	next, err := c.replica(ctx, slot)
-	if err != nil {
-		return err
-	}
-	if err := next.do(ctx, "CLUSTER", "FAILOVER"); err != nil {
-		return err
-	}
-	return c.promoted(ctx, slot, old)
+	_, err := c.noted(ctx)
+	return err
 }
 
 // CutReplication keeps what is written to a slot's master from now on from its replica.
 func (c *Sharded) CutReplication(ctx context.Context, slot int) error {
-	m, err := c.master(ctx, slot)
+	m, err := c.Master(ctx, slot)
 	if err != nil {
 		return err
 	}
-	return m.cut(ctx)
+	return m.CutReplication(ctx)
 }
 
-// Hush has requests to write to a slot's master wait, and returns when its replica has
+// Hush makes requests to write to a slot's master wait, and returns when its replica has
 // all that it has acknowledged.
 func (c *Sharded) Hush(ctx context.Context, slot int) error {
-	m, err := c.master(ctx, slot)
+	m, err := c.Master(ctx, slot)
 	if err != nil {
 		return err
 	}
-	r, err := c.replica(ctx, slot)
+	r, err := c.Replica(ctx, slot)
 	if err != nil {
 		return err
 	}
-	return m.hush(ctx, several{r})
+	return m.Hush(ctx, redisserver.Nodes{r})
 }
 
 // KillMaster returns when the master of a slot is dead and another one is in its place.
 func (c *Sharded) KillMaster(ctx context.Context, slot int) error {
-	m, err := c.master(ctx, slot)
+	m, err := c.Master(ctx, slot)
 	if err != nil {
 		return err
 	}
-	m.die()
-	return c.promoted(ctx, slot, m)
+	if err := errors.Join(m.Kill(), c.Promoted(ctx, slot, m)); err != nil {
+		return err
+	}
+	_, err = c.noted(ctx)
+	return err
 }
 
 // KillReplica kills that of a slot's master.
 func (c *Sharded) KillReplica(ctx context.Context, slot int) error {
-	r, err := c.replica(ctx, slot)
+	r, err := c.Replica(ctx, slot)
 	if err != nil {
 		return err
 	}
-	r.die()
-	return nil
-}
-
-// Redirections is how often the nodes that are alive have sent clients on.
-func (c *Sharded) Redirections(ctx context.Context) (moved, ask int64) {
-	for _, n := range c.several {
-		for line := range strings.Lines(n.client.Info(ctx, "errorstats").Val()) {
-			var count int64
-			if _, err := fmt.Sscanf(line, "errorstat_MOVED:count=%d", &count); err == nil {
-				moved += count
-			}
-			if _, err := fmt.Sscanf(line, "errorstat_ASK:count=%d", &count); err == nil {
-				ask += count
-			}
-		}
-	}
-	return moved, ask
+	return r.Kill()
 }
 
 // Mend starts what is dead. See [Mender].
 func (c *Sharded) Mend(ctx context.Context) (unasked bool, err error) {
-	if err := c.revive(ctx); err != nil {
+	if err := c.Revive(ctx); err != nil {
 		return false, err
 	}
-	for _, n := range c.several {
-		if err := n.readmit(ctx); err != nil {
+	for _, n := range c.Nodes {
+		if err := n.Readmit(ctx); err != nil {
 			return false, err
 		}
 	}
-	if err := until(ctx, "the replicas to be in sync", func(ctx context.Context) bool {
-		masters, err := c.Masters(ctx)
-		return err == nil && len(masters) == shards && !slices.ContainsFunc(masters, func(addr string) bool { return !c.at(addr).serves(ctx, 1) })
-	}); err != nil {
-		return false, err
-	}
-	if err := until(ctx, "the nodes to agree", c.agree); err != nil {
+	if err := c.Whole(ctx); err != nil {
 		return false, err
 	}
 	return c.noted(ctx)
@@ -278,97 +135,7 @@ func (c *Sharded) noted(ctx context.Context) (news bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	news = !slices.Equal(masters, slices.Sorted(slices.Values(c.masters)))
+	news = !slices.Equal(masters, c.masters)
 	c.masters = masters
 	return news, nil
 }
-
-// promoted returns when all nodes that are alive know another master of the slot than
-// old, which serves.
-func (c *Sharded) promoted(ctx context.Context, slot int, old *node) error {
-	if err := until(ctx, "a promotion", func(ctx context.Context) bool {
-		for _, n := range c.several {
-			if n.dead {
-				continue
-			}
-			if m := c.owner(ctx, n, slot); m == nil || m == old || !m.well(ctx) {
-				return false
-			}
-		}
-		return true
-	}); err != nil {
-		return err
-	}
-	_, err := c.noted(ctx)
-	return err
-}
-
-// well reports whether the node serves its part of the Cluster.
-func (n *node) well(ctx context.Context) bool {
-	return strings.Contains(n.client.ClusterInfo(ctx).Val(), "cluster_state:ok\r\n")
-}
-
-// agree reports whether all nodes that are alive serve and see the same.
-func (c *Sharded) agree(ctx context.Context) bool {
-	view := ""
-	for _, n := range c.several {
-		if n.dead {
-			continue
-		}
-		own := redistest.Opinion(n.client.ClusterNodes(ctx).Val())
-		if strings.Count(own, "\n") != len(c.several) || !n.well(ctx) || view != "" && own != view {
-			return false
-		}
-		view = own
-	}
-	return true
-}
-
-// ranges is who has a slot, the master first, as a node sees it.
-func (c *Sharded) ranges(ctx context.Context, n *node, slot int) []*node {
-	all, err := n.client.ClusterSlots(ctx).Result() //nolint:staticcheck // it is what clients go by
-	if err != nil {
-		return nil
-	}
-	i := slices.IndexFunc(all, func(r redis.ClusterSlot) bool { return r.Start <= slot && slot <= r.End })
-	if i < 0 {
-		return nil
-	}
-	var out []*node
-	for _, of := range all[i].Nodes {
-		if at := slices.Index(c.ids, of.ID); at >= 0 {
-			out = append(out, c.several[at])
-		}
-	}
-	return out
-}
-
-// owner is the master of a slot as a node sees it, nil if it sees none.
-func (c *Sharded) owner(ctx context.Context, n *node, slot int) *node {
-	if all := c.ranges(ctx, n, slot); len(all) > 0 {
-		return all[0]
-	}
-	return nil
-}
-
-// master returns that of a slot.
-func (c *Sharded) master(ctx context.Context, slot int) (*node, error) {
-	for _, n := range c.several {
-		if m := c.owner(ctx, n, slot); !n.dead && m != nil {
-			return m, nil
-		}
-	}
-	return nil, fmt.Errorf("nobody knows the master of slot %d", slot)
-}
-
-// replica returns that of a slot's master.
-func (c *Sharded) replica(ctx context.Context, slot int) (*node, error) {
-	for _, n := range c.several {
-		if all := c.ranges(ctx, n, slot); !n.dead && len(all) > 1 {
-			return all[1], nil
-		}
-	}
-	return nil, fmt.Errorf("nobody knows a replica of slot %d", slot)
-}
-
-func (c *Sharded) id(n *node) string { return c.ids[slices.Index(c.several, n)] }

@@ -12,16 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/redisserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
-	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
 
 // Kind is the program of a server.
@@ -43,18 +39,21 @@ type Server struct {
 	Version string
 	Wipe    func(context.Context) error // empties it; nil if it cannot be
 	Members []*Server
+	Jump    func(by time.Duration) error // sets the wall clock of a Redis server; see [redisserver.Node.Jump]
 	folder  string
-	clock   *wallclock.Clock // nil if its wall clock is the machine's
-	leads   func() bool      // whether it is the leader of its ensemble
-	daemon  *daemon.Daemon   // nil for an ensemble
+	leads   func() bool    // whether it is the leader of its ensemble
+	daemon  *daemon.Daemon // nil for an ensemble
 	closers []io.Closer
 }
 
 // Start returns when the server answers. The error is an [exec.ErrNotFound] if its program
 // is not installed.
 func Start(ctx context.Context, kind Kind) (*Server, error) {
+	if kind == Redis {
+		return startRedis(ctx, false)
+	}
 	start := map[Kind]func(context.Context, string) (*Server, error){
-		Redis: startRedis, Etcd: startEtcd, Postgres: startDatabase(Postgres), MariaDB: startDatabase(MariaDB), ZooKeeper: startZooKeeper,
+		Etcd: startEtcd, Postgres: startDatabase(Postgres), MariaDB: startDatabase(MariaDB), ZooKeeper: startZooKeeper,
 	}[kind]
 	return inFolder(func(folder string) (*Server, error) { return start(ctx, folder) })
 }
@@ -91,50 +90,15 @@ func (s *Server) Close() error {
 	return errors.Join(append(errs, s.retire(), os.RemoveAll(s.folder))...)
 }
 
-func startRedis(ctx context.Context, folder string) (*Server, error) {
-	return launchRedis(ctx, folder, forgetful...)
-}
-
-// forgetful has a redis-server write nothing to its disk.
-var forgetful = []string{"--save", "", "--appendonly", "no"}
-
-// launchRedis starts a redis-server with arguments that come before its address.
-func launchRedis(ctx context.Context, folder string, args ...string) (*Server, error) {
-	return launchRedisBy(ctx, folder, []string{"redis-server"}, args...)
-}
-
-// launchRedisBy starts it by a command that begins so, and becomes it.
-func launchRedisBy(ctx context.Context, folder string, by []string, args ...string) (*Server, error) {
-	addr, err := freeAddr()
+func startRedis(ctx context.Context, clock bool) (*Server, error) {
+	n, err := redisserver.Start(ctx, redisserver.Options{Clock: clock})
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	s, err := program(folder, by[0], slices.Concat(by[1:], args, []string{"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--daemonize", "no"})...)
-	if err != nil {
-		return nil, err
-	}
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-	s.Addr, s.closers = addr, []io.Closer{client}
-	s.Wipe = func(ctx context.Context) error { return client.FlushAll(ctx).Err() }
-	s.daemon.Ready = func() error {
-		info, err := client.InfoMap(ctx, "server").Result()
-		if err != nil {
-			return err
-		}
-		s.Version = "Redis " + info["Server"]["redis_version"]
-		if pid := info["Server"]["process_id"]; pid != strconv.Itoa(s.daemon.Pid()) {
-			return fmt.Errorf("process %s has the port", pid)
-		}
-		return nil
-	}
-	if err := s.daemon.Start(ctx); err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return s, nil
+	return &Server{
+		Addr: n.Addr(), Version: n.Version, Wipe: func(ctx context.Context) error { return n.Client.FlushAll(ctx).Err() },
+		Jump: n.Jump, daemon: n.Daemon, closers: []io.Closer{n},
+	}, nil
 }
 
 func startEtcd(ctx context.Context, folder string) (*Server, error) {
@@ -173,7 +137,7 @@ func startEtcd(ctx context.Context, folder string) (*Server, error) {
 
 // packages are Debian's, by program.
 var packages = map[string]string{
-	"redis-server": "redis-server", "etcd": "etcd-server", "PostgreSQL": "postgresql", "MariaDB": "mariadb-server-core",
+	"etcd": "etcd-server", "PostgreSQL": "postgresql", "MariaDB": "mariadb-server-core",
 	"java": "default-jre-headless", "ZooKeeper": "zookeeper",
 }
 

@@ -43,7 +43,7 @@ func (k Kind) Program() Kind {
 func Open(ctx context.Context, kind Kind) (Store, error) {
 	switch kind {
 	case Redis:
-		return inFolder(func(folder string) (*Server, error) { return launchClocked(ctx, folder, forgetful...) })
+		return startRedis(ctx, true)
 	case Sentinel:
 		return startWatched(ctx)
 	case Cluster:

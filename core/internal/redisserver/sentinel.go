@@ -1,0 +1,166 @@
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is what sentinels call the master.
+const MasterName = "locks"
+
+// Sentinels is how many watch a master, of which two agree on a failover.
+const Sentinels = 3
+
+// Watched is a master with replicas, under the watch of sentinels. It is for one goroutine.
+type Watched struct {
+	Nodes     // without the sentinels; the master of the beginning first
+	Sentinels Nodes
+}
+
+// StartWatched starts a master with that many replicas and returns when the sentinels know
+// each other and all of them. More arguments are passed to the master and the replicas.
+func StartWatched(ctx context.Context, replicas int, args ...string) (w *Watched, err error) {
+	w = &Watched{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Close())
+		}
+	}()
+	for range 1 + replicas {
+		n, err := Start(ctx, Options{Args: slices.Concat(replicating, args)})
+		if err != nil {
+			return nil, err
+		}
+		w.Nodes = append(w.Nodes, n)
+	}
+	if err := w.Follow(ctx, w.Nodes[0]); err != nil {
+		return nil, err
+	}
+	for range Sentinels {
+		n, err := StartSentinel(ctx, w.Nodes[0], 0)
+		if err != nil {
+			return nil, err
+		}
+		w.Sentinels = append(w.Sentinels, n)
+	}
+	return w, w.Settled(ctx)
+}
+
+// StartSentinel starts a sentinel that has known the master since that epoch. It writes what
+// it learns into its own configuration.
+func StartSentinel(ctx context.Context, master *Node, epoch int) (*Node, error) {
+	return start(ctx, Options{}, func(n *Node) ([]string, error) {
+		config := filepath.Join(n.folder, "sentinel.conf")
+		lines := []string{
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", MasterName, master.port, Sentinels/2+1),
+			fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
+			fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
+			fmt.Sprintf("sentinel parallel-syncs %s 2", MasterName),
+			fmt.Sprintf("sentinel config-epoch %s %d", MasterName, epoch),
+		}
+		return []string{config, "--sentinel"}, os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+	})
+}
+
+// Addrs returns the addresses of the sentinels, and then those of the others.
+func (w *Watched) Addrs() []string { return slices.Concat(w.Sentinels.Addrs(), w.Nodes.Addrs()) }
+
+// Close ends all.
+func (w *Watched) Close() error { return errors.Join(w.Sentinels.Close(), w.Nodes.Close()) }
+
+// Follow makes all nodes that serve follow the master, and returns when they do.
+func (w *Watched) Follow(ctx context.Context, master *Node) error {
+	replicas := w.Without(master)
+	for _, n := range w.Nodes {
+		if err := n.Readmit(ctx); err != nil {
+			return err
+		}
+	}
+	for _, r := range replicas {
+		if r.told(ctx, "master_port") == master.port {
+			continue
+		}
+		if err := r.do(ctx, "REPLICAOF", "127.0.0.1", master.port); err != nil {
+			return err
+		}
+	}
+	return until(ctx, "the replicas to follow", func(ctx context.Context) bool { return master.supplies(ctx, len(replicas)) })
+}
+
+// Master returns the node that all sentinels call the master, when they agree on it.
+func (w *Watched) Master(ctx context.Context) (m *Node, err error) {
+	err = until(ctx, "the sentinels to agree on a master", func(ctx context.Context) bool {
+		m = w.seen(ctx)
+		return m != nil
+	})
+	return m, err
+}
+
+// FailOver makes the sentinels promote a replica although the master is well, and returns it.
+func (w *Watched) FailOver(ctx context.Context) (*Node, error) {
+	old, err := w.Master(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Sentinels[0].do(ctx, "SENTINEL", "FAILOVER", MasterName); err != nil {
+		return nil, err
+	}
+	return w.Promoted(ctx, old)
+}
+
+// Promoted returns the master that has replaced old, once it is to be written to.
+func (w *Watched) Promoted(ctx context.Context, old *Node) (m *Node, err error) {
+	err = until(ctx, "a promotion", func(ctx context.Context) bool {
+		m = w.seen(ctx)
+		return m != nil && m != old && m.told(ctx, "role") == "master"
+	})
+	return m, err
+}
+
+// seen returns the node that all sentinels that serve call the master, nil if they do not
+// agree.
+func (w *Watched) seen(ctx context.Context) (m *Node) {
+	for _, watching := range w.Sentinels.Serving() {
+		addr, err := watching.Client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+		if err != nil || len(addr) != 2 {
+			return nil
+		}
+		n := w.by(func(n *Node) bool { return n.Addr() == net.JoinHostPort(addr[0], addr[1]) })
+		if n == nil || m != nil && n != m {
+			return nil
+		}
+		m = n
+	}
+	return m
+}
+
+// Settled returns when each sentinel sees the others, the master and its replicas, all of
+// them well.
+func (w *Watched) Settled(ctx context.Context) error {
+	return until(ctx, "the sentinels to see all", func(ctx context.Context) bool {
+		for _, watching := range w.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: watching.Addr(), MaxRetries: -1})
+			master, err := c.Master(ctx, MasterName).Result()
+			replicas, rerr := c.Replicas(ctx, MasterName).Result()
+			others, oerr := c.Sentinels(ctx, MasterName).Result()
+			if errors.Join(err, rerr, oerr, c.Close()) != nil || master["flags"] != "master" ||
+				!all(replicas, len(w.Nodes)-1, "slave") || !all(others, Sentinels-1, "sentinel") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// all reports whether there are so many, which have these flags alone.
+func all(of []map[string]string, n int, flags string) bool {
+	return len(of) == n && !slices.ContainsFunc(of, func(o map[string]string) bool { return o["flags"] != flags })
+}
