@@ -96,13 +96,9 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	if counts.Full() {
 		processes, w.Turns = 20, 20
 	}
-	told, err := json.Marshal(w)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []*child.Process
 	for range processes {
-		p, err := child.Start(t, waitersRole, string(told))
+		p, err := child.Start(t, waitersRole, w)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,26 +1,33 @@
-// Package child runs a test binary once more, as another process, which can be killed.
+// Package child runs a program once more, as another process, which can be killed: a test's
+// binary, or a laboratory's.
 package child
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // variable names a child's role, and argument is what it is told.
 const (
-	variable = "LOCKAROUND_TEST_CHILD"
-	argument = "LOCKAROUND_TEST_CHILD_ARGUMENT"
+	variable = "LOCKAROUND_CHILD"
+	argument = "LOCKAROUND_CHILD_TOLD"
 )
 
-// Roles are what a child may be: functions that get what the test has told it.
-type Roles map[string]func(argument string) error
+// Roles are what a child may be: functions that get what it was told, as JSON.
+type Roles map[string]func(told string) error
 
-// Main is the first call of a TestMain. It does not return in a child, which plays its role
-// and ends. The others go on with their tests.
+// Main is the first call of a TestMain, or of a main. It does not return in a child, which plays its role
+// and ends. The others go on.
 func Main(roles Roles) {
 	name, is := os.LookupEnv(variable)
 	if !is {
@@ -38,47 +45,75 @@ func Main(roles Roles) {
 	os.Exit(0)
 }
 
-// Process is a child. It is for one goroutine.
+// Process is a child. It is for one goroutine, but for Wait.
 type Process struct {
 	// Out is what it prints. In ends when the child may.
 	Out *bufio.Reader
 	In  io.WriteCloser
-	cmd *exec.Cmd
+	// Wait returns how the process ended, with its last words. What it printed must have been
+	// read, or be of no use.
+	Wait func() error
+	cmd  *exec.Cmd
 }
 
-// Start starts a child, which ends with the test.
-func Start(t testing.TB, role, told string) (*Process, error) {
+// New starts a child and tells it something, as JSON. It ends with ctx at the latest.
+func New(ctx context.Context, role string, told any) (*Process, error) {
+	said := new(complaints)
+	return start(ctx, role, told, said, said)
+}
+
+// Start starts a child, which ends with the test and shares its standard error.
+func Start(t testing.TB, role string, told any) (*Process, error) {
+	p, err := start(context.Background(), role, told, os.Stderr, new(complaints))
+	if err == nil {
+		t.Cleanup(p.Kill)
+	}
+	return p, err
+}
+
+func start(ctx context.Context, role string, told any, errs io.Writer, said *complaints) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(program)}
-	// With the race detector it would linger for a second at its end.
-	p.cmd.Env = append(os.Environ(), variable+"="+role, argument+"="+told, "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = os.Stderr
-	if p.In, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
+	text, err := json.Marshal(told)
 	if err != nil {
 		return nil, err
 	}
-	p.Out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
+	cmd := exec.CommandContext(ctx, program)
+	// With the race detector it would linger for a second at its end.
+	cmd.Env = append(os.Environ(), variable+"="+role, argument+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = errs
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
-	t.Cleanup(p.Kill)
-	return p, nil
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Process{Out: bufio.NewReader(out), In: in, cmd: cmd, Wait: sync.OnceValue(func() error {
+		err := cmd.Wait()
+		if words := said.String(); err != nil && words != "" {
+			return fmt.Errorf("%w: %s", err, words)
+		}
+		return err
+	})}, nil
 }
+
+// Stop pauses the process with SIGSTOP, and Cont ends the pause.
+func (p *Process) Stop() error { return process.Stop(p.cmd.Process) }
+
+// Cont ends a pause.
+func (p *Process) Cont() error { return process.Cont(p.cmd.Process) }
 
 // Kill ends the process as kill -9 does, and returns when it has gone. Killing it twice is
 // a no-op.
 func (p *Process) Kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill() // it may have ended by itself
-		_ = p.cmd.Wait()         // reports the kill
-	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.Wait()             // reports the kill
 }
-
-// Wait returns how the process ended by itself. What it printed must have been read.
-func (p *Process) Wait() error { return p.cmd.Wait() }

@@ -139,12 +139,8 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 
 // kill kills one holder, and returns how long after it the next one was granted the key.
 func (s Store) kill(t *testing.T, addr string, locks *core.Engine, key string, queued chan struct{}) (waited time.Duration, err error) {
-	told, err := json.Marshal(job{addr, key})
-	if err != nil {
-		return 0, err
-	}
 	for {
-		h, err := child.Start(t, cmp.Or(s.Role, Role), string(told))
+		h, err := child.Start(t, cmp.Or(s.Role, Role), job{addr, key})
 		if err != nil {
 			return 0, err
 		}

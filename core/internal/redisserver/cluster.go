@@ -22,32 +22,34 @@ type Cluster struct {
 
 // StartCluster returns when every node knows all others and serves. More arguments are passed
 // to each redis-server.
-func StartCluster(ctx context.Context, masters, replicas int, args ...string) (c *Cluster, err error) {
-	c = &Cluster{masters: masters, replicas: replicas}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	for i := range masters * (1 + replicas) {
+func StartCluster(ctx context.Context, masters, replicas int, args ...string) (*Cluster, error) {
+	c := &Cluster{masters: masters, replicas: replicas}
+	if err := c.start(ctx, args); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, args []string) error {
+	for i := range c.masters * (1 + c.replicas) {
 		if err := c.add(ctx, i, args); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := c.Settled(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	for i, n := range c.Nodes[masters:] {
-		if err := n.do(ctx, "CLUSTER", "REPLICATE", c.Nodes[i%masters].id); err != nil {
-			return nil, err
+	for i, n := range c.Nodes[c.masters:] {
+		if err := n.do(ctx, "CLUSTER", "REPLICATE", c.Nodes[i%c.masters].id); err != nil {
+			return err
 		}
 	}
-	return c, c.Whole(ctx)
+	return c.Whole(ctx)
 }
 
 // add starts the ith node, which meets the first one.
 func (c *Cluster) add(ctx context.Context, i int, args []string) error {
-	n, err := start(ctx, Options{Args: slices.Concat([]string{"--save", "", "--appendonly", "no"}, replicating, args, []string{
+	n, err := start(ctx, Options{Args: slices.Concat(inMemory, replicating, args, []string{
 		"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no",
 	})}, func(n *Node) ([]string, error) { return []string{"--cluster-port", n.bus}, nil })
 	if err != nil {

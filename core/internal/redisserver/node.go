@@ -49,52 +49,57 @@ type Options struct {
 // Start returns when the server answers. The error is an [exec.ErrNotFound] if there is no
 // redis-server.
 func Start(ctx context.Context, o Options) (*Node, error) {
-	o.Args = slices.Concat([]string{"--save", "", "--appendonly", "no"}, o.Args)
+	o.Args = slices.Concat(inMemory, o.Args)
 	return start(ctx, o, func(*Node) ([]string, error) { return nil, nil })
 }
 
+var inMemory = []string{"--save", "", "--appendonly", "no"}
+
 // start starts a server, whose arguments begin with those of first.
-func start(ctx context.Context, o Options, first func(*Node) ([]string, error)) (n *Node, err error) {
+func start(ctx context.Context, o Options, first func(*Node) ([]string, error)) (*Node, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("start redis-server: %w; Debian has it in the package redis-server", err)
 	}
-	n = &Node{Daemon: &daemon.Daemon{}}
+	n := &Node{Daemon: &daemon.Daemon{}}
 	if n.folder, err = os.MkdirTemp("", "lockaround-redis-"); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
+	if err := n.launch(ctx, path, o, first); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	n.Client = redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+	return n, nil
+}
+
+func (n *Node) launch(ctx context.Context, path string, o Options, first func(*Node) ([]string, error)) error {
 	if o.Clock {
-		if n.clock, err = wallclock.Build(n.folder); err == nil {
-			o.Env = append(o.Env, n.clock.Environment()...)
-		} else if !errors.Is(err, exec.ErrNotFound) {
-			return nil, err
+		clock, err := wallclock.Build(n.folder)
+		switch {
+		case err == nil:
+			n.clock, o.Env = clock, append(o.Env, clock.Environment()...)
+		case !errors.Is(err, exec.ErrNotFound):
+			return err
 		}
 	}
 	// Free ports may be taken by somebody else before the server has them.
-	for range 5 {
-		ports, none := process.FreePorts(2)
-		if none != nil {
-			return nil, none
+	for tries := 1; ; tries++ {
+		ports, err := process.FreePorts(2)
+		if err != nil {
+			return err
 		}
 		n.port, n.bus = ports[0], ports[1]
-		words, bad := first(n)
-		if bad != nil {
-			return nil, bad
+		words, err := first(n)
+		if err != nil {
+			return err
 		}
 		cmd := exec.Command(path, slices.Concat(words, o.Args, []string{"--dir", n.folder, "--port", n.port, "--bind", "127.0.0.1", "--daemonize", "no"})...)
 		cmd.Env = append(os.Environ(), o.Env...)
 		*n.Daemon = daemon.Daemon{Cmd: cmd, Log: filepath.Join(n.folder, "log"), Addrs: []string{n.Addr()}, Ready: n.ready}
-		if err = n.Daemon.Start(ctx); err == nil {
-			n.Client = redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
-			return n, nil
+		if err := n.Daemon.Start(ctx); err == nil || tries == 5 || ctx.Err() != nil {
+			return err
 		}
 	}
-	return nil, err
 }
 
 // Addr returns the server's host and port.

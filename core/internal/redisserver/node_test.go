@@ -2,7 +2,9 @@ package redisserver_test
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,4 +66,27 @@ func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ahead("restarted", time.Hour)
+}
+
+func TestWhatDoesNotStartLeavesNothing(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		daemon.Missing(t, "redis-server in PATH", err)
+	}
+	bad := []string{"--no-such-option", "1"}
+	for name, start := range map[string]func() error{
+		"alone":     func() error { _, err := redisserver.Start(t.Context(), redisserver.Options{Args: bad}); return err },
+		"a Cluster": func() error { _, err := redisserver.StartCluster(t.Context(), 2, 0, bad...); return err },
+		"watched":   func() error { _, err := redisserver.StartWatched(t.Context(), 1, bad...); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			t.Setenv("TMPDIR", folder)
+			if err := start(); err == nil || !strings.Contains(err.Error(), "no-such-option") {
+				t.Errorf("start: %v; want what redis-server says", err)
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("%v is left, %v", left, err)
+			}
+		})
+	}
 }

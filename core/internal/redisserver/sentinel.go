@@ -27,31 +27,33 @@ type Watched struct {
 
 // StartWatched starts a master with that many replicas and returns when the sentinels know
 // each other and all of them. More arguments are passed to the master and the replicas.
-func StartWatched(ctx context.Context, replicas int, args ...string) (w *Watched, err error) {
-	w = &Watched{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.Close())
-		}
-	}()
+func StartWatched(ctx context.Context, replicas int, args ...string) (*Watched, error) {
+	w := &Watched{}
+	if err := w.start(ctx, replicas, args); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *Watched) start(ctx context.Context, replicas int, args []string) error {
 	for range 1 + replicas {
 		n, err := Start(ctx, Options{Args: slices.Concat(replicating, args)})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		w.Nodes = append(w.Nodes, n)
 	}
 	if err := w.Follow(ctx, w.Nodes[0]); err != nil {
-		return nil, err
+		return err
 	}
 	for range Sentinels {
 		n, err := StartSentinel(ctx, w.Nodes[0], 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		w.Sentinels = append(w.Sentinels, n)
 	}
-	return w, w.Settled(ctx)
+	return w.Settled(ctx)
 }
 
 // StartSentinel starts a sentinel that has known the master since that epoch. It writes what

@@ -5,53 +5,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"sync"
-	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/complaints"
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
 // member is a worker, seen from the one who started it.
 type member struct {
-	ctx  context.Context // of the trial
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *json.Decoder
-	said complaints.Log
-	wait func() error
+	*child.Process
+	ctx context.Context // of the trial
+	out *json.Decoder
 }
 
 // enlist starts a worker. It ends with ctx at the latest.
 func enlist(ctx context.Context, job Job) (*member, error) {
-	program, err := os.Executable()
+	p, err := child.New(ctx, role, job)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
-	m := &member{ctx: ctx, cmd: exec.CommandContext(ctx, program)}
-	m.cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-	m.cmd.Stderr = &m.said
-	m.cmd.WaitDelay = time.Second
-	if m.in, err = m.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := m.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	m.out = json.NewDecoder(out)
-	if err := m.cmd.Start(); err != nil {
-		return nil, err
-	}
-	m.wait = sync.OnceValue(m.cmd.Wait)
+	m := &member{p, ctx, json.NewDecoder(p.Out)}
 	if _, err := m.hear(); err != nil {
-		m.kill()
+		m.Kill()
 		return nil, err
 	}
 	return m, nil
@@ -63,7 +37,7 @@ func (m *member) tell(c Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.in.Write(append(text, '\n'))
+	_, err = m.In.Write(append(text, '\n'))
 	return err
 }
 
@@ -71,12 +45,12 @@ func (m *member) tell(c Command) error {
 func (m *member) hear() (Answer, error) {
 	var a Answer
 	if err := m.out.Decode(&a); err != nil {
-		werr := m.wait()
+		werr := m.Wait()
 		switch {
 		case m.ctx.Err() != nil:
 			return a, context.Cause(m.ctx)
 		case werr != nil:
-			return a, fmt.Errorf("%w: %s", werr, m.said.String())
+			return a, werr
 		}
 		return a, fmt.Errorf("it ended without an answer: %w", err)
 	}
@@ -90,12 +64,6 @@ func (m *member) hear() (Answer, error) {
 func (m *member) ask(c Command) (Answer, error) {
 	_ = m.tell(c) // hear says why it cannot be told
 	return m.hear()
-}
-
-// kill is SIGKILL.
-func (m *member) kill() {
-	_ = m.cmd.Process.Kill() // it may have ended by itself
-	_ = m.wait()             // killed
 }
 
 // crew is the workers of a trial.
@@ -123,8 +91,8 @@ func (c crew) ask(command Command) ([]Answer, error) {
 func (c crew) close() {
 	var all sync.WaitGroup
 	for _, m := range c {
-		_ = m.in.Close() // it may have ended
-		all.Go(func() { _ = m.wait() })
+		_ = m.In.Close() // it may have ended
+		all.Go(func() { _ = m.Wait() })
 	}
 	all.Wait()
 }

@@ -34,7 +34,7 @@ func killed(ctx context.Context, t *trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	at := time.Now()
-	victim.kill()
+	victim.Kill()
 	a, err := other.ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.pace.Takes}})
 	if err != nil {
 		return Outcome{}, err

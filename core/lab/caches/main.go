@@ -27,14 +27,12 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
 func main() {
-	awake.Main()
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin, os.Stdout))
-	}
+	child.Main(roles)
 	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
 	rounds := flag.Int("rounds", 3, "how many trials each peer has of each scenario")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -23,14 +25,8 @@ var real = slices.Clone(peers)
 
 // TestMain makes the test binary a worker too, which knows the peers of the tests.
 func TestMain(m *testing.M) {
-	// Workers with the race detector would wait a second at their end.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
 	peers = append(peers, fakes...)
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin, os.Stdout))
-	}
+	child.Main(roles)
 	goleak.VerifyTestMain(m)
 }
 

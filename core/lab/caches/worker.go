@@ -11,13 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/lab/internal/awake"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
-// jobVariable makes this program a worker: one process of a trial. It answers each line on
-// its standard input by one on its standard output, and ends with its standard input. The
-// first line it says unasked, when it is ready.
-const jobVariable = "LOCKAROUND_LAB_CACHE_JOB"
+// role is that of a worker: one process of a trial. It answers each line on its standard
+// input by one on its standard output, and ends with its standard input. The first line it
+// says unasked, when it is ready.
+const role = "worker"
 
 // Job is which cache a worker has.
 type Job struct {
@@ -78,23 +80,25 @@ type worker struct {
 	process  Process
 }
 
-// work does what it is told, and returns the exit code.
-func work(job string, in io.Reader, out io.Writer) int {
-	say := json.NewEncoder(out)
-	w, err := newWorker(job)
+// roles are what this program may be besides itself.
+var roles = child.Roles{role: work, awake.Role: awake.Spin}
+
+// work does what it is told.
+func work(told string) error {
+	say := json.NewEncoder(os.Stdout)
+	w, err := newWorker(told)
 	if err != nil {
-		_ = say.Encode(Answer{Error: err.Error()}) // or nobody listens
-		return 1
+		return errors.Join(err, say.Encode(Answer{Error: err.Error()}))
 	}
 	defer w.close()
-	commands := hear(in)
+	commands := hear(os.Stdin)
 	for answer := (Answer{}); ; {
 		if err := say.Encode(answer); err != nil {
-			return 1
+			return err
 		}
 		c, ok := <-commands
 		if !ok {
-			return 0
+			return nil
 		}
 		if answer, err = w.do(context.Background(), c); err != nil {
 			answer = Answer{Error: err.Error()}
@@ -120,10 +124,10 @@ func hear(in io.Reader) <-chan Command {
 	return commands
 }
 
-func newWorker(text string) (*worker, error) {
+func newWorker(told string) (*worker, error) {
 	var job Job
-	if err := json.Unmarshal([]byte(text), &job); err != nil {
-		return nil, fmt.Errorf("read %s: %w", jobVariable, err)
+	if err := json.Unmarshal([]byte(told), &job); err != nil {
+		return nil, err
 	}
 	i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
 	if i < 0 {

@@ -59,10 +59,10 @@ var common = []fault{
 	{
 		Name: "pause", About: "SIGSTOP of a process in its critical section, for three TTLs", Reach: holder,
 		make: func(ctx context.Context, w *world, at int) error {
-			if err := w.workers[at].stop(); err != nil {
+			if err := w.workers[at].Stop(); err != nil {
 				return err
 			}
-			return errors.Join(pass(ctx, 3*w.store.Longest), w.workers[at].cont())
+			return errors.Join(pass(ctx, 3*w.store.Longest), w.workers[at].Cont())
 		},
 	},
 	{

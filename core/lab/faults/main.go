@@ -51,13 +51,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 )
 
 func main() {
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin))
-	}
+	child.Main(child.Roles{role: work})
 	log.SetFlags(log.Ltime)
 	// Whatever ends the run, its servers and processes end with it.
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -2,22 +2,18 @@ package main
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 // TestMain makes the test binary a worker too.
 func TestMain(m *testing.M) {
-	// Workers with the race detector would wait a second at their end.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin))
-	}
+	child.Main(child.Roles{role: work})
 	goleak.VerifyTestMain(m)
 }
 
@@ -30,13 +26,10 @@ func need(t *testing.T, program string) {
 // needed fails the test if there is an error, and skips it if a server is not installed.
 func needed(t *testing.T, err error) {
 	t.Helper()
-	switch {
-	case err == nil:
-	case !errors.Is(err, exec.ErrNotFound):
+	if errors.Is(err, exec.ErrNotFound) {
+		daemon.Missing(t, "a server", err)
+	}
+	if err != nil {
 		t.Fatal(err)
-	case os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1":
-		t.Fatalf("a server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-	default:
-		t.Skipf("needs a server: %v", err)
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/resource"
 )
 
-// jobVariable makes this program a worker: one process of clients. It works until its
-// standard input ends, and then ends itself when its clients have come to an end.
-const jobVariable = "LOCKAROUND_FAULTS_JOB"
+// role is that of a worker: one process of clients. It works until its standard input ends,
+// and then ends itself when its clients have come to an end.
+const role = "worker"
 
 // Job is what a worker is to do.
 type Job struct {
@@ -56,19 +56,11 @@ func keyName(n int) string { return fmt.Sprint("account-", n+1) }
 // bare is a key without its namespace.
 func bare(key string) string { return strings.TrimPrefix(key, namespace+"/") }
 
-// work does the job and returns the exit code.
-func work(text string, in io.Reader) int {
-	if err := perform(text, in); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func perform(text string, in io.Reader) (err error) {
+// work does the job.
+func work(told string) (err error) {
 	var job Job
-	if err := json.Unmarshal([]byte(text), &job); err != nil {
-		return fmt.Errorf("read %s: %w", jobVariable, err)
+	if err := json.Unmarshal([]byte(told), &job); err != nil {
+		return err
 	}
 	log, err := history.Create(job.History)
 	if err != nil {
@@ -91,7 +83,7 @@ func perform(text string, in io.Reader) (err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() {
-		_, _ = io.Copy(io.Discard, in) // nothing comes but the end
+		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes but the end
 		stop()
 	}()
 	var all sync.WaitGroup

@@ -147,7 +147,7 @@ func (w *world) inside(ctx context.Context, least time.Duration, qualifies func(
 func (w *world) kill(at int) error {
 	p := w.workers[at]
 	e := history.Event{Process: p.job.Process, Op: history.Kill, Name: "kill", Call: history.Now()}
-	p.kill()
+	p.Kill()
 	e.Return = history.Now()
 	w.log.Add(e)
 	w.resource.Gone(p.job.Process)
@@ -158,7 +158,7 @@ func (w *world) kill(at int) error {
 func (w *world) finish(ctx context.Context) error {
 	var errs []error
 	for _, p := range w.workers {
-		errs = append(errs, p.stdin.Close())
+		errs = append(errs, p.In.Close())
 	}
 	for _, p := range w.workers {
 		errs = append(errs, p.finish(ctx))
@@ -171,8 +171,8 @@ func (w *world) close() error {
 	var errs []error
 	for _, p := range w.workers {
 		if p != nil {
-			_ = p.cont() // it may have gone
-			p.kill()
+			_ = p.Cont() // it may have gone
+			p.Kill()
 		}
 	}
 	for _, l := range w.links {

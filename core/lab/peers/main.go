@@ -36,14 +36,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
 func main() {
-	awake.Main()
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin, os.Stdout))
-	}
+	child.Main(roles)
 	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
 	page := flag.String("readme", "", "a page to put the table and the charts into as well, between its marks")

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
@@ -20,15 +21,9 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestMain makes the test binary a worker too, which knows the peers and the scenario of
 // the tests.
 func TestMain(m *testing.M) {
-	// Workers with the race detector would wait a second at their end.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
-		panic(err)
-	}
 	peers = append(peers, fakes...)
 	scenarios = append(scenarios, gathering, pair, endless)
-	if job, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(work(job, os.Stdin, os.Stdout))
-	}
+	child.Main(roles)
 	goleak.VerifyTestMain(m)
 }
 

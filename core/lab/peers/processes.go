@@ -6,21 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"sync"
-	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/complaints"
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
 // play has the processes begin together, and returns what they report. It ends with ctx,
 // and leaves no process behind.
 func play(ctx context.Context, processes int, job Job) ([]*Outcome, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	outcomes := make([]*Outcome, processes)
@@ -31,7 +24,7 @@ func play(ctx context.Context, processes int, job Job) ([]*Outcome, error) {
 		all.Go(func() {
 			job := job
 			job.Number = int64(i + 1)
-			outcome, err := run(ctx, program, job, sync.OnceFunc(readying.Done), begin)
+			outcome, err := run(ctx, job, sync.OnceFunc(readying.Done), begin)
 			if err != nil {
 				cancel(fmt.Errorf("process %d: %w", i+1, err)) // the others wait for it
 			}
@@ -49,33 +42,17 @@ func play(ctx context.Context, processes int, job Job) ([]*Outcome, error) {
 
 // run is one worker from its start to its end. It calls ready when the worker is, or
 // never will be.
-func run(ctx context.Context, program string, job Job, ready func(), begin <-chan struct{}) (*Outcome, error) {
+func run(ctx context.Context, job Job, ready func(), begin <-chan struct{}) (*Outcome, error) {
 	defer ready()
-	text, err := json.Marshal(job)
+	p, err := child.New(ctx, role, job)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-	said := new(complaints.Log)
-	cmd.Stderr = said
-	cmd.WaitDelay = time.Second
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	outcome, err := converse(json.NewDecoder(out), in, ready, begin)
-	if werr := cmd.Wait(); ctx.Err() != nil {
+	outcome, err := converse(json.NewDecoder(p.Out), p.In, ready, begin)
+	if werr := p.Wait(); ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	} else if werr != nil && (err == nil || errors.Is(err, io.EOF)) {
-		err = fmt.Errorf("%w: %s", werr, said)
+		err = werr
 	}
 	return outcome, err
 }

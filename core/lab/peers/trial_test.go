@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -54,40 +51,23 @@ func fakeNamed(name string) Peer {
 }
 
 func TestWorkerEndsWithWhoeverStartedIt(t *testing.T) {
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := json.Marshal(Job{
+	p, err := child.Start(t, role, Job{
 		Peer: "open to all", Scenario: endless.Name, Witness: filepath.Join(t.TempDir(), "witness"), Number: 1,
 		Pace: Pace{Watch: time.Hour, Grace: time.Minute},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(job))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, "ready") {
+	if line, err := p.Out.ReadString('\n'); err != nil || !strings.Contains(line, "ready") {
 		t.Fatalf("the worker says %q, %v; want that it is ready", line, err)
 	}
-	if _, err := io.WriteString(in, "begin\n"); err != nil {
+	if _, err := io.WriteString(p.In, "begin\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.Close(); err != nil {
+	if err := p.In.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil {
+	if err := p.Wait(); err == nil {
 		t.Error("the worker ended as if it had done its job; want that it gave it up")
 	}
 }

@@ -4,19 +4,22 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
-// jobVariable makes this program a worker: one process of a trial. It says ready on its
-// standard output, begins at a line on its standard input, and says its outcome. It ends
-// when its standard input does.
-const jobVariable = "LOCKAROUND_LAB_JOB"
+// role is that of a worker: one process of a trial. It says ready on its standard output,
+// begins at a line on its standard input, and says its outcome. It ends when its standard
+// input does.
+const role = "worker"
 
 // Job is what a worker is to do.
 type Job struct {
@@ -36,25 +39,24 @@ type Message struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// work does the job and returns the exit code.
-func work(job string, in io.Reader, out io.Writer) int {
-	say := json.NewEncoder(out)
-	outcome, err := perform(job, in, func() error { return say.Encode(Message{Ready: true}) })
+// roles are what this program may be besides itself.
+var roles = child.Roles{role: work, awake.Role: awake.Spin}
+
+// work does the job.
+func work(told string) error {
+	say := json.NewEncoder(os.Stdout)
+	outcome, err := perform(told, func() error { return say.Encode(Message{Ready: true}) })
 	message := Message{Outcome: outcome}
-	code := 0
 	if err != nil {
-		message.Error, code = err.Error(), 1
+		message.Error = err.Error()
 	}
-	if err := say.Encode(message); err != nil {
-		return 1 // nobody reads it
-	}
-	return code
+	return errors.Join(err, say.Encode(message))
 }
 
-func perform(text string, in io.Reader, ready func() error) (*Outcome, error) {
+func perform(told string, ready func() error) (*Outcome, error) {
 	var job Job
-	if err := json.Unmarshal([]byte(text), &job); err != nil {
-		return nil, fmt.Errorf("read %s: %w", jobVariable, err)
+	if err := json.Unmarshal([]byte(told), &job); err != nil {
+		return nil, err
 	}
 	p := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
 	s := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == job.Scenario })
@@ -88,7 +90,7 @@ func perform(text string, in io.Reader, ready func() error) (*Outcome, error) {
 	if err := ready(); err != nil {
 		return nil, err
 	}
-	begin := bufio.NewReader(in)
+	begin := bufio.NewReader(os.Stdin)
 	if _, err := begin.ReadString('\n'); err != nil {
 		return nil, fmt.Errorf("wait for the others: %w", err)
 	}

@@ -22,11 +22,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
 )
 
 func main() {
-	awake.Main()
+	child.Main(child.Roles{awake.Role: awake.Spin})
 	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "file for the tables, instead of the standard output")
 	rounds := flag.Int("rounds", 5, "how often each way is measured")

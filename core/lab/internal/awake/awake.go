@@ -5,53 +5,40 @@
 package awake
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
+
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
-// variable makes this program one that does nothing else.
-const variable = "LOCKAROUND_LAB_AWAKE"
+// Role is that of a process which does nothing else, see [child.Main].
+const Role = "spinner"
 
-// Main is the first call of a program's main. It does not return in a process that
-// [Start] has started.
-func Main() {
-	if _, ok := os.LookupEnv(variable); ok {
-		if err := spin(); err != nil {
-			fmt.Fprintln(os.Stderr, "keep a core awake:", err)
-		}
-		os.Exit(1)
-	}
-}
-
-// Start has a process for each core use all time that nobody else wants, at the priority
-// that is below all others, until stop is called or this process ends.
+// Start starts a process for each core, which uses all time that nobody else wants, at the
+// priority that is below all others, until stop is called or this process ends.
 func Start() (stop func(), err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	var all []*exec.Cmd
+	var all []*child.Process
 	stop = func() {
-		for _, c := range all {
-			_ = c.Process.Kill() // it may have ended by itself
-			_ = c.Wait()         // killed
+		for _, p := range all {
+			p.Kill()
 		}
 	}
 	if runtime.GOOS != "linux" {
 		return nil, errors.New("only Linux has a priority for what must disturb nobody")
 	}
 	for range runtime.NumCPU() {
-		c := exec.Command(program)
-		c.Env = append(os.Environ(), variable+"=1", "GOMAXPROCS=1")
-		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
+		p, err := child.New(context.Background(), Role, nil)
+		if err != nil {
 			stop()
 			return nil, err
 		}
-		all = append(all, c)
+		all = append(all, p)
+		if _, err := p.Out.ReadString('\n'); err != nil {
+			err = errors.Join(err, p.Wait())
+			stop()
+			return nil, err
+		}
 	}
 	return stop, nil
 }

@@ -4,4 +4,5 @@ package awake
 
 import "errors"
 
-func spin() error { return errors.ErrUnsupported }
+// Spin is not to be had here.
+func Spin(string) error { return errors.ErrUnsupported }

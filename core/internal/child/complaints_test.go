@@ -1,4 +1,4 @@
-package complaints
+package child
 
 import (
 	"io"
@@ -12,7 +12,7 @@ func TestComplaintsTellThePanicOrTheLastLine(t *testing.T) {
 		"one\ntwo\n\npanic: a bug\n\ngoroutine 1" + strings.Repeat("\nmain.main()", 5000): "panic: a bug",
 		"connecting\nno such host\n": "no such host",
 	} {
-		c := new(Log)
+		c := new(complaints)
 		for _, piece := range strings.SplitAfter(text, "\n") {
 			if _, err := io.WriteString(c, piece); err != nil {
 				t.Fatal(err)
