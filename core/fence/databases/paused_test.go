@@ -1,14 +1,13 @@
 package databases_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,15 +16,16 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 )
 
 const (
-	// holderVar makes this test binary a process that holds the lock: its value is
-	// what it does, the address of Redis, and the address of PostgreSQL.
-	holderVar = "LOCKAROUND_TEST_PAUSED_HOLDER"
+	// role is that of a process that holds the lock, which is told what it does, the address
+	// of Redis, and the data source of PostgreSQL.
+	role = "holder"
 
 	pausedTTL  = time.Second
 	lateWrites = 1000
@@ -33,8 +33,11 @@ const (
 
 // hold is that process. It says when it is ready to be stopped, and goes on when its
 // standard input ends.
-func hold(what string) error {
-	words := strings.Fields(what)
+func hold(told string) error {
+	var words []string
+	if err := json.Unmarshal([]byte(told), &words); err != nil {
+		return err
+	}
 	locks, err := core.New(redislock.New(redis.NewClient(&redis.Options{Addr: words[1]})), core.WithNamespace("shop"), core.WithStoreTimeout(20*time.Second))
 	if err != nil {
 		return err
@@ -97,91 +100,14 @@ func hold(what string) error {
 	return nil
 }
 
-// startRedis returns the address of a server that ends with the test.
-func startRedis(t testing.TB) string {
+// line returns what the process says next.
+func line(t testing.TB, p *child.Process) string {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	port, err := process.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // reports the kill
-	})
-	addr := "127.0.0.1:" + port
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer func() { _ = c.Close() }()
-	until(t, "redis-server", func() bool {
-		got, err := c.ConfigGet(t.Context(), "dir").Result()
-		return err == nil && got["dir"] == dir // somebody else's server must not pass for this one
-	})
-	return addr
-}
-
-// holding is another process that holds the lock.
-type holding struct {
-	*exec.Cmd
-	in  io.Closer
-	out *bufio.Reader
-}
-
-// startHolder returns when the process is ready to be stopped. It ends with the test.
-func startHolder(t testing.TB, what ...string) *holding {
-	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), holderVar+"="+strings.Join(what, " "))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()         // reports the kill
-	})
-	p := &holding{cmd, in, bufio.NewReader(out)}
-	if line := p.line(t); line != "ready" {
-		t.Fatalf("the holder says %q", line)
-	}
-	return p
-}
-
-func (p *holding) line(t testing.TB) string {
-	t.Helper()
-	line, err := p.out.ReadString('\n')
+	line, err := p.Out.ReadString('\n')
 	if err != nil {
 		t.Fatalf("the holder: %v", err)
 	}
 	return strings.TrimSpace(line)
-}
-
-func (p *holding) signal(t testing.TB, tell func(*os.Process) error) {
-	t.Helper()
-	if err := tell(p.Process); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestProcessStoppedPastItsLeaseWritesNothing stops a process that holds the lock with
@@ -203,12 +129,20 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 func stopHolder(t *testing.T, what, says string) bool {
 	d := postgres.database(t)
 	d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
-	addr := startRedis(t)
+	addr := redistest.Start(t).Addr()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = client.Close() })
 	e := newEngine(t, redislock.New(client))
-	paused := startHolder(t, what, addr, d.source())
-	paused.signal(t, process.Stop)
+	paused, err := child.Start(t, role, []string{what, addr, d.source()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := line(t, paused); says != "ready" {
+		t.Fatalf("the holder says %q", says)
+	}
+	if err := paused.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	over := time.NewTimer(3 * pausedTTL)
 	next := late(func() error {
 		_, err := decorator.WithLockTx(e, stock, decorator.Database{DB: d.DB, Fence: d.fence}, func(ctx context.Context, tx *sql.Tx, _ string) (struct{}, error) {
@@ -233,12 +167,11 @@ func stopHolder(t *testing.T, what, says string) bool {
 		t.Fatal(err)
 	}
 	<-over.C
-	paused.signal(t, process.Cont)
-	if err := paused.in.Close(); err != nil {
+	if err := errors.Join(paused.Cont(), paused.In.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if line := paused.line(t); line != says {
-		t.Errorf("the one that was stopped says %q, want %q", line, says)
+	if got := line(t, paused); got != says {
+		t.Errorf("the one that was stopped says %q, want %q", got, says)
 	}
 	if what == "transaction" {
 		if err := <-next; err != nil {

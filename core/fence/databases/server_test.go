@@ -3,8 +3,6 @@ package databases_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"os"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql" // the driver mysql
@@ -12,17 +10,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
 )
 
 func TestMain(m *testing.M) {
-	if what := os.Getenv(holderVar); what != "" {
-		if err := hold(what); err != nil {
-			fmt.Fprintln(os.Stderr, "the holder:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	child.Main(child.Roles{role: hold})
 	goleak.VerifyTestMain(dbserver.Main{M: m, Servers: []*dbserver.Server{postgres.Server, mariadb.Server}})
 }
 

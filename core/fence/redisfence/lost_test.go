@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // deaf is a connection that loses the next reply when it is told to.
@@ -30,7 +31,7 @@ func (d deaf) Read(p []byte) (int, error) {
 }
 
 func TestScriptWhoseReplyIsLostRunsAgainUnderItsToken(t *testing.T) {
-	socket := startRedis(t)
+	addr := redistest.Start(t).Addr()
 	add := redisfence.NewScript(`return redis.call('INCRBY', KEYS[1], ARGV[1])`)
 	for _, tc := range []struct {
 		name    string
@@ -46,7 +47,7 @@ func TestScriptWhoseReplyIsLostRunsAgainUnderItsToken(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{
 				MaxRetries: tc.retries,
 				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-					c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+					c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 					return deaf{c, &lose}, err
 				},
 			})

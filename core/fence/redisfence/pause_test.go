@@ -3,6 +3,7 @@ package redisfence_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,19 +21,19 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
-// holderVar makes this test binary a holder of the lock: its value is the server's
-// socket.
-const holderVar = "LOCKAROUND_TEST_HOLDER"
+// role is that of a process that holds the lock, which is told the server's address.
+const role = "holder"
 
 var policy = core.Policy{Key: "stock:42", Wait: core.Forever, TTL: time.Second}
 
-func openLocks(socket string) (*redis.Client, *core.Engine, error) {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ReadTimeout: time.Minute})
+func openLocks(addr string) (*redis.Client, *core.Engine, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(20*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 	return rdb, locks, err
 }
@@ -43,8 +43,12 @@ const lateWrites = 1000
 
 // holder takes the lock, waits for the address of a service, writes with the token that
 // it had, in Redis and in the memory of the service, and says what became of that.
-func holder(socket string) error {
-	rdb, locks, err := openLocks(socket)
+func holder(told string) error {
+	var addr string
+	if err := json.Unmarshal([]byte(told), &addr); err != nil {
+		return err
+	}
+	rdb, locks, err := openLocks(addr)
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,7 @@ func holder(socket string) error {
 
 // TestWritesOfAProcessThatWasStoppedAreRefused stops a holder for three times its TTL.
 func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
-	socket := startRedis(t)
+	addr := redistest.Start(t).Addr()
 	var guard fence.Memory
 	var written atomic.Int64
 	mux := http.NewServeMux()
@@ -103,32 +107,23 @@ func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 	})))
 	service := httptest.NewServer(mux)
 	defer service.Close()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holderVar+"="+socket)
-	cmd.Stderr = os.Stderr
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+	paused, err := child.Start(t, role, addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()
-	}()
-	says := bufio.NewScanner(out)
 	mustSay := func(want string) {
 		t.Helper()
-		if !says.Scan() || says.Text() != want {
-			t.Fatalf("the holder says %q, %v; want %q", says.Text(), says.Err(), want)
+		if line, err := paused.Out.ReadString('\n'); line != want+"\n" {
+			t.Fatalf("the holder says %q, %v; want %q", line, err, want)
 		}
 	}
 	mustSay("holds")
-	if err := process.Stop(cmd.Process); err != nil {
+	if err := paused.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
 
-	rdb, locks, err := openLocks(socket)
+	rdb, locks, err := openLocks(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +141,10 @@ func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
 		}
 		<-time.After(3*policy.TTL - time.Since(stopped))
 		// Between the reading and the writing of this one.
-		if _, err := fmt.Fprintln(in, service.URL); err != nil {
+		if _, err := fmt.Fprintln(paused.In, service.URL); err != nil {
 			return err
 		}
-		if err := process.Cont(cmd.Process); err != nil {
+		if err := paused.Cont(); err != nil {
 			return err
 		}
 		mustSay(fmt.Sprintf("stale %d and %d of %d", lateWrites, lateWrites, lateWrites))

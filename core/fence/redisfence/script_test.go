@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 var set = redisfence.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
@@ -45,9 +46,9 @@ func TestStaleTokenWritesNothing(t *testing.T) {
 var hash = regexp.MustCompile(`[0-9a-f]{40}`)
 
 func TestScriptAnswersAsItDoesAlone(t *testing.T) {
-	socket := startRedis(t)
+	addr := redistest.Start(t).Addr()
 	for _, protocol := range []int{2, 3} {
-		rdb := connect(t, socket, protocol)
+		rdb := connect(t, addr, protocol)
 		for name, src := range map[string]string{
 			"keys and arguments":  `return {#KEYS, #ARGV, KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]}`,
 			"in a function":       `local function f() return KEYS[1] .. ARGV[1] end return f()`,
