@@ -75,8 +75,7 @@ func across(t *testing.T, delay time.Duration) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		link.Close()
-		_, _, _ = client.Close(), echo.Close(), <-done
+		_, _, _, _ = link.Close(), client.Close(), echo.Close(), <-done
 	})
 	return client
 }

@@ -81,14 +81,12 @@ func (o *observer) travel(ctx context.Context, s Scenario) error {
 	}
 	conn, err := net.Dial("tcp", way.Addr())
 	if err != nil {
-		_ = echo.Close()
-		way.Close()
+		_, _ = echo.Close(), way.Close()
 		return err
 	}
 	o.all.Go(func() {
 		defer func() {
-			_, _ = conn.Close(), echo.Close()
-			way.Close()
+			_, _, _ = conn.Close(), echo.Close(), way.Close()
 		}()
 		for one := []byte{1}; ; time.Sleep(20 * time.Millisecond) {
 			began := time.Now()

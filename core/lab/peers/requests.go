@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 )
 
 // requests counts the commands that a Redis client sends on a connection, of which it
@@ -11,10 +13,19 @@ import (
 // command of the client's, though Redis's own statistics count it as one.
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 type requests struct {
-	count *atomic.Int64
-	line  []byte // of a length, as far as it has come
-	left  int    // arguments of the command that are still to come
-	skip  int    // bytes of an argument, and its end of line, that are still to come
+	proxy.Chunks
+	count *atomic.Int64 // nil does not count
+	line  []byte        // of a length, as far as it has come
+	left  int           // arguments of the command that are still to come
+	skip  int           // bytes of an argument, and its end of line, that are still to come
+}
+
+// See reads what goes to the server.
+func (r *requests) See(d proxy.Direction, data []byte) proxy.Message[struct{}] {
+	if d == proxy.ToServer && r.count != nil {
+		r.read(data)
+	}
+	return proxy.Message[struct{}]{}
 }
 
 func (r *requests) read(b []byte) {

@@ -74,7 +74,7 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 		if err != nil {
 			return err
 		}
-		defer link.Close()
+		defer link.Close() //nolint:errcheck // nobody connects to it any more
 		addr = link.Addr()
 	}
 	name := fmt.Sprint(strings.ReplaceAll(s.Name, "/", "-"), "-", p.Name, "-", t.Round)

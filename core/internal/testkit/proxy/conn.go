@@ -111,7 +111,9 @@ func (c *conn[Q]) write(d Direction, from <-chan packet[Q]) {
 // wait blocks until something is due and nothing stalls it. It reports whether the
 // connection is open then.
 func (c *conn[Q]) wait(due time.Time) bool {
-	if left := time.Until(due); left > 0 {
+	if left := time.Until(due); left > 0 && c.p.options.Wait != nil {
+		c.p.options.Wait(due)
+	} else if left > 0 {
 		t := time.NewTimer(left)
 		defer t.Stop()
 		select {

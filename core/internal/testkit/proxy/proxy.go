@@ -52,6 +52,10 @@ type Options[Q any] struct {
 	// whose connection ends before its reply, does not count.
 	Executed bool
 
+	// Wait returns at a moment at which something is due. It is nil if Go's timers are exact
+	// enough, which a delay of milliseconds may be a tenth longer by.
+	Wait func(due time.Time)
+
 	// Patience is how long what [Proxy.DropReply] returns waits for the drop.
 	Patience time.Duration
 }
