@@ -14,6 +14,7 @@ import (
 func PostgreSQL() *Server {
 	return &Server{
 		Name:   "PostgreSQL",
+		debian: "postgresql",
 		Driver: "pgx",
 		find: func() error {
 			if _, err := postgresProgram("initdb"); err != nil {
@@ -35,7 +36,7 @@ func PostgreSQL() *Server {
 		source: func(addr, database string) string {
 			return "postgres://root@" + addr + "/" + cmp.Or(database, "postgres") + "?sslmode=disable"
 		},
-		Home: "current_setting('data_directory')",
+		home: "current_setting('data_directory')",
 	}
 }
 
@@ -59,6 +60,7 @@ func postgresProgram(name string) (string, error) {
 func MariaDB() *Server {
 	return &Server{
 		Name:   "MariaDB",
+		debian: "mariadb-server-core",
 		Driver: "mysql",
 		find: func() error {
 			for _, name := range []string{"mariadb-install-db", "my_print_defaults"} { // the one calls the other
@@ -84,7 +86,7 @@ func MariaDB() *Server {
 		source: func(addr, database string) string {
 			return "root@tcp(" + addr + ")/" + database
 		},
-		Home: "@@datadir",
+		home: "@@datadir",
 	}
 }
 

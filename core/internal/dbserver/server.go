@@ -29,6 +29,7 @@ type Server struct {
 	Driver string   // of database/sql, which the test's module registers
 	Env    []string // besides this process's, set before the server starts
 
+	debian string // the package that has it
 	// find returns what is missing on this machine.
 	find func() error
 	// create fills the folder.
@@ -39,8 +40,8 @@ type Server struct {
 	// source is the data source of a database; empty is the one that there is from the
 	// start.
 	source func(addr, database string) string
-	// Home is the expression for the server's folder.
-	Home string
+	// home is the expression for the server's folder.
+	home string
 
 	once    sync.Once
 	fault   error
@@ -54,12 +55,12 @@ type Server struct {
 // machine, or fails it if the environment says LOCKAROUND_REQUIRE_SERVERS=1.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	if err := s.find(); err != nil {
-		daemon.Missing(t, s.Name, err)
+	s.once.Do(func() { s.fault = s.Launch(context.Background()) })
+	if errors.Is(s.fault, exec.ErrNotFound) {
+		daemon.Missing(t, s.Name, s.fault)
 	}
-	s.once.Do(func() { s.fault = s.start() })
 	if s.fault != nil {
-		t.Fatalf("start %s: %v", s.Name, s.fault)
+		t.Fatal(s.fault)
 	}
 }
 
@@ -75,26 +76,34 @@ func (s *Server) Source(addr, database string) string { return s.source(addr, da
 func (s *Server) Create(t testing.TB) string {
 	t.Helper()
 	s.Start(t)
-	root, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = root.Close() }()
 	name := "test" + strconv.FormatInt(s.created.Add(1), 10)
-	if _, err := root.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+	if _, err := s.Make(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// Make creates an empty database in a server that was started, and returns the version of
+// the server.
+func (s *Server) Make(ctx context.Context, name string) (version string, err error) {
+	root, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
+	if err != nil {
+		return "", err
+	}
+	if _, err = root.ExecContext(ctx, "CREATE DATABASE "+name); err == nil {
+		err = root.QueryRowContext(ctx, "SELECT version()").Scan(&version)
+	}
+	return version, errors.Join(err, root.Close())
 }
 
 // Restart ends the server in good order and starts it again on the same port. It returns
 // when the server answers.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	if err := s.halt(); err != nil {
+	if err := s.daemon.Retire(); err != nil {
 		t.Fatalf("stop %s: %v", s.Name, err)
 	}
-	if err := s.launch(); err != nil {
+	if err := s.daemon.Start(context.Background()); err != nil {
 		t.Fatalf("restart %s: %v", s.Name, err)
 	}
 }
@@ -102,11 +111,10 @@ func (s *Server) Restart(t testing.TB) {
 // Stop ends the server and removes its folder. Of a server that was never started it is a
 // no-op.
 func (s *Server) Stop() error {
-	err := s.halt()
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
+	if s.daemon == nil {
+		return nil
 	}
-	return err
+	return errors.Join(s.daemon.Retire(), os.RemoveAll(s.dir))
 }
 
 // Main runs a package's tests, and then ends the servers that they have started.
@@ -127,39 +135,35 @@ func (m Main) Run() int {
 	return code
 }
 
-// Commands returns what creates the data in a folder, and what serves them on a port until
-// it is told to end in good order by a signal: for those who run and end the server
-// themselves. The error is an [exec.ErrNotFound] if its programs are not installed.
-func (s *Server) Commands(folder, port string) (create, run *exec.Cmd, end os.Signal, err error) {
+// Daemon is the process of a server that was started, for those who break it.
+func (s *Server) Daemon() *daemon.Daemon { return s.daemon }
+
+// Launch is Start for those who have no test. The error is an [exec.ErrNotFound] if the
+// server's programs are not installed.
+func (s *Server) Launch(ctx context.Context) error {
 	if err := s.find(); err != nil {
-		return nil, nil, nil, err
+		return fmt.Errorf("start %s: %w; Debian has it in the package %s", s.Name, errors.Join(err, exec.ErrNotFound), s.debian)
 	}
-	s.dir = folder
-	if err := s.own(); err != nil {
-		return nil, nil, nil, err
-	}
-	if create, err = s.as(s.create(filepath.Join(s.dir, "data"))); err != nil {
-		return nil, nil, nil, err
-	}
-	run, err = s.as(s.serve(filepath.Join(s.dir, "data"), port))
-	return create, run, s.end, err
-}
-
-func (s *Server) halt() error {
-	if s.daemon == nil {
-		return nil
-	}
-	return s.daemon.Retire()
-}
-
-func (s *Server) start() (err error) {
+	var err error
 	if s.dir, err = os.MkdirTemp("", "lockaround-"+s.Name); err != nil {
 		return err
 	}
-	if err := s.own(); err != nil {
+	s.daemon = &daemon.Daemon{Log: filepath.Join(s.dir, "log"), End: s.end, Ready: s.ready}
+	if err := s.launch(ctx); err != nil {
+		return fmt.Errorf("start %s: %w", s.Name, errors.Join(err, s.Stop()))
+	}
+	return nil
+}
+
+func (s *Server) launch(ctx context.Context) error {
+	uid, gid, err := unprivileged()
+	if err != nil {
 		return err
 	}
-	create, err := s.as(s.create(filepath.Join(s.dir, "data")))
+	if err := os.Chown(s.dir, uid, gid); err != nil {
+		return err
+	}
+	create, err := s.as(s.create(s.data()))
 	if err != nil {
 		return err
 	}
@@ -167,43 +171,21 @@ func (s *Server) start() (err error) {
 		return fmt.Errorf("%s: %w: %s", create.Path, err, out)
 	}
 	// A free port may be taken by somebody else before the server has it.
-	for range 5 {
+	for tries := 1; ; tries++ {
 		if s.port, err = process.FreePort(); err != nil {
 			return err
 		}
-		if err = s.launch(); err == nil {
-			return nil
+		if s.daemon.Cmd, err = s.as(s.serve(s.data(), s.port)); err != nil {
+			return err
+		}
+		s.daemon.Addrs = []string{s.Addr()}
+		if err = s.daemon.Start(ctx); err == nil || tries == 5 || ctx.Err() != nil {
+			return err
 		}
 	}
-	return err
 }
 
-// own gives the folder to who the server runs as.
-func (s *Server) own() error {
-	uid, gid, err := unprivileged()
-	if err != nil {
-		return err
-	}
-	return os.Chown(s.dir, uid, gid)
-}
-
-// launch runs the server on its port, and returns when it answers.
-func (s *Server) launch() error {
-	cmd, err := s.as(s.serve(filepath.Join(s.dir, "data"), s.port))
-	if err != nil {
-		return err
-	}
-	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	s.daemon = &daemon.Daemon{
-		Cmd: cmd, Log: filepath.Join(s.dir, "log"), Addrs: []string{s.Addr()}, End: s.end,
-		Ready: func() error { return s.ready(db) },
-	}
-	return s.daemon.Start(context.Background())
-}
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // as runs a command as a user that is not root, which database servers refuse to be.
 func (s *Server) as(cmd *exec.Cmd) (*exec.Cmd, error) {
@@ -235,14 +217,19 @@ func unprivileged() (uid, gid int, err error) {
 }
 
 // ready asks whether the server answers, and is this one.
-func (s *Server) ready(db *sql.DB) error {
+func (s *Server) ready() error {
+	db, err := sql.Open(s.Driver, s.source(s.Addr(), ""))
+	if err != nil {
+		return err
+	}
+	defer db.Close() //nolint:errcheck // it has answered, or not
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var home string
-	if err := db.QueryRowContext(ctx, "SELECT "+s.Home).Scan(&home); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT "+s.home).Scan(&home); err != nil {
 		return err
 	}
-	if filepath.Clean(home) != filepath.Join(s.dir, "data") {
+	if filepath.Clean(home) != s.data() {
 		return fmt.Errorf("a server of %s has the port", home)
 	}
 	return nil

@@ -4,11 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"path/filepath"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
@@ -47,49 +42,14 @@ func Pool(kind Kind, source string) (*sql.DB, error) {
 }
 
 // startDatabase starts a database server with an empty database.
-func startDatabase(kind Kind) func(context.Context, string) (*Server, error) {
-	return func(ctx context.Context, folder string) (*Server, error) {
-		p := product(kind)
-		addr, err := freeAddr()
-		if err != nil {
-			return nil, err
-		}
-		_, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		create, run, end, err := p.Commands(folder, port)
-		if err != nil {
-			return nil, missing(p.Name, err)
-		}
-		if out, err := create.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", create.Path, err, out)
-		}
-		db, err := Pool(kind, p.Source(addr, ""))
-		if err != nil {
-			return nil, err
-		}
-		s := &Server{Addr: addr, folder: folder, daemon: daemonIn(folder, run), closers: []io.Closer{db}}
-		s.daemon.End = end
-		s.daemon.Ready = func() error {
-			asking, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			var home, version string
-			if err := db.QueryRowContext(asking, "SELECT "+p.Home+", version()").Scan(&home, &version); err != nil {
-				return err
-			}
-			s.Version = version
-			if filepath.Clean(home) != filepath.Join(folder, "data") {
-				return fmt.Errorf("a server of %s has the port", home)
-			}
-			return nil
-		}
-		if err = s.daemon.Start(ctx); err == nil {
-			_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
-		}
-		if err != nil {
-			return nil, errors.Join(err, s.retire(), db.Close())
-		}
-		return s, nil
+func startDatabase(ctx context.Context, kind Kind) (*Server, error) {
+	p := product(kind)
+	if err := p.Launch(ctx); err != nil {
+		return nil, err
 	}
+	version, err := p.Make(ctx, database)
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return &Server{Addr: p.Addr(), Version: version, daemon: p.Daemon(), end: p.Stop}, nil
 }

@@ -49,9 +49,6 @@ func (s *Server) Kill() {
 	_ = s.each((*daemon.Daemon).Kill) // what lives on keeps its port, and Restart fails
 }
 
-// retire ends the server for good.
-func (s *Server) retire() error { return s.each((*daemon.Daemon).Retire) }
-
 // Leader returns the member that leads the ensemble; nil if none does at the moment.
 func (s *Server) Leader() *Server {
 	for _, m := range s.Members {
