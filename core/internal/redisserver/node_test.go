@@ -1,9 +1,7 @@
 package redisserver_test
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +15,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
+	daemon.Need(t, "redis-server")
+	daemon.Need(t, "gcc")
 	n, err := redisserver.Start(t.Context(), redisserver.Options{Clock: true})
-	if errors.Is(err, exec.ErrNotFound) {
-		daemon.Missing(t, "redis-server in PATH", err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +26,6 @@ func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := exec.LookPath("gcc"); err != nil {
-		daemon.Missing(t, "a C compiler", err)
-	}
 	// ahead expects the server's clock to be that much ahead of this process's.
 	ahead := func(when string, want time.Duration) {
 		t.Helper()
@@ -69,9 +63,7 @@ func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
 }
 
 func TestWhatDoesNotStartLeavesNothing(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		daemon.Missing(t, "redis-server in PATH", err)
-	}
+	daemon.Need(t, "redis-server")
 	bad := []string{"--no-such-option", "1"}
 	for name, start := range map[string]func() error{
 		"alone":     func() error { _, err := redisserver.Start(t.Context(), redisserver.Options{Args: bad}); return err },

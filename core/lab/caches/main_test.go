@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,8 +13,6 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // real are the peers without those of the tests.
 var real = slices.Clone(peers)
@@ -94,31 +88,4 @@ func scenarioNamed(t *testing.T, name string) Scenario {
 		t.Fatalf("no scenario %s", name)
 	}
 	return scenarios[i]
-}
-
-func need(t testing.TB, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", program, err)
-		}
-		t.Skipf("needs %s in PATH: %v", program, err)
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is not as it was; go test -update writes it anew:\n%s", path, got)
-	}
 }

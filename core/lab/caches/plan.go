@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -53,11 +52,7 @@ type Trial struct {
 // run starts the server and runs the trials. If ctx ends it returns those that there are.
 func (p plan) run(ctx context.Context) (results Results, err error) {
 	results = Results{
-		Began: time.Now().UTC(), Rounds: p.Rounds, Seed: p.Seed, Pace: p.Pace, Versions: versions(),
-		Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
-	}
-	if p.Awake {
-		results.Machine += ", cores kept awake"
+		Began: time.Now().UTC(), Rounds: p.Rounds, Seed: p.Seed, Pace: p.Pace, Versions: contest.Versions(), Machine: contest.Machine(p.Awake),
 	}
 	redis, err := server.Start(ctx, server.Redis)
 	if err != nil {
@@ -163,17 +158,4 @@ func describe(s Scenario, t Trial) string {
 
 func (t Trial) failures() string {
 	return fmt.Sprintf("%d of %d gets failed: %s", t.Failed, t.Gets, t.Failure)
-}
-
-// versions are the releases that this program was built with; none in a test.
-func versions() map[string]string {
-	found := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {
-				found[m.Path] = m.Version
-			}
-		}
-	}
-	return found
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/golden"
 )
 
 func TestItemsHaveTheirSize(t *testing.T) {
@@ -43,7 +45,7 @@ func example() Results {
 	return r
 }
 
-func TestTable(t *testing.T) { golden(t, "table.md", markdown(example())) }
+func TestTable(t *testing.T) { golden.Check(t, "table.md", markdown(example())) }
 
 func TestCharts(t *testing.T) {
 	files, err := render(example())
@@ -51,7 +53,7 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"stampede.svg", "hits.svg"} {
-		golden(t, name, string(files[name]))
+		golden.Check(t, name, string(files[name]))
 		for d := xml.NewDecoder(strings.NewReader(string(files[name]))); ; {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
 				break

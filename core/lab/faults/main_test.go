@@ -17,12 +17,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func need(t *testing.T, program string) {
-	t.Helper()
-	_, err := exec.LookPath(program)
-	needed(t, err)
-}
-
 // needed fails the test if there is an error, and skips it if a server is not installed.
 func needed(t *testing.T, err error) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
@@ -84,7 +85,7 @@ func hold(t *testing.T, faults []fault, r *Run) {
 // TestMutantsAreCaught has those that show in nearly every run. Whether the others do is a
 // matter of which section a fault hits, which a busy machine decides: the command runs all.
 func TestMutantsAreCaught(t *testing.T) {
-	need(t, "redis-server")
+	daemon.Need(t, "redis-server")
 	t.Parallel()
 	const runs = 10
 	for _, name := range []string{"shared-token", "kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "open-to-readers", "one-too-many", "forgotten-key", "short-keep"} {
@@ -114,7 +115,7 @@ func TestMutantsAreCaught(t *testing.T) {
 }
 
 func TestInterruptedRunLeavesNothing(t *testing.T) {
-	need(t, "redis-server")
+	daemon.Need(t, "redis-server")
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()

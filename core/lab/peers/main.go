@@ -30,49 +30,31 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 func main() {
 	child.Main(roles)
-	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
 	page := flag.String("readme", "", "a page to put the table and the charts into as well, between its marks")
 	rounds := flag.Int("rounds", 5, "how many trials each peer has of each scenario; 1 with -short")
 	brief := flag.Bool("short", false, "short trials, to see that everything works")
 	only := flag.String("only", "", "regular expression of `scenarios` to run")
 	with := flag.String("peers", "", "regular expression of `peers` that take part")
-	busy := flag.Bool("awake", false, "keep the cores from halting, by processes of the lowest priority")
 	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
-	flag.Parse()
-	if *busy {
-		stop, err := awake.Start()
-		if err != nil {
-			log.Fatal("-awake: ", err)
+	contest.Run(func(ctx context.Context, awake bool) error {
+		p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
+		if *brief {
+			p.Pace = short
+			if !given("rounds") {
+				p.Rounds = 1
+			}
 		}
-		defer stop()
-	}
-	p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: *busy}
-	if *brief {
-		p.Pace = short
-		if !given("rounds") {
-			p.Rounds = 1
-		}
-	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := compare(ctx, p, *only, *with, *out, *page); err != nil {
-		log.Print(err)
-		cancel()
-		os.Exit(1)
-	}
+		return compare(ctx, p, *only, *with, *out, *page)
+	})
 }
 
 // given reports whether the command line has the flag.
@@ -89,25 +71,12 @@ func compare(ctx context.Context, p plan, only, with, out, page string) error {
 	if p.Rounds < 1 {
 		return fmt.Errorf("-rounds %d: must be at least 1", p.Rounds)
 	}
-	pattern, err := regexp.Compile(only)
-	if err != nil {
-		return fmt.Errorf("-only: %w", err)
+	var err error
+	if p.Peers, err = contest.Choose("peers", with, "peer", p.Peers, func(p Peer) string { return p.Name }); err != nil {
+		return err
 	}
-	who, err := regexp.Compile(with)
-	if err != nil {
-		return fmt.Errorf("-peers: %w", err)
-	}
-	p.Peers = slices.DeleteFunc(slices.Clone(p.Peers), func(peer Peer) bool { return !who.MatchString(peer.Name) })
-	for _, s := range scenarios {
-		if pattern.MatchString(s.Name) {
-			p.Scenarios = append(p.Scenarios, s)
-		}
-	}
-	if len(p.Peers) == 0 && with != "" {
-		return fmt.Errorf("-peers %q: there is no such peer", with)
-	}
-	if len(p.Scenarios) == 0 {
-		return fmt.Errorf("-only %q: there is no such scenario; there are %s", only, names(scenarios))
+	if p.Scenarios, err = contest.Choose("only", only, "scenario", scenarios, func(s Scenario) string { return s.Name }); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +12,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestMain makes the test binary a worker too, which knows the peers and the scenario of
 // the tests.
@@ -86,20 +81,3 @@ func (p fakeProcess) Lock(ctx context.Context, key string) (func() error, error)
 }
 
 func (p fakeProcess) Close() {}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is not as it was; go test -update writes it anew:\n%s", path, got)
-	}
-}

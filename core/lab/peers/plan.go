@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -42,8 +41,13 @@ type Results struct {
 // without which there is nothing to compare.
 func (p plan) run(ctx context.Context) (results Results, err error) {
 	results = Results{
-		Began: time.Now().UTC(), Rounds: p.Rounds, Seed: p.Seed, Pace: p.Pace, Versions: versions(p.Peers),
-		Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
+		Began: time.Now().UTC(), Rounds: p.Rounds, Seed: p.Seed, Pace: p.Pace, Versions: map[string]string{}, Machine: contest.Machine(p.Awake),
+	}
+	built := contest.Versions()
+	for _, peer := range p.Peers {
+		if version, known := built[peer.Module]; known {
+			results.Versions[peer.Name] = version
+		}
 	}
 	folder, err := os.MkdirTemp("", "lockaround-lab-")
 	if err != nil {
@@ -51,9 +55,6 @@ func (p plan) run(ctx context.Context) (results Results, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	set := &setting{servers: map[Store]*server.Server{}, errs: map[Store]error{}, folder: folder, pace: p.Pace}
-	if p.Awake {
-		results.Machine += ", cores kept awake"
-	}
 	for _, store := range p.stores() {
 		s, serr := server.Start(ctx, store)
 		if serr != nil {
@@ -129,29 +130,4 @@ func shares(of []float64) string {
 		parts = append(parts, fmt.Sprintf("%.0f", v))
 	}
 	return strings.Join(parts, ":") + " %"
-}
-
-func names(of []Scenario) string {
-	var all []string
-	for _, s := range of {
-		all = append(all, s.Name)
-	}
-	return strings.Join(all, ", ")
-}
-
-// versions are the releases that this program was built with; none in a test.
-func versions(of []Peer) map[string]string {
-	found := map[string]string{}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return found
-	}
-	for _, p := range of {
-		for _, m := range info.Deps {
-			if m.Path == p.Module && m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {
-				found[p.Name] = m.Version
-			}
-		}
-	}
-	return found
 }

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 func TestEachRedisPeerServesAllCallers(t *testing.T) {
-	need(t, "redis-server")
+	daemon.Need(t, "redis-server")
 	var on []Peer
 	for _, p := range peers {
 		if p.Store == Redis {
@@ -53,7 +54,7 @@ func TestEachRedisPeerServesAllCallers(t *testing.T) {
 }
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
-	need(t, "redis-server")
+	daemon.Need(t, "redis-server")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()
@@ -75,7 +76,7 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 }
 
 func TestEtcdHandsOver(t *testing.T) {
-	need(t, "etcd")
+	daemon.Need(t, "etcd")
 	p := plan{Rounds: 1, Pace: patient, Scenarios: []Scenario{pair}, Peers: []Peer{peerNamed(t, "etcd")}, Progress: t.Logf}
 	results, err := p.run(t.Context())
 	if err != nil || len(results.Trials) != 1 || results.Trials[0].Error != "" {
@@ -132,14 +133,4 @@ func peerNamed(t *testing.T, name string) Peer {
 	}
 	t.Fatalf("no peer %s", name)
 	return Peer{}
-}
-
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", program, err)
-		}
-		t.Skipf("needs %s in PATH: %v", program, err)
-	}
 }

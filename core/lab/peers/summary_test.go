@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/golden"
 )
 
 func TestRatioIsToTheBestOtherPeerOfTheRound(t *testing.T) {
@@ -97,7 +99,7 @@ func example() Results {
 	return r
 }
 
-func TestTable(t *testing.T) { golden(t, "table.md", markdown(scenarios, example(), true)) }
+func TestTable(t *testing.T) { golden.Check(t, "table.md", markdown(scenarios, example(), true)) }
 
 func TestCharts(t *testing.T) {
 	files, err := render(example())
@@ -105,7 +107,7 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"free.svg", "hand-over.svg"} {
-		golden(t, name, string(files[name]))
+		golden.Check(t, name, string(files[name]))
 		for d := xml.NewDecoder(strings.NewReader(string(files[name]))); ; {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
 				break

@@ -15,41 +15,26 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 func main() {
 	child.Main(child.Roles{awake.Role: awake.Spin})
-	log.SetFlags(log.Ltime)
 	out := flag.String("out", "", "file for the tables, instead of the standard output")
 	rounds := flag.Int("rounds", 5, "how often each way is measured")
 	watch := flag.Duration("time", 400*time.Millisecond, "how long each time, after a fourth of it to warm up")
 	callers := flag.String("callers", "1,2,4,8,16,64,256", "numbers of goroutines")
-	busy := flag.Bool("awake", false, "keep the cores from halting, by processes of the lowest priority")
 	only := flag.String("only", "", "regular expression of `ways` to measure")
-	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if *busy {
-		stop, err := awake.Start()
-		if err != nil {
-			log.Fatal("-awake: ", err)
-		}
-		defer stop()
-	}
-	if err := compare(ctx, *out, *only, *callers, *rounds, *watch); err != nil {
-		log.Print(err)
-		cancel()
-		os.Exit(1)
-	}
+	contest.Run(func(ctx context.Context, _ bool) error {
+		return compare(ctx, *out, *only, *callers, *rounds, *watch)
+	})
 }
 
 func compare(ctx context.Context, out, only, callers string, rounds int, watch time.Duration) error {

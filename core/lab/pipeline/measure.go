@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
@@ -59,8 +59,7 @@ func (p plan) run(ctx context.Context) (r results, err error) {
 			return r, err
 		}
 	}
-	r = results{plan: p, figures: map[cell]figure{}, machine: fmt.Sprintf("%d cores, %s/%s, %s; %s, go-redis %s", runtime.NumCPU(),
-		runtime.GOOS, runtime.GOARCH, runtime.Version(), s.Version, redis.Version())}
+	r = results{plan: p, figures: map[cell]figure{}, machine: fmt.Sprintf("%s; %s, go-redis %s", contest.Machine(false), s.Version, redis.Version())}
 	all := map[cell][]figure{}
 	order := rand.New(rand.NewPCG(1, 0))
 	for _, n := range p.Callers {

@@ -2,24 +2,20 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEachCallerGetsItsOwnReplyEveryWay(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
+	daemon.Need(t, "redis-server")
 	out := filepath.Join(t.TempDir(), "out.md")
 	if err := compare(t.Context(), out, "", "1,16", 1, 20*time.Millisecond); err != nil {
 		t.Fatal(err)

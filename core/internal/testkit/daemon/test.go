@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -20,6 +21,14 @@ func Missing(t testing.TB, what string, err error) {
 		t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS: %v", what, err)
 	}
 	t.Skipf("needs %s: %v", what, err)
+}
+
+// Need is Missing unless there is a program in PATH.
+func Need(t testing.TB, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		Missing(t, program+" in PATH", err)
+	}
 }
 
 func (s Test) must(what string, err error) {
