@@ -11,23 +11,12 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-// eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, ask func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(hang)
-	for !ask() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s: not within %v", what, hang)
-		}
-	}
-}
+// eventually waits until something holds.
+var eventually = poll.Until
 
 func (p *process) free(key string) bool {
 	p.t.Helper()

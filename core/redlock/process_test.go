@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
 
 const (
@@ -165,17 +166,5 @@ func isNoMajority(err error) bool {
 	return errors.As(err, &none)
 }
 
-// eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, ask func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !ask() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
+// eventually waits until something holds.
+var eventually = poll.Until

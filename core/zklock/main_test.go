@@ -14,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
@@ -106,19 +107,8 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// eventually waits until ok becomes true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	end := time.Now().Add(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		<-tick.C
-	}
-}
+// eventually waits until something holds.
+var eventually = poll.Until
 
 func request(key string, ttl time.Duration) driver.Request {
 	r := driver.Request{ID: driver.ID{Key: key}, TTL: ttl}

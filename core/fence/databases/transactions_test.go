@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
 
 var levels = []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
@@ -74,21 +74,8 @@ func (d *database) blocked(t testing.TB) bool {
 	return d.number(t, query) > 0
 }
 
-// until asks every 5 ms whether something holds, for two minutes.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	limit := time.NewTimer(2 * time.Minute)
-	defer limit.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
+// until waits until something holds.
+var until = poll.Until
 
 // late is a transaction that goes on in the background.
 func late[T any](f func() T) <-chan T {

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,11 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// patience is how long a process may take to do what it is told. It ends a test that would
-// hang, and is no promise.
-const patience = 2 * time.Minute
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+)
 
 // Process is a running program. Its methods are for one goroutine, but for Running.
 type Process struct {
@@ -60,7 +59,7 @@ func (p *Process) Running() bool {
 // ends before, or two minutes have passed.
 func (p *Process) Until(what string, holds func() bool) error {
 	ended := false
-	err := until(what, func() bool { ended = !p.Running(); return ended || holds() })
+	err := poll.Condition(context.Background(), what, func() bool { ended = !p.Running(); return ended || holds() })
 	if ended {
 		err = fmt.Errorf("it ended before: %v", p.cmd.ProcessState)
 	}
@@ -103,12 +102,12 @@ func (p *Process) Kill() error {
 	_ = p.cmd.Process.Kill() // the same
 	<-p.done
 	for _, c := range those {
-		if err := until(fmt.Sprintf("process %d to end", c), func() bool { return gone(c) }); err != nil {
+		if err := poll.Condition(context.Background(), fmt.Sprintf("process %d to end", c), func() bool { return gone(c) }); err != nil {
 			return err
 		}
 	}
 	for _, addr := range p.addrs {
-		if err := until(addr+" to be free", func() bool { return free(addr) }); err != nil {
+		if err := poll.Condition(context.Background(), addr+" to be free", func() bool { return free(addr) }); err != nil {
 			return err
 		}
 	}
@@ -131,7 +130,7 @@ func all(p *os.Process, sig os.Signal, what string, reached func(states string) 
 		return fmt.Errorf("%v to process %d: %w", sig, p.Pid, err)
 	}
 	told := []int{p.Pid}
-	return until(fmt.Sprintf("process %d to %s", p.Pid, what), func() bool {
+	return poll.Condition(context.Background(), fmt.Sprintf("process %d to %s", p.Pid, what), func() bool {
 		if !reached(states(p.Pid)) {
 			return false
 		}
@@ -234,16 +233,4 @@ func FreePort() (string, error) {
 		return "", err
 	}
 	return ports[0], nil
-}
-
-// until asks every 10 ms whether something holds.
-func until(what string, holds func() bool) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); !holds(); <-tick.C {
-		if time.Since(began) > patience {
-			return fmt.Errorf("waited %v in vain for %s", patience, what)
-		}
-	}
-	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
 
 // slots is how many a Cluster has.
@@ -178,7 +180,7 @@ func (c *Cluster) FailOver(ctx context.Context, slot int) (*Node, error) {
 // Promoted returns when all nodes that run know another master of the slot than old, and that
 // one serves.
 func (c *Cluster) Promoted(ctx context.Context, slot int, old *Node) error {
-	return c.until(ctx, "a promotion", func(ctx context.Context) bool {
+	return c.until(ctx, "a promotion", func() bool {
 		for _, n := range c.Serving().Without(old) {
 			if all := c.who(ctx, n, slot); len(all) == 0 || all[0] == old || !all[0].well(ctx) {
 				return false
@@ -190,7 +192,7 @@ func (c *Cluster) Promoted(ctx context.Context, slot int, old *Node) error {
 
 // Settled returns when all nodes that run serve and agree on who has which slot.
 func (c *Cluster) Settled(ctx context.Context) error {
-	return c.until(ctx, "the nodes to agree", func(ctx context.Context) bool {
+	return c.until(ctx, "the nodes to agree", func() bool {
 		view := ""
 		for _, n := range c.Serving() {
 			mine := opinion(n.Client.ClusterNodes(ctx).Val())
@@ -206,7 +208,7 @@ func (c *Cluster) Settled(ctx context.Context) error {
 // Whole returns when all that was started serves: the replicas are in sync with their masters,
 // and all nodes agree.
 func (c *Cluster) Whole(ctx context.Context) error {
-	if err := c.until(ctx, "the replicas to be in sync", func(ctx context.Context) bool {
+	if err := c.until(ctx, "the replicas to be in sync", func() bool {
 		masters, err := c.Masters(ctx)
 		if err != nil || len(masters) != c.masters {
 			return false
@@ -272,9 +274,9 @@ func (c *Cluster) who(ctx context.Context, n *Node, slot int) (all Nodes) {
 
 func (c *Cluster) named(id string) *Node { return c.by(func(n *Node) bool { return n.id == id }) }
 
-// until is the package's until, and says what each node knows if it waits in vain.
-func (c *Cluster) until(ctx context.Context, what string, holds func(context.Context) bool) error {
-	err := until(ctx, what, holds)
+// until is [poll.Condition], and says what each node knows if it waits in vain.
+func (c *Cluster) until(ctx context.Context, what string, holds func() bool) error {
+	err := poll.Condition(ctx, what, holds)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

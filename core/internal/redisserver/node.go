@@ -262,19 +262,3 @@ func (s Nodes) by(is func(*Node) bool) *Node {
 	}
 	return nil
 }
-
-// until asks every 20 ms whether something holds, for two minutes.
-func until(ctx context.Context, what string, holds func(context.Context) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, fmt.Errorf("waited in vain for %s", what))
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
 
 // replicaUser is who replicas log in as at their master. A master without that user has
@@ -27,7 +29,7 @@ func (n *Node) CutReplication(ctx context.Context) error {
 	if err := n.do(ctx, "ACL", "DELUSER", replicaUser); err != nil { // which ends its connections
 		return err
 	}
-	return until(ctx, "the replicas to be gone", func(ctx context.Context) bool { return n.supplies(ctx, 0) })
+	return poll.Condition(ctx, "the replicas to be gone", func() bool { return n.supplies(ctx, 0) })
 }
 
 // Readmit ends what [Node.CutReplication] did.
@@ -51,14 +53,14 @@ func (n *Node) Hush(ctx context.Context, replicas Nodes) error {
 // Replicated returns when the replicas have all that was written to this master so far.
 func (n *Node) Replicated(ctx context.Context, replicas Nodes) error {
 	all := n.count(ctx, "master_repl_offset")
-	return until(ctx, "the replicas to have all", func(ctx context.Context) bool {
+	return poll.Condition(ctx, "the replicas to have all", func() bool {
 		return all >= 0 && !slices.ContainsFunc(replicas, func(r *Node) bool { return r.count(ctx, "slave_repl_offset") < all })
 	})
 }
 
 // Demoted returns when the node is a replica and has caught up with its master.
 func (n *Node) Demoted(ctx context.Context) error {
-	return until(ctx, "the old master to become a replica", func(ctx context.Context) bool {
+	return poll.Condition(ctx, "the old master to become a replica", func() bool {
 		return n.told(ctx, "role") == "slave" && n.told(ctx, "master_link_status") == "up"
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
 
 // MasterName is what sentinels call the master.
@@ -94,12 +96,12 @@ func (w *Watched) Follow(ctx context.Context, master *Node) error {
 			return err
 		}
 	}
-	return until(ctx, "the replicas to follow", func(ctx context.Context) bool { return master.supplies(ctx, len(replicas)) })
+	return poll.Condition(ctx, "the replicas to follow", func() bool { return master.supplies(ctx, len(replicas)) })
 }
 
 // Master returns the node that all sentinels call the master, when they agree on it.
 func (w *Watched) Master(ctx context.Context) (m *Node, err error) {
-	err = until(ctx, "the sentinels to agree on a master", func(ctx context.Context) bool {
+	err = poll.Condition(ctx, "the sentinels to agree on a master", func() bool {
 		m = w.seen(ctx)
 		return m != nil
 	})
@@ -120,7 +122,7 @@ func (w *Watched) FailOver(ctx context.Context) (*Node, error) {
 
 // Promoted returns the master that has replaced old, once it is to be written to.
 func (w *Watched) Promoted(ctx context.Context, old *Node) (m *Node, err error) {
-	err = until(ctx, "a promotion", func(ctx context.Context) bool {
+	err = poll.Condition(ctx, "a promotion", func() bool {
 		m = w.seen(ctx)
 		return m != nil && m != old && m.told(ctx, "role") == "master"
 	})
@@ -147,7 +149,7 @@ func (w *Watched) seen(ctx context.Context) (m *Node) {
 // Settled returns when each sentinel sees the others, the master and its replicas, all of
 // them well.
 func (w *Watched) Settled(ctx context.Context) error {
-	return until(ctx, "the sentinels to see all", func(ctx context.Context) bool {
+	return poll.Condition(ctx, "the sentinels to see all", func() bool {
 		for _, watching := range w.Sentinels {
 			c := redis.NewSentinelClient(&redis.Options{Addr: watching.Addr(), MaxRetries: -1})
 			master, err := c.Master(ctx, MasterName).Result()
