@@ -68,7 +68,7 @@ func TestWhatDoesNotStartLeavesNothing(t *testing.T) {
 	for name, start := range map[string]func() error{
 		"alone":     func() error { _, err := redisserver.Start(t.Context(), redisserver.Options{Args: bad}); return err },
 		"a Cluster": func() error { _, err := redisserver.StartCluster(t.Context(), 2, 0, bad...); return err },
-		"watched":   func() error { _, err := redisserver.StartWatched(t.Context(), 1, bad...); return err },
+		"watched":   func() error { _, err := redisserver.StartWatched(t.Context(), 1, time.Second, bad...); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,16 +29,17 @@ type Watched struct {
 }
 
 // StartWatched starts a master with that many replicas and returns when the sentinels know
-// each other and all of them. More arguments are passed to the master and the replicas.
-func StartWatched(ctx context.Context, replicas int, args ...string) (*Watched, error) {
+// each other and all of them. A failover that takes longer than limit is given up, and tried
+// again after twice that time. More arguments are passed to the master and the replicas.
+func StartWatched(ctx context.Context, replicas int, limit time.Duration, args ...string) (*Watched, error) {
 	w := &Watched{}
-	if err := w.start(ctx, replicas, args); err != nil {
+	if err := w.start(ctx, replicas, limit, args); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-func (w *Watched) start(ctx context.Context, replicas int, args []string) error {
+func (w *Watched) start(ctx context.Context, replicas int, limit time.Duration, args []string) error {
 	for range 1 + replicas {
 		n, err := Start(ctx, Options{Args: slices.Concat(replicating, args)})
 		if err != nil {
@@ -49,7 +51,7 @@ func (w *Watched) start(ctx context.Context, replicas int, args []string) error 
 		return err
 	}
 	for range Sentinels {
-		n, err := StartSentinel(ctx, w.Nodes[0], 0)
+		n, err := StartSentinel(ctx, w.Nodes[0], 0, limit)
 		if err != nil {
 			return err
 		}
@@ -59,14 +61,14 @@ func (w *Watched) start(ctx context.Context, replicas int, args []string) error 
 }
 
 // StartSentinel starts a sentinel that has known the master since that epoch. It writes what
-// it learns into its own configuration.
-func StartSentinel(ctx context.Context, master *Node, epoch int) (*Node, error) {
+// it learns into its own configuration. For limit see [StartWatched].
+func StartSentinel(ctx context.Context, master *Node, epoch int, limit time.Duration) (*Node, error) {
 	return start(ctx, Options{}, func(n *Node) ([]string, error) {
 		config := filepath.Join(n.folder, "sentinel.conf")
 		lines := []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", MasterName, master.port, Sentinels/2+1),
 			fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
-			fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
+			fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, limit.Milliseconds()),
 			fmt.Sprintf("sentinel parallel-syncs %s 2", MasterName),
 			fmt.Sprintf("sentinel config-epoch %s %d", MasterName, epoch),
 		}

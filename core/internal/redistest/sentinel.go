@@ -2,12 +2,16 @@ package redistest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockaround/lockaround/core/internal/redisserver"
 )
 
 // MasterName is what the sentinels call the master.
 const MasterName = redisserver.MasterName
+
+// failover is how long one may take.
+const failover = 3 * time.Second
 
 // Sentinel is a [redisserver.Watched] that ends with the test. Its methods fail the test when
 // they cannot do what they say, and are for one goroutine.
@@ -21,7 +25,7 @@ type Sentinel struct {
 // master and the replicas.
 func StartSentinel(t testing.TB, replicas int, args ...string) *Sentinel {
 	t.Helper()
-	w, err := redisserver.StartWatched(t.Context(), replicas, args...)
+	w, err := redisserver.StartWatched(t.Context(), replicas, failover, args...)
 	started(t, w, err)
 	return &Sentinel{newSeveral(t, w.Nodes), w}
 }
@@ -29,7 +33,7 @@ func StartSentinel(t testing.TB, replicas int, args ...string) *Sentinel {
 // Watch starts a sentinel that has known the master since that epoch.
 func Watch(t testing.TB, master *Server, epoch int) *Server {
 	t.Helper()
-	n, err := redisserver.StartSentinel(t.Context(), master.node, epoch)
+	n, err := redisserver.StartSentinel(t.Context(), master.node, epoch, failover)
 	started(t, n, err)
 	return of(t, n)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockaround/lockaround/core/internal/redisserver"
 )
@@ -13,8 +14,10 @@ type Watched struct {
 	master *redisserver.Node // unless another one was made it unasked
 }
 
+// startWatched lets sentinels give a failover up before a freeze of all servers ends, which
+// one of the replicas would hear of then.
 func startWatched(ctx context.Context) (*Watched, error) {
-	w, err := redisserver.StartWatched(ctx, 2)
+	w, err := redisserver.StartWatched(ctx, 2, 2*time.Second)
 	if err != nil {
 		return nil, err
 	}
