@@ -11,6 +11,9 @@
 // over a Go type ([Guard]), or by the surfaces in packages middleware, interceptor and
 // decorator, which are made of guards.
 //
+// There is no [sync.Locker] over an engine. Its Lock has no context and no error, so nobody could
+// say that the lock was not had, and its holder would never learn that the lease was lost.
+//
 // README.md in this folder has tables of policies, errors and telemetry. GUARANTEES.md says
 // what holds in each kind of fault.
 //
