@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/template"
 )
 
 // plan is a policy that was found possible, with its defaults filled in.
@@ -94,10 +95,12 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("neither Key nor Keys is set; set Key to what is to be locked")
 	case p.Key != "" && len(p.Keys) > 0:
 		return refuse("both Key and Keys are set; set one of them")
-	case len(p.Keys) > maxKeys:
-		return refuse("Keys has %d elements; at most %d are possible", len(p.Keys), maxKeys)
+	case len(p.Keys) > MaxKeys:
+		return refuse("Keys has %d elements; at most %d are possible", len(p.Keys), MaxKeys)
 	case slices.Contains(p.Keys, ""):
 		return refuse("Keys[%d] is empty; every element says what is to be locked", slices.Index(p.Keys, ""))
+	case p.AllowEmpty && !slices.ContainsFunc(p.Keys, template.HasList):
+		return refuse("AllowEmpty is set, but no element of Keys has a list that could be empty; use a list, as in {Items[].SKU}, or leave AllowEmpty out")
 	case p.Wait < 0:
 		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
 	case p.Wait > 0 && p.Wait < time.Millisecond:
@@ -152,7 +155,7 @@ func (e *Engine) fault(p *Policy) *Error {
 	if fault := e.unoffered(p); fault != "" {
 		return refuse("%s", fault)
 	}
-	if len(p.Keys) == 1 {
+	if len(p.Keys) == 1 && !template.HasList(p.Keys[0]) {
 		p.Key, p.Keys = p.Keys[0], nil
 	}
 	if p.TTL == 0 {
@@ -189,7 +192,7 @@ type planKey struct {
 	mode                                Mode
 	limit                               int
 	wait, ttl, maxHold, minHold, linger time.Duration
-	noRenew, reentrant                  bool
+	noRenew, reentrant, allowEmpty      bool
 	tokens                              Strength
 	fairness                            Fairness
 	release                             ReleaseMode
@@ -203,7 +206,7 @@ const maxPlans = 256
 func (e *Engine) planOf(p Policy) *plan {
 	at := planKey{
 		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
-		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, tokens: p.Tokens, fairness: p.Fairness,
+		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, allowEmpty: p.AllowEmpty, tokens: p.Tokens, fairness: p.Fairness,
 		release: p.Release,
 	}
 	if pl, ok := e.plans.Load(at); ok {

@@ -51,6 +51,8 @@ var (
 	ErrInvalid = template.ErrInvalid
 	// ErrTooLarge: the source of the value is larger than is read.
 	ErrTooLarge = template.ErrTooLarge
+	// ErrTooMany: a list has more elements, or a call more different keys, than a lock takes.
+	ErrTooMany = template.ErrTooMany
 )
 
 // Error says what was attempted, for which policy, and what went wrong.

@@ -70,6 +70,38 @@ func ExampleGuard_Enter() {
 	// Output: refunded under refund:17 <nil>
 }
 
+// A list in a template is a key for each of its elements: all or none, and in one order for all
+// carts.
+func ExampleNewGuard_list() {
+	type Cart struct {
+		ID    int
+		Items []struct{ SKU string }
+	}
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locks.Close() }()
+
+	carts, err := core.NewGuard(locks, core.Policy{Name: "cart", Keys: []string{"cart:{ID}", "stock:{Items[].SKU}"}}, core.Fields[Cart]())
+	if err != nil {
+		panic(err)
+	}
+	cart := Cart{ID: 7, Items: []struct{ SKU string }{{"B-2"}, {"A-1"}, {"B-2"}}}
+	fmt.Println(carts.Do(context.Background(), cart, func(ctx context.Context) error {
+		lease, _ := core.LeaseFrom(ctx)
+		fmt.Println(lease.Keys())
+		return nil
+	}))
+
+	cart.Items[1].SKU = ""
+	fmt.Println(carts.Do(context.Background(), cart, func(context.Context) error { return nil }))
+	// Output:
+	// [cart:7 stock:A-1 stock:B-2]
+	// <nil>
+	// lock acquire "cart": invalid lock key: {Items[1].SKU}: value is missing or empty
+}
+
 // A resolver of one's own reads values from any source.
 func ExampleResolver() {
 	labels := func(name string) (core.Accessor[map[string]string], error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type Guard[T any] struct {
 	engine    *Engine
 	guarded   *guarded
 	templates []*template.Template[T]
+	lists     bool // one of them has a list, so that calls differ in how many keys they have
 }
 
 // NewGuard compiles p, whose Key is a template: literal text with {name}
@@ -45,6 +47,21 @@ type Guard[T any] struct {
 //	ascii  printable ASCII without blanks at its ends, in which case does not count:
 //	       what every collation of a database tells apart that ignores case, accents
 //	       or trailing blanks
+//
+// A name with [] goes through a list. It stands in an element of Keys, and that is a key for
+// each element of the list, {Items[].SKU} for a field of each, {SKUs[]} for the elements
+// themselves; which lists there are each surface says. Keys are sorted, and one that comes twice
+// is taken once: two carts with the same products have the same keys, whatever their order, and
+// never wait for each other in a circle. What is refused:
+//
+//   - Registration refuses a list in Key, and two lists in one template, be it
+//     {Orders[].Items[].SKU}. Several placeholders may go through the same list, written the
+//     same: {Items[].Shop}:{Items[].SKU} is a key of each element.
+//   - An empty list is an [ErrKey] of the call, unless Policy.AllowEmpty is set.
+//   - An element without a value, or with an empty one, is an ErrKey whose Placeholder has
+//     the index of the element: Items[3].SKU. No key is locked then.
+//   - A call with more than MaxKeys different keys is an ErrKey. So is one with a list of more
+//     than 1024 elements, of which none is read.
 //
 // A malformed template, a name that r does not know and a policy that cannot
 // work are refused here with an [ErrPolicy] that says what would be right.
@@ -81,11 +98,12 @@ func NewGuard[T any](e *Engine, p Policy, r Resolver[T]) (*Guard[T], error) {
 		if text != pl.Name {
 			place += fmt.Sprintf(" %q", text)
 		}
-		t, err := compileKey(place, text, pl.Name, r)
+		t, err := compileKey(place, text, pl.Name, len(pl.Keys) > 0, r)
 		if err != nil {
 			return nil, err
 		}
 		t.Prefix(e.prefix)
+		g.lists = g.lists || t.HasList()
 		g.templates = append(g.templates, t)
 	}
 	if unnamed {
@@ -109,7 +127,7 @@ func (g *Guard[T]) Policy() Policy { return g.guarded.plan.Load().Policy }
 func (g *Guard[T]) KeepPolicy() { g.guarded.kept.Store(true) }
 
 // Do runs fn while it holds the lock of the key that src renders to, as
-// [Engine.Do] does for a literal key.
+// [Engine.Do] does for a literal key. See Policy.AllowEmpty for a call without keys.
 func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error) error {
 	key, several, err := g.keys(ctx, src)
 	if err != nil {
@@ -120,7 +138,7 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fn func(context.Context) error
 
 // Enter takes the lock of the key that src renders to, for callers that cannot hand their
 // call to [Guard.Do] as a function. The lock is held until [Section.Leave], and the call
-// runs with [Section.Context] meanwhile. The
+// runs with [Section.Context] meanwhile. By Policy.AllowEmpty there may be no lock to take. The
 // section is not nil if and only if the error is nil; the error is that of
 // [Engine.Acquire], and means that the call must not run.
 func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
@@ -133,19 +151,26 @@ func (g *Guard[T]) Enter(ctx context.Context, src T) (*Section, error) {
 
 // Acquire takes the lock of the key that src renders to, as [Engine.Acquire]
 // does for a literal key. The lease is not nil if the error is nil, and the
-// caller must release it.
+// caller must release it. A call without keys has no lease: it is an [ErrKey] here, also
+// with Policy.AllowEmpty.
 func (g *Guard[T]) Acquire(ctx context.Context, src T) (*Lease, error) {
 	key, several, err := g.keys(ctx, src)
 	if err != nil {
 		return nil, err
 	}
+	if key == "" && len(several) == 0 {
+		return nil, g.badKeys(ErrMissing, "all lists are empty, so that there is no lock to have a lease of; use Do, which runs such a call without one")
+	}
 	return g.engine.acquire(ctx, g.guarded.plan.Load(), key, several)
 }
 
-// keys renders the key, or several, for a call with ctx.
+// keys renders the key, or several, for a call with ctx. Only lists may leave none.
 func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []string, err error) {
 	if err := g.engine.misused(ctx, "acquire", g.guarded.own.Name); err != nil {
 		return "", nil, err
+	}
+	if g.lists {
+		return g.listed(src)
 	}
 	for _, t := range g.templates {
 		var fault *template.Fault
@@ -159,6 +184,41 @@ func (g *Guard[T]) keys(ctx context.Context, src T) (key string, several []strin
 	return key, several, nil
 }
 
+// listed renders the keys of templates of which some have lists, sorted and each once.
+func (g *Guard[T]) listed(src T) (key string, keys []string, err error) {
+	add := func(key string) bool {
+		at, found := slices.BinarySearch(keys, key)
+		if !found {
+			keys = slices.Insert(keys, at, key)
+		}
+		return len(keys) <= MaxKeys // no more is rendered for a client that sends too much
+	}
+	for _, t := range g.templates {
+		var fault *template.Fault
+		if t.HasList() {
+			fault = t.RenderAll(src, add)
+		} else if key, fault = t.Render(src); fault == nil {
+			add(key)
+		}
+		switch {
+		case fault != nil && g.guarded.own.AllowEmpty && fault.Cause == template.ErrEmpty:
+		case fault != nil:
+			return "", nil, badValue("acquire", g.guarded.own.Name, fault)
+		case len(keys) > MaxKeys:
+			return "", nil, g.badKeys(ErrTooMany, "the call has more than %d different keys; lock fewer at once", MaxKeys)
+		}
+	}
+	if len(keys) == 1 {
+		return keys[0], nil, nil
+	}
+	return "", keys, nil
+}
+
+// badKeys is the error of a call whose lists make no keys.
+func (g *Guard[T]) badKeys(cause error, format string, a ...any) *Error {
+	return (&Error{Op: "acquire", Policy: g.guarded.own.Name, Kind: ErrKey, Cause: cause}).because(format, a...)
+}
+
 // Section is a call's time in the critical section: from [Guard.Enter], which took
 // the lock, to Leave, which releases it.
 type Section struct {
@@ -170,6 +230,9 @@ type Section struct {
 // enter takes the lock of a key, or of several, for a call.
 func (e *Engine) enter(ctx context.Context, pl *plan, key string, several []string) (*Section, error) {
 	s, held := &Section{outer: lasting{ctx}}, holdingIn(ctx)
+	if key == "" && len(several) == 0 {
+		return s, nil // as Policy.AllowEmpty has it
+	}
 	if err := e.grant(ctx, held, pl, key, several, &s.lease); err != nil {
 		return nil, err
 	}
@@ -179,12 +242,25 @@ func (e *Engine) enter(ctx context.Context, pl *plan, key string, several []stri
 
 // Context returns the context for the guarded call: that of Enter with the lease in
 // it, cancelled with the cause ErrLost, ErrMaxHold or ErrClosed if the lease ends
-// before the call does.
-func (s *Section) Context() context.Context { return s.ctx() }
+// before the call does. For a call without keys it is that of Enter as it was.
+func (s *Section) Context() context.Context {
+	if s.empty() {
+		return s.outer.Context
+	}
+	return s.ctx()
+}
+
+// empty reports whether the call had no keys, and has no lock.
+func (s *Section) empty() bool { return s.lease.engine == nil }
 
 // Lease returns the lease, which may have ended meanwhile: [LeaseFrom] finds it in Context
-// only as long as it has not. It is released by Leave.
-func (s *Section) Lease() *Lease { return &s.lease }
+// only as long as it has not. It is released by Leave. A call without keys has a nil Lease.
+func (s *Section) Lease() *Lease {
+	if s.empty() {
+		return nil
+	}
+	return &s.lease
+}
 
 // Leave releases the lock. It is deferred, so that a panic releases it too:
 //
@@ -195,6 +271,9 @@ func (s *Section) Lease() *Lease { return &s.lease }
 // the end. If the store could not be told of the release, which goes on in the
 // background then, err stays as it is. Leave is called once.
 func (s *Section) Leave(err *error) {
+	if s.empty() {
+		return
+	}
 	ended := s.lease.end(&s.outer)
 	s.unbind()
 	if *err == nil && ended != nil && !errors.Is(ended, ErrUnavailable) {
@@ -220,7 +299,7 @@ func (e *Engine) do(ctx context.Context, pl *plan, key string, several []string,
 		return err
 	}
 	defer s.Leave(&err)
-	return fn(s.ctx())
+	return fn(s.Context())
 }
 
 // names remembers how guards without a Name call the keys that they lock. Its zero value is

@@ -12,16 +12,19 @@ import (
 //
 // It is asked once for each placeholder, when the policy is compiled, with the text between
 // the braces, without the kind that may follow a colon. An error refuses the policy; it says
-// why the name cannot be used and what could. The accessor is not nil if the error is nil.
+// why the name cannot be used and what could. The accessor is not nil if the error is nil. A
+// name with [] in it, which stands there once, is that of a value of each element of a list.
 type Resolver[T any] func(name string) (Accessor[T], error)
 
 // Accessor reads one value from src and appends it to dst as it is, unescaped.
 // It may be called concurrently, and keeps neither dst nor the result.
 //
 // Without exactly one value it returns an error that wraps [ErrMissing],
-// [ErrRepeated], [ErrInvalid] or [ErrTooLarge]; the call then fails with
+// [ErrRepeated], [ErrInvalid], [ErrTooLarge] or [ErrTooMany]; the call then fails with
 // [ErrKey] and no lock is taken. Appending nothing counts as ErrMissing: an
 // empty part would put all calls without a value behind one lock.
+//
+// For a name with [] it appends the values of a list, by [AppendList].
 type Accessor[T any] func(dst []byte, src T) ([]byte, error)
 
 // Fields resolves placeholders to exported fields of T: {SKU}, {Warehouse.ID}. T is a
@@ -44,6 +47,10 @@ type Accessor[T any] func(dst []byte, src T) ([]byte, error)
 // ones unless a shallower field hides them or one as deep makes them ambiguous. What
 // Go does not promote has no tag there either.
 //
+// {Items[].SKU} goes through the elements of a slice or an array, {SKUs[]} are elements
+// themselves, and {[].SKU} and {[]} those of a T that is a slice itself; see [NewGuard] for
+// lists. A nil slice is an empty one.
+//
 // The field has the kind string, bool or an integer; named types count by
 // their kind, and their String methods are not used. A nil pointer on the way
 // and an empty string are [ErrMissing]; zero and false are values.
@@ -51,10 +58,28 @@ func Fields[T any]() Resolver[T] {
 	return func(name string) (Accessor[T], error) { return template.Fields[T](name) }
 }
 
+// AppendList appends the values of a list of n elements to dst, for the [Accessor] of a name
+// with []. value appends that of element i, as an Accessor does; it is called for 0 to n-1, in
+// this order, up to the first error.
+//
+//	func(dst []byte, c cart) ([]byte, error) {
+//		return core.AppendList(dst, len(c.Items), func(dst []byte, i int) ([]byte, error) {
+//			return append(dst, c.Items[i].SKU...), nil
+//		})
+//	}
+//
+// The error is for the Accessor to return. It has the index of an element without a value. A
+// list without elements is one that wraps [ErrMissing], for which Policy.AllowEmpty counts; a
+// negative n is an [ErrInvalid]. A list of more than 1024 is one that wraps [ErrTooMany]: then
+// value is never called.
+func AppendList(dst []byte, n int, value func(dst []byte, i int) ([]byte, error)) ([]byte, error) {
+	return template.AppendList(dst, n, value)
+}
+
 // FieldPath returns the fields that a placeholder of [Fields] goes through in a t, from
 // the outside in, and none for {.}. The Index of each is relative to the struct that it
-// is a field of. The error is that of the resolver. It is for surfaces that need to
-// know more of a field than its value: how it is filled, say.
+// is a field of, be that an element of a list. The error is that of the resolver. It is
+// for surfaces that need to know more of a field than its value: how it is filled, say.
 func FieldPath(t reflect.Type, name string) ([]reflect.StructField, error) {
 	return template.FieldPath(t, name)
 }
@@ -64,7 +89,7 @@ func FieldPath(t reflect.Type, name string) ([]reflect.StructField, error) {
 // renders the very keys that a [Guard] with the same template and resolver locks. It
 // is safe for concurrent use, and nil if and only if the error is not nil.
 //
-// A template that is empty or malformed, or has a name that r does not know, is an
+// A template that is empty or malformed, or has a list or a name that r does not know, is an
 // [ErrPolicy]; a value that makes no key, and a key longer than MaxKeyLength, is an
 // [ErrKey] of the function. Both say the template in place of a policy's name.
 func NewKey[T any](text string, r Resolver[T]) (func(src T) (string, error), error) {
@@ -74,7 +99,7 @@ func NewKey[T any](text string, r Resolver[T]) (func(src T) (string, error), err
 	case r == nil:
 		return nil, &Error{Op: "compile", Policy: text, Kind: ErrPolicy, Detail: nilResolver}
 	}
-	t, err := compileKey("Key", text, text, r)
+	t, err := compileKey("Key", text, text, false, r)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +117,10 @@ func NewKey[T any](text string, r Resolver[T]) (func(src T) (string, error), err
 
 const nilResolver = "the resolver is nil; use core.Fields, or a core.Resolver of your own"
 
-// compileKey compiles the template of a policy, which stands at a place in it.
-func compileKey[T any](place, text, policy string, r Resolver[T]) (*template.Template[T], error) {
-	t, fault := template.Compile(place, text, MaxKeyLength, func(name string) (template.Accessor[T], error) { return r(name) })
+// compileKey compiles the template of a policy, which stands at a place in it. lists: there is
+// room for the keys of a list.
+func compileKey[T any](place, text, policy string, lists bool, r Resolver[T]) (*template.Template[T], error) {
+	t, fault := template.Compile(place, text, MaxKeyLength, lists, func(name string) (template.Accessor[T], error) { return r(name) })
 	if fault != nil {
 		return nil, &Error{Op: "compile", Policy: policy, Kind: ErrPolicy, Detail: fault.Detail, Cause: fault.Cause}
 	}

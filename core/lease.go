@@ -257,9 +257,6 @@ func (l *Lease) watch() {
 	}, l.hold.Terms().Name)
 }
 
-// maxKeys is how many keys a policy may have.
-const maxKeys = 64
-
 // bundle is what a lease of several keys has besides its first hold.
 type bundle struct {
 	holds   []*queue.Hold // one for each key, sorted by key

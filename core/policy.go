@@ -29,7 +29,20 @@ type Policy struct {
 	// Wait is for all of them together, each has a token of its own, and the loss
 	// of one ends the hold. TTL, MaxHold and MinHold count for each key from its
 	// own grant.
+	//
+	// A template with a list is one key for each element of the list, as for the products
+	// of a cart:
+	//
+	//	Keys: []string{"order:{ID}", "stock:{Items[].SKU}"}
+	//
+	// [NewGuard] says more. At most 64 different keys count for a call; more are an ErrKey.
 	Keys []string
+
+	// AllowEmpty leaves a template out of Keys for a call whose list is empty. False
+	// is an ErrKey for such a call. If no key is left, the call runs WITHOUT A LOCK,
+	// beside any holder, and its context has no lease of it. It needs a template with a
+	// list.
+	AllowEmpty bool
 
 	// Name names the policy in errors, telemetry and configuration ([WithOverrides]). Empty
 	// means the template, or all templates joined by plus signs; a literal key has no name unless given one, so that
@@ -194,6 +207,10 @@ const (
 
 	// MaxLimit is the largest Limit of a Semaphore.
 	MaxLimit = 1 << 16
+
+	// MaxKeys is how many keys a lock has at most: elements of Keys, and different keys of
+	// one call.
+	MaxKeys = 64
 
 	// MaxKeyLength is the largest length of a rendered key in bytes.
 	MaxKeyLength = 1024

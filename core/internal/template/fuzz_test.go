@@ -2,6 +2,7 @@ package template
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -9,7 +10,10 @@ import (
 // FuzzTemplate: any text compiles or is refused; what compiles is what was
 // written.
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"", "a", "{a}", "x:{a}/{b}", "{", "}", "{}", "{{a}}", "{a}{b}", "{a}-{b}", "é{ä}\xff{b}", "{a b}", "{a:int}", "{:int}", "{a:b:time}", "{a:}"} {
+	for _, s := range []string{
+		"", "a", "{a}", "x:{a}/{b}", "{", "}", "{}", "{{a}}", "{a}{b}", "{a}-{b}", "é{ä}\xff{b}", "{a b}", "{a:int}", "{:int}", "{a:b:time}", "{a:}",
+		"{a[].b}", "{a[]}:{a[].b:int}", "{[]}", "{a[]}:{b[]}", "{a[].b[]}", "{a[]b}", "{a.[]}", "[]{a}", "{a[0]}", "{a[].}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -35,6 +39,18 @@ func FuzzTemplate(f *testing.F) {
 		}
 		if written.String() != text {
 			t.Errorf("%q became %q", text, &written)
+		}
+		lists := map[string]bool{}
+		for _, p := range parts {
+			if p.ofList {
+				lists[p.list] = true
+			}
+			if marks := strings.Count(p.name, listMark); marks > 1 || (marks == 1) != p.ofList {
+				t.Errorf("%q: {%s} has %d marks", text, p.name, marks)
+			}
+		}
+		if len(lists) > 1 || HasList(text) != (len(lists) == 1) {
+			t.Errorf("%q has the lists %v; HasList says %v", text, lists, HasList(text))
 		}
 	})
 }
@@ -76,7 +92,7 @@ func FuzzKeysStayApart(f *testing.F) {
 		tpl, fault := compile(text, func(name string) (Accessor[[]string], error) {
 			return func(dst []byte, src []string) ([]byte, error) { return append(dst, src[element(name)]...), nil }, nil
 		})
-		if fault != nil {
+		if fault != nil || tpl.HasList() {
 			return
 		}
 		one, two := []string{a1, b1}, []string{a2, b2}
@@ -101,6 +117,88 @@ func FuzzKeysStayApart(f *testing.F) {
 		}
 		if (key1 == key2) != same {
 			t.Errorf("%q: %q renders %q and %q renders %q", text, one, key1, two, key2)
+		}
+	})
+}
+
+// FuzzList: the keys of a list are those of its elements one by one, and there are none if one
+// element has none, or if what came is no list.
+func FuzzList(f *testing.F) {
+	f.Add("k:{a[].x}:{b}", "a:b", "", "c")
+	f.Add("{a[]}:{a[].y:lower}", "A", "a", "ß")
+	f.Add("{a[]:int}", "01", "1", "x")
+	f.Add("[]{a[]}", "1", "2", "3")
+	f.Fuzz(func(t *testing.T, text, first, second, third string) {
+		values := []string{first, second, third}
+		list, fault := compile(text, func(name string) (Accessor[[]string], error) {
+			return func(dst []byte, src []string) ([]byte, error) {
+				if !strings.Contains(name, listMark) {
+					return append(dst, first...), nil
+				}
+				return AppendList(dst, len(src), func(dst []byte, i int) ([]byte, error) { return append(dst, src[i]...), nil })
+			}, nil
+		})
+		if fault != nil || !list.HasList() {
+			return
+		}
+		var text1 strings.Builder // the same for one element
+		for _, p := range list.parts {
+			text1.WriteString(p.literal)
+			if p.name != "" {
+				text1.WriteString("{" + map[bool]string{true: "element", false: "scalar"}[p.ofList])
+				if p.kind != "" {
+					text1.WriteString(":" + p.kind)
+				}
+				text1.WriteString("}")
+			}
+		}
+		single, fault := compile(text1.String(), func(name string) (Accessor[string], error) {
+			return func(dst []byte, src string) ([]byte, error) {
+				if name == "scalar" {
+					src = first
+				}
+				return append(dst, src...), nil
+			}, nil
+		})
+		if fault != nil {
+			t.Fatalf("%q as %q: %v", text, &text1, fault)
+		}
+		var want []string
+		for _, v := range values {
+			key, fault := single.Render(v)
+			if fault != nil {
+				want = nil
+				break
+			}
+			want = append(want, key)
+		}
+		var got []string
+		fault = list.RenderAll(values, func(key string) bool { got = append(got, key); return true })
+		if (fault == nil) != (want != nil) || !slices.Equal(got, want) {
+			t.Errorf("%q of %q is %q, %v; want %q", text, values, got, fault, want)
+		}
+	})
+}
+
+// FuzzElements: whatever an accessor appends for a list, it is taken apart as AppendList has put
+// it together, or refused.
+func FuzzElements(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x01a\x00\x00\x00\x02bc"))
+	f.Add([]byte("\xff\xff\xff\xffa"))
+	tpl, fault := compile("{a[]}", func(string) (Accessor[[]byte], error) {
+		return func(_, src []byte) ([]byte, error) { return src, nil }, nil
+	})
+	if fault != nil {
+		f.Fatal(fault)
+	}
+	f.Fuzz(func(t *testing.T, list []byte) {
+		values, err := tpl.elements(0, list)
+		if err != nil {
+			return
+		}
+		again, err := AppendList(nil, len(values), func(dst []byte, i int) ([]byte, error) { return append(dst, values[i]...), nil })
+		if len(list) > 0 && (err != nil || !slices.Equal(again, list)) && len(values) <= maxElements {
+			t.Errorf("%q: %q, %v", list, again, err)
 		}
 	})
 }

@@ -13,6 +13,8 @@ type part struct {
 	literal string
 	name    string // of the placeholder; empty in the last part
 	kind    string // of the placeholder; empty if it has none
+	list    string // of the placeholder, as it is written before its mark
+	ofList  bool   // it has one; the source itself may be the list
 	column  int    // of the placeholder's brace, in characters from 1
 }
 
@@ -68,11 +70,22 @@ func parse(text string) ([]part, error) {
 		if name == "" {
 			return nil, fmt.Errorf("column %d: {%s} names nothing; write the name of a value before the colon", column, within)
 		}
+		next := part{literal: literal, name: name, kind: called, column: column}
+		if err := checkList(name); err != nil {
+			return nil, fmt.Errorf("column %d: %w", column, err)
+		}
+		if next.list, _, next.ofList = strings.Cut(name, listMark); next.ofList {
+			for _, p := range parts {
+				if p.ofList && p.list != next.list {
+					return nil, fmt.Errorf("column %d: {%s} is of another list than {%s}, and a template goes through one; give each an element of Keys", column, name, p.name)
+				}
+			}
+		}
 		if len(parts) > 0 && !holdsSeparator(literal) {
 			return nil, fmt.Errorf("column %d: nothing separates {%s} from {%s}, so that different values could give the same key; put a character between them that no value can hold, such as ':' or '/' (letters, digits and . _ ~ - %% can be part of a value)",
 				column, name, parts[len(parts)-1].name)
 		}
-		parts = append(parts, part{literal: literal, name: name, kind: called, column: column})
+		parts = append(parts, next)
 		rest = rest[open+1+end+1:]
 	}
 }

@@ -12,6 +12,7 @@ var (
 	ErrRepeated = errors.New("value is repeated")
 	ErrInvalid  = errors.New("value cannot be read")
 	ErrTooLarge = errors.New("value's source is too large")
+	ErrTooMany  = errors.New("more values than a lock takes")
 )
 
 type (
@@ -39,11 +40,13 @@ type Template[T any] struct {
 	parts     []part
 	accessors []Accessor[T] // of all parts but the last
 	longest   int
+	list      bool // it goes through one, so that RenderAll makes its keys
 }
 
 // Compile parses text and resolves its placeholders. A template whose keys would all be longer
-// than longest bytes is refused. A fault begins with the place of the template, such as "Key".
-func Compile[T any](place, text string, longest int, resolve Resolver[T]) (*Template[T], *Fault) {
+// than longest bytes is refused, and so is one with a list unless lists says that there is room
+// for its keys. A fault begins with the place of the template, such as "Key".
+func Compile[T any](place, text string, longest int, lists bool, resolve Resolver[T]) (*Template[T], *Fault) {
 	refuse := func(cause error, format string, a ...any) (*Template[T], *Fault) {
 		return nil, &Fault{Detail: place + fmt.Sprintf(format, a...), Cause: cause}
 	}
@@ -58,13 +61,17 @@ func Compile[T any](place, text string, longest int, resolve Resolver[T]) (*Temp
 		if i == len(t.accessors) {
 			break
 		}
+		if p.ofList && !lists {
+			return refuse(nil, ", column %d: {%s} gives a key for each element of a list, and there is room for one key here; in a policy, put the template into Keys", p.column, p.name)
+		}
+		t.list = t.list || p.ofList
 		if t.accessors[i], err = resolve(p.name); err != nil {
 			return refuse(err, ", column %d: {%s}: %v", p.column, p.name, err)
 		}
 		if t.accessors[i] == nil {
 			return refuse(nil, ", column %d: {%s}: the resolver returned neither an accessor nor an error; it must return one of them", p.column, p.name)
 		}
-		if p.kind != "" {
+		if p.kind != "" && !p.ofList { // the elements of a list are spelt one by one
 			t.accessors[i] = ofKind(spellers[p.kind], t.accessors[i])
 		}
 	}
@@ -76,6 +83,9 @@ func Compile[T any](place, text string, longest int, resolve Resolver[T]) (*Temp
 
 // Prefix puts literal text before every key. It is called before the first Render.
 func (t *Template[T]) Prefix(text string) { t.parts[0].literal = text + t.parts[0].literal }
+
+// HasList reports whether RenderAll makes the template's keys, and not Render.
+func (t *Template[T]) HasList() bool { return t.list }
 
 // Render returns the key for src, whose length the caller checks. It allocates the key and
 // nothing else, as far as the accessors allow.
@@ -92,7 +102,7 @@ func (t *Template[T]) Render(src T) (string, *Fault) {
 			err = ErrMissing
 		}
 		if err != nil {
-			return "", &Fault{Placeholder: p.name, Detail: valueFault(err), Cause: err}
+			return "", t.fault(i, err)
 		}
 		key = append(key, p.literal...)
 		key = appendEscaped(key, value)
@@ -111,7 +121,7 @@ func (t *Template[T]) Render(src T) (string, *Fault) {
 // valueFault says why there is no value, without what the accessor's own error
 // may quote of it.
 func valueFault(err error) string {
-	for _, known := range []error{ErrMissing, ErrRepeated, ErrTooLarge, ErrInvalid} {
+	for _, known := range []error{ErrEmpty, errTooLong, ErrTooMany, ErrMissing, ErrRepeated, ErrTooLarge, ErrInvalid} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -13,7 +13,7 @@ import (
 const longest = 1024
 
 func compile[T any](text string, resolve Resolver[T]) (*Template[T], *Fault) {
-	return Compile("Key", text, longest, resolve)
+	return Compile("Key", text, longest, true, resolve)
 }
 
 // values resolves {0}, {1}, … and {a}, {b}, … to the elements of a slice.
