@@ -6,7 +6,7 @@
 // The lock is taken before the rest of the handler chain runs and released
 // after it has returned or panicked. A request whose lock cannot be had is
 // answered and the chain aborted: nothing ever runs unlocked, unless
-// [WithFilter] says so.
+// [WithFilter] or the policy's AllowEmpty says so.
 //
 // # Where the key comes from
 //
@@ -14,6 +14,7 @@
 //	{query.sku}        a parameter of the URL's query, as c.Query gives it
 //	{header.X-Tenant}  a request header, as c.GetHeader gives it
 //	{body.order.id}    a value in the request's body, see below
+//	{body.items[].sku} a value of each element of a list in it, in Policy.Keys
 //	{client.ip}        c.ClientIP() in one spelling, see below
 //	{name}             what the function given with WithValue returns
 //
@@ -57,7 +58,11 @@
 //     integers beyond 2^53, and a handler that does so acts on another number than
 //     was locked. The text "1" and the number 1 are one key; of text that a handler
 //     parses, as by json:",string", the spelling counts.
-//   - A form is flat, and bytes that a form has to encode are refused: it could
+//   - {body.items[].sku} in Policy.Keys is a value of each element of an array, and
+//     {body.skus[]} are the elements themselves. The array is there, and no element is
+//     null; what is refused about names counts within each element. [] is an empty
+//     list, for which Policy.AllowEmpty counts; null is none, and so is no array at all.
+//   - A form is flat, without lists, and bytes that a form has to encode are refused: it could
 //     be JSON to a handler that calls ShouldBindJSON.
 //   - Other content types, multipart among them, other charsets than UTF-8 and
 //     every Content-Encoding are refused. A middleware that decodes the body
@@ -106,6 +111,10 @@
 //	}
 //	r.POST("/products/:sku/deduct",
 //		middleware.Locked(locks, core.Policy{Key: "stock:{SKU}"}, func(c *gin.Context, d deduction) { … }))
+//
+// A list of the struct is a key for each element, as {Items[].SKU} in Policy.Keys: of the elements
+// that the function gets, whatever the body has called them. What was sent as null, or not at all,
+// is an empty list there.
 //
 // A field may have a name of its own for the key, by a lock tag: {sku} is a field
 // tagged lock:"sku", see core.Fields. It says nothing about where the value comes from.

@@ -41,6 +41,32 @@ func ExampleLock() {
 	// Output: stock:book: 9 left
 }
 
+// A cart of several products has the lock of each, in one order for all carts.
+func ExampleLock_list() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.POST("/orders", middleware.Lock(locks, core.Policy{Name: "order", Keys: []string{"stock:{body.items[].sku}"}}), func(c *gin.Context) {
+		lease, _ := core.LeaseFrom(c.Request.Context())
+		c.String(http.StatusOK, "%v", lease.Keys())
+	})
+	for _, cart := range []string{`{"items":[{"sku":"pen"},{"sku":"book"}]}`, `{"items":[{"sku":"pen"},{"sku":""}]}`} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(cart))
+		req.Header.Set("Content-Type", "application/json")
+		r.ServeHTTP(w, req)
+		fmt.Println(w.Body)
+	}
+	// Output:
+	// [stock:book stock:pen]
+	// {"type":"about:blank","title":"Bad Request","status":400,"detail":"A required value is missing or empty.","code":"LOCK_KEY_INVALID","placeholder":"body.items[1].sku"}
+}
+
 func ExampleNew() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
 	if err != nil {

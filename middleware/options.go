@@ -62,7 +62,7 @@ func WithFilter(needsLock func(*gin.Context) bool) Option {
 // core.ErrTooLarge (413) or core.ErrInvalid, which it counts as otherwise.
 //
 // [New] fails if value is nil, if the key does not use {name}, if name is given
-// twice, and if its part before the first dot is one of path, query, header,
+// twice or has [] in it, and if its part before the first dot is one of path, query, header,
 // body and client, which would shadow what those mean.
 func WithValue(name string, value func(*gin.Context) (string, error)) Option {
 	return func(o *options) error { return o.AddValue(name, value) }

@@ -33,6 +33,10 @@ func (r *request) Header() http.Header { return r.c.Request.Header }
 
 func (r *request) Body(path []string) (string, error) { return r.content.Value(r.c.Request, path) }
 
+func (r *request) BodyList(dst []byte, list, rest []string) ([]byte, error) {
+	return r.content.AppendList(dst, r.c.Request, list, rest)
+}
+
 func (r *request) ClientIP() string { return r.c.ClientIP() }
 
 // removeFiles deletes the temporary files of a form that was parsed to bind it.

@@ -5,7 +5,7 @@
 //
 // The lock is taken before the handler runs and released after it has returned
 // or panicked. A request whose lock cannot be had is answered: nothing ever runs
-// unlocked, unless [WithFilter] says so.
+// unlocked, unless [WithFilter] or the policy's AllowEmpty says so.
 //
 // # Where the key comes from
 //
@@ -13,6 +13,7 @@
 //	{query.sku}        a parameter of the URL's query
 //	{header.X-Tenant}  a request header
 //	{body.order.id}    a value in the request's body
+//	{body.items[].sku} a value of each element of a list in it, in Policy.Keys
 //	{client.ip}        the address in r.RemoteAddr, in one spelling
 //	{name}             what the function given with WithValue returns
 //
@@ -40,7 +41,7 @@
 // {body.…} is read as strictly as package middleware does it for gin: from
 // application/json, except with GET, and from application/x-www-form-urlencoded
 // with POST, PUT and PATCH; what decoders could read in different ways is
-// refused.
+// refused. Only JSON has lists.
 //
 // net/http knows no trusted proxies, so that {client.ip} is the proxy's address
 // behind one, and one lock for all of its clients. There, use [WithValue] with a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -34,6 +35,27 @@ func ExampleLock() {
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/products/book/deduct", nil))
 	fmt.Println(w.Body)
 	// Output: stock:book: 9 left
+}
+
+// A cart of several products has the lock of each, in one order for all carts.
+func ExampleLock_list() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	lock := httplock.Lock(locks, core.Policy{Name: "order", Keys: []string{"stock:{body.items[].sku}"}})
+	order := lock(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lease, _ := core.LeaseFrom(r.Context())
+		_, _ = fmt.Fprint(w, lease.Keys())
+	}))
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"items":[{"sku":"pen"},{"sku":"book"},{"sku":"pen"}]}`))
+	r.Header.Set("Content-Type", "application/json")
+	order.ServeHTTP(w, r)
+	fmt.Println(w.Body)
+	// Output: [stock:book stock:pen]
 }
 
 func ExampleNewTable() {

@@ -36,6 +36,10 @@ func (q *request) Header() http.Header { return q.r.Header }
 
 func (q *request) Body(path []string) (string, error) { return q.content.Value(q.r, path) }
 
+func (q *request) BodyList(dst []byte, list, rest []string) ([]byte, error) {
+	return q.content.AppendList(dst, q.r, list, rest)
+}
+
 // ClientIP is what RemoteAddr holds. A peer on a Unix socket has none.
 func (q *request) ClientIP() string {
 	if q.r.RemoteAddr == "@" {

@@ -32,48 +32,74 @@ type Content struct {
 // the bytes. It fails with Err, or with core.ErrMissing, core.ErrRepeated or a
 // [Fault].
 func (c *Content) Value(r *http.Request, path []string) (string, error) {
+	isForm, err := c.check(r)
+	switch {
+	case err != nil:
+		return "", err
+	case isForm:
+		return formValue(c.Whole, path)
+	}
+	return jsonValue(c.Whole, path)
+}
+
+// AppendList appends, by core.AppendList, what rest leads to in each element of the array that
+// list leads to, the elements themselves if rest is empty. It fails as Value does.
+func (c *Content) AppendList(dst []byte, r *http.Request, list, rest []string) ([]byte, error) {
+	isForm, err := c.check(r)
+	switch {
+	case err != nil:
+		return dst, err
+	case isForm:
+		return dst, &Fault{core.ErrInvalid, "a form has no lists; send JSON"}
+	}
+	return appendJSONList(dst, c.Whole, list, rest)
+}
+
+// check reports whether the body of r is a form, and otherwise JSON, as strict as either has to
+// be for a value to be read from it.
+func (c *Content) check(r *http.Request) (isForm bool, err error) {
 	switch {
 	case c.Err != nil:
-		return "", c.Err
+		return false, c.Err
 	case len(c.Whole) == 0 && r.ContentLength > 0:
-		return "", &Fault{core.ErrInvalid, "an earlier handler has consumed the body"}
+		return false, &Fault{core.ErrInvalid, "an earlier handler has consumed the body"}
 	case len(c.Whole) == 0:
-		return "", core.ErrMissing
+		return false, core.ErrMissing
 	case Encoded(r):
-		return "", &Fault{core.ErrInvalid, "the body has a Content-Encoding; send it plain"}
+		return false, &Fault{core.ErrInvalid, "the body has a Content-Encoding; send it plain"}
 	}
 	types := r.Header["Content-Type"]
 	if len(types) != 1 {
-		return "", &Fault{core.ErrInvalid, "the body has no or several Content-Types; send one"}
+		return false, &Fault{core.ErrInvalid, "the body has no or several Content-Types; send one"}
 	}
 	_, params, err := mime.ParseMediaType(types[0])
 	if err != nil {
-		return "", &Fault{core.ErrInvalid, "the body's Content-Type is malformed"}
+		return false, &Fault{core.ErrInvalid, "the body's Content-Type is malformed"}
 	}
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
-		return "", &Fault{core.ErrInvalid, "the body's charset is not UTF-8"}
+		return false, &Fault{core.ErrInvalid, "the body's charset is not UTF-8"}
 	}
 	// gin and many a handler compare the type as written, so that another
 	// spelling means another decoder there.
 	switch asWritten(types[0]) {
 	case "application/json":
 		if r.Method == http.MethodGet {
-			return "", &Fault{core.ErrInvalid, "the body of a GET request has no meaning"}
+			return false, &Fault{core.ErrInvalid, "the body of a GET request has no meaning"}
 		}
 		if !c.json {
 			if err := checkJSON(c.Whole); err != nil {
-				return "", err
+				return false, err
 			}
 			c.json = true
 		}
-		return jsonValue(c.Whole, path)
+		return false, nil
 	case "application/x-www-form-urlencoded":
 		if !formMethod(r.Method) {
-			return "", &Fault{core.ErrInvalid, "a form is read with POST, PUT and PATCH only"}
+			return false, &Fault{core.ErrInvalid, "a form is read with POST, PUT and PATCH only"}
 		}
-		return formValue(c.Whole, path)
+		return true, nil
 	}
-	return "", &Fault{core.ErrInvalid, "the body's Content-Type is neither application/json nor application/x-www-form-urlencoded"}
+	return false, &Fault{core.ErrInvalid, "the body's Content-Type is neither application/json nor application/x-www-form-urlencoded"}
 }
 
 // asWritten is a Content-Type up to its parameters, as gin's c.ContentType cuts

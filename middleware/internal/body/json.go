@@ -32,6 +32,11 @@ func jsonValue(doc []byte, path []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return jsonScalar(raw)
+}
+
+// jsonScalar returns the text of a string, a boolean or an integer; raw is nil if there is none.
+func jsonScalar(raw []byte) (string, error) {
 	if raw == nil {
 		return "", core.ErrMissing
 	}
@@ -58,6 +63,49 @@ func jsonValue(doc []byte, path []string) (string, error) {
 		}
 	}
 	return string(raw), nil
+}
+
+// appendJSONList appends what rest leads to in each element of the array that list leads to, by
+// core.AppendList: the elements themselves if it is empty. doc must have passed checkJSON.
+func appendJSONList(dst, doc []byte, list, rest []string) ([]byte, error) {
+	s := jsonScanner{doc: doc}
+	raw, err := s.find(list, 1)
+	switch {
+	case err != nil:
+		return dst, err
+	case raw == nil || raw[0] == 'n':
+		return dst, core.ErrMissing
+	case raw[0] != '[':
+		return dst, &Fault{core.ErrInvalid, "it is not an array"}
+	}
+	depth := len(list) + 1 // of what is inside the array
+	n := 0
+	for s = (jsonScanner{doc: raw, pos: 1}); s.more(); n++ {
+		if err := s.skip(depth); err != nil {
+			return dst, err
+		}
+	}
+	s = jsonScanner{doc: raw, pos: 1}
+	return core.AppendList(dst, n, func(dst []byte, _ int) ([]byte, error) {
+		s.more()
+		start := s.pos
+		if len(rest) > 0 && s.doc[start] != 'n' {
+			value, err := s.find(rest, depth+1)
+			if err != nil {
+				return dst, err
+			}
+			return appendJSONScalar(dst, value)
+		}
+		if err := s.skip(depth); err != nil {
+			return dst, err
+		}
+		return appendJSONScalar(dst, s.doc[start:s.pos])
+	})
+}
+
+func appendJSONScalar(dst, raw []byte) ([]byte, error) {
+	value, err := jsonScalar(raw)
+	return append(dst, value...), err
 }
 
 // jsonScanner walks once through a valid JSON text.
@@ -118,15 +166,15 @@ func (s *jsonScanner) space() {
 	}
 }
 
-// more passes over a comma, or the brace that ends the object, and the space
-// around it. It reports whether another name follows.
+// more passes over a comma, or what ends the object or the array, and the space
+// around it. It reports whether another name or element follows.
 func (s *jsonScanner) more() bool {
 	s.space()
 	if s.doc[s.pos] == ',' {
 		s.pos++
 		s.space()
 	}
-	if s.doc[s.pos] == '}' {
+	if c := s.doc[s.pos]; c == '}' || c == ']' {
 		s.pos++
 		return false
 	}

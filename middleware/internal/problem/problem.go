@@ -123,6 +123,8 @@ func ofKey(err error, e *core.Error) Problem {
 	case errors.Is(err, core.ErrTooLarge):
 		p.Status, p.Code = http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE"
 		p.Detail = "What holds a required value is too large."
+	case errors.Is(err, core.ErrTooMany):
+		p.Detail = "There are more values than one request can have."
 	case errors.As(err, &f):
 		p.Detail = "A required value cannot be used: " + f.Reason + "."
 	case errors.Is(err, core.ErrMissing):

@@ -64,6 +64,7 @@ func Test(t *testing.T, s Surface) {
 		{"MiddlewareLogsWhereItsEngineDoes", logsWhereTheEngineDoes},
 		{"PolicyOfAnyModeGoesAroundACall", anyMode},
 		{"KeyComesFromWhereItSays", keyComesFromWhereItSays},
+		{"ListOfTheBodyLocksAKeyForEachElement", listLocksEachElement},
 		{"HandlersFindTheWholeBody", handlersFindTheWholeBody},
 		{"BodyOverTheLimit", bodyOverTheLimit},
 		{"BodyIsLeftUnreadOnRequest", bodyLeftUnread},

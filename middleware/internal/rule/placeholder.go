@@ -13,6 +13,9 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
+// listMark is in the name of a value of each element of a list.
+const listMark = "[]"
+
 const builtinUsage = "{path.name}, {query.name}, {header.Name}, {body.name} and {client.ip}"
 
 func builtin(prefix string) bool {
@@ -41,6 +44,9 @@ func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], err
 	if builtin(prefix) && rest == "" {
 		return nil, errors.New("it names no value; use one of " + builtinUsage)
 	}
+	if builtin(prefix) && prefix != "body" && strings.Contains(name, listMark) {
+		return nil, errors.New("a request has lists in its body only: {body.items[].sku}; read a name that ends in [] by WithValue")
+	}
 	switch prefix {
 	case "path":
 		r.PathNames = append(r.PathNames, rest)
@@ -57,11 +63,19 @@ func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], err
 	case "header":
 		return resolveHeader[C, S](rest)
 	case "body":
-		path := strings.Split(rest, ".")
-		if slices.Contains(path, "") {
+		list, rest, ofList := strings.Cut(rest, listMark)
+		path := strings.Split(list, ".")
+		var inner []string
+		if rest != "" {
+			inner = strings.Split(strings.TrimPrefix(rest, "."), ".")
+		}
+		if slices.Contains(path, "") || slices.Contains(inner, "") {
 			return nil, errors.New("a name between the dots is empty; use {body.name} or {body.outer.inner}")
 		}
 		r.ReadsBody = true
+		if ofList {
+			return func(dst []byte, src S) ([]byte, error) { return src.BodyList(dst, path, inner) }, nil
+		}
 		return func(dst []byte, src S) ([]byte, error) {
 			v, err := src.Body(path)
 			if err != nil {

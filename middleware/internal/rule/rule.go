@@ -25,7 +25,9 @@ type Source[C any] interface {
 	RawQuery() string                   // of the URL
 	Header() http.Header                // not changed
 	Body(path []string) (string, error) // as by body.Content
-	ClientIP() string                   // in any spelling, perhaps with a port; empty if not known
+	// BodyList appends values of the elements of a list, as by body.Content.
+	BodyList(dst []byte, list, rest []string) ([]byte, error)
+	ClientIP() string // in any spelling, perhaps with a port; empty if not known
 }
 
 // Rule is one policy, or one key alone, as compiled for requests of type S.

@@ -34,6 +34,11 @@ func (s *source) Body(path []string) (string, error) {
 	return s.one("body." + strings.Join(path, ".")), s.err
 }
 
+func (s *source) BodyList(dst []byte, list, rest []string) ([]byte, error) {
+	all := s.values["body."+strings.Join(list, ".")+"[]"+strings.Join(rest, ".")]
+	return core.AppendList(dst, len(all), func(dst []byte, i int) ([]byte, error) { return append(dst, all[i]...), nil })
+}
+
 func (s *source) ClientIP() string { return s.one("client.ip") }
 
 func open(t *testing.T) *core.Engine {
@@ -125,6 +130,42 @@ func TestRuleTellsWhatItsKeyNeeds(t *testing.T) {
 	}
 }
 
+func TestListOfABodyIsAKeyForEachElement(t *testing.T) {
+	var s Settings[*source]
+	for key, name := range map[string]string{"{body.items[].a.b}": "body.items[]a.b", "{body.x.y[]}": "body.x.y[]"} {
+		r, err := Compile[*source, *source](open(t), core.Policy{Keys: []string{key}}, &s)
+		if err != nil || !r.ReadsBody {
+			t.Fatal(r, err)
+		}
+		l, err := r.Guard.Acquire(t.Context(), &source{values: map[string][]string{name: {"2", "1"}}})
+		if err != nil || !slices.Equal(l.Keys(), []string{"1", "2"}) {
+			t.Errorf("%s: %v, %v", key, l.Keys(), err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, says := range map[string]string{
+		"query.ids[]":      "a request has lists in its body only: {body.items[].sku}; read a name that ends in [] by WithValue",
+		"path.ids[]":       "in its body only",
+		"header.ids[]":     "in its body only",
+		"client.ip[]":      "in its body only",
+		"body[].sku":       "unknown",
+		"items[].sku":      "unknown",
+		"body.a..b[].c":    "empty",
+		"body.items[].a.":  "empty",
+		"body.a[].b[].sku": "goes through two lists",
+	} {
+		_, err := Compile[*source, *source](open(t), core.Policy{Keys: []string{"{" + name + "}"}}, &s)
+		if !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), says) {
+			t.Errorf("{%s}: got %v; want an error about %q", name, err, says)
+		}
+	}
+	if _, err := CompileKey[*source, *source]("{body.items[].sku}", &s); !errors.Is(err, core.ErrPolicy) {
+		t.Errorf("a key alone: %v", err)
+	}
+}
+
 func TestKeyAloneIsRenderedAsThatOfALock(t *testing.T) {
 	var s Settings[*source]
 	r, err := CompileKey[*source, *source]("k:{path.a}:{body.c}", &s)
@@ -187,6 +228,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		}, says: "twice"},
 		{name: "value without a name", given: []func(settings) error{func(s settings) error { return s.AddValue("", value) }}, says: "empty"},
 		{name: "value with braces", given: []func(settings) error{func(s settings) error { return s.AddValue("{v}", value) }}, says: "braces"},
+		{name: "value with the name of a list", given: []func(settings) error{func(s settings) error { return s.AddValue("v[]", value) }}, says: "a name with [] is that of a list"},
 		{name: "value without a function", given: []func(settings) error{func(s settings) error { return s.AddValue("v", nil) }}, says: "nil"},
 		{name: "value that shadows", given: []func(settings) error{func(s settings) error { return s.AddValue("body", value) }}, says: "built in"},
 		{name: "value that is not used", given: []func(settings) error{

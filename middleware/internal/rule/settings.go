@@ -48,6 +48,8 @@ func (s *Settings[C]) AddValue(name string, value func(C) (string, error)) error
 	}
 	prefix, _, _ := strings.Cut(name, ".")
 	switch {
+	case strings.Contains(name, listMark):
+		return fmt.Errorf("WithValue(%q): a name with [] is that of a list, and the function returns one value; use a name without", name)
 	case name == "" || strings.ContainsAny(name, "{}:"):
 		return fmt.Errorf("WithValue(%q): the name is empty, or has braces or a colon; give it the text between the key's braces, without a kind", name)
 	case value == nil:
