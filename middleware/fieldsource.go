@@ -130,6 +130,9 @@ func pathOnly(t reflect.Type, name string) (param string, ok bool) {
 		if own := namedBy(field.Tag); own != nil {
 			named = own
 		}
+		if k := pointee(field.Type).Kind(); k == reflect.Slice || k == reflect.Array {
+			break // it is filled with all of its elements
+		}
 	}
 	for source, does := range named {
 		if does && source != "uri" {
