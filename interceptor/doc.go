@@ -12,7 +12,8 @@
 //
 // The lock is taken before the handler runs and released after it has returned or
 // panicked. A call whose lock cannot be had gets an error: nothing ever runs
-// unlocked, unless [WithFilter] says so. A method without a rule is not locked;
+// unlocked, unless [WithFilter] or the policy's AllowEmpty says so. A method without a
+// rule is not locked;
 // [Interceptor.Validate] finds rules for methods that do not exist.
 //
 // # Locks in the .proto file
@@ -89,13 +90,15 @@
 //
 //	{sku}           a field of the message, by its name in the .proto
 //	{order.id}      a field of a message in it
+//	{items[].sku}   a field of each element of a repeated one, in Policy.Keys
 //	{first.room}    a field of the first message, where the client may send several
 //	{meta.tenant}   metadata: what came with the call, or at a client goes with it
 //	{name}          what the function given with WithValue returns
 //
 // A field is a string, an integer, a bool or an enum, which counts by its number;
-// messages, bytes, floating-point numbers, maps and repeated fields are refused
-// when the rules are compiled. An empty string is missing, and so is an optional
+// messages, bytes, floating-point numbers and maps are refused when the rules are
+// compiled. {items[].sku} in Policy.Keys is a key for each element of a repeated field,
+// sorted and once, and {skus[]} the elements themselves; core.NewGuard says more. An empty string is missing, and so is an optional
 // field, a part of a oneof or a field of a message that is not set; other numbers
 // that are not set cannot be told from 0, and are 0. Metadata that is missing,
 // empty or given twice is refused. A field called meta can only be had with

@@ -50,6 +50,31 @@ func ExampleNew() {
 	// <nil>
 }
 
+// An order of several products has the lock of each, in one order for all orders.
+func ExampleNew_list() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	li := interceptor.New(locks, interceptor.Rules{
+		"/lockaround.test.v1.Shop/Buy": {Keys: []string{"stock:{items[].sku}"}, Wait: 2 * time.Second},
+	})
+	_, err = li.UnaryServer()(context.Background(), &testpb.Request{Items: []*testpb.Item{{Sku: "pen"}, {Sku: "book"}}},
+		&grpc.UnaryServerInfo{FullMethod: "/lockaround.test.v1.Shop/Buy"},
+		func(ctx context.Context, _ any) (any, error) {
+			lease, _ := core.LeaseFrom(ctx)
+			fmt.Println("under", lease.Keys())
+			return &testpb.Reply{}, nil
+		})
+	fmt.Println(err)
+	// Output:
+	// under [stock:book stock:pen]
+	// <nil>
+}
+
 // A misspelt field is found before anything is served.
 func ExampleCompile() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))

@@ -3,6 +3,7 @@ package interceptor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,8 +15,11 @@ import (
 	"github.com/lockaround/lockaround/core"
 )
 
-// fieldPath is the way from a message to a leaf in it.
+// fieldPath is the way from a message to a leaf in it. It may go through one repeated field.
 type fieldPath []protoreflect.FieldDescriptor
+
+// listMark stands behind the name of a repeated field, each element of which is a key.
+const listMark = "[]"
 
 // compilePath resolves a dotted path of field names, as they stand in the .proto,
 // in a message.
@@ -23,20 +27,29 @@ func compilePath(md protoreflect.MessageDescriptor, name string) (fieldPath, err
 	var path fieldPath
 	names := strings.Split(name, ".")
 	for i, element := range names {
+		element, ofList := strings.CutSuffix(element, listMark)
 		fd := md.Fields().ByName(protoreflect.Name(element))
 		if fd == nil {
 			return nil, noField(md, element)
 		}
 		path = append(path, fd)
 		switch {
-		case fd.IsMap() || fd.IsList():
-			return nil, fmt.Errorf("%s of %s is repeated; a part of a key is one value", element, md.FullName())
+		case fd.IsMap():
+			return nil, fmt.Errorf("%s of %s is a map; a part of a key is one value, or one of each element of a repeated field", element, md.FullName())
+		case fd.IsList() && !ofList:
+			return nil, fmt.Errorf("%s of %s is repeated; a part of a key is one value%s", element, md.FullName(), eachOf(fd, names[:i]))
+		case ofList && !fd.IsList():
+			return nil, fmt.Errorf("%s of %s is not repeated; write it without []", element, md.FullName())
 		case i < len(names)-1 && fd.Message() == nil:
 			return nil, fmt.Errorf("%s of %s is of type %s, which has no fields", element, md.FullName(), fd.Kind())
 		case i < len(names)-1:
 			md = fd.Message()
 		case fd.Message() != nil:
-			return nil, fmt.Errorf("%s of %s is a message; name a field of it%s", element, md.FullName(), anyLeaf(fd.Message()))
+			hint := ""
+			if leaf := anyLeaf(fd.Message()); leaf != "" {
+				hint = ", such as " + leaf
+			}
+			return nil, fmt.Errorf("%s of %s is a message; name a field of it%s", element, md.FullName(), hint)
 		case !isLeaf(fd.Kind()):
 			return nil, fmt.Errorf("%s of %s is of type %s; a part of a key is a string, an integer, a bool or an enum", element, md.FullName(), fd.Kind())
 		}
@@ -76,11 +89,25 @@ func noField(md protoreflect.MessageDescriptor, name string) error {
 	return fmt.Errorf("%s has no field %s%s", md.FullName(), name, hint)
 }
 
-// anyLeaf is a hint at a field of a message.
+// eachOf is a hint at how the elements of a repeated field are written.
+func eachOf(fd protoreflect.FieldDescriptor, outer []string) string {
+	name := strings.Join(append(slices.Clone(outer), string(fd.Name())), ".") + listMark
+	if md := fd.Message(); md != nil {
+		name += "." + anyLeaf(md)
+	} else if !isLeaf(fd.Kind()) {
+		return ""
+	}
+	if strings.HasSuffix(name, ".") {
+		return ""
+	}
+	return "; {" + name + "} in an element of Keys is a key for each element"
+}
+
+// anyLeaf is a field of a message that can be a part of a key; empty if it has none.
 func anyLeaf(md protoreflect.MessageDescriptor) string {
 	for i := range md.Fields().Len() {
 		if fd := md.Fields().Get(i); !fd.IsList() && !fd.IsMap() && isLeaf(fd.Kind()) {
-			return ", such as " + string(fd.Name())
+			return string(fd.Name())
 		}
 	}
 	return ""
@@ -88,27 +115,50 @@ func anyLeaf(md protoreflect.MessageDescriptor) string {
 
 // appendTo appends the value that the path leads to.
 func (p fieldPath) appendTo(dst []byte, m protoreflect.Message) ([]byte, error) {
-	for _, fd := range p {
+	for i, fd := range p {
 		if fd.HasPresence() && !m.Has(fd) {
 			return dst, core.ErrMissing
 		}
 		v := m.Get(fd)
-		switch fd.Kind() {
-		case protoreflect.MessageKind, protoreflect.GroupKind:
-			m = v.Message()
-		case protoreflect.StringKind:
-			return append(dst, v.String()...), nil
-		case protoreflect.BoolKind:
-			return strconv.AppendBool(dst, v.Bool()), nil
-		case protoreflect.EnumKind:
-			return strconv.AppendInt(dst, int64(v.Enum()), 10), nil
-		case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-			return strconv.AppendUint(dst, v.Uint(), 10), nil
-		default:
-			return strconv.AppendInt(dst, v.Int(), 10), nil
+		switch {
+		case fd.IsList():
+			list := v.List()
+			return core.AppendList(dst, list.Len(), func(dst []byte, n int) ([]byte, error) {
+				return p[i+1:].appendElement(dst, fd, list.Get(n))
+			})
+		case fd.Message() == nil:
+			return appendScalar(dst, fd, v), nil
 		}
+		m = v.Message()
 	}
 	return dst, core.ErrInvalid
+}
+
+// appendElement appends the value of an element of a list, to which the path leads from there.
+func (p fieldPath) appendElement(dst []byte, list protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+	switch {
+	case list.Message() == nil:
+		return appendScalar(dst, list, v), nil
+	case !v.Message().IsValid():
+		return dst, core.ErrMissing // a nil pointer, which no client can send
+	}
+	return p.appendTo(dst, v.Message())
+}
+
+// appendScalar appends a value of a field's kind.
+func appendScalar(dst []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return append(dst, v.String()...)
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(dst, v.Bool())
+	case protoreflect.EnumKind:
+		return strconv.AppendInt(dst, int64(v.Enum()), 10)
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return strconv.AppendUint(dst, v.Uint(), 10)
+	default:
+		return strconv.AppendInt(dst, v.Int(), 10)
+	}
 }
 
 // field reads one field of messages.

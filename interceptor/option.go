@@ -78,10 +78,12 @@ func WithFilter(needsLock func(ctx context.Context, fullMethod string) bool) Opt
 // core.ErrInvalid, which it counts as otherwise.
 //
 // [Compile] fails if value is nil, if no rule's key uses {name}, and if name
-// begins with "meta.". It comes before a field of that name.
+// has [] in it or begins with "meta.". It comes before a field of that name.
 func WithValue(name string, value func(ctx context.Context, req any) (string, error)) Option {
 	return func(o *options) error {
 		switch {
+		case strings.Contains(name, listMark):
+			return fmt.Errorf("WithValue(%q): a name with [] is that of a list, and the function returns one value; use a name without", name)
 		case name == "" || strings.ContainsAny(name, "{}:"):
 			return fmt.Errorf("WithValue(%q): the name is empty, or has braces or a colon; give it the text between the key's braces, without a kind", name)
 		case value == nil:

@@ -60,6 +60,12 @@ func wrongOptions() []wrongOption {
 		{"after letters of several bytes", &lockpb.Lock{Key: "größe:{x}"}},
 		{"two placeholders, one of them twice", &lockpb.Lock{Key: "{skuu}:{raw}:{skuu}"}},
 		{"in the second of several keys", &lockpb.Lock{Keys: []string{"order:{order.id}", "stock:{skuu}"}}},
+		{"list in key", &lockpb.Lock{Key: "tag:{tags[]}"}},
+		{"list that is not repeated", &lockpb.Lock{Keys: []string{"stock:{sku[]}"}}},
+		{"list of bytes", &lockpb.Lock{Keys: []string{"stock:{raw[]}"}}},
+		{"two lists in a template", &lockpb.Lock{Keys: []string{"{tags[]}:{labels[]}"}}},
+		{"allow_empty without a list", &lockpb.Lock{Key: key, AllowEmpty: true}},
+		{"list beside another fault", &lockpb.Lock{Keys: []string{"tag:{tags[]}"}, Mode: 9}},
 		{"brace that is not closed", &lockpb.Lock{Key: "stock:{sku"}},
 		{"nothing between placeholders", &lockpb.Lock{Key: "{sku}{i32}"}},
 		{"empty", &lockpb.Lock{}},
@@ -190,7 +196,7 @@ func whole() *lockpb.Lock {
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: lockpb.Lock_SEMAPHORE, Limit: 7,
 		Wait: seconds(1), Ttl: &durationpb.Duration{Seconds: 2, Nanos: 1}, NoRenew: true, MaxHold: seconds(3), MinHold: seconds(4), Linger: seconds(5),
 		Reentrant: true, Tokens: lockpb.Lock_DURABLE, Fairness: lockpb.Lock_STRICT,
-		Release: lockpb.Lock_SENT,
+		Release: lockpb.Lock_SENT, AllowEmpty: true,
 	}
 }
 
@@ -199,7 +205,7 @@ func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: core.Semaphore, Limit: 7,
 		Wait: time.Second, TTL: 2*time.Second + 1, NoRenew: true, MaxHold: 3 * time.Second, MinHold: 4 * time.Second, Linger: 5 * time.Second,
 		Reentrant: true, Tokens: core.DurableTokens, Fairness: core.Strict,
-		Release: core.Sent,
+		Release: core.Sent, AllowEmpty: true,
 	}
 	if p, faults := interceptor.PolicyOf(whole()); len(faults) > 0 || !reflect.DeepEqual(p, want) {
 		t.Errorf("%+v, %v;\nwant %+v", p, faults, want)

@@ -97,7 +97,7 @@ func compileRule(n entry, o *options, used map[string]bool) (*rule, []error) {
 		return r, faults
 	}
 	for _, key := range n.keys {
-		if _, err := core.NewKey(key, resolver); err != nil {
+		if _, err := core.NewGuard(o.engine, core.Policy{Name: key, Keys: []string{key}}, resolver); err != nil {
 			faults = append(faults, err)
 		}
 	}

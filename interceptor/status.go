@@ -181,6 +181,8 @@ func ofToken(err error) (a answer, ok bool) {
 // ofKey says why no key could be made of a call. e may be nil.
 func ofKey(err error, e *core.Error) string {
 	switch {
+	case errors.Is(err, core.ErrTooMany):
+		return "there are more values than one call can have"
 	case errors.Is(err, core.ErrMissing):
 		return "a required value is missing or empty"
 	case errors.Is(err, core.ErrRepeated):
