@@ -33,10 +33,14 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 		return nil, refuse(guard.Name(), errNilFunc)
 	}
 	var instead func(context.Context, In, error) (Out, error)
-	if err := choose(&instead, opts); err != nil {
+	var needs func(In) bool
+	if err := choose(&instead, &needs, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
 	return func(ctx context.Context, in In) (out Out, err error) {
+		if needs != nil && !needs(in) {
+			return fn(ctx, in)
+		}
 		section, err := guard.Enter(ctx, in)
 		if err != nil {
 			if instead != nil && isBusy(err) {
@@ -70,10 +74,14 @@ func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) 
 		return nil, refuse(guard.Name(), errNilFunc)
 	}
 	var instead func(context.Context, In, error) error
-	if err := choose(&instead, opts); err != nil {
+	var needs func(In) bool
+	if err := choose(&instead, &needs, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
 	return func(ctx context.Context, in In) (err error) {
+		if needs != nil && !needs(in) {
+			return fn(ctx, in)
+		}
 		section, err := guard.Enter(ctx, in)
 		if err != nil {
 			if instead != nil && isBusy(err) {

@@ -17,6 +17,11 @@
 //		Order Order  `lock:"order"` // {order.id}, if the ID of Order is tagged lock:"id"
 //	}
 //
+// A list is a key for each of its elements, all or none, and two carts with the same products
+// never wait for each other in a circle:
+//
+//	order := decorator.WithLock(locks, core.Policy{Keys: []string{"stock:{Items[].SKU}"}}, svc.Order)
+//
 // So templates look alike over all surfaces, and a field can be renamed without them.
 //
 // # Where to decorate
@@ -59,7 +64,8 @@
 // If the function did not run, the result is the zero value and the error is a
 // [*core.Error]: [core.ErrBusy] or [core.ErrTimeout] if the key stayed taken,
 // [core.ErrKey] if the argument lacks a value, [core.ErrUnavailable] if the
-// store cannot be reached, and so on. A function is never run unlocked. A handler that calls
+// store cannot be reached, and so on. A function is never run unlocked, but where [When] or
+// the policy's AllowEmpty say so. A handler that calls
 // the function answers such an error by middleware.Answer, httplock.Answer or
 // interceptor.Status.
 //

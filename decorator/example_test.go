@@ -50,6 +50,50 @@ func ExampleWithLock() {
 	// 0 lock acquire "stock:{SKU}": invalid lock key: {SKU}: value is missing or empty
 }
 
+type Cart struct {
+	Items  []Deduct
+	Sample bool
+}
+
+// A cart of several products has the lock of each, in one order for all carts.
+func ExampleWithLock_list() {
+	locks := newLocks()
+	defer func() { _ = locks.Close() }()
+
+	order := decorator.WithLock(locks, core.Policy{Keys: []string{"stock:{Items[].SKU}"}}, func(ctx context.Context, _ Cart) ([]string, error) {
+		lease, _ := core.LeaseFrom(ctx)
+		return lease.Keys(), nil
+	})
+	fmt.Println(order(context.Background(), Cart{Items: []Deduct{{SKU: "B-2"}, {SKU: "A-1"}, {SKU: "B-2"}}}))
+	_, err := order(context.Background(), Cart{})
+	fmt.Println(err)
+	// Output:
+	// [stock:A-1 stock:B-2] <nil>
+	// lock acquire "stock:{Items[].SKU}": invalid lock key: {Items[].SKU}: list is empty; set Policy.AllowEmpty if such a call needs no lock
+}
+
+// Calls that change nothing need no lock.
+func ExampleWhen() {
+	locks := newLocks()
+	defer func() { _ = locks.Close() }()
+
+	order := decorator.WithLockErr(locks, core.Policy{Keys: []string{"stock:{Items[].SKU}"}}, func(ctx context.Context, c Cart) error {
+		_, held := core.LeaseFrom(ctx)
+		fmt.Println("sample:", c.Sample, "locked:", held)
+		return nil
+	}, decorator.When(func(c Cart) bool { return !c.Sample }))
+
+	cart := Cart{Items: []Deduct{{SKU: "A-1"}}}
+	fmt.Println(order(context.Background(), cart))
+	cart.Sample = true
+	fmt.Println(order(context.Background(), cart))
+	// Output:
+	// sample: false locked: true
+	// <nil>
+	// sample: true locked: false
+	// <nil>
+}
+
 type Parcel struct {
 	Order struct {
 		ID int64 `lock:"id"`

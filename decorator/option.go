@@ -13,6 +13,7 @@ type Option interface{ apply(*config) error }
 type config struct {
 	name     string // of the option that set fallback
 	fallback any    // a func of the type that choose looks for
+	needs    any    // that of When, likewise
 }
 
 // OnBusy calls fallback in place of a function whose lock was taken and stayed
@@ -37,6 +38,37 @@ func OnBusyErr[In any](fallback func(context.Context, In, error) error) Option {
 	return onBusy{name: "OnBusyErr", fallback: fallback, isNil: fallback == nil}
 }
 
+// When asks needsLock at each call, and lets the function run UNLOCKED where it returns false,
+// beside any holder: the function gets the caller's context as it is, without a lease of the
+// call. It has to return true wherever there is doubt. It is for functions what WithFilter is
+// for HTTP and gRPC. The default is to lock every call.
+//
+// It runs before the key is rendered, on the caller's goroutine. If it panics, so does the call,
+// and the function does not run.
+//
+// It is for [WithLock], [WithLockErr], [New] and [NewErr]. [WithLockTx] refuses it: its
+// transactions are fenced by the token of their lease. In is that of the function, or [New]
+// refuses the option.
+func When[In any](needsLock func(In) bool) Option {
+	return when{needs: needsLock, isNil: needsLock == nil}
+}
+
+type when struct {
+	needs any
+	isNil bool
+}
+
+func (o when) apply(c *config) error {
+	switch {
+	case o.isNil:
+		return errors.New("When has a nil function; leave the option out to lock every call")
+	case c.needs != nil:
+		return errors.New("When is given twice; give it once, with all conditions in one function")
+	}
+	c.needs = o.needs
+	return nil
+}
+
 type onBusy struct {
 	name     string
 	fallback any
@@ -54,8 +86,8 @@ func (o onBusy) apply(c *config) error {
 	return nil
 }
 
-// choose applies opts and sets fallback to what they say, if it fits.
-func choose[F any](fallback *F, opts []Option) error {
+// choose applies opts and sets fallback and needs to what they say, if it fits.
+func choose[F, N any](fallback *F, needs *N, opts []Option) error {
 	var c config
 	for _, o := range opts {
 		if o == nil {
@@ -65,13 +97,21 @@ func choose[F any](fallback *F, opts []Option) error {
 			return err
 		}
 	}
-	if c.fallback == nil {
+	if err := fit(c.name, c.fallback, fallback); err != nil {
+		return err
+	}
+	return fit("When", c.needs, needs)
+}
+
+// fit sets to to the function of an option, which is nil if the option was not given.
+func fit[F any](option string, given any, to *F) error {
+	if given == nil {
 		return nil
 	}
-	f, ok := c.fallback.(F)
+	f, ok := given.(F)
 	if !ok {
-		return fmt.Errorf("%s has a %T; this function needs a %s", c.name, c.fallback, reflect.TypeFor[F]())
+		return fmt.Errorf("%s has a %T; this function needs a %s", option, given, reflect.TypeFor[F]())
 	}
-	*fallback = f
+	*to = f
 	return nil
 }

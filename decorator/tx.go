@@ -107,7 +107,8 @@ func (d *Database) check() error {
 // The policy's Mode is Exclusive: holders that share a key have no order. Its driver
 // issues tokens. A Reentrant policy may be nested in a call that holds the lock, but
 // not in a transaction of the same key, which would wait for itself: that is a
-// [core.ErrDeadlock]. [OnBusy] is for calls that did not get the lock.
+// [core.ErrDeadlock]. [OnBusy] is for calls that did not get the lock. [When] and the
+// policy's AllowEmpty are refused.
 //
 // The returned function is safe for concurrent use if fn is. Whenever fn ran, its Out
 // is returned, also beside an error; otherwise Out is the zero value.
@@ -128,8 +129,15 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 		return nil, err
 	}
 	var instead func(context.Context, In, error) (Out, error)
-	if err := choose(&instead, opts); err != nil {
+	var needs func(In) bool
+	if err := choose(&instead, &needs, opts); err != nil {
 		return nil, refuse(guard.Name(), err)
+	}
+	switch p := guard.Policy(); {
+	case needs != nil:
+		return nil, refuse(guard.Name(), errors.New("When is given, but a transaction without a lock has no token to be fenced by; leave it out, or begin such a transaction by yourself"))
+	case p.AllowEmpty:
+		return nil, refuse(guard.Name(), errors.New("the policy's AllowEmpty is set, but a transaction without a key has no token to be fenced by; leave it out"))
 	}
 	if mode := guard.Policy().Mode; mode != core.Exclusive {
 		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
