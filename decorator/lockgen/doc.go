@@ -69,6 +69,10 @@
 //	tokens=durable      or clock: what fencing tokens have to keep
 //	release=sent        or confirmed, as without it: whether a call waits until the
 //	                    store has confirmed the release
+//	allowempty          lets a call go without the key of a list that is empty, and
+//	                    without a lock if it has no other key
+//	when=needsLock      asks that function or method at each call, and lets the call go
+//	                    without a lock where it returns false
 //
 // Several directives on one function are several keys, all or none; the options stand on
 // one of them:
@@ -77,9 +81,29 @@
 //	//lock:with "account:{to}"
 //	Transfer(ctx context.Context, from, to AccountID, cents int64) error
 //
+// So is a list: {cart.Lines[].SKU} is a key for each element of a slice or an array, each once,
+// and {skus[]} for the elements themselves, also of a variadic parameter. A template has one
+// list; [github.com/lockaround/lockaround/core.NewGuard] says more.
+//
+//	//lock:with "cart:{cart.ID}" wait=5s
+//	//lock:with "stock:{cart.Lines[].SKU}"
+//	Sell(ctx context.Context, cart *Cart) error
+//
 // They are taken in sorted order, so that callers never wait for each other in a circle,
 // unless a caller holds one of them already and comes in with reentrant: let it take
 // all of them at once instead.
+//
+// The condition of when is a function of the package, or a method of what the lock goes around.
+// It takes what the guarded function takes, without the context, and returns a bool:
+//
+//	//lock:with "stock:{cart.Lines[].SKU}" when=NeedsLock
+//	Sell(ctx context.Context, cart *Cart) error
+//
+//	NeedsLock(cart *Cart) bool
+//
+// It is as [github.com/lockaround/lockaround/decorator.When]: where it returns false the call
+// runs UNLOCKED, beside any holder, with the caller's context as it is. It has to return true
+// wherever there is doubt. If it panics, so does the call, which does not run.
 //
 // Give each lock a name if an operator may change it by a file, as
 // [github.com/lockaround/lockaround/core.WithOverrides] does: templates are names, too, and
@@ -127,6 +151,7 @@
 //
 // Only calls that go through what was generated are locked, so hand out nothing else.
 //
+//   - Calls for which when or allowempty says so.
 //   - Methods without a directive are passed on as they are, also those that only another
 //     package could implement, as the servers that gRPC generates have.
 //   - Calls that a Shelf makes to methods of its own do not pass through ShelfWithLock.

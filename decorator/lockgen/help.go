@@ -27,7 +27,8 @@ NewStockWithLock(locks, next) to put it around another Stock. A function
 Refill gets a RefillLocked(locks), which returns it with the lock.
 
 In the template, {name} is a parameter and {req.Order.ID} a field of one: strings,
-integers and bools. Several directives are several keys, all or none. Options:
+integers and bools. Several directives are several keys, all or none, and so is a
+list: {req.Items[].SKU}. Options:
 
   wait=2s, wait=forever  for a key that is taken; without it, as core.WithDefaults says
   ttl=10s                how long the key stays taken if the process dies
@@ -35,8 +36,10 @@ integers and bools. Several directives are several keys, all or none. Options:
   name=deduct            in errors and telemetry, instead of the template
   maxhold=1m minhold=5s linger=1s norenew reentrant
   fairness=strict tokens=durable release=sent
+  allowempty             lets a call go without the key of an empty list
+  when=needsLock         a function or method; where it returns false there is no lock
 
-They are the fields of core.Policy. Everything is checked: the exit status is 1
+All but the last are fields of core.Policy. Everything is checked: the exit status is 1
 after a fault in the source or on the disk, 2 after a wrong command line.
 
 More: https://pkg.go.dev/github.com/lockaround/lockaround/decorator/lockgen

@@ -20,6 +20,7 @@ import (
 type Directive struct {
 	Key     string      // the template, never empty
 	Policy  core.Policy // what the options set; without Key and Keys
+	When    string      // the function or method that says whether a call needs the lock; may be empty
 	Options []Option    // in their order
 
 	KeyAt   int    // offset in the comment of the template's opening quote
@@ -218,12 +219,12 @@ func (p *parser) option() {
 		p.fault(o.At, "there is no option %s%s", o.Name, suggestion(o.Name, names()))
 	case slices.ContainsFunc(p.Options, func(other Option) bool { return other.Name == o.Name }):
 		p.fault(o.At, "option %s is set twice; set it once", o.Name)
-	case term.set == nil && equals:
+	case !term.takesValue() && equals:
 		p.fault(o.At, "option %s takes no value; write %[1]s alone, or leave it out", o.Name)
-	case term.set != nil && o.Value == "":
+	case term.takesValue() && o.Value == "":
 		p.fault(o.At, "option %s needs a value, as in %s", o.Name, term.example)
 	default:
-		if err := term.apply(&p.Policy, o.Value); err != nil {
+		if err := term.apply(&p.Directive, o.Value); err != nil {
 			p.fault(o.ValueAt, "%s: %v", o.Name, err)
 		}
 		p.Options = append(p.Options, o)

@@ -24,6 +24,7 @@ func TestOptionsSetTheFieldsOfAPolicy(t *testing.T) {
 			Wait: 2 * time.Second, TTL: 90 * time.Second, MaxHold: time.Hour, MinHold: 5 * time.Millisecond, Linger: time.Microsecond,
 		}},
 		{`//lock:with "a" wait=forever norenew reentrant`, "a", core.Policy{Wait: core.Forever, NoRenew: true, Reentrant: true}},
+		{`//lock:with "a[]" allowempty`, "a[]", core.Policy{AllowEmpty: true}},
 		{`//lock:with "a" wait=0s ttl=0s maxhold=0 minhold=0s`, "a", core.Policy{Wait: core.TryOnce, MaxHold: core.Forever}},
 		{`//lock:with "a" mode=exclusive fairness=balanced tokens=clock`, "a", core.Policy{Tokens: core.ClockTokens}},
 		{`//lock:with "a" mode=shared fairness=strict tokens=durable`, "a", core.Policy{Mode: core.Shared, Fairness: core.Strict, Tokens: core.DurableTokens}},
@@ -35,6 +36,17 @@ func TestOptionsSetTheFieldsOfAPolicy(t *testing.T) {
 		d, faults := directive.Parse(tc.comment)
 		if len(faults) > 0 || d.Key != tc.key || !reflect.DeepEqual(d.Policy, tc.policy) {
 			t.Errorf("%s: got %q, %+v, %v", tc.comment, d.Key, d.Policy, faults)
+		}
+	}
+}
+
+func TestConditionIsTheNameOfAFunction(t *testing.T) {
+	if d, faults := directive.Parse(`//lock:with "a" when=needsLock`); len(faults) > 0 || d.When != "needsLock" {
+		t.Errorf("got %q, %v", d.When, faults)
+	}
+	for _, comment := range []string{`//lock:with "a" when`, `//lock:with "a" when=`, `//lock:with "a" when=x.y`, `//lock:with "a" when=f()`, `//lock:with "a" when="not f"`, `//lock:with "a" when=func`} {
+		if d, faults := directive.Parse(comment); len(faults) == 0 || d.When != "" {
+			t.Errorf("%s: got %q, %v", comment, d.When, faults)
 		}
 	}
 }
@@ -84,6 +96,7 @@ func FuzzWhatParsesPrintsBackAndParsesEqual(f *testing.F) {
 	for _, seed := range []string{
 		`//lock:with "stock:{sku}" wait=2s`, "//lock:with `a`", `//lock:with "a\"b" name="x y" mode=semaphore limit=3`,
 		`//lock:with "a" norenew=true`, `//lock:with "`, `//lock:with "a" "b`, `//lock:with "a" ="`, "// lock:with \"a\"",
+		`//lock:with "a[]" when=needsLock allowempty`, `//lock:with "a" when="x.y"`,
 		"/*lock:with*/", `//lock:with "é\u00e9" name="` + "`" + `"`, `//lock: with "a"`, "//lock:with \"\xff\"", `//lock:with "a" name="\xff"`,
 	} {
 		f.Add(seed)
@@ -107,7 +120,7 @@ func FuzzWhatParsesPrintsBackAndParsesEqual(f *testing.F) {
 		}
 		again, faults := directive.Parse(d.String())
 		same := slices.EqualFunc(d.Options, again.Options, func(a, b directive.Option) bool { return a.Name == b.Name && a.Value == b.Value })
-		if len(faults) > 0 || again.Key != d.Key || !same || !reflect.DeepEqual(again.Policy, d.Policy) {
+		if len(faults) > 0 || again.Key != d.Key || again.When != d.When || !same || !reflect.DeepEqual(again.Policy, d.Policy) {
 			t.Errorf("%q is printed as %q: %v", comment, d.String(), faults)
 		}
 		for i := range len(d.Key) + 1 {

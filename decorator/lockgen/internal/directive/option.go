@@ -3,6 +3,7 @@ package directive
 import (
 	"errors"
 	"fmt"
+	"go/token"
 	"strconv"
 	"strings"
 	"time"
@@ -10,20 +11,30 @@ import (
 	"github.com/lockaround/lockaround/core"
 )
 
-// term is an option that there is. One without set is written alone.
+// term is an option that there is. One with a flag is written alone.
 type term struct {
 	name    string
 	example string
 	set     func(*core.Policy, string) error
 	flag    func(*core.Policy)
+	when    bool // it sets the directive's When
 }
 
-func (t term) apply(p *core.Policy, value string) error {
-	if t.set == nil {
-		t.flag(p)
-		return nil
+// takesValue reports whether something is written behind an =.
+func (t term) takesValue() bool { return t.flag == nil }
+
+func (t term) apply(d *Directive, value string) error {
+	switch {
+	case t.flag != nil:
+		t.flag(&d.Policy)
+	case !t.when:
+		return t.set(&d.Policy, value)
+	case !token.IsIdentifier(value):
+		return fmt.Errorf("%q is no name of a function or method; write one of this package, without its type and without parentheses", value)
+	default:
+		d.When = value
 	}
-	return t.set(p, value)
+	return nil
 }
 
 var terms = []term{
@@ -55,6 +66,8 @@ var terms = []term{
 	{name: "minhold", example: "minhold=5s", set: func(p *core.Policy, v string) error { return duration(&p.MinHold, v, "") }},
 	{name: "linger", example: "linger=1s", set: func(p *core.Policy, v string) error { return duration(&p.Linger, v, "") }},
 	{name: "reentrant", flag: func(p *core.Policy) { p.Reentrant = true }},
+	{name: "allowempty", flag: func(p *core.Policy) { p.AllowEmpty = true }},
+	{name: "when", example: "when=needsLock", when: true},
 	{name: "fairness", example: "fairness=strict", set: oneOf(func(p *core.Policy) *core.Fairness { return &p.Fairness }, core.Balanced, core.Strict)},
 	{name: "release", example: "release=sent", set: oneOf(func(p *core.Policy) *core.ReleaseMode { return &p.Release }, core.Confirmed, core.Sent)},
 	{name: "tokens", example: "tokens=durable", set: oneOf(func(p *core.Policy) *core.Strength { return &p.Tokens }, core.ClockTokens, core.DurableTokens)},

@@ -15,7 +15,8 @@ type lock struct {
 	*guarded
 	sig    *types.Signature // as it is seen from what is generated
 	policy core.Policy
-	values []value // one for each name in the templates
+	values []value     // one for each name in the templates
+	when   *types.Func // says whether a call needs the lock; may be nil
 
 	keyType    string // what the code calls the values' type
 	guardField string // and where a wrapper has the guard
@@ -29,15 +30,16 @@ func (s *source) check(g *guarded, sig *types.Signature) *lock {
 		return nil
 	}
 	l := &lock{guarded: g, sig: sig}
-	s.checkPolicy(l)
 	seen := map[string]bool{}
-	for _, m := range g.marks {
+	lists := make([]bool, len(g.marks))
+	for i, m := range g.marks {
 		if seen[m.Key] {
 			s.fault(m.at(m.KeyAt), "the key is there already; remove this directive")
 		}
 		seen[m.Key] = true
-		s.checkTemplate(l, m)
+		lists[i] = s.checkTemplate(l, m)
 	}
+	s.checkPolicy(l, lists)
 	if len(s.faults) > before {
 		return nil
 	}
@@ -133,8 +135,8 @@ func isContext(t types.Type) bool {
 	return ok && named.Obj().Name() == "Context" && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context"
 }
 
-// checkPolicy puts the directives of a function together.
-func (s *source) checkPolicy(l *lock) {
+// checkPolicy puts the directives of a function together. lists says which templates have lists.
+func (s *source) checkPolicy(l *lock, lists []bool) {
 	with := -1 // the directive that has the options
 	for i, m := range l.marks {
 		switch {
@@ -146,14 +148,14 @@ func (s *source) checkPolicy(l *lock) {
 				fmt.Sprint(s.Fset.Position(l.marks[with].pos).Line))
 		}
 	}
-	if text := s.judge.policy(l.policy, len(l.marks)); text != "" {
+	if text := s.judge.policy(l.policy, lists); text != "" {
 		at := l.marks[0].pos
 		if with >= 0 {
 			at = blamed(l.marks[with], text)
 		}
 		s.fault(at, text)
 	}
-	if l.policy.Key = l.marks[0].Key; len(l.marks) > 1 {
+	if l.policy.Key = l.marks[0].Key; len(l.marks) > 1 || lists[0] {
 		l.policy.Key = ""
 		for _, m := range l.marks {
 			l.policy.Keys = append(l.policy.Keys, m.Key)
@@ -178,9 +180,10 @@ func blamed(m mark, text string) token.Pos {
 	return at
 }
 
-// checkTemplate resolves what a template names.
-func (s *source) checkTemplate(l *lock, m mark) {
+// checkTemplate resolves what a template names, and reports whether it has a list.
+func (s *source) checkTemplate(l *lock, m mark) (list bool) {
 	fault, at := s.judge.template(m.Key, func(name string, at int) {
+		list = list || strings.Contains(name, listMark)
 		v, in, err := s.resolve(l.name.Name, l.sig, name)
 		if err != nil {
 			s.fault(m.at(m.OffsetOf(at+in)), fmt.Sprintf("{%s}: %v", name, err))
@@ -195,5 +198,7 @@ func (s *source) checkTemplate(l *lock, m mark) {
 	})
 	if fault != "" {
 		s.fault(m.at(m.OffsetOf(at)), fault)
+		list = list || strings.Contains(m.Key, listMark) // as far as one can tell
 	}
+	return list
 }

@@ -34,6 +34,7 @@ func TestADirectiveReadsTheFieldsThatCoreReads(t *testing.T) {
 		"Twice":     accepts(core.Fields[fields.Twice]()),
 		"Misnamed":  accepts(core.Fields[fields.Misnamed]()),
 		"Unseen":    accepts(core.Fields[fields.Unseen]()),
+		"Listing":   accepts(core.Fields[*fields.Listing]()),
 	} {
 		argument := loaded[0].Types.Scope().Lookup(typ).Type()
 		sig := types.NewSignatureType(nil, nil, nil, types.NewTuple(
@@ -43,6 +44,8 @@ func TestADirectiveReadsTheFieldsThatCoreReads(t *testing.T) {
 			"A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "l", "_", "M", "n", "lower", "Plain", "One", "Two", "Deep", "Number", "Named", "Self", "Recursive",
 			"F.A", "F.G", "F.B", "H.A", "H.H.H.B", "H.F.G", "Plain.A", "Plain.C", "lower.M", "One.A", "Two.A", "Two.C", "One.Deep.D", "Two.D", "Deep.D",
 			"Self.A", "Recursive.A", "Self.Recursive.Self.A", "Promoting.A", "Promoting.M", "Promoting.Plain.A", "A.B", "X", "a", "in.a", "in.in.A", "deep.D", "deep.E", "Tagged.a", "Tagged.deep.E", "in", "a.b", "A.", ".A", "..", "",
+			"A[]", "A[].X", "B[]", "B[].A", "B[].B", "B[].F.G", "B[].H.H.C", "B[].D", "B.A", "C[]", "D[].A", "D[].E[]", "E[]", "F[]", "F[].A", "G[]", "H[]", "I[]", "J[]",
+			"K[].E", "K[].L.a", "K[].A", "L[]", "L[].a", "M[].a", "M[].A", "M[]", "A[0]", "A[", "A]", "X[]", "A[].",
 		} {
 			_, _, err := s.resolve("Call", sig, "in."+name)
 			if want := byCore(name); (err == nil) != (want == nil) {

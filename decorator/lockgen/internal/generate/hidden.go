@@ -17,6 +17,10 @@ func (s *source) canWrite(t types.Type) bool {
 		return true
 	case *types.Pointer:
 		return s.canWrite(t.Elem())
+	case *types.Slice:
+		return s.canWrite(t.Elem())
+	case *types.Array:
+		return s.canWrite(t.Elem())
 	}
 	return false // it would be a long way to a value from any other
 }

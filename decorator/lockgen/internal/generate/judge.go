@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -25,30 +27,44 @@ func newJudge() (*judge, error) {
 
 func (j *judge) close() { _ = j.locks.Close() } // nothing is held
 
-// policy returns what is wrong with a policy with that many keys, in the words of core
-// but for forever, or nothing. What only some drivers offer is not wrong.
-func (j *judge) policy(p core.Policy, keys int) string {
+// policy returns what is wrong with a policy with as many keys as lists, each with a list or
+// without, in the words of core but for forever, or nothing. What only some drivers offer is
+// not wrong.
+func (j *judge) policy(p core.Policy, lists []bool) string {
 	p.Key, p.Keys = "", nil
-	for i := range keys {
-		p.Keys = append(p.Keys, fmt.Sprint(i))
+	for i, list := range lists {
+		key := fmt.Sprint(i)
+		if list {
+			key += ":{list[]}"
+		}
+		p.Keys = append(p.Keys, key)
 	}
-	_, err := core.NewGuard(j.locks, p, func(string) (core.Accessor[struct{}], error) { return nil, nil })
+	_, err := core.NewGuard(j.locks, p, accept)
 	return strings.ReplaceAll(detail(err), "core.Forever", "forever")
 }
+
+// accept takes any placeholder.
+func accept(string) (core.Accessor[struct{}], error) {
+	return func(dst []byte, _ struct{}) ([]byte, error) { return dst, nil }, nil
+}
+
+// place is where core says that a fault of a template is.
+var place = regexp.MustCompile(`^Keys?(?:\[0\])?, column ([0-9]+): `)
 
 // template calls resolve with the name of each placeholder and its offset in the template,
 // in their order, and returns what is wrong with the template itself, and where.
 func (j *judge) template(text string, resolve func(name string, at int)) (fault string, at int) {
 	next := 0
-	_, err := core.NewKey(text, func(name string) (core.Accessor[struct{}], error) {
+	p := core.Policy{Name: text, Keys: []string{text}}
+	_, err := core.NewGuard(j.locks, p, func(name string) (core.Accessor[struct{}], error) {
 		next += strings.IndexByte(text[next:], '{') + 1
 		resolve(name, next)
-		return func(dst []byte, _ struct{}) ([]byte, error) { return dst, nil }, nil
+		return accept(name)
 	})
-	fault = detail(err)
-	var column int
-	if n, _ := fmt.Sscanf(fault, "Key, column %d:", &column); n == 1 {
-		_, fault, _ = strings.Cut(fault, ": ")
+	fault = strings.ReplaceAll(detail(err), "give each an element of Keys", "give each a directive of its own")
+	if found := place.FindStringSubmatch(fault); found != nil {
+		fault = fault[len(found[0]):]
+		column, _ := strconv.Atoi(found[1])
 		for range column - 1 {
 			_, size := utf8.DecodeRuneInString(text[at:])
 			at += size

@@ -32,7 +32,11 @@ func (h held) typ() types.Type {
 // package cannot name.
 func (s *source) hold(v value) held {
 	h := held{param: v.param}
-	for _, f := range v.fields {
+	fields := v.fields
+	if v.list >= 0 {
+		fields = fields[:v.list]
+	}
+	for _, f := range fields {
 		if pointedAt(h.typ()) != nil {
 			break
 		}
@@ -108,9 +112,25 @@ func (w *writer) key(p *part, l *lock) {
 	w.printf("}[name], nil\n}\n")
 }
 
-// read writes how a value is appended.
+// read writes how a value is appended, or one of each element of a list.
 func (w *writer) read(v value, h held) {
-	at, t := "in."+h.field, h.typ()
+	at, t, fields := "in."+h.field, h.typ(), v.fields[len(h.path):]
+	if v.list < 0 {
+		w.leaf(v.kind, at, t, fields)
+		return
+	}
+	before := v.list - len(h.path)
+	at, t = w.follow(at, t, fields[:before])
+	w.printf("return {core}.AppendList(dst, len(%s), func(dst []byte, i int) ([]byte, error) {\n", at)
+	if strings.HasPrefix(at, "*") {
+		at = "(" + at + ")"
+	}
+	w.leaf(v.kind, at+"[i]", elementOf(t), fields[before:])
+	w.printf("})\n")
+}
+
+// follow writes what has to be there on the way through fields, and returns the end of it.
+func (w *writer) follow(at string, t types.Type, fields []*types.Var) (string, types.Type) {
 	var nils []string
 	follow := func(selected bool) {
 		for elem := pointedAt(t); elem != nil; elem = pointedAt(t) {
@@ -125,7 +145,7 @@ func (w *writer) read(v value, h held) {
 			t = elem
 		}
 	}
-	for _, f := range v.fields[len(h.path):] {
+	for _, f := range fields {
 		follow(true)
 		if w.sees(f) {
 			at += "." + f.Name()
@@ -136,13 +156,19 @@ func (w *writer) read(v value, h held) {
 	if len(nils) > 0 {
 		w.printf("if %s {\nreturn dst, {core}.ErrMissing\n}\n", strings.Join(nils, " || "))
 	}
+	return at, t
+}
+
+// leaf writes how the value at the end of fields is appended.
+func (w *writer) leaf(k kind, at string, t types.Type, fields []*types.Var) {
+	at, t = w.follow(at, t, fields)
 	convert := func(basic types.BasicKind, x string) string {
 		if types.Identical(t, types.Typ[basic]) {
 			return x
 		}
 		return types.Typ[basic].Name() + "(" + x + ")"
 	}
-	switch v.kind {
+	switch k {
 	case text:
 		w.printf("return append(dst, %s...), nil\n", convert(types.String, at))
 	case boolean:

@@ -28,6 +28,7 @@ func (s *source) plan() []*part {
 		switch {
 		case g.owner == nil:
 			if l := checked[g]; l != nil {
+				s.checkWhen(l, nil)
 				parts = append(parts, &part{locks: []*lock{l}, params: l.sig.TypeParams()})
 			}
 		case !slices.ContainsFunc(parts, func(p *part) bool { return p.owner == g.owner }):
@@ -42,7 +43,7 @@ func (s *source) plan() []*part {
 	}
 	if len(parts) > 0 {
 		s.overridden(parts)
-		s.redeclared()
+		s.redeclared(parts)
 	}
 	return parts
 }
@@ -99,8 +100,12 @@ func (s *source) promoted(named *types.Named, method string, interfaces bool, wi
 }
 
 // redeclared finds what generated code could not mean by its name in this package.
-func (s *source) redeclared() {
-	for _, name := range []string{"nil", "string", "error", "byte", "bool", "int64", "uint64", "append"} {
+func (s *source) redeclared(parts []*part) {
+	names := []string{"nil", "string", "error", "byte", "bool", "int64", "uint64", "append"}
+	if slices.ContainsFunc(parts, func(p *part) bool { return slices.ContainsFunc(p.locks, (*lock).hasList) }) {
+		names = append(names, "int", "len")
+	}
+	for _, name := range names {
 		if other := s.Types.Scope().Lookup(name); other != nil {
 			s.fault(other.Pos(), fmt.Sprintf("the package declares %s, and generated code needs Go's own; rename it", name))
 		}
@@ -137,6 +142,7 @@ func (s *source) methods(p *part, checked map[*guarded]*lock) {
 				p.owner.Name(), name, marked[0].owner.Name(), marked[1].owner.Name()))
 		case checked[marked[0]] != nil:
 			if l := s.check(marked[0], fn.Signature()); l != nil {
+				s.checkWhen(l, named)
 				p.locks = append(p.locks, l)
 			}
 		}

@@ -64,12 +64,17 @@ func (w *writer) wrapper(p *part) {
 		for t := range p.params.TypeParams() {
 			taken[t.Obj().Name()] = true
 		}
+		if l.when != nil && l.when.Signature().Recv() == nil {
+			taken[l.when.Name()] = true
+		}
 		c := w.call(l.sig, taken)
 		self, section := taken.fresh("w"), taken.fresh("section")
-		w.comment("%s calls that of the %s while it holds the lock of %s.", l.name.Name, owner, l.keys())
+		w.comment("%s calls that of the %s while it holds the lock of %s%s.", l.name.Name, owner, l.keys(), l.unless())
 		w.printf("func (%s *%s%s) %s(%s) (%s) {\n", self, p.made, used, l.name.Name, c.params, c.results)
+		call := self + "." + p.next + "." + l.name.Name
+		w.condition(l, c, self+"."+p.next+".", call)
 		w.section(p, l, c, self+"."+l.guardField, section)
-		w.printf("\treturn %s.%s.%s(%s.Context()%s)\n}\n", self, p.next, l.name.Name, section, c.rest)
+		w.printf("\treturn %s(%s.Context()%s)\n}\n", call, section, c.rest)
 	}
 }
 
@@ -78,6 +83,10 @@ func (w *writer) function(p *part) {
 	l := p.locks[0]
 	declared, used := w.declared(p.params)
 	scope := w.mentioned(p).with(l.name.Name)
+	taken := names{l.keyType: true, l.name.Name: true, "nil": true}
+	if l.when != nil {
+		scope[l.when.Name()], taken[l.when.Name()] = true, true
+	}
 	for _, tuple := range []*types.Tuple{l.sig.Params(), l.sig.Results()} {
 		for v := range tuple.Variables() {
 			scope.words(w.typ(v.Type())) // the function that is returned has them within
@@ -85,21 +94,42 @@ func (w *writer) function(p *part) {
 	}
 	locks, guard, err := scope.fresh("locks"), scope.fresh("guard"), scope.fresh("err")
 	outer := w.call(l.sig, names{})
-	taken := names{l.keyType: true, l.name.Name: true, "nil": true, guard: true}
+	taken[guard] = true
 	for t := range p.params.TypeParams() {
 		taken[t.Obj().Name()] = true
 	}
 	c := w.call(l.sig, taken)
 	section := taken.fresh("section")
-	w.comment("%s returns %s with the lock of %s around it. The error is a [%s.ErrPolicy]: %s is nil, or the directive asks for what its driver does not offer.",
-		p.maker, l.name.Name, l.keys(), w.core(), locks)
+	w.comment("%s returns %s with the lock of %s around it%s. The error is a [%s.ErrPolicy]: %s is nil, or the directive asks for what its driver does not offer.",
+		p.maker, l.name.Name, l.keys(), l.unless(), w.core(), locks)
 	w.printf("func %s%s(%s *{core}.Engine) (func(%s) (%s), error) {\n", p.maker, declared, locks, outer.params, outer.results)
 	w.printf("\t%s, %s := ", guard, err)
 	w.guard(l, used, locks)
 	w.printf("\n\tif %s != nil {\n\t\treturn nil, %[1]s\n\t}\n", err)
 	w.printf("\treturn func(%s) (%s) {\n", c.params, c.results)
+	w.condition(l, c, "", l.name.Name+used)
 	w.section(p, l, c, guard, section)
 	w.printf("\treturn %s%s(%s.Context()%s)\n}, nil\n}\n", l.name.Name, used, section, c.rest)
+}
+
+// condition writes how a call that needs no lock goes without one. A method of the condition is
+// that of receiver.
+func (w *writer) condition(l *lock, c call, receiver, call string) {
+	if l.when == nil {
+		return
+	}
+	if l.when.Signature().Recv() == nil {
+		receiver = ""
+	}
+	w.printf("\tif !%s%s(%s) {\n\t\treturn %s(%s%s)\n\t}\n", receiver, l.when.Name(), strings.TrimPrefix(c.rest, ", "), call, c.ctx, c.rest)
+}
+
+// unless says for a comment when there is no lock.
+func (l *lock) unless() string {
+	if l.when == nil {
+		return ""
+	}
+	return ", or without a lock where " + l.when.Name() + " returns false"
 }
 
 // section writes how a call comes into its critical section.
@@ -130,6 +160,9 @@ func (w *writer) guard(l *lock, used, locks string) {
 			keys = append(keys, fmt.Sprintf("%q", k))
 		}
 		field("Keys", "[]string{"+strings.Join(keys, ", ")+"}")
+	}
+	if p.AllowEmpty {
+		field("AllowEmpty", "true")
 	}
 	if p.Name != "" {
 		field("Name", fmt.Sprintf("%q", p.Name))

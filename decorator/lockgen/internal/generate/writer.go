@@ -24,7 +24,7 @@ type writer struct {
 }
 
 // locals are what generated code calls its own variables, where it can.
-var locals = []string{"locks", "next", "guard", "section", "err", "w", "in", "dst", "name"}
+var locals = []string{"locks", "next", "guard", "section", "err", "w", "in", "dst", "name", "i"}
 
 func newWriter(s *source, parts []*part) *writer {
 	w := &writer{source: s, parts: parts, scope: names{}}

@@ -116,3 +116,20 @@ type Unseen struct {
 	l string `lock:"a"` //nolint:unused // for its tag
 	B string
 }
+
+// Listing has lists of all kinds, and what is none.
+type Listing struct {
+	A []string
+	B []*Plain
+	C *[]**Named
+	D [3]struct{ A, E []byte }
+	E []byte
+	F map[string]string
+	G [][]string
+	H []float64
+	I []any
+	J []Named
+	K []Listing
+	L Tagged
+	M *[]Tagged
+}

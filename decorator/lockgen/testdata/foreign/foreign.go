@@ -24,11 +24,12 @@ type Request struct {
 	Box    *Box[status]
 	Open   *Box[string]
 	Any    *struct{ Level int8 }
+	Marks  []status
 }
 
 // NewRequest returns one with all that others cannot set.
 func NewRequest() Request {
-	return Request{Deep: &deep.Treasure{Gold: 1}, Box: &Box[status]{"new"}, Open: &Box[string]{"open"}, Any: &struct{ Level int8 }{-1}}
+	return Request{Deep: &deep.Treasure{Gold: 1}, Box: &Box[status]{"new"}, Open: &Box[string]{"open"}, Any: &struct{ Level int8 }{-1}, Marks: []status{"new", "blue"}}
 }
 
 // Box has a type that may not be exported.
