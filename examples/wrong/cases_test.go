@@ -148,6 +148,10 @@ var groups = []group{
 			_, err := httplock.New(locks, core.Policy{Key: "stock:{path.sku}"}, httplock.WithValue("tenant", func(*http.Request) (string, error) { return "", nil }))
 			return err
 		}},
+		{"A list of a query", func() error {
+			_, err := httplock.New(locks, core.Policy{Keys: []string{"stock:{query.ids[]}"}})
+			return err
+		}},
 		{"A misspelt gRPC method", func() error {
 			_, err := interceptor.Compile(locks, interceptor.Rules{"/stock.v1.Stock/Deducts": {Key: "stock:{sku}"}})
 			return err
@@ -176,6 +180,34 @@ var groups = []group{
 		}},
 		{"An argument's field that is a list", func() error {
 			_, err := decorator.NewErr(locks, core.Policy{Key: "stock:{Lines}"}, sell)
+			return err
+		}},
+		{"A list in the one key of a policy", func() error {
+			_, err := decorator.NewErr(locks, core.Policy{Key: "stock:{Lines[]}"}, sell)
+			return err
+		}},
+		{"What is no list", func() error {
+			_, err := decorator.NewErr(locks, core.Policy{Keys: []string{"stock:{SKU[]}"}}, sell)
+			return err
+		}},
+		{"Two lists in one template", func() error {
+			_, err := decorator.NewErr(locks, core.Policy{Keys: []string{"{Lines[]}:{Gifts[]}"}}, sell)
+			return err
+		}},
+		{"Empty lists where there is no list", func() error {
+			_, err := decorator.NewErr(locks, core.Policy{Key: "stock:{SKU}", AllowEmpty: true}, sell)
+			return err
+		}},
+		{"A call with an empty list", func() error {
+			sell := decorator.WithLockErr(locks, core.Policy{Name: "sell", Keys: []string{"stock:{Lines[]}"}}, sell)
+			return sell(ctx, order{})
+		}},
+		{"A call with an element that has no value", func() error {
+			sell := decorator.WithLockErr(locks, core.Policy{Name: "sell", Keys: []string{"stock:{Lines[]}"}}, sell)
+			return sell(ctx, order{Lines: []string{"book", ""}})
+		}},
+		{"A condition on another argument", func() error {
+			_, err := decorator.NewErr(locks, core.Policy{Key: "stock:{SKU}"}, sell, decorator.When(func(sku string) bool { return sku != "" }))
 			return err
 		}},
 		{"A job that waits for nothing", func() error {

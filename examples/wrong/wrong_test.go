@@ -145,6 +145,7 @@ func directives(t *testing.T) []directive {
 		{title: "A blank after the slashes", line: `// lock:with "a"`},
 		{title: "Blanks around an =", line: `//lock:with "a" wait = 2s ttl= 3s mode =shared name = "a=b" limit= 2`},
 		{title: "A negative wait", line: `//lock:with "a" wait=-1s`},
+		{title: "A condition of another function", line: `//lock:with "stock:{sku}" when=needsLock`},
 		{title: "A limit that is no number, and other options of one directive", line: `//lock:with "a" wiat=2s retries=3 wait=2 wait=1s ttl=soon ttl mode=shard limit=many norenew=true fairness=fast tokens=strong maxhold= name="" linger=1h"`},
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.go"))
