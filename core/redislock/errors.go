@@ -38,6 +38,7 @@ var permanentPrefixes = []string{
 	"unknown command",
 	"Unknown Redis command",
 	"The user executing the script can't",
+	"ACL failure in script", // in place of the one before, from Redis 7.2 on and from Valkey
 	"invalid password",
 	"Client sent AUTH",
 	"AUTH ",

@@ -26,6 +26,7 @@ func TestErrorsAreTransientUnlessRepeatingIsUseless(t *testing.T) {
 		{serverError("ERR unknown command 'EVALSHA', with args beginning with: "), true},
 		{serverError("ERR Unknown Redis command called from script script: cc, on @user_script:1."), true},
 		{serverError("ERR The user executing the script can't run this command or subcommand script: 20, on @user_script:1."), true},
+		{serverError("ERR ACL failure in script: User locks has no permissions to run the 'hset' command script: 20, on @user_script:1."), true},
 		{serverError("ERR Error running script (call to f_61): @user_script:1: WRONGTYPE Operation against a key"), true},
 		{serverError("ERR Error running script (call to f_61): @user_script:7: @user_script: 7: Unknown Redis command called from Lua script"), true},
 		{serverError("The user executing the script can't run this command or subcommand"), true},
