@@ -24,6 +24,7 @@ var permanentPrefixes = []string{
 	"MOVED", // the server is one of a Cluster
 	"unknown command",
 	"The user executing the script can't",
+	"ACL failure in script", // in place of the one before, from Redis 7.2 on and from Valkey
 	"invalid password",
 	"Client sent AUTH",
 	"AUTH ",
