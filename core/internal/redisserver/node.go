@@ -4,6 +4,7 @@ package redisserver
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,14 +41,15 @@ type Node struct {
 // Options are what a server is started with. The zero value is a server without a password
 // that has the machine's clock.
 type Options struct {
-	Args []string // of redis-server: "--maxmemory", "10mb"
-	Env  []string // besides this process's: "NAME=value"
+	Program string   // what takes the place of redis-server; empty is that
+	Args    []string // of redis-server: "--maxmemory", "10mb"
+	Env     []string // besides this process's: "NAME=value"
 	// Clock lets [Node.Jump] set the server's wall clock. Without a C compiler it cannot.
 	Clock bool
 }
 
 // Start returns when the server answers. The error is an [exec.ErrNotFound] if there is no
-// redis-server.
+// such program.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	o.Args = slices.Concat(inMemory, o.Args)
 	return start(ctx, o, func(*Node) ([]string, error) { return nil, nil })
@@ -57,9 +59,10 @@ var inMemory = []string{"--save", "", "--appendonly", "no"}
 
 // start starts a server, whose arguments begin with those of first.
 func start(ctx context.Context, o Options, first func(*Node) ([]string, error)) (*Node, error) {
-	path, err := exec.LookPath("redis-server")
+	program := cmp.Or(o.Program, "redis-server")
+	path, err := exec.LookPath(program)
 	if err != nil {
-		return nil, fmt.Errorf("start redis-server: %w; Debian has it in the package redis-server", err)
+		return nil, fmt.Errorf("start %s: %w; Debian has it in the package %[1]s", program, err)
 	}
 	n := &Node{Daemon: &daemon.Daemon{}}
 	if n.folder, err = os.MkdirTemp("", "lockaround-redis-"); err != nil {
@@ -164,6 +167,9 @@ func (n *Node) ready() error {
 			}
 			if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
 				n.Version = "Redis " + version
+			}
+			if version, ok := strings.CutPrefix(line, "valkey_version:"); ok { // after what it is compatible with
+				n.Version = "Valkey " + version
 			}
 			if line == "+PONG" && pid == strconv.Itoa(n.Pid()) {
 				return nil

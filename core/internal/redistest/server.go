@@ -10,7 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
-// Server is a redis-server process of its own, on a free port of 127.0.0.1,
+// Server is a redis-server or valkey-server process of its own, on a free port of 127.0.0.1,
 // without persistence. It ends with the test that started it. Its methods fail
 // the test when they cannot do what they say, and are for one goroutine.
 type Server struct {
@@ -40,11 +40,19 @@ func of(t testing.TB, n *redisserver.Node) *Server {
 	return &Server{Test: daemon.Test{Daemon: n.Daemon, T: t}, node: n}
 }
 
+// StartValkey is Start for a valkey-server, which takes the same arguments.
+func StartValkey(t testing.TB, args ...string) *Server {
+	t.Helper()
+	n, err := redisserver.Start(t.Context(), redisserver.Options{Program: "valkey-server", Args: args})
+	started(t, n, err)
+	return of(t, n)
+}
+
 // started fails the test, or skips it, unless something was started that ends with it.
 func started(t testing.TB, what interface{ Close() error }, err error) {
 	t.Helper()
 	if errors.Is(err, exec.ErrNotFound) {
-		daemon.Missing(t, "redis-server in PATH", err)
+		daemon.Missing(t, "redis-server, or valkey-server if that is asked for, in PATH", err)
 	}
 	if err != nil {
 		t.Fatal(err)
