@@ -33,9 +33,11 @@ func without(rights []string, right string) []string {
 	return slices.DeleteFunc(slices.Clone(rights), func(r string) bool { return r == right })
 }
 
-func TestMinimalACLPermitsLocks(t *testing.T) {
+func TestMinimalACLPermitsLocks(t *testing.T) { minimalACLPermitsLocks(t, redistest.Start) }
+
+func minimalACLPermitsLocks(t *testing.T, start starter) {
 	for _, protocol := range []int{2, 3} {
-		server := redistest.Start(t)
+		server := start(t)
 		as := user(t, server, minimalACL)
 		resp := func(o *redis.Options) { o.Protocol = protocol }
 		a, b := join(t, server.Addr(), as, resp), join(t, server.Addr(), as, resp)
@@ -89,16 +91,22 @@ func TestConformanceUnderMinimalACL(t *testing.T) {
 			t.Attr("figure-20", "the conformance suite passes under the minimal ACL: "+strings.Join(minimalACL, " "))
 		}
 	})
+	conformanceUnderMinimalACL(t, redistest.Start)
+}
+
+func conformanceUnderMinimalACL(t *testing.T, start starter) {
 	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
-		server := redistest.Start(t)
+		server := start(t)
 		o := redis.Options{Addr: server.Addr()}
 		user(t, server, minimalACL)(&o)
 		return &drivertest.Harness{Driver: redislock.New(newClient(t, o))}
 	})
 }
 
-func TestPingNamesWhatIsDenied(t *testing.T) {
-	server := redistest.Start(t)
+func TestPingNamesWhatIsDenied(t *testing.T) { pingNamesWhatIsDenied(t, redistest.Start) }
+
+func pingNamesWhatIsDenied(t *testing.T, start starter) {
+	server := start(t)
 	for right, name := range map[string]string{
 		"+hmget": "hmget", "+hget": "hget", "+hexists": "hexists", "+hset": "hset", "+hdel": "hdel",
 		"+pexpire": "pexpire", "+time": "time", "+publish": "publish", "+evalsha": "eval", "+eval": "eval",

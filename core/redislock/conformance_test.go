@@ -51,9 +51,12 @@ func newClient(t testing.TB, o redis.Options) *redis.Client {
 	return c
 }
 
+// starter is redistest.Start, or another server's.
+type starter = func(t testing.TB, args ...string) *redistest.Server
+
 // harness is a server of the check's own, reached through a proxy.
-func harness(t *testing.T, o redis.Options) *drivertest.Harness {
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+func harness(t *testing.T, start starter, o redis.Options) *drivertest.Harness {
+	server := start(t, "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.NewProxy(t, server.Addr())
 	direct := newClient(t, redis.Options{Addr: server.Addr()})
 	o.Addr = proxy.Addr()
@@ -118,11 +121,11 @@ func TestConformance(t *testing.T) {
 			if testing.Short() && c.o.Protocol == 2 {
 				t.Skip("the first run of the suite is enough with -short")
 			}
-			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, c.o) })
+			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redistest.Start, c.o) })
 		})
 	}
 }
 
 func TestEndurance(t *testing.T) {
-	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redis.Options{}) })
+	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redistest.Start, redis.Options{}) })
 }
