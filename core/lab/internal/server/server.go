@@ -19,6 +19,7 @@ type Kind string
 // The kinds.
 const (
 	Redis     Kind = "redis"
+	Valkey    Kind = "valkey"
 	Etcd      Kind = "etcd"
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -49,7 +50,7 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 	case Postgres, MariaDB:
 		return startDatabase(ctx, kind)
 	}
-	return startRedis(ctx, false)
+	return startRedis(ctx, redisserver.Options{})
 }
 
 // inFolder makes a folder for a server, and starts it there.
@@ -69,8 +70,9 @@ func inFolder(ctx context.Context, start func(ctx context.Context, folder string
 // Close ends the server and removes its folder.
 func (s *Server) Close() error { return s.end() }
 
-func startRedis(ctx context.Context, clock bool) (*Server, error) {
-	n, err := redisserver.Start(ctx, redisserver.Options{Clock: clock})
+// startRedis starts a Redis server, or what takes its place.
+func startRedis(ctx context.Context, o redisserver.Options) (*Server, error) {
+	n, err := redisserver.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}

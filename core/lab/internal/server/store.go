@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+
+	"github.com/lockaround/lockaround/core/internal/redisserver"
 )
 
 // Store is what clients keep their locks in: one server, or several that belong together.
@@ -30,20 +32,26 @@ const (
 	Quorum   Kind = "quorum"   // see Voters
 )
 
-// Program is the kind of a store's servers.
+// Program is the kind of a store's servers. Valkey's is that of Redis: it takes the same
+// commands.
 func (k Kind) Program() Kind {
 	switch k {
-	case Sentinel, Cluster, Quorum:
+	case Sentinel, Cluster, Quorum, Valkey:
 		return Redis
 	}
 	return k
 }
 
+// Single reports whether a store of this kind is one Redis server, or one Valkey server.
+func (k Kind) Single() bool { return k == Redis || k == Valkey }
+
 // Open starts a store of a kind. As long as it starts, it may take several seconds.
 func Open(ctx context.Context, kind Kind) (Store, error) {
 	switch kind {
 	case Redis:
-		return startRedis(ctx, true)
+		return startRedis(ctx, redisserver.Options{Clock: true})
+	case Valkey:
+		return startRedis(ctx, redisserver.Options{Program: "valkey-server", Clock: true})
 	case Sentinel:
 		return startWatched(ctx)
 	case Cluster:
