@@ -44,7 +44,7 @@ func (f fault) aimed() bool { return f.Reach == victim || f.Reach == holder }
 
 // fits reports whether a fault is about a kind of store.
 func (f fault) fits(kind server.Kind) bool {
-	return f.Only == "" || f.Only == kind || f.Only == kind.Program() && !f.Alone
+	return f.Only == "" || f.Only == kind || f.Only == kind.Program() && (!f.Alone || kind.Single())
 }
 
 // loses reports whether two may claim a lock after a fault.

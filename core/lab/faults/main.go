@@ -12,7 +12,7 @@
 // at once, let a lease linger, keep a key taken for a while, or are served strictly in turn.
 // One fault after the other hits them meanwhile, in an order that the seed decides.
 //
-// -store has the locks kept elsewhere than in one Redis server: in etcd, PostgreSQL, MariaDB or
+// -store has the locks kept elsewhere than in one Redis server: in Valkey, etcd, PostgreSQL, MariaDB or
 // ZooKeeper, in a master with replicas under the watch of Sentinels, in a Redis Cluster, or in
 // a quorum of Redis servers. Each has faults of its own: sessions that expire, connections that
 // the database ends, failovers that lose writes and others that lose none, slots that move, a

@@ -38,14 +38,19 @@ var rules = check.Rules{
 
 // stores are all, the one first that is tried unless another one is asked for.
 var stores = []store{
-	{
-		Kind: server.Redis, About: "one Redis server", Shortest: 300 * time.Millisecond, Longest: 500 * time.Millisecond,
+	single(server.Redis, "one Redis server"), single(server.Valkey, "one Valkey server"),
+	etcdStore, postgresStore, mariadbStore, zookeeperStore,
+	sentinelStore, clusterStore, quorumStore,
+}
+
+// single is one server that redislock keeps locks in.
+func single(kind server.Kind, about string) store {
+	return store{
+		Kind: kind, About: about, Shortest: 300 * time.Millisecond, Longest: 500 * time.Millisecond,
 		Timeout: 500 * time.Millisecond,
 		Rules:   rules.With(500*time.Millisecond, 500*time.Millisecond, time.Second, 1500*time.Millisecond),
 		open:    openRedis,
-	},
-	etcdStore, postgresStore, mariadbStore, zookeeperStore,
-	sentinelStore, clusterStore, quorumStore,
+	}
 }
 
 // faults are those of all stores that fit this one, and its own.
