@@ -1,4 +1,5 @@
-// Package redislock keeps locks in Redis (6.2 and later; tested on 7.0) or Valkey.
+// Package redislock keeps locks in Redis (6.2 and later; tested on 7.0) or Valkey (tested on
+// 8.0, as one server). Dragonfly and KeyDB, which take the same commands, are untested.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
