@@ -2,7 +2,7 @@
 #
 #   make test        vet, generated code, lint, unit tests, every store's conformance and
 #                    faults, a short simulation, all with the race detector: six minutes
-#   make test-full   what make test leaves out: crowds, endurance, the longer simulation,
+#   make test-full   what make test leaves out: crowds, endurance, Valkey, the longer simulation,
 #                    bugs that it must catch, and the newest releases of dependencies and Go
 #   make test-long   more simulation, more kills, and time for each fuzz target: hours
 #   make flakes      make test, many times: RUNS=20, beside LOAD=5 endless builds;
@@ -76,7 +76,7 @@ MORE_LONG := LOCKAROUND_ACQUISITIONS=1000 LOCKAROUND_PROTOCOL_STEPS=4000
 FUZZTIME  ?= 30s
 
 # Where the fault laboratory keeps locks besides in Redis.
-OTHERS := sentinel cluster quorum etcd postgres mariadb zookeeper
+OTHERS := valkey sentinel cluster quorum etcd postgres mariadb zookeeper
 
 # They run long, count, or repeat what another test shows once. Their names are whole.
 LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestClusterReshardingLosesNoLease \
@@ -95,8 +95,11 @@ LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestCluster
 	TestTokensRiseThoughTheServersClockJumpsByAnHour TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice
 long := ^($(subst $() $(),|,$(strip $(LONG))))$$
 
+# They are of test-full too, which fails without the server: nothing else says that Valkey serves.
+ON_VALKEY := OnValkey$$
+
 .PHONY: test test-full test-long flakes servers suite lint check check-here check-elsewhere proto proto-check \
-	tests-main tests-nested long-main long-nested simulation short-simulation schedules newest-tests \
+	tests-main tests-nested long-main long-nested on-valkey simulation short-simulation schedules newest-tests \
 	fuzz model bench peers caches faults figures newest
 
 test: suite
@@ -108,7 +111,7 @@ test: suite
 
 test-full: suite
 	@rm -f $(LOGS)/*.json $(LOGS)/*.skipped; .ci/step "servers and compiler" .ci/servers
-	@status=0; .ci/step "the long tests" $(MAKE) -k -j2 LOGS=$(LOGS) MORE='$(MORE_LONG)' long-main long-nested || status=1; \
+	@status=0; .ci/step "the long tests" $(MAKE) -k -j2 LOGS=$(LOGS) MORE='$(MORE_LONG)' long-main long-nested on-valkey || status=1; \
 	.ci/step "simulation, $(SCHEDULES) schedules; tests against the newest Go, gin, grpc, go-redis and OpenTelemetry" \
 		$(MAKE) -k -j2 LOGS=$(LOGS) MORE='$(MORE_LONG)' simulation newest-tests || status=1; \
 	.ci/step "what was found" .ci/found $(LOGS) $(MISSING) || status=1; exit $$status
@@ -184,12 +187,12 @@ GOTEST = env CGO_ENABLED=1 $(REQUIRE) $(FEW) $(MORE) $(CURDIR)/.ci/scratch $(CUR
 FLAGS  = $(DETECTOR) -vet=off -parallel 5 -count=1 -timeout=30m
 
 tests-main:
-	@export GOWORK=off; $(GOTEST) -log $(LOGS)/main.json $(FLAGS) -p 2 -skip '$(long)' $(FIRST) \
+	@export GOWORK=off; $(GOTEST) -log $(LOGS)/main.json $(FLAGS) -p 2 -skip '$(long)|$(ON_VALKEY)' $(FIRST) \
 		$$(go list ./... | grep -v -x -F "$$(go list $(FIRST))")
 
 tests-nested:
 	@printf '%s\n' $(NESTED) | xargs -P 2 -I{} bash -c 'log=$(abspath $(LOGS))/$$(echo {} | tr / .).json; \
-		cd {} && $(GOTEST) -log $$log $(FLAGS) -p 1 -skip '\''$(long)'\'' ./...'
+		cd {} && $(GOTEST) -log $$log $(FLAGS) -p 1 -skip '\''$(long)|$(ON_VALKEY)'\'' ./...'
 
 # Only packages that have long tests are built for them.
 long_in = git grep -lE 'func ($(subst $() $(),|,$(strip $(LONG))))\(' -- '*_test.go'
@@ -201,6 +204,11 @@ long-main:
 long-nested:
 	@printf '%s\n' $(NESTED) | xargs -P 2 -I{} bash -c 'log=$(abspath $(LOGS))/long.$$(echo {} | tr / .).json; \
 		cd {} && all=$$($(subst ','\'',$(long_in)) | $(subst ','\'',$(folders))) && [[ -z $$all ]] || $(GOTEST) -log $$log $(FLAGS) -p 1 -run '\''$(long)'\'' $$all'
+
+on-valkey: REQUIRE := LOCKAROUND_REQUIRE_SERVERS=1
+on-valkey:
+	@GOWORK=off $(GOTEST) -log $(LOGS)/valkey.json $(FLAGS) -run '$(ON_VALKEY)' ./core/redislock
+	@cd core/lab && $(GOTEST) -log $(abspath $(LOGS))/valkey.core.lab.json $(FLAGS) -run '$(ON_VALKEY)' ./faults
 
 # It goes by a clock of its own, so other tests, which mostly wait, may go beside it.
 simulation: schedules
@@ -223,7 +231,7 @@ newest-tests:
 		mkdir -p $(LOGS); echo "the newest Go, $$newest, which cannot be fetched here; the newest dependencies were tested with $$(go env GOVERSION)" >$(LOGS)/newest.skipped; \
 	fi; \
 	$(GOTEST) -log $(LOGS)/newest.json -vet=off -modfile=.ci/newest.mod -parallel 5 -count=1 -timeout=30m \
-		-skip '$(long)|OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestSimulation' \
+		-skip '$(long)|$(ON_VALKEY)|OverProcesses$$|ByProcessesOfWhichSomeAreKilled$$|^TestSimulation' \
 		. ./core ./core/policies ./core/fence/... ./core/redislock/... ./core/redlock ./middleware/... ./interceptor/... ./decorator ./decorator/cache/... ./examples/...
 
 test-long:
