@@ -131,7 +131,8 @@
 //
 // Take it before doing anything that has an effect, since a 409 invites the client to repeat
 // the request. Let all callers take keys in one order; a key that the request holds already is
-// taken again only by a policy that is Reentrant.
+// taken again only by a policy that is Reentrant. [ProblemOf] returns the answers, for
+// frameworks that do not go by net/http.
 //
 // # Behind another service
 //

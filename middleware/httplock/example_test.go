@@ -145,3 +145,26 @@ func ExampleAnswer() {
 	// 409 {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request is being worked on that excludes this one.","code":"LOCK_BUSY"}
 	// 200 deducted
 }
+
+// A framework that does not go by net/http answers by what it has of its own.
+func ExampleProblemOf() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	ctx := context.Background()
+	stock := core.Policy{Key: "stock:book", Name: "stock", Wait: core.TryOnce}
+	err = locks.Do(ctx, stock, func(context.Context) error {
+		return locks.Do(ctx, stock, func(context.Context) error { return nil }) // another request
+	})
+	if p, ok := httplock.ProblemOf(ctx, err); ok {
+		fmt.Println(p.Status, p.Header.Get("Content-Type"), p.Header.Get("Retry-After"))
+		fmt.Println(string(p.Body))
+	}
+	// Output:
+	// 409 application/problem+json 1
+	// {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request is being worked on that excludes this one.","code":"LOCK_BUSY"}
+}

@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -67,6 +68,36 @@ func Answer(w http.ResponseWriter, r *http.Request, err error) bool {
 	}
 	p.Write(w, r.Method)
 	return true
+}
+
+// Problem is the answer of a request that its lock has failed.
+type Problem struct {
+	Status int
+	Header http.Header // Content-Type, and Retry-After with 409; empty with 499
+	Body   []byte      // application/problem+json; nil with 499, which nobody reads
+}
+
+// ProblemOf returns what [Answer] writes of err, for frameworks that do not go by net/http:
+// the same statuses, headers and bodies. ctx is that of the request, from before the lock.
+//
+//	err := guard.Do(ctx, in, pay)
+//	if p, ok := httplock.ProblemOf(ctx, err); ok {
+//		return reply(p.Status, p.Header, p.Body)
+//	}
+//
+// It reports, as Answer does, whether err is of a lock: false means that err is nil or
+// something else's, and the Problem is empty. Nothing is logged: log err, of which a
+// *core.Error is safe to show, where Status is 500. The Problem is the caller's to change.
+// ProblemOf is safe for concurrent use.
+func ProblemOf(ctx context.Context, err error) (p Problem, ok bool) {
+	of, _, ok := problem.OfHandler(ctx, err)
+	switch {
+	case !ok:
+		return Problem{}, false
+	case of.Status == problem.StatusClientClosedRequest:
+		return Problem{Status: of.Status}, true
+	}
+	return Problem{Status: of.Status, Header: of.Header(), Body: of.Body()}, true
 }
 
 // ended deals with a lease that ended before the handler did.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -265,15 +266,25 @@ func Undescribe(h http.Header, encoding []string) {
 // Write answers a request of this method with p. Nothing may have been written
 // to w before.
 func (p Problem) Write(w http.ResponseWriter, method string) {
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	if p.retryAfter != "" {
-		h.Set("Retry-After", p.retryAfter)
-	}
+	maps.Copy(w.Header(), p.Header())
 	w.WriteHeader(p.Status)
 	if method == http.MethodHead {
 		return
 	}
+	_, _ = w.Write(p.Body()) // a client that has gone needs no answer
+}
+
+// Header returns the headers of the answer.
+func (p Problem) Header() http.Header {
+	h := http.Header{"Content-Type": {"application/problem+json"}}
+	if p.retryAfter != "" {
+		h["Retry-After"] = []string{p.retryAfter}
+	}
+	return h
+}
+
+// Body returns the body of the answer.
+func (p Problem) Body() []byte {
 	text, _ := json.Marshal(p) // strings and a number do not fail
-	_, _ = w.Write(text)       // a client that has gone needs no answer
+	return text
 }
