@@ -35,13 +35,20 @@ func HTTP(t *testing.T, handler http.Handler, p *Probe, requests ...Request) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	defer server.Close()
+	HTTPServer(t, server.Listener.Addr().String(), p, requests...)
+}
+
+// HTTPServer tries the server that listens at addr, without TLS, as [HTTP] tries a handler:
+// for what does not go by net/http.
+func HTTPServer(t *testing.T, addr string, p *Probe, requests ...Request) {
+	t.Helper()
 	for _, r := range requests {
 		t.Run(r.Method+" "+r.Target, func(t *testing.T) {
 			forms, err := r.forms()
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, fault := range try(server.Listener.Addr().String(), p, forms) {
+			for _, fault := range try(addr, p, forms) {
 				t.Error(fault)
 			}
 		})
