@@ -82,7 +82,8 @@
 // than its router knows: //orders/1 and /%6frders/1 with chi, /orders%2f1 and CONNECT
 // //orders/1 with http.ServeMux, which redirects or decodes the others. If cleaned and
 // decoded it is that of a route with a rule, it is refused with status 400: another router
-// may take it for that. A slash at the end is not removed for this.
+// may take it for that. A slash at the end is not removed for this. HEAD of a route with a
+// rule for GET is refused likewise, where the router serves it by a catch-all.
 //
 // What remains: a handler that the table's is not around is not locked.
 // [Table.Validate] finds rules that are for no route, but not handlers that were

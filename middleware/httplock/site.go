@@ -160,6 +160,13 @@ func (t *Table) passedBy(s *site, r *http.Request) error {
 			Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "the host or the path can be read as that of another route; send it in its plain form"},
 		}
 	}
+	if r.Method == http.MethodHead && closer.method == http.MethodGet {
+		// chi and echo do not serve HEAD by a route for GET, and other routers do.
+		return &core.Error{
+			Op: "do", Kind: core.ErrKey, Detail: "HEAD can be taken for the GET of a route which has a rule",
+			Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "HEAD can be read as the GET of another route; send GET"},
+		}
+	}
 	fault := &core.Error{
 		Op: "do", Kind: core.ErrPolicy,
 		Detail: "route " + s.pattern.text + " has no rule, but the request fits " + closer.text + ", which has one" +

@@ -95,6 +95,29 @@ func TestTableInFrontOfARouterOfChiRunsNothingThatHasARule(t *testing.T) {
 	}
 }
 
+// chi and echo serve HEAD by a catch-all, and not by a route for GET: that is no fault of the
+// program, which a client could put into its log.
+func TestHEADThatARouterDoesNotServeByGETIsRefusedAsTheClients(t *testing.T) {
+	e, _ := routetest.Open(t)
+	logged := logtest.Capture(t)
+	tab := table(t, e, map[string]string{"GET /a/{x}": "{path.x}"})
+	if err := tab.Validate("GET /a/{x}", "/*"); err != nil {
+		t.Fatal(err)
+	}
+	for method, want := range map[string]int{http.MethodHead: 400, http.MethodGet: 500} {
+		r := httptest.NewRequest(method, "/a/1", nil)
+		r.Pattern = "/*"
+		w := httptest.NewRecorder()
+		tab.Handler()(routetest.Never(t)).ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%s: got %d %s; want %d", method, w.Code, w.Body, want)
+		}
+		if method == http.MethodHead && strings.Contains(logged.String(), "HEAD") {
+			t.Errorf("HEAD is in the log: %s", logged)
+		}
+	}
+}
+
 func TestValidatedTableKnowsWhichRouteIsCloser(t *testing.T) {
 	e, _ := routetest.Open(t)
 	logtest.Capture(t)
