@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/lockaround/lockaround/core/fence"
@@ -19,6 +20,23 @@ func ExampleSQL_Schema() {
 	//     token      bigint      NOT NULL,
 	//     written_at timestamptz NOT NULL DEFAULT clock_timestamp()
 	// ) WITH (fillfactor = 70)
+}
+
+// A transaction of pgx has an Exec of its own, which this one stands for.
+func ExampleAdmitBy() {
+	tokens, err := fence.NewSQL(fence.PostgreSQL, "")
+	if err != nil {
+		panic(err)
+	}
+	exec := func(_ context.Context, _ string, args ...any) (rows, error) {
+		fmt.Printf("%s has the token %d\n", args...)
+		return 1, nil
+	}
+	token := fence.Token{Key: "stock:A-1", Number: 1024} // fence.Of(lease) has them
+	fmt.Println(fence.AdmitBy(context.Background(), tokens, exec, token))
+	// Output:
+	// stock:A-1 has the token 1024
+	// <nil>
 }
 
 // Where a lock protects single rows the token may be in the row itself. Update executes

@@ -187,6 +187,42 @@ func (f *SQL) Admit(ctx context.Context, tx *sql.Tx, t Token) error {
 	return nil
 }
 
+// AdmitBy is [SQL.Admit] in a transaction of PostgreSQL by another client than
+// database/sql, for one token or several. exec is the client's own method, such as pgx's:
+//
+//	err := fence.AdmitBy(ctx, tokens, tx.Exec, fence.Of(lease)...)
+//
+// It executes a statement in the transaction, once for each token in their order, and
+// returns what tells how many rows were changed. The statement's arguments are a []byte and
+// an int64. What is said of Admit goes for AdmitBy: call it before the first read, with
+// tokens in the order of their keys, as [Of] returns them, and after an error roll back.
+// Without a token it is an [ErrMissing]. MySQL needs more than a statement, and is refused;
+// use Admit.
+func AdmitBy[R interface{ RowsAffected() int64 }](ctx context.Context, f *SQL, exec func(ctx context.Context, statement string, args ...any) (R, error), tokens ...Token) error {
+	if err := f.made(); err != nil {
+		return err
+	}
+	if f.dialect != PostgreSQL {
+		return fmt.Errorf("fence: AdmitBy is for PostgreSQL, and the fence table is one of %s; use Admit", f.dialect)
+	}
+	if len(tokens) == 0 {
+		return Token{}.Validate()
+	}
+	for _, t := range tokens {
+		if err := t.Validate(); err != nil {
+			return err
+		}
+		done, err := exec(ctx, f.admit, []byte(t.Key), t.Number)
+		if err != nil {
+			return fmt.Errorf("fence: write the token: %w", err)
+		}
+		if done.RowsAffected() == 0 {
+			return errStaleRow
+		}
+	}
+	return nil
+}
+
 var errStaleRow = fmt.Errorf("fence: %w: a later holder of the lock has written; roll back, and take the lock again", ErrStale)
 
 // Guard returns a guard that admits each token in a transaction of its own: for what a
