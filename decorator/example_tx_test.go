@@ -46,3 +46,43 @@ func ExampleWithLockTx() {
 	// Output:
 	// 1 <nil>
 }
+
+// rows is a library's own transaction.
+type rows struct{ *sql.Tx }
+
+// Set is what the library adds.
+func (r rows) Set(ctx context.Context, table, column string, value any) error {
+	_, err := r.ExecContext(ctx, `UPDATE `+table+` SET `+column+` = $1`, value)
+	return err
+}
+
+type rowsKey struct{}
+
+// A library with a transaction type of its own begins the transactions.
+func ExampleDatabase_begin() {
+	locks := newLocks()
+	defer func() { _ = locks.Close() }()
+	shop := openShop()
+	defer func() { _ = shop.Close() }()
+
+	tokens, err := fence.NewSQL(fence.PostgreSQL, "")
+	if err != nil {
+		panic(err)
+	}
+	library := decorator.Database{DB: shop, Fence: tokens, Begin: func(ctx context.Context, o *sql.TxOptions) (*sql.Tx, error) {
+		tx, err := shop.BeginTx(ctx, o) // the library's own Begin, elsewhere
+		if err == nil {
+			*ctx.Value(rowsKey{}).(*rows) = rows{tx}
+		}
+		return tx, err
+	}}
+	restock := decorator.WithLockTx(locks, core.Policy{Key: "stock:{SKU}"}, library,
+		func(ctx context.Context, _ *sql.Tx, d Deduct) (int, error) {
+			return d.Count, ctx.Value(rowsKey{}).(*rows).Set(ctx, "stock", "units", d.Count)
+		})
+
+	ctx := context.WithValue(context.Background(), rowsKey{}, &rows{})
+	fmt.Println(restock(ctx, Deduct{SKU: "A-1", Count: 7}))
+	// Output:
+	// 7 <nil>
+}

@@ -88,8 +88,15 @@ func (t *transaction) findLease(policy string, outer []*core.Lease) error {
 func (t *transaction) begin() error {
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(t.hold))
 	stop := context.AfterFunc(t.hold, t.cancel) // nobody waits for a connection in vain
-	tx, err := t.DB.BeginTx(t.ctx, t.TxOptions)
+	begin := t.DB.BeginTx
+	if t.Begin != nil {
+		begin = t.Begin
+	}
+	tx, err := begin(t.ctx, t.TxOptions)
 	stop()
+	if err == nil && tx == nil {
+		err = errors.New("Database.Begin returned no transaction and no error")
+	}
 	if err != nil {
 		t.cancel()
 		return fmt.Errorf("decorator: begin the transaction: %w", err)

@@ -29,6 +29,13 @@ type Database struct {
 	// ReadOnly is refused, as the fence is written.
 	TxOptions *sql.TxOptions
 
+	// Begin begins each transaction in place of DB.BeginTx: for a library that has a
+	// transaction type of its own around a *sql.Tx. It begins one of DB, with the context and
+	// the TxOptions that it gets, and leaves its end to the call. The context has the values
+	// of the caller's, where Begin can leave the library's transaction for the function to
+	// find. Calls may come from several goroutines at a time. Nil is DB.BeginTx.
+	Begin func(context.Context, *sql.TxOptions) (*sql.Tx, error)
+
 	// EndTimeout is how long to wait for the database to answer a COMMIT or a
 	// ROLLBACK, and again for it to end a transaction whose connection broke. Zero
 	// is 30 s. A driver that does not take contexts, as MySQL's at this point, needs
