@@ -195,11 +195,10 @@ func (t *transaction) commit() (committed bool, err error) {
 		return true, nil
 	case errors.Is(err, sql.ErrTxDone):
 		return false, fmt.Errorf("decorator: %w: the function has ended the transaction by itself; leave that to the call: %w", ErrCommitUnknown, err)
-	case isRefusal(err):
-		return false, fmt.Errorf("decorator: commit: %w", err)
+	case !isRefusal(err):
+		t.outlast()
 	}
-	t.outlast()
-	return false, fmt.Errorf("decorator: %w: %w", ErrCommitUnknown, err)
+	return false, CommitError(err)
 }
 
 // outlast returns when the database has ended a transaction whose connection broke, or

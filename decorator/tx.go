@@ -16,6 +16,22 @@ import (
 // before you repeat it.
 var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 
+// CommitError returns what the error of a COMMIT means: nil and a database's refusal as they
+// are, and any other error within an [ErrCommitUnknown], since the transaction may have been
+// committed. A refusal is known by its SQLSTATE, for which the error has a method SQLState, as
+// those of PostgreSQL's drivers have. It is for transactions that [WithLockTx] does not end:
+//
+//	return decorator.CommitError(tx.Commit(ctx))
+func CommitError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isRefusal(err):
+		return fmt.Errorf("decorator: commit: %w", err)
+	}
+	return fmt.Errorf("decorator: %w: %w", ErrCommitUnknown, err)
+}
+
 // Database is where [WithLockTx] runs its transactions. DB and Fence are required.
 type Database struct {
 	// DB is the pool of connections that each transaction takes one of. If it is bounded,
