@@ -45,6 +45,29 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
+// BenchmarkSeveralKeys takes free keys of one policy and releases them.
+func BenchmarkSeveralKeys(b *testing.B) {
+	for _, n := range []int{2, 10} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			e := open(b, memlock.New())
+			p := core.Policy{Name: "cart"}
+			for i := range n {
+				p.Keys = append(p.Keys, fmt.Sprint("stock:", i))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				l, err := e.Acquire(b.Context(), p)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := l.Release(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkTelemetry is Do under the providers that a program may have. The spans
 // of the SDK are ended, batched and thrown away.
 func BenchmarkTelemetry(b *testing.B) {

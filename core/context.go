@@ -235,17 +235,6 @@ func (n *holding) Holds(others []*queue.Hold) []*queue.Hold {
 	return others
 }
 
-// holdingMore is what a call holds that is about to hold several keys.
-type holdingMore struct {
-	*holding
-	more []*queue.Hold
-}
-
-// Holds appends those of the several keys as well.
-func (n *holdingMore) Holds(others []*queue.Hold) []*queue.Hold {
-	return n.holding.Holds(append(others, n.more...))
-}
-
 // of returns the hold of a key of e, or nil.
 func (n *holding) of(e *Engine, key string) *queue.Hold {
 	for ; n != nil; n = n.outer {

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -210,28 +209,31 @@ func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string,
 	if len(several) > 0 {
 		return e.grantAll(ctx, held, pl, several, l)
 	}
-	l.hold, err = e.takeHold(ctx, held, pl, key, e.patience(pl, 0))
+	l.hold, err = e.takeHold(ctx, held, pl, key)
 	return err
 }
 
-// takeHold takes the lock of one key, for which it waits that long. The call holds more
-// besides what its context shows.
-func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string, patience time.Duration, more ...*queue.Hold) (*queue.Hold, error) {
-	if n := len(key) - len(e.prefix); n > MaxKeyLength {
-		return nil, e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
+// takeHold takes the lock of one key.
+func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string) (*queue.Hold, error) {
+	if err := e.tooLong(pl, key); err != nil {
+		return nil, err
 	}
 	if outer := held.of(e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
-	var holds queue.Held = held
-	if len(more) > 0 {
-		holds = &holdingMore{held, more}
-	}
-	h, r := e.queue.Acquire(ctx, &pl.terms, key, patience, holds)
+	h, r := e.queue.Acquire(ctx, &pl.terms, key, e.patience(pl, 0), held)
 	if r != nil {
 		return nil, e.refused("acquire", pl.Name, r)
 	}
 	return h, nil
+}
+
+// tooLong returns the error of a key that is too long, or nil.
+func (e *Engine) tooLong(pl *plan, key string) error {
+	if n := len(key) - len(e.prefix); n > MaxKeyLength {
+		return e.failure("acquire", pl.Name, ErrKey).because("the key has %d bytes; at most %d are possible", n, MaxKeyLength)
+	}
+	return nil
 }
 
 // nest answers a context that holds the key already.

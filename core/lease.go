@@ -2,9 +2,9 @@ package core
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,7 +245,7 @@ func (l *Lease) end(ctx context.Context) error {
 		return l.outcome("release", l.hold, l.hold.Release(ctx))
 	}
 	defer l.bundle.unbind()
-	return l.together("release", func(h *queue.Hold) *queue.Refusal { return h.Release(ctx) })
+	return l.worst("release", queue.ReleaseAll(ctx, l.bundle.holds))
 }
 
 // watch warns if the lease becomes unreachable before it is released: nobody can
@@ -301,53 +301,49 @@ func (l *Lease) outcome(op string, h *queue.Hold, r *queue.Refusal) error {
 	return nil
 }
 
-// together calls do for the hold of each key, at the same time, and returns the first
-// error in their order, if possible one that says that a hold had ended.
+// together calls do for the hold of each key, at the same time, and returns the worst error.
 func (l *Lease) together(op string, do func(*queue.Hold) *queue.Refusal) error {
 	if l.bundle == nil {
 		return l.outcome(op, l.hold, do(l.hold))
 	}
-	errs := make([]error, len(l.bundle.holds))
+	refusals := make([]*queue.Refusal, len(l.bundle.holds))
 	var all sync.WaitGroup
 	for i, h := range l.bundle.holds {
-		all.Go(func() { errs[i] = l.outcome(op, h, do(h)) })
+		all.Go(func() { refusals[i] = do(h) })
 	}
 	all.Wait()
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	for _, err := range errs {
-		if !errors.Is(err, ErrUnavailable) {
-			return err
-		}
-	}
-	if len(errs) > 0 {
-		return errs[0]
-	}
-	return nil
+	return l.worst(op, refusals)
 }
 
-// grantAll takes the locks of several keys. Everybody takes them in the same order, so
-// that two callers never wait for each other.
+// worst returns the first error of op on the holds of several keys, in their order, if possible
+// one that says that a hold had ended; nil without a refusal.
+func (l *Lease) worst(op string, refusals []*queue.Refusal) error {
+	worst := -1
+	for i, r := range refusals {
+		if r != nil && (worst < 0 || refusals[worst].Why == queue.Unavailable && r.Why != queue.Unavailable) {
+			worst = i
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	return l.outcome(op, l.bundle.holds[worst], refusals[worst])
+}
+
+// grantAll takes the locks of several keys.
 func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []string, l *Lease) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	start := time.Now()
-	var holds []*queue.Hold
-	for _, key := range keys {
-		h, err := e.takeHold(ctx, held, pl, key, e.patience(pl, time.Since(start)), holds...)
-		if err != nil {
-			giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
-			if len(holds) > 0 && pl.Wait > 0 && errors.Is(err, queue.ErrSilent) {
-				err = e.failure("acquire", pl.Name, ErrTimeout).because("the first of several keys took almost all of Wait")
-			}
-			return err
-		}
-		holds = append(holds, h)
+	holds, err := e.takeHolds(ctx, held, pl, keys)
+	if err != nil {
+		return err
 	}
 	l.hold, l.bundle = holds[0], &bundle{holds: holds}
 	l.bundle.bind(context.Background(), nil, l)
 	if l.Err() != nil {
 		l.bundle.unbind()
-		giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
+		queue.GiveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 		kind := ErrTimeout
 		if pl.Wait == 0 {
 			kind = ErrUnavailable // the store took that long
@@ -357,24 +353,48 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 	return nil
 }
 
-// giveUp releases the first keys when one of the others cannot be had, and waits for
-// that while the caller would wait for a key.
-func giveUp(ctx context.Context, holds []*queue.Hold, patience time.Duration) {
-	done := make(chan struct{}, len(holds))
-	for _, h := range holds {
-		h.Abandon(func() { done <- struct{}{} })
-	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for range holds {
-		select {
-		case <-done:
-		case <-late.C:
-			return
-		case <-ctx.Done():
-			return
+// takeHolds takes the locks of several keys, which are sorted. Those that the call holds already
+// need nothing of the store.
+func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []string) ([]*queue.Hold, error) {
+	var nested []*queue.Hold
+	var err error
+	rest := keys
+	for i, key := range keys {
+		if err = e.tooLong(pl, key); err != nil {
+			break
+		}
+		outer := held.of(e, key)
+		switch {
+		case outer != nil:
+			if nested == nil {
+				rest = slices.Clone(keys[:i])
+			}
+			if outer, err = e.nest(pl, outer); err == nil {
+				nested = append(nested, outer)
+			}
+		case nested != nil:
+			rest = append(rest, key)
+		}
+		if err != nil {
+			break
 		}
 	}
+	var holds []*queue.Hold
+	if err == nil && len(rest) > 0 {
+		var r *queue.Refusal
+		if holds, r = e.queue.AcquireAll(ctx, &pl.terms, rest, e.patience(pl, 0), held); r != nil {
+			err = e.refused("acquire", pl.Name, r)
+		}
+	}
+	if err != nil {
+		queue.GiveUp(ctx, nested, 0)
+		return nil, err
+	}
+	if nested != nil {
+		holds = append(holds, nested...)
+		slices.SortFunc(holds, func(a, b *queue.Hold) int { return strings.Compare(a.Key(), b.Key()) })
+	}
+	return holds, nil
 }
 
 // patience is how long a caller waits who has spent that much of it: a policy that does

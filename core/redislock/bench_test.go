@@ -47,6 +47,30 @@ func BenchmarkFreeKeys(b *testing.B) {
 	}
 }
 
+// BenchmarkSeveralKeys takes free keys of one policy and releases them.
+func BenchmarkSeveralKeys(b *testing.B) {
+	for _, n := range []int{1, 2, 10} {
+		b.Run(fmt.Sprint(n, " keys"), func(b *testing.B) {
+			server := redistest.Start(b)
+			e := newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()}))
+			var p core.Policy
+			for i := range n {
+				p.Keys = append(p.Keys, fmt.Sprint("k", i))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				l, err := e.Acquire(b.Context(), p)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := l.Release(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkHandOver passes one key among eight processes that are 5 ms away from
 // the server. It reports the time from one process's wish to release to the next
 // one's grant, in round trips of the link: median and 99th percentile.

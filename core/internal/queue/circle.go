@@ -249,12 +249,12 @@ func (o obstacles) full(stuck func(*Hold) bool) bool {
 	return limit > 0 && n >= limit
 }
 
-// obstacles returns what w waits for; nothing once it is decided.
+// obstacles returns what w waits for; nothing once it is decided, or if it would not wait.
 func (w *waiter) obstacles() (o obstacles) {
 	s := w.line.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.decided() {
+	if w.decided() || w.try() {
 		return o
 	}
 	o.limit = w.terms.Limit

@@ -7,7 +7,7 @@ import (
 )
 
 // try reports whether the waiter leaves as soon as the key is known to be taken.
-func (w *waiter) try() bool { return w.terms.Wait == 0 }
+func (w *waiter) try() bool { return w.tries || w.terms.Wait == 0 }
 
 func (w *waiter) decided() bool { return w.hold != nil || w.refusal != nil }
 
@@ -19,9 +19,9 @@ func (w *waiter) decide(h *Hold, r *Refusal) {
 	}
 }
 
-// stay prepares for waiting, unless the waiter has been decided.
+// stay prepares for waiting, unless the waiter is prepared or has been decided.
 func (w *waiter) stay() {
-	if !w.decided() {
+	if w.ready == nil && !w.decided() {
 		w.ready = make(chan struct{}, 1)
 	}
 }

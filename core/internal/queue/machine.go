@@ -102,7 +102,8 @@ type waiter struct {
 	prev, next *waiter
 	terms      *Terms
 	since      time.Time
-	ready      chan struct{} // holds one element once decided; nil if that was before anybody had to wait
+	tries      bool          // it would not wait, whatever its terms say
+	ready      chan struct{} // gets one element once decided; nil if that was before anybody had to wait
 	hold       *Hold
 	refusal    *Refusal
 }

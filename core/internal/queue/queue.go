@@ -41,10 +41,16 @@ func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
 		return nil, r
 	}
-	t.Signals.Granted(sctx, sp, h.since.since(at(start)), h.Token())
-	h.span = t.Signals.Hold(ctx, sp)
-	h.span.Token(h.Token())
+	h.granted(ctx, sctx, sp, start)
 	return h, nil
+}
+
+// granted reports in metrics and spans that a caller who came at start got the hold. sctx and sp
+// are of the acquisition, which began in ctx.
+func (h *Hold) granted(ctx, sctx context.Context, sp signals.Span, start time.Time) {
+	h.terms.Signals.Granted(sctx, sp, h.since.since(at(start)), h.Token())
+	h.span = h.terms.Signals.Hold(ctx, sp)
+	h.span.Token(h.Token())
 }
 
 // wait is Acquire without its signals, for a caller who came at start.
@@ -83,7 +89,7 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		}
 		return nil, refused
 	case ctx.Err() != nil:
-		h.Abandon(func() {})
+		giveBackAll([]*Hold{h})
 		return nil, overdue(ctx)
 	}
 	return h, nil

@@ -13,15 +13,44 @@ import (
 // had ended before, or Unavailable if the store could not be told: the release then goes on
 // in the background. If Terms.Sent is set it does not wait for the store.
 func (h *Hold) Release(ctx context.Context) *Refusal {
-	h.lock()
-	if h.uses--; h.uses > 0 {
-		r := refuse(h.ended)
-		h.unlock()
+	now := time.Now()
+	next, r := h.part(now)
+	if next == stillUsed {
 		return r
 	}
-	l, ln, now := h.lease, h.lease.line, time.Now()
-	q := ln.queue
-	defer q.life.leave()
+	defer h.lease.line.queue.life.leave()
+	if next == endsLease {
+		if h.terms.Sent {
+			h.send(ctx, now, r)
+			return r
+		}
+		if said := h.giveBack(ctx, now); r == nil {
+			r = said
+		}
+	}
+	h.released(ctx, now, r)
+	return r
+}
+
+// parting is what is left to do for who gave up a handle.
+type parting uint8
+
+const (
+	stillUsed parting = iota // nothing: others use the hold
+	parted                   // nothing: the lease stays, has ended, or is somebody else's to end
+	endsLease                // the lease ends at the store, and calls.Done is due after that
+)
+
+// part gives up one handle, and with the last handle the hold. It hands the lease on, keeps it or
+// forgets it. It returns why the hold had ended before. After all but stillUsed the caller counts
+// the hold out with life.leave.
+func (h *Hold) part(now time.Time) (parting, *Refusal) {
+	h.lock()
+	defer h.unlock()
+	if h.uses--; h.uses > 0 {
+		return stillUsed, refuse(h.ended)
+	}
+	l, ln := h.lease, h.lease.line
 	if l.current() && !h.over && !h.live(now) {
 		l.expire(h, now)
 	}
@@ -30,31 +59,20 @@ func (h *Hold) Release(ctx context.Context) *Refusal {
 	}
 	h.leave()
 	r := refuse(h.ended)
-	switch {
-	case !l.current(), l.refreshing:
-		h.unlock()
-	default:
-		if s := ln.situation(l, h.terms, now); ln.first != nil || s.decide() != stepGiveBack {
-			ln.move(l, s, now)
-			h.unlock()
-			break
-		}
-		ln.forget(l, now)
-		ln.ending++
-		q.calls.Add(1) // Close waits for this call, since it no longer finds the lease
-		if h.terms.Sent {
-			ln.depart(l, h.terms.MinHold)
-			h.unlock()
-			h.send(ctx, now, r)
-			return r
-		}
-		h.unlock()
-		if said := h.giveBack(ctx, now); r == nil {
-			r = said
-		}
+	if !l.current() || l.refreshing {
+		return parted, r
 	}
-	h.released(ctx, now, r)
-	return r
+	if s := ln.situation(l, h.terms, now); ln.first != nil || s.decide() != stepGiveBack {
+		ln.move(l, s, now)
+		return parted, r
+	}
+	ln.forget(l, now)
+	ln.ending++
+	ln.queue.calls.Add(1) // Close waits for this call, since it no longer finds the lease
+	if h.terms.Sent {
+		ln.depart(l, h.terms.MinHold)
+	}
+	return endsLease, r
 }
 
 // leave removes the hold from its lease.
@@ -84,9 +102,14 @@ func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
 }
 
 // giveBack releases the lease of the hold at the store.
-func (h *Hold) giveBack(ctx context.Context, now time.Time) (r *Refusal) {
+func (h *Hold) giveBack(ctx context.Context, now time.Time) *Refusal {
 	ctx, sp := h.terms.Signals.Release(ctx, h.span)
 	err := h.lease.line.finish(ctx, h.lease, h.terms.MinHold, now)
+	return h.gaveBack(ctx, sp, err)
+}
+
+// gaveBack returns the refusal that the end of the hold's lease at the store came to.
+func (h *Hold) gaveBack(ctx context.Context, sp signals.Span, err error) (r *Refusal) {
 	h.lease.line.queue.calls.Done()
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
@@ -103,19 +126,4 @@ func (h *Hold) giveBack(ctx context.Context, now time.Time) (r *Refusal) {
 // have been.
 func (h *Hold) released(ctx context.Context, now time.Time, r *Refusal) {
 	h.terms.Signals.Released(ctx, h.span, at(now).since(h.since), r.Outcome(signals.Released))
-}
-
-// Abandon releases a hold in the background, for a caller who does not want it any more. It
-// calls then after the release.
-func (h *Hold) Abandon(then func()) {
-	release := func() { _ = h.Release(context.Background()); then() }
-	h.lock()
-	current := h.lease.current()
-	if current {
-		h.lease.line.queue.calls.Go(release)
-	}
-	h.unlock()
-	if !current {
-		release()
-	}
 }

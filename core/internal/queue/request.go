@@ -85,7 +85,7 @@ func (ln *line) begin(rq *request, w *waiter) {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	defer w.stay()
-	if h := w.hold; h != nil && !h.over && h.lease.current() {
+	if h := w.hold; h != nil && w.ready == nil && !h.over && h.lease.current() {
 		h.begin(now) // another caller handed a lease on to w meanwhile, which w learns only here
 		h.lease.schedule()
 	}

@@ -246,17 +246,22 @@ func (ln *line) giveBack(l *lease, keep time.Duration) {
 // advances the line. If the store does not confirm it in time, the releaser goes on in the
 // background.
 func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time) error {
-	q, end := ln.queue, l.ending(keep)
-	err := q.end(ctx, end, now)
+	end := l.ending(keep)
+	err := ln.queue.end(ctx, end, now)
+	ln.finished(l, end, err)
+	return err
+}
+
+// finished handles the store's answer to the release of a forgotten lease.
+func (ln *line) finished(l *lease, end driver.Ending, err error) {
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		q.releaser.add(end, l.length)
+		ln.queue.releaser.add(end, l.length)
 	}
 	ln.shard.mu.Lock()
 	ln.ending--
 	ln.confirm(l)
 	ln.advance()
 	ln.shard.mu.Unlock()
-	return err
 }
 
 // end releases a lease at the store, within ctx and StoreTimeout.

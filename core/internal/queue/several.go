@@ -1,0 +1,412 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
+)
+
+// Several keys of one call are asked for at once, as by a caller who would not wait:
+//
+//	a b c d     asked for at once: a, b and d are free, c is taken
+//	a b         kept; d is given back
+//	a b c       c is waited for
+//	a b c d     the rest is asked for at once, and so on
+//
+// The keys are sorted. So whoever waits holds smaller keys only, and two calls never wait for
+// each other. Nobody who waits for one of the keys is passed.
+
+// several is an acquisition of several keys.
+type several struct {
+	queue    *Queue
+	ctx      context.Context
+	terms    *Terms
+	keys     []string
+	held     Held
+	start    time.Time
+	patience time.Duration
+	spans    []spanned // of each key, from the start until it is kept
+	holds    []*Hold   // of the first keys, in their order: what is kept
+	answered bool      // by the store, or this process knew
+}
+
+type spanned struct {
+	ctx context.Context
+	signals.Span
+}
+
+// atOnce is how many keys are asked for at once if each request may take a connection of a pool
+// that belongs to the program.
+const atOnce = 4
+
+// AcquireAll takes the locks of several keys, which are sorted and all different. Patience bounds
+// the wait for all of them together. Otherwise it is as Acquire: there is a hold for each key, in
+// their order, if and only if there is no refusal. After a refusal all that was granted has been
+// released, or is released in the background if that takes longer than patience.
+func (q *Queue) AcquireAll(ctx context.Context, t *Terms, keys []string, patience time.Duration, held Held) ([]*Hold, *Refusal) {
+	s := several{
+		queue: q, ctx: ctx, terms: t, keys: keys, held: held, start: time.Now(), patience: patience,
+		spans: make([]spanned, len(keys)), holds: make([]*Hold, 0, len(keys)),
+	}
+	for i := range s.spans {
+		s.spans[i].ctx, s.spans[i].Span = t.Signals.Acquire(ctx)
+	}
+	for len(s.holds) < len(keys) {
+		if r := s.next(); r != nil {
+			s.fail(r)
+			return nil, r
+		}
+	}
+	return s.holds, nil
+}
+
+// next takes at least one more key.
+func (s *several) next() *Refusal {
+	if len(s.holds)+1 < len(s.keys) {
+		r := s.try()
+		if r == nil {
+			return nil
+		}
+		s.answered = s.answered || r.Why == Busy
+		if s.terms.Wait == 0 || r.Why != Busy && r.Why != Unavailable {
+			return r
+		}
+		if s.left() <= 1 {
+			return s.late(r)
+		}
+	}
+	i := len(s.holds)
+	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds})
+	if r != nil {
+		return s.late(r)
+	}
+	s.keep(h)
+	return nil
+}
+
+// left returns what is left of the patience; it is positive.
+func (s *several) left() time.Duration {
+	if s.patience == Forever {
+		return Forever
+	}
+	return max(s.patience-time.Since(s.start), 1)
+}
+
+// late returns the refusal of a caller whose patience may be over: if the store has answered
+// before, it is not the store's silence that made the caller late.
+func (s *several) late(r *Refusal) *Refusal {
+	switch {
+	case s.terms.Wait == 0 || s.left() > 1:
+	case r.Why == Busy:
+		return refuse(Timeout)
+	case r.Cause == ErrSilent && (s.answered || len(s.holds) > 0):
+		return &Refusal{Why: Timeout, Detail: "the first of several keys took almost all of Wait"}
+	}
+	return r
+}
+
+func (s *several) keep(h *Hold) {
+	sp := s.spans[len(s.holds)]
+	h.granted(s.ctx, sp.ctx, sp.Span, s.start)
+	s.holds = append(s.holds, h)
+}
+
+// fail ends the acquisition.
+func (s *several) fail(r *Refusal) {
+	outcome, at := r.Outcome(signals.Acquired), len(s.holds)
+	s.terms.Signals.Refused(s.spans[at].ctx, s.spans[at].Span, time.Since(s.start), outcome)
+	for _, sp := range s.spans[at+1:] {
+		sp.End(outcome)
+	}
+	GiveUp(s.ctx, s.holds, min(s.left(), s.queue.StoreTimeout))
+}
+
+// heldMore is what a call holds that has been granted some of several keys.
+type heldMore struct {
+	Held
+	more []*Hold
+}
+
+// Holds appends those of the several keys as well.
+func (h *heldMore) Holds(others []*Hold) []*Hold {
+	others = append(others, h.more...)
+	if h.Held == nil {
+		return others
+	}
+	return h.Held.Holds(others)
+}
+
+// try asks for all keys that are left, or for the first few of them, and waits for none that is
+// taken. It keeps those before the first one that it does not get, and gives the others back. It
+// returns why it did not get that one, or nil.
+func (s *several) try() *Refusal {
+	q, now, patience := s.queue, time.Now(), min(s.left(), s.queue.StoreTimeout)
+	if s.ctx.Err() != nil {
+		return overdue(s.ctx)
+	}
+	keys := s.keys[len(s.holds):]
+	if _, pooled := q.Driver.(driver.Pooled); pooled {
+		keys = keys[:min(len(keys), atOnce)]
+	}
+	all := tries{waiters: make([]waiter, len(keys)), decided: make(chan struct{}, len(keys))}
+	willing := q.prompt != nil && patience >= driver.Promptness && leaves(s.ctx, driver.Promptness)
+	all.join(q, s.terms, keys, now, willing)
+	got, r := all.await(s.ctx, patience)
+	for _, h := range got {
+		s.keep(h)
+	}
+	giveBackAll(all.retract(len(got)))
+	if r != nil && r.Cause == ErrSilent && patience >= q.StoreTimeout {
+		q.heard(s.ctx, ErrSilent)
+	}
+	return r
+}
+
+// tries are callers for several keys who would not wait: in truth one caller.
+type tries struct {
+	waiters []waiter // of the keys in their order, without those that there is no need to ask for
+	decided chan struct{}
+}
+
+// join puts a waiter into the line of each key, up to the first key that is known to be taken:
+// what came after that would be given back. The caller's goroutine begins the last request if it
+// is willing to, and others begin the rest.
+func (t *tries) join(q *Queue, terms *Terms, keys []string, now time.Time, willing bool) {
+	var last *waiter
+	var rq *request
+	for i, key := range keys {
+		w := &t.waiters[i]
+		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided}
+		var r *Refusal
+		if !q.life.enter() {
+			r = refuse(Closed)
+		} else {
+			var next *request
+			if next, r = q.join(w, key, willing); r != nil {
+				q.life.leave()
+			}
+			if next != nil {
+				if rq != nil {
+					go last.line.begin(rq, last)
+				}
+				last, rq = w, next
+			}
+		}
+		if r != nil {
+			w.refusal = r
+		}
+		if _, r := w.outcome(); r != nil {
+			t.waiters = t.waiters[:i+1]
+			break
+		}
+	}
+	if rq != nil {
+		last.line.begin(rq, last)
+	}
+}
+
+// outcome returns how the waiter was decided; nothing if it was not yet.
+func (w *waiter) outcome() (*Hold, *Refusal) {
+	if w.line == nil { // it has never joined
+		return nil, w.refusal
+	}
+	w.line.shard.mu.Lock()
+	defer w.line.shard.mu.Unlock()
+	return w.hold, w.refusal
+}
+
+// await waits until it is known which keys there are before the first one that is not to be had,
+// at most for patience. It returns their holds, and why that one is not to be had, or nil if
+// there are all.
+func (t *tries) await(ctx context.Context, patience time.Duration) (got []*Hold, r *Refusal) {
+	got = make([]*Hold, 0, len(t.waiters))
+	var late *time.Timer
+	for over := false; len(got) < len(t.waiters); {
+		w := &t.waiters[len(got)]
+		h, r := w.outcome()
+		switch {
+		case h != nil:
+			got = append(got, h)
+			continue
+		case r != nil:
+			return got, r
+		case over && ctx.Err() != nil:
+			return got, overdue(ctx)
+		case over:
+			w.line.leave(w, false)
+			continue
+		case late == nil:
+			late = time.NewTimer(patience - time.Since(w.since))
+			defer late.Stop()
+		}
+		select {
+		case <-t.decided:
+		case <-late.C:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, overdue(ctx)
+	}
+	return got, nil
+}
+
+// retract ends the tries from the one of index from on, and returns what they were granted.
+func (t *tries) retract(from int) (holds []*Hold) {
+	for i := from; i < len(t.waiters); i++ {
+		w := &t.waiters[i]
+		if w.line == nil {
+			continue
+		}
+		if h := w.line.retract(w); h != nil {
+			holds = append(holds, h)
+		} else {
+			w.line.queue.life.leave()
+		}
+	}
+	return holds
+}
+
+// retract takes a caller out of the line who can no longer use the key, and returns its hold if
+// it has been granted one. A request that does not wait for the key may go on: its answer is
+// about to come, and if it is a grant that nobody wants, it is given back.
+func (ln *line) retract(w *waiter) *Hold {
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	if !w.decided() {
+		ln.remove(w)
+		if ln.asking != nil && ln.asking.Wait {
+			ln.withdrawn()
+		} else {
+			ln.advance()
+		}
+	}
+	return w.hold
+}
+
+// ReleaseAll releases several holds of one call, as Release does, but asks the store once for
+// all. It returns what Release would return for each.
+func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
+	now := time.Now()
+	all := partAll(holds, now)
+	for i := range all {
+		if p := &all[i]; p.next == endsLease && p.hold.terms.Sent {
+			p.hold.send(ctx, now, p.why)
+			p.hold.lease.line.queue.life.leave()
+			p.next = stillUsed // by that goroutine
+		}
+	}
+	all.finish(ctx, now, true)
+	out := make([]*Refusal, len(all))
+	for i := range all {
+		out[i] = all[i].why
+	}
+	return out
+}
+
+// GiveUp releases the holds of a call that cannot have all that it needs. It waits for the store
+// for patience at most, or until ctx ends: then the release goes on in the background.
+func GiveUp(ctx context.Context, holds []*Hold, patience time.Duration) {
+	done := abandon(holds, true)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
+// giveBackAll releases holds in the background of which their caller was never told.
+func giveBackAll(holds []*Hold) {
+	if len(holds) > 0 {
+		abandon(holds, false)
+	}
+}
+
+// abandon releases holds in the background, and closes the channel after that. granted says that
+// they were reported as granted.
+func abandon(holds []*Hold, granted bool) <-chan struct{} {
+	now, done := time.Now(), make(chan struct{})
+	all := partAll(holds, now)
+	finish := func() {
+		all.finish(context.Background(), now, granted)
+		close(done)
+	}
+	for _, p := range all {
+		if p.next == endsLease {
+			p.hold.lease.line.queue.calls.Go(finish) // its own call is not done yet, so Close waits
+			return done
+		}
+	}
+	finish()
+	return done
+}
+
+// partings are holds that are given up together.
+type partings []struct {
+	hold *Hold
+	next parting
+	why  *Refusal // why it had ended before, or what the release came to
+	span spanned  // of the release
+}
+
+// partAll gives up one handle of each hold: nobody else waits longer for one because of another.
+func partAll(holds []*Hold, now time.Time) partings {
+	all := make(partings, len(holds))
+	for i, h := range holds {
+		all[i].hold = h
+		all[i].next, all[i].why = h.part(now)
+	}
+	return all
+}
+
+// finish ends the leases that are to end at the store, and counts the holds out.
+func (all partings) finish(ctx context.Context, now time.Time, granted bool) {
+	ends := make([]driver.Ending, 0, len(all))
+	for i := range all {
+		if p := &all[i]; p.next == endsLease {
+			p.span.ctx, p.span.Span = p.hold.terms.Signals.Release(ctx, p.hold.span)
+			ends = append(ends, p.hold.lease.ending(p.hold.terms.MinHold))
+		}
+	}
+	var errs []error
+	if len(ends) > 0 {
+		errs = all[0].hold.lease.line.queue.endAll(ctx, ends, now)
+	}
+	for i, n := 0, 0; i < len(all); i++ {
+		p := &all[i]
+		if p.next == endsLease {
+			p.hold.lease.line.finished(p.hold.lease, ends[n], errs[n])
+			if said := p.hold.gaveBack(p.span.ctx, p.span.Span, errs[n]); p.why == nil {
+				p.why = said
+			}
+			n++
+		}
+		if p.next == stillUsed {
+			continue
+		}
+		if granted {
+			p.hold.released(ctx, now, p.why)
+		}
+		p.hold.lease.line.queue.life.leave()
+	}
+}
+
+// endAll releases leases at the store in one call, within ctx and StoreTimeout.
+func (q *Queue) endAll(ctx context.Context, ends []driver.Ending, now time.Time) []error {
+	if len(ends) == 1 {
+		return []error{q.end(ctx, ends[0], now)}
+	}
+	rctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
+	defer cancel()
+	errs := q.session.Release(rctx, ends)
+	for _, err := range errs {
+		q.heard(ctx, err)
+	}
+	return errs
+}
