@@ -13,6 +13,7 @@ import (
 type mutant struct {
 	name string
 	core string // pattern of the engine's tests; empty for the simulation
+	in   string // their folder, from the module's core folder
 	file string // from the module's core folder
 	old  string // occurs once in it
 	bug  string // in its place
@@ -67,8 +68,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not wake the callers behind it", file: "internal/queue/release.go",
-		old: "ln.move(l, s, now)\n\t\t\th.unlock()",
-		bug: "ln.forget(l, now)\n\t\t\th.unlock()",
+		old: "ln.move(l, s, now)\n\t\treturn parted, r",
+		bug: "ln.forget(l, now)\n\t\treturn parted, r",
 	},
 	{
 		name: "a lease that was lowered is handed on", file: "internal/queue/decide.go",
@@ -81,9 +82,19 @@ var mutants = []mutant{
 		bug: "held: false,",
 	},
 	{
-		name: "the first of several keys is kept when the next cannot be had", file: "lease.go",
-		old: "giveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))\n\t\t\tif len(holds)",
-		bug: "if len(holds)",
+		name: "the first of several keys is kept when the next cannot be had", file: "internal/queue/several.go",
+		old: "GiveUp(s.ctx, s.holds, min(s.left(), s.queue.StoreTimeout))",
+		bug: "",
+	},
+	{
+		name: "who waits for one of several keys gives the keys beyond it back late", core: "^TestCarts$", in: "internal/queue", file: "internal/queue/several.go",
+		old: "giveBackAll(all.retract(len(got)))",
+		bug: "time.AfterFunc(time.Millisecond, func() { giveBackAll(all.retract(len(got))) })",
+	},
+	{
+		name: "who asks for several keys passes those who wait for one", core: "^TestCarts$", in: "internal/queue", file: "internal/queue/line.go",
+		old: "\tw.line, w.prev = ln, ln.last\n",
+		bug: "\tif w.tries && ln.first != nil {\n\t\tw.line, w.next, ln.first.prev, ln.first = ln, ln.first, w, w\n\t\tln.lock.waiting++\n\t\treturn\n\t}\n\tw.line, w.prev = ln, ln.last\n",
 	},
 	{
 		name: "a lease lingers although another process wants it", file: "internal/queue/decide.go",
@@ -127,7 +138,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			t.Parallel()
 			pattern, folder, sign := "^TestSimulation$", ".", "simulation: seed "
 			if m.core != "" {
-				pattern, folder, sign = m.core, "..", "--- FAIL: "
+				pattern, folder, sign = m.core, filepath.Join("..", m.in), "--- FAIL: "
 			}
 			mutation.Mutant{
 				File: filepath.Join("..", m.file), Old: m.old, Bug: m.bug,

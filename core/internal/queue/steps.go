@@ -246,16 +246,17 @@ func (ln *line) giveBack(l *lease, keep time.Duration) {
 // advances the line. If the store does not confirm it in time, the releaser goes on in the
 // background.
 func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time) error {
-	end := l.ending(keep)
-	err := ln.queue.end(ctx, end, now)
+	q, end := ln.queue, l.ending(keep)
+	err := q.end(ctx, end, now)
 	ln.finished(l, end, err)
 	return err
 }
 
 // finished handles the store's answer to the release of a forgotten lease.
 func (ln *line) finished(l *lease, end driver.Ending, err error) {
+	q := ln.queue
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		ln.queue.releaser.add(end, l.length)
+		q.releaser.add(end, l.length)
 	}
 	ln.shard.mu.Lock()
 	ln.ending--
