@@ -29,3 +29,22 @@ type Prompt interface {
 	// Release.
 	End(e Ending, now time.Time) (done bool, err error)
 }
+
+// PromptAll is an optional interface of a [Session], found by a type assertion. A session has
+// it if it can send requests for several keys together, so that a policy of several keys costs
+// as many messages as one of a single key, at each server.
+type PromptAll interface {
+	Prompt
+
+	// BeginAll is Begin for several requests, whose keys differ and which do not wait. It sets
+	// begun[i] to what Begin would return for rs[i]. It returns within Promptness, also if it
+	// asks several servers, and one that does not answer delays no other request's Acquire.
+	BeginAll(rs []Request, now time.Time, begun []Begun)
+}
+
+// Begun is the result of a request of [PromptAll].
+type Begun struct {
+	Grant Grant
+	Done  bool
+	Err   error
+}
