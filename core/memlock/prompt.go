@@ -6,7 +6,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-var _ driver.Prompt = (*session)(nil)
+var _ driver.PromptAll = (*session)(nil)
 
 // Begin takes a lease or a place in the queue. A store that does not answer is left
 // to Acquire.
@@ -20,6 +20,14 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	}
 	tell.deliver()
 	return g, w == nil, err
+}
+
+// BeginAll begins one request after the other: none of them takes any time.
+func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Begun) {
+	for i, r := range rs {
+		b := &begun[i]
+		b.Grant, b.Done, b.Err = s.Begin(r, now)
+	}
 }
 
 // End ends a lease.
