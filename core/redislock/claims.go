@@ -69,7 +69,9 @@ func (c *claims) resume(o driver.Owner) *place {
 	}
 	p := cl.place
 	p.parked = false
-	p.prepareToWait()
+	if p.inBegin {
+		p.prepareToWait()
+	}
 	if p.refreshNow || p.push.Token > 0 || !p.freeAt.IsZero() {
 		p.wake.Set()
 	}

@@ -27,7 +27,7 @@ func (l *lane) exchange(c *call, now time.Time) {
 		l.sendingAlone++
 		ctx := l.deadline.at(l.ctx, now)
 		l.mu.Unlock()
-		l.sendAlone(ctx, c, now)
+		l.sendAlone(ctx, now, c)
 	case l.silent > 0 && l.silent == l.active && !l.mayBatch():
 		l.mu.Unlock()
 		c.reply = reply{err: silence(patience), sentOnce: true}
@@ -43,14 +43,51 @@ func (l *lane) exchange(c *call, now time.Time) {
 	}
 }
 
-// sendAlone sends a call on the goroutine of its caller.
-func (l *lane) sendAlone(ctx context.Context, c *call, now time.Time) {
+// exchangeAll is exchange for several calls of one caller, which share a batch.
+func (l *lane) exchangeAll(calls []*call, now time.Time) {
+	l.mu.Lock()
+	if !l.closed && l.maySendAlone() {
+		l.sendingAlone++
+		ctx := l.deadline.at(l.ctx, now)
+		l.mu.Unlock()
+		l.sendAlone(ctx, now, calls...)
+		return
+	}
+	err := error(nil)
+	switch {
+	case l.closed:
+		err = driver.ErrClosed
+	case l.silent > 0 && l.silent == l.active && !l.mayBatch():
+		err = silence(patience)
+	default:
+		for _, c := range calls {
+			c.replied, c.queued = make(chan struct{}, 1), true
+		}
+		l.queue = append(l.queue, calls...)
+		l.spawnIfDue()
+	}
+	l.mu.Unlock()
+	for _, c := range calls {
+		if err != nil {
+			c.reply = reply{err: err, sentOnce: true}
+		} else {
+			<-c.replied
+		}
+	}
+}
+
+// sendAlone sends calls on the goroutine of their caller.
+func (l *lane) sendAlone(ctx context.Context, now time.Time, calls ...*call) {
 	b := batches.Get().(*batch)
-	b.add(c)
+	for _, c := range calls {
+		b.add(c)
+	}
 	l.wire.run(ctx, b.cmds, b.replies)
-	r := b.replies[len(b.replies)-1]
-	overdue := r.err != nil && ctx.Err() != nil
-	c.sent, c.reply = now, r
+	overdue := false
+	for i, c := range b.calls {
+		c.sent, c.reply = now, b.replies[i]
+		overdue = c.reply.err != nil && ctx.Err() != nil
+	}
 	after := time.Now()
 	l.noteQuickness(now, after, b.replies)
 	b.free()

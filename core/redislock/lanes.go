@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,12 +18,19 @@ type lanes struct {
 	closed bool
 }
 
-// send sends each call on the lane of its key's server, as lane.send does.
+// send sends each call on the lane of its key's server, as lane.send does. Those of one server
+// are queued together.
 func (l *lanes) send(calls ...*call) {
+	if len(calls) > 1 {
+		calls = slices.Clone(calls) // they are put in order by server
+	}
 	for len(calls) > 0 {
 		node, n := l.wire.node(calls[0].key), 1
-		for n < len(calls) && l.wire.node(calls[n].key) == node {
-			n++
+		for i := 1; i < len(calls); i++ {
+			if l.wire.node(calls[i].key) == node {
+				calls[n], calls[i] = calls[i], calls[n]
+				n++
+			}
 		}
 		to := l.lane(node)
 		for _, c := range calls[:n] {

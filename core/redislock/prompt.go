@@ -8,7 +8,7 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-var _ driver.Prompt = (*session)(nil)
+var _ driver.PromptAll = (*session)(nil)
 
 // Begin sends the first request of an acquisition. If done is false, the engine calls Acquire,
 // which goes on from there.
@@ -27,10 +27,14 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	s.claims.add(p)
 	c := p.request(now)
 	l.exchange(c, now)
+	return p.result(c)
+}
 
+// result returns what Begin returns after the exchange of the first request.
+func (p *place) result(c *call) (g driver.Grant, done bool, err error) {
 	granted, err := p.begun(c)
 	if granted == nil && err == nil {
-		s.claims.park(p)
+		p.s.claims.park(p)
 		return g, false, nil
 	}
 	p.cleanUp(err)
@@ -38,8 +42,64 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 		return g, true, err
 	}
 	g = *granted
-	s.places.Put(p)
+	p.s.places.Put(p)
 	return g, true, nil
+}
+
+// BeginAll sends the first requests of several acquisitions, in one batch for each server. If there
+// is one server, and it is quick, BeginAll waits for the replies. Otherwise Acquire does.
+func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Begun) {
+	if s.Enter() != nil {
+		clear(begun)
+		return
+	}
+	defer s.Leave()
+	s.listener.ensure()
+	places, calls := make([]*place, 0, len(rs)), make([]*call, 0, len(rs))
+	at := make([]int, 0, len(rs))
+	for i, r := range rs {
+		begun[i] = driver.Begun{}
+		if s.check(r) == nil {
+			p := s.newPlace(r, protocol.Key(r.Key), now)
+			places, at = append(places, p), append(at, i)
+		}
+	}
+	l := s.onlyLane(places, now)
+	for _, p := range places {
+		if l == nil {
+			p.prepareToWait()
+			p.parked = true
+		}
+		s.claims.add(p)
+		c := p.request(now)
+		if c.lane = l; l == nil {
+			c.done = p.receive
+		}
+		calls = append(calls, c)
+	}
+	if l == nil {
+		s.calls.send(calls...)
+		return
+	}
+	l.exchangeAll(calls, now)
+	for n, p := range places {
+		b := &begun[at[n]]
+		b.Grant, b.Done, b.Err = p.result(calls[n])
+	}
+}
+
+// onlyLane returns the lane of all places if there is one, and its server is quick; otherwise nil.
+func (s *session) onlyLane(places []*place, now time.Time) *lane {
+	if len(places) == 0 {
+		return nil
+	}
+	l := s.calls.quickLane(places[0].key, now)
+	for _, p := range places[1:] {
+		if l == nil || s.calls.quickLane(p.key, now) != l {
+			return nil
+		}
+	}
+	return l
 }
 
 // begun handles the answer to the first request. If it returns neither a grant nor an error,
