@@ -176,7 +176,9 @@ type cartCaller struct {
 	strict bool
 }
 
-func (c *cartCaller) upTo(d time.Duration) time.Duration { return time.Duration(c.rand.Int64N(int64(d))) }
+func (c *cartCaller) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.rand.Int64N(int64(d)))
+}
 
 func (c *cartCaller) run(ctx context.Context) func() {
 	return func() {

@@ -19,7 +19,9 @@ import (
 type Queue struct {
 	Config
 	session driver.Session
-	prompt  driver.Prompt // session, if it is one; otherwise nil
+	prompt  driver.Prompt    // session, if it is one; otherwise nil
+	all     driver.PromptAll // the same
+	pooled  bool             // the driver is a driver.Pooled
 
 	seed     maphash.Seed
 	shards   [64]shard
@@ -103,6 +105,7 @@ type waiter struct {
 	terms      *Terms
 	since      time.Time
 	tries      bool          // it would not wait, whatever its terms say
+	begins     bool          // its caller begins the line's request
 	ready      chan struct{} // gets one element once decided; nil if that was before anybody had to wait
 	hold       *Hold
 	refusal    *Refusal

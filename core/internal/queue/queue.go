@@ -23,6 +23,8 @@ func Open(c Config) (*Queue, error) {
 		return nil, err
 	}
 	q.prompt, _ = q.session.(driver.Prompt)
+	q.all, _ = q.session.(driver.PromptAll)
+	_, q.pooled = c.Driver.(driver.Pooled)
 	q.renewer.init(q)
 	q.releaser.init(q)
 	q.workers.Go(q.renewer.run)

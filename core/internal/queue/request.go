@@ -74,9 +74,13 @@ func (rq *request) cancel() {
 // begin asks the store on the goroutine of w, the first waiter. If that does not settle the
 // request, another goroutine goes on with it: see run.
 func (ln *line) begin(rq *request, w *waiter) {
-	q := ln.queue
-	g, done, err := q.prompt.Begin(rq.Request, w.since)
-	now := time.Now()
+	g, done, err := ln.queue.prompt.Begin(rq.Request, w.since)
+	ln.begun(rq, w, g, done, err)
+}
+
+// begun handles the results of the driver's Begin.
+func (ln *line) begun(rq *request, w *waiter, g driver.Grant, done bool, err error) {
+	q, now := ln.queue, time.Now()
 	if done {
 		q.heard(q.ctx, err)
 		err = q.usable(rq, g, err, now)
@@ -85,7 +89,7 @@ func (ln *line) begin(rq *request, w *waiter) {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	defer w.stay()
-	if h := w.hold; h != nil && w.ready == nil && !h.over && h.lease.current() {
+	if h := w.hold; h != nil && !h.over && h.lease.current() {
 		h.begin(now) // another caller handed a lease on to w meanwhile, which w learns only here
 		h.lease.schedule()
 	}

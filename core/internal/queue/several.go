@@ -147,11 +147,11 @@ func (s *several) try() *Refusal {
 		return overdue(s.ctx)
 	}
 	keys := s.keys[len(s.holds):]
-	if _, pooled := q.Driver.(driver.Pooled); pooled {
+	if q.pooled {
 		keys = keys[:min(len(keys), atOnce)]
 	}
 	all := tries{waiters: make([]waiter, len(keys)), decided: make(chan struct{}, len(keys))}
-	willing := q.prompt != nil && patience >= driver.Promptness && leaves(s.ctx, driver.Promptness)
+	willing := q.all != nil && patience >= driver.Promptness && leaves(s.ctx, driver.Promptness)
 	all.join(q, s.terms, keys, now, willing)
 	got, r := all.await(s.ctx, patience)
 	for _, h := range got {
@@ -171,39 +171,41 @@ type tries struct {
 }
 
 // join puts a waiter into the line of each key, up to the first key that is known to be taken:
-// what came after that would be given back. The caller's goroutine begins the last request if it
-// is willing to, and others begin the rest.
+// what came after that would be given back. If the caller's goroutine is willing, it begins the
+// requests.
 func (t *tries) join(q *Queue, terms *Terms, keys []string, now time.Time, willing bool) {
-	var last *waiter
-	var rq *request
+	var asking []*request
+	var asked []driver.Request
 	for i, key := range keys {
 		w := &t.waiters[i]
 		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided}
-		var r *Refusal
 		if !q.life.enter() {
-			r = refuse(Closed)
-		} else {
-			var next *request
-			if next, r = q.join(w, key, willing); r != nil {
-				q.life.leave()
-			}
-			if next != nil {
-				if rq != nil {
-					go last.line.begin(rq, last)
-				}
-				last, rq = w, next
-			}
-		}
-		if r != nil {
+			w.refusal = refuse(Closed)
+		} else if rq, r := q.join(w, key, willing); r != nil {
 			w.refusal = r
+			q.life.leave()
+		} else if rq != nil {
+			if asking == nil {
+				asking, asked = make([]*request, 0, len(keys)), make([]driver.Request, 0, len(keys))
+			}
+			w.begins = true
+			asking, asked = append(asking, rq), append(asked, rq.Request)
 		}
 		if _, r := w.outcome(); r != nil {
 			t.waiters = t.waiters[:i+1]
 			break
 		}
 	}
-	if rq != nil {
-		last.line.begin(rq, last)
+	if asking == nil {
+		return
+	}
+	begun := make([]driver.Begun, len(asked))
+	q.all.BeginAll(asked, now, begun)
+	for i, n := 0, 0; n < len(asked); i++ {
+		if w := &t.waiters[i]; w.begins {
+			w.line.begun(asking[n], w, begun[n].Grant, begun[n].Done, begun[n].Err)
+			n++
+		}
 	}
 }
 
