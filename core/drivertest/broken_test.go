@@ -107,6 +107,7 @@ const (
 	beginTakesItsTime        fault = "begin takes its time"
 	begunIsForgotten         fault = "begun is forgotten"
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
+	begunTogetherIsMixedUp   fault = "begun together is mixed up"
 	lostReplyLeavesAGhost    fault = "lost reply leaves a ghost"
 	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
 	endOfKeepIsSleptThrough  fault = "end of Keep is slept through"
@@ -151,7 +152,7 @@ var caught = map[fault][]string{
 	cancelIsIgnored:          {"SilentStoreDelaysNoCall"},
 	storeTimeoutIsIgnored:    {"SilentStoreEndsEachAttempt"},
 	givenUpIsForgotten:       {"WithdrawnWaiterLeavesNothing", "WithdrawalRacingWithReleaseLeavesNothing", "WithdrawnOwnerIsNeverGranted", "AcquireGivenUpInSilenceLeavesNothing", "WaiterGivenUpInSilenceLeavesNothing", "CloseEndsWaits", "ReplaceGivenUpLeavesNothing"},
-	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
+	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing", "RequestsBegunTogetherInSilenceLeaveNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
 	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
 	afterIsIgnored:           {"RequestAfterAReleaseIsNotHeldUpByIt", "RequestAfterAReleaseQueuesBehindOthers"},
@@ -206,6 +207,7 @@ var caught = map[fault][]string{
 	onlyWaitersAreTold:       {"HolderLearnsOfThoseWhoDoNotWait"},
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
+	begunTogetherIsMixedUp:   {"RequestsBegunTogetherHaveResultsOfTheirOwn"},
 	begunHasAPlaceOfItsOwn:   {"BegunWaiterHasOnePlace"},
 	endOfKeepIsSleptThrough:  {"KeptKeyWakesItsWaiterInTime"},
 	setupStopsTheStore:       {"SetupBesideTrafficHarmsNobody"},

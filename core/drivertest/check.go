@@ -117,4 +117,5 @@ var checks = slices.Concat(
 	setupChecks,
 	closingChecks,
 	promptChecks,
+	promptAllChecks,
 )

@@ -22,15 +22,20 @@ var prompting = need{"Session that is a driver.Prompt", false, func(f *fixture) 
 
 // prompts reports whether the driver's sessions are a driver.Prompt.
 func prompts(d driver.Driver) bool {
+	_, ok := sessionOf(d).(driver.Prompt)
+	return ok
+}
+
+// sessionOf returns a closed session of the driver, or nil.
+func sessionOf(d driver.Driver) driver.Session {
 	s, err := d.Open(driver.Config{Sink: newSink(), StoreTimeout: storeTimeout})
 	if err != nil {
-		return false
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), promptness)
 	defer cancel()
-	defer s.Close(ctx) //nolint:errcheck // it has done nothing
-	_, ok := s.(driver.Prompt)
-	return ok
+	_ = s.Close(ctx) // it has done nothing
+	return s
 }
 
 // begin calls Begin.

@@ -2,13 +2,14 @@ package drivertest_test
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 )
 
-var _ driver.Prompt = (*session)(nil)
+var _ driver.PromptAll = (*session)(nil)
 
 func (s *session) Begin(r driver.Request, sent time.Time) (g driver.Grant, done bool, err error) {
 	if s.enter() != nil {
@@ -42,6 +43,21 @@ func (s *session) Begin(r driver.Request, sent time.Time) (g driver.Grant, done 
 		return g, true, &driver.HeldError{RetryAfter: rep.remaining}
 	}
 	return driver.Grant{ID: r.ID, Token: rep.token, Deadline: driver.Deadline(sent, r.TTL), Contended: rep.contended}, true, nil
+}
+
+func (s *session) BeginAll(rs []driver.Request, sent time.Time, begun []driver.Begun) {
+	var all sync.WaitGroup
+	for i, r := range rs {
+		all.Go(func() {
+			at := i
+			if s.d.fault == begunTogetherIsMixedUp {
+				at = len(rs) - 1 - i
+			}
+			b := &begun[at]
+			b.Grant, b.Done, b.Err = s.Begin(r, sent)
+		})
+	}
+	all.Wait()
 }
 
 func (s *session) End(e driver.Ending, _ time.Time) (done bool, err error) {
