@@ -26,3 +26,7 @@ var crashing = crash.Store{
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	crashing.Run(t, redistest.Start(t).Addr(), 5)
 }
+
+func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
+	crashing.RunSeveral(t, redistest.Start(t).Addr(), 3)
+}

@@ -42,10 +42,13 @@ type Store struct {
 }
 
 // job is what a holder is told.
-type job struct{ Addr, Key string }
+type job struct {
+	Addr, Key string
+	Keys      []string // instead of Key
+}
 
 // Hold is the role of a holder: it takes the lock, prints its token, and holds until its
-// standard input ends, or it is killed.
+// standard input ends, or it is killed. Of several keys it takes the locks over and over.
 func (s Store) Hold(told string) error {
 	var j job
 	if err := json.Unmarshal([]byte(told), &j); err != nil {
@@ -58,6 +61,16 @@ func (s Store) Hold(told string) error {
 	locks, err := newEngine(d)
 	if err != nil {
 		return err
+	}
+	for len(j.Keys) > 0 {
+		lease, err := locks.Acquire(context.Background(), core.Policy{Keys: j.Keys, TTL: s.TTL, Wait: core.Forever})
+		if err != nil {
+			return err
+		}
+		fmt.Println(lease.Token())
+		if err := lease.Release(context.Background()); err != nil {
+			return err
+		}
 	}
 	lease, err := locks.Acquire(context.Background(), core.Policy{Key: j.Key, TTL: s.TTL, Wait: core.Forever})
 	if err != nil {
@@ -140,7 +153,7 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 // kill kills one holder, and returns how long after it the next one was granted the key.
 func (s Store) kill(t *testing.T, addr string, locks *core.Engine, key string, queued chan struct{}) (waited time.Duration, err error) {
 	for {
-		h, err := child.Start(t, cmp.Or(s.Role, Role), job{addr, key})
+		h, err := child.Start(t, cmp.Or(s.Role, Role), job{Addr: addr, Key: key})
 		if err != nil {
 			return 0, err
 		}

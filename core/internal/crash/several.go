@@ -1,0 +1,66 @@
+package crash
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are held as users hold them: by an engine
+	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/hiccups"
+)
+
+// RunSeveral kills -9 processes that take several keys of one policy and release them, over and
+// over, at any moment of that. It sees to it that all keys are free within the TTL.
+func (s Store) RunSeveral(t *testing.T, addr string, kills int) {
+	d, disconnect, err := s.Open(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := newEngine(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(locks.Close(), disconnect()); err != nil {
+			t.Errorf("close the engine and its client: %v", err)
+		}
+	}()
+	j := job{Addr: addr}
+	for i := range 10 {
+		j.Keys = append(j.Keys, fmt.Sprint("cart ", i))
+	}
+	for range kills {
+		h, err := child.Start(t, cmp.Or(s.Role, Role), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 + rand.IntN(3) {
+			if _, err := h.Out.ReadString('\n'); err != nil {
+				t.Fatalf("the holder ended: %v", err)
+			}
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+		machine := hiccups.Start(t)
+		h.Kill()
+		start := time.Now()
+		// In the order in which they expire at the latest, so that none is held for another.
+		for _, key := range j.Keys {
+			lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: s.TTL, Wait: time.Minute})
+			if err != nil {
+				t.Fatalf("%s after a kill: %v", key, err)
+			}
+			if err := lease.Release(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took > machine.Allow(s.TTL+s.After+drivertest.Slack) {
+			t.Errorf("all keys were free %v after a kill, want at most %v", took, s.TTL+s.After)
+		}
+	}
+}
