@@ -38,6 +38,12 @@ func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	})
 }
 
+func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		d.crashStore().RunSeveral(t, d.srv.Source(d.srv.Addr(), d.name), 2)
+	})
+}
+
 func TestCrowdIsLetInOneByOne(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		crowd.Run(t, 300, false, func(t testing.TB) driver.Driver {
