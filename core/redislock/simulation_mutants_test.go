@@ -83,13 +83,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "the first of several keys is kept when the next cannot be had", file: "internal/queue/several.go",
-		old: "GiveUp(s.ctx, s.holds, min(s.left(), s.queue.StoreTimeout))",
-		bug: "",
+		old: "giveUp(s.ctx, append(s.holds, s.beyond...), len(s.holds),",
+		bug: "giveUp(s.ctx, s.beyond, 0,",
 	},
 	{
 		name: "who waits for one of several keys gives the keys beyond it back late", core: "^TestCarts$", in: "internal/queue", file: "internal/queue/several.go",
-		old: "giveBackAll(all.retract(len(got)))",
-		bug: "time.AfterFunc(time.Millisecond, func() { giveBackAll(all.retract(len(got))) })",
+		old: "giveBackAll(s.beyond)",
+		bug: "late := s.beyond\n\t\ttime.AfterFunc(time.Millisecond, func() { giveBackAll(late) })",
 	},
 	{
 		name: "who asks for several keys passes those who wait for one", core: "^TestCarts$", in: "internal/queue", file: "internal/queue/line.go",

@@ -96,7 +96,9 @@ func newCarts(t *testing.T, seed uint64) *carts {
 	r := rand.New(rand.NewPCG(seed, 0))
 	c := &carts{rand: r, counts: map[string]int{}, inside: map[string][]*Terms{}, before: map[lineName]snapshot{}, faulty: r.IntN(4) == 0}
 	c.modes = [][]driver.Mode{
-		{driver.Exclusive}, {driver.Exclusive, driver.Shared}, {driver.Exclusive, driver.Semaphore},
+		{driver.Exclusive},
+		{driver.Exclusive, driver.Shared},
+		{driver.Exclusive, driver.Semaphore},
 		{driver.Exclusive, driver.Exclusive, driver.Shared, driver.Semaphore},
 	}[r.IntN(4)]
 	for i := range 2 + r.IntN(5) {

@@ -29,6 +29,7 @@ type several struct {
 	patience time.Duration
 	spans    []spanned // of each key, from the start until it is kept
 	holds    []*Hold   // of the first keys, in their order: what is kept
+	beyond   []*Hold   // what try got beyond the first key that it did not get
 	answered bool      // by the store, or this process knew
 }
 
@@ -70,12 +71,11 @@ func (s *several) next() *Refusal {
 			return nil
 		}
 		s.answered = s.answered || r.Why == Busy
-		if s.terms.Wait == 0 || r.Why != Busy && r.Why != Unavailable {
-			return r
-		}
-		if s.left() <= 1 {
+		if s.final(r) {
 			return s.late(r)
 		}
+		giveBackAll(s.beyond)
+		s.beyond = nil
 	}
 	i := len(s.holds)
 	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds})
@@ -84,6 +84,11 @@ func (s *several) next() *Refusal {
 	}
 	s.keep(h)
 	return nil
+}
+
+// final reports whether a refusal of try ends the acquisition. Otherwise the key is waited for.
+func (s *several) final(r *Refusal) bool {
+	return s.terms.Wait == 0 || s.left() <= 1 || r.Why != Busy && r.Why != Unavailable
 }
 
 // left returns what is left of the patience; it is positive.
@@ -120,7 +125,7 @@ func (s *several) fail(r *Refusal) {
 	for _, sp := range s.spans[at+1:] {
 		sp.End(outcome)
 	}
-	GiveUp(s.ctx, s.holds, min(s.left(), s.queue.StoreTimeout))
+	giveUp(s.ctx, append(s.holds, s.beyond...), len(s.holds), min(s.left(), s.queue.StoreTimeout))
 }
 
 // heldMore is what a call holds that has been granted some of several keys.
@@ -139,8 +144,8 @@ func (h *heldMore) Holds(others []*Hold) []*Hold {
 }
 
 // try asks for all keys that are left, or for the first few of them, and waits for none that is
-// taken. It keeps those before the first one that it does not get, and gives the others back. It
-// returns why it did not get that one, or nil.
+// taken. It keeps those before the first one that it does not get. It returns why it did not get
+// that one, or nil.
 func (s *several) try() *Refusal {
 	q, now, patience := s.queue, time.Now(), min(s.left(), s.queue.StoreTimeout)
 	if s.ctx.Err() != nil {
@@ -157,7 +162,10 @@ func (s *several) try() *Refusal {
 	for _, h := range got {
 		s.keep(h)
 	}
-	giveBackAll(all.retract(len(got)))
+	if r != nil && s.final(r) {
+		all.settle(s.ctx, time.Since(now))
+	}
+	s.beyond = all.retract(len(got))
 	if r != nil && r.Cause == ErrSilent && patience >= q.StoreTimeout {
 		q.heard(s.ctx, ErrSilent)
 	}
@@ -257,6 +265,26 @@ func (t *tries) await(ctx context.Context, patience time.Duration) (got []*Hold,
 	return got, nil
 }
 
+// settle waits until all tries are decided, at most for patience.
+func (t *tries) settle(ctx context.Context, patience time.Duration) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for i := range t.waiters {
+		for {
+			if h, r := t.waiters[i].outcome(); h != nil || r != nil {
+				break
+			}
+			select {
+			case <-t.decided:
+			case <-late.C:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
 // retract ends the tries from the one of index from on, and returns what they were granted.
 func (t *tries) retract(from int) (holds []*Hold) {
 	for i := from; i < len(t.waiters); i++ {
@@ -288,127 +316,4 @@ func (ln *line) retract(w *waiter) *Hold {
 		}
 	}
 	return w.hold
-}
-
-// ReleaseAll releases several holds of one call, as Release does, but asks the store once for
-// all. It returns what Release would return for each.
-func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
-	now := time.Now()
-	all := partAll(holds, now)
-	for i := range all {
-		if p := &all[i]; p.next == endsLease && p.hold.terms.Sent {
-			p.hold.send(ctx, now, p.why)
-			p.hold.lease.line.queue.life.leave()
-			p.next = stillUsed // by that goroutine
-		}
-	}
-	all.finish(ctx, now, true)
-	out := make([]*Refusal, len(all))
-	for i := range all {
-		out[i] = all[i].why
-	}
-	return out
-}
-
-// GiveUp releases the holds of a call that cannot have all that it needs. It waits for the store
-// for patience at most, or until ctx ends: then the release goes on in the background.
-func GiveUp(ctx context.Context, holds []*Hold, patience time.Duration) {
-	done := abandon(holds, true)
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-	case <-ctx.Done():
-	}
-}
-
-// giveBackAll releases holds in the background of which their caller was never told.
-func giveBackAll(holds []*Hold) {
-	if len(holds) > 0 {
-		abandon(holds, false)
-	}
-}
-
-// abandon releases holds in the background, and closes the channel after that. granted says that
-// they were reported as granted.
-func abandon(holds []*Hold, granted bool) <-chan struct{} {
-	now, done := time.Now(), make(chan struct{})
-	all := partAll(holds, now)
-	finish := func() {
-		all.finish(context.Background(), now, granted)
-		close(done)
-	}
-	for _, p := range all {
-		if p.next == endsLease {
-			p.hold.lease.line.queue.calls.Go(finish) // its own call is not done yet, so Close waits
-			return done
-		}
-	}
-	finish()
-	return done
-}
-
-// partings are holds that are given up together.
-type partings []struct {
-	hold *Hold
-	next parting
-	why  *Refusal // why it had ended before, or what the release came to
-	span spanned  // of the release
-}
-
-// partAll gives up one handle of each hold: nobody else waits longer for one because of another.
-func partAll(holds []*Hold, now time.Time) partings {
-	all := make(partings, len(holds))
-	for i, h := range holds {
-		all[i].hold = h
-		all[i].next, all[i].why = h.part(now)
-	}
-	return all
-}
-
-// finish ends the leases that are to end at the store, and counts the holds out.
-func (all partings) finish(ctx context.Context, now time.Time, granted bool) {
-	ends := make([]driver.Ending, 0, len(all))
-	for i := range all {
-		if p := &all[i]; p.next == endsLease {
-			p.span.ctx, p.span.Span = p.hold.terms.Signals.Release(ctx, p.hold.span)
-			ends = append(ends, p.hold.lease.ending(p.hold.terms.MinHold))
-		}
-	}
-	var errs []error
-	if len(ends) > 0 {
-		errs = all[0].hold.lease.line.queue.endAll(ctx, ends, now)
-	}
-	for i, n := 0, 0; i < len(all); i++ {
-		p := &all[i]
-		if p.next == endsLease {
-			p.hold.lease.line.finished(p.hold.lease, ends[n], errs[n])
-			if said := p.hold.gaveBack(p.span.ctx, p.span.Span, errs[n]); p.why == nil {
-				p.why = said
-			}
-			n++
-		}
-		if p.next == stillUsed {
-			continue
-		}
-		if granted {
-			p.hold.released(ctx, now, p.why)
-		}
-		p.hold.lease.line.queue.life.leave()
-	}
-}
-
-// endAll releases leases at the store in one call, within ctx and StoreTimeout.
-func (q *Queue) endAll(ctx context.Context, ends []driver.Ending, now time.Time) []error {
-	if len(ends) == 1 {
-		return []error{q.end(ctx, ends[0], now)}
-	}
-	rctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
-	defer cancel()
-	errs := q.session.Release(rctx, ends)
-	for _, err := range errs {
-		q.heard(ctx, err)
-	}
-	return errs
 }
