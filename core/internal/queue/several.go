@@ -163,7 +163,7 @@ func (s *several) try() *Refusal {
 		s.keep(h)
 	}
 	if r != nil && s.final(r) {
-		all.settle(s.ctx, time.Since(now))
+		all.settle(s.ctx, min(time.Since(now), s.left()))
 	}
 	s.beyond = all.retract(len(got))
 	if r != nil && r.Cause == ErrSilent && patience >= q.StoreTimeout {
