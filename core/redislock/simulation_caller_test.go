@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -47,7 +48,9 @@ func (c *caller) policy() core.Policy {
 	s := c.p.s
 	p := core.Policy{Key: s.keys[c.rand.IntN(len(s.keys))], TTL: s.ttls[c.rand.IntN(2)]}
 	if s.several && c.rand.IntN(3) == 0 {
-		p.Key, p.Keys = "", []string{s.keys[1], s.keys[0]}
+		keys := slices.Clone(s.keys)
+		c.rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		p.Key, p.Keys = "", keys[:2+c.rand.IntN(len(keys)-1)]
 	}
 	u := s.uses[c.rand.IntN(len(s.uses))]
 	p.Mode = u.mode

@@ -39,7 +39,7 @@ type schedule struct {
 	keys    []string
 	uses    []use // how callers take a key, each as likely
 	strict  bool
-	several bool // callers may take all keys at once
+	several bool // callers may take several keys at once
 	ttls    []time.Duration
 	callers int           // of each process
 	minHold time.Duration // at most
@@ -95,7 +95,9 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.minHold = ms(0, 400)
 	s.uses = [][]use{{write}, {write}, {write, read}, {write, read, read, read}, {permit2}, {permit3, permit3, write}, {write, read, permit2, permit2}}[r.IntN(7)]
 	s.strict = r.IntN(5) == 0
-	s.several = len(s.keys) > 1 && r.IntN(3) == 0
+	if s.several = len(s.keys) > 1 && r.IntN(3) == 0; s.several && r.IntN(2) == 0 {
+		s.keys = append(s.keys, "stock:3", "stock:4")
+	}
 	if s.weather != calm {
 		share := func() float64 { return []float64{0, 0, 0.01, 0.04, 0.12}[r.IntN(5)] }
 		s.faults = simulation.Faults{
