@@ -24,8 +24,10 @@ type Policy struct {
 	Key string
 
 	// Keys are the keys of a lock that takes several at once, at most 64: all or
-	// none. Engines take them in sorted order, and one that comes twice once, so
-	// that callers who want the same keys never wait for each other in a circle.
+	// none. Engines ask for all of them at once. If one is taken, they keep those
+	// before it in sorted order, give the others back, wait for that one, and go on:
+	// so that callers who want the same keys never wait for each other in a circle.
+	// A key that comes twice counts once.
 	// Wait is for all of them together, each has a token of its own, and the loss
 	// of one ends the hold. TTL, MaxHold and MinHold count for each key from its
 	// own grant.

@@ -22,7 +22,8 @@
 //	         └─ Release ─┘              └─► store    released
 //
 // machine.go has the structs. A call goes through queue.go, waiter.go, request.go and steps.go,
-// and back through release.go. Meanwhile renewer.go renews, and events.go hears the store.
+// and back through release.go. A call for several keys goes through several.go, and back through
+// parting.go. Meanwhile renewer.go renews, and events.go hears the store.
 //
 // The store grants a lease to the process. A hold is one caller's time on a lease. A share is a
 // lease in mode Shared: several callers may hold it together. Of an exclusive lease and of a

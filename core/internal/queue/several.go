@@ -17,6 +17,11 @@ import (
 //
 // The keys are sorted. So whoever waits holds smaller keys only, and two calls never wait for
 // each other. Nobody who waits for one of the keys is passed.
+//
+// Stores with Capabilities.Recall tell the holder of each key that is found taken, also beyond the
+// first: as they do for any caller who would not wait. That is as it should be. The call wants
+// these keys next, so a lease that lingers is given back by then, and Contended promises no more
+// than that somebody has asked.
 
 // several is an acquisition of several keys.
 type several struct {
