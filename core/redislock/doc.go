@@ -86,7 +86,8 @@
 //
 // # Cost
 //
-// Acquiring and releasing a free key are two commands. A contended key costs
+// Acquiring and releasing a free key are two commands. So are acquiring and releasing several free
+// keys of one policy: one round trip each, at each server of a Cluster. A contended key costs
 // two for each critical section too, plus one a second for each process that
 // waits and one every third of the TTL for the process that holds. Of these, callers
 // of one process that hand a key on among themselves, or read it together, need none;

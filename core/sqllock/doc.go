@@ -80,7 +80,8 @@
 // A decision has several statements, so it may take longer, but not longer than its caller's
 // context.
 //
-// A waiter holds no connection. A session uses at most one connection for each call in
+// A waiter holds no connection. The keys of a policy with several are asked for four at a time,
+// so that they take few connections of the pool. A session uses at most one connection for each call in
 // progress, 4 for cleaning up, and 1 for polls. Transaction poolers (PgBouncer) work, but
 // [Notifications] need a connection to the server itself.
 //
