@@ -49,7 +49,6 @@ func (s Store) RunSeveral(t *testing.T, addr string, kills int) {
 		machine := hiccups.Start(t)
 		h.Kill()
 		start := time.Now()
-		// In the order in which they expire at the latest, so that none is held for another.
 		for _, key := range j.Keys {
 			lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: s.TTL, Wait: time.Minute})
 			if err != nil {
