@@ -20,7 +20,8 @@ type Config struct {
 	TokensAfter  int64               // is added to the store's tokens
 	Logger       func() *slog.Logger // is asked at each line
 
-	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did.
+	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did. Nil is
+	// a queue whose requests bring none.
 	Carried func(ctx context.Context, key string) int64
 }
 

@@ -56,7 +56,7 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 
 // await calls w.await, but first refuses a call that would wait for itself.
 func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
-	if !w.try() {
+	if !w.try() && q.Carried != nil {
 		if token := q.Carried(ctx, key); token > 0 {
 			defer q.watchCaller(ctx, w, key, token)()
 		}
