@@ -57,6 +57,10 @@ type Config struct {
 	// StoreTimeout bounds each single attempt to reach the store, also inside
 	// an Acquire that waits. It is positive.
 	StoreTimeout time.Duration
+
+	// Identity is what operators call the process; empty, or as [ValidIdentity] has it. It is
+	// stored with each lease if Capabilities.Identity.
+	Identity string
 }
 
 // Session is one engine's connection to a store. All methods are safe for
@@ -121,6 +125,23 @@ type Sink interface {
 	Lost(id ID, cause error)
 }
 
+// Follower is an optional interface of a [Sink], found by a type assertion.
+type Follower interface {
+	Sink
+
+	// TakenBy reports who holds the key that id waits for, or one of several who do, as an
+	// answer of the store that was due anyway has just said. It comes before Waiting, and
+	// again whenever a later answer says it. It is called only if Capabilities.Identity.
+	TakenBy(id ID, holder Origin)
+}
+
+// TakenBy calls the method of that name, if the sink has it and the holder is known.
+func TakenBy(s Sink, id ID, holder Origin) {
+	if f, ok := s.(Follower); ok && holder.Known() {
+		f.TakenBy(id, holder)
+	}
+}
+
 // Owner is the random secret that names one request and the lease it becomes.
 // Whoever knows it can end the lease, so it is never shown or logged.
 type Owner [16]byte
@@ -181,6 +202,9 @@ type Request struct {
 	// The Release still returns what has become of the lease. It is used only if
 	// Capabilities.After, and never with Replace. After.Keep is 0.
 	After *Ending
+
+	// Trace, if not nil, is stored with the lease if Capabilities.Trace. It does not change.
+	Trace *Trace
 }
 
 // Grant is a lease as the store granted it.
@@ -246,6 +270,7 @@ type Holder struct {
 	Since     time.Time     // when it was granted, by the store's clock
 	Remaining time.Duration // until it ends unless it is renewed
 	Kept      bool          // it has been released, and the key is kept for Ending.Keep
+	Origin                  // zero if Kept
 }
 
 // Strength says how far the promise of rising tokens goes.
@@ -289,4 +314,10 @@ type Capabilities struct {
 	After  bool          // honours Request.After
 	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
+
+	// Identity says that the driver stores Config.Identity with each lease, and tells it in
+	// Holder, in HeldError and to a Follower. None of that costs a round trip.
+	Identity bool
+	// Trace says that it does the same with Request.Trace.
+	Trace bool
 }

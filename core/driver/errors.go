@@ -22,6 +22,10 @@ type HeldError struct {
 	// RetryAfter is how long the present lease lasts at most unless it is
 	// renewed; 0 if that is not known.
 	RetryAfter time.Duration
+
+	// Holder is who has it, or one of several who do; zero if that is not known. It is not in
+	// the text of the error, which clients may see.
+	Holder Origin
 }
 
 func (*HeldError) Error() string { return "held by another owner" }
