@@ -9,7 +9,7 @@ import (
 // events handles what the store pushes.
 type events struct{ queue *Queue }
 
-var _ driver.Sink = events{}
+var _ driver.Follower = events{}
 
 // Waiting notes that the store has queued a request of this process.
 func (s events) Waiting(id driver.ID) {

@@ -105,11 +105,11 @@ func always(*waiter) bool { return true }
 
 // failTries refuses the callers who would not wait, since the key is taken.
 func (ln *line) failTries(retryAfter time.Duration) {
-	why := refuse(Busy)
-	if retryAfter != 0 {
-		why = &Refusal{Why: Busy, RetryAfter: retryAfter}
+	if ln.has((*waiter).try) {
+		why := ln.refuse(Busy)
+		why.RetryAfter = retryAfter
+		ln.failIf((*waiter).try, why)
 	}
-	ln.failIf((*waiter).try, why)
 }
 
 // joint returns the share of this process that readers may join, or nil.
@@ -123,9 +123,12 @@ func (ln *line) joint() *lease {
 }
 
 // wantsToWait reports whether any caller would wait for a key that is taken.
-func (ln *line) wantsToWait() bool {
+func (ln *line) wantsToWait() bool { return ln.has(func(w *waiter) bool { return !w.try() }) }
+
+// has reports whether any caller matches.
+func (ln *line) has(match func(*waiter) bool) bool {
 	for w := ln.first; w != nil; w = w.next {
-		if !w.try() {
+		if match(w) {
 			return true
 		}
 	}

@@ -109,6 +109,9 @@ type waiter struct {
 	ready      chan struct{} // gets one element once decided; nil if that was before anybody had to wait
 	hold       *Hold
 	refusal    *Refusal
+
+	trace  *driver.Trace // of its acquisition; nil if that is not sampled
+	behind driver.Origin // who held the key when that was first known; only if trace is not nil
 }
 
 // request asks the store for a lease. Whoever is first in the line when the lease is granted
@@ -121,7 +124,8 @@ type request struct {
 	queuedAt  uint64 // shard.steps when the store said that the key is taken; 0 if it has not
 	withdrawn bool   // nobody wants it any more
 
-	contended bool // others wait, as a push said that came before the grant
+	contended bool          // others wait, as a push said that came before the grant
+	holder    driver.Origin // of the key, as the store said last; zero if it has not said
 }
 
 // trouble is what has failed between a line and the store since the store last answered.
@@ -183,6 +187,7 @@ type Hold struct {
 	extras  *extras
 	watches *Watch // linked
 	span    signals.Span
+	trace   *driver.Trace // of its acquisition; nil if that is not sampled
 }
 
 // extras is what few holds have.

@@ -18,7 +18,7 @@ func Open(c Config) (*Queue, error) {
 	}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	var err error
-	if q.session, err = c.Driver.Open(driver.Config{Sink: events{q}, StoreTimeout: c.StoreTimeout}); err != nil {
+	if q.session, err = c.Driver.Open(driver.Config{Sink: events{q}, StoreTimeout: c.StoreTimeout, Identity: c.Identity}); err != nil {
 		q.cancel()
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func Open(c Config) (*Queue, error) {
 func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration, held Held) (*Hold, *Refusal) {
 	start := time.Now()
 	sctx, sp := t.Signals.Acquire(ctx)
-	h, r := q.wait(sctx, t, key, patience, start, held)
+	h, r := q.wait(sctx, t, key, patience, start, held, sp)
 	if r != nil {
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
 		return nil, r
@@ -55,8 +55,8 @@ func (h *Hold) granted(ctx, sctx context.Context, sp signals.Span, start time.Ti
 	h.span.Token(h.Token())
 }
 
-// wait is Acquire without its signals, for a caller who came at start.
-func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held) (*Hold, *Refusal) {
+// wait is Acquire without its metrics, for a caller who came at start. sp is its span.
+func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held, sp signals.Span) (*Hold, *Refusal) {
 	if ctx.Err() != nil {
 		return nil, overdue(ctx)
 	}
@@ -64,7 +64,7 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		return nil, refuse(Closed)
 	}
 	w := waiters.Get().(*waiter)
-	*w = waiter{terms: t, since: start}
+	*w = waiter{terms: t, since: start, trace: (*driver.Trace)(sp.Trace())}
 	rq, refused := q.join(w, key, q.prompt != nil && patience >= driver.Promptness && leaves(ctx, driver.Promptness))
 	if refused != nil {
 		q.life.leave()
@@ -77,6 +77,10 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		q.await(ctx, w, key, patience, held)
 	}
 	h, refused := w.hold, w.refusal
+	link(sp, w.behind)
+	if refused != nil && refused.Holder != w.behind {
+		link(sp, refused.Holder)
+	}
 	if w.ready == nil {
 		waiters.Put(w)
 	}

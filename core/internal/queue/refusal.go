@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
@@ -16,6 +17,7 @@ type Refusal struct {
 	Detail     string        // what was wrong and what would be right, without values; may be empty
 	RetryAfter time.Duration // of Busy; 0 if not known
 	Cause      error         // may be nil
+	Holder     driver.Origin // of the key, if Busy or Timeout; zero if not known
 }
 
 // Reason is why there was no hold, or why one ended before its release.

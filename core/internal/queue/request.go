@@ -40,7 +40,7 @@ func (ln *line) newRequest(replace *driver.Ending) *request {
 // terms.
 func (ln *line) driverRequest() driver.Request {
 	t := ln.first.terms
-	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL, Wait: ln.wantsToWait()}
+	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL, Wait: ln.wantsToWait(), Trace: ln.first.trace}
 }
 
 // ask starts a request.
@@ -177,6 +177,7 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 		ln.failIf(always, refuse(Closed))
 	case errors.As(err, &held):
 		ln.trouble = nil
+		rq.holder = held.Holder
 		ln.failTries(held.RetryAfter)
 		transient = rq.Wait // it was asked to wait: do not spin on a store that will not
 	case errors.Is(err, driver.ErrPlaceLost):

@@ -77,13 +77,14 @@ func (s *several) next() *Refusal {
 		}
 		s.answered = s.answered || r.Why == Busy
 		if s.final(r) {
+			link(s.spans[len(s.holds)].Span, r.Holder)
 			return s.late(r)
 		}
 		giveBackAll(s.beyond)
 		s.beyond = nil
 	}
 	i := len(s.holds)
-	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds})
+	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds}, s.spans[i].Span)
 	if r != nil {
 		return s.late(r)
 	}
@@ -110,7 +111,7 @@ func (s *several) late(r *Refusal) *Refusal {
 	switch {
 	case s.terms.Wait == 0 || s.left() > 1:
 	case r.Why == Busy:
-		return refuse(Timeout)
+		return &Refusal{Why: Timeout, Holder: r.Holder}
 	case r.Cause == ErrSilent && (s.answered || len(s.holds) > 0):
 		return &Refusal{Why: Timeout, Detail: "the first of several keys took almost all of Wait"}
 	}
@@ -162,7 +163,7 @@ func (s *several) try() *Refusal {
 	}
 	all := tries{waiters: make([]waiter, len(keys)), decided: make(chan struct{}, len(keys))}
 	willing := q.all != nil && patience >= driver.Promptness && leaves(s.ctx, driver.Promptness)
-	all.join(q, s.terms, keys, now, willing)
+	all.join(q, s.terms, keys, s.spans[len(s.holds):], now, willing)
 	got, r := all.await(s.ctx, patience)
 	for _, h := range got {
 		s.keep(h)
@@ -186,12 +187,12 @@ type tries struct {
 // join puts a waiter into the line of each key, up to the first key that is known to be taken:
 // what came after that would be given back. If the caller's goroutine is willing, it begins the
 // requests.
-func (t *tries) join(q *Queue, terms *Terms, keys []string, now time.Time, willing bool) {
+func (t *tries) join(q *Queue, terms *Terms, keys []string, spans []spanned, now time.Time, willing bool) {
 	var asking []*request
 	var asked []driver.Request
 	for i, key := range keys {
 		w := &t.waiters[i]
-		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided}
+		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided, trace: (*driver.Trace)(spans[i].Trace())}
 		if !q.life.enter() {
 			w.refusal = refuse(Closed)
 		} else if rq, r := q.join(w, key, willing); r != nil {

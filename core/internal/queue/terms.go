@@ -18,6 +18,7 @@ type Config struct {
 	MaxWaiters   int                 // callers that wait for one key
 	MaxHeld      int                 // holds at a time
 	TokensAfter  int64               // is added to the store's tokens
+	Identity     string              // of the process
 	Logger       func() *slog.Logger // is asked at each line
 
 	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did. Nil is

@@ -28,14 +28,14 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	case q.life.isClosed():
 		ln.fail(w, refuse(Closed))
 	case lk.waiting > q.MaxWaiters:
-		ln.fail(w, &Refusal{Why: Busy, Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", q.MaxWaiters)})
+		ln.fail(w, &Refusal{Why: Busy, Holder: ln.holder(), Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", q.MaxWaiters)})
 	case q.held.Load() >= int64(q.MaxHeld):
 		ln.fail(w, &Refusal{Why: Unavailable, Detail: fmt.Sprintf("this engine holds %d leases, which is the cap", q.MaxHeld)})
 	default:
 		lk.recall(ln)
 		ln.reuse(w)
 		if w.try() && !w.decided() && ln.taken() && (ln.first != w || !ln.vacant()) {
-			ln.fail(w, refuse(Busy))
+			ln.fail(w, ln.refuse(Busy))
 		}
 	}
 	if willing && ln.first == w {
@@ -46,6 +46,9 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	}
 	ln.advance()
 	w.stay()
+	if !w.decided() && w.trace != nil {
+		w.behind = ln.holder()
+	}
 	if !w.decided() && ln.full() {
 		for l := ln.leases; l != nil; l = l.next {
 			l.tellContended()
@@ -109,9 +112,9 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 	case cancelled:
 		// The caller states its context's error.
 	case ln.taken() && w.try():
-		w.refusal = refuse(Busy)
+		w.refusal = ln.refuse(Busy)
 	case ln.taken(), ln.fault() == nil && !w.try() && ln.lastHeld > at(w.since):
-		w.refusal = refuse(Timeout)
+		w.refusal = ln.refuse(Timeout)
 	case ln.fault() != nil:
 		w.refusal = unavailable(ln.fault())
 	default:
