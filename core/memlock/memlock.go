@@ -81,12 +81,15 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		Recall: true,
 		After:  true,
 		Wake:   wake,
+
+		Identity: true,
+		Trace:    true,
 	}
 }
 
 // Open starts a session, which models one process.
 func (d *Driver) Open(c driver.Config) (driver.Session, error) {
-	return &session{d: d, sink: c.Sink, timeout: c.StoreTimeout, done: make(chan struct{})}, nil
+	return &session{d: d, sink: c.Sink, timeout: c.StoreTimeout, identity: c.Identity, done: make(chan struct{})}, nil
 }
 
 // of returns the shard of a key.

@@ -13,7 +13,9 @@ type waiter struct {
 	id         driver.ID
 	ttl        time.Duration
 	room       int32 // how many may hold together; 0 is any number
-	lock       *lock // nil once the waiter has left the queue
+	trace      *driver.Trace
+	behind     driver.Origin // who held the key when the waiter came
+	lock       *lock         // nil once the waiter has left the queue
 	prev, next *waiter
 
 	done  chan struct{}

@@ -14,9 +14,10 @@ import (
 
 // session models one process. It runs no goroutine.
 type session struct {
-	d       *Driver
-	sink    driver.Sink
-	timeout time.Duration
+	d        *Driver
+	sink     driver.Sink
+	timeout  time.Duration
+	identity string
 
 	closed  atomic.Bool
 	done    chan struct{} // closed with the session
@@ -57,6 +58,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		if w == nil {
 			return g, asked
 		}
+		driver.TakenBy(s.sink, r.ID, w.behind)
 		s.sink.Waiting(r.ID)
 		return s.wait(ctx, w)
 	}
@@ -122,7 +124,7 @@ func (s *session) ask(r *driver.Request, m instant) (g driver.Grant, w *waiter, 
 		l.part(old)
 	}
 	if l.first == nil && l.fits(room(r)) {
-		return l.grant(sh.take(l, s, r.ID, room(r), r.TTL, m), driver.Deadline(m.sent, r.TTL)), nil, tell, nil
+		return l.grant(sh.take(l, s, r.ID, room(r), r.TTL, r.Trace, m), driver.Deadline(m.sent, r.TTL)), nil, tell, nil
 	}
 	if r.Wait {
 		w = sh.enqueue(l, s, r)
@@ -135,7 +137,7 @@ func (s *session) ask(r *driver.Request, m instant) (g driver.Grant, w *waiter, 
 		if old == nil {
 			tell = append(tell, sh.recall(l)...)
 		}
-		return g, nil, tell, &driver.HeldError{RetryAfter: l.firstEnd().Sub(m.store)}
+		return g, nil, tell, &driver.HeldError{RetryAfter: l.firstEnd().Sub(m.store), Holder: l.taker()}
 	}
 	if tell == nil {
 		tell = sh.news(l)
@@ -252,7 +254,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 }
 
 func (h *held) describe(d *Driver, m instant) driver.Holder {
-	out := driver.Holder{Token: h.token, Since: d.epoch.Add(h.granted), Remaining: h.expires.Sub(m.store), Kept: h.s == nil}
+	out := driver.Holder{Token: h.token, Since: d.epoch.Add(h.granted), Remaining: h.expires.Sub(m.store), Kept: h.s == nil, Origin: h.origin()}
 	switch h.room {
 	case 1:
 		out.Mode = driver.Exclusive

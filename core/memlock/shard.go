@@ -42,6 +42,7 @@ type held struct {
 	expires time.Time     // by the store's clock
 	room    int32         // how many may hold together; 0 is any number
 	told    bool          // what the holder last heard about others waiting
+	trace   *driver.Trace // of the request
 }
 
 // room is how many may hold a key together with such a request.
@@ -78,6 +79,22 @@ func (l *lock) fits(room int32) bool {
 		}
 	}
 	return room == 0 || n < room
+}
+
+// origin is where the lease comes from; zero if nobody has it.
+func (h *held) origin() driver.Origin {
+	if h.s == nil {
+		return driver.Origin{}
+	}
+	return driver.Origin{Identity: h.s.identity, Trace: h.trace}
+}
+
+// taker is where the first of the leases comes from; zero if there is none.
+func (l *lock) taker() driver.Origin {
+	if len(l.holders) == 0 {
+		return driver.Origin{}
+	}
+	return l.holders[0].origin()
 }
 
 // firstEnd is when the first of the leases ends.
@@ -146,7 +163,7 @@ func (sh *shard) pass(l *lock, m instant) *lock {
 	passed := false
 	for w := l.first; w != nil && l.fits(w.room); w = l.first {
 		sh.leave(w)
-		w.grant = l.grant(sh.take(l, w.s, w.id, w.room, w.ttl, m), driver.Deadline(m.sent, w.ttl))
+		w.grant = l.grant(sh.take(l, w.s, w.id, w.room, w.ttl, w.trace, m), driver.Deadline(m.sent, w.ttl))
 		w.finish(nil)
 		passed = true
 	}
@@ -161,11 +178,11 @@ func (sh *shard) pass(l *lock, m instant) *lock {
 }
 
 // take grants a lease of a lock that has room for it.
-func (sh *shard) take(l *lock, s *session, id driver.ID, room int32, ttl time.Duration, m instant) *held {
+func (sh *shard) take(l *lock, s *session, id driver.ID, room int32, ttl time.Duration, trace *driver.Trace, m instant) *held {
 	sh.token++
 	l.holders = append(l.holders, held{
 		s: s, owner: id.Owner, room: room, token: sh.token,
-		granted: m.store.Sub(sh.d.epoch), expires: m.store.Add(ttl), told: l.queue.first != nil,
+		granted: m.store.Sub(sh.d.epoch), expires: m.store.Add(ttl), told: l.queue.first != nil, trace: trace,
 	})
 	return &l.holders[len(l.holders)-1]
 }
@@ -239,7 +256,7 @@ func (sh *shard) end(id driver.ID, keep time.Duration, how end, m instant) (ok b
 	if h := l.heldBy(id.Owner); h != nil {
 		sh.ended.add(id.Owner, how)
 		if until := sh.d.epoch.Add(h.granted + keep); until.After(m.store) {
-			h.s, h.owner, h.expires = nil, driver.Owner{}, until
+			h.s, h.owner, h.expires, h.trace = nil, driver.Owner{}, until, nil
 			sh.watch(l, m)
 		} else {
 			l.part(h)
@@ -269,7 +286,7 @@ func (l *lock) part(h *held) {
 
 // enqueue puts a request at the end of the queue of a taken key.
 func (sh *shard) enqueue(l *lock, s *session, r *driver.Request) *waiter {
-	w := &waiter{s: s, id: r.ID, ttl: r.TTL, room: room(r), lock: l, done: make(chan struct{})}
+	w := &waiter{s: s, id: r.ID, ttl: r.TTL, room: room(r), trace: r.Trace, behind: l.taker(), lock: l, done: make(chan struct{})}
 	l.push(w)
 	if sh.waiting == nil {
 		sh.waiting = make(map[driver.ID]*waiter)
