@@ -24,11 +24,12 @@ import (
 // the next. It renews every lease in the background until it is released.
 type Engine struct {
 	settings
-	caps    driver.Capabilities
-	queue   *queue.Queue
-	pooled  driver.Pooled // the driver, if it is one; otherwise nil
-	prefix  string        // of every key in the store
-	signals *signals.Signals
+	caps     driver.Capabilities
+	queue    *queue.Queue
+	pooled   driver.Pooled // the driver, if it is one; otherwise nil
+	prefix   string        // of every key in the store
+	identity string        // of the process
+	signals  *signals.Signals
 
 	overrides atomic.Pointer[overrides] // nil if there are none
 	guards    guards
@@ -53,6 +54,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if s.tokensAfter > 0 && e.caps.Tokens != DurableTokens {
 		return nil, fmt.Errorf("%w: WithTokensAfter: the tokens of driver %s are %s ones, and it is for durable ones; leave it out", ErrPolicy, e.caps.Name, e.caps.Tokens)
 	}
+	if err := e.name(); err != nil {
+		return nil, err
+	}
 	e.prefix = s.namespace + "/"
 	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
 		return nil, err
@@ -70,7 +74,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	e.pooled, _ = d.(driver.Pooled)
 	e.queue, err = queue.Open(queue.Config{
 		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
-		TokensAfter: s.tokensAfter, Logger: e.log, Carried: e.carried,
+		TokensAfter: s.tokensAfter, Identity: e.identity, Logger: e.log, Carried: e.carried,
 	})
 	if err != nil {
 		// It did no I/O: the error is about how the driver was made.
@@ -223,6 +227,7 @@ func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key stri
 	}
 	h, r := e.queue.Acquire(ctx, &pl.terms, key, e.patience(pl, 0), held)
 	if r != nil {
+		e.noteTaken(ctx, pl.Name, r)
 		return nil, e.refused("acquire", pl.Name, r)
 	}
 	return h, nil

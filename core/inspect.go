@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
@@ -47,6 +49,18 @@ type Holder struct {
 	Since     time.Time     // when it was granted, by the store's clock
 	Remaining time.Duration // until it ends unless it is renewed
 	Kept      bool          // released, and taken by nobody until MinHold has passed
+
+	// Identity is what the process that took the lease is called: see [WithIdentity]. It is
+	// empty if Kept, if the driver cannot store it, and for a process of a release that did
+	// not store it yet. It is read from the store, and whoever may write there can make it
+	// say anything; but it never has other characters than an identity.
+	Identity string
+
+	// TraceID and SpanID name the span of the acquisition that took the lease: of the first
+	// caller, if callers of a process share it or hand it on. They are zero if Kept, if that
+	// acquisition was not sampled, and if the driver cannot store them.
+	TraceID trace.TraceID
+	SpanID  trace.SpanID
 }
 
 // Inspect asks the store who holds a literal key and how many wait for it, for a
@@ -67,7 +81,12 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	}
 	out := KeyState{Held: st.Held, Token: e.queue.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
-		out.Holders = append(out.Holders, Holder{h.Mode, h.Limit, e.queue.Token(h.Token), h.Since, h.Remaining, h.Kept})
+		to := Holder{
+			Mode: h.Mode, Limit: h.Limit, Token: e.queue.Token(h.Token), Since: h.Since, Remaining: h.Remaining, Kept: h.Kept,
+			Identity: shown(h.Identity),
+		}
+		to.TraceID, to.SpanID = spanOf(h.Origin)
+		out.Holders = append(out.Holders, to)
 	}
 	return out, nil
 }

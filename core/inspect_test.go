@@ -19,7 +19,7 @@ import (
 func TestInspectTellsWhoHoldsAndHowManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()
-		e, other, tool := open(t, d), open(t, d), open(t, d)
+		e, other, tool := open(t, d, core.WithIdentity("orders-1")), open(t, d), open(t, d)
 		st, err := tool.Inspect(t.Context(), "k")
 		mustBe(t, err, nil)
 		if st.Held || st.Waiting != 0 || len(st.Holders) != 0 {
@@ -37,7 +37,7 @@ func TestInspectTellsWhoHoldsAndHowManyWait(t *testing.T) {
 		if !st.Held || st.Waiting != 1 || len(st.Holders) != 2 || st.Token != b.Token() {
 			t.Fatalf("%+v", st)
 		}
-		want := core.Holder{Mode: core.Semaphore, Limit: 3, Token: a.Token(), Since: st.Holders[0].Since, Remaining: time.Minute}
+		want := core.Holder{Mode: core.Semaphore, Limit: 3, Token: a.Token(), Since: st.Holders[0].Since, Remaining: time.Minute, Identity: "orders-1"}
 		if st.Holders[0] != want || time.Since(st.Holders[0].Since) != 0 {
 			t.Errorf("%+v, want %+v", st.Holders[0], want)
 		}

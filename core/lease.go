@@ -383,6 +383,7 @@ func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []
 	if err == nil && len(rest) > 0 {
 		var r *queue.Refusal
 		if holds, r = e.queue.AcquireAll(ctx, &pl.terms, rest, e.patience(pl, 0), held); r != nil {
+			e.noteTaken(ctx, pl.Name, r)
 			err = e.refused("acquire", pl.Name, r)
 		}
 	}

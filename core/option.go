@@ -24,6 +24,7 @@ type settings struct {
 	maxWaiters int
 	maxHeld    int
 	force      bool
+	identity   *string // nil: the default
 	configured map[string]Override
 	defaults   Defaults
 

@@ -48,10 +48,22 @@ func Check(t *testing.T, d driver.Driver) {
 		if err == nil {
 			t.Fatalf("%+v is not refused", tt.policy)
 		}
-		_, others, _ := strings.Cut(err.Error(), ";")
-		words := strings.FieldsFunc(others, func(r rune) bool { return r == ' ' || r == ',' })
-		if slices.Contains(words, caps.Name) != tt.offers {
-			t.Errorf("driver %s offers it: %v; the error is %q", caps.Name, tt.offers, err)
-		}
+		named(t, caps.Name, tt.offers, err)
+	}
+	_, err = core.New(nothing{memlock.New()}, core.WithIdentity("orders-7f9c"))
+	if err == nil {
+		t.Fatal("an identity is not refused")
+	}
+	named(t, caps.Name, caps.Identity, err)
+}
+
+// named fails t unless the error names the driver where it offers what was asked for, and only
+// there.
+func named(t *testing.T, name string, offers bool, err error) {
+	t.Helper()
+	_, others, _ := strings.Cut(err.Error(), ";")
+	words := strings.FieldsFunc(others, func(r rune) bool { return r == ' ' || r == ',' || r == ';' })
+	if slices.Contains(words, name) != offers {
+		t.Errorf("driver %s offers it: %v; the error is %q", name, offers, err)
 	}
 }
