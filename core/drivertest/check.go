@@ -113,6 +113,7 @@ var checks = slices.Concat(
 	roomChecks,
 	lowerChecks,
 	oustChecks,
+	identityChecks,
 	keyChecks,
 	setupChecks,
 	closingChecks,

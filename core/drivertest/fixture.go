@@ -49,8 +49,14 @@ func (f *fixture) peer() *process {
 
 func (f *fixture) open(d driver.Driver, timeout time.Duration) *process {
 	f.t.Helper()
+	return f.openAs(d, timeout, "")
+}
+
+// openAs opens a session of that name.
+func (f *fixture) openAs(d driver.Driver, timeout time.Duration, identity string) *process {
+	f.t.Helper()
 	sink := newSink()
-	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: timeout})
+	s, err := d.Open(driver.Config{Sink: sink, StoreTimeout: timeout, Identity: identity})
 	if err != nil {
 		f.t.Fatalf("open a session: %v", err)
 	}

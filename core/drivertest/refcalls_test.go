@@ -92,7 +92,10 @@ func (s *session) ask(ctx context.Context, r driver.Request, w *wait) (driver.Gr
 		case overReply:
 			return driver.Grant{}, driver.ErrPlaceLost
 		case busyReply:
-			return driver.Grant{}, &driver.HeldError{RetryAfter: rep.remaining}
+			return driver.Grant{}, s.heldError(rep)
+		}
+		if s.d.fault != waiterIsNotToldWhoHolds {
+			driver.TakenBy(s.sink, r.ID, rep.holder)
 		}
 		if !told && s.d.fault != waitingIsNotReported {
 			s.sink.Waiting(r.ID)
@@ -102,6 +105,14 @@ func (s *session) ask(ctx context.Context, r driver.Request, w *wait) (driver.Gr
 			return driver.Grant{}, err
 		}
 	}
+}
+
+// heldError is the refusal of a request that would not wait.
+func (s *session) heldError(rep reply) error {
+	if s.d.fault == refusalNamesNobody {
+		rep.holder = driver.Origin{}
+	}
+	return &driver.HeldError{RetryAfter: rep.remaining, Holder: rep.holder}
 }
 
 // sleep waits for a wake-up, which may be lost, or the time to ask again.

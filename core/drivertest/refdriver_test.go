@@ -31,6 +31,9 @@ func (d *reference) Capabilities() driver.Capabilities {
 		Recall: true,
 		After:  true,
 		Wake:   referenceWake,
+
+		Identity: true,
+		Trace:    true,
 	}
 	if d.fault == capabilitiesAreEmpty {
 		c.MinTTL, c.Wake = 0, 0
@@ -40,7 +43,7 @@ func (d *reference) Capabilities() driver.Capabilities {
 
 func (d *reference) Open(c driver.Config) (driver.Session, error) {
 	s := &session{
-		d: d, sink: c.Sink, timeout: c.StoreTimeout,
+		d: d, sink: c.Sink, timeout: c.StoreTimeout, identity: c.Identity,
 		waits: make(map[driver.Owner]*wait), held: make(map[driver.Owner]driver.ID),
 		pool:    make(chan struct{}, 20),
 		closing: make(chan struct{}), dead: make(chan struct{}),
@@ -54,9 +57,10 @@ func (d *reference) Open(c driver.Config) (driver.Session, error) {
 }
 
 type session struct {
-	d       *reference
-	sink    driver.Sink
-	timeout time.Duration
+	d        *reference
+	sink     driver.Sink
+	timeout  time.Duration
+	identity string
 
 	mu    sync.Mutex
 	waits map[driver.Owner]*wait

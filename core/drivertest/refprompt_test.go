@@ -40,7 +40,7 @@ func (s *session) Begin(r driver.Request, sent time.Time) (g driver.Grant, done 
 	case rep.kind == overReply:
 		return g, true, driver.ErrPlaceLost
 	case rep.kind == busyReply:
-		return g, true, &driver.HeldError{RetryAfter: rep.remaining}
+		return g, true, s.heldError(rep)
 	}
 	return driver.Grant{ID: r.ID, Token: rep.token, Deadline: driver.Deadline(sent, r.TTL), Contended: rep.contended}, true, nil
 }

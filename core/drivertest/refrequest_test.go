@@ -13,6 +13,7 @@ type reply struct {
 	token     int64
 	remaining time.Duration // of the present lease
 	contended bool
+	holder    driver.Origin // of a key that is taken
 }
 
 type replyKind int
@@ -61,7 +62,7 @@ func (s *store) ask(a ask) reply {
 	if h := r.heldBy(a.Owner); h != nil {
 		switch {
 		case a.create && s.fault == acquireForgetsItsOwner:
-			return reply{kind: busyReply, remaining: s.left(r, now)}
+			return reply{kind: busyReply, remaining: s.left(r, now), holder: s.taker(r)}
 		case a.create && s.fault == acquireGrantsAnew:
 			r.part(h)
 			s.grant(r, now, a)
@@ -85,7 +86,7 @@ func (s *store) ask(a ask) reply {
 		if i == 0 {
 			s.tellHolders(r)
 		}
-		return reply{kind: queuedReply, remaining: s.left(r, now)}
+		return reply{kind: queuedReply, remaining: s.left(r, now), holder: s.taker(r)}
 	}
 	if !a.create {
 		return reply{kind: overReply}
@@ -98,10 +99,10 @@ func (s *store) ask(a ask) reply {
 		if s.fault != onlyWaitersAreTold {
 			s.tellHolders(r)
 		}
-		return reply{kind: busyReply, remaining: s.left(r, now)}
+		return reply{kind: busyReply, remaining: s.left(r, now), holder: s.taker(r)}
 	}
 	s.enqueue(r, now, a)
-	return reply{kind: queuedReply, remaining: s.left(r, now)}
+	return reply{kind: queuedReply, remaining: s.left(r, now), holder: s.taker(r)}
 }
 
 // live is the leases that are not over.
@@ -206,6 +207,9 @@ func (s *store) finish(r *record, h *holder, now time.Time, keep time.Duration) 
 		kept = h.expiry
 	}
 	h.owner, h.session, h.expiry = nobody, nil, kept
+	if s.fault != keptKeyIsTheHolders {
+		h.Origin = driver.Origin{}
+	}
 }
 
 // renew extends a lease that is held.
@@ -269,14 +273,21 @@ func (s *store) inspect(key string) driver.State {
 	defer s.mu.Unlock()
 	now, r := time.Now(), s.record(key)
 	st := driver.State{Token: r.token}
-	for _, h := range r.live(now) {
+	for i, h := range r.live(now) {
 		left := h.expiry.Sub(now)
 		st.Held, st.Remaining = true, max(st.Remaining, left)
 		mode := h.mode
 		if s.fault == inspectHidesTheMode {
 			mode = driver.Exclusive
 		}
-		st.Holders = append(st.Holders, driver.Holder{Mode: mode, Limit: h.limit, Token: h.token, Since: h.granted, Remaining: left, Kept: h.owner == nobody})
+		from := h.Origin
+		switch {
+		case s.fault == holdersHaveOneName && i > 0:
+			from.Identity = r.holders[0].Identity
+		case s.fault == holdersHaveOneTrace:
+			from.Trace = r.named.Trace
+		}
+		st.Holders = append(st.Holders, driver.Holder{Origin: from, Mode: mode, Limit: h.limit, Token: h.token, Since: h.granted, Remaining: left, Kept: h.owner == nobody})
 	}
 	for _, p := range r.queue {
 		if now.Before(p.lapses) {

@@ -1,6 +1,7 @@
 package drivertest_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type record struct {
 	issued  int64 // the last token given to anybody, for faults
 	queue   []place
 	over    map[driver.Owner]end
+	named   driver.Origin // of the latest grants that had an identity, or a trace
 }
 
 // holder is one lease of a key.
@@ -37,6 +39,7 @@ type holder struct {
 	token   int64
 	granted time.Time
 	expiry  time.Time
+	driver.Origin
 }
 
 // place is a waiter's place in the queue. It lapses unless it is refreshed.
@@ -178,7 +181,35 @@ func (s *store) grant(r *record, now time.Time, a ask) {
 		}
 	}
 	r.token = token
-	r.holders = append(r.holders, &holder{owner: a.Owner, session: a.from, mode: a.Mode, limit: a.Limit, token: token, granted: now, expiry: now.Add(s.stored(a.TTL))})
+	r.holders = append(r.holders, &holder{owner: a.Owner, session: a.from, mode: a.Mode, limit: a.Limit, token: token, granted: now, expiry: now.Add(s.stored(a.TTL)), Origin: s.origin(r, a)})
+}
+
+// origin is where a lease comes from.
+func (s *store) origin(r *record, a ask) driver.Origin {
+	o := driver.Origin{Trace: a.Trace}
+	if a.from != nil {
+		o.Identity = a.from.identity
+	}
+	switch {
+	case s.fault == holderIsTheFirstEver && r.named.Known():
+		o = r.named
+	case s.fault == tracesStay && o.Trace == nil:
+		o.Trace = r.named.Trace
+	case s.fault == tracesAreIgnored:
+		o.Trace = nil
+	}
+	if o.Known() {
+		r.named = driver.Origin{Identity: o.Identity, Trace: cmp.Or(o.Trace, r.named.Trace)}
+	}
+	return o
+}
+
+// taker is who holds the key, or one of those who do.
+func (s *store) taker(r *record) driver.Origin {
+	if len(r.holders) == 0 {
+		return driver.Origin{}
+	}
+	return r.holders[0].Origin
 }
 
 // heldBy returns the lease of an owner, or nil.
