@@ -233,7 +233,7 @@ func (p *Policy) templates() []string {
 // what it cannot keep learns which others can. The tests of each hold it to its line.
 var known = []driver.Capabilities{
 	{Name: "memory", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
-	{Name: "redis", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "redis", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 	{Name: "redlock", Modes: []Mode{Exclusive}, Tokens: ClockTokens, Keep: true, Oust: true, Recall: true},
 	{Name: "postgresql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
 	{Name: "mysql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},

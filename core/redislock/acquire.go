@@ -107,7 +107,7 @@ func (p *place) request(now time.Time) *call {
 		rq.endsReplaced = true
 		next := &protocol.Next{
 			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, PlaceTTL: p.placeTTL,
-			Mode: p.r.Mode, Limit: p.r.Limit,
+			Mode: p.r.Mode, Limit: p.r.Limit, Trace: p.r.Trace,
 		}
 		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
 	} else {

@@ -39,13 +39,13 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		}
 		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
-		return nil, p.enqueued(c, r.Token, r.Head, r.Left)
+		return nil, p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
 	case protocol.Busy:
 		if r.More {
 			return nil, nil
 		}
 		p.leftNothing = c.reply.sentOnce
-		return nil, &driver.HeldError{RetryAfter: r.Left}
+		return nil, &driver.HeldError{RetryAfter: r.Left, Holder: originOf(r.Taker)}
 	default: // Over
 		return nil, driver.ErrPlaceLost
 	}
@@ -63,7 +63,7 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	case protocol.Granted:
 		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
-		err := p.enqueued(c, r.Token, r.Head, r.Left)
+		err := p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
 		if r.More {
 			p.next = time.Now()
 		}
@@ -87,9 +87,9 @@ func (p *place) granted(c *call) time.Time {
 }
 
 // enqueued handles a reply that confirms the place in the queue.
-func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) error {
+func (p *place) enqueued(c *call, token int64, head bool, left time.Duration, taker protocol.Taker) error {
 	if !p.r.Wait {
-		return &driver.HeldError{RetryAfter: left}
+		return &driver.HeldError{RetryAfter: left, Holder: originOf(taker)}
 	}
 	first := !p.queued
 	p.known, p.queued = true, true
@@ -113,6 +113,7 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration) er
 	if p.refreshOnceKnown {
 		p.next, p.refreshOnceKnown = time.Now(), false
 	}
+	driver.TakenBy(p.s.sink, p.id, originOf(taker))
 	if first {
 		p.s.sink.Waiting(p.id)
 	}

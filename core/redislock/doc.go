@@ -127,7 +127,11 @@
 //
 // A lock is one hash, la1:{key}, braces in the key written \( and \). It
 // stays for about an hour after its last lease, about 150 bytes, to remember the token
-// and the latest owners. Keys and channels begin with the version of the
-// protocol: another version would use another prefix, and not exclude this one. Which releases
-// may share a server is said in package core.
+// and the latest owners. If requests are traced it has 45 bytes more, and 45 for each of up to
+// 32 places of a queue. If the identity of a process has more than 47 bytes, or callers of
+// other processes have waited, it has about 600: Redis keeps no longer values in its compact
+// form. Of leases that are held together only the latest keeps its trace.
+//
+// Keys and channels begin with the version of the protocol: another version would use another
+// prefix, and not exclude this one. Which releases may share a server is said in package core.
 package redislock

@@ -1,8 +1,6 @@
 package redislock
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	mathrand "math/rand/v2"
 	"time"
 
@@ -74,11 +72,8 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		After:  true,
 		Keep:   true,
 		Wake:   time.Second,
-	}
-}
 
-func randomChannel() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
-	return ChannelPrefix + hex.EncodeToString(b[:])
+		Identity: true,
+		Trace:    true,
+	}
 }

@@ -30,6 +30,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		mode, limit := h.Mode()
 		st.Holders = append(st.Holders, driver.Holder{
 			Mode: mode, Limit: limit, Token: h.Token, Since: time.UnixMicro(h.Token), Remaining: h.Left, Kept: h.Kept,
+			Origin: originOf(h.Taker),
 		})
 	}
 	return st, nil

@@ -30,7 +30,7 @@ func newSession(c config, dc driver.Config, w wire) *session {
 	s := &session{
 		sink:    dc.Sink,
 		timeout: dc.StoreTimeout,
-		channel: c.channel(),
+		channel: named(c.channel(), dc.Identity),
 		jitter:  c.jitter,
 		Life:    kit.NewLife("redis", "the server"),
 	}

@@ -58,7 +58,7 @@ type place struct {
 // request is an unanswered call of a place.
 type request struct {
 	call
-	room         [6]any // for its arguments
+	room         [7]any // for its arguments
 	endsReplaced bool   // it ends the lease to replace
 	until        time.Time
 }
@@ -76,7 +76,7 @@ func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
 	*p = place{s: s, id: r.ID, key: key, r: r, placeTTL: placeTTL, inBegin: true, pause: min(firstPause, placeTTL/12), began: now, next: now}
 	p.firstRequest.replied, p.unanswered = replied, p.firstSlot[:0]
 	p.args = protocol.AcquireArgs{
-		Owner: r.Owner, Channel: s.channel, Length: r.TTL, PlaceTTL: placeTTL, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit,
+		Owner: r.Owner, Channel: s.channel, Length: r.TTL, PlaceTTL: placeTTL, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit, Trace: r.Trace,
 	}
 	return p
 }

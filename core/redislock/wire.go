@@ -78,10 +78,6 @@ func denied(value any) bool {
 // "~la1:*".
 const KeyPrefix = "la1:"
 
-// ChannelPrefix begins the name of the Pub/Sub channel of every session; 32
-// random hexadecimal digits follow. Grant a user of an ACL "&la1:*".
-const ChannelPrefix = "la1:"
-
 // minTTL leaves room for the margin of the deadline, 2 ms, and for a round trip
 // to renew.
 const minTTL = 10 * time.Millisecond

@@ -1,6 +1,6 @@
 -- acquire for a new owner, of the usual E and with room 1. First case: the key is free.
-if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
-  local owner, channel = ARGV[1], ARGV[2]
+if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[6] then
+  local owner, channel, trace = ARGV[1], ARGV[2], ARGV[5]
   local read = redis.call('HMGET', key, 'o', 't', 'z')
   local o, length = read[1] or '', ARGV[3] + 0
   local ended = read[3] and string.find(read[3], owner, 1, true)
@@ -10,7 +10,11 @@ if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
       t = old + 1
       stamp = string.format('%.0f', t)
     end
-    redis.call('HSET', key, 'o', owner, 'p', channel, 't', stamp, 'x', now + length, 'l', ARGV[3])
+    if trace then
+      redis.call('HSET', key, 'o', owner, 'p', channel, 't', stamp, 'x', now + length, 'l', ARGV[3], 'd', owner .. trace)
+    else
+      redis.call('HSET', key, 'o', owner, 'p', channel, 't', stamp, 'x', now + length, 'l', ARGV[3])
+    end
     local step = t - t % (STEP * 1000)
     if length > STEP or old < step then
       redis.call('PEXPIRE', key, math.max(length, step / 1000 + 2 * STEP - now) + LINGER)
@@ -22,18 +26,20 @@ if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[5] then
   -- place yet. It gets the last place. The time for which the hash is kept does not change.
   if #o >= 16 and not ended and ARGV[4] == 'cw' and string.sub(o, 1, 16) ~= owner then
     local index = 'i' .. owner
-    local q = redis.call('HMGET', key, 'x', 'l', 'n', 'c', 'p', index)
+    local q = redis.call('HMGET', key, 'x', 'l', 'n', 'c', 'p', index, 'd')
     local left = q[1] - now
     if left > 0 and left <= q[2] + 0 and not q[6] then
       local e, n, c = length < 3000 and ARGV[3] or '3000', q[3] or '0', (q[4] or 0) + 1
       local entry = owner .. e .. ':' .. string.format('%.0f', now + e) .. ':1:' .. channel
-      if c > 1 then
+      local head = c == 1 and 1 or 0
+      if head == 0 then
         redis.call('HSET', key, 'w' .. n, entry, index, n, 'n', n + 1, 'c', c)
-        return {'queued', read[2], c, 0, left, 0}
+      else
+        redis.call('HSET', key, 'w' .. n, entry, index, n, 'n', n + 1, 'c', c, 'o', o .. WAITING)
       end
-      redis.call('HSET', key, 'w' .. n, entry, index, n, 'n', n + 1, 'c', c, 'o', o .. WAITING)
-      redis.pcall('PUBLISH', q[5], 'w' .. o .. read[2] .. ':1:' .. key)
-      return {'queued', read[2], c, 1, left, 0}
+      if trace then redis.call('HSET', key, 'd' .. n % TRACES, owner .. trace) end
+      if head == 1 then redis.pcall('PUBLISH', q[5], 'w' .. o .. read[2] .. ':1:' .. key) end
+      return {'queued', read[2], c, head, left, 0, q[5], traced(q[7], string.sub(o, 1, 16))}
     end
   end
 end

@@ -62,6 +62,9 @@ type AcquireArgs struct {
 
 	Mode  driver.Mode
 	Limit int // of a Semaphore
+
+	// Trace, if not nil, is stored with the lease. It counts only with Create.
+	Trace *driver.Trace
 }
 
 // Args returns the script's arguments.
@@ -83,6 +86,9 @@ func (a *AcquireArgs) Append(to []any) []any {
 	to = append(to, (*ownerArg)(&a.Owner), &a.Channel, millis(a.Length), how)
 	if room := maxHolders(a.Mode, a.Limit); room != 1 || a.PlaceTTL != PlaceTTL(a.Length) {
 		to = append(to, millis(a.PlaceTTL), room)
+	}
+	if a.Trace != nil && a.Create {
+		to = append(to, string(a.Trace.Append(nil)))
 	}
 	return to
 }
@@ -108,6 +114,7 @@ type Next struct {
 	PlaceTTL time.Duration
 	Mode     driver.Mode
 	Limit    int
+	Trace    *driver.Trace
 }
 
 // Args returns the script's arguments.
@@ -118,6 +125,9 @@ func (a *EndArgs) Append(to []any) []any {
 	to = append(to, (*ownerArg)(&a.Owner), millis(a.Keep))
 	if n := a.Next; n != nil {
 		to = append(to, (*ownerArg)(&n.Owner), &n.Channel, millis(n.Length), millis(n.PlaceTTL), maxHolders(n.Mode, n.Limit))
+		if n.Trace != nil {
+			to = append(to, string(n.Trace.Append(nil)))
+		}
 	}
 	return to
 }

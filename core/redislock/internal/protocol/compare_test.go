@@ -56,6 +56,7 @@ func TestScriptsFollowTheReference(t *testing.T) {
 		"end ended", "end withdrawn", "end notmine", "end absent", "more",
 		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w", "push l",
 		"oust 0", "oust 1", "oust 3", "held by 0", "held by 1", "held by 2", "held by 5",
+		"acquire busy behind a traced one", "acquire queued behind a traced one", "end next queued behind a traced one", "held by a traced one",
 		"together 1", "together 5", "one key twice together",
 	} {
 		if seen[what] == 0 && total >= 20_000 {
@@ -192,6 +193,9 @@ func count(t *testing.T, script protocol.Script, reply any, seen map[string]int)
 		var r protocol.AcquireReply
 		r, err = protocol.ParseAcquire(reply)
 		seen["acquire "+r.Status.String()]++
+		if r.Taker.Trace != "" {
+			seen["acquire "+r.Status.String()+" behind a traced one"]++
+		}
 		if r.More {
 			seen["more"]++
 		}
@@ -200,6 +204,9 @@ func count(t *testing.T, script protocol.Script, reply any, seen map[string]int)
 		r, err = protocol.ParseEnd(reply)
 		seen["end "+r.Status.String()]++
 		seen["end next "+r.Next.String()]++
+		if r.Taker.Trace != "" {
+			seen["end next "+r.Next.String()+" behind a traced one"]++
+		}
 		if r.More {
 			seen["more"]++
 		}
@@ -211,6 +218,9 @@ func count(t *testing.T, script protocol.Script, reply any, seen map[string]int)
 		var r protocol.InspectReply
 		r, err = protocol.ParseInspect(reply)
 		seen[fmt.Sprint("held by ", len(r.Holders))]++
+		if slices.ContainsFunc(r.Holders, func(h protocol.Holder) bool { return h.Taker.Trace != "" }) {
+			seen["held by a traced one"]++
+		}
 	case protocol.Oust.Name:
 		var r protocol.OustReply
 		r, err = protocol.ParseOust(reply)

@@ -18,6 +18,12 @@
 //	       the place ends, server time in ms; its room, how many owners may hold the
 //	       key together with it, itself included, 0 for any number; its push channel
 //	i<o>   the index of owner o's entry
+//	d      the owner who was granted the key last, of those whose requests are traced, and
+//	       that trace; it counts for this owner only
+//	d<k>   the same of the latest such entry whose index is k, modulo 32
+//
+// A channel's name begins with la1:. After random text, a colon and the identity of its
+// session may follow; scripts do not look into it.
 //
 // The hash stays for [Linger] after the lease. The server is told to keep it for some minutes
 // longer, until a time that follows from t, so that most runs need no PEXPIRE. Every change
@@ -48,8 +54,9 @@
 // La1 may gain two things. One is a kind of push: [ParsePush] refuses kinds that it does not
 // know, and sessions ignore what it refuses, so that whoever sends one must not rely on it, as
 // with [PushEnds]. The other is a field that other scripts neither read nor write. They do not
-// delete it either, so it must say for which token it is valid, and nothing may go wrong
-// without it.
+// delete it either, so it must say for which token or owner it is valid, and nothing may go
+// wrong without it. d and d<k> are such fields: a script that does not know them hands the key
+// to a waiter whose trace nobody can tell from then on.
 //
 // Any other change is la2, even if the fields keep their names, because a script of la1 would
 // act on the hash by rules that no longer hold. La1 and la2 are two locks that do not exclude

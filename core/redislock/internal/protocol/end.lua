@@ -1,4 +1,4 @@
--- end: owner, keep [, next owner, channel, length, E, room]
+-- end: owner, keep [, next owner, channel, length, E, room [, trace]]
 -- The reply names what became of owner, and as outcome what nextOwner got.
 local owner, keep, nextOwner = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local status
@@ -32,11 +32,13 @@ end
 bury(owner)
 local outcome = ''
 if nextOwner and status == 'ended' then
-  outcome = seek(nextOwner, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), j, true, true, tonumber(ARGV[7]))
+  outcome = seek(nextOwner, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), j, true, true, tonumber(ARGV[7]), ARGV[8] or '')
 else
   promote('')
 end
 if kept or i == first then hurry() end
 save(true)
 if status == 'ended' and not nextOwner and s.c == 0 and s.o == '' then return 1 end
-return {status, token(nextOwner or ''), s.c, more, outcome, head(), left(), status == 'notmine' and text(s.u) or '0'}
+local channel, trace = '', ''
+if outcome == 'queued' then channel, trace = taker() end
+return {status, token(nextOwner or ''), s.c, more, outcome, head(), left(), status == 'notmine' and text(s.u) or '0', channel, trace}

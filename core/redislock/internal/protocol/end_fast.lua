@@ -22,7 +22,10 @@ if ARGV[2] == '0' then
         redis.call('PEXPIRE', key, math.max(length, step / 1000 + 2 * STEP - now) + LINGER)
       end
       local done = redis.pcall('HSET', key, 'o', heir, 'p', ARGV[4], 't', stamp, 'x', now + length, 'l', ARGV[5], 'z', z)
-      if type(done) == 'number' then return {'ended', stamp, 0, 0, 'granted', 0, length, '0'} end
+      if type(done) == 'number' then
+        if ARGV[8] then redis.pcall('HSET', key, 'd', heir .. ARGV[8]) end
+        return {'ended', stamp, 0, 0, 'granted', 0, length, '0', '', ''}
+      end
     end
   end
 
@@ -32,7 +35,8 @@ if ARGV[2] == '0' then
     local q = redis.call('HMGET', key, 't', 'h', 'n', 'c', 'i' .. (heir or ''))
     local z = owner .. string.sub(read[3] or '', 1, 48)
     local h, n, c = (q[2] or 0) + 0, q[3], q[4] - 1
-    local w = redis.call('HGET', key, 'w' .. h)
+    local found = redis.call('HMGET', key, 'w' .. h, 'd' .. h % TRACES)
+    local w = found[1]
     if w and not q[5] and not (heir and string.find(z, heir, 1, true))
       and (c == 0 or redis.call('HEXISTS', key, 'w' .. h + 1) == 1) then
       local first = string.sub(w, 1, 16)
@@ -61,10 +65,13 @@ if ARGV[2] == '0' then
             'x', now + left, 'l', e, 'z', z, 'h', next, 'c', c)
         end
         if type(done) == 'number' then
+          local trace = traced(found[2], first)
+          if trace ~= '' then redis.pcall('HSET', key, 'd', found[2]) end
+          if heir and ARGV[8] then redis.pcall('HSET', key, 'd' .. n % TRACES, heir .. ARGV[8]) end
           redis.call('HDEL', key, 'w' .. h, 'i' .. first)
           redis.pcall('PUBLISH', channel, 'g' .. first .. stamp .. ':' .. c .. ':' .. key)
-          if heir then return {'ended', stamp, c, 0, 'queued', c == 1 and 1 or 0, left, '0'} end
-          return {'ended', stamp, c, 0, '', 0, left, '0'}
+          if heir then return {'ended', stamp, c, 0, 'queued', c == 1 and 1 or 0, left, '0', channel, trace} end
+          return {'ended', stamp, c, 0, '', 0, left, '0', '', ''}
         end
       end
     end

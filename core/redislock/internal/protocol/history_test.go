@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -123,6 +124,17 @@ func (h *history) newOwner(st reference.State) driver.Owner {
 	return h.owner(st)
 }
 
+// trace returns that of a request, which two in three do not have.
+func (h *history) trace() *driver.Trace {
+	if h.IntN(3) > 0 {
+		return nil
+	}
+	t := &driver.Trace{Flags: 1}
+	binary.BigEndian.PutUint64(t.TraceID[:], h.Uint64())
+	binary.BigEndian.PutUint64(t.SpanID[:], h.Uint64())
+	return t
+}
+
 // next goes on to the next moment, and says what else precedes its calls and how many
 // they are.
 func (h *history) next() (s step, calls int) {
@@ -164,7 +176,7 @@ func (h *history) call(key string, st reference.State) call {
 		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
 		if h.IntN(3) == 0 {
 			next := h.newOwner(st)
-			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, PlaceTTL: placeTTL, Mode: m.Mode, Limit: m.limit}
+			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, PlaceTTL: placeTTL, Mode: m.Mode, Limit: m.limit, Trace: h.trace()}
 		}
 		s.args = a.Args()
 	case x < h.endings+0.1:
@@ -182,7 +194,7 @@ func (h *history) call(key string, st reference.State) call {
 		s.script = protocol.Acquire
 		s.args = protocol.AcquireArgs{
 			Owner: o, Channel: channel(o), Length: length, PlaceTTL: placeTTL,
-			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit,
+			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit, Trace: h.trace(),
 		}.Args()
 	}
 	return s

@@ -28,25 +28,28 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		in    any
 		want  any // nil: refused
 	}{
-		{acquire, list("granted", "7", n(2), n(0), n(30000), n(0)), protocol.AcquireReply{Status: protocol.Granted, Token: 7, Waiting: 2, Left: 30 * time.Second}},
-		{acquire, list("queued", "7", n(1), n(1), n(5), n(1)), protocol.AcquireReply{Status: protocol.Queued, Token: 7, Waiting: 1, Head: true, Left: 5 * time.Millisecond, More: true}},
-		{acquire, list("over", "0", n(0), n(0), n(0), n(0)), protocol.AcquireReply{Status: protocol.Over}},
-		{acquire, list("busy", "9007199254740991", n(0), n(0), n(0), n(0)), protocol.AcquireReply{Status: protocol.Busy, Token: 1<<53 - 1}},
-		{acquire, list("granted", "0", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "07", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "-7", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "1e15", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "9007199254740992", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", n(7), n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "7", n(-1), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "7", n(0), n(2), n(0), n(0)), nil},
-		{acquire, list("granted", "7", n(0), n(0), int64(1)<<62, n(0)), nil},
-		{acquire, list("granted", "7", n(0), n(0), nil, n(0)), nil},
-		{acquire, list("granted", "7", n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "7", n(0), n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("ended", "7", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("", "7", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list(nil, "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "7", n(2), n(0), n(30000), n(0), "", ""), protocol.AcquireReply{Status: protocol.Granted, Token: 7, Waiting: 2, Left: 30 * time.Second}},
+		{acquire, list("queued", "7", n(1), n(1), n(5), n(1), "", ""), protocol.AcquireReply{Status: protocol.Queued, Token: 7, Waiting: 1, Head: true, Left: 5 * time.Millisecond, More: true}},
+		{acquire, list("over", "0", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Over}},
+		{acquire, list("busy", "9007199254740991", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Busy, Token: 1<<53 - 1}},
+		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), "channel", "trace"), protocol.AcquireReply{Status: protocol.Busy, Token: 7, Taker: protocol.Taker{Channel: "channel", Trace: "trace"}}},
+		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), n(1), ""), nil},
+		{acquire, list("busy", "7", n(0), n(0), n(0), n(0)), nil},
+		{acquire, list("granted", "0", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "07", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "-7", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "1e15", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "9007199254740992", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", n(7), n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(-1), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(0), n(2), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(0), n(0), int64(1)<<62, n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(0), n(0), nil, n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "7", n(0), n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("ended", "7", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("", "7", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list(nil, "7", n(0), n(0), n(0), n(0), "", ""), nil},
 		{acquire, "7", protocol.AcquireReply{Status: protocol.Granted, Token: 7}},
 		{acquire, "9007199254740991", protocol.AcquireReply{Status: protocol.Granted, Token: 1<<53 - 1}},
 		{acquire, "9007199254740992", nil},
@@ -57,14 +60,17 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{acquire, "granted", nil},
 		{acquire, nil, nil},
 		{acquire, errors.New("granted"), nil},
-		{end, list("ended", "7", n(0), n(0), "", n(0), n(0), "0"), protocol.EndReply{Status: protocol.Ended, Token: 7}},
-		{end, list("ended", "7", n(0), n(0), "granted", n(0), n(9), "0"), protocol.EndReply{Status: protocol.Ended, Token: 7, Next: protocol.Granted, Left: 9 * time.Millisecond}},
-		{end, list("absent", "0", n(0), n(1), "", n(0), n(0), "0"), protocol.EndReply{Status: protocol.Absent, More: true}},
-		{end, list("notmine", "7", n(0), n(0), "granted", n(0), n(0), "0"), nil},
-		{end, list("ended", "0", n(0), n(0), "granted", n(0), n(0), "0"), nil},
-		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0), "0"), nil},
-		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "5"), protocol.EndReply{Status: protocol.NotMine, Token: 7, Ousted: 5}},
-		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0)), nil},
+		{end, list("ended", "7", n(0), n(0), "", n(0), n(0), "0", "", ""), protocol.EndReply{Status: protocol.Ended, Token: 7}},
+		{end, list("ended", "7", n(0), n(0), "granted", n(0), n(9), "0", "", ""), protocol.EndReply{Status: protocol.Ended, Token: 7, Next: protocol.Granted, Left: 9 * time.Millisecond}},
+		{end, list("absent", "0", n(0), n(1), "", n(0), n(0), "0", "", ""), protocol.EndReply{Status: protocol.Absent, More: true}},
+		{end, list("notmine", "7", n(0), n(0), "granted", n(0), n(0), "0", "", ""), nil},
+		{end, list("ended", "0", n(0), n(0), "granted", n(0), n(0), "0", "", ""), nil},
+		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0), "0", "", ""), nil},
+		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "5", "", ""), protocol.EndReply{Status: protocol.NotMine, Token: 7, Ousted: 5}},
+		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "", ""), nil},
+		{end, list("ended", "7", n(1), n(0), "queued", n(1), n(9), "0", "channel", "trace"), protocol.EndReply{
+			Status: protocol.Ended, Token: 7, Waiting: 1, Next: protocol.Queued, Head: true, Left: 9 * time.Millisecond, Taker: protocol.Taker{Channel: "channel", Trace: "trace"},
+		}},
 		{end, n(1), protocol.EndReply{Status: protocol.Ended}},
 		{end, n(0), nil},
 		{end, "1", nil},
@@ -78,16 +84,16 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{renew, list("lost", "0", n(0)), protocol.RenewReply{Status: protocol.Lost}},
 		{renew, list("ok", "0", n(0)), nil},
 		{inspect, list(n(0), "0", n(0), n(0), list()), protocol.InspectReply{}},
-		{inspect, list(n(1), "7", n(3), n(10), list(n(0), "6", n(10), n(0), n(4), "7", n(20), n(1))), protocol.InspectReply{
+		{inspect, list(n(1), "7", n(3), n(10), list(n(0), "6", n(10), n(0), "c", "t", n(4), "7", n(20), n(1), "", "")), protocol.InspectReply{
 			Held: true, Token: 7, Waiting: 3, Left: 10 * time.Millisecond,
-			Holders: []protocol.Holder{{Token: 6, Left: 10 * time.Millisecond}, {Room: 4, Token: 7, Left: 20 * time.Millisecond, Kept: true}},
+			Holders: []protocol.Holder{{Token: 6, Left: 10 * time.Millisecond, Taker: protocol.Taker{Channel: "c", Trace: "t"}}, {Room: 4, Token: 7, Left: 20 * time.Millisecond, Kept: true}},
 		}},
-		{inspect, list("1", "7", n(3), n(10), list(n(1), "7", n(10), n(0))), nil},
+		{inspect, list("1", "7", n(3), n(10), list(n(1), "7", n(10), n(0), "c", "")), nil},
 		{inspect, list(n(1), "7", n(3), n(10), list()), nil},
-		{inspect, list(n(0), "7", n(3), n(0), list(n(1), "7", n(10), n(0))), nil},
+		{inspect, list(n(0), "7", n(3), n(0), list(n(1), "7", n(10), n(0), "c", "")), nil},
 		{inspect, list(n(0), "7", n(3), n(0), nil), nil},
-		{inspect, list(n(1), "7", n(3), n(10), list(n(1), "7", n(10))), nil},
-		{inspect, list(n(1), "7", n(3), n(10), list(n(1), n(7), n(10), n(0))), nil},
+		{inspect, list(n(1), "7", n(3), n(10), list(n(1), "7", n(10), "c", "")), nil},
+		{inspect, list(n(1), "7", n(3), n(10), list(n(1), n(7), n(10), n(0), "c", "")), nil},
 		{oust, list(n(2), "7", n(1), n(0)), protocol.OustReply{Ended: 2, Token: 7, Waiting: 1}},
 		{oust, list(n(2), "7", n(1)), nil},
 	} {
@@ -105,7 +111,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 
 func TestErrorsShowNothingOfWhatArrived(t *testing.T) {
 	secret := "do-not-show-this"
-	for _, in := range []any{secret, "7" + secret, list(secret, secret, secret, secret, secret, secret), list("granted", secret, int64(0), int64(0), int64(0), int64(0))} {
+	for _, in := range []any{secret, "7" + secret, list(secret, secret, secret, secret, secret, secret), list("granted", secret, int64(0), int64(0), int64(0), int64(0), "", ""), list("busy", "7", int64(0), int64(0), int64(0), secret, secret, secret)} {
 		if _, err := protocol.ParseAcquire(in); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
@@ -160,8 +166,8 @@ func FuzzParsePush(f *testing.F) {
 // FuzzParseReplies feeds all parsers lists whose elements are made of the input,
 // and the input alone.
 func FuzzParseReplies(f *testing.F) {
-	f.Add("sssnnnn", "granted", "7", int64(1))
-	f.Add("ssnsnnn", "ended", "granted", int64(0))
+	f.Add("ssnnnnss", "granted", "7", int64(1))
+	f.Add("ssnnsnnsss", "ended", "granted", int64(0))
 	f.Add("nsnn", "1", "7", int64(1))
 	f.Add("", "", "", int64(0))
 	f.Add("a", "1700000000000000", "", int64(0))
@@ -219,6 +225,16 @@ func TestArgumentsRoundTimesUp(t *testing.T) {
 	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	trace := &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 3}
+	a.Trace = trace
+	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c", string(trace.Append(nil))}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a.Create = false // who is known has told its trace
+	if got, want := words(t, a.Args()), []string{name(1), "c", "11", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a.Trace, a.Create = nil, true
 	a.PlaceTTL++
 	if got, want := words(t, a.Args()), []string{name(1), "c", "11", "c", "11", "1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

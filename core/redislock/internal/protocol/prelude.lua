@@ -19,11 +19,12 @@ local mine             -- the entry that seek has made or refreshed, not written
 
 -- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
 local was = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
-  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''))
+  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 'd')
 local i, j = tonumber(was[12] or nil), tonumber(was[13] or nil)
 local s = {
   o = was[1] or '', p = was[2] or '', t = (was[3] or 0) + 0, x = (was[4] or 0) + 0, l = (was[5] or 0) + 0,
   z = was[6] or '', h = (was[7] or 0) + 0, n = (was[8] or 0) + 0, c = (was[9] or 0) + 0, u = (was[11] or 0) + 0,
+  d = was[14] or '',
 }
 if s.c > 0 then s.o = string.sub(s.o, 1, -2) end
 
@@ -109,9 +110,10 @@ local function fits(room)
   return true
 end
 
--- grant gives an owner the key, with a new token, until limit.
-local function grant(owner, channel, length, limit, room)
+-- grant gives an owner the key, with a new token, until limit. trace may be ''.
+local function grant(owner, channel, length, limit, room, trace)
   s.t = math.max(s.t + 1, us)
+  if trace ~= '' then s.d = owner .. trace end
   if room == 1 then
     s.o, s.p, s.l, s.x = owner, channel, length, limit
     return
@@ -131,13 +133,14 @@ end
 local function entry(i)
   if gone[i] then return nil end
   if mine and mine.i == i then return mine end
-  local w = redis.call('HGET', key, 'w' .. text(i))
+  local found = redis.call('HMGET', key, 'w' .. text(i), 'd' .. i % TRACES)
+  local w = found[1]
   if not w then return nil end
   local e, limit, room, channel = string.match(w, '^(%d+):(%d+):(%d+):(.*)$', 17)
   e = tonumber(e)
   return {
     i = i, owner = string.sub(w, 1, 16), e = e, limit = math.min(tonumber(limit), now + e),
-    room = tonumber(room), channel = channel,
+    room = tonumber(room), channel = channel, trace = traced(found[2], string.sub(w, 1, 16)),
   }
 end
 
@@ -194,7 +197,7 @@ local function promote(self)
     elseif fits(e.room) then
       drop(e.i, e.owner)
       local least = lapsed and 0 or math.floor(e.e / 3)
-      grant(e.owner, e.channel, e.e, math.max(e.limit, now + least), e.room)
+      grant(e.owner, e.channel, e.e, math.max(e.limit, now + least), e.room, e.trace)
       if e.owner ~= self then tell(e.channel, 'g', e.owner, s.t) end
     else
       return
@@ -204,8 +207,8 @@ local function promote(self)
 end
 
 -- seek gives an owner the key or a place, or refreshes what it has, and returns which as a
--- status. i is the index of its entry, if any.
-local function seek(owner, channel, length, e, i, create, wait, room)
+-- status. i is the index of its entry, if any. trace may be ''.
+local function seek(owner, channel, length, e, i, create, wait, room, trace)
   if i and not holding(owner) then
     mine = entry(i)
     mine.e = math.max(mine.e, e)
@@ -226,21 +229,34 @@ local function seek(owner, channel, length, e, i, create, wait, room)
   end
   if not create or ended(owner) then return 'over' end
   if s.c == 0 and fits(room) then
-    grant(owner, channel, length, now + length, room)
+    grant(owner, channel, length, now + length, room, trace)
     return 'granted'
   end
   if not wait then
     wanted = true
     return 'busy'
   end
-  mine = {i = s.n, owner = owner, e = e, limit = now + e, room = room, channel = channel}
+  mine = {i = s.n, owner = owner, e = e, limit = now + e, room = room, channel = channel, trace = trace}
   put(mine)
+  if trace ~= '' then
+    puts[#puts + 1] = 'd' .. mine.i % TRACES
+    puts[#puts + 1] = owner .. trace
+  end
   puts[#puts + 1] = 'i' .. owner
   puts[#puts + 1] = text(s.n)
   s.n = s.n + 1
   s.c = s.c + 1
   wanted = wanted or s.c == 1
   return 'queued'
+end
+
+-- taker returns the channel of one who holds the key, and its trace; '' for what is not known.
+local function taker()
+  if s.p ~= '' then return s.p, traced(s.d, s.o) end
+  for _, h in ipairs(holders) do
+    if h.p ~= '' then return h.p, traced(s.d, h.owner) end
+  end
+  return '', ''
 end
 
 -- head returns 1 if the owner that seek was called for is the first of the queue, else 0.
@@ -295,6 +311,7 @@ local function save(frees)
   if s.c ~= (was[9] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'c', s.c, n + 2 end
   if shared ~= (was[10] or '') then puts[n + 1], puts[n + 2], n = 's', shared, n + 2 end
   if s.u ~= (was[11] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'u', s.u, n + 2 end
+  if s.d ~= (was[14] or '') then puts[n + 1], puts[n + 2], n = 'd', s.d, n + 2 end
   if n > 0 or #dels > 0 then
     local step = (s.t - s.t % (STEP * 1000)) / 1000
     local keep = math.max(last, step + 2 * STEP - now) + LINGER

@@ -70,6 +70,15 @@ type AcquireReply struct {
 	// More says that the script stopped before it had found an owner to grant the
 	// free key to. Repeat the call at once.
 	More bool
+
+	// Taker is who holds the key, or one of those who do, if Queued or Busy.
+	Taker Taker
+}
+
+// Taker is what a script tells of who holds a key. Its zero value is nobody.
+type Taker struct {
+	Channel string // of the process's pushes
+	Trace   string // of the request, as [driver.Trace.Append] writes it; empty if not known
 }
 
 // EndReply is what [End] answers.
@@ -82,9 +91,10 @@ type EndReply struct {
 	// Next is what became of EndArgs.Next: Granted, Queued, or Over if it had
 	// ended before. It is 0 if there was none or if Status is not Ended: then
 	// an [Acquire] without Create tells.
-	Next Status
-	Head bool          // if Next is Queued
-	Left time.Duration // how long the present lease lasts unless it is renewed; 0 if there is none
+	Next  Status
+	Head  bool          // if Next is Queued
+	Taker Taker         // as in AcquireReply, if Next is Queued
+	Left  time.Duration // how long the present lease lasts unless it is renewed; 0 if there is none
 
 	// Ousted is up to which token leases of the key have been taken from their
 	// holders, if Status is NotMine; 0 if that never happened.
@@ -112,7 +122,8 @@ type Holder struct {
 	Room  int64 // how many may hold together: 1 if it is exclusive, 0 for any number
 	Token int64
 	Left  time.Duration
-	Kept  bool // it has ended, but takes its place until MinHold is over
+	Kept  bool  // it has ended, but takes its place until MinHold is over
+	Taker Taker // nobody if Kept
 }
 
 // Mode returns what the lease was asked for as. A semaphore of one is exclusive.
@@ -148,10 +159,10 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 		}
 		return AcquireReply{Status: Granted, Token: token}, nil
 	}
-	r := newReader("acquire", reply, 6)
+	r := newReader("acquire", reply, 8)
 	out := AcquireReply{
 		Status: r.status(Granted, Queued, Busy, Over), Token: r.token(), Waiting: r.count(),
-		Head: r.flag(), Left: r.millis(), More: r.flag(),
+		Head: r.flag(), Left: r.millis(), More: r.flag(), Taker: r.taker(),
 	}
 	if out.Status == Granted && out.Token == 0 {
 		r.fail("a grant without a token")
@@ -168,10 +179,10 @@ func ParseEnd(reply any) (EndReply, error) {
 	if n, ok := reply.(int64); ok && n == 1 {
 		return EndReply{Status: Ended}, nil
 	}
-	r := newReader("end", reply, 8)
+	r := newReader("end", reply, 10)
 	out := EndReply{
 		Status: r.status(Ended, Withdrawn, NotMine, Absent), Token: r.token(), Waiting: r.count(),
-		More: r.flag(), Next: r.status(0, Granted, Queued, Over), Head: r.flag(), Left: r.millis(), Ousted: r.token(),
+		More: r.flag(), Next: r.status(0, Granted, Queued, Over), Head: r.flag(), Left: r.millis(), Ousted: r.token(), Taker: r.taker(),
 	}
 	switch {
 	case out.Next != 0 && out.Status != Ended:
@@ -211,11 +222,11 @@ func ParseInspect(reply any) (InspectReply, error) {
 	r := newReader("inspect", reply, 5)
 	out := InspectReply{Held: r.flag(), Token: r.token(), Waiting: r.count(), Left: r.millis()}
 	all, ok := r.take().([]any)
-	if !ok || len(all)%4 != 0 || (len(all) == 0) == out.Held {
+	if !ok || len(all)%6 != 0 || (len(all) == 0) == out.Held {
 		r.fail("leases that do not add up")
 	}
 	for r.rest = all; r.err == nil && len(r.rest) > 0; {
-		out.Holders = append(out.Holders, Holder{Room: r.count(), Token: r.token(), Left: r.millis(), Kept: r.flag()})
+		out.Holders = append(out.Holders, Holder{Room: r.count(), Token: r.token(), Left: r.millis(), Kept: r.flag(), Taker: r.taker()})
 	}
 	if r.err != nil {
 		return InspectReply{}, r.err
@@ -317,6 +328,20 @@ func (r *reader) token() int64 {
 		r.fail("a token out of range")
 	}
 	return n
+}
+
+func (r *reader) taker() Taker { return Taker{Channel: r.text(), Trace: r.text()} }
+
+func (r *reader) text() string {
+	v := r.take()
+	if r.err != nil {
+		return ""
+	}
+	s, ok := v.(string)
+	if !ok {
+		r.fail("a name that is not text")
+	}
+	return s
 }
 
 func (r *reader) count() int64 {

@@ -117,8 +117,17 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 	if n := number(hash["c"]); int(n) != len(st.Queue) {
 		t.Fatalf("the hash counts %d entries and has %d", n, len(st.Queue))
 	}
-	for name := range hash {
-		if len(name) > 1 {
+	for name, value := range hash {
+		switch {
+		case name[0] == 'd':
+			if st.Traces == nil {
+				st.Traces = make(map[string]string)
+			}
+			st.Traces[name] = value
+			if len(value) != 16+driver.TraceSize {
+				t.Fatalf("field %s has %d bytes", name, len(value))
+			}
+		case len(name) > 1:
 			fields--
 		}
 	}

@@ -78,8 +78,11 @@ func (c *call) last() int64 {
 	return last - c.now
 }
 
-func (c *call) grant(owner, channel string, length, expires, room int64) *holder {
+func (c *call) grant(owner, channel string, length, expires, room int64, text string) *holder {
 	l := c.lock
+	if text != "" {
+		l.taker = trace{owner, text}
+	}
 	l.token = max(l.token+1, c.us)
 	h := &holder{owner: owner, channel: channel, room: room, token: l.token, expires: expires, length: length}
 	l.holders = append(l.holders, h)
@@ -101,7 +104,7 @@ func (c *call) promote(self string) {
 		}
 		p := l.queue[0]
 		if p == nil {
-			l.queue = l.queue[1:]
+			l.skip()
 			continue
 		}
 		limit := min(p.limit, c.now+p.placeTTL) // the clock may have gone back
@@ -109,12 +112,13 @@ func (c *call) promote(self string) {
 		case limit <= c.now:
 			l.removePlace(0)
 		case l.fits(p.room):
+			text := l.traceOf(0)
 			l.removePlace(0)
 			least := c.now + p.placeTTL/3
 			if c.expired {
 				least = c.now
 			}
-			h := c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room)
+			h := c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room, text)
 			if p.owner != self {
 				c.granted = append(c.granted, h)
 			}
@@ -131,6 +135,7 @@ type request struct {
 	length, placeTTL int64
 	create, wait     bool
 	room             int64
+	trace            string
 }
 
 // grantOrQueue finds out what an owner gets.
@@ -155,12 +160,13 @@ func (c *call) grantOrQueue(r request) protocol.Status {
 	case !r.create, c.isOver(r.owner):
 		return protocol.Over
 	case len(l.queue) == 0 && l.fits(r.room):
-		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room)
+		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room, r.trace)
 		return protocol.Granted
 	case !r.wait:
 		c.contended = true
 		return protocol.Busy
 	}
+	l.noteTrace(len(l.queue), r.owner, r.trace)
 	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, placeTTL: r.placeTTL, limit: c.now + r.placeTTL, room: r.room})
 	c.contended = l.waiting() == 1
 	return protocol.Queued
@@ -178,7 +184,7 @@ func (c *call) isOver(owner string) bool {
 func (c *call) head(owner string) bool { return c.lock.placeOf(owner) == 0 }
 
 func (c *call) acquire() any {
-	if len(c.args) != 4 && len(c.args) != 6 {
+	if len(c.args) < 4 || len(c.args) > 7 {
 		c.err = fmt.Errorf("%w acquire", errArguments)
 		return nil
 	}
@@ -187,8 +193,11 @@ func (c *call) acquire() any {
 		create: strings.Contains(c.args[3], "c"), wait: strings.Contains(c.args[3], "w"),
 	}
 	r.placeTTL, r.room = min(r.length, protocol.MaxPlaceTTL.Milliseconds()), 1
-	if len(c.args) == 6 {
+	if len(c.args) >= 6 {
 		r.placeTTL, r.room = c.number(4), c.number(5)
+	}
+	if len(c.args)%2 == 1 {
+		r.trace = c.args[len(c.args)-1]
 	}
 	status := c.grantOrQueue(r)
 	c.finish()
@@ -196,14 +205,15 @@ func (c *call) acquire() any {
 		if c.lock.waiting() == 0 {
 			return c.token(r.owner)
 		}
-		return []any{status.String(), c.token(r.owner), c.lock.waiting(), int64(0), int64(0), bit(c.more)}
+		return []any{status.String(), c.token(r.owner), c.lock.waiting(), int64(0), int64(0), bit(c.more), "", ""}
 	}
 	head := status == protocol.Queued && c.head(r.owner)
-	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.left(), bit(c.more)}
+	channel, text := c.taker()
+	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.left(), bit(c.more), channel, text}
 }
 
 func (c *call) end() any {
-	if len(c.args) != 2 && len(c.args) != 7 {
+	if len(c.args) != 2 && len(c.args) != 7 && len(c.args) != 8 {
 		c.err = fmt.Errorf("%w end", errArguments)
 		return nil
 	}
@@ -229,13 +239,17 @@ func (c *call) end() any {
 	l.rememberEnded(owner)
 	var next protocol.Status
 	name, nextOwner := "", ""
-	if len(c.args) == 7 {
+	if len(c.args) >= 7 {
 		nextOwner = c.args[2]
 	}
 	if status == protocol.Ended && nextOwner != "" {
+		text := ""
+		if len(c.args) == 8 {
+			text = c.args[7]
+		}
 		next = c.grantOrQueue(request{
 			owner: nextOwner, channel: c.args[3], length: c.number(4), placeTTL: c.number(5),
-			create: true, wait: true, room: c.number(6),
+			create: true, wait: true, room: c.number(6), trace: text,
 		})
 		name = next.String()
 	} else {
@@ -253,7 +267,11 @@ func (c *call) end() any {
 	if status == protocol.NotMine {
 		ousted = l.ousted
 	}
-	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10)}
+	channel, text := "", ""
+	if next == protocol.Queued {
+		channel, text = c.taker()
+	}
+	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10), channel, text}
 }
 
 // tellFirstOfEnd tells the first of the queue when a lease ends before it would ask again.
@@ -291,7 +309,7 @@ func (c *call) renew() any {
 func (c *call) inspect() []any {
 	all := []any{}
 	for _, h := range c.lock.holders {
-		all = append(all, h.room, strconv.FormatInt(h.token, 10), h.expires-c.now, bit(h.owner == ""))
+		all = append(all, h.room, strconv.FormatInt(h.token, 10), h.expires-c.now, bit(h.owner == ""), h.channel, c.lock.taker.of(h.owner))
 	}
 	return []any{bit(len(all) > 0), c.token(""), c.lock.waiting(), c.left(), all}
 }
@@ -349,6 +367,16 @@ func (c *call) messages() []Message {
 		}
 	}
 	return all
+}
+
+// taker returns the channel and the trace of the first who holds.
+func (c *call) taker() (channel, text string) {
+	for _, h := range c.lock.holders {
+		if h.owner != "" {
+			return h.channel, c.lock.taker.of(h.owner)
+		}
+	}
+	return "", ""
 }
 
 // token returns the owner's own token if it holds the key, and else the latest of the key.

@@ -1,12 +1,21 @@
 package reference
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // scanLimit is how many places of the queue one call looks at.
 const scanLimit = 64
 
 // maxEnded is how many ended owners a lock remembers.
 const maxEnded = 4
+
+// maxTraces is how many traces of places a lock remembers.
+const maxTraces = 32
+
+// trace is that of the request that an owner made.
+type trace struct{ owner, text string }
 
 // lock is all that the server knows of one key. Times are in ms.
 type lock struct {
@@ -15,6 +24,10 @@ type lock struct {
 	token int64
 	ended []string // newest first
 	queue []*place // nil where a place was removed from the middle
+	head  int64    // the index of the first place of queue; those behind it have the next ones
+
+	taker  trace           // of who was granted the key last, of those who had one
+	traces map[int64]trace // of places, by their index modulo maxTraces
 
 	ousted int64 // the largest token up to which leases were taken from their holders
 
@@ -42,7 +55,7 @@ type place struct {
 
 func (l *lock) clone() *lock {
 	d := *l
-	d.ended = slices.Clone(l.ended)
+	d.ended, d.traces = slices.Clone(l.ended), maps.Clone(l.traces)
 	d.holders = make([]*holder, len(l.holders))
 	for i, h := range l.holders {
 		g := *h
@@ -61,7 +74,8 @@ func (l *lock) clone() *lock {
 // equal compares all but until, which changes with every write.
 func (l *lock) equal(o *lock) bool {
 	same := func(a, b *place) bool { return a == b || a != nil && b != nil && *a == *b }
-	return l.token == o.token && l.ousted == o.ousted && slices.Equal(l.ended, o.ended) && slices.EqualFunc(l.queue, o.queue, same) &&
+	return l.token == o.token && l.ousted == o.ousted && slices.Equal(l.ended, o.ended) &&
+		l.taker == o.taker && maps.Equal(l.traces, o.traces) && slices.EqualFunc(l.queue, o.queue, same) &&
 		slices.EqualFunc(l.holders, o.holders, func(a, b *holder) bool { return *a == *b })
 }
 
@@ -84,14 +98,15 @@ func (l *lock) placeOf(owner string) int {
 func (l *lock) removePlace(i int) {
 	l.queue[i] = nil
 	if l.waiting() == 0 {
+		l.head += int64(len(l.queue))
 		l.queue = nil
 		return
 	}
 	switch i {
 	case 0:
-		l.queue = l.queue[1:]
+		l.skip()
 		for n := 0; n < scanLimit && l.queue[0] == nil; n++ {
-			l.queue = l.queue[1:]
+			l.skip()
 		}
 	case len(l.queue) - 1:
 		l.queue = l.queue[:i]
@@ -99,6 +114,33 @@ func (l *lock) removePlace(i int) {
 			l.queue = l.queue[:len(l.queue)-1]
 		}
 	}
+}
+
+// skip removes what is first in the queue.
+func (l *lock) skip() { l.queue, l.head = l.queue[1:], l.head+1 }
+
+// noteTrace keeps the trace of the request for place i of the queue.
+func (l *lock) noteTrace(i int, owner, text string) {
+	if text == "" {
+		return
+	}
+	if l.traces == nil {
+		l.traces = make(map[int64]trace)
+	}
+	l.traces[(l.head+int64(i))%maxTraces] = trace{owner, text}
+}
+
+// traceOf returns the trace of the request for place i of the queue.
+func (l *lock) traceOf(i int) string {
+	return l.traces[(l.head+int64(i))%maxTraces].of(l.queue[i].owner)
+}
+
+// of returns the trace if it is the owner's.
+func (t trace) of(owner string) string {
+	if t.owner != owner {
+		return ""
+	}
+	return t.text
 }
 
 func (l *lock) rememberEnded(owner string) {

@@ -1,6 +1,9 @@
 package reference
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // State is a lock's state, for comparison. Times are ms of the server's clock.
 type State struct {
@@ -8,7 +11,8 @@ type State struct {
 	Token   int64 // the latest
 	Ousted  int64 // up to which token leases were taken from their holders
 	Ended   []string
-	Queue   []Place // without the removed places
+	Queue   []Place           // without the removed places
+	Traces  map[string]string // of who was granted the key last ("d") and of places ("d" and a number), after the owner
 }
 
 // Holder is one lease.
@@ -30,6 +34,13 @@ type Place struct {
 	Room     int64
 }
 
+func (st *State) note(field string, t trace) {
+	if st.Traces == nil {
+		st.Traces = make(map[string]string)
+	}
+	st.Traces[field] = t.owner + t.text
+}
+
 // State returns what the server knows of a key.
 func (s *Server) State(key string) State {
 	s.mu.Lock()
@@ -39,6 +50,12 @@ func (s *Server) State(key string) State {
 		return State{}
 	}
 	st := State{Token: l.token, Ousted: l.ousted, Ended: slices.Clone(l.ended)}
+	for i, t := range l.traces {
+		st.note("d"+strconv.FormatInt(i, 10), t)
+	}
+	if l.taker.owner != "" {
+		st.note("d", l.taker)
+	}
 	for _, h := range l.holders {
 		st.Holders = append(st.Holders, Holder{h.owner, h.channel, h.room, h.token, h.expires, h.length})
 	}
