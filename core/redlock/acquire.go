@@ -91,7 +91,7 @@ func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
 		case a.r.Wait:
 			return a.wait(ctx)
 		case a.count((*nodeState).isFirm) > n-a.s.quorum || a.splits >= maxSplits:
-			return driver.Grant{}, &driver.HeldError{RetryAfter: a.retryAfter()}
+			return driver.Grant{}, &driver.HeldError{RetryAfter: a.retryAfter(), Holder: a.taker().origin()}
 		}
 		a.yieldVotes(time.Time{})
 		if err := a.pause(ctx); err != nil {

@@ -25,6 +25,7 @@ type acquisition struct {
 	wake     kit.Signal
 
 	reportedWaiting bool      // to the sink
+	told            taker     // likewise
 	splits          int       // in a row: attempts that got votes, and too few
 	splitSince      time.Time // since when it holds votes, but no majority; zero: it holds none
 	askedOthers     bool      // since splitSince
@@ -160,6 +161,7 @@ func (a *acquisition) askVote(node int) {
 	n := &a.nodes[node]
 	c := command{
 		op: opVote, channel: a.s.channel, ttl: a.r.TTL, placeTTL: a.placeTTL, ticket: a.ticket, wait: a.r.Wait, restartDelay: a.s.restartDelay,
+		trace: a.r.Trace,
 	}
 	if a.r.Replace != nil && !n.oldEnded {
 		c.old = &a.r.Replace.Owner

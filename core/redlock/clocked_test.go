@@ -16,7 +16,7 @@ type knowledge struct {
 	expires, length       int64
 	accepted, since       int64
 	token, ticket, ousted int64
-	ended                 string
+	ended, traced         string
 	queue                 []knownPlace
 }
 
@@ -38,7 +38,7 @@ func (m *model) knows(key string) (k knowledge) {
 	}
 	k = knowledge{
 		channel: r.channel, expires: ms(r.expires), length: r.length.Milliseconds(), accepted: r.accepted, since: ms(r.since),
-		token: r.token, ticket: r.ticket, ousted: r.ousted,
+		token: r.token, ticket: r.ticket, ousted: r.ousted, traced: r.traced,
 	}
 	switch {
 	case r.kept:
@@ -113,7 +113,7 @@ func (n *clockedNode) knows(t *testing.T, key string) (k knowledge) {
 	}
 	k = knowledge{
 		holder: h["o"], channel: h["p"], expires: number(h["x"]), length: number(h["l"]), accepted: number(h["a"]), since: number(h["g"]),
-		token: number(h["t"]), ticket: number(h["n"]), ousted: number(h["u"]), ended: h["z"],
+		token: number(h["t"]), ticket: number(h["n"]), ousted: number(h["u"]), ended: h["z"], traced: h["d"],
 	}
 	places := 0
 	for _, z := range queue.Val() {

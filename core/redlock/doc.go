@@ -98,10 +98,10 @@
 // # In the servers
 //
 // For each lock a hash, lr1:l:key, and while somebody waits a sorted set, lr1:q:key.
-// The hash stays for an hour after its last lease, about 200 bytes, to remember the
-// token and the latest owners; lr1:boot for two days after the last vote, or for ever with
-// [WithRestartDelay]. Give the servers the policy noeviction. In an ACL a
-// user needs
+// The hash stays for an hour after its last lease, about 200 bytes, and 45 more if requests are
+// traced, to remember the token and the latest owners; lr1:boot for two days after the last
+// vote, or for ever with [WithRestartDelay]. Give the servers the policy noeviction. In an ACL
+// a user needs
 //
 //	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~lr1:* &lr1:*
 //	    +evalsha +eval +time +get +set +hmget +hget +hset +hdel +zadd +zrem +zrange

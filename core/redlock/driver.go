@@ -1,8 +1,6 @@
 package redlock
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	mathrand "math/rand/v2"
 	"time"
@@ -137,6 +135,9 @@ func (*Driver) Capabilities() driver.Capabilities {
 		Oust:   true,
 		Recall: true,
 		Wake:   time.Second,
+
+		Identity: true,
+		Trace:    true,
 	}
 }
 
@@ -144,9 +145,3 @@ func (*Driver) Capabilities() driver.Capabilities {
 // nobody: a node that no session has asked for a while may have changed since. With
 // WithRestartDelay one that has restarted empty has no vote for that delay.
 func (d *Driver) States() []driver.Node { return d.health.states(time.Now()) }
-
-func randomChannel() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
-	return KeyPrefix + hex.EncodeToString(b[:])
-}

@@ -88,6 +88,9 @@ func (s *session) mergeAnswers(answers []answer) driver.State {
 		p.left = append(p.left, a.left)
 		p.Token = max(p.Token, a.accepted)
 		p.Kept = a.kept
+		if o := a.taker.origin(); o.Identity != "" && p.Trace == nil {
+			p.Origin = o
+		}
 		if a.since.After(p.Since) {
 			p.Since = a.since
 		}

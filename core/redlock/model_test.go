@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,8 +146,14 @@ func (m *model) execute(c *command) answer {
 	if r.taken {
 		a.left = r.expires.Sub(now)
 	}
-	if r.has(c.owner) {
+	switch {
+	case r.has(c.owner):
 		a.accepted = r.accepted
+	case r.taken && !r.kept && r.accepted > 0:
+		a.taker.channel = r.channel
+		if owner := string(r.owner[:]); strings.HasPrefix(r.traced, owner) {
+			a.taker.trace = r.traced[len(owner):]
+		}
 	}
 	if c.op == opInspect {
 		a.holder, a.held, a.kept, a.accepted, a.since = r.owner, r.taken, r.kept, r.accepted, r.since
@@ -194,6 +201,9 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		if !r.taken && (head || one == nil) {
 			st = statusGranted
 			r.owner, r.taken, r.kept, r.channel, r.accepted, r.since = c.owner, true, false, c.channel, 0, now
+			if c.trace != nil {
+				r.traced = string(c.trace.Append(c.owner[:]))
+			}
 			r.extend(now, c.ttl)
 		} else {
 			firm = r.kept || r.accepted > 0 || one != nil && !head

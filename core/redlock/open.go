@@ -41,7 +41,7 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 		nodes:        ws,
 		health:       d.health,
 		quorum:       majority(len(ws)),
-		channel:      randomChannel(),
+		channel:      newChannel(c.Identity),
 		Life:         kit.NewLife("redlock", "a majority of nodes"),
 	}
 	s.stopGauge = sync.OnceFunc(d.gauge.stop)

@@ -21,6 +21,7 @@ type record struct {
 	ended    []driver.Owner
 	ousted   int64
 	queue    []entry // by ticket, then owner
+	traced   string  // an owner and the trace of its request
 }
 
 type entry struct {

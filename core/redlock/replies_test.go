@@ -15,8 +15,8 @@ func words(ws ...string) []any {
 }
 
 func TestMalformedRepliesAreRefused(t *testing.T) {
-	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "7", "8"}
-	if a, err := parseAnswer(opVote, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 {
+	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "7", "8", "channel", "trace"}
+	if a, err := parseAnswer(opVote, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 || a.taker != (taker{"channel", "trace"}) {
 		t.Errorf("a vote's reply: %+v, %v", a, err)
 	}
 	owner := string(make([]byte, 16))
@@ -27,12 +27,12 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 		"nil":                 nil,
 		"a number":            int64(1),
 		"an empty list":       []any{},
-		"too short":           words(good[:10]...),
+		"too short":           words(good[:12]...),
 		"too long":            words(append(good, "9")...),
-		"a number among them": append(words(good[:10]...), int64(1)),
-		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
-		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
-		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "7", "8"),
+		"a number among them": append(words(good[:12]...), int64(1)),
+		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
+		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
+		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
 	} {
 		if _, err := parseAnswer(opVote, value); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -52,8 +52,8 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	f.Add("granted", "1", "16", "abc", uint8(11))
-	f.Add("", "-1", "9007199254740993", "", uint8(16))
+	f.Add("granted", "1", "16", "abc", uint8(13))
+	f.Add("", "-1", "9007199254740993", "", uint8(18))
 	f.Fuzz(func(t *testing.T, a, b, c, d string, n uint8) {
 		var list []any
 		for i := range int(n % 20) {

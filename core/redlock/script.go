@@ -66,7 +66,11 @@ func (c *command) arguments() []any {
 		if c.old != nil {
 			old = string(c.old[:])
 		}
-		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.placeTTL), c.ticket, flag(c.wait), old, millis(c.restartDelay))
+		args = append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.placeTTL), c.ticket, flag(c.wait), old, millis(c.restartDelay))
+		if c.trace != nil {
+			args = append(args, string(c.trace.Append(nil)))
+		}
+		return args
 	case opAccept:
 		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), c.token, flag(c.create))
 	case opYield:
@@ -115,9 +119,9 @@ func parseAnswer(op operation, value any) (answer, error) {
 		a.failure = words
 		return a, nil
 	}
-	want := 11
+	want := 13
 	if op == opInspect {
-		want = 16
+		want = 18
 	}
 	if len(words) != want {
 		return a, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(words), want)
@@ -135,15 +139,16 @@ func parseAnswer(op operation, value any) (answer, error) {
 		firm:     words[8] == "1",
 		ousted:   p.number(words[9]),
 		boot:     p.number(words[10]),
+		taker:    taker{channel: words[11], trace: words[12]},
 	}
 	if op == opInspect {
-		a.accepted = p.number(words[12])
-		a.since = time.UnixMilli(p.number(words[13]))
-		a.held, a.kept = words[11] != "", words[14] == "1"
+		a.accepted = p.number(words[14])
+		a.since = time.UnixMilli(p.number(words[15]))
+		a.held, a.kept = words[13] != "", words[16] == "1"
 		if a.held && !a.kept {
-			p.owner(&a.holder, words[11])
+			p.owner(&a.holder, words[13])
 		}
-		for o := range slices.Chunk([]byte(words[15]), len(driver.Owner{})) {
+		for o := range slices.Chunk([]byte(words[17]), len(driver.Owner{})) {
 			a.queue = append(a.queue, driver.Owner{})
 			p.owner(&a.queue[len(a.queue)-1], string(o))
 		}

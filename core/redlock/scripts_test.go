@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
@@ -57,6 +58,7 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 		"vote granted", "vote denied", "vote over", "vote out", "accept granted", "accept denied", "accept over",
 		"renew granted", "renew lost", "end ended", "end withdrawn", "end notmine", "end absent", "oust ended", "oust absent",
 		"push f", "push w", "push l", "kept", "2 wait",
+		"vote behind a traced one", "inspect behind a traced one",
 	} {
 		if seen[what] == 0 {
 			t.Errorf("no history contained %q", what)
@@ -116,6 +118,11 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 				old := owner()
 				c.old = &old
 			}
+			if rng.IntN(2) == 0 {
+				c.trace = &driver.Trace{Flags: 1}
+				binary.BigEndian.PutUint64(c.trace.TraceID[:], rng.Uint64())
+				binary.BigEndian.PutUint64(c.trace.SpanID[:], rng.Uint64())
+			}
 			if rng.IntN(4) == 0 {
 				c.restartDelay = ms(1000, 10_000)
 			}
@@ -155,6 +162,9 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 		seen[string(c.op)+" "+string(got.status)]++
 		if got.kept {
 			seen["kept"]++
+		}
+		if got.taker.trace != "" {
+			seen[string(c.op)+" behind a traced one"]++
 		}
 		if len(got.queue) > 0 {
 			seen[fmt.Sprint(len(got.queue), " wait")]++

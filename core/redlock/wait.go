@@ -55,6 +55,7 @@ func (a *acquisition) wait(ctx context.Context) (driver.Grant, error) {
 				}
 			}
 		}
+		a.tellTaker()
 		if !a.reportedWaiting && a.count((*nodeState).isQueued) >= a.s.quorum {
 			a.reportedWaiting = true
 			a.s.sink.Waiting(a.r.ID)

@@ -33,6 +33,7 @@ type command struct {
 	wait         bool          // the owner will wait
 	old          *driver.Owner // the replaced owner, which ends with this request
 	restartDelay time.Duration // how long a node without its data stays out
+	trace        *driver.Trace // of a vote's request; may be nil
 	token        int64         // to accept, to renew, or up to which to oust
 	create       bool          // the owner has a majority and may take a free vote
 	keep         time.Duration // how long the key stays taken, from the grant on
@@ -66,6 +67,7 @@ type answer struct {
 	firm     bool  // a vote with a token, a kept key or a queue is in the way
 	ousted   int64 // leases with tokens up to this were ousted
 	boot     int64 // when the node's data began, in µs by its clock; 0: not known
+	taker    taker // another owner that has the vote, with a token
 
 	// Of an inspection.
 	holder  driver.Owner

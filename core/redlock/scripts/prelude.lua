@@ -5,7 +5,8 @@
 -- given for, a the token accepted with it (0: a bare vote), g when, t the largest
 -- token accepted ever, n the largest ticket seen, z the last owners that ended, u up to
 -- which token leases were ousted, and e<owner> for each place in the queue:
--- "limit:length:channel". The queue is a sorted set of owners by ticket.
+-- "limit:length:channel". d is an owner and the trace of its request, and counts only while
+-- that owner has the vote. The queue is a sorted set of owners by ticket.
 local key, queue, marker = KEYS[1], KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
@@ -17,10 +18,11 @@ local KEPT = '-'       -- in o while nobody has the key and it is kept
 
 local function text(n) return string.format('%.0f', n) end
 
-local was = redis.call('HMGET', key, 'o', 'p', 'x', 'l', 'a', 'g', 't', 'n', 'z', 'u')
+local was = redis.call('HMGET', key, 'o', 'p', 'x', 'l', 'a', 'g', 't', 'n', 'z', 'u', 'd')
 local s = {
   o = was[1] or '', p = was[2] or '', x = (was[3] or 0) + 0, l = (was[4] or 0) + 0, a = (was[5] or 0) + 0,
   g = (was[6] or 0) + 0, t = (was[7] or 0) + 0, n = (was[8] or 0) + 0, z = was[9] or '', u = (was[10] or 0) + 0,
+  d = was[11] or '',
 }
 
 local function ended(owner)
@@ -100,6 +102,7 @@ local function save(frees)
   if frees then redis.call('PEXPIRE', key, keep) end
   redis.call('HSET', key, 'o', s.o, 'p', s.p, 'x', text(s.x), 'l', text(s.l), 'a', text(s.a), 'g', text(s.g),
     't', text(s.t), 'n', text(s.n), 'z', s.z, 'u', text(s.u))
+  if s.d ~= (was[11] or '') then redis.call('HSET', key, 'd', s.d) end
   redis.call('PEXPIRE', key, keep)
 end
 
@@ -114,12 +117,19 @@ local function free(self)
   if owner and owner ~= self then tell(channel, 'f', owner) end
 end
 
--- answer is the reply of every script; owner is who asks.
+-- answer is the reply of every script; owner is who asks. It ends with the channel and the
+-- trace of another owner who has the vote with a token, or '' for what is not known.
 local function answer(status, owner, head, firm)
-  local a = 0
-  if s.o == owner then a = s.a end
+  local a, channel, trace = 0, '', ''
+  if s.o == owner then
+    a = s.a
+  elseif s.a > 0 and s.o ~= KEPT then
+    channel = s.p
+    if string.sub(s.d, 1, 16) == s.o then trace = string.sub(s.d, 17) end
+  end
   return {
     status, text(a), text(s.t), text(s.n), text(us), text(left()), text(others(owner)),
     head and '1' or '0', firm and '1' or '0', text(s.u), redis.call('GET', marker) or '0',
+    channel, trace,
   }
 end

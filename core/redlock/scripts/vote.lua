@@ -1,5 +1,5 @@
 -- vote: owner, channel, length, place's length, ticket (0: none), wait, the owner that
--- ends (or ''), how long a node stays out that has lost its data.
+-- ends (or ''), how long a node stays out that has lost its data [, trace].
 local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ticket, wait, old, rest = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8])
 
@@ -47,6 +47,7 @@ else
   if s.o == '' and (head or not one) then
     status = 'granted'
     s.o, s.p, s.a, s.g = owner, channel, 0, now
+    if ARGV[9] then s.d = owner .. ARGV[9] end
     extend(length)
   else
     firm = s.o == KEPT or s.a > 0 or (one and not head)
