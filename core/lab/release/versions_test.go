@@ -47,6 +47,7 @@ func TestReleasesShareARedis(t *testing.T) {
 	}{
 		{"the field of the owner has another name", `'o'`, `'O'`, "beside version"},
 		{"a grant is told by another word", `'g'`, `'G'`, "by polls"},
+		{"a trace counts whoever holds", "string.sub(d, 1, 16) == owner", "#d > 16", "has the trace of process"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			programs := map[string]string{older: programs[older], newer: build(t, here, rewritten(t, here, tt.old, tt.new))}
@@ -205,16 +206,20 @@ func share(t *testing.T, store string, programs map[string]string, load time.Dur
 	}
 	const ttl, queue = 5 * time.Second, 3500 * time.Millisecond // see redislock's promise of who is next after a crash
 	judge := func() []string { return w.judge(t, versions, machine.Allow(ttl+queue)) }
+	tool, pids := watch(t, store, namespace), make(map[string][]int)
 	if mutant {
 		time.Sleep(load)
-		return judge()
+		return append(tool.judge(w, []int{running[2].Process.Pid, running[3].Process.Pid}), judge()...)
 	}
 	for i, v := range versions {
 		time.Sleep(load / 5)
+		pids[v] = append(pids[v], running[2*i].Process.Pid, running[2*i+1].Process.Pid)
 		kill(running[2*i])
 		running[2*i] = start(v)
+		pids[v] = append(pids[v], running[2*i].Process.Pid)
 	}
 	time.Sleep(load * 3 / 5)
+	wrong = tool.judge(w, pids[newer])
 	w.stop()
 	for _, cmd := range running {
 		if err := cmd.Wait(); err != nil {

@@ -34,6 +34,8 @@ type key struct {
 	exclusive int64          // the largest token of those who held alone
 	left      *caller        // who held alone, and was the last to leave
 	freed     time.Time      // when
+
+	versions map[int64]string // that had the leases, by their tokens at the store
 }
 
 // caller is one caller of a worker.
@@ -107,7 +109,7 @@ func (w *witness) hear(c *caller, words []string) string {
 		c.limit, _ = strconv.Atoi(words[4])
 		c.key = w.keys[c.name]
 		if c.key == nil {
-			c.key = &key{holders: make(map[*caller]time.Time), asking: make(map[*caller]time.Time), holds: make(map[string]int)}
+			c.key = &key{holders: make(map[*caller]time.Time), asking: make(map[*caller]time.Time), holds: make(map[string]int), versions: make(map[int64]string)}
 			w.keys[c.name] = c.key
 		}
 	case c.key == nil:
@@ -164,7 +166,12 @@ func (w *witness) enter(c *caller) {
 	k.largest, k.left = max(k.largest, c.token), nil
 	k.holders[c] = now
 	k.holds[c.version]++
+	k.versions[atStore(c.token)] = c.version
 }
+
+// atStore is the store's token of the lease that a caller has that one on: callers who share a
+// lease or hand it on have up to 1024 of their own.
+func atStore(token int64) int64 { return token / 1024 }
 
 func (w *witness) leave(c *caller) {
 	k := c.key
