@@ -62,6 +62,7 @@ func Test(t *testing.T, s Surface) {
 		{"PanicsPassThroughAndRelease", panicsPassThrough},
 		{"FilterAloneLetsRequestsThroughUnlocked", filterLetsThrough},
 		{"MiddlewareLogsWhereItsEngineDoes", logsWhereTheEngineDoes},
+		{"AnswersNameNobodyWhoHolds", answersNameNobody},
 		{"PolicyOfAnyModeGoesAroundACall", anyMode},
 		{"KeyComesFromWhereItSays", keyComesFromWhereItSays},
 		{"ListOfTheBodyLocksAKeyForEachElement", listLocksEachElement},
