@@ -238,7 +238,7 @@ var known = []driver.Capabilities{
 	{Name: "postgresql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
 	{Name: "mysql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
 	{Name: "zookeeper", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Oust: true, Recall: true},
-	{Name: "etcd", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "etcd", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 }
 
 // lacks says that the engine's driver does not offer something, and which others do.

@@ -18,7 +18,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer leave()
-	req := &request{s: s, Request: r, names: namesOf(r.ID)}
+	req := &request{s: s, Request: r, names: namesOf(r.ID, driver.Origin{Identity: s.identity, Trace: r.Trace})}
 	req.beginReplacement()
 	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -193,7 +193,7 @@ func (req *request) resume(ctx context.Context, own *entry, before []entry, q qu
 // refuse returns the error of a request that would not wait.
 func (req *request) refuse(q *queue) error {
 	req.tellHolder = req.s.refusals.add(req.Key, q.token(), time.Now())
-	return &driver.HeldError{RetryAfter: q.retryAfter()}
+	return &driver.HeldError{RetryAfter: q.retryAfter(), Holder: q.taker()}
 }
 
 // takeIfFree takes the key if its queue is empty, apart from the lease to replace.
@@ -202,7 +202,7 @@ func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clien
 	free := req.names.all("=", 0)
 	then := req.names.writeFirst(req.newPlace(holding), req.currentLease())
 	if req.Replace != nil {
-		end := clientv3.OpDelete(namesOf(req.Replace.ID).place)
+		end := deletePlace(namesOf(req.Replace.ID, driver.Origin{}).owner)
 		more = append([]clientv3.Op{end}, more...)
 		if req.old != nil {
 			free = req.names.all("=", req.old.create)
@@ -223,7 +223,7 @@ func (req *request) cleanUp(err error) {
 		case req.old != nil:
 			req.s.giveBackLeases(req.old, req.replaced)
 		case !req.replaced:
-			req.s.owe(debt{place: namesOf(old.ID).place}, req.TTL)
+			req.s.owe(debt{place: namesOf(old.ID, driver.Origin{}).owner}, req.TTL)
 		}
 		req.s.claims.end(old.ID, released)
 	}

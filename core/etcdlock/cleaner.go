@@ -113,7 +113,7 @@ func (s *session) tellContended(ctx context.Context, d *debt) {
 func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	var ops []clientv3.Op
 	if d.place != "" {
-		ops = append(ops, clientv3.OpDelete(d.place))
+		ops = append(ops, deletePlace(d.place))
 	}
 	if len(d.leases) > 0 {
 		on, err := s.leaseForAliveKeys(ctx)

@@ -91,13 +91,14 @@
 //
 // # In etcd
 //
-// A place is la1/{key}/q/{owner}, the key percent-encoded. A request that finds the key taken
-// and would not wait writes la1/{key}/k/{owner} for a moment, so that the holder hears of it.
-// The mark of an etcd lease that places were on is la1/%/{lease}. It lasts as long as that
-// lease, and ten seconds longer if the lease was given up. Nothing stays of a key that nobody
-// holds and nobody waits for, except the history that etcd's own compaction removes: turn on
-// --auto-compaction-retention, as for any use that writes. A request whose answer is lost may
-// leave a lease without keys, which expires. Names begin with the version of the protocol:
-// another version would use another prefix, and not exclude this one. Which releases may share a
-// cluster is said in package core.
+// A place is la1/{key}/q/{owner}, the key percent-encoded. A slash and the identity of the
+// process follow, and for a traced request an asterisk and its trace. A request that finds the
+// key taken and would not wait writes la1/{key}/k/{owner} for a moment, so that the holder hears
+// of it. The mark of an etcd lease that places were on is la1/%/{lease}. It lasts as long as
+// that lease, and ten seconds longer if the lease was given up. Nothing stays of a key that
+// nobody holds and nobody waits for, except the history that etcd's own compaction removes:
+// turn on --auto-compaction-retention, as for any use that writes. A request whose answer is
+// lost may leave a lease without keys, which expires. Names begin with the version of the
+// protocol: another version would use another prefix, and not exclude this one. Which releases
+// may share a cluster is said in package core.
 package etcdlock

@@ -36,5 +36,8 @@ func (*Driver) Capabilities() driver.Capabilities {
 		Oust:   true,
 		Recall: true,
 		Wake:   wake,
+
+		Identity: true,
+		Trace:    true,
 	}
 }

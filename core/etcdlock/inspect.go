@@ -47,6 +47,9 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 			Mode: e.mode, Limit: e.limit, Token: e.token, Since: e.since, Kept: e.stage == kept,
 			Remaining: secondsToDuration(min(left[i].TTL+1, left[i].GrantedTTL)),
 		}
+		if !h.Kept {
+			h.Origin = originOf(e.name)
+		}
 		if !st.Held || h.Remaining < st.Remaining {
 			st.Remaining = h.Remaining
 		}

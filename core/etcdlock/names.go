@@ -14,16 +14,20 @@ import (
 type names struct {
 	prefix    string // of all names of the key
 	queue     string // the prefix of all places
+	owner     string // the prefix of the owner's place, and of no other
 	place     string // the owner's
 	contended string
 }
 
-func namesOf(id driver.ID) names {
+// namesOf returns the names for a session's own owner. Of another session's owner the place is
+// not known.
+func namesOf(id driver.ID, from driver.Origin) names {
 	prefix, owner := keyPrefixOf(id.Key), hex.EncodeToString(id.Owner[:])
 	return names{
 		prefix:    prefix,
 		queue:     prefix + queuePart,
-		place:     prefix + queuePart + owner,
+		owner:     prefix + queuePart + owner,
+		place:     prefix + queuePart + owner + suffix(from),
 		contended: prefix + contendedPart + owner,
 	}
 }
@@ -34,7 +38,7 @@ const KeyPrefix = "la1/"
 
 // The two kinds of names of a key. Neither is a prefix of the other.
 const (
-	queuePart     = "q/" // the place of an owner
+	queuePart     = "q/" // the place of an owner; see origin.go for what follows the owner
 	contendedPart = "k/" // written for a moment by an owner that would not wait
 )
 

@@ -23,7 +23,7 @@ func (d *Driver) Open(c driver.Config) (driver.Session, error) {
 }
 
 func newSession(d *Driver, c driver.Config) *session {
-	s := &session{client: d.client, sink: c.Sink, timeout: c.StoreTimeout, Life: kit.NewLife("etcd", "the server")}
+	s := &session{client: d.client, sink: c.Sink, timeout: c.StoreTimeout, identity: c.Identity, Life: kit.NewLife("etcd", "the server")}
 	s.claims.init(d.grants)
 	s.debts = kit.NewDebts[*debt](s.Life, cleaners)
 	return s

@@ -169,8 +169,8 @@ func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, w
 
 // findOfOtherSession finds a lease that another session was granted.
 func (s *session) findOfOtherSession(ctx context.Context, id driver.ID) (*claim, error) {
-	n := namesOf(id)
-	r, err := s.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(n.place)}, nil)
+	n := namesOf(id, driver.Origin{})
+	r, err := s.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(n.owner, clientv3.WithPrefix())}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +185,7 @@ func (s *session) findOfOtherSession(ctx context.Context, id driver.ID) (*claim,
 	if e.stage != holding {
 		return nil, driver.ErrNotHeld
 	}
+	n.place = e.name
 	return &claim{
 		id: id, names: n, create: e.create, token: e.token, writing: make(chan struct{}, 1),
 		leases: []clientv3.LeaseID{e.lease}, place: e.place,

@@ -13,9 +13,10 @@ import (
 
 // session is one engine's use of the cluster.
 type session struct {
-	client  *clientv3.Client
-	sink    driver.Sink
-	timeout time.Duration // of one request with its retries
+	client   *clientv3.Client
+	sink     driver.Sink
+	timeout  time.Duration // of one request with its retries
+	identity string
 
 	claims   claims
 	refusals refusals
@@ -35,7 +36,7 @@ type session struct {
 type debt struct {
 	leases    []clientv3.LeaseID
 	spare     etcdLease // to be reused when the place is gone; its id is 0 if there is none
-	place     string    // to delete; "" is none
+	place     string    // to delete: its name, or the owner's prefix of it; "" is none
 	used      bool      // places were on the leases: their alive keys must outlast them
 	contended string    // a key to write, on one of the leases, before it is revoked; "" is none
 	due       time.Time // the key is kept until then; zero: clean up at once

@@ -97,6 +97,10 @@ func (n names) writeFirst(p place, on etcdLease) []clientv3.Op {
 	return ops
 }
 
+// deletePlace deletes the place whose name begins so. No name begins with that of another
+// place.
+func deletePlace(name string) clientv3.Op { return clientv3.OpDelete(name, clientv3.WithPrefix()) }
+
 // isNew is true if the owner has no place.
 func (n names) isNew() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(n.place), "=", 0)

@@ -40,6 +40,7 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 				return driver.Grant{}, err
 			}
 		} else {
+			driver.TakenBy(req.s.sink, req.ID, q.taker())
 			if !reported {
 				reported = true
 				stopKeepAlive = req.startKeepAlive(ctx)

@@ -75,8 +75,9 @@
 // The other drivers keep to the same policy. Only redlock (lr1) may gain pushes and fields like
 // la1; all its nodes count as one store. etcdlock (la1/) and zklock (/lockaround-1) refuse values
 // that they would not write themselves, so that they never delete what they do not understand:
-// any change of a value is another version. sqllock names its columns, so its tables may gain a
-// column whose default is right for rows of older releases; Migrate then has to add it, and
-// sessions have to work before that. Any other change of rows or of their meaning is made in
-// tables of other names.
+// any change of a value is another version. etcdlock's places may have names that go on after
+// their owners, since a release compares the names of others as they are. sqllock names its
+// columns, so its tables may gain a column whose default is right for rows of older releases;
+// Migrate then has to add it, and sessions have to work before that. Any other change of rows or
+// of their meaning is made in tables of other names.
 package protocol
