@@ -235,8 +235,8 @@ var known = []driver.Capabilities{
 	{Name: "memory", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 	{Name: "redis", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 	{Name: "redlock", Modes: []Mode{Exclusive}, Tokens: ClockTokens, Keep: true, Oust: true, Recall: true, Identity: true},
-	{Name: "postgresql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
-	{Name: "mysql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true},
+	{Name: "postgresql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
+	{Name: "mysql", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: ClockTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 	{Name: "zookeeper", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Oust: true, Recall: true},
 	{Name: "etcd", Modes: []Mode{Exclusive, Shared, Semaphore}, Tokens: DurableTokens, Strict: true, Keep: true, Oust: true, Recall: true, Identity: true},
 }

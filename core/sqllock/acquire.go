@@ -18,6 +18,7 @@ type answer struct {
 	serverTime int64         // of the decision, or of the grant
 	contended  bool          // somebody else waits for the key
 	remaining  time.Duration // of the lease that ends first; 0 if there is none
+	holder     driver.Origin // of one of the leases, if queued or busy
 }
 
 // outcome is the result of a request for a lease.
@@ -92,6 +93,7 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 	}
 	if a.outcome == queued {
 		place := s.claims.addPlace(r.ID, placeTTL(r.TTL), a.sentAt.Add(a.remaining))
+		driver.TakenBy(s.sink, r.ID, a.holder)
 		s.sink.Waiting(r.ID)
 		for a.outcome == queued {
 			select {
@@ -104,11 +106,12 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 			if a, err = s.recheck(ctx, *r); err != nil {
 				return driver.Grant{}, false, err
 			}
+			driver.TakenBy(s.sink, r.ID, a.holder)
 		}
 	}
 	switch a.outcome {
 	case busy:
-		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.remaining}
+		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.remaining, Holder: a.holder}
 	case placeLost:
 		return driver.Grant{}, true, driver.ErrPlaceLost
 	}
@@ -159,6 +162,9 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 			if c := d.claimOf(r.Owner); c != nil {
 				a.token = c.token
 			}
+			if a.outcome == queued || a.outcome == busy {
+				a.holder = d.taker()
+			}
 			a.contended = d.countWaiting() > 0
 			if end := d.firstExpiry(); end > 0 {
 				a.remaining = micros(end - d.now)
@@ -179,17 +185,17 @@ func (d *decision) acquire(r driver.Request, create bool) (outcome, error) {
 
 	case c != nil && c.state == holds:
 		c.expiresAt, c.ttl = max(c.expiresAt, d.now+ttl), max(c.ttl, ttl)
-		return granted, d.exec(d.s.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
+		return granted, d.exec(d.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
 
 	case c != nil && d.head() == c && d.fits(c.room):
 		return granted, d.grantPlace(c, d.now+ttl, ttl)
 
 	case c != nil:
 		c.expiresAt = max(c.expiresAt, d.now+c.ttl)
-		return queued, d.exec(d.s.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
+		return queued, d.exec(d.q.extend, c.expiresAt, c.ttl, []byte(d.key), r.Owner[:])
 	}
 
-	added := claim{owner: r.Owner, room: room(r.Mode, r.Limit)}
+	added := claim{owner: r.Owner, room: room(r.Mode, r.Limit), from: driver.Origin{Identity: d.s.identity, Trace: r.Trace}}
 	switch queueEmpty := d.head() == nil; {
 	case queueEmpty && d.fits(added.room):
 		added.state, added.turn, added.token = holds, noTurn, d.nextToken()

@@ -18,6 +18,7 @@ type decision struct {
 	attempt *attempt
 	ctx     context.Context
 	tx      *sql.Tx
+	q       *queries
 	key     string
 
 	sentAt time.Time // before the server's time was read
@@ -50,6 +51,11 @@ func (s *session) decideInBackground(ctx context.Context, key string, f func(*de
 // them is committed, unless the reply to a COMMIT is lost: then the next run of f finds the
 // changes of the one before.
 func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*decision) error) error {
+	return s.tables.run(func(q *queries) error { return s.decideBy(ctx, q, a, key, f) })
+}
+
+// decideBy is decide by those queries.
+func (s *session) decideBy(ctx context.Context, q *queries, a *attempt, key string, f func(*decision) error) error {
 	if key == "" || len(key) > MaxKeyLength {
 		return errKey
 	}
@@ -71,7 +77,7 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 	if a.isAbandoned() {
 		return errAbandoned
 	}
-	d := &decision{s: s, attempt: a, ctx: ctx, tx: tx, key: key}
+	d := &decision{s: s, attempt: a, ctx: ctx, tx: tx, q: q, key: key}
 	if err := d.lockRow(); err != nil {
 		return err
 	}
@@ -111,12 +117,12 @@ func (s *session) decide(ctx context.Context, a *attempt, key string, f func(*de
 func (d *decision) lockRow() error {
 	for range 10 { // a sweep may remove it in between
 		var ignored sql.NullString
-		err := d.tx.QueryRowContext(d.ctx, d.s.q.lockRow, []byte(d.key)).Scan(&d.token, &d.floorToken, &d.ousted, &d.askedAt, &d.retainUntil, &d.ended, &ignored)
+		err := d.tx.QueryRowContext(d.ctx, d.q.lockRow, []byte(d.key)).Scan(&d.token, &d.floorToken, &d.ousted, &d.askedAt, &d.retainUntil, &d.ended, &ignored)
 		if err != sql.ErrNoRows {
 			return err
 		}
 		d.attempt.progress()
-		if err := d.exec(d.s.q.insertRow, rowRetention, []byte(d.key)); err != nil {
+		if err := d.exec(d.q.insertRow, rowRetention, []byte(d.key)); err != nil {
 			return err
 		}
 	}
@@ -127,7 +133,7 @@ func (d *decision) lockRow() error {
 // changes of whoever locked the row before.
 func (d *decision) loadClaims() error {
 	d.sentAt = time.Now()
-	rows, err := d.tx.QueryContext(d.ctx, d.s.q.selectClaims, []byte(d.key))
+	rows, err := d.tx.QueryContext(d.ctx, d.q.selectClaims, []byte(d.key))
 	if err != nil {
 		return err
 	}
@@ -135,11 +141,11 @@ func (d *decision) loadClaims() error {
 	d.claims = d.claims[:0]
 	for rows.Next() {
 		var (
-			owner, session                               []byte
+			owner, session, from                         []byte
 			st, turn, room, token, granted, expires, ttl sql.NullInt64
 			listens                                      sql.NullInt64
 		)
-		if err := rows.Scan(&d.now, &owner, &st, &turn, &room, &token, &granted, &expires, &ttl, &session, &listens); err != nil {
+		if err := rows.Scan(&d.now, &owner, &st, &turn, &room, &token, &granted, &expires, &ttl, &session, &listens, &from); err != nil {
 			return err
 		}
 		if !st.Valid {
@@ -148,6 +154,7 @@ func (d *decision) loadClaims() error {
 		c := claim{
 			state: claimState(st.Int64), turn: turn.Int64, room: int32(room.Int64), token: token.Int64,
 			grantedAt: granted.Int64, expiresAt: expires.Int64, ttl: ttl.Int64, listens: listens.Int64 != 0,
+			from: originOf(from),
 		}
 		if copy(c.owner[:], owner) != len(owner) || copy(c.session[:], session) != len(session) {
 			return &driver.PermanentError{Err: fmt.Errorf("sql: a claim's owner has %d bytes and its session %d; both have 16", len(owner), len(session))}
@@ -168,7 +175,7 @@ func (d *decision) endExpired() error {
 			i++
 			continue
 		}
-		done, err := d.tx.ExecContext(d.ctx, d.s.q.deleteExpired, []byte(d.key), c.owner[:], d.now)
+		done, err := d.tx.ExecContext(d.ctx, d.q.deleteExpired, []byte(d.key), c.owner[:], d.now)
 		if err != nil {
 			return err
 		}
@@ -200,8 +207,14 @@ func (d *decision) insertClaim(c claim) error {
 	}
 	d.claims = append(d.claims, c)
 	d.sortClaims()
-	return d.exec(d.s.q.insertClaim, []byte(d.key), c.owner[:], int64(c.state), c.turn, int64(c.room), c.token,
-		c.grantedAt, c.expiresAt, c.ttl, c.session[:], listens)
+	args := []any{
+		[]byte(d.key), c.owner[:], int64(c.state), c.turn, int64(c.room), c.token,
+		c.grantedAt, c.expiresAt, c.ttl, c.session[:], listens,
+	}
+	if d.q.named {
+		args = append(args, origin(c.from))
+	}
+	return d.exec(d.q.insertClaim, args...)
 }
 
 // endOwner ends an owner's place or lease. A lease ends at once, or when keep has passed
@@ -223,10 +236,10 @@ func (d *decision) endOwner(o driver.Owner, keep time.Duration) (ended bool, err
 			d.notify(next, notifyKept)
 		}
 		d.keyState.retainUntil = max(d.keyState.retainUntil, until)
-		return true, d.exec(d.s.q.keep, c.expiresAt, c.ttl, []byte(d.key), o[:])
+		return true, d.exec(d.q.keep, c.expiresAt, c.ttl, []byte(d.key), o[:])
 	}
 	d.dropClaim(o)
-	return held, d.exec(d.s.q.deleteClaim, []byte(d.key), o[:])
+	return held, d.exec(d.q.deleteClaim, []byte(d.key), o[:])
 }
 
 // grantToWaiters grants the key to the first waiters, as long as they fit. Their leases last
@@ -250,19 +263,19 @@ func (d *decision) grantPlace(c *claim, expires, ttl int64) error {
 	o, token := c.owner, d.nextToken()
 	c.token, c.state, c.turn, c.grantedAt, c.expiresAt, c.ttl = token, holds, noTurn, d.now, expires, ttl
 	d.sortClaims()
-	return d.exec(d.s.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
+	return d.exec(d.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
 }
 
 // saveRow writes the key's row if it has changed, and sends the notifications.
 func (d *decision) saveRow() error {
 	if d.rowChanged {
-		if err := d.exec(d.s.q.saveRow, d.token, d.ousted, d.askedAt, d.retainUntil, d.ended, []byte(d.key)); err != nil {
+		if err := d.exec(d.q.saveRow, d.token, d.ousted, d.askedAt, d.retainUntil, d.ended, []byte(d.key)); err != nil {
 			return err
 		}
 	}
 	d.notifyHolders()
 	for _, p := range d.notifications {
-		if err := d.exec(d.s.q.notify, p.channel, p.payload); err != nil {
+		if err := d.exec(d.q.notify, p.channel, p.payload); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func New(db *sql.DB, d Dialect, opts ...Option) (driver.Driver, error) {
 	case c.pollInterval < minPoll || c.pollInterval > maxPoll:
 		return nil, fmt.Errorf("sqllock: make a driver: WithPoll(%v); use %v to %v", c.pollInterval, minPoll, maxPoll)
 	}
-	c.q = newQueries(d)
+	c.q = newQueries(d, true)
 	return &sqlDriver{c}, nil
 }
 
@@ -57,6 +57,9 @@ func (s *sqlDriver) Capabilities() driver.Capabilities {
 		Oust:   true,
 		Recall: true,
 		Wake:   s.pollInterval,
+
+		Identity: true,
+		Trace:    true,
 	}
 }
 

@@ -22,7 +22,16 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 }
 
 func (s *session) inspect(ctx context.Context, key string) (st driver.State, err error) {
-	rows, err := s.db.QueryContext(ctx, s.q.inspect, []byte(key), []byte(key))
+	err = s.tables.run(func(q *queries) error {
+		st, err = s.inspectBy(ctx, q, key)
+		return err
+	})
+	return st, err
+}
+
+// inspectBy is inspect by those queries.
+func (s *session) inspectBy(ctx context.Context, q *queries, key string) (st driver.State, err error) {
+	rows, err := s.db.QueryContext(ctx, q.inspect, []byte(key), []byte(key))
 	if err != nil {
 		return st, err
 	}
@@ -30,7 +39,8 @@ func (s *session) inspect(ctx context.Context, key string) (st driver.State, err
 	for rows.Next() {
 		var now, last int64
 		var state, room, token, grantedAt, expires sql.NullInt64
-		if err := rows.Scan(&now, &last, &state, &room, &token, &grantedAt, &expires); err != nil {
+		var from []byte
+		if err := rows.Scan(&now, &last, &state, &room, &token, &grantedAt, &expires, &from); err != nil {
 			return driver.State{}, err
 		}
 		st.Token = max(st.Token, last, token.Int64)
@@ -46,6 +56,9 @@ func (s *session) inspect(ctx context.Context, key string) (st driver.State, err
 			Remaining: micros(expires.Int64 - now), Kept: claimState(state.Int64) == kept,
 		}
 		h.Mode, h.Limit = mode(int32(room.Int64))
+		if !h.Kept {
+			h.Origin = originOf(from)
+		}
 		if !st.Held || h.Remaining < st.Remaining {
 			st.Remaining = h.Remaining
 		}
@@ -85,7 +98,7 @@ func (d *decision) oust(upTo int64) error {
 		d.rowChanged = true
 		d.notify(&c, notifyLost)
 		d.dropClaim(c.owner)
-		if err := d.exec(d.s.q.deleteClaim, []byte(d.key), c.owner[:]); err != nil {
+		if err := d.exec(d.q.deleteClaim, []byte(d.key), c.owner[:]); err != nil {
 			return err
 		}
 	}

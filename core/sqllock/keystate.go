@@ -33,6 +33,7 @@ type claim struct {
 	ttl       int64 // the longest time that it was ever granted or extended for
 	session   sessionID
 	listens   bool // the session hears notifications
+	from      driver.Origin
 }
 
 // claimState tells a place in the queue from a lease.

@@ -21,18 +21,26 @@ type queries struct {
 	poll    string // session
 	inspect string // key, key
 	ping    string
+
+	named bool // claims have the column origin
 }
 
-func newQueries(d Dialect) *queries {
+func newQueries(d Dialect, named bool) *queries {
+	column, value, from := "", "", "''"
+	if named {
+		column, value, from = ", origin", ", ?", "c.origin"
+	}
 	q := &queries{
+		named: named,
+
 		// The row of the empty key has the floor. No lock uses that key.
 		insertRow: `INSERT INTO lockaround_lock (lock_key, floor_token, keep_us)
 SELECT k.lock_key, COALESCE((SELECT f.floor_token FROM lockaround_lock f WHERE f.lock_key = ''), 0), {now} + ? FROM (SELECT ? AS lock_key) k`,
 		lockRow: `SELECT token, floor_token, ousted, asked_us, keep_us, ended FROM lockaround_lock WHERE lock_key = ? FOR UPDATE`,
-		selectClaims: `SELECT n.t, c.owner, c.state, c.turn, c.room, c.token, c.granted_us, c.expires_us, c.ttl_us, c.session, c.listens
+		selectClaims: `SELECT n.t, c.owner, c.state, c.turn, c.room, c.token, c.granted_us, c.expires_us, c.ttl_us, c.session, c.listens, ` + from + `
 FROM (SELECT {now} AS t) n LEFT JOIN lockaround_claim c ON c.lock_key = ?`,
-		insertClaim: `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		insertClaim: `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens` + column + `)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?` + value + `)`,
 		grant: `UPDATE lockaround_claim SET state = 1, turn = 9223372036854775807, token = ?, granted_us = ?, expires_us = ?, ttl_us = ?
 WHERE lock_key = ? AND owner = ?`,
 		extend:        `UPDATE lockaround_claim SET expires_us = GREATEST(expires_us, ?), ttl_us = GREATEST(ttl_us, ?) WHERE lock_key = ? AND owner = ?`,
@@ -49,7 +57,7 @@ WHERE lock_key = ? AND owner = ?`,
 COALESCE((SELECT MIN(h.room) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.room > 0 AND h.expires_us > n.t), 0),
 COALESCE((SELECT MIN(h.expires_us) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t) - n.t, 0)
 FROM (SELECT {now} AS t) n CROSS JOIN lockaround_claim c LEFT JOIN lockaround_lock l ON l.lock_key = c.lock_key WHERE c.session = ?`,
-		inspect: `SELECT n.t, COALESCE(l.token, 0), c.state, c.room, c.token, c.granted_us, c.expires_us
+		inspect: `SELECT n.t, COALESCE(l.token, 0), c.state, c.room, c.token, c.granted_us, c.expires_us, ` + from + `
 FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > n.t`,
 		ping: `SELECT COUNT(*) FROM lockaround_claim c CROSS JOIN lockaround_row r WHERE c.lock_key = '' AND r.lock_key = ''`,
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/kit"
@@ -16,20 +17,29 @@ const MaxKeyLength = 2000
 // Schema returns the statements that create the tables unless they exist, in order and
 // without semicolons. It is for users with migrations of their own. It returns nil for an
 // unknown dialect.
+//
+// Tables of earlier releases have no column origin. Until they get it, Inspect does not name
+// holders. The statements for PostgreSQL add it, and for MySQL this does:
+//
+//	ALTER TABLE lockaround_claim ADD COLUMN origin VARBINARY(128) NOT NULL DEFAULT ''
 func Schema(d Dialect) (statements []string) {
 	for _, o := range schemas[d] {
-		statements = append(statements, o.create)
+		if d == PostgreSQL || !o.isColumn() { // MySQL cannot add a column unless it exists
+			statements = append(statements, o.create)
+		}
 	}
 	return statements
 }
 
-// Migrate creates the tables unless they exist, in the database and schema that the
-// connections of db start in. Several processes may call it at once, also while others take
-// locks: if nothing is missing it only reads the catalogue. A process that takes locks needs
-// no right to create tables: SELECT, INSERT, UPDATE and DELETE are enough.
+// Migrate creates the tables unless they exist, and the column that those of earlier releases
+// do not have, in the database and schema that the connections of db start in. Several
+// processes may call it at once, also while others take locks: if nothing is missing it only
+// reads the catalogue. A process that takes locks needs no right to create tables: SELECT,
+// INSERT, UPDATE and DELETE are enough.
 //
-// In PostgreSQL a missing index on a table in use is created when no transaction blocks it.
-// Migrate tries that for a tenth of a second at a time, until ctx ends.
+// In PostgreSQL a missing index or column of a table in use is created when no transaction
+// blocks it, and so is a column in MySQL. Migrate tries that for a tenth of a second at a time,
+// in MySQL for a second, until ctx ends.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 	if err := usable(db, d); err != nil {
 		return fmt.Errorf("sqllock: create the tables: %w", err)
@@ -45,7 +55,7 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 		case err == nil:
 			last, pause = made, firstMigratePause
 			continue
-		case code(err) != lockNotAvailable:
+		case code(err) != lockNotAvailable && code(err) != lockWaitTimeout:
 			return fmt.Errorf("sqllock: create the tables: %w", err)
 		}
 		if !kit.Sleep(ctx, pause) {
@@ -57,6 +67,8 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 const (
 	firstMigratePause = 100 * time.Millisecond
 	lockNotAvailable  = "55P03"
+	lockWaitTimeout   = "1205"
+	duplicateColumn   = "1060"
 )
 
 // migrate creates the first object that is missing, and returns it; nil if none is missing.
@@ -83,7 +95,15 @@ func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err erro
 	if err != nil || o == nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, o.create); err != nil {
+	if d == MySQL && o.isColumn() {
+		if _, err := tx.ExecContext(ctx, `SET SESSION lock_wait_timeout = 1`); err != nil {
+			return nil, err
+		}
+		defer func() {
+			_, _ = tx.ExecContext(context.WithoutCancel(ctx), `SET SESSION lock_wait_timeout = DEFAULT`) // the connection goes back to its pool
+		}()
+	}
+	if _, err := tx.ExecContext(ctx, o.create); err != nil && code(err) != duplicateColumn { // another process was faster
 		return nil, err
 	}
 	return o, tx.Commit()
@@ -94,10 +114,14 @@ func missing(ctx context.Context, from interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, d Dialect,
 ) (*object, error) {
-	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
+	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'lockaround%'
+UNION ALL SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockaround_claim'`
 	if d == PostgreSQL {
 		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'`
+WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'
+UNION ALL SELECT c.relname || '.' || a.attname FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = current_schema() AND c.relname = 'lockaround_claim' AND a.attnum > 0 AND NOT a.attisdropped`
 	}
 	rows, err := from.QueryContext(ctx, names)
 	if err != nil {
@@ -120,12 +144,16 @@ WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'`
 	return nil, rows.Err()
 }
 
-// object is a table or an index, and the statement that creates it.
+// object is a table, an index, or a column that was added to a table, and the statement that
+// creates it.
 type object struct{ name, create string }
+
+// isColumn reports whether the object is a column: its name has its table's before a dot.
+func (o *object) isColumn() bool { return strings.Contains(o.name, ".") }
 
 // Columns whose names end in _us have microseconds: a time since 1970 by the server's clock,
 // or a duration. state is a claimState; turn is the position in the queue; room is how many
-// may hold the key together. The row of the empty key has the floor, a token that all later
+// may hold the key together; origin.go has origin. The row of the empty key has the floor, a token that all later
 // tokens must exceed; see sweep.go.
 var schemas = map[Dialect][]object{
 	PostgreSQL: {
@@ -151,8 +179,10 @@ var schemas = map[Dialect][]object{
     ttl_us     bigint   NOT NULL,
     session    bytea    NOT NULL,
     listens    smallint NOT NULL,
+    origin     bytea    NOT NULL DEFAULT '',
     PRIMARY KEY (lock_key, owner)
 ) WITH (fillfactor = 70)`},
+		{"lockaround_claim.origin", `ALTER TABLE lockaround_claim ADD COLUMN IF NOT EXISTS origin bytea NOT NULL DEFAULT ''`},
 		{"lockaround_claim_session", `CREATE INDEX IF NOT EXISTS lockaround_claim_session ON lockaround_claim (session)`},
 		{"lockaround_row", `CREATE TABLE IF NOT EXISTS lockaround_row (
     lock_key   bytea  NOT NULL PRIMARY KEY,
@@ -183,9 +213,11 @@ var schemas = map[Dialect][]object{
     ttl_us     BIGINT NOT NULL,
     session    BINARY(16) NOT NULL,
     listens    SMALLINT NOT NULL,
+    origin     VARBINARY(128) NOT NULL DEFAULT '',
     PRIMARY KEY (lock_key, owner),
     KEY lockaround_claim_session (session)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
+		{"lockaround_claim.origin", `ALTER TABLE lockaround_claim ADD COLUMN origin VARBINARY(128) NOT NULL DEFAULT ''`},
 		{"lockaround_row", `CREATE TABLE IF NOT EXISTS lockaround_row (
     lock_key   VARBINARY(2000) NOT NULL PRIMARY KEY,
     created_us BIGINT NOT NULL,

@@ -13,9 +13,11 @@ import (
 // that the caller may abandon (attempt.go). Its loops poll, listen and sweep.
 type session struct {
 	config
-	sink    driver.Sink
-	timeout time.Duration // for the answer to a statement
-	id      sessionID
+	tables   tables
+	identity string
+	sink     driver.Sink
+	timeout  time.Duration // for the answer to a statement
+	id       sessionID
 
 	claims       ownClaims
 	keyMutexes   keyMutexes
@@ -27,7 +29,8 @@ type session struct {
 }
 
 func newSession(c config, dc driver.Config) *session {
-	s := &session{config: c, sink: dc.Sink, timeout: dc.StoreTimeout, id: newSessionID(), renewalSlots: make(chan struct{}, 4), Life: kit.NewLife("sql", "the server")}
+	s := &session{config: c, identity: dc.Identity, sink: dc.Sink, timeout: dc.StoreTimeout, id: newSessionID(), renewalSlots: make(chan struct{}, 4), Life: kit.NewLife("sql", "the server")}
+	s.tables.init(c)
 	s.claims.init()
 	s.debts = kit.NewDebts[driver.Owner](s.Life, 4) // few at a time, which leaves connections for other calls
 	return s

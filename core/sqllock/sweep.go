@@ -23,7 +23,8 @@ func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	if err := usable(db, d); err != nil {
 		return 0, fmt.Errorf("sqllock: purge: %w", err)
 	}
-	s := &session{config: config{db: db, d: d, q: newQueries(d)}}
+	s := &session{config: config{db: db, d: d, q: newQueries(d, true)}}
+	s.tables.init(s.config)
 	total := 0
 	for _, sweep := range []func(context.Context) (int, error){
 		func(ctx context.Context) (int, error) { return s.sweep(ctx, &attempt{}) },
