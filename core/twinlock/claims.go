@@ -91,7 +91,10 @@ type ear struct {
 	side int
 }
 
-var _ driver.Sink = ear{}
+var _ driver.Follower = ear{}
+
+// TakenBy passes on who holds the key at a store that the owner waits at.
+func (e ear) TakenBy(id driver.ID, holder driver.Origin) { driver.TakenBy(e.s.sink, id, holder) }
 
 // Waiting passes on that the owner has its place in the queue of a store: the key is
 // taken, whichever it is.

@@ -80,6 +80,9 @@ func (t twin) Capabilities() driver.Capabilities {
 		Keep:   a.Keep && b.Keep,
 		Recall: a.Recall && b.Recall,
 		Wake:   a.Wake + b.Wake,
+
+		Identity: a.Identity && b.Identity,
+		Trace:    a.Trace && b.Trace,
 	}
 }
 
@@ -119,7 +122,7 @@ func (t twin) Open(c driver.Config) (driver.Session, error) {
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for side, d := range t.stores {
-		one, err := d.Open(driver.Config{Sink: ear{s, side}, StoreTimeout: c.StoreTimeout})
+		one, err := d.Open(driver.Config{Sink: ear{s, side}, StoreTimeout: c.StoreTimeout, Identity: c.Identity})
 		if err != nil {
 			if side == to {
 				_ = s.stores[from].Close(context.Background()) // it has done nothing
