@@ -39,7 +39,9 @@ if (ARGV[4] == 'cw' or ARGV[4] == 'c') and not ARGV[6] then
       end
       if trace then redis.call('HSET', key, 'd' .. n % TRACES, owner .. trace) end
       if head == 1 then redis.pcall('PUBLISH', q[5], 'w' .. o .. read[2] .. ':1:' .. key) end
-      return {'queued', read[2], c, head, left, 0, q[5], traced(q[7], string.sub(o, 1, 16))}
+      local d = q[7]
+      d = d and string.sub(d, 1, 16) == string.sub(o, 1, 16) and string.sub(d, 17) or ''
+      return {'queued', read[2], c, head, left, 0, q[5], d}
     end
   end
 end

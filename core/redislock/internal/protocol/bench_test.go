@@ -150,6 +150,14 @@ func BenchmarkServer(b *testing.B) {
 			}.Args()
 		})
 		together("end-of-50", &protocol.End, func(i int) []any { return protocol.EndArgs{Owner: owner(9, i)}.Args() })
+		s.step("acquire-traced", func(p redis.Pipeliner, i int) {
+			a := protocol.AcquireArgs{
+				Owner: owner(10, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: true, Wait: true,
+				Trace: &driver.Trace{TraceID: owner(10, i), SpanID: [8]byte{1}, Flags: 1},
+			}
+			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i)}, a.Args()...)
+		})
+		end("end-traced", 10, 0)
 		s.step("empty", func(p redis.Pipeliner, i int) { p.EvalSha(ctx, empty, []string{key(i)}) })
 		s.do("FLUSHALL")
 		s.step("set-nx-px", func(p redis.Pipeliner, i int) { p.SetNX(ctx, key(i), "0123456789abcdef012345", 30*second) })

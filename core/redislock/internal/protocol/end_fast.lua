@@ -65,8 +65,11 @@ if ARGV[2] == '0' then
             'x', now + left, 'l', e, 'z', z, 'h', next, 'c', c)
         end
         if type(done) == 'number' then
-          local trace = traced(found[2], first)
-          if trace ~= '' then redis.pcall('HSET', key, 'd', found[2]) end
+          local trace, d = '', found[2]
+          if d and string.sub(d, 1, 16) == first then
+            trace = string.sub(d, 17)
+            redis.pcall('HSET', key, 'd', d)
+          end
           if heir and ARGV[8] then redis.pcall('HSET', key, 'd' .. n % TRACES, heir .. ARGV[8]) end
           redis.call('HDEL', key, 'w' .. h, 'i' .. first)
           redis.pcall('PUBLISH', channel, 'g' .. first .. stamp .. ':' .. c .. ':' .. key)

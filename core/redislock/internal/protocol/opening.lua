@@ -16,15 +16,9 @@ local STEP = 300000
 -- WAITING follows the owner in o while anybody waits, so that the fast paths know it.
 local WAITING = '*'
 
--- A field d keeps an owner and the trace of its request, see the package comment: one for who
--- holds, and TRACES for entries of the queue, by their index.
+-- A field d keeps an owner and the trace of its request: one for who holds, and TRACES for
+-- entries of the queue, by their index.
 local TRACES = 32
-
--- traced returns the trace in what a field d holds, if it is the owner's, and else ''.
-local function traced(d, owner)
-  if d and string.sub(d, 1, 16) == owner then return string.sub(d, 17) end
-  return ''
-end
 
 -- Next comes a fast path for the commonest case, if the script has one. It does the same
 -- as the general path after it, at a fraction of the cost: it reads only what it needs,

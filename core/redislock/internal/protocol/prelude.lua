@@ -17,6 +17,12 @@ local more = 0         -- 1 if the queue has to be looked at further
 local lapsed = false   -- a lease has just been found to be over
 local mine             -- the entry that seek has made or refreshed, not written yet
 
+-- traced returns the trace in what a field d holds, if it is the owner's, and else ''.
+local function traced(d, owner)
+  if d and string.sub(d, 1, 16) == owner then return string.sub(d, 17) end
+  return ''
+end
+
 -- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
 local was = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
   'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 'd')
@@ -137,10 +143,11 @@ local function entry(i)
   local w = found[1]
   if not w then return nil end
   local e, limit, room, channel = string.match(w, '^(%d+):(%d+):(%d+):(.*)$', 17)
+  local owner = string.sub(w, 1, 16)
   e = tonumber(e)
   return {
-    i = i, owner = string.sub(w, 1, 16), e = e, limit = math.min(tonumber(limit), now + e),
-    room = tonumber(room), channel = channel, trace = traced(found[2], string.sub(w, 1, 16)),
+    i = i, owner = owner, e = e, limit = math.min(tonumber(limit), now + e),
+    room = tonumber(room), channel = channel, trace = traced(found[2], owner),
   }
 end
 
