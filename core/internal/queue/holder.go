@@ -34,11 +34,19 @@ func (s events) TakenBy(id driver.ID, holder driver.Origin) {
 		}
 		rq.holder = holder
 		for w := ln.first; w != nil; w = w.next {
-			if w.trace != nil && !w.behind.Known() {
-				w.behind = holder
-			}
+			w.follow(ln.holder)
 		}
 	})
+}
+
+// follow notes who holds the key that a traced caller waits for, the first time that it is known.
+func (w *waiter) follow(holder func() driver.Origin) {
+	if w.trace == nil || w.behind != nil {
+		return
+	}
+	if by := holder(); by.Known() {
+		w.behind = &by
+	}
 }
 
 // link notes at the span of a wait who held the key.

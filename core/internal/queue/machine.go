@@ -110,8 +110,8 @@ type waiter struct {
 	hold       *Hold
 	refusal    *Refusal
 
-	trace  *driver.Trace // of its acquisition; nil if that is not sampled
-	behind driver.Origin // who held the key when that was first known; only if trace is not nil
+	trace  *driver.Trace  // of its acquisition; nil if that is not sampled
+	behind *driver.Origin // who held the key when that was first known; nil if trace is
 }
 
 // request asks the store for a lease. Whoever is first in the line when the lease is granted

@@ -77,8 +77,10 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		q.await(ctx, w, key, patience, held)
 	}
 	h, refused := w.hold, w.refusal
-	link(sp, w.behind)
-	if refused != nil && refused.Holder != w.behind {
+	if w.behind != nil {
+		link(sp, *w.behind)
+	}
+	if refused != nil && (w.behind == nil || refused.Holder != *w.behind) {
 		link(sp, refused.Holder)
 	}
 	if w.ready == nil {

@@ -46,8 +46,8 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	}
 	ln.advance()
 	w.stay()
-	if !w.decided() && w.trace != nil {
-		w.behind = ln.holder()
+	if !w.decided() {
+		w.follow(ln.holder)
 	}
 	if !w.decided() && ln.full() {
 		for l := ln.leases; l != nil; l = l.next {
