@@ -50,7 +50,8 @@
 // ErrDeadlock, since two readers that wait to be the writer wait for each other.
 //
 // A policy with several Keys takes all or none of them. An operator looks at a key by
-// [Engine.Inspect], and takes it from its holder by [Engine.ForceRelease].
+// [Engine.Inspect], which names the process that holds it, see [WithIdentity], and takes it
+// from its holder by [Engine.ForceRelease].
 //
 // # What an operator can change
 //
@@ -85,7 +86,8 @@
 // Each call has the spans "lock acquire", "lock hold", with the guarded call's
 // own below it, and "lock release", followed by the policy's name, with the
 // attributes lock.name, lock.driver, lock.mode, lock.outcome, lock.token,
-// lock.wait in seconds, and error.type. The instruments are the histograms
+// lock.wait in seconds, and error.type. Where the key was taken, the first has lock.holder and a
+// link to the holder's span: see [WithIdentity]. The instruments are the histograms
 // lock.wait.duration and lock.hold.duration in seconds, the counts lock.held and
 // lock.waiting, and the counters lock.lost and lock.handoff. Keys and owners
 // are in none of them.

@@ -67,8 +67,9 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // WithLogger sets where the engine, and the middleware, the interceptors and the caches that
-// use it, say what an operator must know. The default, and nil, is slog.Default at the
-// time of logging.
+// use it, say what an operator must know. At the level of debugging the engine says of each
+// call that found its key taken who holds it. The default, and nil, is slog.Default at the time
+// of logging.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(s *settings) { s.logger = l })
 }
