@@ -39,7 +39,7 @@ func watch(t *testing.T, store, namespace string) *watching {
 	}
 	w := &watching{t: t, stop: make(chan struct{})}
 	w.running.Go(func() {
-		defer client.Close() //nolint:errcheck // after all answers
+		defer client.Close()                //nolint:errcheck // after all answers
 		defer func() { _ = tool.Close() }() // it holds nothing
 		for {
 			for _, key := range []string{"exclusive", "strict", "sent", "renewed", "shared", "semaphore"} {
