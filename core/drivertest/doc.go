@@ -44,7 +44,7 @@
 //
 // # How the suite is itself tested
 //
-// A small correct driver passes it. The same driver, with one of some eighty
+// A small correct driver passes it. The same driver, with one of a hundred
 // classical mistakes switched on, fails the checks that are meant to notice, and
 // there is no check that no mistake fails: see broken_test.go, which is also a
 // list of what to think of when writing a driver.

@@ -149,6 +149,7 @@ var promptly = slices.Concat(
 	deadlineChecks,
 	withdrawalChecks,
 	keepChecks,
+	identityChecks,
 )
 
 // runPromptly runs checks with every Acquire begun by Begin, and every Release of one
