@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // watching is what an operator of this tree sees of the keys that workers of both versions use.
@@ -30,10 +27,10 @@ type seen struct {
 }
 
 // watch inspects the keys until the judgement.
-func watch(t *testing.T, store, namespace string) *watching {
+func watch(t *testing.T, store store, namespace string) *watching {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: store})
-	tool, err := core.New(redislock.New(client), core.WithNamespace(namespace))
+	d, client := store.open(t)
+	tool, err := core.New(d, core.WithNamespace(namespace))
 	if err != nil {
 		t.Fatal(err)
 	}

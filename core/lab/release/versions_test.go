@@ -10,12 +10,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 const (
@@ -32,11 +41,15 @@ func TestReleasesShareARedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := before(t)
-	store := redistest.Start(t)
-	programs := map[string]string{older: build(t, before, nil), newer: build(t, here, nil)}
+	server := redistest.Start(t)
+	store := store{name: "redis", addr: server.Addr(), patience: ttl + 3500*time.Millisecond, prompt: prompt, open: func(t *testing.T) (driver.Driver, io.Closer) {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		return redislock.New(client), client
+	}} // see redislock's promise of who is next after a crash
+	programs := map[string]string{older: store.build(t, before, nil), newer: store.build(t, here, nil)}
 
 	t.Run("without a difference", func(t *testing.T) {
-		for _, fault := range share(t, store.Addr(), programs, 10*time.Second, false) {
+		for _, fault := range share(t, store, programs, 10*time.Second, false) {
 			t.Error(fault)
 		}
 	})
@@ -50,14 +63,60 @@ func TestReleasesShareARedis(t *testing.T) {
 		{"a trace counts whoever holds", "string.sub(d, 1, 16) == owner", "#d > 16", "has the trace of process"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			programs := map[string]string{older: programs[older], newer: build(t, here, rewritten(t, here, tt.old, tt.new))}
-			faults := share(t, store.Addr(), programs, 4*time.Second, true)
+			programs := map[string]string{older: programs[older], newer: store.build(t, here, rewritten(t, here, tt.old, tt.new))}
+			faults := share(t, store, programs, 4*time.Second, true)
 			if !strings.Contains(strings.Join(faults, "\n"), tt.caught) {
 				t.Errorf("the witness saw %d faults, and none with %q", len(faults), tt.caught)
 			}
 		})
 	}
 }
+
+// TestReleasesShareAnEtcd is the same for etcd, of which names say who holds, and no scripts.
+func TestReleasesShareAnEtcd(t *testing.T) {
+	here, err := filepath.Abs(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := server.Start(t.Context(), server.Etcd)
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
+		t.Skipf("needs etcd: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := started.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// An etcd lease may last for some seconds longer, and as long again if a waiter has not seen
+	// its end. The place of a waiter that was killed holds up the queue for as long, so that
+	// hand-overs are not judged.
+	store := store{name: "etcd", module: "core/etcdlock", addr: started.Addr, patience: 3 * ttl, open: func(t *testing.T) (driver.Driver, io.Closer) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{started.Addr}, Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return etcdlock.New(client), client
+	}}
+	programs := map[string]string{older: store.build(t, before(t), nil), newer: store.build(t, here, nil)}
+	for _, fault := range share(t, store, programs, 10*time.Second, false) {
+		t.Error(fault)
+	}
+}
+
+// store is what workers of two releases share.
+type store struct {
+	name     string // of the worker's file for it
+	module   string // of its driver; empty if that is the root
+	addr     string
+	patience time.Duration // how long a key stays taken whose holder was killed
+	prompt   time.Duration // what 90% of the hand-overs take at most; 0: any time
+	open     func(*testing.T) (driver.Driver, io.Closer)
+}
+
+const ttl = 5 * time.Second // of the workers
 
 // before is the tree of the release before this one: of the last tag, or of the commit in
 // testdata/previous as long as there is no tag.
@@ -124,12 +183,21 @@ func write(t *testing.T, file string, content []byte) {
 }
 
 // build builds the worker with a tree, of which some files are replaced by others.
-func build(t *testing.T, tree string, replaced map[string]string) (program string) {
+func (s store) build(t *testing.T, tree string, replaced map[string]string) (program string) {
 	t.Helper()
 	o := &outside{T: t, folder: t.TempDir()}
 	o.env = append(os.Environ(), "GOWORK=off", o.also("GOFLAGS", " ", "-mod=mod"))
-	o.write("go.mod", "module example.com/worker\n\ngo 1.26.0\n\nrequire "+root+" v0.0.0\n\nreplace "+root+" => "+tree+"\n")
-	for from, to := range map[string]string{filepath.Join("testdata", "worker", "main.go"): "main.go", filepath.Join(tree, "go.sum"): "go.sum"} {
+	module := "module example.com/worker\n\ngo 1.26.0\n"
+	for _, m := range slices.Compact([]string{"", s.module}) {
+		path := filepath.Join(root, m)
+		module += "\nrequire " + path + " v0.0.0\nreplace " + path + " => " + filepath.Join(tree, m) + "\n"
+	}
+	o.write("go.mod", module)
+	files := map[string]string{filepath.Join(tree, s.module, "go.sum"): "go.sum"}
+	for _, name := range []string{"main.go", s.name + ".go"} {
+		files[filepath.Join("testdata", "worker", name)] = name
+	}
+	for from, to := range files {
 		content, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +241,7 @@ func rewritten(t *testing.T, tree, from, to string) map[string]string {
 // share runs two workers of each program on the same keys for some time, and returns what was
 // wrong. It kills one of each and starts another instead, unless the program is a mutant:
 // of those it is enough to see what they do wrong.
-func share(t *testing.T, store string, programs map[string]string, load time.Duration, mutant bool) (wrong []string) {
+func share(t *testing.T, store store, programs map[string]string, load time.Duration, mutant bool) (wrong []string) {
 	t.Helper()
 	machine := hiccups.Start(t)
 	w := newWitness(t)
@@ -181,7 +249,7 @@ func share(t *testing.T, store string, programs map[string]string, load time.Dur
 	versions := []string{older, newer}
 	var running []*exec.Cmd
 	start := func(version string) *exec.Cmd {
-		cmd := exec.Command(programs[version], version, store, w.listener.Addr().String(), namespace)
+		cmd := exec.Command(programs[version], version, store.addr, w.listener.Addr().String(), namespace)
 		if !mutant {
 			cmd.Stderr = os.Stderr
 		}
@@ -204,8 +272,7 @@ func share(t *testing.T, store string, programs map[string]string, load time.Dur
 	for _, v := range versions {
 		running = append(running, start(v), start(v))
 	}
-	const ttl, queue = 5 * time.Second, 3500 * time.Millisecond // see redislock's promise of who is next after a crash
-	judge := func() []string { return w.judge(t, versions, machine.Allow(ttl+queue)) }
+	judge := func() []string { return w.judge(t, versions, machine.Allow(store.patience), store.prompt) }
 	tool, pids := watch(t, store, namespace), make(map[string][]int)
 	if mutant {
 		time.Sleep(load)

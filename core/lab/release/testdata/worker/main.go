@@ -1,7 +1,8 @@
-// Worker takes locks in Redis until a witness tells it to stop. It uses exported API only, of
-// the release that it is built with and of the one before.
+// Worker takes locks in a store until a witness tells it to stop. It uses exported API only, of
+// the release that it is built with and of the one before. It is built with redis.go or etcd.go,
+// which open the store.
 //
-//	worker VERSION REDIS WITNESS NAMESPACE
+//	worker VERSION STORE WITNESS NAMESPACE
 //
 // Each caller has a connection to the witness, which answers each line: "hello" says who the
 // caller is, "ask" comes before an acquisition, "enter" after its grant, "lower" before a
@@ -20,12 +21,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/embedded"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // use is what some callers of each process do with a key.
@@ -59,8 +58,11 @@ func main() {
 }
 
 func work(version, store, witness, namespace string) error {
-	client := redis.NewClient(&redis.Options{Addr: store})
-	locks, err := core.New(redislock.New(client), core.WithNamespace(namespace), core.WithStoreTimeout(20*time.Second), core.WithTracerProvider(tracer{}))
+	driver, closeClient, err := open(store)
+	if err != nil {
+		return err
+	}
+	locks, err := core.New(driver, core.WithNamespace(namespace), core.WithStoreTimeout(20*time.Second), core.WithTracerProvider(tracer{}))
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func work(version, store, witness, namespace string) error {
 	if err := locks.Close(); err != nil {
 		return err
 	}
-	return client.Close()
+	return closeClient()
 }
 
 // tracer makes spans that are sampled and record nothing. Their traces begin with the ID of
