@@ -62,6 +62,10 @@
 // time of a lease by the wall clock of its own process, against the leader's time of the last
 // write. Oust expects a token that was granted: it cannot raise tokens beyond one to come.
 //
+// Who holds a key is not stored: core.WithIdentity is refused, and Inspect names nobody. A node
+// of a key cannot say more in this version of the protocol, and a node beside it would have to
+// be read by a request of its own.
+//
 // # Cost
 //
 // In round trips, of which writes (w) go to a quorum:
