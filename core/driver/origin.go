@@ -14,6 +14,13 @@ type Origin struct {
 // Known reports whether the origin says anything.
 func (o Origin) Known() bool { return o.Identity != "" || o.Trace != nil }
 
+// Same reports whether two origins say the same. Two with traces of their own may, so that ==
+// does not tell.
+func (o Origin) Same(other Origin) bool {
+	a, b := o.Trace, other.Trace
+	return o.Identity == other.Identity && (a == b || a != nil && b != nil && *a == *b)
+}
+
 // MaxIdentity is how many bytes an identity has at most.
 const MaxIdentity = 64
 

@@ -19,6 +19,22 @@ func TestIdentityNeedsNoEscapingAnywhere(t *testing.T) {
 	}
 }
 
+func TestOriginsAreTheSameIfTheySayTheSame(t *testing.T) {
+	trace := func(id byte) *driver.Trace { return &driver.Trace{TraceID: [16]byte{id}, SpanID: [8]byte{1}} }
+	all := []driver.Origin{{}, {Identity: "a"}, {Identity: "b"}, {Trace: trace(1)}, {Identity: "a", Trace: trace(1)}, {Identity: "a", Trace: trace(2)}}
+	for i, a := range all {
+		for j, b := range all {
+			if b.Trace != nil {
+				read := *b.Trace
+				b.Trace = &read
+			}
+			if got := a.Same(b); got != (i == j) {
+				t.Errorf("%+v and %+v: %v", a, b, got)
+			}
+		}
+	}
+}
+
 func TestTraceIsReadWholeOrNotAtAll(t *testing.T) {
 	want := driver.Trace{TraceID: [16]byte{0, 1, 0xff}, SpanID: [8]byte{0xff, ':'}, Flags: 3}
 	text := string(want.Append([]byte("before")))[len("before"):]
