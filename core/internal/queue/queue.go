@@ -80,7 +80,7 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 	if w.behind != nil {
 		link(sp, *w.behind)
 	}
-	if refused != nil && (w.behind == nil || refused.Holder != *w.behind) {
+	if refused != nil && (w.behind == nil || !refused.Holder.Same(*w.behind)) {
 		link(sp, refused.Holder)
 	}
 	if w.ready == nil {
