@@ -50,7 +50,7 @@ func (f *fixture) holders() []driver.Origin {
 // mustBeHeldBy fails the check unless Inspect names these holders.
 func (f *fixture) mustBeHeldBy(when string, want ...driver.Origin) {
 	f.t.Helper()
-	if got := f.holders(); !slices.EqualFunc(got, want, sameOrigin) {
+	if got := f.holders(); !slices.EqualFunc(got, want, driver.Origin.Same) {
 		f.t.Errorf("%s, Inspect names %v, want %v", when, named(got), named(want))
 	}
 }
@@ -64,10 +64,6 @@ func named(all []driver.Origin) (text []string) {
 		text = append(text, o.Identity+" "+t)
 	}
 	return text
-}
-
-func sameOrigin(a, b driver.Origin) bool {
-	return a.Identity == b.Identity && (a.Trace == nil) == (b.Trace == nil) && (a.Trace == nil || *a.Trace == *b.Trace)
 }
 
 // refusedBy returns who is said to hold the key in the refusal of a request that would not wait.
@@ -123,7 +119,7 @@ func refusalNamesTheHolder(f *fixture) {
 	a, b := f.called("orders-1"), f.called("orders-2")
 	l := a.take(f.key, f.long())
 	for _, p := range []*process{a, b} {
-		if got := p.refusedBy(f.key); !sameOrigin(got, driver.Origin{Identity: "orders-1"}) {
+		if got := p.refusedBy(f.key); !got.Same(driver.Origin{Identity: "orders-1"}) {
 			f.t.Errorf("the refusal names %+v", got)
 		}
 	}
@@ -193,13 +189,13 @@ func traceIsTold(f *fixture) {
 	f.mustBeHeldBy("after a grant", want)
 	l.holds()
 	f.mustBeHeldBy("after a renewal", want)
-	if got := c.refusedBy(f.key); !sameOrigin(got, want) {
+	if got := c.refusedBy(f.key); !got.Same(want) {
 		f.t.Errorf("the refusal names %v, want %v", named([]driver.Origin{got}), named([]driver.Origin{want}))
 	}
 	next := f.waiting(f.key, f.long())
 	next.Trace = trace()
 	w := b.enqueue(next)
-	if got := b.sink.takenBy(w.id); !sameOrigin(got, want) {
+	if got := b.sink.takenBy(w.id); !got.Same(want) {
 		f.t.Errorf("a waiter is told of %v, want %v", named([]driver.Origin{got}), named([]driver.Origin{want}))
 	}
 	f.mustBeHeldBy("while another process waits", want)
@@ -207,7 +203,7 @@ func traceIsTold(f *fixture) {
 	l = w.granted(f.handOver(), "the waiter's grant after a release")
 	want = driver.Origin{Identity: "orders-2", Trace: next.Trace}
 	f.mustBeHeldBy("after a hand-over", want)
-	if got := c.refusedBy(f.key); !sameOrigin(got, want) {
+	if got := c.refusedBy(f.key); !got.Same(want) {
 		f.t.Errorf("after a hand-over the refusal names %v", named([]driver.Origin{got}))
 	}
 	end, again := l.ending(), f.request(f.key, f.long())
@@ -241,7 +237,7 @@ func sharersHaveTheirOwnTraces(f *fixture) {
 			f.t.Fatalf("with %d who share the key, Inspect names %v", len(want), named(got))
 		}
 		for i := range got {
-			if got[i].Trace != nil && !sameOrigin(got[i], want[i]) {
+			if got[i].Trace != nil && !got[i].Same(want[i]) {
 				f.t.Errorf("a holder has the trace of another one")
 			}
 		}
