@@ -60,6 +60,10 @@ type watchedSink struct {
 	queued chan driver.ID
 }
 
+func (s watchedSink) TakenBy(id driver.ID, holder driver.Origin) {
+	driver.TakenBy(s.Sink, id, holder)
+}
+
 func (s watchedSink) Waiting(id driver.ID) {
 	s.Sink.Waiting(id)
 	note(s.queued, id)
