@@ -1,0 +1,153 @@
+package queuetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockaround/lockaround/decorator/queue"
+)
+
+// lockedKey is a key with a lock in this process, and what has become of its items.
+type lockedKey struct {
+	lock     sync.Mutex
+	key      string
+	ended    []string // in order
+	attempts map[string]int
+}
+
+// testWorkload appends and runs at once, by workers that take the lock of a key, die in the
+// middle, and come late: whatever they do, each item ends once, in order, and no attempt goes
+// uncounted.
+func testWorkload(f *fixture) {
+	const each, tries = 40, 50
+	handles := []handle{f.open(attempts(tries)), f.peer(attempts(tries))}
+	keys := make([]*lockedKey, 3)
+	for i := range keys {
+		keys[i] = &lockedKey{key: fmt.Sprint(f.key, "-", i), attempts: make(map[string]int)}
+	}
+	var tokens, left atomic.Int64
+	left.Store(int64(each * len(keys)))
+	var all sync.WaitGroup
+	for n, k := range keys {
+		all.Go(func() {
+			for i := range each {
+				h := handles[(n+i)%2].on(k.key)
+				h.append(fmt.Sprint(i))
+				if rand.IntN(4) == 0 {
+					h.append(fmt.Sprint(i))
+				}
+			}
+		})
+	}
+	byKey := func(key string) *lockedKey {
+		for _, k := range keys {
+			if k.key == key {
+				return k
+			}
+		}
+		f.t.Errorf("a claim names %q, which has no items", key)
+		return nil
+	}
+	deadline := time.Now().Add(time.Minute)
+	for w := range 4 {
+		all.Go(func() {
+			h := handles[w%2]
+			for left.Load() > 0 && !f.t.Failed() {
+				if time.Now().After(deadline) {
+					f.t.Errorf("%d items have not ended after a minute", left.Load())
+					return
+				}
+				claimed := 0
+				for s := range h.q.Shards() {
+					c, err := h.q.Claim(f.t.Context(), queue.ClaimRequest{Shard: s, Worker: fmt.Sprint("w", w), Max: 2, For: 5 * time.Millisecond})
+					if err != nil {
+						f.t.Errorf("claim: %v", err)
+						return
+					}
+					for _, key := range c.Keys {
+						claimed++
+						if k := byKey(key); k != nil {
+							left.Add(-k.work(h.on(key), tokens.Add, tries))
+						}
+					}
+				}
+				if claimed == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, k := range keys {
+		for i, id := range k.ended {
+			if want := fmt.Sprint("payload of ", i); id != want {
+				f.t.Fatalf("%d. of %q is %q; want %q", i, k.key, id, want)
+			}
+		}
+		if len(k.ended) != each && !f.t.Failed() {
+			f.t.Errorf("%d items have ended; want %d", len(k.ended), each)
+		}
+	}
+}
+
+// work is a worker's way with a key: it returns how many items have ended.
+func (k *lockedKey) work(h handle, token func(int64) int64, tries int) (ended int64) {
+	k.lock.Lock()
+	locked := true
+	defer func() {
+		if locked {
+			k.lock.Unlock()
+		}
+	}()
+	mine := token(1)
+	holder := h.holder(mine)
+	holder.For = 5 * time.Millisecond
+	s, err := h.q.Begin(h.t.Context(), holder)
+	if err != nil {
+		h.t.Errorf("begin: %v", err)
+		return 0
+	}
+	for s.Item != nil && ended < 10 {
+		id := string(s.Item.Payload)
+		if k.attempts[id]++; s.Item.Attempt != k.attempts[id] {
+			h.t.Errorf("attempt %d of %q is called %d", k.attempts[id], id, s.Item.Attempt)
+			return ended
+		}
+		e := ending(*s.Item, queue.Done)
+		e.Next = rand.IntN(3) > 0
+		mayDie := k.attempts[id] < tries-2
+		switch dice := rand.IntN(10); {
+		case dice == 0 && mayDie:
+			return ended // dies
+		case dice == 1 && mayDie:
+			e.Outcome = queue.Retry
+		case dice == 2 && mayDie:
+			// Its lease is lost: somebody else may begin, and then its End is late.
+			k.lock.Unlock()
+			time.Sleep(time.Millisecond)
+			k.lock.Lock()
+			if _, err := h.q.Begin(h.t.Context(), func() queue.Holder { o := holder; o.Token = token(1); return o }()); err != nil {
+				h.t.Errorf("begin: %v", err)
+			} else if s, err := h.q.Status(h.t.Context(), s.Item.ID); err == nil && s.State == queue.Running {
+				k.attempts[id] = s.Attempts
+			}
+			if _, err := h.q.End(h.t.Context(), holder, e); !errors.Is(err, queue.ErrSuperseded) {
+				h.t.Errorf("late end: %v; want queue.ErrSuperseded", err)
+			}
+			return ended
+		}
+		if s, err = h.q.End(h.t.Context(), holder, e); err != nil {
+			h.t.Errorf("end: %v", err)
+			return ended
+		}
+		if e.Outcome == queue.Done {
+			k.ended = append(k.ended, id)
+			ended++
+		}
+	}
+	return ended
+}
