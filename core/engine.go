@@ -8,7 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/carried"
@@ -148,6 +150,15 @@ func (e *Engine) Logger() *slog.Logger {
 // its own: what [WithMeterProvider] set, or OpenTelemetry's global provider. It is never
 // nil.
 func (e *Engine) MeterProvider() metric.MeterProvider { return e.meterProvider() }
+
+// TracerProvider returns where the engine's spans go, for a surface that has spans of its
+// own: what [WithTracerProvider] set, or OpenTelemetry's global provider. It is never nil.
+func (e *Engine) TracerProvider() trace.TracerProvider {
+	if e.tracers != nil {
+		return e.tracers
+	}
+	return otel.GetTracerProvider()
+}
 
 // Shutdown refuses new acquisitions with ErrClosed, lets the callers that wait
 // or hold finish, and returns when none is left or ctx ends, then with ctx's
