@@ -43,6 +43,7 @@ func onDead(o queue.OnDead) func(*queue.Rules)  { return func(r *queue.Rules) { 
 func kept(d time.Duration, n int) func(*queue.Rules) {
 	return func(r *queue.Rules) { r.KeepFor, r.KeepCount = d, n }
 }
+
 func maxLength(n int) func(*queue.Rules)                    { return func(r *queue.Rules) { r.MaxLength = n } }
 func (f *fixture) open(change ...func(*queue.Rules)) handle { return f.openIn(f.h.Store, change) }
 

@@ -1,0 +1,234 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/queue"
+)
+
+// leastGrace is how long after its Begin a run may start, see queue.Holder; a store that
+// takes longer to answer gets more.
+const leastGrace = 250 * time.Millisecond
+
+// serve takes the lock of a claimed key, and runs its items while they are due and nobody
+// else waits for it.
+func (w *serialWorker[In]) serve(h *hand) {
+	defer w.letGo(h)
+	lease, err := w.lease(h)
+	if err != nil {
+		return
+	}
+	defer func() {
+		// It was sent; whether the lease had ended before, the records of the runs show.
+		_ = lease.Release(context.WithoutCancel(w.ctx))
+	}()
+	if h.lease == nil {
+		return // Work has ended, and gives up the claim
+	}
+	inside, cancel := context.WithCancel(lease.Context(context.WithoutCancel(w.ctx)))
+	defer cancel()
+	holder := queue.Holder{Key: h.key, Token: lease.Token(), Worker: w.name, For: w.lock.TTL}
+	step, asked, err := w.ask(h, lease, "begin", func(ctx context.Context) (queue.Step, error) {
+		holder.Grace = time.Duration(w.grace.Load())
+		return w.queue.Begin(ctx, holder)
+	})
+	for err == nil {
+		w.signals.died(inside, step.Died)
+		if step.Item == nil {
+			w.due(h, step)
+			return
+		}
+		if w.tooLate(asked) {
+			step, asked, err = w.ask(h, lease, "begin", func(ctx context.Context) (queue.Step, error) {
+				holder.Grace = time.Duration(w.grace.Load())
+				return w.queue.Begin(ctx, holder)
+			})
+			continue
+		}
+		if lease.Err() != nil {
+			return // the item is somebody else's, who will find it begun
+		}
+		step, asked, err = w.once(inside, h, lease, holder, *step.Item, asked)
+	}
+}
+
+// lease takes the lock of a key. While somebody else has it, the key does not keep others from
+// being one of Workers.
+func (w *serialWorker[In]) lease(h *hand) (*core.Lease, error) {
+	p := w.lock
+	p.Key = h.key
+	if p.MaxHold == 0 {
+		p.MaxHold = core.Forever // whatever the engine's default is for calls
+	}
+	waits := time.AfterFunc(patience, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.hands[h] && h.lease == nil && w.waiting < w.policy.Workers {
+			h.waits = true
+			w.waiting++
+			w.wake()
+		}
+	})
+	defer waits.Stop()
+	lease, err := w.engine.Acquire(w.ctx, p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.waits {
+		h.waits = false
+		w.waiting--
+	}
+	if w.ctx.Err() == nil {
+		h.lease = lease
+	}
+	switch {
+	case err == nil, w.ctx.Err() != nil:
+	case errors.Is(err, core.ErrUnavailable), isBusy(err):
+		w.trouble(w.ctx, "acquire", err) // the claim ends by itself
+	default:
+		w.stop(err) // the engine is closed, or Work's context has the lock already
+	}
+	return lease, err
+}
+
+// letGo ends what serve began. A claim of which nothing has come is left to giveBack.
+func (w *serialWorker[In]) letGo(h *hand) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.lease == nil && w.ctx.Err() != nil {
+		return
+	}
+	delete(w.hands, h)
+	w.wake()
+}
+
+// wake lets the next turn come at once. w.mu is held.
+func (w *serialWorker[In]) wake() {
+	select {
+	case w.knew <- struct{}{}:
+	default:
+	}
+}
+
+// due sees to it that a key is looked at when its next item is due.
+func (w *serialWorker[In]) due(h *hand, s queue.Step) {
+	if s.Left == 0 || s.Parked {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lookBy(h.shard, time.Now().Add(s.In))
+}
+
+// tooLate reports whether the answer of a Begin took so long that the run might start too
+// close to the next one, if this process died.
+func (w *serialWorker[In]) tooLate(asked time.Time) bool {
+	grace := time.Duration(w.grace.Load())
+	if w.policy.Spacing == 0 || time.Since(asked) <= grace {
+		return false
+	}
+	w.grace.CompareAndSwap(int64(grace), int64(min(2*grace, w.lock.TTL)))
+	return grace < w.lock.TTL // beyond it the lease is over
+}
+
+// ask asks the queue until it answers, or its answer is of no use any more; asked is when it
+// was asked for the answer. The operations may be repeated.
+func (w *serialWorker[In]) ask(h *hand, lease *core.Lease, op string, call func(context.Context) (queue.Step, error)) (s queue.Step, asked time.Time, err error) {
+	first := time.Now()
+	for failures := 1; ; failures++ {
+		asked = time.Now()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), callTimeout)
+		s, err = call(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			w.mu.Lock()
+			h.touched = asked
+			w.recovered()
+			w.mu.Unlock()
+			return s, asked, nil
+		case errors.Is(err, queue.ErrSuperseded):
+			return s, asked, err
+		}
+		w.complain(w.ctx, op, err)
+		over := lease.Err() != nil || w.ctx.Err() != nil
+		if errors.Is(err, queue.ErrDamaged) || over && time.Since(first) > w.lock.TTL {
+			return s, asked, err
+		}
+		_ = pauseFor(context.WithoutCancel(w.ctx), doubled(leastPause, mostPause, failures))
+	}
+}
+
+// once runs an item and records how that has ended.
+func (w *serialWorker[In]) once(inside context.Context, h *hand, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
+	ctx, span := w.signals.begins(inside, holder.Token, &item)
+	started := time.Now()
+	failure := w.call(ctx, holder, item)
+	lasted := time.Since(started)
+	e := queue.Ending{Sequence: item.Sequence, Attempt: item.Attempt, Outcome: queue.Done, Late: started.Sub(begun)}
+	switch {
+	case errors.Is(failure, ErrGiveUp):
+		e.Outcome = queue.Dead
+	case failure != nil:
+		e.Outcome, e.After = queue.Retry, doubled(w.policy.Backoff.Least, w.policy.Backoff.Most, item.Attempt)
+	}
+	step, asked, err := w.ask(h, lease, "end", func(ctx context.Context) (queue.Step, error) {
+		e.Next = w.goesOn(lease)
+		holder.Grace = time.Duration(w.grace.Load())
+		return w.queue.End(ctx, holder, e)
+	})
+	outcome := e.Outcome.String()
+	switch {
+	case errors.Is(err, queue.ErrSuperseded):
+		outcome = runSuperseded
+	case err != nil:
+		outcome = runUnrecorded
+	case e.Outcome == queue.Retry && item.Attempt >= w.policy.Attempts:
+		outcome = queue.Dead.String()
+	}
+	w.signals.ended(ctx, span, outcome, lasted)
+	if failure != nil || err != nil {
+		w.engine.Logger().WarnContext(ctx, "lockaround: a run of a queued item has not ended well", "lock.name", w.guard.Name(),
+			"item", item.ID, "attempt", item.Attempt, "of", w.policy.Attempts, "lock.outcome", outcome, "error", errors.Join(failure, err))
+	}
+	return step, asked, err
+}
+
+// goesOn reports whether the next item may run under the same lease.
+func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
+	if w.ctx.Err() != nil || lease.Err() != nil || w.lock.MaxHold > 0 {
+		return false
+	}
+	select {
+	case <-lease.Contended():
+		return false
+	default:
+		return true
+	}
+}
+
+// call runs the function for an item. A panic and a Goexit are errors.
+func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (err error) {
+	var in In
+	if err := w.policy.Codec.Unmarshal(item.Payload, &in); err != nil {
+		return fmt.Errorf("the item cannot be decoded: %w", err)
+	}
+	ctx = context.WithValue(ctx, runInfoKey{}, RunInfo{ID: item.ID, Sequence: item.Sequence, Attempt: item.Attempt, Last: item.Attempt >= w.policy.Attempts})
+	done := make(chan struct{})
+	err = errors.New("the function has ended its goroutine")
+	go func() {
+		defer close(done)
+		defer func() {
+			if fault := recover(); fault != nil {
+				err = fmt.Errorf("the function panicked: %v\n%s", fault, debug.Stack())
+			}
+		}()
+		err = w.run(ctx, holder, item, in)
+	}()
+	<-done
+	return err
+}

@@ -1,0 +1,121 @@
+package decorator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/queue"
+)
+
+// What has become of a run, beside the names of queue.Outcome.
+const (
+	runSuperseded = "superseded" // another worker has begun the item meanwhile
+	runUnrecorded = "unrecorded" // the store did not take the record of its end
+)
+
+// statsTimeout bounds what a collection of metrics asks the store.
+const statsTimeout = time.Second
+
+// serialSignals are the spans and metrics of one serial function.
+type serialSignals struct {
+	tracer         trace.Tracer
+	policy         string
+	name           attribute.KeyValue
+	attempts, dead metric.Int64Counter
+	runs           metric.Int64Counter
+	lasted         metric.Float64Histogram
+}
+
+func newSerialSignals(e *core.Engine, name string, q queue.Queue) (*serialSignals, error) {
+	const scope = "github.com/lockaround/lockaround/decorator"
+	s, m := &serialSignals{tracer: e.TracerProvider().Tracer(scope), policy: name, name: attribute.String("lock.name", name)}, e.MeterProvider().Meter(scope)
+	buckets := metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
+	var errs [8]error
+	s.attempts, errs[0] = m.Int64Counter("lock.queue.attempts", metric.WithUnit("{run}"), metric.WithDescription("Runs of queued items that this process has begun."))
+	s.runs, errs[1] = m.Int64Counter("lock.queue.runs", metric.WithUnit("{run}"), metric.WithDescription("Runs of queued items of this process that have ended, by how."))
+	s.dead, errs[2] = m.Int64Counter("lock.queue.dead", metric.WithUnit("{item}"), metric.WithDescription("Items that this process has made dead."))
+	s.lasted, errs[3] = m.Float64Histogram("lock.queue.run.duration", metric.WithUnit("s"), metric.WithDescription("Time that the function of a queue ran."), buckets)
+	length, err := m.Int64ObservableGauge("lock.queue.length", metric.WithUnit("{item}"), metric.WithDescription("Items of a queue that have not ended, over all processes."))
+	errs[4] = err
+	oldest, err := m.Float64ObservableGauge("lock.queue.oldest", metric.WithUnit("s"), metric.WithDescription("Age of the oldest item that is the first of its key, over all processes."))
+	errs[5] = err
+	parked, err := m.Int64ObservableGauge("lock.queue.parked", metric.WithUnit("{key}"), metric.WithDescription("Keys of a queue that wait for an operator, over all processes."))
+	errs[6] = err
+	_, errs[7] = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+		defer cancel()
+		stats, err := q.Stats(ctx)
+		if err != nil {
+			return fmt.Errorf("queue of %q: %w", name, err)
+		}
+		named := metric.WithAttributes(s.name)
+		o.ObserveInt64(length, int64(stats.Length), named)
+		o.ObserveFloat64(oldest, stats.Oldest.Seconds(), named)
+		o.ObserveInt64(parked, int64(stats.Parked), named)
+		return nil
+	}, length, oldest, parked)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("serial telemetry: %w", err)
+	}
+	return s, nil
+}
+
+// enqueues begins the span of an Enqueue.
+func (s *serialSignals) enqueues(ctx context.Context) (context.Context, trace.Span) {
+	return s.tracer.Start(ctx, "serial enqueue "+s.policy, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(s.name))
+}
+
+// begins notes that a run was begun, and begins its span.
+func (s *serialSignals) begins(ctx context.Context, token int64, i *queue.Item) (context.Context, trace.Span) {
+	s.attempts.Add(ctx, 1, metric.WithAttributes(s.name))
+	opts := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithNewRoot(),
+		trace.WithAttributes(s.name, attribute.Int64("lock.token", token), attribute.Int("lock.attempt", i.Attempt)),
+	}
+	if enqueued := spanContext(i.Trace); enqueued.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: enqueued}))
+	}
+	return s.tracer.Start(ctx, "serial run "+s.policy, opts...)
+}
+
+// ended notes how a run has ended.
+func (s *serialSignals) ended(ctx context.Context, span trace.Span, outcome string, lasted time.Duration) {
+	named := metric.WithAttributes(s.name, attribute.String("lock.outcome", outcome))
+	s.runs.Add(ctx, 1, named)
+	s.lasted.Record(ctx, lasted.Seconds(), named)
+	span.SetAttributes(attribute.String("lock.outcome", outcome))
+	if outcome != queue.Done.String() {
+		span.SetStatus(codes.Error, outcome)
+	}
+	span.End()
+}
+
+func (s *serialSignals) died(ctx context.Context, n int) {
+	if n > 0 {
+		s.dead.Add(ctx, int64(n), metric.WithAttributes(s.name))
+	}
+}
+
+const traceHeader = "traceparent"
+
+// traceparent is a span context as an item carries it; empty if there is none.
+func traceparent(c trace.SpanContext) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), c), carrier)
+	return carrier[traceHeader]
+}
+
+// spanContext is what [traceparent] has written; invalid if it is anything else.
+func spanContext(text string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceHeader: text})
+	return trace.SpanContextFromContext(ctx)
+}

@@ -1,0 +1,270 @@
+package decorator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/queue"
+)
+
+func TestItemsOfAKeyRunInOrderOverProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		takesTime := func(context.Context, refund, int) error { time.Sleep(time.Second); return nil }
+		a, b := s.process(decorator.SerialPolicy{}, takesTime), s.process(decorator.SerialPolicy{}, takesTime)
+		work(t, a)
+		work(t, b)
+		s.enqueue(a, "A", 3)
+		s.enqueue(b, "B", 3)
+		s.enqueue(a, "C", 1)
+		time.Sleep(3500 * time.Millisecond) // A and B are side by side
+		s.mustHaveRun("A", "A-1 A-2 A-3")
+		s.mustHaveRun("B", "B-1 B-2 B-3")
+		s.mustHaveRun("C", "C-1")
+	})
+}
+
+func TestIdleWorkerStartsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		f := s.process(decorator.SerialPolicy{}, nil)
+		work(t, f)
+		time.Sleep(time.Hour + 7*time.Millisecond)
+		s.enqueue(f, "A", 1)
+		synctest.Wait() // no time has passed
+		s.mustHaveRun("A", "A-1")
+	})
+}
+
+func TestDirectCallAndQueuedOneExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		e := newEngine(t, s.locks)
+		f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, func(context.Context, refund, int) error { time.Sleep(time.Second); return nil })
+		held, err := e.Acquire(t.Context(), core.Policy{Key: "refund:A"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work(t, f)
+		s.enqueue(f, "A", 50)
+		s.enqueue(f, "B", 1)
+		time.Sleep(time.Minute)
+		s.mustHaveRun("A", "")
+		s.mustHaveRun("B", "B-1")
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		// In the middle of a burst a direct call waits for one run.
+		direct := decorator.WithLockErr(newEngine(t, s.locks), core.Policy{Key: "refund:{OrderID}", Wait: 2 * time.Second}, func(context.Context, refund) error {
+			before := s.seen("A")
+			time.Sleep(10 * time.Second)
+			if after := s.seen("A"); before != after {
+				t.Errorf("in a direct call these have run: %s", after)
+			}
+			return nil
+		})
+		if err := direct(t.Context(), refund{OrderID: "A"}); err != nil {
+			t.Errorf("the direct call: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := len(s.starts("A")); n != 50 {
+			t.Errorf("%d of 50 items have run", n)
+		}
+	})
+}
+
+func TestManyKeysThatWaitForLocksKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		e := newEngine(t, s.locks)
+		f := s.process(decorator.SerialPolicy{Workers: 2}, nil)
+		for _, order := range []string{"A", "B"} {
+			l, err := e.Acquire(t.Context(), core.Policy{Key: "refund:" + order})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Release(context.Background()) }()
+			s.enqueue(f, order, 1)
+		}
+		work(t, f)
+		time.Sleep(time.Minute)
+		s.enqueue(f, "C", 3)
+		time.Sleep(100 * time.Millisecond)
+		s.mustHaveRun("C", "C-1 C-2 C-3")
+	})
+}
+
+func TestStartsAreSpaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		p := decorator.SerialPolicy{Spacing: 2 * time.Second}
+		a, b := s.process(p, nil), s.process(p, nil)
+		work(t, a)
+		work(t, b)
+		s.enqueue(a, "A", 4)
+		s.enqueue(b, "B", 1)
+		time.Sleep(time.Minute)
+		s.enqueue(b, "B", 2)
+		time.Sleep(time.Minute)
+		if got, want := s.starts("A"), []time.Duration{0, 2 * time.Second, 4 * time.Second, 6 * time.Second}; !slices.Equal(got, want) {
+			t.Errorf("starts at %v; want %v", got, want)
+		}
+		if got, want := s.starts("B"), []time.Duration{0, time.Minute}; !slices.Equal(got, want) {
+			t.Errorf("starts at %v; want %v", got, want)
+		}
+	})
+}
+
+func TestKeyHoldsNoLockWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		e := newEngine(t, s.locks)
+		f := s.process(decorator.SerialPolicy{Spacing: time.Hour}, nil)
+		work(t, f)
+		s.enqueue(f, "A", 2)
+		time.Sleep(time.Minute)
+		if st, err := e.Inspect(t.Context(), "refund:A"); err != nil || st.Held {
+			t.Errorf("the lock is held while the key waits for its spacing: %+v, %v", st, err)
+		}
+	})
+}
+
+func TestFailedItemRunsAgainBeforeTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		f := s.process(decorator.SerialPolicy{Backoff: decorator.Backoff{Least: time.Second, Most: 2 * time.Second}}, func(_ context.Context, r refund, attempt int) error {
+			if r.ID == "A-1" && attempt < 4 {
+				return errors.New("provider down")
+			}
+			return nil
+		})
+		work(t, f)
+		s.enqueue(f, "A", 2)
+		synctest.Wait()
+		s.enqueue(f, "B", 1)
+		synctest.Wait()
+		s.mustHaveRun("B", "B-1")
+		time.Sleep(time.Minute)
+		s.mustHaveRun("A", "A-1 A-1 A-1 A-1 A-2")
+		for i, at := range s.starts("A") {
+			least := []time.Duration{0, 750 * time.Millisecond, 2250 * time.Millisecond, 3750 * time.Millisecond, 3750 * time.Millisecond}[i]
+			if at < least {
+				t.Errorf("run %d began after %v; want %v or more", i, at, least)
+			}
+		}
+		for i, r := range s.runs {
+			if r.ID == "A-1" && (r.info.ID != s.runs[0].info.ID || r.info.Last) {
+				t.Errorf("run %d has %+v", i, r.info)
+			}
+		}
+	})
+}
+
+func TestPanicAndGoexitAreFailures(t *testing.T) {
+	for name, fails := range map[string]func(){
+		"panic":  func() { panic("refund is nil") },
+		"Goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRefundShop(t)
+				e, log := newLoggedEngine(t, s.locks)
+				f := s.processOn(e, refundPolicy, decorator.SerialPolicy{Attempts: 2}, func(_ context.Context, r refund, _ int) error {
+					if r.ID == "A-1" {
+						fails()
+					}
+					return nil
+				})
+				work(t, f)
+				place := s.enqueue(f, "A", 1)
+				s.enqueue(f, "A", 2)
+				time.Sleep(time.Minute)
+				s.mustHaveRun("A", "A-1 A-1 A-2")
+				if st, err := f.Status(t.Context(), place.ID); err != nil || st.State != queue.GivenUp {
+					t.Errorf("status %+v, %v; want it dead", st, err)
+				}
+				if !strings.Contains(log.String(), "the function ") {
+					t.Errorf("the log has %q", log)
+				}
+			})
+		})
+	}
+}
+
+func TestFunctionGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		f := s.process(decorator.SerialPolicy{OnDead: decorator.Hold}, func(_ context.Context, r refund, attempt int) error {
+			if r.ID == "A-1" && attempt == 1 {
+				return fmt.Errorf("no such order: %w", decorator.ErrGiveUp)
+			}
+			return nil
+		})
+		work(t, f)
+		s.enqueue(f, "A", 3)
+		time.Sleep(time.Hour)
+		s.mustHaveRun("A", "A-1")
+		parked, err := f.Parked(t.Context(), 9)
+		if err != nil || len(parked) != 1 || parked[0].Key != "refund:A" || parked[0].Left != 3 {
+			t.Fatalf("parked are %+v, %v", parked, err)
+		}
+		if err := f.Resume(t.Context(), parked[0].ID, queue.GoOn); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.mustHaveRun("A", "A-1 A-2 A-3")
+		if err := f.Resume(t.Context(), parked[0].ID, queue.Repeat); !errors.Is(err, queue.ErrNotParked) {
+			t.Errorf("resumed twice: %v", err)
+		}
+	})
+}
+
+func TestFullQueueSaysSoAndWhenToComeBack(t *testing.T) {
+	s := newRefundShop(t)
+	f := s.process(decorator.SerialPolicy{MaxLength: 2, Spacing: 3 * time.Second}, nil)
+	place := s.enqueue(f, "A", 2)
+	_, err := f.Enqueue(t.Context(), refund{OrderID: "A"})
+	var full *decorator.SerialError
+	if !errors.Is(err, queue.ErrFull) || !errors.As(err, &full) || full.RetryAfter != 3*time.Second {
+		t.Errorf("%v; want queue.ErrFull with RetryAfter 3s", err)
+	}
+	if again := s.enqueue(f, "A", 2); again != place {
+		t.Errorf("a repetition has the place %+v; want %+v", again, place)
+	}
+	s.enqueue(f, "B", 1)
+}
+
+func TestStatusTellsWhatHasBecomeOfAnItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRefundShop(t)
+		goOn := make(chan struct{})
+		f := s.process(decorator.SerialPolicy{}, func(context.Context, refund, int) error { <-goOn; return nil })
+		work(t, f)
+		place := s.enqueue(f, "A", 2)
+		is := func(want queue.State) {
+			t.Helper()
+			synctest.Wait()
+			if st, err := f.Status(t.Context(), place.ID); err != nil || st.State != want {
+				t.Errorf("status %+v, %v; want %v", st, err, want)
+			}
+		}
+		is(queue.Waiting)
+		goOn <- struct{}{}
+		is(queue.Running)
+		goOn <- struct{}{}
+		is(queue.Ended)
+		if _, err := f.Status(t.Context(), place.ID+"?"); !errors.Is(err, queue.ErrUnknown) {
+			t.Errorf("status of an unknown item: %v", err)
+		}
+	})
+}
