@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/internal/redispush"
 )
 
 // Store is a [cache.Store] and a [cache.Announcer] in Redis. It is safe for concurrent use.
@@ -31,7 +31,7 @@ var _ cache.Remote = (*Store)(nil)
 // [*redis.ClusterClient] that does not read from replicas. A [*redis.Ring] is refused: it
 // takes keys to another server while theirs is down, where they miss invalidations.
 func New(client redis.UniversalClient, prefix string) (*Store, error) {
-	if err := usable(client); err != nil {
+	if err := redispush.Usable(client); err != nil {
 		return nil, fmt.Errorf("rediscache: %w", err)
 	}
 	if prefix == "" {
@@ -41,28 +41,6 @@ func New(client redis.UniversalClient, prefix string) (*Store, error) {
 		client: client, prefix: prefix, channel: prefix + "changes", check: 3 * time.Second,
 		reads: readings{byKey: make(map[string]*reading)},
 	}, nil
-}
-
-// clusterClient is a *redis.ClusterClient or what embeds one.
-type clusterClient interface {
-	Options() *redis.ClusterOptions
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-}
-
-func usable(client redis.UniversalClient) error {
-	v := reflect.ValueOf(client)
-	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("the client is nil; pass one made by redis.NewClient or redis.NewClusterClient")
-	}
-	switch c := client.(type) {
-	case *redis.Ring:
-		return errors.New("the client is a *redis.Ring, which takes keys elsewhere when a server is down; pass a *redis.Client or a *redis.ClusterClient")
-	case clusterClient:
-		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
-			return errors.New("the client reads from replicas, which lag behind invalidations; pass one without ReadOnly, RouteByLatency and RouteRandomly")
-		}
-	}
-	return nil
 }
 
 // Get reads the entry, in one round trip. Calls of one process for the same key share one
