@@ -111,14 +111,11 @@ func (k *lockedKey) work(h handle, token func(int64) int64, tries int) (ended in
 		h.t.Errorf("begin: %v", err)
 		return 0
 	}
-	for s.Item != nil && ended < 10 {
+	for s.Item != nil {
 		id := string(s.Item.Payload)
-		if k.attempts[id]++; s.Item.Attempt != k.attempts[id] {
-			h.t.Errorf("attempt %d of %q is called %d", k.attempts[id], id, s.Item.Attempt)
-			return ended
-		}
+		k.begun(h, *s.Item)
 		e := ending(*s.Item, queue.Done)
-		e.Next = rand.IntN(3) > 0
+		e.Next = ended < 9 && rand.IntN(3) > 0
 		mayDie := k.attempts[id] < tries-2
 		switch dice := rand.IntN(10); {
 		case dice == 0 && mayDie:
@@ -130,10 +127,13 @@ func (k *lockedKey) work(h handle, token func(int64) int64, tries int) (ended in
 			k.lock.Unlock()
 			time.Sleep(time.Millisecond)
 			k.lock.Lock()
-			if _, err := h.q.Begin(h.t.Context(), func() queue.Holder { o := holder; o.Token = token(1); return o }()); err != nil {
+			later := holder
+			later.Token = token(1)
+			switch s, err := h.q.Begin(h.t.Context(), later); {
+			case err != nil:
 				h.t.Errorf("begin: %v", err)
-			} else if s, err := h.q.Status(h.t.Context(), s.Item.ID); err == nil && s.State == queue.Running {
-				k.attempts[id] = s.Attempts
+			case s.Item != nil:
+				k.begun(h, *s.Item)
 			}
 			if _, err := h.q.End(h.t.Context(), holder, e); !errors.Is(err, queue.ErrSuperseded) {
 				h.t.Errorf("late end: %v; want queue.ErrSuperseded", err)
@@ -150,4 +150,12 @@ func (k *lockedKey) work(h handle, token func(int64) int64, tries int) (ended in
 		}
 	}
 	return ended
+}
+
+// begun counts an attempt.
+func (k *lockedKey) begun(h handle, i queue.Item) {
+	id := string(i.Payload)
+	if k.attempts[id]++; i.Attempt != k.attempts[id] {
+		h.t.Errorf("attempt %d of %q is called %d", k.attempts[id], id, i.Attempt)
+	}
 }

@@ -1,0 +1,52 @@
+// Package redisqueue keeps the queues of serial functions in Redis, for all processes that
+// use them.
+//
+//	store, err := redisqueue.New(rdb, "shop:queue:")
+//	…
+//	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, decorator.SerialPolicy{})
+//
+// It needs Redis 6.2 or later, or Valkey, on one server, with replicas or Sentinels, or in a
+// Cluster. Every operation is one script, and one round trip.
+//
+// # What is in Redis
+//
+// A queue has shards, one unless [WithShards] says otherwise; each key is in one of them. All
+// keys of a shard have one hash tag, {queue/shard} after the prefix, so that a script touches one
+// slot. A Cluster needs several shards to spread a queue over its masters. Each is looked at by
+// itself: with n shards, a worker looks at each of them every 5n s, beside what it hears. So keep
+// them few.
+//
+//	…h        hash: the clock, the count of items, the key of each digest that has items, claims
+//	…d …o …p  sorted sets of digests: due, oldest, parked
+//	…k:…      hash of a key: its largest token, its run, its next start
+//	…q:…      list of its items
+//	…i:…      hash of their IDs
+//	…e:…      list of those that have ended
+//
+// The last four are of one key each, and go KeepFor after its last item has ended. What has items
+// does not expire.
+//
+// A user of an ACL needs, if the prefix is shop:queue:, "~shop:queue:* &shop:queue:due:*" and the
+// commands EVALSHA, EVAL, TIME, HGET, HMGET, HSET, HDEL, HINCRBY, LLEN, LINDEX, LPOP, RPUSH, ZADD,
+// ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING.
+//
+// # What is needed of the server
+//
+// Set maxmemory-policy to noeviction, or to one of the volatile- policies: a server that evicts
+// any key loses items. Where it shows, operations on the key fail with [queue.ErrDamaged] and go on
+// doing so until somebody has looked and has deleted what is left. How much an acknowledged
+// item is worth is for the server's persistence and replication to say: with appendonly and
+// appendfsync everysec a crash loses a second of appends and of ends. A failover that loses writes
+// loses items with them, or brings back items that had ended, which run again.
+//
+// # Clocks
+//
+// The server's clock counts. Each shard keeps the largest time that it has seen, and goes on from
+// there if the server's clock is found behind, as after a failover to a machine whose clock
+// is late. If it is set forward, waits end early: spacing is as good as that clock.
+//
+// # Lost replies
+//
+// go-redis sends a command again if its reply does not come (Options.MaxRetries), and a worker
+// does. Package queue says why that is no second run.
+package redisqueue

@@ -1,0 +1,26 @@
+-- ARGV[6]  ID
+-- Answers {} if there is none, or {state, sequence, attempts, items ahead, ended, parked}.
+local was = redis.call('HGET', I, ARGV[6])
+if not was then
+  return {}
+end
+local state, seq = string.sub(was, 1, 1), tonumber(string.match(was, '^.(%d+)'))
+if state == 'w' then
+  local att = 0
+  if seq == k.head then
+    att = k.att
+    if k.run == 1 then
+      state = 'r'
+    end
+  end
+  return {state, seq, att, seq - k.head, 0, 0}
+end
+local att, ended = string.match(was, ':(%d+):(%d+)$')
+att, ended = tonumber(att), tonumber(ended)
+local parked = 0
+if k.parked == 1 and seq == k.head then
+  parked = 1
+elseif now - ended >= keepFor then
+  return {}
+end
+return {state, seq, att, 0, ended, parked}
