@@ -198,13 +198,13 @@ func (o itemID) applyEnqueue(n *queue.New) { n.ID = string(o) }
 // place. It does not wait for anything but the store; some process has to Work. Place.ID
 // is for Status, and may be given to clients: it has the item's ID, and does not show the key.
 //
-// The error is a [core.ErrKey] if in has no key, or a [*SerialError] around [queue.ErrFull],
-// [ErrItem], [ErrQueue] or ctx's error. With the last two the item may be in the queue or
+// The error is a [core.ErrKey] if in has no key, or a [*queue.Error] around [queue.ErrFull],
+// [queue.ErrItem], [queue.ErrUnavailable] or ctx's error. With the last two the item may be in the queue or
 // not: call Enqueue again, with an ItemID. Enqueue does not use the engine's locks, so that it
 // serves until the store is closed.
 func (f *SerialFunc[In]) Enqueue(ctx context.Context, in In, opts ...EnqueueOption) (queue.Place, error) {
 	if ctx == nil {
-		return queue.Place{}, f.failure("enqueue", ErrItem, "the context is nil; use context.Background() where there is none", nil)
+		return queue.Place{}, f.failure("enqueue", queue.ErrItem, "the context is nil; use context.Background() where there is none", nil)
 	}
 	key, err := f.key(in)
 	if err != nil {
@@ -221,16 +221,16 @@ func (f *SerialFunc[In]) Enqueue(ctx context.Context, in In, opts ...EnqueueOpti
 		}
 	}
 	if n.Payload, err = f.policy.Codec.Marshal(in); err != nil {
-		return queue.Place{}, f.failure("enqueue", ErrItem, "it cannot be encoded; the cause says why", err)
+		return queue.Place{}, f.failure("enqueue", queue.ErrItem, "it cannot be encoded; the cause says why", err)
 	}
 	if len(n.Payload) > f.policy.MaxBytes {
-		return queue.Place{}, f.failure("enqueue", ErrItem, fmt.Sprintf("it has %d bytes and SerialPolicy.MaxBytes is %d", len(n.Payload), f.policy.MaxBytes), nil)
+		return queue.Place{}, f.failure("enqueue", queue.ErrItem, fmt.Sprintf("it has %d bytes and SerialPolicy.MaxBytes is %d", len(n.Payload), f.policy.MaxBytes), nil)
 	}
 	ctx, span := f.signals.enqueues(ctx)
 	defer span.End()
 	n.Trace = traceparent(trace.SpanContextFromContext(ctx))
 	if err := n.Validate(key); err != nil {
-		return queue.Place{}, f.failure("enqueue", ErrItem, err.Error(), nil)
+		return queue.Place{}, f.failure("enqueue", queue.ErrItem, err.Error(), nil)
 	}
 	place, err := f.queue.Append(ctx, key, n)
 	if err != nil {
@@ -239,8 +239,8 @@ func (f *SerialFunc[In]) Enqueue(ctx context.Context, in In, opts ...EnqueueOpti
 	return place, nil
 }
 
-// Status tells what has become of an item; id is its Place.ID. The error is a [*SerialError]
-// around [queue.ErrUnknown], [ErrQueue] or ctx's error.
+// Status tells what has become of an item; id is its Place.ID. The error is a [*queue.Error]
+// around [queue.ErrUnknown], [queue.ErrUnavailable] or ctx's error.
 func (f *SerialFunc[In]) Status(ctx context.Context, id string) (queue.Status, error) {
 	s, err := f.queue.Status(ctx, id)
 	if err != nil {
@@ -250,7 +250,7 @@ func (f *SerialFunc[In]) Status(ctx context.Context, id string) (queue.Status, e
 }
 
 // Parked returns up to limit keys that wait for an operator, because an item has died under
-// [Hold]. The error is a [*SerialError] around [ErrQueue] or ctx's error.
+// [Hold]. The error is a [*queue.Error] around [queue.ErrUnavailable] or ctx's error.
 func (f *SerialFunc[In]) Parked(ctx context.Context, limit int) ([]queue.Parked, error) {
 	all, err := f.queue.Parked(ctx, limit)
 	if err != nil {
@@ -260,8 +260,8 @@ func (f *SerialFunc[In]) Parked(ctx context.Context, limit int) ([]queue.Parked,
 }
 
 // Resume lets a parked key go on: with the items behind the dead one, or with that one
-// again. id is Parked.ID, the Place.ID of the dead item. The error is a [*SerialError] around
-// [queue.ErrNotParked], [queue.ErrUnknown], [ErrQueue] or ctx's error. After the last two,
+// again. id is Parked.ID, the Place.ID of the dead item. The error is a [*queue.Error] around
+// [queue.ErrNotParked], [queue.ErrUnknown], [queue.ErrUnavailable] or ctx's error. After the last two,
 // look at Parked: the key may go on.
 func (f *SerialFunc[In]) Resume(ctx context.Context, id string, how queue.Resumption) error {
 	if err := f.queue.Resume(ctx, id, how); err != nil {

@@ -138,8 +138,8 @@ func TestStoreThatIsDownLosesNothingAndRepeatsNothing(t *testing.T) {
 				work(t, f)
 				time.Sleep(30 * time.Second)
 				_, err := f.Enqueue(t.Context(), refund{ID: "A-5", OrderID: "A"}, decorator.ItemID("A-5"))
-				if !errors.Is(err, decorator.ErrQueue) || strings.Contains(err.Error(), "db-7") {
-					t.Errorf("enqueue: %v; want ErrQueue, without what the store said", err)
+				if !errors.Is(err, queue.ErrUnavailable) || strings.Contains(err.Error(), "db-7") {
+					t.Errorf("enqueue: %v; want queue.ErrUnavailable, without what the store said", err)
 				}
 				time.Sleep(2 * time.Minute)
 				s.enqueue(f, "A", 5)

@@ -234,7 +234,7 @@ func TestFullQueueSaysSoAndWhenToComeBack(t *testing.T) {
 	f := s.process(decorator.SerialPolicy{MaxLength: 2, Spacing: 3 * time.Second}, nil)
 	place := s.enqueue(f, "A", 2)
 	_, err := f.Enqueue(t.Context(), refund{OrderID: "A"})
-	var full *decorator.SerialError
+	var full *queue.Error
 	if !errors.Is(err, queue.ErrFull) || !errors.As(err, &full) || full.RetryAfter != 3*time.Second {
 		t.Errorf("%v; want queue.ErrFull with RetryAfter 3s", err)
 	}

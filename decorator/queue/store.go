@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -74,20 +73,6 @@ type Queue interface {
 	// names keys of one. It does not change.
 	Shards() int
 }
-
-// What can go wrong, for errors.Is.
-var (
-	// ErrFull: the key has as many items as its queue may have.
-	ErrFull = errors.New("queue is full")
-	// ErrSuperseded: a larger fencing token has come to the key, or the run has ended.
-	ErrSuperseded = errors.New("queue run superseded")
-	// ErrUnknown: there is no such item, or it has ended and is kept no more.
-	ErrUnknown = errors.New("queue item unknown")
-	// ErrNotParked: the item is not the first of a parked key.
-	ErrNotParked = errors.New("queue item is not parked")
-	// ErrDamaged: the store has lost a part of a queue, most likely by eviction.
-	ErrDamaged = errors.New("queue has lost data")
-)
 
 // Bounds.
 const (
