@@ -229,4 +229,15 @@
 // what they have written stays and the loss is logged; if they have written
 // nothing and set no error status, the answer is 500 with LOCK_LOST,
 // LOCK_MAX_HOLD or LOCK_CLOSED. [WithErrorHandler] replaces all of this.
+//
+// # Queues
+//
+// [Enqueue] queues a request in place of working on it, see decorator.Serial, and answers 202
+// with its place. [Answer] makes of the errors of a queue:
+//
+//	queue.ErrFull                        429 QUEUE_FULL, with Retry-After
+//	queue.ErrItem                        413 QUEUE_ITEM
+//	queue.ErrUnknown                     404 QUEUE_ITEM_UNKNOWN
+//	queue.ErrNotParked                   409 QUEUE_NOT_PARKED
+//	queue.ErrUnavailable, ErrDamaged     503 QUEUE_UNAVAILABLE
 package middleware

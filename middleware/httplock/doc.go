@@ -171,4 +171,15 @@
 // hijacked the connection; if it has written nothing, the answer is 500 with
 // LOCK_LOST, LOCK_MAX_HOLD or LOCK_CLOSED. A status from 100 to 199 other than
 // 101 is no answer. [WithErrorHandler] replaces all of this.
+//
+// # Queues
+//
+// [Enqueue] queues a request in place of working on it, see decorator.Serial, and answers 202
+// with its place. [Answer] makes of the errors of a queue:
+//
+//	queue.ErrFull                        429 QUEUE_FULL, with Retry-After
+//	queue.ErrItem                        413 QUEUE_ITEM
+//	queue.ErrUnknown                     404 QUEUE_ITEM_UNKNOWN
+//	queue.ErrNotParked                   409 QUEUE_NOT_PARKED
+//	queue.ErrUnavailable, ErrDamaged     503 QUEUE_UNAVAILABLE
 package httplock

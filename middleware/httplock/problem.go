@@ -34,8 +34,8 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 //
 // It reports whether err is of a lock: false means that err is nil, or the handler's own
 // error, and that nothing was done. An error is of a lock if it is, or wraps, a *core.Error or
-// one of core's Err values. The errors of package fence are the handler's own: it alone knows
-// who should have sent the token.
+// one of core's Err values; an error of package queue counts as one. The errors of package fence are
+// the handler's own: it alone knows who should have sent the token.
 //
 // The answers are those of the package comment, also where a [WithErrorHandler] replaces them
 // for the locks of a route. A lease that ended while it was held, and a release or a check that

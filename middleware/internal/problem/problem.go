@@ -157,7 +157,12 @@ func OfEnded(err error) Problem {
 // OfHandler returns the answer for an error of a lock that a handler took by itself, in a
 // request with that context. ok is false if err is nil or of no lock. ended says that the lock
 // had been taken, so that the call may have had an effect: the answer invites no repetition.
+//
+// An error of a queue is of no lock, but answered by the same handlers.
 func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
+	if p, ok := OfQueue(err); ok {
+		return p, false, true
+	}
 	failure, by := core.FailureOf(err)
 	if failure == core.NoFailure {
 		return Problem{}, false, false
