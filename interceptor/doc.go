@@ -203,6 +203,18 @@
 // is never UNAVAILABLE, which many clients repeat unasked. Any other error of the
 // handler wins. [WithErrorMapper] replaces all of this.
 //
+// # Queues
+//
+// [Enqueue] queues a call in place of working on it, see decorator.Serial. [Status] makes of
+// the errors of a queue:
+//
+//	queue.ErrFull            RESOURCE_EXHAUSTED   QUEUE_FULL, with RetryInfo
+//	queue.ErrItem            INVALID_ARGUMENT     QUEUE_ITEM
+//	queue.ErrUnknown         NOT_FOUND            QUEUE_ITEM_UNKNOWN
+//	queue.ErrNotParked       FAILED_PRECONDITION  QUEUE_NOT_PARKED
+//	queue.ErrUnavailable     UNAVAILABLE          QUEUE_UNAVAILABLE
+//	queue.ErrDamaged         UNAVAILABLE          QUEUE_UNAVAILABLE, logged
+//
 // # Shutting down
 //
 // Let running calls end before their locks do: Server.GracefulStop, then

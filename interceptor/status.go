@@ -42,8 +42,8 @@ func (f *failure) Unwrap() error { return f.cause }
 //		return nil, interceptor.Status(err)
 //	}
 //
-// An error is of a lock if it is, or wraps, a *core.Error or one of core's Err values; any other
-// error, and nil, is returned as it is. Of one of a lock, clients are told nothing else: no text
+// An error is of a lock if it is, or wraps, a *core.Error or one of core's Err values; an error of
+// package queue counts as one. Any other error, and nil, is returned as it is. Of one of a lock, clients are told nothing else: no text
 // that was wrapped around it. In the process, errors.Is and errors.As find err in the result.
 //
 // A lease that ended while it was held is ABORTED without RetryInfo, and a release or a check
@@ -54,6 +54,12 @@ func (f *failure) Unwrap() error { return f.cause }
 func Status(err error) error {
 	if f, ok := err.(*failure); ok { //nolint:errorlint // what is wrapped around one would be told to clients
 		return f
+	}
+	if a, after, ok := ofQueue(err); ok {
+		if a.log {
+			slog.Default().Error("a call was failed by its queue", "error.type", a.reason)
+		}
+		return a.with(err, nil, after)
 	}
 	a, ok := ofHandler(err)
 	if !ok {
@@ -219,13 +225,18 @@ const (
 // failure makes an error of a, which err has led to.
 func (a answer) failure(err error) error {
 	e := decisive(err)
+	var after time.Duration
+	if e != nil {
+		after = min(e.RetryAfter, longestRetry)
+	}
+	return a.with(err, e, after)
+}
+
+// with makes an error of a; e may be nil.
+func (a answer) with(err error, e *core.Error, after time.Duration) error {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: ErrorDomain}}
 	if a.retry {
-		var d time.Duration
-		if e != nil {
-			d = e.RetryAfter
-		}
-		d = min(max(d, shortestRetry), longestRetry)
+		d := max(after, shortestRetry)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
 	}
 	if a.code == codes.InvalidArgument && e != nil && e.Placeholder != "" {
