@@ -62,7 +62,8 @@ type Database struct {
 // DefaultEndTimeout is the EndTimeout of a [Database] that states none.
 const DefaultEndTimeout = 30 * time.Second
 
-func (d *Database) check() error {
+// checkFor checks d for transactions within e's locks, and fills in its default.
+func (d *Database) checkFor(e *core.Engine) error {
 	switch {
 	case d.DB == nil:
 		return errors.New("Database.DB is nil; set it to the database of the transaction")
@@ -74,6 +75,12 @@ func (d *Database) check() error {
 		return errors.New("Database.TxOptions is ReadOnly; the transaction writes its fencing token")
 	case d.EndTimeout < 0:
 		return fmt.Errorf("Database.EndTimeout is %v; use 0 for the default of %v", d.EndTimeout, DefaultEndTimeout)
+	}
+	if most := d.DB.Stats().MaxOpenConnections; most > 0 && e.Uses(d.DB) {
+		return fmt.Errorf("Database.DB is the pool of the engine's locks too, and has at most %d connections: as many transactions would wait for one more, to renew and release their locks, and it for them; give the locks a *sql.DB of their own", most)
+	}
+	if d.EndTimeout == 0 {
+		d.EndTimeout = DefaultEndTimeout
 	}
 	return nil
 }
@@ -165,17 +172,11 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 	if mode := guard.Policy().Mode; mode != core.Exclusive {
 		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
 	}
-	if err := db.check(); err != nil {
+	if err := db.checkFor(e); err != nil {
 		return nil, refuse(guard.Name(), err)
-	}
-	if most := db.DB.Stats().MaxOpenConnections; most > 0 && e.Uses(db.DB) {
-		return nil, refuse(guard.Name(), fmt.Errorf("Database.DB is the pool of the engine's locks too, and has at most %d connections: as many transactions would wait for one more, to renew and release their locks, and it for them; give the locks a *sql.DB of their own", most))
 	}
 	if fn == nil {
 		return nil, refuse(guard.Name(), errNilFunc)
-	}
-	if db.EndTimeout == 0 {
-		db.EndTimeout = DefaultEndTimeout
 	}
 	return func(ctx context.Context, in In) (Out, error) {
 		var (
