@@ -38,6 +38,9 @@ func hold(told string) error {
 	if err := json.Unmarshal([]byte(told), &words); err != nil {
 		return err
 	}
+	if words[0] == "serial" {
+		return workSerially(words)
+	}
 	locks, err := core.New(redislock.New(redis.NewClient(&redis.Options{Addr: words[1]})), core.WithNamespace("shop"), core.WithStoreTimeout(20*time.Second))
 	if err != nil {
 		return err
