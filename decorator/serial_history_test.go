@@ -121,7 +121,7 @@ func TestHistoryOverProcesses(t *testing.T) {
 			}
 			h := runHistory(t, p, keys, each)
 			r := serialcheck.Check(h, p.Spacing)
-			t.Logf("%d items, %d runs, %d effects of which %d are second ones; the closest starts are %v apart", r.Accepted, r.Runs, r.Effects, r.Duplicates, r.Closest)
+			t.Logf("%d items, %d runs, %d effects of which %d are second ones, %d runs begun after a pause; the closest starts are %v apart", r.Accepted, r.Runs, r.Effects, r.Duplicates, r.Stale, r.Closest)
 			if err := r.Err(); err != nil {
 				t.Error(err)
 			}

@@ -44,6 +44,7 @@ const (
 type Report struct {
 	Accepted, Runs, Effects int
 	Duplicates              int // effects of items that had one before, each after a death or a pause
+	Stale                   int // runs without an effect that began after a pause in which their lease had ended
 	Closest                 time.Duration
 	Faults                  []string // what must not be; at most a hundred
 }
@@ -151,16 +152,22 @@ func put(m map[string]map[int64]bool, e Event) {
 // key judges the runs of one key, in the order of their starts.
 func (r *Report) key(key string, all []*run, ends map[string][]Event, accepted, dead map[int64]bool, spacing time.Duration) {
 	first := make(map[int64]*run) // that had an effect, by item
-	for i, o := range all {
+	var before *run
+	for _, o := range all {
 		if accepted != nil && !accepted[o.Seq] {
 			r.fault("%s: item %d runs, and was never accepted", key, o.Seq)
 		}
 		if dead[o.Seq] && o.effect > 0 {
 			r.fault("%s: item %d is dead and has an effect", key, o.Seq)
 		}
-		if i > 0 {
-			r.pair(key, all[i-1], o, ends, spacing)
+		if before != nil && o.Token < before.Token && o.effect == 0 && stopped(ends[o.Process], o) {
+			r.Stale++ // it was granted before the pause, and could not know
+			continue
 		}
+		if before != nil {
+			r.pair(key, before, o, ends, spacing)
+		}
+		before = o
 		if o.effect == 0 {
 			continue
 		}
@@ -218,5 +225,12 @@ func (r *Report) pair(key string, before, o *run, ends map[string][]Event, spaci
 func ended(ends []Event, since int64, next *run) bool {
 	return slices.ContainsFunc(ends, func(e Event) bool {
 		return e.At > since && e.From < next.At && (e.Kind != Lost || e.Key == next.Key)
+	})
+}
+
+// stopped reports whether a process was stopped, or lost the lease, until just before a run began.
+func stopped(ends []Event, o *run) bool {
+	return slices.ContainsFunc(ends, func(e Event) bool {
+		return e.Kind != Killed && e.From <= o.At && e.At > o.At-int64(time.Second) && (e.Kind != Lost || e.Key == o.Key)
 	})
 }

@@ -58,6 +58,8 @@ func TestCheckFindsWhatMustNotBe(t *testing.T) {
 		"an attempt that counts not": {[][]event{both, cut(ran("a", 100, 1, 1), serialcheck.Effect, serialcheck.Returned), killed("a", 150), ran("b", 200, 1, 1), ran("b", 300, 2, 1)}, "comes after attempt", 0},
 		"a token that falls":         {[][]event{both, ran("a", 100, 1, 1), {{At: 200, Kind: serialcheck.Started, Process: "b", Key: "k", Seq: 2, Attempt: 1, Token: 5}, {At: 201, Kind: serialcheck.Effect, Process: "b", Key: "k", Seq: 2, Attempt: 1}}}, "with token", 0},
 		"twice after a death":        {[][]event{both, ran("a", 100, 1, 1), killed("a", 150), ran("b", 200, 1, 2), ran("b", 300, 2, 1)}, "", 1},
+		"begun after a pause":        {[][]event{both, ran("b", 100, 1, 2), cut(ran("a", 150, 1, 1), serialcheck.Effect, serialcheck.Returned, serialcheck.Started), {{At: 150, Kind: serialcheck.Started, Process: "a", Key: "k", Seq: 1, Attempt: 1, Token: 5}, {From: 90, At: 149, Kind: serialcheck.Paused, Process: "a"}}, ran("b", 200, 2, 1)}, "", 0},
+		"begun late":                 {[][]event{both, ran("b", 100, 1, 2), {{At: 150, Kind: serialcheck.Started, Process: "a", Key: "k", Seq: 1, Attempt: 1, Token: 5}}, ran("b", 200, 2, 1)}, "comes after attempt", 0},
 		"twice":                      {[][]event{both, ran("a", 100, 1, 1), ran("b", 200, 1, 2), ran("b", 300, 2, 1)}, "two effects", 1},
 		"what nobody has asked for":  {[][]event{both, ran("a", 100, 1, 1), ran("b", 200, 2, 1), ran("b", 300, 3, 1)}, "never accepted", 0},
 		"dead and done":              {[][]event{both, ran("a", 100, 1, 1), ran("b", 200, 2, 1), {{At: 300, Kind: serialcheck.Dead, Key: "k", Seq: 2}}}, "is dead and", 0},
