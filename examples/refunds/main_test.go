@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestMain lets the processes that the program starts be this binary.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-redis" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestQueueKeepsTheProvidersLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "refunds.svg")
+		var out, errs bytes.Buffer
+		if status := run(t.Context(), []string{"-svg", file}, &out, &errs); status != 0 {
+			t.Fatalf("status %d: %s%s", status, &out, &errs)
+		}
+		for _, want := range []string{
+			"decorator.Serial        70            0          0             0      0\n",
+			" was killed in a refund of order A, and w",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("printed\n%s\nwant %q", &out, want)
+			}
+		}
+		svg, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := bytes.Count(svg, []byte("<title>refund ")); n < 140 {
+			t.Errorf("the picture has %d runs", n)
+		}
+	})
+}
+
+func TestProcessesKeepTheProvidersLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("needs redis-server in PATH")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	server := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = server.Process.Kill(), server.Wait() }()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	for deadline := time.Now().Add(time.Minute); rdb.Ping(t.Context()).Err() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("redis-server does not answer")
+		}
+	}
+	var out, errs bytes.Buffer
+	if status := run(t.Context(), []string{"-redis", addr, "-processes", "4"}, &out, &errs); status != 0 || !strings.Contains(out.String(), "decorator.Serial        70            0          0             0      0\n") {
+		t.Errorf("status %d:\n%s%s", status, &out, &errs)
+	}
+	if keys := rdb.Keys(t.Context(), "*refunds-example:*:queue:*").Val(); len(keys) > 0 {
+		t.Errorf("left in Redis: %q", keys)
+	}
+}
+
+func TestBadArgumentsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"more"}, {"-processes", "1"}, {"-limit", "1ms"}, {"-takes", "0"}, {"-nonsense"}} {
+		if status := run(t.Context(), args, io.Discard, io.Discard); status != 2 {
+			t.Errorf("%q: status %d; want 2", args, status)
+		}
+	}
+	if status := run(t.Context(), []string{"-redis", "127.0.0.1:1"}, io.Discard, io.Discard); status != 1 {
+		t.Errorf("a Redis that is down: status %d; want 1", status)
+	}
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
+)
+
+// workers run what is queued.
+type workers struct {
+	refunds *decorator.SerialFunc[Refund] // for who enqueues
+	kill    func(name string)
+	stop    func()
+}
+
+// inMemory starts workers that share this process's memory, each with an engine of its own.
+func inMemory(ctx context.Context, o options, tell func(event)) (*workers, error) {
+	locks, store := memlock.New(), queue.NewMemory()
+	ctx, cancel := context.WithCancel(ctx)
+	w := &workers{}
+	byName := make(map[string]*mortal)
+	var ends []func()
+	w.stop = func() {
+		cancel()
+		for _, end := range ends {
+			end()
+		}
+	}
+	w.kill = func(name string) { byName[name].dead.Store(true) }
+	for i := range o.processes {
+		name := fmt.Sprint("w", i+1)
+		m := &mortal{Driver: locks, Store: store}
+		byName[name] = m
+		life, die := context.WithCancel(ctx)
+		p := &provider{name, o.takes, func(e event) {
+			if m.dead.Load() {
+				die()
+				return // it has reached nobody
+			}
+			tell(e)
+		}}
+		engine, refunds, err := serial(mortalDriver{m}, "refunds", mortalStore{m}, p, o.limit)
+		if err != nil {
+			return nil, err
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = refunds.Work(life) // until the end
+		}()
+		ends = append(ends, func() { <-ended; _ = engine.Close() })
+	}
+	engine, refunds, err := serial(locks, "refunds", store, &provider{}, o.limit)
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, func() { _ = engine.Close() })
+	w.refunds = refunds
+	return w, nil
+}
+
+// mortal is what a worker reaches of the stores: nothing, once it is dead.
+type mortal struct {
+	driver.Driver
+	queue.Store
+	dead atomic.Bool
+}
+
+var errDead = errors.New("this worker is dead")
+
+type (
+	mortalDriver  struct{ *mortal }
+	mortalSession struct {
+		driver.Session
+		*mortal
+	}
+	mortalStore struct{ *mortal }
+	mortalQueue struct {
+		queue.Queue
+		*mortal
+	}
+)
+
+func (d mortalDriver) Capabilities() driver.Capabilities { return d.Driver.Capabilities() }
+
+func (d mortalDriver) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return mortalSession{s, d.mortal}, err
+}
+
+func (s mortalSession) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	if s.dead.Load() {
+		all := make([]driver.Renewed, len(rs))
+		for i := range all {
+			all[i].Err = errDead
+		}
+		return all
+	}
+	return s.Session.Renew(ctx, rs)
+}
+
+func (s mortalSession) Release(ctx context.Context, rs []driver.Ending) []error {
+	if s.dead.Load() {
+		all := make([]error, len(rs))
+		for i := range all {
+			all[i] = errDead
+		}
+		return all
+	}
+	return s.Session.Release(ctx, rs)
+}
+
+func (s mortalStore) Open(name string, r queue.Rules) (queue.Queue, error) {
+	q, err := s.Store.Open(name, r)
+	return mortalQueue{q, s.mortal}, err
+}
+
+func (q mortalQueue) Claim(ctx context.Context, r queue.ClaimRequest) (queue.Claims, error) {
+	if q.dead.Load() {
+		return queue.Claims{}, errDead
+	}
+	return q.Queue.Claim(ctx, r)
+}
+
+func (q mortalQueue) End(ctx context.Context, h queue.Holder, e queue.Ending) (queue.Step, error) {
+	if q.dead.Load() {
+		return queue.Step{}, errDead
+	}
+	return q.Queue.End(ctx, h, e)
+}
+
+// inRedis is the serial function of a process.
+func inRedis(o options, p *provider) (refunds *decorator.SerialFunc[Refund], stop func(), err error) {
+	rdb := redis.NewClient(&redis.Options{Addr: o.addr})
+	store, err := redisqueue.New(rdb, o.namespace+":queue:")
+	if err != nil {
+		return nil, nil, err
+	}
+	locks, refunds, err := serial(redislock.New(rdb), o.namespace, store, p, o.limit)
+	return refunds, func() { _, _ = locks.Close(), rdb.Close() }, err
+}
+
+// workInRedis is the program of a worker process. It writes what happens to stdout.
+func workInRedis(ctx context.Context, o options, stdout io.Writer) error {
+	refunds, stop, err := inRedis(o, &provider{o.worker, o.takes, func(e event) { _ = json.NewEncoder(stdout).Encode(e) }})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := refunds.Work(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// processes starts workers that are processes of their own.
+func processes(ctx context.Context, o options, tell func(event)) (*workers, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it again: %w", err)
+	}
+	refunds, stop, err := inRedis(o, &provider{})
+	if err != nil {
+		return nil, err
+	}
+	w := &workers{refunds: refunds}
+	byName := make(map[string]*exec.Cmd)
+	w.kill = func(name string) { _ = byName[name].Process.Kill() }
+	w.stop = func() {
+		for _, p := range byName {
+			_ = p.Process.Signal(os.Interrupt)
+			_ = p.Wait()
+		}
+		stop()
+	}
+	for i := range o.processes {
+		name := fmt.Sprint("w", i+1)
+		p := exec.CommandContext(ctx, program, "-redis", o.addr, "-limit", o.limit.String(), "-takes", o.takes.String(), "-worker", name, "-namespace", o.namespace)
+		p.Stderr, p.WaitDelay = os.Stderr, time.Second
+		out, err := p.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Start(); err != nil {
+			return nil, err
+		}
+		byName[name] = p
+		go func() {
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				var e event
+				if json.Unmarshal(lines.Bytes(), &e) == nil {
+					tell(e)
+				}
+			}
+		}()
+	}
+	return w, nil
+}
