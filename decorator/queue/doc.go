@@ -47,8 +47,8 @@
 //     returns the same item and the same attempt, and writes the next start anew.
 //   - an End that is repeated finds its run ended by its own token, and returns what the
 //     first one did, with the item that this has begun.
-//   - a late copy of a Begin, after the same token has ended its run, is refused: it would
-//     begin an item that nobody runs.
+//   - a late copy of a Begin, after the same token has ended its run or found nothing to begin,
+//     begins nothing: nobody would run the item.
 //
 // # Order
 //

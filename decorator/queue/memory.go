@@ -135,13 +135,17 @@ func (q *memoryQueue) Begin(_ context.Context, h Holder) (Step, error) {
 	if l == nil {
 		return Step{}, nil
 	}
-	if h.Token < l.token || h.Token == l.token && l.over {
+	switch {
+	case h.Token < l.token || h.Token == l.token && l.over && l.last != runName{}:
 		return Step{}, ErrSuperseded
-	}
-	if h.Token > l.token {
+	case h.Token == l.token && l.over:
+		return l.step(Step{}, now), nil // it has found nothing
+	case h.Token > l.token:
 		l.token, l.over, l.running, l.last = h.Token, false, false, runName{}
 	}
-	return q.begin(l, h, now), nil
+	s := q.begin(l, h, now)
+	l.over = s.Item == nil
+	return s, nil
 }
 
 // begin is what Begin does, and an End that is to begin the next item.

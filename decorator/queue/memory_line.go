@@ -13,7 +13,7 @@ type line struct {
 
 	token   int64   // the largest that has come
 	running bool    // token has begun items[0]
-	over    bool    // token has ended a run, and begun no other
+	over    bool    // token is used up: it has found nothing to begin, or ended a run and begun no other
 	last    runName // that token ended last
 	begun   time.Time
 	next    time.Time // the earliest next start

@@ -34,9 +34,10 @@ type Queue interface {
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
 	// Begin begins the first item of the key, if it is due, and claims the key for h.For.
-	// Without such an item it gives up the claim, and Step says when there will be one. The error is
-	// [ErrSuperseded] if h.Token is below the largest that the key has seen, or has ended a
-	// run of the key already without beginning another.
+	// Without such an item it gives up the claim, and Step says when there will be one; the
+	// token is used up then, and begins nothing any more. The error is [ErrSuperseded] if h.Token
+	// is below the largest that the key has seen, or has ended a run of the key already without
+	// beginning another.
 	Begin(ctx context.Context, h Holder) (Step, error)
 
 	// End records how the run of h.Token that e names has ended. If e.Next is set it goes on

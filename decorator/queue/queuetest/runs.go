@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -58,6 +59,23 @@ var beginChecks = []check{
 		h.done(5, h.begin(5, "1", 1))
 		h.mustNotBegin(5)
 		h.begin(6, "2", 1)
+	}},
+	{"LateCopyOfABeginThatFoundNothingBeginsNothing", nil, func(f *fixture) {
+		h := f.open(spaced(short))
+		h.append("1")
+		h.done(5, h.begin(5, "1", 1))
+		h.append("2")
+		if h.step(6).Item != nil {
+			return // the machine is so slow that it is due already
+		}
+		f.until("the key to be due", func() bool {
+			return slices.Equal(h.claimAll(queue.ClaimRequest{Max: 9}), []string{f.key})
+		})
+		if s := h.none(h.step(6)); s.Left != 1 {
+			f.t.Errorf("%d are left; want 1", s.Left)
+		}
+		h.mustNotBegin(5)
+		h.begin(7, "2", 1)
 	}},
 	{"TokensAreComparedExactly", nil, func(f *fixture) {
 		h := f.open(attempts(100))

@@ -6,14 +6,20 @@ local token = ARGV[6]
 if not known then
   return answer(nil, 0)
 end
-if token < k.token or token == k.token and k.over == 1 then
+if token < k.token or token == k.token and k.over == 1 and k.lseq > 0 then
   return {0}
+end
+if token == k.token and k.over == 1 then
+  return answer(nil, 0) -- it has found nothing
 end
 tick()
 if token > k.token then
   k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0
 end
 local begun, died = begin(rules())
+if not begun then
+  k.over = 1
+end
 save()
 prune()
 return answer(begun, died)

@@ -125,10 +125,12 @@ func TestClockThatGoesBackHoldsNothingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := mustAppend(t, q, "k", "1").Sequence
-	for token := int64(1); token <= 2; token++ {
+	token := int64(0)
+	for n := range 2 {
 		began := time.Now()
 		var step queue.Step
 		for step.Item == nil {
+			token++
 			if step, err = q.Begin(t.Context(), holder("k", token)); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +138,7 @@ func TestClockThatGoesBackHoldsNothingUp(t *testing.T) {
 				t.Fatalf("the key is due in %v", step.In)
 			}
 		}
-		if token == 2 && time.Since(began) < 40*time.Millisecond {
+		if n == 1 && time.Since(began) < 40*time.Millisecond {
 			t.Errorf("the second start came after %v", time.Since(began))
 		}
 		if _, err := q.End(t.Context(), holder("k", token), queue.Ending{Sequence: step.Item.Sequence, Attempt: 1}); err != nil {
