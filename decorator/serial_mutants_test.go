@@ -1,0 +1,127 @@
+package decorator_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// serialMutants is the name of a variable: if it is 1, TestMistakesOfSerialFunctionsAreFound compiles
+// and runs the tests once for each mistake.
+const serialMutants = "LOCKAROUND_SERIAL_MUTANTS"
+
+// Where a mistake is to be found: by the suite of stores, or by the tests of workers, or
+// by the checker of histories over processes.
+const (
+	bySuite   = "./queue ^TestMemoryConforms$"
+	byRedis   = "./queue/redisqueue ^TestConformance$"
+	byWorkers = ". ^Test(Items?|Starts|Spacing|Store|Late|Work|Claims|Run|Panic|Failed|Function|Direct|Many|Key|Idle)"
+	byHistory = ". ^TestHistoryOverProcesses$"
+)
+
+var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
+	{"a key is claimed by two workers", bySuite, "queue/memory.go", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(r.For))\n", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(time.Nanosecond))\n"},
+	{"a smaller token begins", bySuite, "queue/memory.go", "case h.Token < l.token || h.Token == l.token && l.over && l.last != runName{}:", "case h.Token == l.token && l.over && l.last != runName{}:"},
+	{"a token that has ended its run begins again", bySuite, "queue/memory.go", "case h.Token < l.token || h.Token == l.token && l.over && l.last != runName{}:", "case h.Token < l.token:"},
+	{"a token that has found nothing begins later", bySuite, "queue/memory.go", "case h.Token == l.token && l.over:\n", "case false:\n"},
+	{"the late end of a superseded worker counts", bySuite, "queue/memory.go", "if l == nil || h.Token != l.token {", "if l == nil || len(l.items) == 0 {"},
+	{"an end of another attempt counts", bySuite, "queue/memory.go", "case l.running && l.run() == ended:", "case l.running && l.items[0].sequence == ended.sequence:"},
+	{"an end is not known when it is repeated", bySuite, "queue/memory.go", "l.running, l.over, l.last = false, true, ended", "l.running, l.over = false, true"},
+	{"a repeated begin counts again", bySuite, "queue/memory.go", "case l.running: // the answer was lost", "case l.running: // the answer was lost\n\t\t\thead.attempts++"},
+	{"attempts of the dead do not count", bySuite, "queue/memory.go", "h.Token, false, false, runName{}", "h.Token, false, false, runName{}\n\t\tif len(l.items) > 0 {\n\t\t\tl.items[0].attempts = 0\n\t\t}"},
+	{"spacing is forgotten after a crash", bySuite, "queue/memory.go", "h.Token, false, false, runName{}", "h.Token, false, false, runName{}\n\t\tl.next = now"},
+	{"spacing is from end to start", bySuite, "queue/memory.go", "l.next = l.begun.Add(q.rules.Spacing + e.Late)", "l.next = now.Add(q.rules.Spacing + e.Late)"},
+	{"a late start is not reckoned", bySuite, "queue/memory.go", "l.next = l.begun.Add(q.rules.Spacing + e.Late)", "l.next = l.begun.Add(q.rules.Spacing)"},
+	{"a crashed run has no grace", bySuite, "queue/memory.go", "l.next = now.Add(q.rules.Spacing + h.Grace)", "l.next = now.Add(q.rules.Spacing)"},
+	{"a failed item goes behind the others", bySuite, "queue/memory.go", "if at := now.Add(e.After); at.After(l.next) {", "l.items = append(l.items[1:], l.items[0])\n\t\t\tif at := now.Add(e.After); at.After(l.next) {"},
+	{"a failed item runs at once", bySuite, "queue/memory.go", "if at := now.Add(e.After); at.After(l.next) {", "if at := now; at.After(l.next) {"},
+	{"a repeated append is another item", bySuite, "queue/memory.go", "if e := l.byID[n.ID]; e != nil {", "if e := l.byID[n.ID]; e != nil && len(l.items) == 0 {"},
+	{"a full queue takes one more", bySuite, "queue/memory.go", "if len(l.items) >= q.rules.MaxLength {", "if len(l.items) > q.rules.MaxLength {"},
+	{"a claim is nobody's", bySuite, "queue/memory.go", "l != nil && l.worker == r.Worker {\n\t\t\tq.schedule", "l != nil {\n\t\t\tq.schedule"},
+	{"a claim never ends", bySuite, "queue/memory.go", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(r.For))", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(r.For+time.Hour))"},
+	{"a parked key goes on by itself", bySuite, "queue/memory.go", "for len(l.items) > 0 && !l.parked && s.Item == nil {", "for len(l.items) > 0 && s.Item == nil {\n\t\tl.parked = false"},
+	{"a cascade ends one item", bySuite, "queue/memory_line.go", "case Cascade:", "case Cascade + 1:"},
+	{"listeners are not told", bySuite, "queue/memory.go", "for e := range s.ears {", "for e := range map[*ear]bool{} {"},
+	{"what has ended is kept for ever", bySuite, "queue/memory_line.go", "now.Sub(l.ended[0].ended) >= r.KeepFor", "false"},
+	{"sequences begin anew", bySuite, "queue/memory.go", "sequence: now.UnixMicro() - 1,", "sequence: 0*now.UnixMicro(),"},
+
+	{"Redis: a smaller token begins", byRedis, "queue/redisqueue/begin.lua", "if token < k.token or token == k.token and k.over == 1 and k.lseq > 0 then", "if token == k.token and k.over == 1 and k.lseq > 0 then"},
+	{"Redis: tokens are numbers", byRedis, "queue/redisqueue/begin.lua", "if token < k.token or", "if tonumber(token) < tonumber(k.token) or"},
+	{"Redis: the late end of a superseded worker counts", byRedis, "queue/redisqueue/end.lua", "if not known or ARGV[6] ~= k.token then", "if not known then"},
+	{"Redis: spacing is forgotten after a crash", byRedis, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.next = token, 0, 0, 0, 0, 0"},
+	{"Redis: the attempt is counted after the run", byRedis, "queue/redisqueue/key.lua", "k.att = k.att + 1", "k.att = math.max(k.att, 1)"},
+	{"Redis: items that wait expire", byRedis, "queue/redisqueue/append.lua", "redis.call('PERSIST', K)", "redis.call('PEXPIRE', K, 1000)"},
+
+	{"a worker goes on although somebody waits for the lock", byWorkers, "serial_run.go", "case <-lease.Contended():\n\t\treturn false", "case <-lease.Contended():\n\t\treturn true"},
+	{"a worker begins more when it is to end", byWorkers, "serial_run.go", "if w.ctx.Err() != nil || lease.Err() != nil || w.lock.MaxHold > 0 {", "if lease.Err() != nil || w.lock.MaxHold > 0 {"},
+	{"a run ends with Work's context", byWorkers, "serial_run.go", "lease.Context(context.WithoutCancel(w.ctx))", "lease.Context(w.ctx)"},
+	{"a worker waits for the lock as one of few", byWorkers, "serial_run.go", "h.waits = true\n\t\t\tw.waiting++", "h.waits = false"},
+	{"a worker that ends keeps its claims", byWorkers, "serial_work.go", "\tw.giveBack()\n", "\n"},
+	{"an unanswered end is not repeated", byWorkers, "serial_run.go", "if errors.Is(err, queue.ErrDamaged) || over", "if true || over"},
+	{"a worker takes no lock of the key", byWorkers, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
+	{"a worker hears nothing", byWorkers, "serial_work.go", "\tw.ear.Go(w.listen)\n", ""},
+
+	{"an item is done when it is begun", byHistory, "queue/redisqueue/key.lua", "k.run, k.over, k.begun = 1, 0, now", "k.run, k.over, k.begun = 1, 0, now\n      if k.att > 1 then redis.call('LPOP', Q) k.len = k.len - 1 k.head = k.head + 1 item = nil end"},
+	{"two workers have one key", byHistory, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
+	{"a worker forgets half of the spacing", byHistory, "queue/redisqueue/end.lua", "k.next = k.begun + r.spacing + tonumber(ARGV[17])", "k.next = k.begun + r.spacing / 2"},
+	{"attempts begin anew with each worker", byHistory, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.att = token, 0, 0, 0, 0, 0"},
+	{"a failure is passed over", byHistory, "serial_run.go", "e.Outcome, e.After = queue.Retry,", "e.Outcome, e.After = queue.Done,"},
+}
+
+// TestMistakesOfSerialFunctionsAreFound puts one mistake after the other into stores and workers,
+// and expects the tests to fail that are to find it.
+func TestMistakesOfSerialFunctionsAreFound(t *testing.T) {
+	run := os.Getenv(serialMutants) == "1"
+	if _, err := exec.LookPath("go"); err != nil && run {
+		t.Fatal(err)
+	}
+	for _, m := range mistakesOfSerial {
+		t.Run(m.name, func(t *testing.T) {
+			file, err := filepath.Abs(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("%s has the text to replace %d times; it must be there once", m.file, n)
+			}
+			if !run {
+				t.Skipf("compiles and runs other tests: set %s=1", serialMutants)
+			}
+			dir := t.TempDir()
+			mutated := filepath.Join(dir, filepath.Base(file))
+			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(list, overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			folder, pattern, _ := strings.Cut(m.by, " ")
+			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=3m", "-overlay", list, "-run", pattern, folder)
+			cmd.Env = append(os.Environ(), serialMutants+"=0")
+			out, err := cmd.CombinedOutput()
+			switch names := failedTests.FindAllStringSubmatch(string(out), 3); {
+			case err == nil:
+				t.Error("all tests pass")
+			case names == nil && !strings.Contains(string(out), "panic: "):
+				t.Errorf("the run fails for another reason: %v\n%s", err, out[max(0, len(out)-2000):])
+			default:
+				t.Log(names)
+			}
+		})
+	}
+}
+
+var failedTests = regexp.MustCompile(`--- FAIL: (\S+)`)
