@@ -13,7 +13,7 @@
 #   make faults      the fault laboratory, for core/lab/faults/results
 #   make figures     the twenty figures in full, for core/lab/figures/results; needs spin, takes hours
 #   make caches      its cache beside others, for core/lab/caches/results
-#   make model       check the models of the Redis protocol; needs spin
+#   make model       check the models of the Redis protocol and of serial queues; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
 
@@ -259,6 +259,7 @@ fuzz:
 
 model:
 	@core/redislock/internal/protocol/model/check
+	@decorator/queue/model/check
 
 bench:
 	@.ci/servers
