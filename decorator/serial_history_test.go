@@ -35,6 +35,7 @@ type serialPlan struct {
 	TTL, Spacing       time.Duration
 	Takes              time.Duration // a run, at most
 	Fails              int           // one run in so many fails; 0: none
+	Stuck              bool          // no run returns
 }
 
 // plannedSerial is the serial function of a process.
@@ -72,6 +73,9 @@ func TestSerialProcess(t *testing.T) {
 			e := serialcheck.Event{At: time.Now().UnixNano(), Kind: serialcheck.Started, Key: r.OrderID, Seq: info.Sequence, Attempt: info.Attempt, Token: lease.Token()}
 			began := e.At
 			note(e)
+			if p.Stuck {
+				<-ctx.Done()
+			}
 			if p.Takes > 0 {
 				time.Sleep(rand.N(p.Takes))
 			}
