@@ -59,6 +59,13 @@
 //
 // [Leader] lets one process of several lead, until it resigns, ends or dies.
 //
+// # Calls that may wait
+//
+// [Serial] accepts a call at once and runs it later: the calls of one key one after the other, in
+// order, spaced, with retries, over all processes, and whoever dies. [SerialTx] makes that once for
+// what a call writes to a database. go run ./examples/refunds shows a provider's limit broken, and
+// then kept.
+//
 // # Errors
 //
 // If the function did not run, the result is the zero value and the error is a

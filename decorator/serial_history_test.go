@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,8 +39,32 @@ type serialPlan struct {
 	Stuck              bool          // no run returns
 }
 
-// plannedSerial is the serial function of a process.
-func plannedSerial(p serialPlan, rdb *redis.Client, run func(context.Context, refund) error) (*core.Engine, *decorator.SerialFunc[refund], error) {
+// refusals is a store that tells of ends of runs that were refused.
+type refusals struct {
+	queue.Store
+	refused func(h queue.Holder)
+}
+
+type refusalsQueue struct {
+	queue.Queue
+	refused func(h queue.Holder)
+}
+
+func (r refusals) Open(name string, rules queue.Rules) (queue.Queue, error) {
+	q, err := r.Store.Open(name, rules)
+	return refusalsQueue{q, r.refused}, err
+}
+
+func (q refusalsQueue) End(ctx context.Context, h queue.Holder, e queue.Ending) (queue.Step, error) {
+	s, err := q.Queue.End(ctx, h, e)
+	if errors.Is(err, queue.ErrSuperseded) {
+		q.refused(h)
+	}
+	return s, err
+}
+
+// plannedSerial is the serial function of a process. refused is told of ends that came too late.
+func plannedSerial(p serialPlan, rdb *redis.Client, refused func(queue.Holder), run func(context.Context, refund) error) (*core.Engine, *decorator.SerialFunc[refund], error) {
 	e, err := core.New(redislock.New(rdb), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +73,7 @@ func plannedSerial(p serialPlan, rdb *redis.Client, run func(context.Context, re
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := decorator.NewSerial(e, core.Policy{Name: "refund", Key: "refund:{OrderID}", TTL: p.TTL}, store, run,
+	f, err := decorator.NewSerial(e, core.Policy{Name: "refund", Key: "refund:{OrderID}", TTL: p.TTL}, refusals{store, refused}, run,
 		decorator.SerialPolicy{Spacing: p.Spacing, Attempts: 100, MaxLength: 1 << 20, Backoff: decorator.Backoff{Least: 5 * time.Millisecond}, Workers: 32})
 	return e, f, err
 }
@@ -67,11 +92,20 @@ func TestSerialProcess(t *testing.T) {
 			line, _ := json.Marshal(e)               // it has strings and numbers
 			_, _ = history.Write(append(line, '\n')) // what is not written shows
 		}
-		_, f, err = plannedSerial(p, rdb, func(ctx context.Context, r refund) error {
+		var leases sync.Map // of runs, by their tokens
+		refused := func(h queue.Holder) {
+			// Whether the lease had ended the lock says, and not the queue.
+			if lease, ok := leases.Load(h.Token); ok && errors.Is(lease.(*core.Lease).Err(), core.ErrLost) {
+				at := time.Now().UnixNano()
+				note(serialcheck.Event{From: at - int64(10*p.TTL), At: at, Kind: serialcheck.Lost, Key: strings.TrimPrefix(h.Key, "refund:")})
+			}
+		}
+		_, f, err = plannedSerial(p, rdb, refused, func(ctx context.Context, r refund) error {
 			info, _ := decorator.RunFrom(ctx)
 			lease, _ := core.LeaseFrom(ctx)
 			e := serialcheck.Event{At: time.Now().UnixNano(), Kind: serialcheck.Started, Key: r.OrderID, Seq: info.Sequence, Attempt: info.Attempt, Token: lease.Token()}
 			began := e.At
+			leases.Store(lease.Token(), lease)
 			note(e)
 			if p.Stuck {
 				<-ctx.Done()
@@ -142,8 +176,8 @@ func runHistory(t *testing.T, p serialPlan, keys, each int) (all []serialcheck.E
 	srv := redisserver.Start(t)
 	p.Socket = srv.Addr
 	rdb := patientClient(p.Socket)
-	defer rdb.Close()
-	e, f, err := plannedSerial(p, rdb, func(context.Context, refund) error { return nil })
+	defer func() { _ = rdb.Close() }()
+	e, f, err := plannedSerial(p, rdb, func(queue.Holder) {}, func(context.Context, refund) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

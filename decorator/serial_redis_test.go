@@ -195,8 +195,8 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 	srv := redisserver.Start(t)
 	p := serialPlan{Socket: srv.Addr, TTL: 2 * time.Second}
 	rdb := patientClient(srv.Addr)
-	defer rdb.Close()
-	e, f, err := plannedSerial(p, rdb, func(context.Context, refund) error { return nil })
+	defer func() { _ = rdb.Close() }()
+	e, f, err := plannedSerial(p, rdb, func(queue.Holder) {}, func(context.Context, refund) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 			if err != nil {
 				return time.Time{}, false
 			}
-			defer file.Close()
+			defer func() { _ = file.Close() }()
 			all, _ := serialcheck.Read(file)
 			i := slices.IndexFunc(all, func(e serialcheck.Event) bool { return e.Key == order && e.Kind == serialcheck.Started })
 			if i < 0 {

@@ -110,7 +110,8 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 			_, err := decorator.NewSerial(s.engine, refundPolicy, store, func(context.Context, struct {
 				OrderID string
 				Done    chan int
-			}) error {
+			},
+			) error {
 				return nil
 			}, decorator.SerialPolicy{})
 			return err

@@ -80,7 +80,7 @@ func TestProcessesKeepTheProvidersLimit(t *testing.T) {
 	}
 	defer func() { _, _ = server.Process.Kill(), server.Wait() }()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	for deadline := time.Now().Add(time.Minute); rdb.Ping(t.Context()).Err() != nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("redis-server does not answer")

@@ -39,11 +39,11 @@ func holder(key string, token int64) queue.Holder {
 
 func TestClientsThatCannotServeAreRefused(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	ring := redis.NewRing(&redis.RingOptions{})
-	defer ring.Close()
+	defer func() { _ = ring.Close() }()
 	replicas := redis.NewClusterClient(&redis.ClusterOptions{ReadOnly: true})
-	defer replicas.Close()
+	defer func() { _ = replicas.Close() }()
 	for what, try := range map[string]func() (*redisqueue.Store, error){
 		"no client":       func() (*redisqueue.Store, error) { return redisqueue.New(nil, "q:") },
 		"a nil client":    func() (*redisqueue.Store, error) { return redisqueue.New((*redis.Client)(nil), "q:") },
@@ -71,7 +71,7 @@ func TestClientsThatCannotServeAreRefused(t *testing.T) {
 
 func TestServerThatIsDownIsAnError(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	q := open(t, newStore(t, c), rules)
 	_, err := q.Append(t.Context(), "k", queue.New{ID: "1"})
 	_, err2 := q.Begin(t.Context(), holder("k", 1))
