@@ -45,7 +45,7 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 	{"a claim never ends", bySuite, "queue/memory.go", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(r.For))", "\t\tl.worker = r.Worker\n\t\tq.schedule(l, now.Add(r.For+time.Hour))"},
 	{"a parked key goes on by itself", bySuite, "queue/memory.go", "for len(l.items) > 0 && !l.parked && s.Item == nil {", "for len(l.items) > 0 && s.Item == nil {\n\t\tl.parked = false"},
 	{"a cascade ends one item", bySuite, "queue/memory_line.go", "case Cascade:", "case Cascade + 1:"},
-	{"listeners are not told", bySuite, "queue/memory.go", "for e := range s.ears {", "for e := range map[*ear]bool{} {"},
+	{"listeners are not told", bySuite, "queue/memory.go", "for e := range s.listeners {", "for e := range map[*listener]bool{} {"},
 	{"what has ended is kept for ever", bySuite, "queue/memory_line.go", "now.Sub(l.ended[0].ended) >= r.KeepFor", "false"},
 	{"sequences begin anew", bySuite, "queue/memory.go", "sequence: now.UnixMicro() - 1,", "sequence: 0*now.UnixMicro(),"},
 
@@ -63,7 +63,7 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 	{"a worker that ends keeps its claims", byWorkers, "serial_work.go", "\tw.giveBack()\n", "\n"},
 	{"an unanswered end is not repeated", byWorkers, "serial_run.go", "if errors.Is(err, queue.ErrDamaged) || over", "if true || over"},
 	{"a worker takes no lock of the key", byWorkers, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
-	{"a worker hears nothing", byWorkers, "serial_work.go", "\tw.ear.Go(w.listen)\n", ""},
+	{"a worker hears nothing", byWorkers, "serial_work.go", "\tw.listening.Go(w.listen)\n", ""},
 
 	{"an item is done when it is begun", byHistory, "queue/redisqueue/key.lua", "k.run, k.over, k.begun = 1, 0, now", "k.run, k.over, k.begun = 1, 0, now\n      if k.att > 1 then redis.call('LPOP', Q) k.len = k.len - 1 k.head = k.head + 1 item = nil end"},
 	{"two workers have one key", byHistory, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},

@@ -17,7 +17,7 @@ const leastGrace = 250 * time.Millisecond
 
 // serve takes the lock of a claimed key, and runs its items while they are due and nobody
 // else waits for it.
-func (w *serialWorker[In]) serve(h *hand) {
+func (w *serialWorker[In]) serve(h *claimedKey) {
 	defer w.letGo(h)
 	lease, err := w.lease(h)
 	if err != nil {
@@ -59,7 +59,7 @@ func (w *serialWorker[In]) serve(h *hand) {
 
 // lease takes the lock of a key. While somebody else has it, the key does not keep others from
 // being one of Workers.
-func (w *serialWorker[In]) lease(h *hand) (*core.Lease, error) {
+func (w *serialWorker[In]) lease(h *claimedKey) (*core.Lease, error) {
 	p := w.lock
 	p.Key = h.key
 	if p.MaxHold == 0 {
@@ -68,7 +68,7 @@ func (w *serialWorker[In]) lease(h *hand) (*core.Lease, error) {
 	waits := time.AfterFunc(patience, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.hands[h] && h.lease == nil && w.waiting < w.policy.Workers {
+		if w.claimed[h] && h.lease == nil && w.waiting < w.policy.Workers {
 			h.waits = true
 			w.waiting++
 			w.wake()
@@ -96,13 +96,13 @@ func (w *serialWorker[In]) lease(h *hand) (*core.Lease, error) {
 }
 
 // letGo ends what serve began. A claim of which nothing has come is left to giveBack.
-func (w *serialWorker[In]) letGo(h *hand) {
+func (w *serialWorker[In]) letGo(h *claimedKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h.lease == nil && w.ctx.Err() != nil {
 		return
 	}
-	delete(w.hands, h)
+	delete(w.claimed, h)
 	w.wake()
 }
 
@@ -115,7 +115,7 @@ func (w *serialWorker[In]) wake() {
 }
 
 // due sees to it that a key is looked at when its next item is due.
-func (w *serialWorker[In]) due(h *hand, s queue.Step) {
+func (w *serialWorker[In]) due(h *claimedKey, s queue.Step) {
 	if s.Left == 0 || s.Parked {
 		return
 	}
@@ -137,7 +137,7 @@ func (w *serialWorker[In]) tooLate(asked time.Time) bool {
 
 // ask asks the queue until it answers, or its answer is of no use any more; asked is when it
 // was asked for the answer. The operations may be repeated.
-func (w *serialWorker[In]) ask(h *hand, lease *core.Lease, op string, call func(context.Context) (queue.Step, error)) (s queue.Step, asked time.Time, err error) {
+func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call func(context.Context) (queue.Step, error)) (s queue.Step, asked time.Time, err error) {
 	first := time.Now()
 	for failures := 1; ; failures++ {
 		asked = time.Now()
@@ -164,7 +164,7 @@ func (w *serialWorker[In]) ask(h *hand, lease *core.Lease, op string, call func(
 }
 
 // once runs an item and records how that has ended.
-func (w *serialWorker[In]) once(inside context.Context, h *hand, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
+func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
 	ctx, span := w.signals.begins(inside, holder.Token, &item)
 	started := time.Now()
 	failure := w.call(ctx, holder, item)

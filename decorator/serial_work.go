@@ -67,23 +67,23 @@ func (f *SerialFunc[In]) misused(why string) error {
 // serialWorker is one Work.
 type serialWorker[In any] struct {
 	*SerialFunc[In]
-	name   string          // of the process, to the store
-	ctx    context.Context // of Work; ended when nothing more is to be begun
-	stop   context.CancelCauseFunc
-	knew   chan struct{} // something has changed that the next look depends on
-	ear    sync.WaitGroup
-	failed atomic.Bool // the store has not answered the last time; it is in the log
+	name      string          // of the process, to the store
+	ctx       context.Context // of Work; ended when nothing more is to be begun
+	stop      context.CancelCauseFunc
+	knew      chan struct{} // something has changed that the next look depends on
+	listening sync.WaitGroup
+	failed    atomic.Bool // the store has not answered the last time; it is in the log
 
 	mu      sync.Mutex
 	looks   []time.Time // by shard: when to look there
-	hands   map[*hand]bool
+	claimed map[*claimedKey]bool
 	waiting int       // of them, those that do not count as one of Workers
 	unlucky int       // failures of the locks' store in a row
 	later   time.Time // nothing is claimed before, for a store does not answer
 }
 
-// hand is a key that this process has claimed.
-type hand struct {
+// claimedKey is a key that this process has claimed.
+type claimedKey struct {
 	key     string
 	shard   int
 	waits   bool        // for a lock that somebody else has, and counts no more as one of Workers
@@ -95,7 +95,7 @@ type hand struct {
 func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWorker[In] {
 	w := &serialWorker[In]{
 		SerialFunc: f, name: randomID(), knew: make(chan struct{}, 1),
-		looks: make([]time.Time, f.queue.Shards()), hands: make(map[*hand]bool),
+		looks: make([]time.Time, f.queue.Shards()), claimed: make(map[*claimedKey]bool),
 	}
 	w.ctx, w.stop = context.WithCancelCause(ctx)
 	return w
@@ -103,7 +103,7 @@ func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWork
 
 // work is the body of Work.
 func (w *serialWorker[In]) work() error {
-	w.ear.Go(w.listen)
+	w.listening.Go(w.listen)
 	for w.ctx.Err() == nil {
 		pause := w.turn(time.Now())
 		timer := time.NewTimer(pause)
@@ -120,7 +120,7 @@ func (w *serialWorker[In]) work() error {
 		err = errors.Join(err, w.failure("work", ErrStuck, fmt.Sprintf("%d of them have lost their leases and go on", stuck), nil))
 	}
 	w.stop(nil)
-	w.ear.Wait()
+	w.listening.Wait()
 	return err
 }
 
@@ -132,7 +132,7 @@ func (w *serialWorker[In]) turn(now time.Time) (pause time.Duration) {
 			w.mu.Unlock()
 			break
 		}
-		free := w.policy.Workers - (len(w.hands) - w.waiting)
+		free := w.policy.Workers - (len(w.claimed) - w.waiting)
 		due := !w.looks[shard].After(now)
 		keep, overdue := w.stale(shard, now)
 		w.mu.Unlock()
@@ -146,14 +146,14 @@ func (w *serialWorker[In]) turn(now time.Time) (pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := now.Add(w.look)
-	if len(w.hands)-w.waiting < w.policy.Workers {
+	if len(w.claimed)-w.waiting < w.policy.Workers {
 		for _, at := range w.looks {
 			if at.Before(next) {
 				next = at
 			}
 		}
 	}
-	for h := range w.hands {
+	for h := range w.claimed {
 		if at := h.touched.Add(w.lock.TTL / 3); at.Before(next) {
 			next = at
 		}
@@ -167,7 +167,7 @@ func (w *serialWorker[In]) turn(now time.Time) (pause time.Duration) {
 // stale returns the claims of a shard that are to be prolonged, and whether one has to be now. w.mu is
 // held. A run that has lost its lease is left to others.
 func (w *serialWorker[In]) stale(shard int, now time.Time) (keep []string, overdue bool) {
-	for h := range w.hands {
+	for h := range w.claimed {
 		if h.shard != shard || now.Sub(h.touched) < w.lock.TTL/6 {
 			continue
 		}
@@ -205,15 +205,15 @@ func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
 		return
 	}
 	w.recovered()
-	for h := range w.hands {
+	for h := range w.claimed {
 		if slices.Contains(keep, h.key) && h.touched.Before(asked) {
 			h.touched = asked
 		}
 	}
 	for _, key := range c.Keys {
-		// A hand that has the key already is through with it and about to let go, or has
+		// Whoever serves the key already is through with it and about to let go, or has
 		// lost its lease and goes on. The lock keeps the two apart.
-		w.take(&hand{key: key, shard: shard, touched: asked, done: make(chan struct{})})
+		w.take(&claimedKey{key: key, shard: shard, touched: asked, done: make(chan struct{})})
 	}
 	if due && c.Next >= 0 {
 		w.lookBy(shard, time.Now().Add(c.Next))
@@ -221,8 +221,8 @@ func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
 }
 
 // take begins to serve a key that was claimed. w.mu is held.
-func (w *serialWorker[In]) take(h *hand) {
-	w.hands[h] = true
+func (w *serialWorker[In]) take(h *claimedKey) {
+	w.claimed[h] = true
 	go func() {
 		defer close(h.done)
 		w.serve(h)
@@ -291,7 +291,7 @@ func (w *serialWorker[In]) complain(ctx context.Context, op string, err error) {
 func (w *serialWorker[In]) giveBack() {
 	back := make([][]string, len(w.looks))
 	w.mu.Lock()
-	for h := range w.hands {
+	for h := range w.claimed {
 		if h.lease == nil {
 			back[h.shard] = append(back[h.shard], h.key)
 		}
@@ -311,12 +311,12 @@ func (w *serialWorker[In]) giveBack() {
 // go on without.
 func (w *serialWorker[In]) drain() (stuck int) {
 	w.mu.Lock()
-	hands := make([]*hand, 0, len(w.hands))
-	for h := range w.hands {
-		hands = append(hands, h)
+	all := make([]*claimedKey, 0, len(w.claimed))
+	for h := range w.claimed {
+		all = append(all, h)
 	}
 	w.mu.Unlock()
-	for _, h := range hands {
+	for _, h := range all {
 		if !w.outlast(h) {
 			stuck++
 		}
@@ -324,8 +324,8 @@ func (w *serialWorker[In]) drain() (stuck int) {
 	return stuck
 }
 
-// outlast reports whether a hand is done, or is beyond hope.
-func (w *serialWorker[In]) outlast(h *hand) bool {
+// outlast waits for a claimed key, and reports whether its run has returned.
+func (w *serialWorker[In]) outlast(h *claimedKey) bool {
 	w.mu.Lock()
 	lease := h.lease
 	w.mu.Unlock()

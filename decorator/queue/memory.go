@@ -16,13 +16,13 @@ import (
 // usable: see [NewMemory]. Contexts are looked at by Listen alone: nothing else waits.
 type Memory struct {
 	mu     sync.Mutex
-	queues map[string]*shelf
+	queues map[string]*queueState
 }
 
 var _ Store = (*Memory)(nil)
 
 // NewMemory returns an empty Memory.
-func NewMemory() *Memory { return &Memory{queues: make(map[string]*shelf)} }
+func NewMemory() *Memory { return &Memory{queues: make(map[string]*queueState)} }
 
 // Open returns the queue of that name. Handles of one name share their items; each
 // has its own rules.
@@ -34,19 +34,19 @@ func (m *Memory) Open(name string, r Rules) (Queue, error) {
 	defer m.mu.Unlock()
 	s := m.queues[name]
 	if s == nil {
-		s = &shelf{lines: make(map[string]*line), ears: make(map[*ear]bool)}
+		s = &queueState{lines: make(map[string]*line), listeners: make(map[*listener]bool)}
 		m.queues[name] = s
 	}
-	return &memoryQueue{shelf: s, rules: r}, nil
+	return &memoryQueue{queueState: s, rules: r}, nil
 }
 
-// shelf is one queue.
-type shelf struct {
-	mu    sync.Mutex
-	lines map[string]*line // by the digest of their keys
-	due   agenda
-	idle  []idleSince // in order
-	ears  map[*ear]bool
+// queueState is one queue.
+type queueState struct {
+	mu        sync.Mutex
+	lines     map[string]*line // by the digest of their keys
+	due       agenda
+	idle      []idleSince // in order
+	listeners map[*listener]bool
 }
 
 // idleSince notes that a line had no items from then on.
@@ -55,9 +55,9 @@ type idleSince struct {
 	since  time.Time
 }
 
-// memoryQueue is a shelf with rules.
+// memoryQueue is a queueState with rules.
 type memoryQueue struct {
-	*shelf
+	*queueState
 	rules Rules
 }
 
@@ -330,7 +330,7 @@ func (q *memoryQueue) forget(now time.Time) {
 }
 
 // settle gives up the claim of a line that has no run, and schedules it. s.mu is held.
-func (s *shelf) settle(l *line, now time.Time) {
+func (s *queueState) settle(l *line, now time.Time) {
 	l.worker = ""
 	if len(l.items) == 0 || l.parked {
 		if l.at >= 0 {
@@ -347,13 +347,13 @@ func (s *shelf) settle(l *line, now time.Time) {
 		at = l.next
 	}
 	s.schedule(l, at)
-	for e := range s.ears {
+	for e := range s.listeners {
 		e.tell(at)
 	}
 }
 
 // schedule puts a line where it is due then. s.mu is held.
-func (s *shelf) schedule(l *line, due time.Time) {
+func (s *queueState) schedule(l *line, due time.Time) {
 	l.due = due
 	if l.at < 0 {
 		heap.Push(&s.due, l)

@@ -125,14 +125,14 @@ func (a *agenda) Pop() any {
 	return l
 }
 
-// ear hears of keys that get due: of the earliest, if there are several.
-type ear struct {
+// listener hears of keys that get due: of the earliest, if there are several.
+type listener struct {
 	mu   sync.Mutex
 	at   time.Time // zero: nothing to tell
 	knew chan struct{}
 }
 
-func (e *ear) tell(at time.Time) {
+func (e *listener) tell(at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.at.IsZero() || at.Before(e.at) {
@@ -146,14 +146,14 @@ func (e *ear) tell(at time.Time) {
 
 // Listen tells of keys that get due, until ctx ends.
 func (q *memoryQueue) Listen(ctx context.Context, up func(), due func(shard int, in time.Duration)) error {
-	e := &ear{knew: make(chan struct{}, 1)}
+	e := &listener{knew: make(chan struct{}, 1)}
 	q.mu.Lock()
-	q.ears[e] = true
+	q.listeners[e] = true
 	q.mu.Unlock()
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		delete(q.ears, e)
+		delete(q.listeners, e)
 	}()
 	up()
 	for {
