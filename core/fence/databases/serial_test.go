@@ -141,8 +141,8 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- worker.Wait() }()
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = worker.Wait() }() // reports the kill
 		for alive := true; alive; {
 			select {
 			case <-ended:
@@ -156,8 +156,8 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	// The last one lives.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- f.Work(ctx) }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = f.Work(ctx) }() // until cancel
 	deadline := time.Now().Add(5 * time.Minute)
 	for d.number(t, `SELECT count(DISTINCT (lock_order, id)) FROM paid`) < int64(orders*items) {
 		if time.Now().After(deadline) {
