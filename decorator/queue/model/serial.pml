@@ -58,6 +58,12 @@ byte lbt[2], let[2], lei[2], lea[2], leo[2];
 byte since=MOST, starts[N+2], effects[N+2], faults, taken, fb=FB, cb=CB, lb=LB, rb=RB;
 hidden byte res;
 
+/* every attempt that was counted was run, or is that of a worker with a fault */
+#ifdef M_COUNTLATE
+#define COUNTED skip
+#else
+#define COUNTED assert(att<=starts[head]+taken)
+#endif
 /* alone: nobody runs with a lease but w */
 #define ALONE(w) (!(st[1-(w)]==RUN && lock==2-(w)))
 
@@ -65,7 +71,7 @@ inline begin(_w) {
   res=NONE;
   do
   :: head>N -> break
-  :: head<=N && !begun && att>=A -> head++; att=0          /* dead; those behind it go on */
+  :: head<=N && !begun && att>=A -> COUNTED; head++; att=0          /* dead; those behind it go on */
   :: head<=N && !begun && att<A && next>0 -> break
   :: head<=N && (begun || next==0 && att<A) ->
      if :: !begun ->
@@ -136,7 +142,7 @@ inline srvEnd(_w,_t,_i,_n,_o,_more) {
      att++;
 #endif
      if :: _o==DONE -> assert(effects[head]>0); head++; att=0
-        :: _o==RETRY && att>=A -> head++; att=0
+        :: _o==RETRY && att>=A -> COUNTED; head++; att=0
         :: else
      fi;
      begun=0; over=1; lseq=_i; latt=_n;
