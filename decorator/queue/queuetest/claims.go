@@ -65,8 +65,8 @@ var claimChecks = []check{
 		h, p := f.open(), f.peer()
 		h.append("1")
 		h.claimAll(queue.ClaimRequest{Worker: "a", Max: 1, For: short})
-		p.claimAll(queue.ClaimRequest{Worker: "b", Max: 0, Keep: []string{f.key}, For: time.Millisecond}) // not b's
 		h.claimAll(queue.ClaimRequest{Worker: "a", Max: 0, Keep: []string{f.key, f.key + "unknown"}, For: long})
+		p.claimAll(queue.ClaimRequest{Worker: "b", Max: 0, Keep: []string{f.key}, For: time.Millisecond}) // not b's
 		time.Sleep(2 * short)
 		p.mustClaim("b")
 	}},

@@ -76,12 +76,18 @@ var keepingChecks = []check{
 		h.done(1, h.begin(1, "1", 1))
 		other := h.on(f.key + "2")
 		left := other.append("1").ID
+		again := h.on(f.key + "3") // which was idle before
+		again.append("1")
+		again.done(1, again.begin(1, "1", 1))
+		again.append("2")
 		f.until("the item to be forgotten", func() bool {
 			_, err := h.q.Status(f.t.Context(), id)
 			return errors.Is(err, queue.ErrUnknown)
 		})
 		time.Sleep(queue.MinKeep)
 		other.mustBe(left, queue.Waiting)
+		again.mustNotBegin(1)
+		again.begin(2, "2", 1)
 		h.mustNotBegin(1)
 		h.begin(2, "2", 1)
 	}},
