@@ -279,6 +279,10 @@ type RunInfo struct {
 	Sequence int64  // rises within the key
 	Attempt  int    // from 1
 	Last     bool   // a failure of this attempt is the item's death
+
+	// Started is when the run started, which the spacing counts from: just before the function
+	// was called. A machine that is busy may run its first line later.
+	Started time.Time
 }
 
 type runInfoKey struct{}

@@ -103,7 +103,7 @@ func TestSerialProcess(t *testing.T) {
 		_, f, err = plannedSerial(p, rdb, refused, func(ctx context.Context, r refund) error {
 			info, _ := decorator.RunFrom(ctx)
 			lease, _ := core.LeaseFrom(ctx)
-			e := serialcheck.Event{At: time.Now().UnixNano(), Kind: serialcheck.Started, Key: r.OrderID, Seq: info.Sequence, Attempt: info.Attempt, Token: lease.Token()}
+			e := serialcheck.Event{At: info.Started.UnixNano(), Kind: serialcheck.Started, Key: r.OrderID, Seq: info.Sequence, Attempt: info.Attempt, Token: lease.Token()}
 			began := e.At
 			leases.Store(lease.Token(), lease)
 			note(e)

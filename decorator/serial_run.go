@@ -166,8 +166,7 @@ func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call
 // once runs an item and records how that has ended.
 func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
 	ctx, span := w.signals.begins(inside, holder.Token, &item)
-	started := time.Now()
-	failure := w.call(ctx, holder, item)
+	started, failure := w.call(ctx, holder, item)
 	lasted := time.Since(started)
 	e := queue.Ending{Sequence: item.Sequence, Attempt: item.Attempt, Outcome: queue.Done, Late: started.Sub(begun)}
 	switch {
@@ -211,13 +210,13 @@ func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
 	}
 }
 
-// call runs the function for an item. A panic and a Goexit are errors.
-func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (err error) {
+// call runs the function for an item, and says when it has started: as late as can be, for the
+// spacing counts from there. A panic and a Goexit are errors.
+func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, err error) {
 	var in In
 	if err := w.policy.Codec.Unmarshal(item.Payload, &in); err != nil {
-		return fmt.Errorf("the item cannot be decoded: %w", err)
+		return time.Now(), fmt.Errorf("the item cannot be decoded: %w", err)
 	}
-	ctx = context.WithValue(ctx, runInfoKey{}, RunInfo{ID: item.ID, Sequence: item.Sequence, Attempt: item.Attempt, Last: item.Attempt >= w.policy.Attempts})
 	done := make(chan struct{})
 	err = errors.New("the function has ended its goroutine")
 	go func() {
@@ -227,8 +226,10 @@ func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item q
 				err = fmt.Errorf("the function panicked: %v\n%s", fault, debug.Stack())
 			}
 		}()
+		started = time.Now()
+		ctx = context.WithValue(ctx, runInfoKey{}, RunInfo{ID: item.ID, Sequence: item.Sequence, Attempt: item.Attempt, Last: item.Attempt >= w.policy.Attempts, Started: started})
 		err = w.run(ctx, holder, item, in)
 	}()
 	<-done
-	return err
+	return started, err
 }
