@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"time"
 )
 
@@ -73,6 +74,19 @@ type Queue interface {
 	// Shards is how many parts the queue has, 1 or more. Each key is in one of them, and a Claim
 	// names keys of one. It does not change.
 	Shards() int
+}
+
+// TxAppender is a Queue in a database that can append in a transaction of the user's own.
+type TxAppender interface {
+	Queue
+
+	// AppendTx appends as Append does, in tx, which is of the store's database: the item is
+	// there once tx is committed, and never if tx is rolled back. Until tx ends, every other
+	// operation on the key waits for it. So the items of a key are in the order in which their
+	// transactions were committed, and within one transaction in that of the calls.
+	//
+	// After an error other than [ErrFull] roll tx back.
+	AppendTx(ctx context.Context, tx *sql.Tx, key string, n New) (Place, error)
 }
 
 // Bounds.
