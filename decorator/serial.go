@@ -121,7 +121,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 		return nil, refuse(guard.Name(), errors.New(fault))
 	}
 	if store == nil {
-		return nil, refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New or one of your own"))
+		return nil, refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New, sqlqueue.New or one of your own"))
 	}
 	if err := s.fill(); err != nil {
 		return nil, refuse(guard.Name(), err)
@@ -203,6 +203,10 @@ func (o itemID) applyEnqueue(n *queue.New) { n.ID = string(o) }
 // not: call Enqueue again, with an ItemID. Enqueue does not use the engine's locks, so that it
 // serves until the store is closed.
 func (f *SerialFunc[In]) Enqueue(ctx context.Context, in In, opts ...EnqueueOption) (queue.Place, error) {
+	return f.enqueue(ctx, in, opts, f.queue.Append)
+}
+
+func (f *SerialFunc[In]) enqueue(ctx context.Context, in In, opts []EnqueueOption, add func(context.Context, string, queue.New) (queue.Place, error)) (queue.Place, error) {
 	if ctx == nil {
 		return queue.Place{}, f.failure("enqueue", queue.ErrItem, "the context is nil; use context.Background() where there is none", nil)
 	}
@@ -232,7 +236,7 @@ func (f *SerialFunc[In]) Enqueue(ctx context.Context, in In, opts ...EnqueueOpti
 	if err := n.Validate(key); err != nil {
 		return queue.Place{}, f.failure("enqueue", queue.ErrItem, err.Error(), nil)
 	}
-	place, err := f.queue.Append(ctx, key, n)
+	place, err := add(ctx, key, n)
 	if err != nil {
 		return queue.Place{}, f.unanswered(ctx, "enqueue", err)
 	}
