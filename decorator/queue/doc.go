@@ -103,6 +103,7 @@
 //
 // # Stores
 //
-// [Memory] is for one process and for tests. Package redisqueue beside this one keeps queues
-// in Redis. Another store implements [Store] and is tested by package queuetest.
+// [Memory] is for one process and for tests. Packages redisqueue and sqlqueue beside this one keep
+// queues in Redis, and in PostgreSQL, MySQL or MariaDB. Another store implements [Store] and is
+// tested by package queuetest. A store in a database may implement [TxAppender] as well.
 package queue

@@ -1,0 +1,39 @@
+package queues_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/decorator/queue/queuetest"
+	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+)
+
+// harnesses returns a function that makes harnesses. They share one database, and each has a
+// proxy of its own.
+func (p *product) harnesses(t *testing.T, notified bool) func(t *testing.T) *queuetest.Harness {
+	d := p.database(t, p.Server)
+	return func(t *testing.T) *queuetest.Harness {
+		link := newProxy(t, p.Addr())
+		opts := []sqlqueue.Option{sqlqueue.WithPoll(50 * time.Millisecond)}
+		if notified {
+			opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{p.Source(p.Addr(), d.name)})}
+		}
+		return &queuetest.Harness{
+			Store: d.store(t, d.connect(t, link.Addr(), p.text), opts...),
+			Peer:  d.store(t, d.connect(t, p.Addr(), p.other), opts...),
+			LoseReply: func() func() bool {
+				return link.DropReply(func(string) bool { return true })
+			},
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, p := range products {
+		t.Run(p.Name, func(t *testing.T) { queuetest.Run(t, p.harnesses(t, false)) })
+	}
+}
+
+func TestConformanceWithNotifications(t *testing.T) {
+	queuetest.Run(t, products[0].harnesses(t, true))
+}

@@ -1,0 +1,2 @@
+// Package queues tests serial queues in PostgreSQL and MariaDB.
+package queues

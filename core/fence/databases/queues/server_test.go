@@ -1,0 +1,218 @@
+package queues_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"flag"
+	"io"
+	"log"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+)
+
+func TestMain(m *testing.M) {
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // the tests break connections on purpose
+	flag.Parse()
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", "4") // the tests wait most of the time
+	}
+	main := dbserver.Main{M: m}
+	for _, p := range products {
+		main.Servers = append(main.Servers, p.Server)
+	}
+	goleak.VerifyTestMain(main)
+}
+
+// product is a database server, and its properties that matter to tests.
+type product struct {
+	*dbserver.Server
+	another func() *dbserver.Server
+	dialect sqlqueue.Dialect
+	fences  fence.Dialect
+	text    string // options of a data source: send statements as text, so that the proxy can read them
+	other   string // options that another process may have
+	kill    string // ends another connection
+	others  string // the other connections of a database
+}
+
+var products = []*product{
+	{
+		Server: dbserver.PostgreSQL(), another: dbserver.PostgreSQL, dialect: sqlqueue.PostgreSQL, fences: fence.PostgreSQL,
+		text:   "&default_query_exec_mode=simple_protocol",
+		kill:   `SELECT pg_terminate_backend(%d)`,
+		others: `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+	},
+	{
+		Server: dbserver.MariaDB(), another: dbserver.MariaDB, dialect: sqlqueue.MySQL, fences: fence.MySQL,
+		other:  "?clientFoundRows=true",
+		text:   "?interpolateParams=true&idle_transaction_timeout=1",
+		kill:   `KILL %d`,
+		others: `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
+	},
+}
+
+// onEach runs a test on every product, in parallel with other tests.
+func onEach(t *testing.T, test func(t *testing.T, d *database)) {
+	t.Parallel()
+	for _, p := range products {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, p.database(t, p.Server))
+		})
+	}
+}
+
+// database is a new database with the tables of queues.
+type database struct {
+	*sql.DB
+	*product
+	srv  *dbserver.Server
+	name string
+}
+
+func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
+	t.Helper()
+	d := &database{product: p, srv: srv, name: srv.Create(t)}
+	d.DB = d.connect(t, srv.Addr(), "")
+	if err := sqlqueue.Migrate(t.Context(), d.DB, p.dialect); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// connect returns a pool of connections to an address.
+func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.srv.Driver, d.srv.Source(addr, d.name)+options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(20)
+	db.SetMaxIdleConns(20)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close the database: %v", err)
+		}
+	})
+	return db
+}
+
+// store returns the queues of the database, by way of db.
+func (d *database) store(t testing.TB, db *sql.DB, opts ...sqlqueue.Option) *sqlqueue.Store {
+	t.Helper()
+	s, err := sqlqueue.New(db, d.dialect, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var plainRules = queue.Rules{Attempts: 5, MaxLength: 100, KeepFor: time.Hour, KeepCount: 1000}
+
+// open returns a queue of the database.
+func (d *database) open(t testing.TB, s *sqlqueue.Store, r queue.Rules) queue.TxAppender {
+	t.Helper()
+	q, err := s.Open("refund", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.(queue.TxAppender)
+}
+
+// number returns the result of a query for one number.
+func (d *database) number(t testing.TB, query string) (n int64) {
+	t.Helper()
+	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// exec executes statements that must succeed.
+func (d *database) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := d.ExecContext(context.WithoutCancel(t.Context()), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// patience is how long a test waits for what has to come.
+const patience = 2 * time.Minute
+
+// eventually fails the test unless ok becomes true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+		<-tick.C
+	}
+}
+
+// listener receives PostgreSQL's notifications with pgx.
+type listener struct{ source string }
+
+// Listen implements sqlqueue.Notifications.
+func (n listener) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
+	conn, err := pgx.Connect(ctx, n.source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	ready()
+	for {
+		got, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		notify(got.Payload)
+	}
+}
+
+// newProxy starts a proxy to the server at target, whose requests are the COMMITs. It counts
+// "selects", and the other "requests".
+func newProxy(t testing.TB, target string) *proxy.Proxy[string] {
+	t.Helper()
+	return proxy.Start(t, target, proxy.Options[string]{Codec: func() proxy.Codec[string] { return &codec{} }})
+}
+
+// codec reads one connection. Statements must be sent as text.
+type codec struct{ proxy.Chunks }
+
+func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[string]) {
+	if d == proxy.ToClient {
+		m.Reply = true
+		return m
+	}
+	m.Count = "requests"
+	if bytes.Contains(data, []byte("SELECT")) {
+		m.Count = "selects"
+	}
+	if bytes.Contains(bytes.ToLower(data), []byte("commit")) {
+		m.Requests = []string{"commit"}
+	}
+	return m
+}
