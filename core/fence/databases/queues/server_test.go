@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -25,6 +26,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	roles := make(child.Roles)
+	for _, p := range products {
+		roles[p.workerRole()] = p.work
+	}
+	child.Main(roles)
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // the tests break connections on purpose
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
