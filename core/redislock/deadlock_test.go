@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,7 +26,11 @@ import (
 const calledRole = "called service"
 
 // beCalled plays the role: it prints its URL, and serves until its input ends.
-func beCalled(addr string) error {
+func beCalled(told string) error {
+	var addr string
+	if err := json.Unmarshal([]byte(told), &addr); err != nil {
+		return err
+	}
 	locks, err := core.New(redislock.New(redis.NewClient(&redis.Options{Addr: addr})), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt))
 	if err != nil {
 		return err
