@@ -3,6 +3,7 @@ package queues_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,11 @@ func (p *product) payouts(db *sql.DB, e *core.Engine) (*decorator.SerialFunc[ref
 }
 
 // work is such a process. It says when it has begun.
-func (p *product) work(source string) error {
+func (p *product) work(told string) error {
+	var source string
+	if err := json.Unmarshal([]byte(told), &source); err != nil {
+		return err
+	}
 	db, err := sql.Open(p.Driver, source)
 	if err != nil {
 		return err
