@@ -190,6 +190,26 @@ func (e *Engine) Close() error {
 // same one may wait for each other for ever.
 func (e *Engine) Uses(pool any) bool { return e != nil && e.pooled != nil && e.pooled.Uses(pool) }
 
+// name sets what the engine is called, or says why it cannot be.
+func (e *Engine) name() error {
+	stores := func(c driver.Capabilities) bool { return c.Identity }
+	switch id := e.settings.identity; {
+	case id == nil:
+		e.identity = defaultIdentity()
+	case *id == "":
+		return fmt.Errorf("%w: WithIdentity: the identity is empty; leave the option out for the host's name and the process's ID", ErrPolicy)
+	case len(*id) > driver.MaxIdentity:
+		return fmt.Errorf("%w: WithIdentity: the identity has %d bytes; use at most %d", ErrPolicy, len(*id), driver.MaxIdentity)
+	case !driver.ValidIdentity(*id):
+		return fmt.Errorf("%w: WithIdentity(%q): use ASCII letters, digits and . _ - : / @ + = , # ~ and %% only", ErrPolicy, *id)
+	case !stores(e.caps):
+		return fmt.Errorf("%w: WithIdentity: %s; leave the option out", ErrPolicy, e.lacks(stores))
+	default:
+		e.identity = *id
+	}
+	return nil
+}
+
 // misused returns the error of an operation without an engine or a context, or nil. policy is a
 // policy's name, if the operation is of one.
 func (e *Engine) misused(ctx context.Context, op, policy string) error {
@@ -264,6 +284,29 @@ func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
 		return nil, e.failure("acquire", pl.Name, ErrLost)
 	}
 	return outer, nil
+}
+
+// noteTaken says at the level of debugging that a call found its key taken, and by whom. It
+// has the context of the call, for a handler that adds the trace.
+func (e *Engine) noteTaken(ctx context.Context, policy string, r *queue.Refusal) {
+	if r.Why != queue.Busy && r.Why != queue.Timeout {
+		return
+	}
+	log := e.log()
+	if !log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	about := []slog.Attr{
+		slog.String("lock.name", policy), slog.String("lock.driver", e.caps.Name),
+		slog.String("lock.outcome", r.Outcome(signals.Failed).String()),
+	}
+	if holder := shown(r.Holder.Identity); holder != "" {
+		about = append(about, slog.String("lock.holder", holder))
+	}
+	if traceID, spanID := spanOf(r.Holder); traceID.IsValid() {
+		about = append(about, slog.String("lock.holder.trace_id", traceID.String()), slog.String("lock.holder.span_id", spanID.String()))
+	}
+	log.LogAttrs(ctx, slog.LevelDebug, "lockaround: a call did not get its lock", about...)
 }
 
 // carried returns the fencing token of a key that came with ctx's request, and 0 if none did.

@@ -66,6 +66,20 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(s *settings) { s.meters = p })
 }
 
+// WithIdentity sets what operators call this process, such as a pod's name. It is stored with
+// each lease, for [Engine.Inspect], for the log of calls that did not get their lock, and for
+// the spans of those that waited:
+//
+//	locks, err := core.New(redislock.New(rdb), core.WithIdentity(os.Getenv("POD_NAME")))
+//
+// It has 1 to 64 bytes: ASCII letters, digits and . _ - : / @ + = , # ~ and %. New refuses
+// others, and drivers that cannot store it. Whoever may read the store can read it, so that it
+// is no place for a secret, and nothing is decided by it: two processes may have the same. It
+// is never told to a client. The default is the host's name, a colon and the process's ID.
+func WithIdentity(identity string) Option {
+	return optionFunc(func(s *settings) { s.identity = &identity })
+}
+
 // WithLogger sets where the engine, and the middleware, the interceptors and the caches that
 // use it, say what an operator must know. At the level of debugging the engine says of each
 // call that found its key taken who holds it. The default, and nil, is slog.Default at the time
