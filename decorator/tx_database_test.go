@@ -145,7 +145,9 @@ func (s notedSession) Renew(ctx context.Context, rs []lockdriver.Renewal) []lock
 }
 
 func (s notedSession) Release(ctx context.Context, rs []lockdriver.Ending) []error {
-	_ = s.note(ctx, "release")
+	for range rs { // several keys are released by one call
+		_ = s.note(ctx, "release")
+	}
 	return s.Session.Release(ctx, rs)
 }
 
