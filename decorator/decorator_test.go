@@ -32,9 +32,9 @@ var stock = core.Policy{Key: "stock:{SKU}"}
 
 // newEngine returns an engine on d, closed with the test. Two engines on one
 // driver are like two processes on one store.
-func newEngine(t testing.TB, d driver.Driver) *core.Engine {
+func newEngine(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
 	t.Helper()
-	e, err := core.New(d, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	e, err := core.New(d, append(o, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,10 @@ type Leadership struct {
 	Term  int64     // the fencing token of the term; 0 if nobody leads
 	Since time.Time // when the term began, by the store's clock; zero if nobody leads or the store cannot tell
 	Mine  bool      // this runner leads
+
+	// Leader is the identity of the process that leads: see core.WithIdentity. It is empty if
+	// nobody leads or the store cannot tell.
+	Leader string
 }
 
 // leaderGate is a second lock, by which observers hear of the beginning and the end of a term
@@ -190,7 +194,7 @@ func (o *observer) look(ctx context.Context) error {
 	if st.Held {
 		now.Term = st.Token
 		if len(st.Holders) > 0 {
-			now.Term, now.Since = st.Holders[0].Token, st.Holders[0].Since
+			now.Term, now.Since, now.Leader = st.Holders[0].Token, st.Holders[0].Since, st.Holders[0].Identity
 		}
 		mine := o.runner.Status()
 		now.Mine = mine.Leading && mine.Term == now.Term

@@ -59,30 +59,31 @@ func observe(t *testing.T, l *decorator.LeaderRunner) func() watch {
 func TestObserversHearOfEachTermAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		first, second := decorator.Leader(newEngine(t, store), indexer, serve), decorator.Leader(newEngine(t, store), indexer, serve)
+		first := decorator.Leader(newEngine(t, store, core.WithIdentity("first")), indexer, serve)
+		second := decorator.Leader(newEngine(t, store, core.WithIdentity("second")), indexer, serve)
 		outside := observe(t, decorator.Leader(newEngine(t, store), indexer, serve)) // it does not campaign
 		inside := observe(t, first)
-		expect := func(what string, term int64, mine bool) {
+		expect := func(what string, term int64, leader string) {
 			t.Helper()
 			for name, heard := range map[string]func() watch{"outside": outside, "inside": inside} {
-				if got := heard(); got.Term != term || got.Mine != (mine && name == "inside") || term != 0 && got.Since.IsZero() {
-					t.Errorf("%s: the observer %s has heard %+v, want term %d", what, name, got, term)
+				if got := heard(); got.Term != term || got.Leader != leader || got.Mine != (leader == "first" && name == "inside") || term != 0 && got.Since.IsZero() {
+					t.Errorf("%s: the observer %s has heard %+v, want term %d of %q", what, name, got, term, leader)
 				}
 			}
 		}
-		expect("before any", 0, false)
+		expect("before any", 0, "")
 		time.Sleep(time.Hour)
 		stopFirst := campaign(t, first)
 		synctest.Wait()
-		expect("the first leads", first.Status().Term, true)
+		expect("the first leads", first.Status().Term, "first")
 		time.Sleep(time.Hour)
 		stopSecond := campaign(t, second)
 		synctest.Wait()
-		expect("the second waits", first.Status().Term, true)
+		expect("the second waits", first.Status().Term, "first")
 		time.Sleep(time.Hour)
 		_ = stopFirst()
 		synctest.Wait()
-		expect("the second leads", second.Status().Term, false)
+		expect("the second leads", second.Status().Term, "second")
 		before := second.Status().Term
 		_ = second.Resign(t.Context()) // and it is the next leader, perhaps before an observer has its place in the queue
 		time.Sleep(time.Second)
@@ -90,11 +91,11 @@ func TestObserversHearOfEachTermAtOnce(t *testing.T) {
 		if second.Status().Term == before {
 			t.Fatal("there is no further term")
 		}
-		expect("the second leads again", second.Status().Term, false)
+		expect("the second leads again", second.Status().Term, "second")
 		time.Sleep(time.Hour)
 		_ = stopSecond()
 		synctest.Wait()
-		expect("nobody leads", 0, false)
+		expect("nobody leads", 0, "")
 	})
 }
 
