@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/keyfield"
 )
 
 // lock is a function or a method as it is to be generated.
@@ -183,7 +184,7 @@ func blamed(m mark, text string) token.Pos {
 // checkTemplate resolves what a template names, and reports whether it has a list.
 func (s *source) checkTemplate(l *lock, m mark) (list bool) {
 	fault, at := s.judge.template(m.Key, func(name string, at int) {
-		list = list || strings.Contains(name, listMark)
+		list = list || strings.Contains(name, keyfield.ListMark)
 		v, in, err := s.resolve(l.name.Name, l.sig, name)
 		if err != nil {
 			s.fault(m.at(m.OffsetOf(at+in)), fmt.Sprintf("{%s}: %v", name, err))
@@ -198,7 +199,7 @@ func (s *source) checkTemplate(l *lock, m mark) (list bool) {
 	})
 	if fault != "" {
 		s.fault(m.at(m.OffsetOf(at)), fault)
-		list = list || strings.Contains(m.Key, listMark) // as far as one can tell
+		list = list || strings.Contains(m.Key, keyfield.ListMark) // as far as one can tell
 	}
 	return list
 }

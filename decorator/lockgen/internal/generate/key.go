@@ -3,6 +3,8 @@ package generate
 import (
 	"go/types"
 	"strings"
+
+	"github.com/lockaround/lockaround/decorator/internal/keyfield"
 )
 
 // held is a value that a call hands to its guard: a parameter, or as much of the way to a
@@ -32,18 +34,18 @@ func (h held) typ() types.Type {
 // package cannot name.
 func (s *source) hold(v value) held {
 	h := held{param: v.param}
-	fields := v.fields
-	if v.list >= 0 {
-		fields = fields[:v.list]
+	fields := v.Fields
+	if v.List >= 0 {
+		fields = fields[:v.List]
 	}
 	for _, f := range fields {
-		if pointedAt(h.typ()) != nil {
+		if keyfield.PointedAt(h.typ()) != nil {
 			break
 		}
 		h.path = append(h.path, f)
 	}
 	for i := range h.path {
-		if !s.sees(h.path[i]) {
+		if !s.finder().Sees(h.path[i]) {
 			h.path = h.path[:i]
 			break
 		}
@@ -114,18 +116,18 @@ func (w *writer) key(p *part, l *lock) {
 
 // read writes how a value is appended, or one of each element of a list.
 func (w *writer) read(v value, h held) {
-	at, t, fields := "in."+h.field, h.typ(), v.fields[len(h.path):]
-	if v.list < 0 {
-		w.leaf(v.kind, at, t, fields)
+	at, t, fields := "in."+h.field, h.typ(), v.Fields[len(h.path):]
+	if v.List < 0 {
+		w.leaf(v.Kind, at, t, fields)
 		return
 	}
-	before := v.list - len(h.path)
+	before := v.List - len(h.path)
 	at, t = w.follow(at, t, fields[:before])
 	w.printf("return {core}.AppendList(dst, len(%s), func(dst []byte, i int) ([]byte, error) {\n", at)
 	if strings.HasPrefix(at, "*") {
 		at = "(" + at + ")"
 	}
-	w.leaf(v.kind, at+"[i]", elementOf(t), fields[before:])
+	w.leaf(v.Kind, at+"[i]", keyfield.ElementOf(t), fields[before:])
 	w.printf("})\n")
 }
 
@@ -133,9 +135,9 @@ func (w *writer) read(v value, h held) {
 func (w *writer) follow(at string, t types.Type, fields []*types.Var) (string, types.Type) {
 	var nils []string
 	follow := func(selected bool) {
-		for elem := pointedAt(t); elem != nil; elem = pointedAt(t) {
+		for elem := keyfield.PointedAt(t); elem != nil; elem = keyfield.PointedAt(t) {
 			nils = append(nils, at+" == nil")
-			switch last := pointedAt(elem) == nil; {
+			switch last := keyfield.PointedAt(elem) == nil; {
 			case last && selected: // the selector does it
 			case last:
 				at = "*" + at
@@ -147,7 +149,7 @@ func (w *writer) follow(at string, t types.Type, fields []*types.Var) (string, t
 	}
 	for _, f := range fields {
 		follow(true)
-		if w.sees(f) {
+		if w.finder().Sees(f) {
 			at += "." + f.Name()
 		}
 		t = f.Type()
@@ -160,7 +162,7 @@ func (w *writer) follow(at string, t types.Type, fields []*types.Var) (string, t
 }
 
 // leaf writes how the value at the end of fields is appended.
-func (w *writer) leaf(k kind, at string, t types.Type, fields []*types.Var) {
+func (w *writer) leaf(k keyfield.Kind, at string, t types.Type, fields []*types.Var) {
 	at, t = w.follow(at, t, fields)
 	convert := func(basic types.BasicKind, x string) string {
 		if types.Identical(t, types.Typ[basic]) {
@@ -169,15 +171,15 @@ func (w *writer) leaf(k kind, at string, t types.Type, fields []*types.Var) {
 		return types.Typ[basic].Name() + "(" + x + ")"
 	}
 	switch k {
-	case text:
+	case keyfield.Text:
 		w.printf("return append(dst, %s...), nil\n", convert(types.String, at))
-	case boolean:
+	case keyfield.Boolean:
 		w.printf("return {strconv}.AppendBool(dst, %s), nil\n", convert(types.Bool, at))
-	case signed:
+	case keyfield.Signed:
 		w.printf("return {strconv}.AppendInt(dst, %s, 10), nil\n", convert(types.Int64, at))
-	case unsigned:
+	case keyfield.Unsigned:
 		w.printf("return {strconv}.AppendUint(dst, %s, 10), nil\n", convert(types.Uint64, at))
-	case integer:
+	case keyfield.Integer:
 		w.printf("if n := %s; n < 0 {\nreturn {strconv}.AppendInt(dst, int64(n), 10), nil\n}\nreturn {strconv}.AppendUint(dst, uint64(%[1]s), 10), nil\n", at)
 	}
 }

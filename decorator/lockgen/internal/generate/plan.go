@@ -6,6 +6,8 @@ import (
 	"go/types"
 	"path/filepath"
 	"slices"
+
+	"github.com/lockaround/lockaround/decorator/internal/keyfield"
 )
 
 // part is what is generated for a type with guarded methods, or for a guarded function.
@@ -83,7 +85,7 @@ func (s *source) promoted(named *types.Named, method string, interfaces bool, wi
 		return nil
 	}
 	for f := range body.Fields() {
-		inner, ok := types.Unalias(pointee(f.Type())).(*types.Named)
+		inner, ok := types.Unalias(keyfield.Pointee(f.Type())).(*types.Named)
 		if !f.Embedded() || !ok || inner.Obj().Pkg() != s.Types || types.IsInterface(inner) && !interfaces {
 			continue
 		}

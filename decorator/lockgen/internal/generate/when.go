@@ -6,11 +6,13 @@ import (
 	"go/types"
 	"maps"
 	"slices"
+
+	"github.com/lockaround/lockaround/decorator/internal/keyfield"
 )
 
 // hasList reports whether a template has a list.
 func (l *lock) hasList() bool {
-	return slices.ContainsFunc(l.values, func(v value) bool { return v.list >= 0 })
+	return slices.ContainsFunc(l.values, func(v value) bool { return v.List >= 0 })
 }
 
 // checkWhen finds the function or method that says whether a call needs the lock. owner is the
@@ -41,7 +43,7 @@ func (s *source) checkWhen(l *lock, owner *types.Named) {
 	}
 	if want := conditionOf(l.sig); !types.Identical(signatureOf(l.when), want) {
 		s.fault(at, fmt.Sprintf("when: %s is a %s; it takes what %s takes, without the context: write a %s",
-			name, s.typeName(signatureOf(l.when)), l.name.Name, s.typeName(want)))
+			name, s.finder().TypeName(signatureOf(l.when)), l.name.Name, s.finder().TypeName(want)))
 	}
 }
 
@@ -93,5 +95,5 @@ func (s *source) noCondition(name string, owner *types.Named) string {
 		known = append(known, slices.Sorted(maps.Keys(methodsOf(owner)))...)
 		what += ", and " + owner.Obj().Name() + " no such method"
 	}
-	return what + suggestion(name, known, "there are")
+	return what + keyfield.Suggestion(name, known, "there are")
 }

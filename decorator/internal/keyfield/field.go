@@ -1,4 +1,7 @@
-package generate
+// Package keyfield finds the fields that placeholders of key templates name, in types of the type
+// checker and by the rules of [core.Fields]: for tools that read Go. Its tests are those of the
+// tools, which hold it to what core.Fields does.
+package keyfield
 
 import (
 	"fmt"
@@ -13,45 +16,52 @@ import (
 // fieldTag is the struct tag that gives a field a second name, as in core.Fields.
 const fieldTag = "lock"
 
-// field is a field that Go selects by name from a struct.
-type field struct {
-	path []*types.Var // from the struct to it, through those that promote it
+// Finder finds fields.
+type Finder struct {
+	Reader *types.Package // fields of its types can be read although they are not exported; nil is none
+	In     *types.Package // whose types have no qualifier in messages
+}
+
+// Field is a field that Go selects by name from a struct.
+type Field struct {
+	Path []*types.Var // from the struct to it, through those that promote it
 	tag  string       // of the struct tag; empty without one
 	has  bool         // a tag
 }
 
-func (f field) variable() *types.Var { return f.path[len(f.path)-1] }
+// Variable is the field itself.
+func (f Field) Variable() *types.Var { return f.Path[len(f.Path)-1] }
 
 // place is the field's name with those that promote it.
-func (f field) place() string {
+func (f Field) place() string {
 	var names []string
-	for _, v := range f.path {
+	for _, v := range f.Path {
 		names = append(names, v.Name())
 	}
 	return strings.Join(names, ".")
 }
 
-// names is what a placeholder can call it, the likeliest first.
-func (f field) names() []string {
-	if name := f.variable().Name(); !f.has || f.tag == name {
+// Names is what a placeholder can call it, the likeliest first.
+func (f Field) Names() []string {
+	if name := f.Variable().Name(); !f.has || f.tag == name {
 		return []string{name}
 	}
-	return []string{f.tag, f.variable().Name()}
+	return []string{f.tag, f.Variable().Name()}
 }
 
-// fieldsOf returns the fields of a struct, its own and the promoted ones, by Go's rule: a
+// FieldsOf returns the fields of a struct, its own and the promoted ones, by Go's rule: a
 // shallower field hides deeper ones of its name, two equally deep ones hide each other.
-func fieldsOf(t types.Type) []field {
+func FieldsOf(t types.Type) []Field {
 	type embedded struct {
 		body *types.Struct
 		path []*types.Var
 	}
-	var fields []field
+	var fields []Field
 	hidden, seen := map[string]bool{}, map[*types.Struct]bool{}
 	body, _ := t.Underlying().(*types.Struct)
 	for level := []embedded{{body: body}}; len(level) > 0 && body != nil; {
 		var deeper []embedded
-		var found []field
+		var found []Field
 		count := map[string]int{}
 		for _, e := range level {
 			seen[e.body] = true
@@ -59,11 +69,11 @@ func fieldsOf(t types.Type) []field {
 				v := e.body.Field(i)
 				path := append(e.path[:len(e.path):len(e.path)], v)
 				tag, has := reflect.StructTag(e.body.Tag(i)).Lookup(fieldTag)
-				if found = append(found, field{path, tag, has}); !hidden[v.Id()] {
+				if found = append(found, Field{path, tag, has}); !hidden[v.Id()] {
 					count[v.Id()]++
 				}
 				inner := v.Type()
-				if p := pointedAt(inner); p != nil {
+				if p := PointedAt(inner); p != nil {
 					inner = p
 				}
 				if s, ok := inner.Underlying().(*types.Struct); ok && v.Embedded() && !seen[s] {
@@ -72,7 +82,7 @@ func fieldsOf(t types.Type) []field {
 			}
 		}
 		for _, f := range found {
-			if count[f.variable().Id()] == 1 {
+			if count[f.Variable().Id()] == 1 {
 				fields = append(fields, f)
 			}
 		}
@@ -85,45 +95,48 @@ func fieldsOf(t types.Type) []field {
 }
 
 // find returns the field of struct t with that name or tag.
-func (s *source) find(t types.Type, name string) (field, error) {
-	fields := fieldsOf(t)
-	if err := s.checkTags(t, fields); err != nil {
-		return field{}, err
+func (w Finder) find(t types.Type, name string) (Field, error) {
+	fields := FieldsOf(t)
+	if err := w.checkTags(t, fields); err != nil {
+		return Field{}, err
 	}
-	var found *field
+	var found *Field
 	for i, f := range fields {
 		if f.has && f.tag == name {
 			found = &fields[i]
 			break
 		}
-		if f.variable().Name() == name && (found == nil || s.reads(f)) {
+		if f.Variable().Name() == name && (found == nil || w.Reads(f)) {
 			found = &fields[i]
 		}
 	}
 	switch {
 	case found == nil:
-		return field{}, s.unknown(t, fields, name)
-	case !s.reads(*found):
-		return field{}, fmt.Errorf("%s of %s is not exported by its package%s", name, s.typeName(t), suggestion(name, s.names(fields), "it has"))
+		return Field{}, w.unknown(t, fields, name)
+	case !w.Reads(*found):
+		return Field{}, fmt.Errorf("%s of %s is not exported by its package%s", name, w.TypeName(t), Suggestion(name, w.names(fields), "it has"))
 	}
-	for _, v := range found.path[:len(found.path)-1] {
-		if !s.sees(v) && pointedAt(v.Type()) != nil {
-			return field{}, fmt.Errorf("%s of %s is promoted through the pointer %s, which is not exported by its package, so a nil could not be told", name, s.typeName(t), v.Name())
+	for _, v := range found.Path[:len(found.Path)-1] {
+		if !w.Sees(v) && PointedAt(v.Type()) != nil {
+			return Field{}, fmt.Errorf("%s of %s is promoted through the pointer %s, which is not exported by its package, so a nil could not be told", name, w.TypeName(t), v.Name())
 		}
 	}
 	return *found, nil
 }
 
-// sees reports whether the package can name a field.
-func (s *source) sees(v *types.Var) bool { return v.Exported() || v.Pkg() == s.Types }
+// Sees reports whether the package can name a field.
+func (w Finder) Sees(v *types.Var) bool {
+	return v.Exported() || w.Reader != nil && v.Pkg() == w.Reader
+}
 
-func (s *source) reads(f field) bool { return s.sees(f.variable()) }
+// Reads reports whether a placeholder can name a field.
+func (w Finder) Reads(f Field) bool { return w.Sees(f.Variable()) }
 
 // checkTags refuses the tags that core.Fields refuses.
-func (s *source) checkTags(t types.Type, fields []field) error {
-	byName, byTag := map[string]field{}, map[string]field{}
+func (w Finder) checkTags(t types.Type, fields []Field) error {
+	byName, byTag := map[string]Field{}, map[string]Field{}
 	for _, f := range fields {
-		if v := f.variable(); v.Exported() || len(f.path) == 1 {
+		if v := f.Variable(); v.Exported() || len(f.Path) == 1 {
 			byName[v.Name()] = f
 		}
 	}
@@ -131,15 +144,15 @@ func (s *source) checkTags(t types.Type, fields []field) error {
 		if !f.has {
 			continue
 		}
-		v := f.variable()
-		has := fmt.Sprintf("%s of %s has the tag %s:%q", f.place(), s.typeName(t), fieldTag, f.tag)
+		v := f.Variable()
+		has := fmt.Sprintf("%s of %s has the tag %s:%q", f.place(), w.TypeName(t), fieldTag, f.tag)
 		switch {
 		case !v.Exported():
 			return fmt.Errorf("%s but is not exported, and only exported fields can have one; export it or remove the tag", has)
 		case !isPlainName(f.tag):
 			return fmt.Errorf("%s, which is no plain name; use letters, digits, '_' and '-', beginning with a letter, such as %s:%q", has, fieldTag, strings.ToLower(v.Name()))
 		}
-		if other, taken := byName[f.tag]; taken && other.variable() != v {
+		if other, taken := byName[f.tag]; taken && other.Variable() != v {
 			return fmt.Errorf("%s, which is the name of the field %s; use a tag that names this field alone", has, other.place())
 		}
 		if other, taken := byTag[f.tag]; taken {
@@ -162,12 +175,12 @@ func isPlainName(name string) bool {
 }
 
 // unknown says that t has no field of that name, or several.
-func (s *source) unknown(t types.Type, fields []field, name string) error {
+func (w Finder) unknown(t types.Type, fields []Field, name string) error {
 	var promoters []string
 	for _, f := range fields {
-		if v := f.variable(); v.Embedded() && len(f.path) == 1 {
-			for _, inner := range fieldsOf(pointee(v.Type())) {
-				if inner.variable().Name() == name || inner.has && inner.tag == name {
+		if v := f.Variable(); v.Embedded() && len(f.Path) == 1 {
+			for _, inner := range FieldsOf(Pointee(v.Type())) {
+				if inner.Variable().Name() == name || inner.has && inner.tag == name {
 					promoters = append(promoters, v.Name()+"."+name)
 					break
 				}
@@ -175,24 +188,24 @@ func (s *source) unknown(t types.Type, fields []field, name string) error {
 		}
 	}
 	if len(promoters) > 1 {
-		return fmt.Errorf("%s has more than one %s; write which: %s", s.typeName(t), name, strings.Join(promoters, " or "))
+		return fmt.Errorf("%s has more than one %s; write which: %s", w.TypeName(t), name, strings.Join(promoters, " or "))
 	}
-	return fmt.Errorf("%s has no field %s%s", s.typeName(t), name, suggestion(name, s.names(fields), "it has"))
+	return fmt.Errorf("%s has no field %s%s", w.TypeName(t), name, Suggestion(name, w.names(fields), "it has"))
 }
 
 // names is what placeholders can call the fields.
-func (s *source) names(fields []field) []string {
+func (w Finder) names(fields []Field) []string {
 	var names []string
 	for _, f := range fields {
-		if s.reads(f) {
-			names = append(names, f.names()...)
+		if w.Reads(f) {
+			names = append(names, f.Names()...)
 		}
 	}
 	return names
 }
 
-// suggestion names the one that is spelt most like name, or all of them if there are few.
-func suggestion(name string, known []string, has string) string {
+// Suggestion names the one that is spelt most like name, or all of them if there are few.
+func Suggestion(name string, known []string, has string) string {
 	nearest := core.Nearest(name, known)
 	const few = 12
 	switch {
@@ -204,10 +217,10 @@ func suggestion(name string, known []string, has string) string {
 	return ""
 }
 
-// typeName is a type as the package would write it.
-func (s *source) typeName(t types.Type) string {
+// TypeName is a type as a package would write it.
+func (w Finder) TypeName(t types.Type) string {
 	return types.TypeString(t, func(p *types.Package) string {
-		if p == s.Types {
+		if p == w.In {
 			return ""
 		}
 		return p.Name()

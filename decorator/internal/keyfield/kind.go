@@ -1,52 +1,53 @@
-package generate
+package keyfield
 
 import "go/types"
 
-// kind is how a value becomes a part of a key.
-type kind uint8
+// Kind is how a value becomes a part of a key.
+type Kind uint8
 
+// The kinds. None can be no part of a key.
 const (
-	none kind = iota
-	text
-	boolean
-	signed
-	unsigned
-	integer // of a type parameter that may be signed or unsigned
+	None Kind = iota
+	Text
+	Boolean
+	Signed
+	Unsigned
+	Integer // of a type parameter that may be signed or unsigned
 )
 
 const leafKinds = "a string, an integer or a bool"
 
-// kindOf is the kind of a type; none if it can be no part of a key.
-func kindOf(t types.Type) kind {
+// KindOf is the kind of a type.
+func KindOf(t types.Type) Kind {
 	if p, ok := types.Unalias(t).(*types.TypeParam); ok {
 		return kindOfAll(p.Constraint())
 	}
 	b, ok := t.Underlying().(*types.Basic)
 	if !ok || b.Kind() == types.Uintptr {
-		return none
+		return None
 	}
 	switch info := b.Info(); {
 	case info&types.IsString != 0:
-		return text
+		return Text
 	case info&types.IsBoolean != 0:
-		return boolean
+		return Boolean
 	case info&types.IsUnsigned != 0:
-		return unsigned
+		return Unsigned
 	case info&types.IsInteger != 0:
-		return signed
+		return Signed
 	}
-	return none
+	return None
 }
 
 // kindOfAll is the kind that all types of a constraint have. It is enough if one of the
 // elements that a type has to satisfy says so.
-func kindOfAll(constraint types.Type) kind {
+func kindOfAll(constraint types.Type) Kind {
 	i, ok := constraint.Underlying().(*types.Interface)
 	if !ok {
-		return kindOf(constraint)
+		return KindOf(constraint)
 	}
 	for e := range i.EmbeddedTypes() {
-		k := none
+		k := None
 		if union, ok := e.(*types.Union); ok {
 			for n := range union.Len() {
 				of := kindOfAll(union.Term(n).Type())
@@ -58,28 +59,28 @@ func kindOfAll(constraint types.Type) kind {
 		} else {
 			k = kindOfAll(e)
 		}
-		if k != none {
+		if k != None {
 			return k
 		}
 	}
-	return none
+	return None
 }
 
-func common(a, b kind) kind {
-	isInteger := func(k kind) bool { return k == signed || k == unsigned || k == integer }
+func common(a, b Kind) Kind {
+	isInteger := func(k Kind) bool { return k == Signed || k == Unsigned || k == Integer }
 	switch {
 	case a == b:
 		return a
 	case isInteger(a) && isInteger(b):
-		return integer
+		return Integer
 	}
-	return none
+	return None
 }
 
-// pointee follows pointers, though not those of a type that points to itself.
-func pointee(t types.Type) types.Type {
+// Pointee follows pointers, though not those of a type that points to itself.
+func Pointee(t types.Type) types.Type {
 	for range 8 {
-		elem := pointedAt(t)
+		elem := PointedAt(t)
 		if elem == nil {
 			break
 		}
@@ -88,8 +89,8 @@ func pointee(t types.Type) types.Type {
 	return t
 }
 
-// pointedAt is what a pointer points at, or nil.
-func pointedAt(t types.Type) types.Type {
+// PointedAt is what a pointer points at, or nil.
+func PointedAt(t types.Type) types.Type {
 	if _, ok := types.Unalias(t).(*types.TypeParam); ok {
 		return nil
 	}
