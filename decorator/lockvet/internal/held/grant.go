@@ -1,0 +1,182 @@
+package held
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+)
+
+// Function is a function with a body, of the package's own or a literal.
+type Function struct {
+	Node   ast.Node // *ast.FuncDecl or *ast.FuncLit
+	Type   *ast.FuncType
+	Body   *ast.BlockStmt
+	Grants []*Grant // in its body, without those of function literals in it
+
+	info  *types.Info
+	graph *graph // made when it is asked for
+}
+
+// Grant is a place at which a function acquires a lock.
+type Grant struct {
+	Acquire
+	Call *ast.CallExpr
+	Fn   *Function
+	Held Ref // what holds the lock; zero if it is nothing that can be followed
+	Err  Ref // the error of the call; zero if it is in no variable
+
+	ErrDropped, LeaseDropped bool
+	Returned                 bool // what the call returns is returned to the caller
+
+	info *types.Info
+}
+
+// functions returns the functions of a file.
+func functions(info *types.Info, file *ast.File) []*Function {
+	var all []*Function
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Body != nil {
+				all = append(all, &Function{Node: n, Type: n.Type, Body: n.Body, info: info})
+			}
+		case *ast.FuncLit:
+			all = append(all, &Function{Node: n, Type: n.Type, Body: n.Body, info: info})
+		}
+		return true
+	})
+	for _, f := range all {
+		f.find()
+	}
+	return all
+}
+
+// find notes the places at which f acquires a lock.
+func (f *Function) find() {
+	note := func(call *ast.CallExpr) *Grant {
+		a, ok := acquireOf(f.info, call)
+		if !ok {
+			return nil
+		}
+		g := &Grant{Acquire: a, Call: call, Fn: f, info: f.info}
+		if a.Lease == none {
+			g.Held = refOf(f.info, call.Fun.(*ast.SelectorExpr).X)
+		}
+		f.Grants = append(f.Grants, g)
+		return g
+	}
+	dropped := func(e ast.Expr) {
+		if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
+			if g := note(call); g != nil {
+				g.ErrDropped, g.LeaseDropped = true, g.Lease != none
+			}
+		}
+	}
+	assigned := func(to []ast.Expr, from []ast.Expr) {
+		for i, e := range from {
+			call, ok := ast.Unparen(e).(*ast.CallExpr)
+			if !ok {
+				continue
+			}
+			g := note(call)
+			if g == nil {
+				continue
+			}
+			result := func(n int) ast.Expr {
+				if len(from) > 1 {
+					n = i // its only result
+				}
+				return to[n]
+			}
+			if e := result(g.Acquire.Err); isBlank(e) {
+				g.ErrDropped = true
+			} else {
+				g.Err = refOf(f.info, e)
+			}
+			if g.Lease == none {
+				continue
+			}
+			if e := result(g.Lease); isBlank(e) {
+				g.LeaseDropped = true
+			} else {
+				g.Held = refOf(f.info, e)
+			}
+		}
+	}
+	seen := func(call *ast.CallExpr) bool {
+		return slices.ContainsFunc(f.Grants, func(g *Grant) bool { return g.Call == call })
+	}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ExprStmt:
+			dropped(n.X)
+		case *ast.GoStmt:
+			dropped(n.Call)
+		case *ast.DeferStmt:
+			dropped(n.Call)
+		case *ast.AssignStmt:
+			assigned(n.Lhs, n.Rhs)
+		case *ast.ValueSpec:
+			var to []ast.Expr
+			for _, name := range n.Names {
+				to = append(to, name)
+			}
+			assigned(to, n.Values)
+		case *ast.ReturnStmt:
+			for _, e := range n.Results {
+				if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
+					if g := note(call); g != nil {
+						g.Returned = true
+					}
+				}
+			}
+		case *ast.CallExpr: // in an expression, such as a condition
+			if !seen(n) {
+				note(n)
+			}
+		}
+		return true
+	})
+}
+
+// local reports whether what g holds is a variable of the function itself: neither a parameter,
+// a result, nor of a function around it.
+func (g *Grant) local() bool {
+	v := g.Held.root
+	return v != nil && g.Held.path == "" && g.Fn.Body.Pos() <= v.Pos() && v.Pos() < g.Fn.Body.End()
+}
+
+// releases reports whether the function, or a literal in it, releases what g holds.
+func (g *Grant) releases() bool {
+	if g.Held.root == nil {
+		return false
+	}
+	found := false
+	ast.Inspect(g.Fn.Body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !found {
+			m, _ := g.called(call)
+			found = m == released
+		}
+		return !found
+	})
+	return found
+}
+
+// Hears reports whether the function asks, anywhere, whether the lease lives, moves its end, or
+// takes a context that ends with it.
+func (g *Grant) Hears() bool {
+	found := false
+	ast.Inspect(g.Fn.Node, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !found {
+			l, name := called(g.info, call)
+			found = l == g.Library && slices.Contains(l.hears, name)
+		}
+		return !found
+	})
+	return found
+}
+
+// Mentions reports whether a node has to do with what holds the lock.
+func (g *Grant) Mentions(n ast.Node) bool { return g.mentioned(n) != absent }
