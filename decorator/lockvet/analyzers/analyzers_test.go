@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/tools/go/analysis"
@@ -44,5 +45,31 @@ func TestChecksReportWhatIsWrongAndNothingElse(t *testing.T) {
 		t.Run(tt.check.Name, func(t *testing.T) {
 			analysistest.Run(t, dir, tt.check, tt.packages...)
 		})
+	}
+}
+
+func TestContextIsPassedWhereItIsCertainToMeanTheSameCall(t *testing.T) {
+	analysistest.RunWithSuggestedFixes(t, testdata(t), analyzers.Ctx, "./fix")
+}
+
+func TestChecksAreWellFormedAndHaveNames(t *testing.T) {
+	all := analyzers.Analyzers()
+	if err := analysis.Validate(all); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, a := range all {
+		if !strings.HasPrefix(a.Name, "lock") || names[a.Name] {
+			t.Errorf("a check is called %s", a.Name)
+		}
+		names[a.Name] = true
+		for _, part := range []string{"Wrong:", "Right"} {
+			if !strings.Contains(a.Doc, part) {
+				t.Errorf("the documentation of %s has no %q", a.Name, part)
+			}
+		}
+	}
+	if len(names) != 6 {
+		t.Errorf("there are %d checks", len(names))
 	}
 }

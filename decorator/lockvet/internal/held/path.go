@@ -3,6 +3,7 @@ package held
 import (
 	"go/ast"
 	"go/token"
+	"strings"
 )
 
 // Fault is what is wrong with a path from an acquisition.
@@ -108,7 +109,25 @@ func (g *Grant) ownedHere() bool {
 	if g.Lease != none {
 		return g.local()
 	}
-	return g.local() && !g.Session || g.releases()
+	return g.local() && !g.Session && g.fresh() || g.releases()
+}
+
+// fresh reports whether what g holds is made in the function: one from elsewhere may be released
+// by whoever keeps it.
+func (g *Grant) fresh() bool {
+	made := false
+	ast.Inspect(g.Fn.Body, func(n ast.Node) bool {
+		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+			for i, to := range a.Lhs {
+				if call, ok := ast.Unparen(a.Rhs[i]).(*ast.CallExpr); ok && refOf(g.info, to) == g.Held {
+					l, name := called(g.info, call)
+					made = l == g.Library && strings.HasSuffix(name, "NewMutex")
+				}
+			}
+		}
+		return true
+	})
+	return made
 }
 
 // managedBefore reports whether something before the acquisition may release what it holds: a

@@ -186,6 +186,16 @@ func redsyncMany(keys []string) (all []*redsync.Mutex, err error) {
 	return all, nil
 }
 
+func redsyncOfOthers(all []*redsync.Mutex, byKey map[string]*redsync.Mutex) error {
+	for _, mutex := range all {
+		if err := mutex.Lock(); err != nil {
+			return err
+		}
+	}
+	mutex := byKey["stock"]
+	return mutex.Lock()
+}
+
 type mutexes struct {
 	mu  sync.Mutex
 	all map[string]*redsync.Mutex
