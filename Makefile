@@ -7,7 +7,7 @@
 #   make test-long   more simulation, more kills, and time for each fuzz target: hours
 #   make flakes      make test, many times: RUNS=20, beside LOAD=5 endless builds;
 #                    TARGET=test-full runs that
-#   make lint        golangci-lint alone
+#   make lint        golangci-lint and lockvet alone
 #   make bench       the benchmarks
 #   make peers       lockaround beside other lock libraries, for core/lab/peers/results and core/lab/peers/README.md
 #   make faults      the fault laboratory, for core/lab/faults/results
@@ -37,6 +37,7 @@ DETECTOR := $$(grep -qx compiler $(CURDIR)/$(MISSING) || echo -race)
 
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)/golangci-lint
+LOCKVET := .bin/lockvet
 
 # What newest.mod moves, Go itself among it; go.mod requires the lowest releases that serve.
 NEWEST := github.com/gin-gonic/gin@latest github.com/redis/go-redis/v9@latest \
@@ -56,7 +57,10 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
 NESTED := core/zklock core/sqllock/databases core/etcdlock core/fence/databases core/lab examples/adapters examples/jobs examples/migrate examples/orders examples/stores \
-	decorator/lockgen decorator/lockgen/clients
+	decorator/lockgen decorator/lockgen/clients decorator/lockvet
+
+# What lockvet is tried on, in a module of its own for what it imports.
+CASES := decorator/lockvet/testdata
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.
 LOCKGEN := decorator/lockgen/clients examples/orders
@@ -139,12 +143,13 @@ $(LINT):
 lint: $(LINT)
 	@GOFLAGS="$(DETECTOR)" GOWORK=off nice $(LINT) run --allow-serial-runners
 	@GOFLAGS="$(DETECTOR)" nice $(LINT) run --allow-serial-runners $(NESTED:%=./%/...)
+	@go build -o $(LOCKVET) ./decorator/lockvet && nice go vet -vettool=$(CURDIR)/$(LOCKVET) ./... $(NESTED:%=./%/...)
 
 check: proto-check check-here check-elsewhere
 
 check-here:
 	@GOWORK=off go mod tidy -diff
-	@for m in $(NESTED); do .ci/tidy $$m; done
+	@for m in $(NESTED) $(CASES); do .ci/tidy $$m; done
 	@for m in $(LOCKGEN); do (cd $$m && GOFLAGS="$(DETECTOR)" go tool lockgen -check ./...); done
 	@for name in $(LONG); do git grep -q "^func $$name(" -- '*_test.go' || { echo "LONG in the Makefile names $$name, and there is no such test" >&2; exit 1; }; done
 

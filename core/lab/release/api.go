@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -48,6 +49,9 @@ func compare(old, next string, out io.Writer) error {
 func exported(tree string) (map[string]*packages.Package, error) {
 	all := make(map[string]*packages.Package)
 	for _, folder := range modules {
+		if _, err := os.Stat(filepath.Join(tree, folder, "go.mod")); errors.Is(err, os.ErrNotExist) {
+			continue // of an older release, which did not have it
+		}
 		found, err := packages.Load(&packages.Config{
 			Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 			Dir:  filepath.Join(tree, folder),

@@ -171,6 +171,9 @@ func TestStrangersFetchAndRunWhatIsPublished(t *testing.T) {
 	o.run("go", "get", "-tool", tool+"@"+v)
 	o.run("go", "tool", "lockgen", "-check", "./stock")
 	o.run("go", "build", "./stock")
+	vet := root + "/decorator/lockvet"
+	o.run("go", "get", "-tool", vet+"@"+v)
+	o.run("go", "vet", "-vettool="+strings.TrimSpace(o.run("go", "tool", "-n", "lockvet")), "./stock")
 	if got := o.run("go", "run", root+"/examples/stock@"+v); got == "" {
 		t.Error("the example said nothing")
 	}
@@ -229,6 +232,22 @@ func TestAPIChangesAreToldApart(t *testing.T) {
 	}
 	if strings.Contains(said.String(), "Kept") {
 		t.Errorf("said %q", &said)
+	}
+}
+
+// TestModuleThatTheLastReleaseDidNotHaveIsNew keeps a release possible that brings a module.
+func TestModuleThatTheLastReleaseDidNotHaveIsNew(t *testing.T) {
+	var said bytes.Buffer
+	before, after := changed(t, ""), changed(t, "")
+	m := modules[len(modules)-1]
+	if err := os.RemoveAll(filepath.Join(before, m)); err != nil {
+		t.Fatal(err)
+	}
+	if err := compare(before, after, &said); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := said.String(), "+ "+root+"/"+m+": the package is new\n"; got != want {
+		t.Errorf("said %q, want %q", got, want)
 	}
 }
 

@@ -178,7 +178,7 @@ func (g *Grant) after(gr *graph, p position) []position {
 	for i, b := range p.block.Succs {
 		q := position{block: b, err: p.err, live: p.live, busy: p.busy}
 		if cond := condition(p.block); cond != nil && p.live {
-			known := open
+			var known truth
 			if tag := gr.tags[caseOf(p.block)]; tag != nil {
 				known = g.compared(tag, cond, i == 0)
 			} else {
