@@ -45,7 +45,8 @@
 //
 // gives NewStockWithLock(locks, next), which returns a *StockWithLock, a Stock around next, and
 // an error if locks or next is nil, or a directive asks for what the engine's driver does not
-// offer. Its methods behave as functions do here.
+// offer. Its methods behave as functions do here. The command
+// [github.com/lockaround/lockaround/decorator/lockvet] finds calls that go round the lock.
 //
 // # Work that must happen once
 //

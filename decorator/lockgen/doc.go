@@ -149,7 +149,8 @@
 //
 // # What has no lock
 //
-// Only calls that go through what was generated are locked, so hand out nothing else.
+// Only calls that go through what was generated are locked, so hand out nothing else. The command
+// [github.com/lockaround/lockaround/decorator/lockvet] reports calls that do not.
 //
 //   - Calls for which when or allowempty says so.
 //   - Methods without a directive are passed on as they are, also those that only another

@@ -123,7 +123,7 @@ func (t *transactions) begun(v *types.Var) bool {
 			continue
 		}
 		if call, ok := ast.Unparen(value).(*ast.CallExpr); ok {
-			if fn := typeutil.StaticCallee(info, call); fn != nil && fn.Name() == "Begin" {
+			if fn, ok := typeutil.Callee(info, call).(*types.Func); ok && fn.Name() == "Begin" {
 				return true
 			}
 		}

@@ -105,6 +105,22 @@ func inALoop(goods []string) error {
 	return tx.Commit().Error
 }
 
+// Data is a repository's.
+type Data interface{ Begin() *gorm.DB }
+
+func byAnInterface(d Data) error {
+	tx := d.Begin()
+	mutex := rs.NewMutex("goods")
+	if err := mutex.Lock(); err != nil {
+		return err
+	}
+	tx.Save(&stock{}) // want `the transaction tx was begun before the lock of redsync`
+	if _, err := mutex.Unlock(); err != nil {
+		return err
+	}
+	return tx.Commit().Error
+}
+
 func ofGorm(ctx context.Context) error {
 	return orm.Transaction(func(tx *gorm.DB) error {
 		return locks.Do(ctx, policy, func(ctx context.Context) error {
