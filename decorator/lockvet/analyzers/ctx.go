@@ -197,8 +197,8 @@ func (c *contexts) report(call *ast.CallExpr, arg ast.Expr, what string) {
 	c.reported = true
 	d := analysis.Diagnostic{Pos: arg.Pos(), End: arg.End()}
 	name := types.ExprString(call.Fun)
-	if i := strings.IndexAny(name, "({\n"); i >= 0 {
-		name = name[:i]
+	if strings.ContainsAny(name, "({\n") {
+		name = "the call" // of what is no name
 	}
 	switch {
 	case c.Library != held.Lockaround:

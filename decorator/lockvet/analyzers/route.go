@@ -3,7 +3,6 @@ package analyzers
 import (
 	"fmt"
 	"go/ast"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -65,14 +64,26 @@ func parameters(path string) []string {
 	return names
 }
 
-var wildcard = regexp.MustCompile(`\{([^{}.]+)(?:\.\.\.)?\}`)
-
-// wildcards are those of a pattern of http.ServeMux: /products/{sku}, /files/{path...}.
+// wildcards are those of a pattern of http.ServeMux, or of chi: /products/{sku}, /files/{path...},
+// /orders/{id:[0-9]{4}}, /files/*.
 func wildcards(pattern string) []string {
 	var names []string
-	for _, m := range wildcard.FindAllStringSubmatch(pattern, -1) {
-		if m[1] != "$" {
-			names = append(names, m[1])
+	depth := 0
+	for i, r := range pattern {
+		switch r {
+		case '{':
+			if depth++; depth == 1 {
+				name := pattern[i+1:]
+				if end := strings.IndexAny(name, ":.}"); end >= 0 && name[:end] != "$" {
+					names = append(names, name[:end])
+				}
+			}
+		case '}':
+			depth--
+		case '*':
+			if depth == 0 {
+				names = append(names, "*")
+			}
 		}
 	}
 	return names

@@ -3,7 +3,6 @@ package analyzers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"go/types"
 	"strings"
 
@@ -60,7 +59,7 @@ func (k *keys) templateOf(key key, resolve func(name string) error) {
 	}
 	err := compile(text, key.several, func(name string) (core.Accessor[struct{}], error) {
 		if err := resolve(name); err != nil {
-			return nil, fmt.Errorf("{%s}: %w", name, err)
+			return nil, err
 		}
 		return func(dst []byte, _ struct{}) ([]byte, error) { return dst, nil }, nil
 	})

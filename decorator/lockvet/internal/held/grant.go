@@ -59,8 +59,8 @@ func (f *Function) find() {
 			return nil
 		}
 		g := &Grant{Acquire: a, Call: call, Fn: f, info: f.info}
-		if a.Lease == none {
-			g.Held = refOf(f.info, call.Fun.(*ast.SelectorExpr).X)
+		if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && a.Lease == none {
+			g.Held = refOf(f.info, sel.X)
 		}
 		f.Grants = append(f.Grants, g)
 		return g

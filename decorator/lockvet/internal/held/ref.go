@@ -111,7 +111,7 @@ func (g *Grant) mentioned(n ast.Node) mention {
 
 // called says what a call does to what g holds, if it is a method of that.
 func (g *Grant) called(call *ast.CallExpr) (mention, bool) {
-	sel, ok := call.Fun.(*ast.SelectorExpr)
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || refOf(g.info, sel.X) != g.Held {
 		return absent, false
 	}

@@ -84,6 +84,10 @@ func routes(r *gin.Engine, mux *http.ServeMux) {
 	})
 }
 
+var ofChi = httplock.Rules{
+	"/orders/{id:[0-9]{4}}": {Key: "order:{path.order}"}, // want `column 7: \{path.order\}: the route /orders/.* has no parameter order; it has id`
+}
+
 func literals(ctx context.Context, tenant, sku string, n int) {
 	_ = locks.Do(ctx, core.Policy{Key: "stock:" + sku}, report)                             // want `sku is put into a key as it is, so that different values can make the same key; write core.Escape\(sku\)`
 	_ = locks.Do(ctx, core.Policy{Key: fmt.Sprintf("stock:%s:%d", sku, n)}, report)         // want `sku is put into a key`

@@ -63,6 +63,11 @@ func routesWell(r *gin.Engine, unknown *gin.RouterGroup, mux *http.ServeMux) {
 	_, _ = middleware.NewTable(locks, middleware.Rules{"POST /products/:sku": {Key: "stock:{path.sku}"}})
 }
 
+var ofChiWell = httplock.Rules{
+	"/orders/{id:[0-9]{4}}/{line}": {Key: "order:{path.id}/{path.line}"},
+	"/files/*":                     {Key: "file:{path.*}"},
+}
+
 type state string
 
 const sold state = "sold"
