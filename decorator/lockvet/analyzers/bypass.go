@@ -52,11 +52,11 @@ func (g *guarded) String() string { return "guarded by " + g.Instead }
 const directive = "//lock:with"
 
 func runBypass(pass *analysis.Pass) (any, error) {
-	b := &bypasses{pass: pass, own: map[*types.Func]bool{}, behind: map[*types.TypeName]*types.Named{}}
+	b := &bypasses{pass: pass, behind: map[*types.TypeName]*types.Named{}}
 	for _, file := range pass.Files {
 		b.declare(file)
 	}
-	if len(b.own) == 0 && len(pass.AllObjectFacts()) == 0 {
+	if len(pass.AllObjectFacts()) == 0 { // neither of this package nor of others
 		return nil, nil
 	}
 	files := held.Files(pass)
@@ -73,7 +73,6 @@ func runBypass(pass *analysis.Pass) (any, error) {
 
 type bypasses struct {
 	pass   *analysis.Pass
-	own    map[*types.Func]bool             // of this package
 	behind map[*types.TypeName]*types.Named // types that are passed to a generated constructor, and the interface
 }
 
@@ -84,7 +83,6 @@ func (b *bypasses) declare(file *ast.File) {
 		if !ok || !annotated(doc) {
 			return
 		}
-		b.own[fn] = true
 		b.pass.ExportObjectFact(fn, &guarded{instead})
 	}
 	for _, decl := range file.Decls {
