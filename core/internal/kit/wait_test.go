@@ -46,7 +46,6 @@ func TestAWorkerWorksWhenItIsWokenAndWhenSomethingIsDue(t *testing.T) {
 			return next
 		})
 		w.Wake()
-		w.Wake()
 		<-time.After(time.Minute) // by then it has nothing due
 		w.Wake()
 		<-time.After(time.Minute) // before what is due
