@@ -23,8 +23,9 @@ type HeldError struct {
 	// renewed; 0 if that is not known.
 	RetryAfter time.Duration
 
-	// Holder is who has it, or one of several who do; zero if that is not known. It is not in
-	// the text of the error, which clients may see.
+	// Holder is who has it, or one of several who do; zero if that is not known. A store of
+	// several nodes may name for a moment who has just released. It is not in the text of the
+	// error, which clients may see.
 	Holder Origin
 }
 

@@ -172,9 +172,9 @@ func keptKeyIsNobodys(f *fixture) {
 		f.t.Fatalf("release with Keep: %v", err)
 	}
 	f.mustBeHeldBy("of a key that is kept for nobody", driver.Origin{})
-	if got := b.refusedBy(f.key); got.Known() {
-		f.t.Errorf("the refusal names %+v, who has released", got)
-	}
+	// A store of several nodes has released when most of them have: the others name a's lease
+	// for a moment more.
+	f.eventually(grace+Slack, "a refusal that does not name who has released", func() bool { return !b.refusedBy(f.key).Known() })
 }
 
 func traceIsTold(f *fixture) {
