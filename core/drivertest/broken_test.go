@@ -154,7 +154,7 @@ var caught = map[fault][]string{
 	cancelIsIgnored:          {"SilentStoreDelaysNoCall"},
 	storeTimeoutIsIgnored:    {"SilentStoreEndsEachAttempt"},
 	givenUpIsForgotten:       {"WithdrawnWaiterLeavesNothing", "WithdrawalRacingWithReleaseLeavesNothing", "WithdrawnOwnerIsNeverGranted", "AcquireGivenUpInSilenceLeavesNothing", "WaiterGivenUpInSilenceLeavesNothing", "CloseEndsWaits", "ReplaceGivenUpLeavesNothing"},
-	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing", "RequestsBegunTogetherInSilenceLeaveNothing"},
+	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
 	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
 	afterIsIgnored:           {"RequestAfterAReleaseIsNotHeldUpByIt", "RequestAfterAReleaseQueuesBehindOthers"},

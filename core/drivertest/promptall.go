@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 var promptAllChecks = []check{
 	{"RequestsBegunTogetherHaveResultsOfTheirOwn", needs(promptingAll), begunTogether},
-	{"RequestsBegunTogetherInSilenceLeaveNothing", needs(promptingAll, stalling), begunTogetherInSilence},
 }
 
 // promptingAll is the need of sessions that are a driver.PromptAll.
@@ -77,29 +75,5 @@ func begunTogether(f *fixture) {
 		for _, r := range rs {
 			q.take(r.Key, f.long()).drop()
 		}
-	}
-}
-
-func begunTogetherInSilence(f *fixture) {
-	p, q := f.process(), f.peer()
-	rs := f.requests(3)
-	for range 3 { // so that the store is known for quick answers
-		p.take(rs[0].Key, f.long()).drop()
-	}
-	resume := f.stall()
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	for i, b := range p.beginAll(rs) {
-		if !b.Done {
-			_, b.Err = p.acquire(gone, rs[i])
-		}
-		if b.Err == nil {
-			f.t.Fatal("success while the store is silent")
-		}
-	}
-	resume()
-	for _, r := range rs {
-		f.key = r.Key
-		f.noGhost(p, q)
 	}
 }
