@@ -27,8 +27,9 @@ func (stock) TableName() string { return "stock" }
 
 func open(t *testing.T, s *pgtest.Shop, o *gorm.Config) *gorm.DB {
 	t.Helper()
-	o.Logger = logger.Discard
-	db, err := gorm.Open(postgres.New(postgres.Config{Conn: s.DB}), o)
+	own := *o // GORM writes to it, and each pool has one
+	own.Logger = logger.Discard
+	db, err := gorm.Open(postgres.New(postgres.Config{Conn: s.DB}), &own)
 	if err != nil {
 		t.Fatal(err)
 	}
