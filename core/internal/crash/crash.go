@@ -48,7 +48,8 @@ type job struct {
 }
 
 // Hold is the role of a holder: it takes the lock, prints its token, and holds until its
-// standard input ends, or it is killed. Of several keys it takes the locks over and over.
+// standard input ends, or it is killed. Of several keys it takes the locks over and over, also
+// if a busy machine has lost it one of them.
 func (s Store) Hold(told string) error {
 	var j job
 	if err := json.Unmarshal([]byte(told), &j); err != nil {
@@ -64,11 +65,11 @@ func (s Store) Hold(told string) error {
 	}
 	for len(j.Keys) > 0 {
 		lease, err := locks.Acquire(context.Background(), core.Policy{Keys: j.Keys, TTL: s.TTL, Wait: core.Forever})
-		if err != nil {
-			return err
+		if err == nil {
+			fmt.Println(lease.Token())
+			err = lease.Release(context.Background())
 		}
-		fmt.Println(lease.Token())
-		if err := lease.Release(context.Background()); err != nil {
+		if err != nil && !errors.Is(err, core.ErrTimeout) && !errors.Is(err, core.ErrLost) {
 			return err
 		}
 	}
