@@ -20,6 +20,7 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
@@ -161,19 +162,7 @@ func (d *database) exec(t testing.TB, statements ...string) {
 // patience is how long a test waits for what has to come.
 const patience = 2 * time.Minute
 
-// eventually fails the test unless ok becomes true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	end := time.Now().Add(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		<-tick.C
-	}
-}
+var eventually = poll.Until
 
 // listener receives PostgreSQL's notifications with pgx.
 type listener struct{ source string }
