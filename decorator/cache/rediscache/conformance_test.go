@@ -11,6 +11,7 @@ import (
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/cachetest"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 func TestConformance(t *testing.T) {
@@ -44,7 +45,7 @@ func TestConformance(t *testing.T) {
 var databases sync.Mutex
 
 func TestConformanceInACluster(t *testing.T) {
-	addrs := startCluster(t, 2)
+	addrs := redisserver.StartCluster(t, 2)
 	store := func(t *testing.T) *rediscache.Store {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 		t.Cleanup(func() { closeClient(t, c) })

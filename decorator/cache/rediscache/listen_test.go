@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // listening is a subscription in a goroutine that ends with the test.
@@ -143,7 +144,7 @@ func TestSilentSubscriptionEnds(t *testing.T) {
 }
 
 func TestChangesAreHeardAllOverACluster(t *testing.T) {
-	addrs := startCluster(t, 2)
+	addrs := redisserver.StartCluster(t, 2)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	defer closeClient(t, c)
 	s := newStore(t, c)

@@ -3,12 +3,7 @@ package rediscache_test
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,28 +30,6 @@ func startServer(t testing.TB, args ...string) *server {
 	return &server{redisserver.Start(t, args...), t}
 }
 
-// freePort returns a free port p for which p+10000, a Cluster's own, is free too, both
-// below those that connections get.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 11000 + rand.IntN(11000)
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-		bus, err2 := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+10000))
-		if err == nil {
-			_ = l.Close()
-		}
-		if err2 == nil {
-			_ = bus.Close()
-		}
-		if err == nil && err2 == nil {
-			return port
-		}
-	}
-	t.Fatal("no port is free whose Cluster port is, too")
-	return 0
-}
-
 // client returns a client of the server, closed with the test.
 func (s *server) client(o redis.Options) *redis.Client {
 	s.t.Helper()
@@ -73,37 +46,6 @@ func closeClient(t testing.TB, c io.Closer) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-}
-
-// startCluster returns the addresses of the masters of a Cluster, which share the slots.
-func startCluster(t testing.TB, masters int) []string {
-	t.Helper()
-	const slots = 16384
-	var addrs []string
-	var nodes []*redis.Client
-	for i := range masters {
-		port := fmt.Sprint(freePort(t))
-		s := &server{redisserver.StartAt(t, "tcp", "127.0.0.1:"+port, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "120000"), t}
-		addrs, nodes = append(addrs, s.Addr), append(nodes, s.client(redis.Options{}))
-		host, port, _ := strings.Cut(addrs[0], ":")
-		err := errors.Join(
-			nodes[i].Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(),
-			nodes[i].Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1).Err(),
-		)
-		if i > 0 {
-			err = errors.Join(err, nodes[i].ClusterMeet(t.Context(), host, port).Err())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, n := range nodes {
-		until(t, "the Cluster to serve", func() bool {
-			info := n.ClusterInfo(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_size:%d", masters))
-		})
-	}
-	return addrs
 }
 
 // until asks every few milliseconds whether something holds.

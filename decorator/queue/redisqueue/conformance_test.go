@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceInACluster(t *testing.T) {
-	addrs := startCluster(t, 2)
+	addrs := redisserver.StartCluster(t, 2)
 	store := func(t *testing.T) *redisqueue.Store {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 		t.Cleanup(func() { _ = c.Close() })
