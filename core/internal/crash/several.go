@@ -48,18 +48,26 @@ func (s Store) RunSeveral(t *testing.T, addr string, kills int) {
 		time.Sleep(rand.N(10 * time.Millisecond))
 		machine := hiccups.Start(t)
 		h.Kill()
-		start := time.Now()
-		for _, key := range j.Keys {
-			lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: s.TTL, Wait: time.Minute})
-			if err != nil {
-				t.Fatalf("%s after a kill: %v", key, err)
-			}
-			if err := lease.Release(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(start); took > machine.Allow(s.TTL+s.After+drivertest.Slack) {
-			t.Errorf("all keys were free %v after a kill, want at most %v", took, s.TTL+s.After)
+		took := takeAll(t, locks, j.Keys, s.TTL)
+		// What ten free keys take is the machine's time, and no part of the promise.
+		if free := takeAll(t, locks, j.Keys, s.TTL); took > machine.Allow(s.TTL+s.After+drivertest.Slack)+free {
+			t.Errorf("all keys were free %v after a kill, and %v when they were free before; want at most %v more", took, free, s.TTL+s.After)
 		}
 	}
+}
+
+// takeAll takes one key after the other, and returns how long that took.
+func takeAll(t *testing.T, locks *core.Engine, keys []string, ttl time.Duration) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for _, key := range keys {
+		lease, err := locks.Acquire(context.Background(), core.Policy{Key: key, TTL: ttl, Wait: time.Minute})
+		if err != nil {
+			t.Fatalf("%s after a kill: %v", key, err)
+		}
+		if err := lease.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return time.Since(start)
 }
