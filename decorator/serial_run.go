@@ -33,10 +33,13 @@ func (w *serialWorker[In]) serve(h *claimedKey) {
 	inside, cancel := context.WithCancel(lease.Context(context.WithoutCancel(w.ctx)))
 	defer cancel()
 	holder := queue.Holder{Key: h.key, Token: lease.Token(), Worker: w.name, For: w.lock.TTL}
-	step, asked, err := w.ask(h, lease, "begin", func(ctx context.Context) (queue.Step, error) {
-		holder.Grace = time.Duration(w.grace.Load())
-		return w.queue.Begin(ctx, holder)
-	})
+	begin := func() (queue.Step, time.Time, error) {
+		return w.ask(h, lease, "begin", func(ctx context.Context) (queue.Step, error) {
+			holder.Grace = time.Duration(w.grace.Load())
+			return w.queue.Begin(ctx, holder)
+		})
+	}
+	step, asked, err := begin()
 	for err == nil {
 		w.signals.died(inside, step.Died)
 		if step.Item == nil {
@@ -44,10 +47,7 @@ func (w *serialWorker[In]) serve(h *claimedKey) {
 			return
 		}
 		if w.tooLate(asked) {
-			step, asked, err = w.ask(h, lease, "begin", func(ctx context.Context) (queue.Step, error) {
-				holder.Grace = time.Duration(w.grace.Load())
-				return w.queue.Begin(ctx, holder)
-			})
+			step, asked, err = begin()
 			continue
 		}
 		if lease.Err() != nil {
