@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -17,7 +18,7 @@ func (q *sqlQueue) Append(ctx context.Context, key string, n queue.New) (queue.P
 	var c *change
 	err := q.transact(ctx, "append", func(tx *sql.Tx) (err error) {
 		c = q.change(ctx, tx, queue.Digest(key))
-		c.own = true
+		c.patience = patience + time.Duration(len(n.Payload))*time.Second/slowest
 		p, err = c.append(key, n)
 		return err
 	})
@@ -92,7 +93,7 @@ func (c *change) insert(n queue.New) (added bool, err error) {
 func (c *change) lockOrInsert(key string) error {
 	// A SELECT that finds nothing locks the gap around the row in a transaction of MySQL's
 	// default level. Several of these can, and then none of them can insert.
-	insertFirst := !c.own && c.q.dialect == MySQL
+	insertFirst := c.patience == 0 && c.q.dialect == MySQL
 	for range 10 { // it may be forgotten in between
 		if !insertFirst {
 			if found, err := c.lock(); err != nil || found {

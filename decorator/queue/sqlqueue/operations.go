@@ -66,7 +66,7 @@ func (q *sqlQueue) on(ctx context.Context, doing, digest string, missing error, 
 	var c *change
 	err := q.transact(ctx, doing, func(tx *sql.Tx) error {
 		c = q.change(ctx, tx, digest)
-		c.own = true
+		c.patience = patience
 		found, err := c.lock()
 		if err != nil {
 			return err

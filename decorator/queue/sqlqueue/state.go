@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -15,17 +17,24 @@ const (
 	dead    = 2
 )
 
+// How long a transaction of the store may send nothing while it has a key's row locked. A
+// statement counts as sent when it has come as a whole, so a large payload has more time.
+const (
+	patience = time.Second
+	slowest  = 64 << 10 // bytes in a second, of the slowest link
+)
+
 // change is one step of a key, in a transaction.
 type change struct {
 	*line
-	q      *sqlQueue
-	ctx    context.Context
-	tx     *sql.Tx
-	digest []byte
-	own    bool  // the transaction is the store's
-	now    int64 // by the server's clock
-	first  *item // the first item, if it was read
-	tells  int64 // when the key is due, if listeners are to be told; otherwise never
+	q        *sqlQueue
+	ctx      context.Context
+	tx       *sql.Tx
+	digest   []byte
+	patience time.Duration // how long the store's own transaction may send nothing; 0 if it is the caller's
+	now      int64         // by the server's clock
+	first    *item         // the first item, if it was read
+	tells    int64         // when the key is due, if listeners are to be told; otherwise never
 }
 
 // item is a row of lockaround_queue_item.
@@ -49,13 +58,13 @@ func (c *change) of(more ...any) []any { return append([]any{c.q.name, c.digest}
 // lock locks the key's row and reads it. found is false if there is none. c.now is from before the
 // wait for the row: see read.
 func (c *change) lock() (found bool, err error) {
-	statement := c.q.statements.lock
-	if c.own {
-		statement = c.q.statements.lockOwn
+	statement, args := c.q.statements.lock, c.of()
+	if c.patience > 0 && c.q.dialect == PostgreSQL {
+		statement, args = c.q.statements.lockOwn, append([]any{strconv.FormatInt(c.patience.Milliseconds(), 10)}, args...)
 	}
 	var ignored string
 	targets := append([]any{&c.now, &ignored}, c.targets()...)
-	err = c.tx.QueryRowContext(c.ctx, statement, c.of()...).Scan(targets...)
+	err = c.tx.QueryRowContext(c.ctx, statement, args...).Scan(targets...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -8,17 +8,18 @@ import (
 // statements are those whose text is the same for every call. The comments list their
 // parameters; a key is the queue's name and the digest.
 type statements struct {
-	lock, lockOwn string // key
-	insertKey     string // key, lock key, time until what has ended is deleted
-	floor         string // queue
-	save          string // a line's values, key
-	now           string
-	read          string // key, sequence
-	mark          string // state, attempts, ended, key, sequence
-	end           string // the same, and its payload goes
-	endRest       string // state, ended, key, first sequence
-	prune         string // key, head, first that is kept, ended before
-	remove        string // key, sequence
+	lock      string // key
+	lockOwn   string // the patience, and the key; of PostgreSQL only
+	insertKey string // key, lock key, time until what has ended is deleted
+	floor     string // queue
+	save      string // a line's values, key
+	now       string
+	read      string // key, sequence
+	mark      string // state, attempts, ended, key, sequence
+	end       string // the same, and its payload goes
+	endRest   string // state, ended, key, first sequence
+	prune     string // key, head, first that is kept, ended before
+	remove    string // key, sequence
 
 	insert string // key, sequence, ID, payload, trace, appended
 	find   string // key, ID
@@ -79,10 +80,9 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_queue_key k ON k.queue_name = ? 
 LEFT JOIN lockaround_queue_item i ON i.queue_name = k.queue_name AND i.digest = k.digest AND i.sequence = k.head`,
 		channel: `SELECT pg_notify(?, ?)`,
 	}
-	q.lockOwn = q.lock
 	if d == PostgreSQL {
 		// A process that stops in the middle of a step must not keep the key's row locked.
-		q.lockOwn = strings.Replace(q.lock, `''`, `set_config('idle_in_transaction_session_timeout', '1000', true)`, 1)
+		q.lockOwn = strings.Replace(q.lock, `''`, `set_config('idle_in_transaction_session_timeout', ?, true)`, 1)
 		q.insertKey = strings.Replace(q.insertKey, "{now} + ?", "{now} + CAST(? AS bigint)", 1) + ` ON CONFLICT (queue_name, digest) DO NOTHING`
 		q.insert += ` ON CONFLICT (queue_name, digest, id) DO NOTHING`
 		q.setFloor += ` ON CONFLICT (queue_name, digest) DO UPDATE

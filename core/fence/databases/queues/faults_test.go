@@ -1,6 +1,7 @@
 package queues_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -297,4 +299,37 @@ func TestRowsThatWereDeletedByHandShow(t *testing.T) {
 			t.Errorf("without a table: %v", err)
 		}
 	})
+}
+
+// TestPayloadOverASlowLinkIsAppended holds the middle of a payload back for longer than an idle
+// transaction of the store may last.
+func TestPayloadOverASlowLinkIsAppended(t *testing.T) {
+	t.Parallel()
+	p := products[0]
+	d := p.database(t, p.Server)
+	payload := []byte(strings.Repeat("slowly ", 100_000))
+	var stalls sync.Once
+	var link *proxy.Proxy[string]
+	held := make(chan struct{})
+	link = newProxyThatTells(t, p.Addr(), func(data []byte) {
+		if len(data) < 32<<10 || bytes.Contains(data, []byte("INSERT")) {
+			return // not yet the middle
+		}
+		stalls.Do(func() {
+			resume := link.Stall()
+			time.AfterFunc(3*time.Second, func() {
+				close(held)
+				resume()
+			})
+		})
+	})
+	q := d.open(t, d.store(t, d.connect(t, link.Addr(), p.text)), plainRules)
+	if _, err := q.Append(t.Context(), "refund:A-1", queue.New{ID: "r-1", Payload: payload}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-held:
+	default:
+		t.Fatal("nothing was held back")
+	}
 }

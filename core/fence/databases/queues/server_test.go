@@ -191,11 +191,29 @@ func (n listener) Listen(ctx context.Context, channel string, ready func(), noti
 // "selects", and the other "requests".
 func newProxy(t testing.TB, target string) *proxy.Proxy[string] {
 	t.Helper()
-	return proxy.Start(t, target, proxy.Options[string]{Codec: func() proxy.Codec[string] { return &codec{} }})
+	return newProxyThatTells(t, target, func([]byte) {})
+}
+
+// newProxyThatTells also calls sent with what clients send, before it is passed on.
+func newProxyThatTells(t testing.TB, target string, sent func(data []byte)) *proxy.Proxy[string] {
+	t.Helper()
+	return proxy.Start(t, target, proxy.Options[string]{Codec: func() proxy.Codec[string] { return &codec{sent: sent} }})
 }
 
 // codec reads one connection. Statements must be sent as text.
-type codec struct{ proxy.Chunks }
+type codec struct {
+	proxy.Chunks
+	sent func(data []byte)
+}
+
+// Read reads what there is.
+func (c *codec) Read(d proxy.Direction, from io.Reader) ([]byte, error) {
+	data, err := c.Chunks.Read(d, from)
+	if d == proxy.ToServer {
+		c.sent(data)
+	}
+	return data, err
+}
 
 func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[string]) {
 	if d == proxy.ToClient {
