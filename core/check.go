@@ -2,8 +2,10 @@ package core
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -186,39 +188,63 @@ func (e *Engine) literal(p Policy) (pl *plan, key string, several []string, err 
 	return e.planOf(p), e.prefix + p.Key, several, nil
 }
 
-// planKey is a policy without its keys: those that differ in nothing else share a plan.
-type planKey struct {
-	name                                string
-	mode                                Mode
-	limit                               int
-	wait, ttl, maxHold, minHold, linger time.Duration
-	noRenew, reentrant, allowEmpty      bool
-	tokens                              Strength
-	fairness                            Fairness
-	release                             ReleaseMode
+// plans remembers the plans of policies with literal keys, which are compiled at every call.
+// Programs have few, unless they compute their times; what finds no room is compiled anew.
+type plans struct {
+	seed  maphash.Seed
+	slots [1 << planBits]atomic.Pointer[plan]
 }
 
-// maxPlans is how many plans an engine remembers for policies with literal keys, which
-// are compiled at every call. Programs have few, unless they compute their times.
-const maxPlans = 256
+const (
+	planBits = 8 // of a slot's index
+	probes   = 16
+)
 
-// planOf returns the plan of a literal policy that was checked.
+// planOf returns the plan of a literal policy that was checked. Policies that differ in nothing
+// but their keys share it.
 func (e *Engine) planOf(p Policy) *plan {
-	at := planKey{
-		name: p.Name, mode: p.Mode, limit: p.Limit, wait: p.Wait, ttl: p.TTL, maxHold: p.MaxHold, minHold: p.MinHold,
-		linger: p.Linger, noRenew: p.NoRenew, reentrant: p.Reentrant, allowEmpty: p.AllowEmpty, tokens: p.Tokens, fairness: p.Fairness,
-		release: p.Release,
+	at := maphash.String(e.plans.seed, p.Name)
+	for _, n := range [...]int64{int64(p.Mode), int64(p.Limit), int64(p.Wait), int64(p.TTL), int64(p.MaxHold), int64(p.MinHold), int64(p.Linger)} {
+		at = (at ^ uint64(n)) * 0x9e3779b97f4a7c15 // of Fibonacci hashing
 	}
-	if pl, ok := e.plans.Load(at); ok {
-		return pl.(*plan)
+	at >>= 64 - planBits
+	for i := range uint64(probes) {
+		slot := &e.plans.slots[(at+i)%uint64(len(e.plans.slots))]
+		pl := slot.Load()
+		if pl == nil {
+			made := e.keyless(p)
+			if slot.CompareAndSwap(nil, made) {
+				return made
+			}
+			pl = slot.Load()
+		}
+		if pl != nil && p.differsInKeysAlone(&pl.Policy) {
+			return pl
+		}
 	}
+	return e.keyless(p)
+}
+
+// keyless makes the plan of a policy whose keys each call has.
+func (e *Engine) keyless(p Policy) *plan {
 	p.Key, p.Keys = "", nil
 	pl := &plan{Policy: p}
 	e.prepare(pl)
-	if e.planned.Add(1) <= maxPlans {
-		e.plans.Store(at, pl)
-	}
 	return pl
+}
+
+func (p *Policy) differsInKeysAlone(q *Policy) bool {
+	return p.Name == q.Name && p.Mode == q.Mode && p.Limit == q.Limit &&
+		p.Wait == q.Wait && p.TTL == q.TTL && p.MaxHold == q.MaxHold && p.MinHold == q.MinHold && p.Linger == q.Linger &&
+		p.NoRenew == q.NoRenew && p.Reentrant == q.Reentrant && p.AllowEmpty == q.AllowEmpty &&
+		p.Tokens == q.Tokens && p.Fairness == q.Fairness && p.Release == q.Release
+}
+
+// forget empties the slots.
+func (m *plans) forget() {
+	for i := range m.slots {
+		m.slots[i].Store(nil)
+	}
 }
 
 // templates is Key, or Keys.

@@ -3,9 +3,9 @@ package core
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"reflect"
-	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -36,9 +36,7 @@ type Engine struct {
 	overrides atomic.Pointer[overrides] // nil if there are none
 	guards    guards
 	names     names
-
-	plans   sync.Map // of planKey to *plan
-	planned atomic.Int64
+	plans     plans
 }
 
 // New returns an engine on a driver. It does no I/O: a store that is down shows
@@ -52,7 +50,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{settings: s, caps: d.Capabilities()}
+	e := &Engine{settings: s, caps: d.Capabilities(), plans: plans{seed: maphash.MakeSeed()}}
 	if s.tokensAfter > 0 && e.caps.Tokens != DurableTokens {
 		return nil, fmt.Errorf("%w: WithTokensAfter: the tokens of driver %s are %s ones, and it is for durable ones; leave it out", ErrPolicy, e.caps.Name, e.caps.Tokens)
 	}

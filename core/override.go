@@ -259,8 +259,7 @@ func (e *Engine) ReplaceOverrides(byName map[string]Override) error {
 	for g, pl := range plans {
 		g.plan.Store(pl)
 	}
-	e.plans.Clear()
-	e.planned.Store(0)
+	e.plans.forget()
 	return nil
 }
 
