@@ -89,6 +89,7 @@
 // lock.wait in seconds, and error.type. Where the key was taken, the first has lock.holder and a
 // link to the holder's span: see [WithIdentity]. The instruments are the histograms
 // lock.wait.duration and lock.hold.duration in seconds, the counts lock.held and
-// lock.waiting, and the counters lock.lost and lock.handoff. Keys and owners
+// lock.waiting, and the counters lock.lost and lock.handoff; package
+// [github.com/lockaround/lockaround/core/instruments] has all of them. Keys and owners
 // are in none of them.
 package core

@@ -2,14 +2,13 @@ package decorator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 // getOutcome is how a call of Get ended.
@@ -47,13 +46,10 @@ type cacheSignals struct {
 }
 
 func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
-	s, m := &cacheSignals{}, e.MeterProvider().Meter("github.com/lockaround/lockaround/decorator")
-	buckets := metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	var errs [2]error
-	s.gets, errs[0] = m.Int64Counter("lock.cache.gets", metric.WithUnit("{call}"), metric.WithDescription("Calls of a cached function by this process, by how they ended."))
-	s.loads, errs[1] = m.Float64Histogram("lock.cache.load.duration", metric.WithUnit("s"), metric.WithDescription("Time that the function under a cache ran, until its value was stored."), buckets)
+	m := instruments.NewMeter(e.MeterProvider())
+	s := &cacheSignals{gets: m.Counter(instruments.CacheGets), loads: m.Histogram(instruments.CacheLoadDuration)}
 	with := func(outcome string) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(attribute.String("lock.name", name), attribute.String("lock.outcome", outcome)))
+		return metric.WithAttributeSet(attribute.NewSet(instruments.NameKey.String(name), instruments.OutcomeKey.String(outcome)))
 	}
 	for o, outcome := range getOutcomes {
 		s.get[o] = []metric.AddOption{with(outcome)}
@@ -61,10 +57,7 @@ func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
 	for o, outcome := range loadOutcomes {
 		s.load[o] = with(outcome)
 	}
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("cache telemetry: %w", err)
-	}
-	return s, nil
+	return s, m.Err()
 }
 
 func (s *cacheSignals) got(ctx context.Context, o getOutcome) { s.gets.Add(ctx, 1, s.get[o]...) }

@@ -2,14 +2,13 @@ package decorator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 // jobSignals are the metrics of one job.
@@ -22,26 +21,20 @@ type jobSignals struct {
 // newJobSignals makes the metrics of the job of that name, whose status is read when the
 // age of its last success is asked for.
 func newJobSignals(e *core.Engine, name string, status func() JobStatus) (*jobSignals, error) {
-	named := attribute.String("lock.name", name)
-	lastSuccess := func(_ context.Context, o metric.Int64Observer) error {
+	named := instruments.NameKey.String(name)
+	m := instruments.NewMeter(e.MeterProvider())
+	s := &jobSignals{runs: m.Counter(instruments.JobRuns), lasted: m.Histogram(instruments.JobDuration)}
+	success := m.Gauge(instruments.JobLastSuccess)
+	m.Observe(instruments.JobLastSuccess.Scope, func(_ context.Context, o metric.Observer) error {
 		if at := status().LastSuccess; !at.IsZero() {
-			o.Observe(at.Unix(), metric.WithAttributes(named))
+			o.ObserveInt64(success, at.Unix(), metric.WithAttributes(named))
 		}
 		return nil
-	}
-	s, m := &jobSignals{}, e.MeterProvider().Meter("github.com/lockaround/lockaround/decorator")
-	buckets := metric.WithExplicitBucketBoundaries(.01, .1, .5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600)
-	var errs [3]error
-	s.runs, errs[0] = m.Int64Counter("lock.job.runs", metric.WithUnit("{call}"), metric.WithDescription("Calls of a job by this process, by how they ended."))
-	s.lasted, errs[1] = m.Float64Histogram("lock.job.duration", metric.WithUnit("s"), metric.WithDescription("Time that the function of a job ran."), buckets)
-	_, errs[2] = m.Int64ObservableGauge("lock.job.last_success", metric.WithUnit("s"), metric.WithDescription("When this process last ran the job without an error, as Unix time."), metric.WithInt64Callback(lastSuccess))
+	}, success)
 	for o := range s.outcome {
-		s.outcome[o] = metric.WithAttributeSet(attribute.NewSet(named, attribute.String("lock.outcome", JobOutcome(o).String())))
+		s.outcome[o] = metric.WithAttributeSet(attribute.NewSet(named, instruments.OutcomeKey.String(JobOutcome(o).String())))
 	}
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("job telemetry: %w", err)
-	}
-	return s, nil
+	return s, m.Err()
 }
 
 // ran notes a call whose function ran for that long.

@@ -2,13 +2,12 @@ package decorator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 // leaderOutcome is how a term ended, as telemetry calls it.
@@ -28,24 +27,20 @@ type leaderSignals struct {
 }
 
 func newLeaderSignals(e *core.Engine, name string, leading func() bool) (*leaderSignals, error) {
-	s, m := &leaderSignals{name: attribute.String("lock.name", name)}, e.MeterProvider().Meter("github.com/lockaround/lockaround/decorator")
-	observe := func(_ context.Context, o metric.Int64Observer) error {
+	m := instruments.NewMeter(e.MeterProvider())
+	s := &leaderSignals{name: instruments.NameKey.String(name), terms: m.Counter(instruments.LeaderTerms)}
+	leads := m.Gauge(instruments.LeaderLeading)
+	m.Observe(instruments.LeaderLeading.Scope, func(_ context.Context, o metric.Observer) error {
 		var n int64
 		if leading() {
 			n = 1
 		}
-		o.Observe(n, metric.WithAttributes(s.name))
+		o.ObserveInt64(leads, n, metric.WithAttributes(s.name))
 		return nil
-	}
-	var errs [2]error
-	s.terms, errs[0] = m.Int64Counter("lock.leader.terms", metric.WithUnit("{term}"), metric.WithDescription("Terms of this process that have ended, by how."))
-	_, errs[1] = m.Int64ObservableGauge("lock.leader.leading", metric.WithUnit("{process}"), metric.WithDescription("1 if this process leads, otherwise 0."), metric.WithInt64Callback(observe))
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("leader telemetry: %w", err)
-	}
-	return s, nil
+	}, leads)
+	return s, m.Err()
 }
 
 func (s *leaderSignals) ended(ctx context.Context, o leaderOutcome) {
-	s.terms.Add(ctx, 1, metric.WithAttributes(s.name, attribute.String("lock.outcome", string(o))))
+	s.terms.Add(ctx, 1, metric.WithAttributes(s.name, instruments.OutcomeKey.String(string(o))))
 }

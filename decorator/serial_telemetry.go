@@ -2,7 +2,6 @@ package decorator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/instruments"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -36,21 +36,14 @@ type serialSignals struct {
 }
 
 func newSerialSignals(e *core.Engine, name string, q queue.Queue) (*serialSignals, error) {
-	const scope = "github.com/lockaround/lockaround/decorator"
-	s, m := &serialSignals{tracer: e.TracerProvider().Tracer(scope), policy: name, name: attribute.String("lock.name", name)}, e.MeterProvider().Meter(scope)
-	buckets := metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
-	var errs [8]error
-	s.attempts, errs[0] = m.Int64Counter("lock.queue.attempts", metric.WithUnit("{run}"), metric.WithDescription("Runs of queued items that this process has begun."))
-	s.runs, errs[1] = m.Int64Counter("lock.queue.runs", metric.WithUnit("{run}"), metric.WithDescription("Runs of queued items of this process that have ended, by how."))
-	s.dead, errs[2] = m.Int64Counter("lock.queue.dead", metric.WithUnit("{item}"), metric.WithDescription("Items that this process has made dead."))
-	s.lasted, errs[3] = m.Float64Histogram("lock.queue.run.duration", metric.WithUnit("s"), metric.WithDescription("Time that the function of a queue ran."), buckets)
-	length, err := m.Int64ObservableGauge("lock.queue.length", metric.WithUnit("{item}"), metric.WithDescription("Items of a queue that have not ended, over all processes."))
-	errs[4] = err
-	oldest, err := m.Float64ObservableGauge("lock.queue.oldest", metric.WithUnit("s"), metric.WithDescription("Age of the oldest item that is the first of its key, over all processes."))
-	errs[5] = err
-	parked, err := m.Int64ObservableGauge("lock.queue.parked", metric.WithUnit("{key}"), metric.WithDescription("Keys of a queue that wait for an operator, over all processes."))
-	errs[6] = err
-	_, errs[7] = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+	m := instruments.NewMeter(e.MeterProvider())
+	s := &serialSignals{
+		tracer: e.TracerProvider().Tracer(instruments.QueueRuns.Scope), policy: name, name: instruments.NameKey.String(name),
+		attempts: m.Counter(instruments.QueueAttempts), runs: m.Counter(instruments.QueueRuns), dead: m.Counter(instruments.QueueDead),
+		lasted: m.Histogram(instruments.QueueRunDuration),
+	}
+	length, oldest, parked := m.Gauge(instruments.QueueLength), m.FloatGauge(instruments.QueueOldest), m.Gauge(instruments.QueueParked)
+	m.Observe(instruments.QueueLength.Scope, func(ctx context.Context, o metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 		defer cancel()
 		stats, err := q.Stats(ctx)
@@ -63,9 +56,10 @@ func newSerialSignals(e *core.Engine, name string, q queue.Queue) (*serialSignal
 		o.ObserveInt64(parked, int64(stats.Parked), named)
 		return nil
 	}, length, oldest, parked)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("serial telemetry: %w", err)
+	if err := m.Err(); err != nil {
+		return nil, err
 	}
+	s.dead.Add(context.Background(), 0, metric.WithAttributes(s.name)) // so that the first one is a rise
 	return s, nil
 }
 
@@ -89,10 +83,10 @@ func (s *serialSignals) begins(ctx context.Context, token int64, i *queue.Item) 
 
 // ended notes how a run has ended.
 func (s *serialSignals) ended(ctx context.Context, span trace.Span, outcome string, lasted time.Duration) {
-	named := metric.WithAttributes(s.name, attribute.String("lock.outcome", outcome))
+	named := metric.WithAttributes(s.name, instruments.OutcomeKey.String(outcome))
 	s.runs.Add(ctx, 1, named)
 	s.lasted.Record(ctx, lasted.Seconds(), named)
-	span.SetAttributes(attribute.String("lock.outcome", outcome))
+	span.SetAttributes(instruments.OutcomeKey.String(outcome))
 	if outcome != queue.Done.String() {
 		span.SetStatus(codes.Error, outcome)
 	}

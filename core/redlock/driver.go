@@ -118,7 +118,7 @@ func WithRestartDelay(d time.Duration) Option {
 }
 
 // WithMeterProvider sets where the gauge lock.node.condition goes: for each node
-// (server.address) and each condition (lock.node.condition) 1 if the node was last
+// (server.address, server.port) and each condition (lock.node.condition) 1 if the node was last
 // seen so, and else 0. The default, and nil, is OpenTelemetry's global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(d *Driver) { d.meters = p })

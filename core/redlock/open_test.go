@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -151,4 +152,18 @@ func TestConditionsAreMeasured(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAddressesOfNodesAreMeasuredByHostAndPort(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.0.0.7:6379":   "server.address=10.0.0.7,server.port=6379",
+		"[fe80::1]:6380":  "server.address=fe80::1,server.port=6380",
+		"/run/redis.sock": "server.address=/run/redis.sock",
+		"redis:main":      "server.address=redis:main",
+	} {
+		set := attribute.NewSet(address(addr)...)
+		if got := set.Encoded(attribute.DefaultEncoder()); got != want {
+			t.Errorf("%s is measured as %s, want %s", addr, got, want)
+		}
+	}
 }

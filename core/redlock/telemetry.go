@@ -2,15 +2,16 @@ package redlock
 
 import (
 	"context"
-	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 // gauge reports the nodes' conditions for as long as any session is open.
@@ -20,8 +21,6 @@ type gauge struct {
 	registration metric.Registration
 }
 
-const scope = "github.com/lockaround/lockaround/core/redlock"
-
 // start reports from the first session on.
 func (g *gauge) start(mp metric.MeterProvider, h *health) error {
 	g.mu.Lock()
@@ -30,33 +29,34 @@ func (g *gauge) start(mp metric.MeterProvider, h *health) error {
 		g.sessions++
 		return nil
 	}
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
-	m := mp.Meter(scope)
-	condition, err := m.Int64ObservableGauge("lock.node.condition", metric.WithUnit("1"),
-		metric.WithDescription("1 for what a node of a quorum was last seen to be, 0 for what it was not."))
-	if err != nil {
-		return fmt.Errorf("telemetry: %w", err)
-	}
-	g.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	m := instruments.NewMeter(mp)
+	condition := m.Gauge(instruments.NodeCondition)
+	g.registration = m.Observe(instruments.NodeCondition.Scope, func(_ context.Context, o metric.Observer) error {
 		for _, n := range h.states(time.Now()) {
 			for c := driver.NodeUnknown; c <= driver.NodeRestartedEmpty; c++ {
 				var value int64
 				if n.Condition == c {
 					value = 1
 				}
-				o.ObserveInt64(condition, value, metric.WithAttributes(
-					attribute.String("server.address", n.Addr), attribute.String("lock.node.condition", c.String())))
+				o.ObserveInt64(condition, value, metric.WithAttributes(append(address(n.Addr), instruments.ConditionKey.String(c.String()))...))
 			}
 		}
 		return nil
 	}, condition)
-	if err != nil {
-		return fmt.Errorf("telemetry: %w", err)
+	if err := m.Err(); err != nil {
+		return err
 	}
 	g.sessions++
 	return nil
+}
+
+// address returns what is said of where a node is. A path of a socket has no port.
+func address(addr string) []attribute.KeyValue {
+	host, port, err := net.SplitHostPort(addr)
+	if number, no := strconv.Atoi(port); err == nil && no == nil {
+		return []attribute.KeyValue{instruments.AddressKey.String(host), instruments.PortKey.Int(number)}
+	}
+	return []attribute.KeyValue{instruments.AddressKey.String(addr)}
 }
 
 // stop ends the report with the last session.

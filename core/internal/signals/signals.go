@@ -5,8 +5,6 @@ package signals
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -17,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 const scope = "github.com/lockaround/lockaround/core"
@@ -72,19 +72,11 @@ func New(tp trace.TracerProvider, mp metric.MeterProvider, driver string) (*Sign
 	if _, s.silent = tp.(noop.TracerProvider); isUnset(tp) {
 		s.unset = tp
 	}
-	m := mp.Meter(scope)
-	buckets := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	var errs [6]error
-	s.waited, errs[0] = m.Float64Histogram("lock.wait.duration", metric.WithUnit("s"), metric.WithDescription("Time from asking for a lock to getting it or giving up."), buckets)
-	s.heldFor, errs[1] = m.Float64Histogram("lock.hold.duration", metric.WithUnit("s"), metric.WithDescription("Time from getting a lock to releasing it."), buckets)
-	s.held, errs[2] = m.Int64UpDownCounter("lock.held", metric.WithUnit("{lock}"), metric.WithDescription("Locks that callers of this process hold."))
-	s.waiting, errs[3] = m.Int64UpDownCounter("lock.waiting", metric.WithUnit("{caller}"), metric.WithDescription("Callers of this process that wait for a lock."))
-	s.lost, errs[4] = m.Int64Counter("lock.lost", metric.WithUnit("{lock}"), metric.WithDescription("Locks that ended before their holder released them."))
-	s.handoff, errs[5] = m.Int64Counter("lock.handoff", metric.WithUnit("{handoff}"), metric.WithDescription("Locks handed on within this process, without the store."))
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("lock telemetry: %w", err)
-	}
-	return s, nil
+	m := instruments.NewMeter(mp)
+	s.waited, s.heldFor = m.Histogram(instruments.WaitDuration), m.Histogram(instruments.HoldDuration)
+	s.held, s.waiting = m.UpDownCounter(instruments.Held), m.UpDownCounter(instruments.Waiting)
+	s.lost, s.handoff = m.Counter(instruments.Lost), m.Counter(instruments.HandOff)
+	return s, m.Err()
 }
 
 // isUnset reports whether tp is what OpenTelemetry has for a global provider until one
@@ -96,7 +88,7 @@ func isUnset(tp trace.TracerProvider) bool {
 
 // Operation begins the span of an operation that has no policy.
 func (s *Signals) Operation(ctx context.Context, op string) (context.Context, Span) {
-	ctx, sp := s.tracer.Start(ctx, "lock "+op, trace.WithAttributes(attribute.String("lock.driver", s.driver)))
+	ctx, sp := s.tracer.Start(ctx, "lock "+op, trace.WithAttributes(instruments.DriverKey.String(s.driver)))
 	return ctx, Span{sp}
 }
 
@@ -122,9 +114,9 @@ func (s *Signals) Of(name, mode string) *Policy {
 		suffix = " " + name
 	}
 	attrs := []attribute.KeyValue{
-		attribute.String("lock.name", name),
-		attribute.String("lock.driver", s.driver),
-		attribute.String("lock.mode", mode),
+		instruments.NameKey.String(name),
+		instruments.DriverKey.String(s.driver),
+		instruments.ModeKey.String(mode),
 	}
 	p := &Policy{
 		Signals: s,
@@ -133,10 +125,15 @@ func (s *Signals) Of(name, mode string) *Policy {
 		base:  []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
 	}
 	for o := Acquired; o <= Failed; o++ {
-		with := append(slices.Clone(attrs), attribute.String("lock.outcome", o.String()))
+		with := append(slices.Clone(attrs), instruments.OutcomeKey.String(o.String()))
 		p.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(with...))}
 	}
-	got, _ := s.policies.LoadOrStore(k, p)
+	got, known := s.policies.LoadOrStore(k, p)
+	if !known {
+		// A counter that begins with its first loss has not risen by it, for a store that compares values.
+		p.lost.Add(context.Background(), 0, p.base...)
+		p.handoff.Add(context.Background(), 0, p.base...)
+	}
 	return got.(*Policy)
 }
 

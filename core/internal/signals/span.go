@@ -6,6 +6,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockaround/lockaround/core/instruments"
 )
 
 // Span is a span of a lock. The zero value is none: all that it is told is dropped.
@@ -17,7 +19,7 @@ func (s Span) End(o Outcome) {
 		return
 	}
 	if s.span.IsRecording() {
-		s.span.SetAttributes(attribute.String("lock.outcome", o.String()))
+		s.span.SetAttributes(instruments.OutcomeKey.String(o.String()))
 		if o != Acquired && o != Released {
 			s.span.SetAttributes(attribute.String("error.type", o.String()))
 			s.span.SetStatus(codes.Error, o.String())
