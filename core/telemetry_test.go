@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -203,5 +204,29 @@ func TestMeterProviderIsTheOneGivenOrTheGlobalOne(t *testing.T) {
 	}
 	if got := open(t, memlock.New()).MeterProvider(); got != otel.GetMeterProvider() {
 		t.Errorf("got %v, want the global one", got)
+	}
+}
+
+// TestLossesAreCountedFromZero keeps the first loss a rise, which is what alerts ask for.
+func TestLossesAreCountedFromZero(t *testing.T) {
+	reader := metric.NewManualReader()
+	e := open(t, memlock.New(), core.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	if err := e.Do(t.Context(), core.Policy{Key: "k", Name: "stock"}, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]int64{}
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && sum.IsMonotonic {
+			for _, p := range sum.DataPoints {
+				counted[m.Name] += p.Value
+			}
+		}
+	}
+	if want := map[string]int64{"lock.lost": 0, "lock.handoff": 0}; !maps.Equal(counted, want) {
+		t.Errorf("after a call without a loss there is %v, want %v", counted, want)
 	}
 }
