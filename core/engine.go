@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/carried"
+	"github.com/lockaround/lockaround/core/internal/observe"
 	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
@@ -32,6 +33,7 @@ type Engine struct {
 	prefix   string        // of every key in the store
 	identity string        // of the process
 	signals  *signals.Signals
+	hub      *observe.Hub // for those who watch
 
 	overrides atomic.Pointer[overrides] // nil if there are none
 	guards    guards
@@ -82,6 +84,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		refusal.Cause = err
 		return nil, refusal
 	}
+	e.hub = observe.New(observe.Config{Queue: e.queue, Prefix: e.prefix, Identity: e.identity, Driver: e.caps.Name})
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
@@ -180,6 +183,7 @@ func (e *Engine) Close() error {
 	if err := e.misused(context.Background(), "close", ""); err != nil {
 		return err
 	}
+	e.hub.Close()
 	return e.refused("close", "", e.queue.Close())
 }
 

@@ -168,6 +168,9 @@ func (h *Hold) finish(why Reason) bool {
 	}
 	h.ended = why
 	h.close()
+	if why != Closed {
+		h.note(EventLost)
+	}
 	return true
 }
 

@@ -106,4 +106,5 @@ func (l *lease) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	now := time.Now()
 	l.heard(r.Contended, at(sent), now)
 	l.planRenewal(ttl, now)
+	l.noteRenewed()
 }

@@ -29,6 +29,8 @@ type Queue struct {
 	releaser releaser
 	held     atomic.Int64 // holds, and leases that linger
 
+	observer atomic.Pointer[Observer] // nil: nobody watches
+
 	circles circles
 	outage  outage
 	life    lifetime
@@ -159,6 +161,7 @@ type lease struct {
 
 	lingers instant // until when it is kept although nobody holds; zero if it is not
 
+	renewals   int32
 	handoffs   int16 // holds on this grant, less one
 	gone       bool  // the line has parted from it: forget
 	contended  bool  // another process is known to wait

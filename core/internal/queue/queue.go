@@ -41,6 +41,7 @@ func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time
 	h, r := q.wait(sctx, t, key, patience, start, held, sp)
 	if r != nil {
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
+		q.noteRefused(t, key, r, start)
 		return nil, r
 	}
 	h.granted(ctx, sctx, sp, start)
@@ -53,6 +54,9 @@ func (h *Hold) granted(ctx, sctx context.Context, sp signals.Span, start time.Ti
 	h.terms.Signals.Granted(sctx, sp, h.since.since(at(start)), h.Token())
 	h.span = h.terms.Signals.Hold(ctx, sp)
 	h.span.Token(h.Token())
+	if o := h.lease.line.queue.observer.Load(); o != nil {
+		h.noteGranted(*o, h.since.since(at(start)))
+	}
 }
 
 // wait is Acquire without its metrics, for a caller who came at start. sp is its span.

@@ -126,4 +126,7 @@ func (h *Hold) gaveBack(ctx context.Context, sp signals.Span, err error) (r *Ref
 // have been.
 func (h *Hold) released(ctx context.Context, now time.Time, r *Refusal) {
 	h.terms.Signals.Released(ctx, h.span, at(now).since(h.since), r.Outcome(signals.Released))
+	if o := h.lease.line.queue.observer.Load(); o != nil {
+		h.noteReleased(*o, r)
+	}
 }

@@ -128,6 +128,7 @@ func (s *several) keep(h *Hold) {
 func (s *several) fail(r *Refusal) {
 	outcome, at := r.Outcome(signals.Acquired), len(s.holds)
 	s.terms.Signals.Refused(s.spans[at].ctx, s.spans[at].Span, time.Since(s.start), outcome)
+	s.queue.noteRefused(s.terms, s.keys[at], r, s.start)
 	for _, sp := range s.spans[at+1:] {
 		sp.End(outcome)
 	}

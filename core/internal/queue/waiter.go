@@ -59,6 +59,9 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 
 // await calls w.await, but first refuses a call that would wait for itself.
 func (q *Queue) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
+	if o := q.observer.Load(); o != nil {
+		(*o).Note(Event{Kind: EventWaiting, Key: key, Policy: w.terms.Name})
+	}
 	if !w.try() && q.Carried != nil {
 		if token := q.Carried(ctx, key); token > 0 {
 			defer q.watchCaller(ctx, w, key, token)()
