@@ -29,6 +29,8 @@ type Driver struct {
 	fault atomic.Pointer[fault] // nil: the store works
 	epoch time.Time             // by the store's clock
 
+	topics topics
+
 	expiring sync.Mutex // held by Expire while it tells the holder
 	shard    [shards]shard
 }

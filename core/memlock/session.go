@@ -305,6 +305,7 @@ func (s *session) Close(context.Context) error {
 		return nil
 	}
 	close(s.done)
+	s.d.topics.forget(s)
 	s.d.withdrawAll(driver.ErrClosed, func(w *waiter) bool { return w.s == s })
 	return nil
 }
