@@ -39,6 +39,8 @@ func (simulated) connections() int { return 8 }
 
 func (simulated) node(string) string { return "" }
 
-func (s simulated) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+func (s simulated) listen(ctx context.Context, channel string, _ *topics, up func(), message func(string)) error {
 	return s.link.Listen(ctx, channel, up, message)
 }
+
+func (simulated) tell(context.Context, string, []byte) error { return nil }

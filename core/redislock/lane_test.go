@@ -40,10 +40,12 @@ func (*slowWire) connections() int { return 8 }
 
 func (*slowWire) node(string) string { return "" }
 
-func (*slowWire) listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+func (*slowWire) listen(ctx context.Context, _ string, _ *topics, _ func(), _ func(string)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+func (*slowWire) tell(context.Context, string, []byte) error { return nil }
 
 type testLane struct {
 	*lane

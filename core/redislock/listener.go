@@ -17,6 +17,7 @@ type listener struct {
 	life    *kit.Life // of the session
 	wire    wire
 	channel string
+	topics  *topics
 	jitter  func() float64
 	onUp    func(again bool)     // called when the subscription is up, for the first time or again
 	onPush  func(payload string) // called for each push
@@ -33,7 +34,7 @@ type listener struct {
 
 func newListener(life *kit.Life, w wire, channel string, jitter func() float64) *listener {
 	return &listener{
-		life: life, wire: w, channel: channel, jitter: jitter,
+		life: life, wire: w, channel: channel, topics: newTopics(), jitter: jitter,
 		change: make(chan struct{}), reconnect: make(chan struct{}),
 	}
 }
@@ -52,7 +53,7 @@ func (l *listener) run() {
 		l.resubscribe, l.missed = cancel, 0
 		l.mu.Unlock()
 		worked := false
-		err := l.wire.listen(ctx, l.channel, func() {
+		err := l.wire.listen(ctx, l.channel, l.topics, func() {
 			worked = true
 			if wasUp {
 				l.noteReconnected()

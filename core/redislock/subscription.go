@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,14 +15,15 @@ import (
 
 // listen receives on a subscription with a connection of its own. It returns after the
 // second reconnection in a row that fails: the session decides when to try again.
-func (w *clientWire) listen(ctx context.Context, channel string, up func(), message func(string)) error {
+func (w *clientWire) listen(ctx context.Context, channel string, t *topics, up func(), message func(string)) error {
 	client, err := w.subscriber(ctx)
 	if err != nil {
 		return classify(err)
 	}
 	subscription := client.Subscribe(ctx)
 	defer func() { _ = subscription.Close() }() // a second closing only says so
-	if err := subscription.Subscribe(ctx, channel); err != nil {
+	all := t.begin()
+	if err := subscription.Subscribe(ctx, append([]string{channel}, all...)...); err != nil {
 		w.reloadAfterSilence([]reply{{err: err}})
 		return classify(err)
 	}
@@ -30,7 +32,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 	done := make(chan struct{})
 	defer health.Wait()
 	defer close(done)
-	health.Go(func() { w.checkHealth(ctx, subscription, &heard, done) })
+	health.Go(func() { w.checkHealth(ctx, subscription, &heard, t, all, done) })
 
 	for failed := false; ; {
 		m, err := subscription.Receive(ctx)
@@ -48,12 +50,21 @@ func (w *clientWire) listen(ctx context.Context, channel string, up func(), mess
 		}
 		switch m := m.(type) {
 		case *redis.Subscription:
-			if m.Kind == "subscribe" {
+			switch {
+			case m.Kind != "subscribe":
+				t.down(m.Channel)
+			case m.Channel == channel:
 				failed = false
 				up()
+			default:
+				t.up(m.Channel)
 			}
 		case *redis.Message:
-			message(m.Payload)
+			if m.Channel == channel {
+				message(m.Payload)
+			} else {
+				t.heard(m.Channel, m.Payload)
+			}
 		}
 	}
 }
@@ -68,7 +79,7 @@ func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, err
 	}
 	const tries = 16
 	for i := 1; ; i++ {
-		master, err := w.cluster.MasterForKey(ctx, strconv.Itoa(rand.Int()))
+		master, err := w.anyMaster(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +90,47 @@ func (w *clientWire) subscriber(ctx context.Context) (redis.UniversalClient, err
 	}
 }
 
+// anyMaster returns a master of a Cluster, at random.
+func (w *clientWire) anyMaster(ctx context.Context) (*redis.Client, error) {
+	return w.cluster.MasterForKey(ctx, strconv.Itoa(rand.Int()))
+}
+
+// tell publishes at any master of a Cluster: each passes it on to the others.
+func (w *clientWire) tell(ctx context.Context, channel string, message []byte) error {
+	client := w.client
+	if w.cluster != nil {
+		master, err := w.anyMaster(ctx)
+		if err != nil {
+			return classify(err)
+		}
+		client = master
+	}
+	err := client.Publish(ctx, channel, message).Err()
+	w.reloadAfterSilence([]reply{{err: err}})
+	return w.classify(err)
+}
+
+// follow makes the subscription one to all channels of the topics, instead of those that it was
+// to. It returns the new ones.
+func (t *topics) follow(ctx context.Context, s *redis.PubSub, were []string) []string {
+	all := t.channels()
+	without := func(from, what []string) []string {
+		return slices.DeleteFunc(slices.Clone(from), func(c string) bool { return slices.Contains(what, c) })
+	}
+	// Receive sees the broken connection, if it is.
+	if more := without(all, were); len(more) > 0 {
+		_ = s.Subscribe(ctx, more...)
+	}
+	if gone := without(were, all); len(gone) > 0 {
+		_ = s.Unsubscribe(ctx, gone...)
+	}
+	return all
+}
+
 // checkHealth pings a silent subscription and closes a dead one. The first ping leaves at
-// once, so that a missing right to ping shows early.
-func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *atomic.Bool, done <-chan struct{}) {
+// once, so that a missing right to ping shows early. It also follows the topics, of which the
+// subscription has all.
+func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *atomic.Bool, t *topics, all []string, done <-chan struct{}) {
 	tick := time.NewTicker(w.check)
 	defer tick.Stop()
 	for asked := false; ; {
@@ -94,13 +143,18 @@ func (w *clientWire) checkHealth(ctx context.Context, s *redis.PubSub, heard *at
 			_ = s.Ping(ctx) // Receive sees the broken connection, or the pong
 			asked = true
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			_ = s.Close() // ends Receive
-			return
-		case <-done:
-			return
+		for waits := true; waits; {
+			select {
+			case <-tick.C:
+				waits = false
+			case <-t.changed:
+				all = t.follow(ctx, s, all)
+			case <-ctx.Done():
+				_ = s.Close() // ends Receive
+				return
+			case <-done:
+				return
+			}
 		}
 	}
 }

@@ -25,11 +25,16 @@ type wire interface {
 	// while a server would have to be asked, and for all keys if there is one server.
 	node(key string) string
 
-	// listen subscribes to the channel and blocks until the subscription ends
-	// or ctx does. It calls up whenever the server has confirmed the
-	// subscription, the first time and after each reconnection, and message
-	// with each payload, both from one goroutine at a time.
-	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
+	// listen subscribes to the channel and the topics, in one command, and
+	// blocks until the subscription ends or ctx does. It follows the topics as
+	// they change. It calls up whenever the server has confirmed the channel,
+	// the first time and after each reconnection, and message with each payload
+	// of the channel, both from one goroutine at a time.
+	listen(ctx context.Context, channel string, t *topics, up func(), message func(payload string)) error
+
+	// tell publishes a message on a channel. When ctx ends it should return; it may take longer
+	// while the client library waits for a socket.
+	tell(ctx context.Context, channel string, message []byte) error
 }
 
 // command is one call of a script.
