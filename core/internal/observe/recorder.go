@@ -76,6 +76,46 @@ func (r *recorder) Note(e queue.Event) {
 	})
 }
 
+// told records what a report of another engine says of a key.
+func (r *recorder) told(k *toldKey, from *Origin, now time.Time) {
+	r.keys.with(k.name, now, func(rec *record) {
+		rec.add(numberOf(now), k.delta)
+		for _, p := range k.policies {
+			rec.remember(p)
+		}
+		for _, e := range k.events {
+			e.Origin = from
+			rec.keep(e)
+		}
+	})
+}
+
+// takeUnsent returns what no report has told of yet, and forgets it.
+func (rec *record) takeUnsent(name string, self *Origin) (k toldKey) {
+	k.told = told{name, rec.unsent}
+	k.policies = slices.Clone(rec.policies)
+	if rec.fresh > 0 {
+		own := slices.DeleteFunc(rec.latest(), func(e Event) bool { return e.Origin != self })
+		k.events = own[max(0, len(own)-min(rec.fresh, reportEvents)):]
+	}
+	rec.unsent, rec.fresh = delta{}, 0
+	return k
+}
+
+// takeBack keeps for the next report what one that was not sent should have told.
+func (r *recorder) takeBack(policies []told, keys []toldKey) {
+	for i := range policies {
+		r.policies.visit(policies[i].name, func(rec *record) { rec.unsent.add(policies[i].delta) })
+	}
+	for i := range keys {
+		k := &keys[i]
+		r.keys.visit(k.name, func(rec *record) {
+			rec.unsent.add(k.delta)
+			rec.fresh = min(rec.fresh+len(k.events), Events)
+		})
+	}
+}
+
 // record is what happened lately to one key or policy.
 type record struct {
 	tally

@@ -54,12 +54,21 @@ func (d *delta) add(more delta) {
 	for i, n := range more.counts {
 		d.counts[i] += n
 	}
-	d.total += more.total
+	d.total = min(d.total+more.total, 100*longest) // reports are no reason to overflow
 	d.longest = max(d.longest, more.longest)
 }
 
+// callers is how many callers got the lock or gave up.
 func (d *delta) callers() int64 {
 	return int64(d.counts[queue.EventTaken]) + int64(d.counts[queue.EventHandedOn]) + int64(d.counts[queue.EventRefused]) + int64(d.counts[queue.EventTimedOut])
+}
+
+// events is how much happened.
+func (d *delta) events() (n int64) {
+	for _, c := range d.counts {
+		n += int64(c)
+	}
+	return n
 }
 
 // tally has the latest deltas, by their time. The zero value is empty.
@@ -97,10 +106,10 @@ func (t *tally) sum(number int64) (d delta, lately uint32) {
 	return d, lately
 }
 
-// busy is how many callers came in the window that ends with a bucket.
+// busy is how much happened in the window that ends with a bucket.
 func (t *tally) busy(number int64) int64 {
 	d, _ := t.sum(number)
-	return d.callers()
+	return d.events()
 }
 
 // counts returns the counts of the window that ends at a time and has begun at since.

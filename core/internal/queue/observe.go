@@ -57,6 +57,12 @@ func (q *Queue) Observe(o Observer) {
 	q.observer.Store(&o)
 }
 
+// Gossip is the session if it can pass messages to others, or nil.
+func (q *Queue) Gossip() driver.Gossip {
+	g, _ := q.session.(driver.Gossip)
+	return g
+}
+
 // noteGranted tells the observer of a caller who got the key.
 func (h *Hold) noteGranted(o Observer, waited time.Duration) {
 	kind := EventTaken

@@ -1,0 +1,171 @@
+package observe
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// goneAfter is how long an engine is silent before it counts as gone.
+	goneAfter = 10 * time.Second
+	// forgottenAfter is how long an engine is shown after it was last heard.
+	forgottenAfter = 5 * time.Minute
+)
+
+// other is an engine that has reported. It never changes: each report makes another one.
+type other struct {
+	*Origin
+	heard   time.Time
+	closed  bool // it said that it was
+	gone    bool
+	number  uint64 // of the report
+	held    int
+	waiting int
+	dropped int
+	keys    map[string]usage
+}
+
+// others are the engines that have reported. Who changes them holds the hub's mutex.
+type others map[Instance]*other
+
+// reported handles a message to those who watch.
+func (h *Hub) reported(message []byte) {
+	kind, from, rest, ok := opened(message)
+	now := time.Now()
+	switch {
+	case !ok:
+	case kind == kindReport:
+		if p, err := parseReport(from, rest, now); err == nil {
+			h.take(from, p, now)
+		}
+	case kind == kindClosed:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if was := h.others[from]; was != nil && !was.closed {
+			h.others[from] = &other{Origin: was.Origin, heard: now, closed: true, gone: true, number: was.number}
+			h.changed()
+		}
+	}
+}
+
+// changed tells those who watch of a change. h.mu is held.
+func (h *Hub) changed() {
+	if h.rec != nil {
+		h.rec.version.Add(1)
+	}
+}
+
+// take notes a report, unless it is an old one or nobody watches.
+func (h *Hub) take(from Instance, p *report, now time.Time) {
+	to := &other{heard: now, number: p.number, held: p.held, waiting: p.waiting, dropped: p.dropped, keys: make(map[string]usage, len(p.keys))}
+	for i := range p.keys {
+		if u := p.keys[i].usage; u.holding+u.waiting > 0 {
+			to.keys[p.keys[i].name] = u
+		}
+	}
+	h.mu.Lock()
+	rec, was := h.rec, h.others[from]
+	if rec == nil || len(h.watches) == 0 || from == h.self.Instance || was != nil && (was.closed || was.number >= p.number) {
+		h.mu.Unlock()
+		return
+	}
+	if was == nil && !h.others.room() {
+		h.mu.Unlock()
+		return
+	}
+	if to.Origin = (&Origin{Identity: p.identity, Instance: from}); was != nil && *was.Origin == *to.Origin {
+		to.Origin = was.Origin
+	}
+	if h.others == nil {
+		h.others = make(others)
+	}
+	h.others[from] = to
+	h.changed()
+	h.mu.Unlock()
+
+	for i := range p.keys {
+		rec.told(&p.keys[i], to.Origin, now)
+	}
+	for _, told := range p.policies {
+		if told.delta != (delta{}) {
+			rec.policies.with(told.name, now, func(r *record) { r.add(numberOf(now), told.delta) })
+		}
+	}
+}
+
+// room reports whether one more engine can be noted. If need be it forgets one that is gone.
+func (o others) room() bool {
+	if len(o) < MaxProcesses-1 {
+		return true
+	}
+	for i, p := range o {
+		if p.gone {
+			delete(o, i)
+			return true
+		}
+	}
+	return false
+}
+
+// age notes who has fallen silent, and reports whether anything has changed.
+func (o others) age(now time.Time) (changed bool) {
+	for i, p := range o {
+		silent := now.Sub(p.heard)
+		switch {
+		case silent > forgottenAfter:
+			delete(o, i)
+		case !p.gone && silent > goneAfter:
+			gone := *p
+			gone.gone = true
+			o[i] = &gone
+		default:
+			continue
+		}
+		changed = true
+	}
+	return changed
+}
+
+// processes returns the engines as they are shown.
+func (o others) processes() []Process {
+	all := make([]Process, 0, len(o))
+	for _, p := range o {
+		to := Process{Identity: p.Identity, Instance: p.Instance.String(), Heard: p.heard, Closed: p.closed, Held: p.held, Waiting: p.waiting, Dropped: p.dropped}
+		if p.gone {
+			to.Gone, to.Held, to.Waiting = p.heard, 0, 0
+		}
+		all = append(all, to)
+	}
+	slices.SortFunc(all, func(a, b Process) int {
+		return cmp.Or(strings.Compare(a.Identity, b.Identity), strings.Compare(a.Instance, b.Instance))
+	})
+	return all
+}
+
+// use calls f with how each engine uses each key. Of one that is gone the store may still have
+// leases, until they expire, and no waiters.
+func (o others) use(now time.Time, f func(key string, u usage)) {
+	for _, p := range o {
+		for key, u := range p.keys {
+			if p.gone {
+				u = u.left(now)
+			}
+			if u.holding+u.waiting > 0 {
+				f(key, u)
+			}
+		}
+	}
+}
+
+// left is what is left of the use of a key by an engine that is gone.
+func (u usage) left(now time.Time) (rest usage) {
+	for _, h := range u.holders {
+		if h.Until.After(now) {
+			rest.holders = append(rest.holders, h)
+		}
+	}
+	rest.holding = len(rest.holders)
+	return rest
+}
