@@ -53,6 +53,22 @@
 // [Engine.Inspect], which names the process that holds it, see [WithIdentity], and takes it
 // from its holder by [Engine.ForceRelease].
 //
+// # What an operator can see
+//
+// [Engine.Watch] shows who holds and who waits, in this process and in the others of the
+// namespace, and counts, waits and events from then on. While somebody watches, each engine
+// reports by a message every 4 s, and at once when a caller has waited 200 ms for a key that the
+// last report did not name: 30 messages a minute at most, of 16 KiB at most. Beyond that a wait is
+// seen when the next message is due, 2.5 s later at the latest. An engine that is silent for
+// 10 s counts as gone. Reports end by themselves 30 s after the last watch. While nobody watches
+// there are none.
+//
+// Other processes are shown if the driver's sessions are a driver.Gossip, as those of redislock
+// and memlock are, from their first acquisition on. Otherwise, View.Alone says why only this process
+// is shown. Whoever may use the store may send reports: they are shown, and nothing is decided by
+// them. Processes of releases without Watch do not report; their waiters are in the store's count,
+// see [Watch.Key].
+//
 // # What an operator can change
 //
 // Policies go by their names. [WithOverrides] replaces some of their fields by those of a

@@ -97,8 +97,7 @@
 // some hundreds, not one of many thousands. Concurrent calls share pipelines: see
 // [WithConnections]. In a Cluster each master has pipelines of its
 // own, and a grant that took longer than 10 ms costs a renewal more. Each session
-// subscribes to one channel, on a connection beside the client's pool, at its
-// first Acquire.
+// subscribes once, on a connection beside the client's pool, at its first Acquire.
 //
 // # The client
 //
@@ -121,7 +120,9 @@
 //	    +publish +subscribe +ping
 //
 // and +select if the client's DB is not 0, and in a Cluster +cluster|slots and
-// +asking. Ping checks those of the first kind and names what is missing. Anyone who may read these keys may end the locks in them.
+// +asking. Ping checks those of the first kind and names what is missing. Anyone who may read these keys may end the locks in them. A
+// user with narrower channels than la1:* cannot subscribe, since engines listen to those who
+// watch on la1:/* too.
 //
 // # In the server
 //
@@ -131,6 +132,10 @@
 // 32 places of a queue. If the identity of a process has more than 47 bytes, or callers of
 // other processes have waited, it has about 600: Redis keeps no longer values in its compact
 // form. Of leases that are held together only the latest keeps its trace.
+//
+// Two channels of a namespace are for those who watch engines: "la1:/", the namespace, a slash,
+// and "asks" or "reports". Each session subscribes to the first together with its own, and sends
+// nothing while nobody watches.
 //
 // Keys and channels begin with the version of the protocol: another version would use another
 // prefix, and not exclude this one. Which releases may share a server is said in package core.

@@ -44,6 +44,14 @@ func (s *sharing) may(now time.Time) bool {
 	return !s.sending && s.full.Sub(now) <= (burst-1)*refill
 }
 
+// spend takes a message from the budget.
+func (s *sharing) spend(now time.Time) {
+	if s.full.Before(now) {
+		s.full = now
+	}
+	s.full = s.full.Add(refill)
+}
+
 // asked handles a message to those who can report.
 func (h *Hub) asked(message []byte) {
 	kind, from, rest, ok := opened(message)
@@ -176,10 +184,7 @@ func (h *Hub) send(ctx context.Context, topic string, message []byte, now time.T
 	h.mu.Lock()
 	s := &h.sharing
 	s.sending = true
-	if s.full.Before(now) {
-		s.full = now
-	}
-	s.full = s.full.Add(refill)
+	s.spend(now)
 	h.mu.Unlock()
 	h.running.Go(func() {
 		err := h.gossip.Tell(ctx, topic, message)

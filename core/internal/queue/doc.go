@@ -23,7 +23,8 @@
 //
 // machine.go has the structs. A call goes through queue.go, waiter.go, request.go and steps.go,
 // and back through release.go. A call for several keys goes through several.go, and back through
-// parting.go. Meanwhile renewer.go renews, and events.go hears the store.
+// parting.go. Meanwhile renewer.go renews, and events.go hears the store. Those who watch are told
+// by observe.go.
 //
 // The store grants a lease to the process. A hold is one caller's time on a lease. A share is a
 // lease in mode Shared: several callers may hold it together. Of an exclusive lease and of a
@@ -53,7 +54,8 @@
 //
 //  1. The mutex of a shard guards all that belongs to its keys. No call of the store, no log and
 //     no guarded call runs under it; counters of metrics and the cancelling of contexts do. Of
-//     this module's mutexes only the renewer's, the releaser's and a [Watcher]'s own come after it.
+//     this module's mutexes only the renewer's, the releaser's, and those of a [Watcher] and an
+//     [Observer] come after it.
 //  2. A lease counts from before its request was sent, and is over when its deadline has passed
 //     by either of two clocks, whoever looks first: the renewer, a release or a question.
 //  3. A lease that was lost, a grant that comes after its own deadline, and a release that failed

@@ -1,0 +1,82 @@
+package observe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/queue"
+)
+
+func TestRecorderKeepsTheBusiestOfManyKeys(t *testing.T) {
+	r := newRecorder(&Origin{}, 0)
+	for i := range 5_000 {
+		r.Note(queue.Event{Kind: queue.EventTaken, Key: fmt.Sprint("once:", i), Policy: fmt.Sprint("policy:", i)})
+		r.Note(queue.Event{Kind: queue.EventTaken, Key: "busy", Policy: "busy"})
+	}
+	n, busy := 0, int64(0)
+	left := r.keys.each(time.Now(), func(name string, rec *record) {
+		n++
+		if name == "busy" {
+			busy = rec.busy(numberOf(time.Now()))
+		}
+		if cap(rec.events) > 2*Events {
+			t.Errorf("%d events are kept", cap(rec.events))
+		}
+	})
+	if n > parts*inPart || busy != 5_000 || left == 0 {
+		t.Errorf("%d keys are kept, the busiest with %d events; %d left out", n, busy, left)
+	}
+	if all := r.busiest(time.Now()); len(all) > MaxPolicies || all[0].Name != "busy" {
+		t.Errorf("%d policies, first %q", len(all), all[0].Name)
+	}
+}
+
+func TestEnginesThatAreShownAreBounded(t *testing.T) {
+	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
+	h.rec = newRecorder(h.self, 0)
+	now := time.Now()
+	for i := range 10 * MaxProcesses {
+		p := example(now)
+		p.identity = fmt.Sprint("hostile-", i)
+		h.take(Instance{1, byte(i), byte(i >> 8)}, p, now)
+	}
+	if n := len(h.others); n != MaxProcesses-1 {
+		t.Errorf("%d engines are shown", n)
+	}
+	h.others.age(now.Add(time.Minute)) // all are silent
+	h.take(Instance{9}, example(now), now.Add(time.Minute))
+	if h.others[Instance{9}] == nil || len(h.others) != MaxProcesses-1 {
+		t.Error("one that is there does not take the place of one that is gone")
+	}
+}
+
+func TestReportThatComesTwiceCountsOnce(t *testing.T) {
+	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
+	h.rec = newRecorder(h.self, 0)
+	now := time.Now()
+	for range 2 {
+		h.take(Instance{1}, example(now), now)
+	}
+	if k := h.rec.key(&candidate{name: "stock:1"}, now); k.Counts.Taken != 3 || len(k.Events) != 1 {
+		t.Errorf("%+v", k)
+	}
+}
+
+func TestBudgetIsThirtyMessagesInAnyMinute(t *testing.T) {
+	var s sharing
+	var sent []time.Time
+	now := time.Now()
+	for range int(10 * time.Minute / tick) {
+		now = now.Add(tick)
+		if s.may(now) {
+			sent = append(sent, now)
+			s.spend(now)
+		}
+	}
+	for i := range sent {
+		if i >= 30 && sent[i].Sub(sent[i-30]) < time.Minute-tick {
+			t.Fatalf("31 messages within %v", sent[i].Sub(sent[i-30]))
+		}
+	}
+}
