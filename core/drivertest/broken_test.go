@@ -118,6 +118,13 @@ const (
 	keptKeyIsTheHolders      fault = "kept key is the holder's"
 	tracesAreIgnored         fault = "traces are ignored"
 	tracesStay               fault = "traces stay"
+	topicsAreOne             fault = "topics are one"
+	messageIsCut             fault = "message is cut"
+	stoppedListenerHears     fault = "stopped listener hears"
+	secondListenerIsIgnored  fault = "second listener is ignored"
+	listenerIsNotTold        fault = "listener is not told"
+	tellIgnoresItsContext    fault = "tell ignores its context"
+	closedSessionTells       fault = "closed session tells"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -222,6 +229,13 @@ var caught = map[fault][]string{
 	keptKeyIsTheHolders:      {"KeptKeyIsNobodys"},
 	tracesAreIgnored:         {"TraceOfTheRequestIsTold"},
 	tracesStay:               {"TraceOfAnEarlierHolderIsNotTold"},
+	topicsAreOne:             {"MessageReachesThoseWhoListenToItsTopic"},
+	messageIsCut:             {"MessageReachesThoseWhoListenToItsTopic"},
+	stoppedListenerHears:     {"MessageReachesThoseWhoListenToItsTopic"},
+	secondListenerIsIgnored:  {"MessageReachesThoseWhoListenToItsTopic"},
+	listenerIsNotTold:        {"ListenerIsToldWhenItListens"},
+	tellIgnoresItsContext:    {"TellEndsWithItsContext"},
+	closedSessionTells:       {"ClosedSessionTellsNobody"},
 }
 
 // faultVariable tells a process of this test which fault its driver has.

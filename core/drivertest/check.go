@@ -119,4 +119,5 @@ var checks = slices.Concat(
 	closingChecks,
 	promptChecks,
 	promptAllChecks,
+	gossipChecks,
 )

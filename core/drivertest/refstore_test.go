@@ -18,6 +18,8 @@ type store struct {
 	mu   sync.Mutex
 	keys map[string]*record
 	last int64 // of a counter, for the fault that uses one
+
+	topics map[string]map[*session]*driver.Listener
 }
 
 // record is what the store knows about a key.
