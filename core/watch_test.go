@@ -3,7 +3,10 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +91,105 @@ func TestWatchIsRefusedAfterClose(t *testing.T) {
 	if _, err := e.Watch(t.Context()); !errors.Is(err, core.ErrClosed) {
 		t.Error(err)
 	}
+}
+
+func TestWatchThatHasEndedCostsNothing(t *testing.T) {
+	e := open(t, memlock.New())
+	p := core.Policy{Key: "stock:1", Name: "stock"}
+	do := func() { mustBe(t, e.Do(t.Context(), p, func(context.Context) error { return nil }), nil) }
+	do()
+	goroutines, allocations := runtime.NumGoroutine(), testing.AllocsPerRun(100, do)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := e.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-w.Changed()
+	do()
+	if n := keyOf(w.View(), "stock:1").Counts.Taken; n != 1 {
+		t.Errorf("%d seen", n)
+	}
+	cancel()
+	for range w.Changed() {
+	}
+	if v := w.View(); len(v.Keys) > 0 || v.Alone == "" {
+		t.Errorf("after the end: %+v", v)
+	}
+	for began := time.Now(); runtime.NumGoroutine() > goroutines && time.Since(began) < time.Minute; {
+		runtime.Gosched()
+	}
+	if n, a := runtime.NumGoroutine(), testing.AllocsPerRun(100, do); n > goroutines || a > allocations {
+		t.Errorf("%d goroutines and %v allocations a call after the watch, %d and %v before", n, a, goroutines, allocations)
+	}
+}
+
+func TestWatchCountsHowCallersFared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		e := open(t, d)
+		w := watch(t, e)
+		p := core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute}
+		l := mustAcquire(t, e, p)
+		_, err := e.Acquire(t.Context(), p)
+		mustBe(t, err, core.ErrBusy)
+		waits := p
+		waits.Wait = time.Second
+		_, err = e.Acquire(t.Context(), waits)
+		mustBe(t, err, core.ErrTimeout)
+		time.Sleep(time.Minute)
+		if h := keyOf(w.View(), "stock:1").Holders; len(h) != 1 || h[0].Renewals < 2 {
+			t.Errorf("renewals: %+v", h)
+		}
+		d.Expire("test/stock:1")
+		<-l.Done()
+		mustBe(t, l.Release(t.Context()), core.ErrLost)
+		v := w.View()
+		c := keyOf(v, "stock:1").Counts
+		if c.Taken != 1 || c.Refused != 1 || c.TimedOut != 1 || c.Lost != 1 || c.Released != 0 || c.Renewed < 2 {
+			t.Errorf("%+v", c)
+		}
+		if len(v.Policies) != 1 || v.Policies[0].Name != "stock" || v.Policies[0].Counts != c {
+			t.Errorf("policies %+v", v.Policies)
+		}
+		var longest time.Duration
+		for _, b := range keyOf(v, "stock:1").Waits {
+			longest = max(longest, b.Longest)
+		}
+		if longest != time.Second {
+			t.Errorf("the longest wait is %v", longest)
+		}
+	})
+}
+
+func TestWatchShowsTheLongestWaitsOfVeryManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		e := open(t, memlock.New())
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		var leases []*core.Lease
+		for i := range n {
+			p := core.Policy{Key: fmt.Sprint("stock:", i), Wait: core.Forever, TTL: time.Hour}
+			leases = append(leases, mustAcquire(t, e, p))
+			all.Go(func() { _, _ = e.Acquire(ctx, p) })
+			if i%100 == 0 {
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+			}
+		}
+		synctest.Wait()
+		v := watch(t, e).View()
+		if len(v.Keys) != core.WatchedKeys || v.Dropped != n-core.WatchedKeys || v.Processes[0].Waiting != n || v.Processes[0].Held != n {
+			t.Errorf("%d keys, %d dropped, %+v", len(v.Keys), v.Dropped, v.Processes)
+		}
+		if len(keyOf(v, "stock:0").Waiters) != 1 {
+			t.Error("the longest wait is not shown")
+		}
+		cancel()
+		all.Wait()
+		for _, l := range leases {
+			mustBe(t, l.Release(t.Context()), nil)
+		}
+	})
 }

@@ -1,0 +1,141 @@
+package redislock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/child"
+	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+)
+
+// seen waits until a view of w is as it should be.
+func seen(t *testing.T, w *core.Watch, what string, ok func(core.View) bool) {
+	t.Helper()
+	ctx, began := bounded(t), time.Now()
+	for {
+		select {
+		case <-w.Changed():
+		case <-ctx.Done():
+			t.Fatalf("%s is not seen: %+v", what, w.View())
+		}
+		if ok(w.View()) {
+			t.Logf("%s is seen after %v", what, time.Since(began).Round(time.Millisecond))
+			return
+		}
+	}
+}
+
+func viewOf(v core.View, key string) core.KeyView {
+	for _, k := range v.Keys {
+		if k.Key == key {
+			return k
+		}
+	}
+	return core.KeyView{}
+}
+
+func watchOf(t *testing.T, e *engine) *core.Watch {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	w, err := e.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
+	server := redistest.Start(t)
+	w := watchOf(t, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
+	told := struct{ Addr, Key string }{server.Addr(), "stock:1"}
+	holder, err := child.Start(t, crash.Role, told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen(t, w, "the holder", func(v core.View) bool { return len(viewOf(v, "stock:1").Holders) == 1 })
+	h := viewOf(w.View(), "stock:1").Holders[0]
+	if h.Self || h.Token == 0 || h.Identity == "" {
+		t.Errorf("%+v", h)
+	}
+	seen(t, w, "its renewals", func(v core.View) bool { return viewOf(v, "stock:1").Counts.Renewed > 2 })
+	holder.Kill()
+	seen(t, w, "its death", func(v core.View) bool {
+		for _, p := range v.Processes {
+			if p.Instance == h.Instance {
+				return !p.Gone.IsZero() && !p.Closed
+			}
+		}
+		return false
+	})
+}
+
+// watchesUnder has one engine watch another one, and counts the commands that it takes.
+func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Options)) {
+	t.Helper()
+	o := redis.Options{Addr: server.Addr()}
+	if set != nil {
+		set(&o)
+	}
+	a := newEngine(t, redis.NewClient(&o), core.WithIdentity("a"))
+	b := newEngine(t, redis.NewClient(&o), core.WithIdentity("b"))
+	observer := newClient(t, redis.Options{Addr: server.Addr()})
+	p := core.Policy{Key: "stock:1", Name: "stock", Wait: core.Forever, TTL: time.Minute}
+	for _, e := range []*engine{a, b} {
+		if err := e.Ping(bounded(t)); err != nil { // it is subscribed
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := e.Do(bounded(t), p, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := commands(t, observer)
+	if n := before["subscribe"]; n != 2 {
+		t.Errorf("%d subscriptions of 2 engines that nobody watches", n)
+	}
+	lease := a.take(t, "stock:1", time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := b.Acquire(ctx, p)
+		gaveUp <- err
+	}()
+	<-b.queued
+	before, began := commands(t, observer), time.Now()
+	w := watchOf(t, a)
+	seen(t, w, "the wait", func(v core.View) bool { return len(viewOf(v, "stock:1").Waiters) == 1 && v.Alone == "" })
+	k, err := w.Key(bounded(t), "stock:1")
+	if err != nil || k.Store == nil || k.Store.Waiting != 1 || len(k.Waiters) != 1 || k.Waiters[0].Identity != "b" || len(k.Holders) != 1 {
+		t.Errorf("%v: %+v", err, k)
+	}
+	cancel()
+	<-gaveUp
+	seen(t, w, "the end of the wait", func(v core.View) bool { return len(viewOf(v, "stock:1").Waiters) == 0 })
+	after := commands(t, observer)
+	// Each of the two may send 6 messages, and one more every 2.5 s. Giving up tells nobody.
+	if n, most := after["publish"]-before["publish"], 2*(7+int(time.Since(began)/(2500*time.Millisecond))); n > most || n == 0 {
+		t.Errorf("%d messages, at most %d are permitted", n, most)
+	}
+	if n := after["subscribe"] - before["subscribe"]; n != 1 {
+		t.Errorf("%d more subscriptions for the watch", n)
+	}
+	if err := lease.Release(bounded(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchCostsFewCommands(t *testing.T) {
+	watchesUnder(t, redistest.Start(t), nil)
+}
+
+func TestWatchWorksUnderMinimalACL(t *testing.T) {
+	server := redistest.Start(t)
+	watchesUnder(t, server, user(t, server, minimalACL))
+}
