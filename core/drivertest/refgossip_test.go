@@ -40,11 +40,13 @@ func (s *session) Listen(topic string, l driver.Listener) (stop func()) {
 }
 
 func (s *session) Tell(ctx context.Context, topic string, message []byte) error {
-	if err := s.enter(); err != nil && s.d.fault != closedSessionTells {
+	if err := s.enter(); err != nil {
+		if s.d.fault == closedSessionTells {
+			return nil
+		}
 		return err
-	} else if err == nil {
-		defer s.leave()
 	}
+	defer s.leave()
 	if s.d.fault == tellIgnoresItsContext {
 		ctx = context.Background()
 	}
