@@ -114,6 +114,7 @@ func (h *Hub) begin() {
 		_, _ = rand.Read(h.self.Instance[:]) // never fails: crypto/rand aborts the program instead
 	}
 	h.rec = newRecorder(h.self, len(h.Prefix))
+	h.sharing.seen, h.sharing.named = 0, nil
 	h.Queue.Observe(h.rec)
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
