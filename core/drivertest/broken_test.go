@@ -125,6 +125,10 @@ const (
 	listenerIsNotTold        fault = "listener is not told"
 	tellIgnoresItsContext    fault = "tell ignores its context"
 	closedSessionTells       fault = "closed session tells"
+	listEndsAtItsLimit       fault = "list ends at its limit"
+	listGoesByNumber         fault = "list goes by number"
+	listIgnoresThePrefix     fault = "list ignores the prefix"
+	listTakesThePrefixApart  fault = "list takes the prefix for a pattern"
 )
 
 // caught says for each fault which checks must fail. Only those are listed that
@@ -236,6 +240,10 @@ var caught = map[fault][]string{
 	listenerIsNotTold:        {"ListenerIsToldWhenItListens"},
 	tellIgnoresItsContext:    {"TellEndsWithItsContext"},
 	closedSessionTells:       {"ClosedSessionTellsNobody"},
+	listEndsAtItsLimit:       {"ListNamesEveryTakenKey", "ListBearsKeysThatComeAndGo"},
+	listGoesByNumber:         {"ListBearsKeysThatComeAndGo"},
+	listIgnoresThePrefix:     {"ListKeepsToItsPrefix"},
+	listTakesThePrefixApart:  {"ListKeepsToItsPrefix"},
 }
 
 // faultVariable tells a process of this test which fault its driver has.

@@ -115,6 +115,7 @@ var checks = slices.Concat(
 	oustChecks,
 	identityChecks,
 	keyChecks,
+	listChecks,
 	setupChecks,
 	closingChecks,
 	promptChecks,

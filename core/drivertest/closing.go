@@ -77,6 +77,9 @@ func closedSessionRefuses(f *fixture) {
 		"Oust":    func() error { return p.s.Oust(ctx, f.key, 1) },
 		"Inspect": func() error { _, err := p.s.Inspect(ctx, f.key); return err },
 	}
+	if lister, ok := p.s.(driver.Lister); ok {
+		calls["List"] = func() error { _, err := lister.List(ctx, f.key, "", 10); return err }
+	}
 	for name, do := range calls {
 		if err := within(f, grace+Slack, name+" of a closed session", do); !errors.Is(err, driver.ErrClosed) {
 			f.t.Errorf("%s of a closed session returned %v, not ErrClosed", name, err)

@@ -82,9 +82,12 @@ func hostile() []string {
 	}
 }
 
+// hostileTTL is enough for a slow store to take all of them, since they are not renewed.
+const hostileTTL = 5 * time.Minute
+
 func hostileKeysDoNotCollide(f *fixture) {
 	p, q := f.process(), f.process()
-	long := max(f.long(), 5*time.Minute) // for a slow store, since they are not renewed
+	long := max(f.long(), hostileTTL)
 	var held []*lease
 	for i, part := range hostile() {
 		for _, key := range []string{f.key + part, part + f.key} {

@@ -110,6 +110,12 @@ func silentStoreDelaysNoCall(f *fixture) {
 			return err
 		},
 	}
+	if lister, ok := p.s.(driver.Lister); ok {
+		calls["List"] = func(ctx context.Context, _ string, _ int) error {
+			_, err := lister.List(ctx, f.key, "", 10)
+			return err
+		}
+	}
 	resume := f.stall()
 	type outcome struct {
 		call, how string
