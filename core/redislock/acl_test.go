@@ -88,7 +88,7 @@ func TestConformanceUnderMinimalACL(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if !t.Failed() {
-			t.Attr("figure-20", "the conformance suite passes under the minimal ACL: "+strings.Join(minimalACL, " "))
+			t.Attr("figure-20", "the conformance suite passes under the minimal ACL, and +scan to list keys: "+strings.Join(minimalACL, " "))
 		}
 	})
 	conformanceUnderMinimalACL(t, redistest.Start)
@@ -98,7 +98,7 @@ func conformanceUnderMinimalACL(t *testing.T, start starter) {
 	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {
 		server := start(t)
 		o := redis.Options{Addr: server.Addr()}
-		user(t, server, minimalACL)(&o)
+		user(t, server, append(slices.Clone(minimalACL), "+scan"))(&o)
 		return &drivertest.Harness{Driver: redislock.New(newClient(t, o))}
 	})
 }

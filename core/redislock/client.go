@@ -43,6 +43,7 @@ type clusterClient interface {
 	Options() *redis.ClusterOptions
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
+	ForEachMaster(ctx context.Context, do func(ctx context.Context, master *redis.Client) error) error
 }
 
 // maxConnections bounds the connections in use at once. More do not raise the throughput.

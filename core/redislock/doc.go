@@ -120,7 +120,8 @@
 //	    +publish +subscribe +ping
 //
 // and +select if the client's DB is not 0, and in a Cluster +cluster|slots and
-// +asking. Ping checks those of the first kind and names what is missing. Anyone who may read these keys may end the locks in them. A
+// +asking. Ping checks those of the first kind and names what is missing. An operator's tool
+// that lists keys needs +scan as well. Anyone who may read these keys may end the locks in them. A
 // user with narrower channels than la1:* cannot subscribe, since engines listen to those who
 // watch on la1:/* too.
 //

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
@@ -38,6 +39,10 @@ func (s simulated) endsWithContext() bool { return s.link.ObeysContext() }
 func (simulated) connections() int { return 8 }
 
 func (simulated) node(string) string { return "" }
+
+func (simulated) scan(context.Context, string, string, int) ([]string, string, error) {
+	return nil, "", errors.New("simulated scripts alone")
+}
 
 func (s simulated) listen(ctx context.Context, channel string, _ *topics, up func(), message func(string)) error {
 	return s.link.Listen(ctx, channel, up, message)

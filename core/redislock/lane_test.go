@@ -40,6 +40,10 @@ func (*slowWire) connections() int { return 8 }
 
 func (*slowWire) node(string) string { return "" }
 
+func (*slowWire) scan(context.Context, string, string, int) ([]string, string, error) {
+	return nil, "", nil
+}
+
 func (*slowWire) listen(ctx context.Context, _ string, _ *topics, _ func(), _ func(string)) error {
 	<-ctx.Done()
 	return ctx.Err()

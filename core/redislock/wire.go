@@ -35,6 +35,10 @@ type wire interface {
 	// tell publishes a message on a channel. When ctx ends it should return; it may take longer
 	// while the client library waits for a socket.
 	tell(ctx context.Context, channel string, message []byte) error
+
+	// scan looks at about limit names, and returns the keys of those that are locks' and whose
+	// keys begin with prefix. after and next are as for driver.Lister.
+	scan(ctx context.Context, prefix, after string, limit int) (keys []string, next string, err error)
 }
 
 // command is one call of a script.

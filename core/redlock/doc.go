@@ -107,7 +107,7 @@
 //	    +evalsha +eval +time +get +set +hmget +hget +hset +hdel +zadd +zrem +zrange
 //	    +zcard +zscore +pexpire +pttl +publish +subscribe +ping
 //
-// Ping checks those that scripts run, and names what is missing. Anyone who may read
-// these keys may end the locks in them. Which releases may share the servers is said in package
-// core.
+// Ping checks those that scripts run, and names what is missing. An operator's tool that lists
+// keys needs +scan as well. Anyone who may read these keys may end the locks in them. Which
+// releases may share the servers is said in package core.
 package redlock

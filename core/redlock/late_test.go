@@ -38,6 +38,10 @@ func (w *gatedWire) run(_ context.Context, cmds []command) []reply {
 	return rs
 }
 
+func (w *gatedWire) scan(context.Context, string, uint64, int) ([]string, uint64, error) {
+	return nil, 0, nil
+}
+
 func (w *gatedWire) listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
 	<-ctx.Done()
 	return ctx.Err()

@@ -242,6 +242,18 @@ func (m *model) run(ctx context.Context, cmds []command) []reply {
 	return rs
 }
 
+// scan implements wire.
+func (m *model) scan(_ context.Context, prefix string, _ uint64, _ int) (keys []string, next uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.keys {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, 0, nil
+}
+
 // listen implements wire. Messages come through a channel of their own, as a socket's.
 func (m *model) listen(ctx context.Context, channel string, up func(), message func(string)) error {
 	in := make(chan string, 1024)

@@ -37,21 +37,7 @@ func (l line) run(ctx context.Context, cmds []command) []reply {
 		}
 		return rs
 	}
-	pass := func() error {
-		l.all.mu.Lock()
-		gate := l.all.gate
-		l.all.mu.Unlock()
-		if gate == nil {
-			return nil
-		}
-		select {
-		case <-gate:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if err := pass(); err != nil {
+	if err := l.pass(ctx); err != nil {
 		return lost(err)
 	}
 	rs := l.model.run(ctx, cmds)
@@ -71,10 +57,33 @@ func (l line) run(ctx context.Context, cmds []command) []reply {
 	if !kit.Sleep(ctx, delay) {
 		return lost(ctx.Err())
 	}
-	if err := pass(); err != nil {
+	if err := l.pass(ctx); err != nil {
 		return lost(err)
 	}
 	return rs
+}
+
+// pass waits for the end of a stall.
+func (l line) pass(ctx context.Context) error {
+	l.all.mu.Lock()
+	gate := l.all.gate
+	l.all.mu.Unlock()
+	if gate == nil {
+		return nil
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l line) scan(ctx context.Context, prefix string, cursor uint64, limit int) ([]string, uint64, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, 0, err
+	}
+	return l.model.scan(ctx, prefix, cursor, limit)
 }
 
 func (l line) listen(ctx context.Context, channel string, up func(), message func(string)) error {

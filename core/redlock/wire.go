@@ -110,4 +110,8 @@ type wire interface {
 	// ctx does. It calls up when the node has confirmed the subscription, and
 	// message with each payload, both from one goroutine.
 	listen(ctx context.Context, channel string, up func(), message func(payload string)) error
+
+	// scan looks at about limit names, and returns the keys of those that are locks' and whose
+	// keys begin with prefix. It begins with cursor 0, goes on with next, and ends when that is 0.
+	scan(ctx context.Context, prefix string, cursor uint64, limit int) (keys []string, next uint64, err error)
 }

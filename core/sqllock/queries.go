@@ -20,6 +20,7 @@ type queries struct {
 	refresh string // session
 	poll    string // session
 	inspect string // key, key
+	list    string // key, limit
 	ping    string
 
 	named bool // claims have the column origin
@@ -59,6 +60,7 @@ COALESCE((SELECT MIN(h.expires_us) FROM lockaround_claim h WHERE h.lock_key = c.
 FROM (SELECT {now} AS t) n CROSS JOIN lockaround_claim c LEFT JOIN lockaround_lock l ON l.lock_key = c.lock_key WHERE c.session = ?`,
 		inspect: `SELECT n.t, COALESCE(l.token, 0), c.state, c.room, c.token, c.granted_us, c.expires_us, ` + from + `
 FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > n.t`,
+		list: `SELECT DISTINCT c.lock_key FROM lockaround_claim c WHERE c.lock_key >= ? AND c.expires_us > {now} ORDER BY c.lock_key LIMIT ?`,
 		ping: `SELECT COUNT(*) FROM lockaround_claim c CROSS JOIN lockaround_row r WHERE c.lock_key = '' AND r.lock_key = ''`,
 	}
 	if d == PostgreSQL {
@@ -76,7 +78,7 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JO
 	}
 	for _, s := range []*string{
 		&q.insertRow, &q.lockRow, &q.selectClaims, &q.insertClaim, &q.grant, &q.extend, &q.keep, &q.deleteExpired, &q.deleteClaim,
-		&q.saveRow, &q.notify, &q.refresh, &q.poll, &q.inspect, &q.ping,
+		&q.saveRow, &q.notify, &q.refresh, &q.poll, &q.inspect, &q.list, &q.ping,
 	} {
 		*s = d.sql(*s)
 	}

@@ -248,3 +248,16 @@ func TestServersAreTriedInTurnWithoutAPauseAtFirst(t *testing.T) {
 		}
 	}
 }
+
+func FuzzKeyNamesAreReadBack(f *testing.F) {
+	f.Add("shop/a b", "=a%2Fb")
+	f.Add("\xff%", "=%2f")
+	f.Fuzz(func(t *testing.T, key, name string) {
+		if back, ok := parseKeyName(keyName(key)); key != "" && (!ok || back != key) {
+			t.Errorf("%q is named %q, which is read as %q, %v", key, keyName(key), back, ok)
+		}
+		if back, ok := parseKeyName(name); ok && keyName(back) != name {
+			t.Errorf("%q is read as %q, which is named %q", name, back, keyName(back))
+		}
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // Sleep waits for d. It reports false if ctx ends first.
@@ -71,5 +73,36 @@ func (w *Worker) run() {
 		case <-timer.C:
 		case <-w.life.Ctx.Done():
 		}
+	}
+}
+
+// Run calls f on a goroutine of the session, and returns what it returns. It does not wait
+// longer than limit, nor beyond the end of ctx or of the session: f may run on then, with a
+// context that has ended.
+func Run[T any](ctx context.Context, l *Life, limit time.Duration, f func(context.Context) (T, error)) (out T, err error) {
+	type result struct {
+		out T
+		err error
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &SilenceError{Store: l.store, After: limit})
+	defer cancel()
+	done := make(chan result, 1)
+	if !l.Start(func() {
+		var r result
+		r.out, r.err = f(ctx)
+		done <- r
+	}) {
+		return out, driver.ErrClosed
+	}
+	select {
+	case r := <-done:
+		if r.err != nil && ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		return r.out, r.err
+	case <-ctx.Done():
+		return out, context.Cause(ctx)
+	case <-l.Closing:
+		return out, driver.ErrClosed
 	}
 }

@@ -35,3 +35,45 @@ func Key(key string) string {
 	b.WriteString(keySuffix)
 	return b.String()
 }
+
+// ParseKey is the inverse of [Key]. ok is false if Key returns no such name.
+func ParseKey(name string) (key string, ok bool) {
+	inner, ok := strings.CutPrefix(name, keyPrefix)
+	if !ok {
+		return "", false
+	}
+	if inner, ok = strings.CutSuffix(inner, keySuffix); !ok {
+		return "", false
+	}
+	if !strings.ContainsAny(inner, `\{}`) {
+		return inner, true
+	}
+	b := make([]byte, 0, len(inner))
+	for i := 0; i < len(inner); i++ {
+		switch c := inner[i]; c {
+		case '{', '}':
+			return "", false
+		case '\\':
+			if i++; i == len(inner) {
+				return "", false
+			}
+			at := strings.IndexByte(`\()`, inner[i])
+			if at < 0 {
+				return "", false
+			}
+			b = append(b, `\{}`[at])
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(b), true
+}
+
+// Pattern returns a pattern, for SCAN's MATCH, of the names of all keys that begin with prefix.
+func Pattern(prefix string) string {
+	name := strings.TrimSuffix(Key(prefix), keySuffix)
+	return glob.Replace(name) + "*"
+}
+
+// glob escapes what has a meaning in a pattern of Redis.
+var glob = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)

@@ -42,6 +42,9 @@ func TestNoTwoKeysHaveOneName(t *testing.T) {
 			t.Fatalf("%q and %q are both named %q", key, other, name)
 		}
 		named[name] = key
+		if back, ok := protocol.ParseKey(name); !ok || back != key {
+			t.Fatalf("%q is named %q, which is read as %q, %v", key, name, back, ok)
+		}
 	}
 	if want := (6*6*6*6*6*6*6 - 1) / 5; len(named) != want {
 		t.Errorf("%d keys, want %d", len(named), want)
@@ -56,6 +59,12 @@ func FuzzKeysStayApart(f *testing.F) {
 		x, y := protocol.Key(a), protocol.Key(b)
 		if (x == y) != (a == b) {
 			t.Errorf("%q and %q become %q and %q", a, b, x, y)
+		}
+		if back, ok := protocol.ParseKey(x); !ok || back != a {
+			t.Errorf("%q becomes %q, which is read as %q, %v", a, x, back, ok)
+		}
+		if key, ok := protocol.ParseKey(b); ok && protocol.Key(key) != b {
+			t.Errorf("%q is read as %q, which is named otherwise", b, key)
 		}
 		tag := strings.TrimSuffix(strings.TrimPrefix(x, "la1:{"), "}")
 		if strings.ContainsAny(tag, "{}") || "la1:{"+tag+"}" != x {
