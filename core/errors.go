@@ -62,7 +62,7 @@ var (
 // the store's own error is reached with errors.As or errors.Is, and through
 // Cause. [FailureOf] says whether the call may have had an effect.
 type Error struct {
-	Op          string        // "acquire", "release", "check", "ping", "compile", "defaults", "override", "do", "render"
+	Op          string        // "acquire", "release", "check", "ping", "inspect", "list", "compile", "defaults", "override", "do", "render"
 	Policy      string        // Policy.Name; empty for a literal key without a name
 	Driver      string        // Capabilities.Name; empty if no store was involved
 	Kind        error         // one of the sentinels, context.Canceled or context.DeadlineExceeded
@@ -225,7 +225,7 @@ var sentinels = []error{ErrBusy, ErrTimeout, ErrUnavailable, ErrNotHeld, ErrDead
 func (e *Error) failure() (Failure, error) {
 	taken := true // before the operation
 	switch e.Op {
-	case "acquire", "do", "ping", "inspect":
+	case "acquire", "do", "ping", "inspect", "list":
 		taken = false
 	}
 	is := func(kind error) bool { return errors.Is(e.Kind, kind) }

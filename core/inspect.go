@@ -13,6 +13,7 @@ import (
 
 // KeyState is what the store says of a key.
 type KeyState struct {
+	Key       string        // the key that was asked about, without the namespace
 	Held      bool          // whether anybody holds the key
 	Token     int64         // of the latest grant's first holder; 0 if the store knows of none
 	Remaining time.Duration // until the key is free unless a lease is renewed; 0 if it is free
@@ -79,7 +80,7 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	if r != nil {
 		return KeyState{}, e.refused(op, "", r)
 	}
-	out := KeyState{Held: st.Held, Token: e.queue.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
+	out := KeyState{Key: key, Held: st.Held, Token: e.queue.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
 		to := Holder{
 			Mode: h.Mode, Limit: h.Limit, Token: e.queue.Token(h.Token), Since: h.Since, Remaining: h.Remaining, Kept: h.Kept,
