@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// command is one of the program's commands.
+type command struct {
+	name  string
+	args  []string // what they are called
+	short string
+	flags []string // besides those of all commands
+	run   func(context.Context, *session, []string) error
+}
+
+var queueFlags = []string{"queue-prefix", "shards", "keep", "keep-count"}
+
+// commands are all of them, in the order of the help.
+func commands() []command {
+	return []command{
+		{"ls", nil, "list the keys that are held or waited for", []string{"prefix"}, list},
+		{"watch", nil, "list them again and again, until it is interrupted", []string{"prefix", "interval", "count"}, watch},
+		{"inspect", []string{"KEY"}, "say who holds a key and how many wait", nil, inspect},
+		{"release", []string{"KEY"}, "take a key from its holder; asks first", []string{"yes"}, release},
+		{"doctor", nil, "check how the store is set up", []string{"user"}, doctor},
+		{"queue ls", []string{"QUEUE"}, "count what there is in a serial queue, and list its parked keys", queueFlags, queueList},
+		{"queue status", []string{"QUEUE", "ITEM"}, "say what has become of an item", queueFlags, queueStatus},
+		{"queue resume", []string{"QUEUE", "ITEM"}, "leave a parked item dead, and go on with the next one; asks first", append(queueFlags, "yes"), queueResume},
+		{"queue drop", []string{"QUEUE", "ITEM"}, "remove a parked item, and go on with the next one; asks first", append(queueFlags, "yes"), queueDrop},
+		{"queue repeat", []string{"QUEUE", "ITEM"}, "run a parked item again; asks first", append(queueFlags, "yes"), queueRepeat},
+		{"completion", []string{"SHELL"}, "print the completion for bash, zsh or fish", nil, nil},
+		{"help", nil, "print this", nil, nil},
+	}
+}
+
+// options are what the flags say.
+type options struct {
+	store     string
+	namespace string
+	timeout   time.Duration
+	json      bool
+
+	prefix   string
+	yes      bool
+	interval time.Duration
+	count    int
+	user     string
+
+	queuePrefix string
+	shards      int
+	keepFor     time.Duration
+	keepCount   int
+}
+
+// commonFlags are those of all commands.
+var commonFlags = []string{"store", "namespace", "timeout", "json"}
+
+// newFlags returns the flags of all commands.
+func newFlags(getenv func(string) string) (*flag.FlagSet, *options) {
+	o := &options{store: getenv("LOCKAROUND_STORE")}
+	f := flag.NewFlagSet("lockctl", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Func("store", "the `URL` of the store; the default is $LOCKAROUND_STORE, which other users of the machine do not see", func(url string) error {
+		o.store = url
+		return nil
+	})
+	f.StringVar(&o.namespace, "namespace", getenv("LOCKAROUND_NAMESPACE"), "the namespace of the keys, as in core.WithNamespace; the default is $LOCKAROUND_NAMESPACE")
+	f.DurationVar(&o.timeout, "timeout", 3*time.Second, "how long the store may take for one answer")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.StringVar(&o.prefix, "prefix", "", "keys that begin with this alone")
+	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.DurationVar(&o.interval, "interval", 2*time.Second, "the time between two lists")
+	f.IntVar(&o.count, "count", 0, "how many lists; 0 is no end")
+	f.StringVar(&o.user, "user", "", "the Redis user whose rights are checked; the default is the one of the URL")
+	f.StringVar(&o.queuePrefix, "queue-prefix", "", "the prefix that the service gives to redisqueue.New")
+	f.IntVar(&o.shards, "shards", 1, "what the service gives to redisqueue.WithShards")
+	f.DurationVar(&o.keepFor, "keep", 24*time.Hour, "the service's SerialPolicy.KeepFor")
+	f.IntVar(&o.keepCount, "keep-count", 1000, "the service's SerialPolicy.KeepCount")
+	return f, o
+}
+
+// usageError is a command line that is wrong.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func misuse(format string, a ...any) error { return usageError(fmt.Sprintf(format, a...)) }
+
+// parse reads the command line. Flags may stand anywhere; what follows -- is an argument. The
+// options are there also with an error.
+func parse(args []string, getenv func(string) string) (command, *options, []string, error) {
+	flags, o := newFlags(getenv)
+	var words []string
+	for len(args) > 0 {
+		if err := flags.Parse(args); err == flag.ErrHelp {
+			return command{name: "help"}, o, nil, nil
+		} else if err != nil {
+			return command{}, o, nil, usageError(err.Error())
+		}
+		rest := flags.Args()
+		if read := len(args) - len(rest); read > 0 && args[read-1] == "--" {
+			words = append(words, rest...)
+			break
+		}
+		if len(rest) == 0 {
+			break
+		}
+		words, args = append(words, rest[0]), rest[1:]
+	}
+	c, words, err := find(words)
+	if err != nil {
+		return c, o, nil, err
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if !slices.Contains(commonFlags, f.Name) && !slices.Contains(c.flags, f.Name) {
+			err = misuse("%s has no flag -%s; lockctl help says which it has", c.name, f.Name)
+		}
+	})
+	switch {
+	case err != nil:
+	case len(words) != len(c.args):
+		err = misuse("use it as lockctl %s, with one word for each; quote a key for your shell", strings.Join(append([]string{c.name}, c.args...), " "))
+	case o.timeout < time.Millisecond:
+		err = misuse("-timeout is %v; use a millisecond or more", o.timeout)
+	case o.interval < 100*time.Millisecond:
+		err = misuse("-interval is %v; use 100ms or more", o.interval)
+	}
+	return c, o, words, err
+}
+
+// find returns the command that the words begin with, and the words behind it.
+func find(words []string) (command, []string, error) {
+	for _, c := range commands() {
+		name := strings.Fields(c.name)
+		if len(words) >= len(name) && slices.Equal(words[:len(name)], name) {
+			return c, words[len(name):], nil
+		}
+	}
+	if len(words) == 0 {
+		return command{}, nil, misuse("which command? lockctl help lists them")
+	}
+	return command{}, nil, misuse("there is no command %s; lockctl help lists those that there are", quote(strings.Join(words[:min(2, len(words))], " ")))
+}
+
+// usage prints the help.
+func usage(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("Lockctl looks at the locks in a store, and at the store.\n\n\tlockctl [flags] command [flags] [arguments]\n\nCommands:\n\n")
+	var rows [][]string
+	for _, c := range commands() {
+		rows = append(rows, []string{"  " + strings.Join(append([]string{c.name}, c.args...), " "), c.short})
+	}
+	table(&b, rows)
+	b.WriteString("\nFlags of all commands, and those of some:\n\n")
+	rows = nil
+	flags, _ := newFlags(func(string) string { return "" })
+	flags.VisitAll(func(f *flag.Flag) {
+		var of []string
+		for _, c := range commands() {
+			if slices.Contains(c.flags, f.Name) {
+				of = append(of, c.name)
+			}
+		}
+		kind, what := flag.UnquoteUsage(f)
+		if slices.Contains(commonFlags, f.Name) {
+			of = []string{"all"}
+		}
+		rows = append(rows, []string{"  -" + strings.TrimSpace(f.Name+" "+kind), what + " (" + strings.Join(of, ", ") + ")"})
+	})
+	table(&b, rows)
+	b.WriteString("\nURLs of stores; the ones with rediss and etcds go by TLS:\n\n")
+	for _, example := range urlExamples {
+		b.WriteString("  " + example + "\n")
+	}
+	b.WriteString("\nThe exit status is 0 if it was found or done, 1 if it failed, 2 if the command line is\nwrong, 3 if the key is not held or the item not there.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}

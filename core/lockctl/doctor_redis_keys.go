@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisNeeds is what the drivers' documentation says that a user needs, by the prefix of the
+// keys. TestRightsAreThoseOfTheDocumentation compares them.
+var redisNeeds = map[string]string{
+	"la1:": "evalsha eval hmget hget hexists hset hdel pexpire time publish subscribe ping",
+	"lr1:": "evalsha eval time get set hmget hget hset hdel zadd zrem zrange zcard zscore pexpire pttl publish subscribe ping",
+}
+
+// arguments are those with which a command is tried, dry, on a key, which is also a channel.
+func arguments(command, key string) []any {
+	switch command {
+	case "time", "ping":
+		return nil
+	case "evalsha", "eval":
+		return []any{"return 1", 1, key}
+	case "hmget", "hget", "hexists", "hdel", "zrem", "zscore", "publish":
+		return []any{key, "x"}
+	case "hset":
+		return []any{key, "x", "x"}
+	case "set", "pexpire":
+		return []any{key, 1}
+	case "zadd":
+		return []any{key, 1, "x"}
+	case "zrange":
+		return []any{key, 0, 1}
+	}
+	return []any{key}
+}
+
+// rights tries each command that the driver needs, without executing it.
+func (s *session) rights(ctx context.Context, r *redisServer) {
+	prefix := "la1:"
+	if r.quorum {
+		prefix = "lr1:"
+	}
+	user := s.user
+	if user == "" {
+		var err error
+		if user, err = r.client.Do(ctx, "ACL", "WHOAMI").Text(); err != nil {
+			r.mute("rights", s.reason(err), "permit +acl|whoami and +acl|dryrun; what the URL's own user may do is in the finding \"driver\"")
+			return
+		}
+	}
+	key := prefix + "{" + s.namespace + "/doctor}"
+	if r.quorum {
+		key = prefix + "l:" + s.namespace + "/doctor"
+	}
+	var missing []string
+	for _, command := range strings.Fields(redisNeeds[prefix]) {
+		answer, err := r.client.Do(ctx, append([]any{"ACL", "DRYRUN", user, command}, arguments(command, key)...)...).Text()
+		switch {
+		case err != nil:
+			r.mute("rights", s.reason(err), "permit +acl|dryrun, which Redis has from 7.0 on; what the URL's own user may do is in the finding \"driver\"")
+			return
+		case answer != "OK":
+			missing = append(missing, command)
+		}
+	}
+	r.judge(len(missing) == 0, bad, "rights", fmt.Sprintf("the user %s, on keys and channels %s*: %s", quote(user), prefix, either(missing, "lacks "+strings.Join(missing, ", "), "all")),
+		"what is denied half-way through a script leaves it half done", fmt.Sprintf("ACL SETUSER %s ~%s* &%s* +%s", quote(user), prefix, prefix, strings.Join(missing, " +")))
+}
+
+func either(some []string, a, b string) string {
+	if len(some) > 0 {
+		return a
+	}
+	return b
+}
+
+// mostKeys is how many keys doctor looks at.
+const mostKeys = 2000
+
+// doctorKeys looks at the keys of the namespace, and at the subscriptions of those who use them.
+func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisServer, prefix string) {
+	channels, told := s.channels(ctx, f, servers, prefix)
+	var seen, strange, eternal, deaf []string
+	for _, r := range servers {
+		now, err := r.client.Time(ctx).Result()
+		if err != nil {
+			now = time.Now()
+		}
+		match := prefix + "{" + globbed(s.namespace) + "/*"
+		if r.quorum {
+			match = prefix + "l:" + globbed(s.namespace) + "/*"
+		}
+		for cursor := uint64(0); ; {
+			names, next, err := r.client.Scan(ctx, cursor, match, 500).Result()
+			if err != nil {
+				r.mute("keys", s.reason(err), "permit +scan")
+				return
+			}
+			for _, name := range names {
+				seen = append(seen, name)
+				kind, lasts := r.client.Type(ctx, name), r.client.PTTL(ctx, name)
+				if kind.Err() != nil || lasts.Err() != nil {
+					r.mute("keys", s.reason(either2(kind.Err(), lasts.Err())), "permit +type and +pttl")
+					return
+				}
+				switch {
+				case kind.Val() == "none":
+				case kind.Val() != "hash":
+					strange = append(strange, quote(name)+" is a "+kind.Val())
+				case lasts.Val() == -1: // nanoseconds: what the server says of a key without a TTL
+					eternal = append(eternal, quote(name))
+				case !r.quorum && told && s.isDeaf(ctx, r, name, now, channels):
+					deaf = append(deaf, quote(name))
+				}
+			}
+			if cursor = next; cursor == 0 || len(seen) >= mostKeys {
+				break
+			}
+		}
+	}
+	looked := fmt.Sprintf("of %d keys that were looked at ", len(seen))
+	f.judge(len(strange) == 0, bad, "overwritten keys", looked+some(strange), "nobody can take these locks", "find out who writes there, and delete them")
+	f.judge(len(eternal) == 0, bad, "keys without TTL", looked+some(eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
+	if told && prefix == "la1:" {
+		f.judge(len(deaf) == 0, warn, "holders that hear nothing", looked+some(deaf), "their sessions have no subscription: the processes are gone, or reconnect; their keys are free when the TTL is over", "look who it is by lockctl inspect; if the process is gone and the TTL long, lockctl release")
+	}
+}
+
+func either2(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// some names a few of several.
+func some(all []string) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	slices.Sort(all)
+	text := strings.Join(all[:min(5, len(all))], ", ")
+	if more := len(all) - 5; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+var globber = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+
+// globbed is a text for a pattern of SCAN, as the names of keys have it.
+func globbed(s string) string {
+	return globber.Replace(strings.NewReplacer(`\`, `\\`, "{", `\(`, "}", `\)`).Replace(s))
+}
+
+// isDeaf reports whether a key is held by a session that no server has a subscription of.
+func (s *session) isDeaf(ctx context.Context, r *redisServer, name string, now time.Time, channels map[string]bool) bool {
+	lock, err := r.client.HMGet(ctx, name, "p", "x").Result()
+	if err != nil || len(lock) != 2 {
+		return false
+	}
+	channel, _ := lock[0].(string)
+	end, _ := lock[1].(string)
+	ms, err := strconv.ParseInt(end, 10, 64)
+	return channel != "" && err == nil && ms > now.UnixMilli() && !channels[channel]
+}
+
+// silence is how long a subscription of a lock's session never is: sessions ping theirs.
+const silence = time.Minute
+
+// channels returns the channels that somebody has subscribed to. The servers of a Cluster know
+// of their own alone.
+func (s *session) channels(ctx context.Context, f findings, servers []*redisServer, prefix string) (all map[string]bool, told bool) {
+	all = make(map[string]bool)
+	silent := 0
+	for _, r := range servers {
+		names, err := r.client.PubSubChannels(ctx, prefix+"*").Result()
+		if err != nil {
+			r.mute("subscriptions", s.reason(err), "permit +pubsub|channels")
+			return nil, false
+		}
+		for _, name := range names {
+			all[name] = true
+		}
+		n, err := silentSubscribers(ctx, r.client)
+		if err != nil {
+			r.mute("subscriptions", s.reason(err), "permit +client|list")
+			return all, true
+		}
+		silent += n
+	}
+	f.judge(silent == 0, warn, "subscriptions", fmt.Sprintf("%d sessions have subscribed, %d subscriptions are silent for over %v", len(all), silent, silence),
+		"sessions of locks ping their subscriptions every few seconds, so these are of processes that are gone or stopped, or of other users of Pub/Sub",
+		"CLIENT LIST TYPE pubsub shows them; CONFIG SET tcp-keepalive 60 ends those whose machine is gone")
+	return all, true
+}
+
+// silentSubscribers counts the subscribers that have not sent anything for long.
+func silentSubscribers(ctx context.Context, c *redis.Client) (n int, err error) {
+	text, err := c.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
+	for _, line := range strings.Split(text, "\n") {
+		for _, field := range strings.Fields(line) {
+			if idle, found := strings.CutPrefix(field, "idle="); found {
+				if seconds, _ := strconv.Atoi(idle); time.Duration(seconds)*time.Second > silence {
+					n++
+				}
+			}
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// keyJSON is a key in JSON. Tokens are text, since many programs read numbers as float64.
+type keyJSON struct {
+	Key         string       `json:"key"`                  // as lockctl prints it, and takes it as an argument
+	Raw         string       `json:"key_base64,omitempty"` // its bytes, if they differ from that
+	Held        bool         `json:"held"`
+	Token       string       `json:"token,omitempty"`
+	RemainingMS int64        `json:"remaining_ms"`
+	Waiting     int          `json:"waiting"`
+	Holders     []holderJSON `json:"holders"`
+	Nodes       []nodeJSON   `json:"nodes,omitempty"`
+	Error       string       `json:"error,omitempty"`
+}
+
+type holderJSON struct {
+	Mode        string    `json:"mode"`
+	Limit       int       `json:"limit,omitempty"`
+	Token       string    `json:"token,omitempty"`
+	Since       time.Time `json:"since"`
+	RemainingMS int64     `json:"remaining_ms"`
+	Kept        bool      `json:"kept,omitempty"`
+	Identity    string    `json:"identity,omitempty"`
+	TraceID     string    `json:"trace_id,omitempty"`
+	SpanID      string    `json:"span_id,omitempty"`
+}
+
+type nodeJSON struct {
+	Addr      string `json:"addr"`
+	Condition string `json:"condition"`
+}
+
+func tokenText(token int64) string {
+	if token == 0 {
+		return ""
+	}
+	return strconv.FormatInt(token, 10)
+}
+
+// asJSON returns a key for JSON. err is what the store said of it alone.
+func (s *session) asJSON(k core.KeyState, err error) keyJSON {
+	out := keyJSON{
+		Key: quote(k.Key), Held: k.Held, Token: tokenText(k.Token), RemainingMS: k.Remaining.Milliseconds(), Waiting: k.Waiting,
+		Holders: []holderJSON{},
+	}
+	if out.Key != k.Key {
+		out.Raw = base64.StdEncoding.EncodeToString([]byte(k.Key))
+	}
+	if err != nil {
+		out.Error = s.reason(err)
+	}
+	for _, h := range k.Holders {
+		to := holderJSON{
+			Mode: h.Mode.String(), Limit: h.Limit, Token: tokenText(h.Token), Since: h.Since.UTC(), RemainingMS: h.Remaining.Milliseconds(),
+			Kept: h.Kept, Identity: h.Identity,
+		}
+		if h.TraceID.IsValid() {
+			to.TraceID, to.SpanID = h.TraceID.String(), h.SpanID.String()
+		}
+		out.Holders = append(out.Holders, to)
+	}
+	for _, n := range k.Nodes {
+		out.Nodes = append(out.Nodes, nodeJSON{inert(n.Addr), n.Condition.String()})
+	}
+	return out
+}
+
+// reason says why the store did not do something, with what the store itself said: an operator
+// may know it.
+func (s *session) reason(err error) string {
+	text := err.Error()
+	var e *core.Error
+	if errors.As(err, &e) && e.Cause != nil && !strings.Contains(text, e.Cause.Error()) {
+		text += ": " + e.Cause.Error()
+	}
+	return s.secrets.scrub(inert(text))
+}
+
+// explained is an error with that reason.
+func (s *session) explained(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.New(s.reason(err))
+}
+
+// listJSON is what ls prints, and watch for each list.
+type listJSON struct {
+	Time      time.Time `json:"time"`
+	Store     string    `json:"store"`
+	Namespace string    `json:"namespace"`
+	Keys      []keyJSON `json:"keys"`
+}
+
+// maxListed bounds the memory and the lines of a list. Whoever has more asks by a prefix.
+const maxListed = 100_000
+
+// readKeys lists the keys, in order.
+func (s *session) readKeys(ctx context.Context) (l listJSON, err error) {
+	prefix, err := unquote(s.prefix)
+	if err != nil {
+		return l, err
+	}
+	l = listJSON{Time: time.Now().UTC().Truncate(time.Millisecond), Store: s.at.String(), Namespace: s.namespace, Keys: []keyJSON{}}
+	for k, err := range s.locks.Keys(ctx, prefix) {
+		switch {
+		case err != nil && k.Key == "":
+			return l, s.explained(err)
+		case len(l.Keys) == maxListed:
+			return l, fmt.Errorf("there are more than %d keys; list those of a -prefix", maxListed)
+		}
+		l.Keys = append(l.Keys, s.asJSON(k, err))
+	}
+	slices.SortFunc(l.Keys, func(a, b keyJSON) int { return strings.Compare(a.Key, b.Key) })
+	return l, nil
+}
+
+// list is the command ls.
+func list(ctx context.Context, s *session, _ []string) error {
+	l, err := s.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	return s.print(l, l.rows)
+}
+
+// print prints JSON, or rows.
+func (s *session) print(v any, rows func() [][]string) error {
+	if s.json {
+		return s.printJSON(v)
+	}
+	table(s.out, rows())
+	return nil
+}
+
+// printJSON prints one line of JSON.
+func (s *session) printJSON(v any) error {
+	e := json.NewEncoder(s.out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func (l listJSON) rows() [][]string {
+	rows := [][]string{{"KEY", "MODE", "HOLDER", "SINCE", "LEFT", "TOKEN", "WAITING"}}
+	for _, k := range l.Keys {
+		if k.Error != "" {
+			rows = append(rows, []string{k.Key, "?", k.Error})
+			continue
+		}
+		if len(k.Holders) == 0 {
+			rows = append(rows, []string{k.Key, "-", "-", "-", left(k.RemainingMS), or(k.Token), strconv.Itoa(k.Waiting)})
+		}
+		for i, h := range k.Holders {
+			name, waiting := k.Key, strconv.Itoa(k.Waiting)
+			if i > 0 {
+				name, waiting = "", ""
+			}
+			rows = append(rows, []string{name, h.mode(), h.holder(), h.Since.Format(time.TimeOnly), left(h.RemainingMS), or(h.Token), waiting})
+		}
+	}
+	if len(l.Keys) == 0 {
+		return [][]string{{fmt.Sprintf("No key is held or waited for in the namespace %s of %s.", strconv.Quote(l.Namespace), l.Store)}}
+	}
+	return rows
+}
+
+func (h holderJSON) mode() string {
+	if h.Limit > 0 {
+		return fmt.Sprintf("%s(%d)", h.Mode, h.Limit)
+	}
+	return h.Mode
+}
+
+func (h holderJSON) holder() string {
+	if h.Kept {
+		return "(kept by MinHold)"
+	}
+	return or(h.Identity)
+}
+
+func or(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func left(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond).String()
+}

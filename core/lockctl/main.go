@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, process{
+		in: os.Stdin, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv,
+		asks:  isatty.IsTerminal(os.Stdin.Fd()),
+		draws: isatty.IsTerminal(os.Stdout.Fd()),
+	}, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+// process is what the program has from its surroundings.
+type process struct {
+	in     io.Reader
+	out    io.Writer
+	errs   io.Writer
+	getenv func(string) string
+	asks   bool // in is a terminal, at which somebody can answer
+	draws  bool // out is one
+}
+
+// The exit statuses.
+const (
+	fine     = 0
+	failed   = 1
+	misused  = 2
+	notFound = 3
+)
+
+// run runs the program and returns its exit status.
+func run(ctx context.Context, p process, args []string) int {
+	c, o, args, err := parse(args, p.getenv)
+	secrets := secretsOf(o.store)
+	switch {
+	case err != nil:
+	case c.name == "help":
+		err = usage(p.out)
+	case c.name == "completion":
+		err = complete(p.out, args[0])
+	default:
+		err = runAt(ctx, p, c, o, args, secrets)
+	}
+	if err == nil {
+		return fine
+	}
+	if text := err.Error(); text != "" {
+		_, _ = fmt.Fprintln(p.errs, "lockctl: "+secrets.scrub(inert(text))) // nobody is left to tell
+	}
+	var missing notFoundError
+	switch {
+	case errors.As(err, new(usageError)):
+		return misused
+	case errors.As(err, &missing):
+		return notFound
+	}
+	return failed
+}
+
+// runAt runs a command at a store.
+func runAt(ctx context.Context, p process, c command, o *options, args []string, s secrets) error {
+	at, err := open(ctx, p, o, s)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.run(ctx, at, args), at.close())
+}
+
+// notFoundError says that a key is not held, or an item is not there.
+type notFoundError string
+
+func (e notFoundError) Error() string { return string(e) }
