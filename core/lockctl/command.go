@@ -145,7 +145,10 @@ func find(words []string) (command, []string, error) {
 	if len(words) == 0 {
 		return command{}, nil, misuse("which command? lockctl help lists them")
 	}
-	return command{}, nil, misuse("there is no command %s; lockctl help lists those that there are", quote(strings.Join(words[:min(2, len(words))], " ")))
+	if strings.Contains(words[0], "://") {
+		return command{}, nil, misuse("the URL of the store goes behind -store, or into LOCKAROUND_STORE")
+	}
+	return command{}, nil, misuse("there is no command %s, or not with these words; lockctl help lists those that there are", quote(words[0]))
 }
 
 // usage prints the help.

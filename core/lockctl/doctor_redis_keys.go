@@ -123,7 +123,7 @@ func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisSe
 			}
 		}
 	}
-	looked := fmt.Sprintf("of %d keys that were looked at ", len(seen))
+	looked := fmt.Sprintf("of the %d that were looked at: ", len(seen))
 	f.judge(len(strange) == 0, bad, "overwritten keys", looked+some(strange), "nobody can take these locks", "find out who writes there, and delete them")
 	f.judge(len(eternal) == 0, bad, "keys without TTL", looked+some(eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
 	if told && prefix == "la1:" {
@@ -194,7 +194,7 @@ func (s *session) channels(ctx context.Context, f findings, servers []*redisServ
 		}
 		silent += n
 	}
-	f.judge(silent == 0, warn, "subscriptions", fmt.Sprintf("%d sessions have subscribed, %d subscriptions are silent for over %v", len(all), silent, silence),
+	f.judge(silent == 0, warn, "subscriptions", fmt.Sprintf("%d sessions have subscribed, this one among them; %d subscriptions are silent for over %v", len(all), silent, silence),
 		"sessions of locks ping their subscriptions every few seconds, so these are of processes that are gone or stopped, or of other users of Pub/Sub",
 		"CLIENT LIST TYPE pubsub shows them; CONFIG SET tcp-keepalive 60 ends those whose machine is gone")
 	return all, true

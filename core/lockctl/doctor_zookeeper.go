@@ -67,7 +67,7 @@ const jute = 0xfffff
 
 // zooKeeperNodes judges the root of the locks.
 func (s *session) zooKeeperNodes(f findings) {
-	conn, _, err := zk.Connect(s.zk.servers, 10*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(s.zk.servers, 10*time.Second, zk.WithLogger(noZooKeeperLog{}), zk.WithLogInfo(false))
 	if err != nil {
 		f.mute("nodes", s.reason(err), "see that the servers are reached")
 		return
@@ -104,10 +104,6 @@ func (s *session) zooKeeperNodes(f findings) {
 	}
 	f.judge(!open, warn, "permissions", map[bool]string{true: "everybody may create and delete nodes in " + s.zk.root, false: "not everybody may write to " + s.zk.root}[open], "whoever reaches the servers may end the locks", "use WithAuth and WithACL(zk.AuthACL(zk.PermAll)...) in all processes")
 }
-
-type noLog struct{}
-
-func (noLog) Printf(string, ...any) {}
 
 // fourLetters sends a command of four letters to a server.
 func (s *session) fourLetters(ctx context.Context, addr, word string) (string, error) {

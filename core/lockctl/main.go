@@ -10,9 +10,11 @@ import (
 	"syscall"
 
 	"github.com/mattn/go-isatty"
+	"github.com/redis/go-redis/v9"
 )
 
 func main() {
+	redis.SetLogger(noLog{}) // go-redis would log to the terminal what an error says as well
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, process{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv,
@@ -83,3 +85,13 @@ func runAt(ctx context.Context, p process, c command, o *options, args []string,
 type notFoundError string
 
 func (e notFoundError) Error() string { return string(e) }
+
+// noLog drops what client libraries log.
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
+
+// noZooKeeperLog is noLog for ZooKeeper's.
+type noZooKeeperLog struct{}
+
+func (noZooKeeperLog) Printf(string, ...any) {}

@@ -14,27 +14,30 @@ import (
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
 )
 
-// openQueue opens a serial queue of the store.
-func (s *session) openQueue(name string) (queue.Queue, error) {
-	name, err := unquote(name)
-	if err != nil {
-		return nil, err
-	}
-	var all queue.Store
+// queues returns the store of serial queues.
+func (s *session) queues() (queue.Store, error) {
 	switch {
 	case s.db != nil:
 		d := sqlqueue.PostgreSQL
 		if s.dialect == sqllock.MySQL {
 			d = sqlqueue.MySQL
 		}
-		all, err = sqlqueue.New(s.db, d)
+		return sqlqueue.New(s.db, d)
 	case s.redis == nil:
 		return nil, misuse("serial queues are in Redis (one server, Sentinel, Cluster), PostgreSQL, MySQL or MariaDB, and not in a store of the scheme %s", s.at.scheme)
 	case s.queuePrefix == "":
 		return nil, misuse("queues in Redis need -queue-prefix, which is the prefix that the service gives to redisqueue.New")
-	default:
-		all, err = redisqueue.New(s.redis, s.queuePrefix, redisqueue.WithShards(s.shards))
 	}
+	return redisqueue.New(s.redis, s.queuePrefix, redisqueue.WithShards(s.shards))
+}
+
+// openQueue opens a serial queue of the store.
+func (s *session) openQueue(name string) (queue.Queue, error) {
+	name, err := unquote(name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.queues()
 	if err != nil {
 		return nil, usageError(err.Error())
 	}

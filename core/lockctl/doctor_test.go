@@ -1,0 +1,222 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/redistest"
+)
+
+// diagnose runs doctor, and fails the test unless the findings have these levels, "level text" with
+// a part of what was seen.
+func diagnose(t *testing.T, store string, status int, want map[string]string, args ...string) {
+	t.Helper()
+	var d doctorJSON
+	r := ctl(t, store, append([]string{"doctor", "-json"}, args...)...)
+	r.must(t, status).read(t, &d)
+	seen := make(map[string]string)
+	for _, f := range d.Findings {
+		if seen[f.Check] != "" {
+			seen[f.Check] += "; "
+		}
+		seen[f.Check] += string(f.Level) + " " + f.Seen
+		if (f.Level == good) != (f.Why == "") || f.Level != good && f.Do == "" {
+			t.Errorf("%s is %s, why %q, do %q", f.Check, f.Level, f.Why, f.Do)
+		}
+	}
+	for check, text := range want {
+		level, part, _ := strings.Cut(text, " ")
+		found := false
+		for _, s := range strings.Split(seen[check], "; ") {
+			found = found || strings.HasPrefix(s, level+" ") && strings.Contains(s, part)
+		}
+		if !found {
+			t.Errorf("%s: %q, want %q", check, seen[check], text)
+		}
+	}
+	if t.Failed() {
+		t.Log(r.out)
+	}
+}
+
+func redisAt(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--client-output-buffer-limit", "pubsub", "1kb", "1kb", "60")
+	store := "redis://" + server.Addr()
+	take(t, service(t, store), core.Policy{Key: "held"})
+	take(t, service(t, store), core.Policy{Key: "eternal"})
+	c := redisAt(t, server.Addr())
+	for _, words := range [][]any{
+		{"PERSIST", "la1:{shop/eternal}"}, {"SET", "la1:{shop/strange}", "x"},
+		{"HSET", "la1:{shop/deaf}", "p", "la1:gone", "x", time.Now().Add(time.Hour).UnixMilli()}, {"PEXPIRE", "la1:{shop/deaf}", 100000},
+		{"ACL", "SETUSER", "locks", "on", ">geheim", "resetkeys", "resetchannels", "-@all", "~la1:*", "&la1:*", "+@all", "-hset", "-publish"},
+	} {
+		if err := c.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diagnose(t, store, failed, map[string]string{
+		"driver": "ok", "version": "ok Redis", "role": "ok master", "eviction": "bad allkeys-lru", "persistence": "warn appendonly no", "pushes": "warn pubsub 1024",
+		"rights": "ok the user default", "clock": "ok within", "overwritten keys": "bad la1:{shop/strange} is a string", "keys without TTL": "bad la1:{shop/eternal}",
+		"holders that hear nothing": "warn la1:{shop/deaf}", "subscriptions": "ok 3 sessions",
+	})
+	diagnose(t, store, failed, map[string]string{"rights": "bad the user locks, on keys and channels la1:*: lacks hset, publish"}, "-user", "locks")
+	diagnose(t, "redis://locks:geheim@"+server.Addr(), failed, map[string]string{"driver": "bad hset", "rights": "bad lacks hset, publish"})
+	shown := ctl(t, store, "doctor").must(t, failed)
+	for _, want := range []string{"BAD", "why: locks have a TTL", "do:  CONFIG SET maxmemory-policy noeviction"} {
+		if !strings.Contains(shown.out, want) {
+			t.Errorf("%q is not in\n%s", want, shown.out)
+		}
+	}
+}
+
+func TestDoctorIsContentWithARedisThatIsSetUpForLocks(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := "redis://" + server.Addr()
+	take(t, service(t, store), core.Policy{Key: "held"})
+	var d doctorJSON
+	ctl(t, store, "doctor", "-json").must(t, fine).read(t, &d)
+	if d.OK < 12 || d.Warn+d.Bad+d.Unknown > 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
+	server := redistest.Start(t)
+	c := redisAt(t, server.Addr())
+	rights := "ACL SETUSER locks on >geheim resetkeys resetchannels -@all ~la1:* &la1:* +" + strings.ReplaceAll(redisNeeds["la1:"], " ", " +")
+	var words []any
+	for _, word := range strings.Fields(rights) {
+		words = append(words, word)
+	}
+	if err := c.Do(t.Context(), words...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	diagnose(t, "redis://locks:geheim@"+server.Addr(), fine, map[string]string{
+		"driver": "ok", "server": "unknown NOPERM", "appendonly": "unknown NOPERM", "rights": "unknown NOPERM", "subscriptions": "unknown NOPERM", "keys": "unknown NOPERM", "clock": "ok",
+	})
+}
+
+func TestDoctorLooksAtReplicasClustersAndQuorums(t *testing.T) {
+	diagnose(t, stores["sentinel"](t), fine, map[string]string{"replicas": "warn 1 replicas, min-replicas-to-write 0"})
+	diagnose(t, stores["cluster"](t), fine, map[string]string{"coverage": "warn yes", "rights": "ok"})
+	down := redistest.Start(t)
+	store := "redis+redlock://" + redistest.Start(t).Addr() + "," + down.Addr() + "," + redistest.Start(t).Addr()
+	diagnose(t, store, fine, map[string]string{"clocks of the nodes": "ok 0s apart", "rights": "ok lr1:*: all", "driver": "ok"})
+	down.Kill()
+	diagnose(t, store, fine, map[string]string{"server": "warn refused", "driver": "ok"})
+}
+
+func TestDoctorLooksAtEtcd(t *testing.T) {
+	diagnose(t, stores["etcd"](t), fine, map[string]string{
+		"driver": "ok", "version": " etcd", "members": "warn 1", "quorum": "ok 1 of 1", "authentication": "warn off", "alarms": "ok none", "compaction": "ok", "size": "ok", "clock": "ok not needed",
+	})
+}
+
+func TestDoctorFindsBadSettingsOfZooKeeper(t *testing.T) {
+	store := "zookeeper://" + startZooKeeper(t, "tickTime=2000\nminSessionTimeout=1000\nmaxSessionTimeout=10000")
+	take(t, service(t, store), core.Policy{Key: "k"})
+	diagnose(t, store, failed, map[string]string{
+		"driver": "ok", "version": "ok ZooKeeper 3.", "session time-out": "warn 1000 to 10000 ms", "tick": "bad tickTime 2000 ms, minSessionTimeout 1000 ms",
+		"ensemble": "warn one server", "permissions": "warn everybody", "jute.maxbuffer": "ok the list of 1 keys", "connections": "ok", "clock": "unknown",
+	})
+	diagnose(t, stores["zookeeper"](t), fine, map[string]string{"tick": "ok", "session time-out": "ok 4000 to 40000 ms"})
+}
+
+func TestDoctorFindsBadSettingsOfPostgreSQL(t *testing.T) {
+	at := databaseOf(t, postgres)
+	store := "postgres://root@" + at + "?sslmode=disable"
+	diagnose(t, store, failed, map[string]string{"driver": "bad", "tables": "bad SELECT on lockaround_lock"})
+	migrate(t, store)
+	_, name, _ := strings.Cut(at, "/")
+	execute(t, store, "ALTER DATABASE "+name+" SET synchronous_commit = off", "CREATE ROLE reader LOGIN", "GRANT SELECT ON lockaround_lock, lockaround_claim, lockaround_row TO reader")
+	diagnose(t, store, failed, map[string]string{
+		"driver": "ok", "version": "ok PostgreSQL", "role": "ok primary", "synchronous_commit": "bad synchronous_commit off, fsync off", "autovacuum": "ok on",
+		"pooler": "ok none", "bloat": "ok", "clock": "ok", "tables": "ok", "replication": "ok",
+	})
+	diagnose(t, strings.Replace(store, "root@", "reader@", 1), failed, map[string]string{"tables": "bad not possible: UPDATE on lockaround_lock"})
+}
+
+func TestDoctorFindsBadSettingsOfMariaDB(t *testing.T) {
+	store := stores["mariadb"](t)
+	diagnose(t, store, failed, map[string]string{
+		"driver": "ok", "version": "ok MariaDB", "innodb_flush_log": "bad innodb_flush_log_at_trx_commit 2", "idle_transaction_timeout": "warn 0",
+		"role": "ok", "isolation": "ok READ COMMITTED", "clock": "ok", "tables": "ok",
+	})
+	execute(t, store, "SET GLOBAL innodb_flush_log_at_trx_commit = 1", "SET GLOBAL idle_transaction_timeout = 1")
+	defer execute(t, store, "SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL idle_transaction_timeout = 0")
+	diagnose(t, store, fine, map[string]string{"innodb_flush_log": "ok", "idle_transaction_timeout": "ok 1"})
+}
+
+func execute(t *testing.T, store string, statements ...string) {
+	t.Helper()
+	s := service(t, store)
+	for _, statement := range statements {
+		if _, err := s.db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRightsAreThoseOfTheDocumentation(t *testing.T) {
+	for prefix, file := range map[string]string{"la1:": "../redislock/doc.go", "lr1:": "../redlock/doc.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "ACL SETUSER locks on ")
+		var documented []string
+		for _, word := range strings.Fields(strings.ReplaceAll(after, "\n//", "\n"))[1:] {
+			if right, found := strings.CutPrefix(word, "+"); found {
+				documented = append(documented, right)
+			} else if len(documented) > 0 {
+				break
+			}
+		}
+		if got := strings.Join(documented, " "); got != redisNeeds[prefix] {
+			t.Errorf("%s grants %s, and doctor tries %s", file, got, redisNeeds[prefix])
+		}
+	}
+}
+
+func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
+	for version, want := range map[string]bool{"6.2": true, "6.2.0": true, "7.0.15": true, "10.0": true, "6.10": true, "6.1.9": false, "6": false, "5.9": false, "": false} {
+		if got := atLeast(version, 6, 2); got != want {
+			t.Errorf("atLeast(%q, 6, 2) is %v", version, got)
+		}
+	}
+	for version, want := range map[string]level{"3.3.9": bad, "3.4.30": warn, "3.4.31": good, "3.5.12": warn, "3.5.13": good, "3.6.0": good} {
+		var all []finding
+		etcdVersion(findings{all: &all}, version)
+		if all[0].Level != want {
+			t.Errorf("etcd %s is %s, want %s", version, all[0].Level, want)
+		}
+	}
+}
+
+func TestClockThatIsOffIsFound(t *testing.T) {
+	now := time.Now()
+	for off, want := range map[time.Duration]level{0: good, time.Second / 2: good, 3 * time.Second: warn, -time.Hour: warn} {
+		var all []finding
+		findings{all: &all}.clock(now.Add(off), now, now.Add(time.Millisecond))
+		if all[0].Level != want {
+			t.Errorf("%v off is %s: %s", off, all[0].Level, fmt.Sprint(all[0]))
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// hostile is a key that would act on a terminal and on a pattern.
+const hostile = "\x1b[2Ja*\xff key"
+
+func TestOperatorSeesAndReleasesKeysOfEachStore(t *testing.T) {
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) {
+			store := start(t)
+			first, second := service(t, store), service(t, store)
+			held := take(t, first, core.Policy{Key: "stock:7"})
+			take(t, first, core.Policy{Key: hostile})
+			waiting, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				_, err := second.locks.Acquire(waiting, core.Policy{Key: "stock:7", TTL: time.Minute, Wait: core.Forever})
+				done <- err
+			}()
+			var l listJSON
+			for len(l.Keys) != 2 || l.Keys[1].Waiting != 1 {
+				if t.Context().Err() != nil {
+					t.Fatal("no list shows the keys and the waiter")
+				}
+				ctl(t, store, "ls", "-json").must(t, fine).read(t, &l)
+			}
+			if k := l.Keys[1]; k.Key != "stock:7" || !k.Held || k.Token == "" || len(k.Holders) != 1 || k.Holders[0].Mode != "exclusive" {
+				t.Errorf("%+v", k)
+			}
+			if back, err := unquote(l.Keys[0].Key); err != nil || back != hostile {
+				t.Errorf("the hostile key is listed as %q, which is read as %q, %v", l.Keys[0].Key, back, err)
+			}
+			shown := ctl(t, store, "ls").must(t, fine)
+			if strings.Contains(shown.out, "\x1b") || !strings.Contains(shown.out, "stock:7") {
+				t.Errorf("%q", shown.out)
+			}
+			var k keyJSON
+			ctl(t, store, "inspect", "-json", l.Keys[0].Key).must(t, fine).read(t, &k)
+			if !k.Held || k.Key != l.Keys[0].Key {
+				t.Errorf("%+v", k)
+			}
+			ctl(t, store, "ls", "-json", "-prefix", "stock:").must(t, fine).read(t, &l)
+			if len(l.Keys) != 1 {
+				t.Errorf("%+v", l)
+			}
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			ctl(t, store, "release", "stock:7").must(t, misused)
+			if err := held.Check(t.Context()); err != nil {
+				t.Fatalf("a release that nobody confirmed: %v", err)
+			}
+			var r releaseJSON
+			ctl(t, store, "release", "-yes", "-json", "stock:7").must(t, fine).read(t, &r)
+			<-held.Done()
+			if err := held.Err(); !errors.Is(err, core.ErrLost) || r.Token == "" {
+				t.Errorf("%v, token %q", err, r.Token)
+			}
+			ctl(t, store, "release", "-yes", "stock:7").must(t, notFound)
+			ctl(t, store, "inspect", "stock:7").must(t, notFound)
+		})
+	}
+}
+
+func TestSomebodyAtATerminalIsAsked(t *testing.T) {
+	store := stores["redis"](t)
+	s := service(t, store)
+	held := take(t, s, core.Policy{Key: "k"})
+	for _, answer := range []string{"", "no\n", "y\n", "YES\n"} {
+		r := ctlAt(t, process{in: strings.NewReader(answer), asks: true}, store, "release", "k").must(t, failed)
+		if !strings.Contains(r.errs, "(yes/no)") || !strings.Contains(r.errs, "waiting") {
+			t.Errorf("%q", r.errs)
+		}
+	}
+	if err := held.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctlAt(t, process{in: strings.NewReader("yes\n"), asks: true}, store, "release", "k").must(t, fine)
+	<-held.Done()
+}
+
+func TestWatchPrintsListAfterList(t *testing.T) {
+	store := stores["redis"](t)
+	s := service(t, store)
+	take(t, s, core.Policy{Key: "k"})
+	r := ctl(t, store, "watch", "-count", "3", "-interval", "100ms", "-json").must(t, fine)
+	if lines := strings.Split(strings.TrimSpace(r.out), "\n"); len(lines) != 3 || !strings.HasPrefix(lines[2], `{"time":`) {
+		t.Errorf("%q", r.out)
+	}
+	r = ctlAt(t, process{draws: true}, store, "watch", "-count", "2", "-interval", "100ms").must(t, fine)
+	if n := strings.Count(r.out, "\x1b[H\x1b[J"); n != 2 || strings.Count(r.out, "\x1b") != 4 {
+		t.Errorf("%d screens: %q", n, r.out)
+	}
+	if r := ctl(t, store, "watch", "-count", "1"); strings.Contains(r.out, "\x1b") {
+		t.Errorf("%q", r.out)
+	}
+}
+
+func TestStoreThatIsDownIsAFailure(t *testing.T) {
+	for _, store := range []string{"redis://user:geheim@127.0.0.1:1", "etcd://user:geheim@127.0.0.1:1", "zookeeper://user:geheim@127.0.0.1:1", "postgres://user:geheim@127.0.0.1:1/x", "mysql://user:geheim@127.0.0.1:1/x"} {
+		for _, args := range [][]string{{"ls"}, {"inspect", "k"}, {"doctor"}, {"release", "-yes", "k"}} {
+			r := ctl(t, store, append(args, "-timeout", "300ms")...)
+			if r.status != failed || strings.Contains(r.out+r.errs, "geheim") || r.out+r.errs == "" {
+				t.Errorf("%s %q: status %d\n%s%s", store, args, r.status, r.out, r.errs)
+			}
+		}
+	}
+}
