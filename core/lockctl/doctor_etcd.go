@@ -47,12 +47,7 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 	f.judge(voters >= 3 && voters%2 == 1, warn, "members", fmt.Sprint(voters), "one member or two bear no failure, and an even number no more than one less", "use three or five members, on machines of their own")
 	s.etcdAlarms(ctx, f)
 	s.etcdHistory(ctx, f, members.Members, revision)
-	auth, err := s.etcd.AuthStatus(ctx)
-	if err != nil {
-		f.mute("authentication", s.reason(err), "ask as root")
-	} else {
-		f.judge(auth.Enabled, warn, "authentication", map[bool]string{true: "on", false: "off"}[auth.Enabled], "whoever reaches etcd may end the locks in it", "etcdctl auth enable, and etcdctl role grant-permission locks readwrite la1/ --prefix")
-	}
+	s.etcdAuth(ctx, f)
 	f.add(good, "clock", "not needed: leases are counted by the members' monotonic clocks, and tokens are revisions", "", "")
 }
 
@@ -71,6 +66,24 @@ func etcdVersion(f findings, v string) {
 	default:
 		f.add(good, "version", "etcd "+v, "", "")
 	}
+}
+
+// etcdAuth judges whether clients have to say who they are. Before 3.5 no answer says so, but one
+// without a user says that they need not.
+func (s *session) etcdAuth(ctx context.Context, f findings) {
+	on := false
+	status, err := s.etcd.AuthStatus(ctx)
+	switch {
+	case err == nil:
+		on = status.Enabled
+	case s.at.user == "":
+		_, err = s.etcd.Get(ctx, "la1/", clientv3.WithLimit(1))
+	}
+	if err != nil {
+		f.mute("authentication", s.reason(err), "ask by etcdctl auth status")
+		return
+	}
+	f.judge(on, warn, "authentication", map[bool]string{true: "on", false: "off"}[on], "whoever reaches etcd may end the locks in it", "etcdctl auth enable, and etcdctl role grant-permission locks readwrite la1/ --prefix")
 }
 
 func (s *session) etcdAlarms(ctx context.Context, f findings) {

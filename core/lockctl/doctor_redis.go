@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -251,7 +252,7 @@ func clocksApart(f findings, servers []*redisServer) {
 	if len(servers) < 2 {
 		return
 	}
-	by := func(a, b *redisServer) int { return int(a.off - b.off) }
+	by := func(a, b *redisServer) int { return cmp.Compare(a.off, b.off) }
 	apart := slices.MaxFunc(servers, by).off - slices.MinFunc(servers, by).off
 	f.judge(apart <= maxClock, warn, "clocks of the nodes", fmt.Sprintf("%v apart", apart.Round(time.Second)),
 		"exclusion does not compare them, but a clock that is set forward frees votes too soon, and tokens are made of them",

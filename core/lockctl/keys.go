@@ -155,7 +155,7 @@ func (s *session) printJSON(v any) error {
 }
 
 func (l listJSON) rows() [][]string {
-	rows := [][]string{{"KEY", "MODE", "HOLDER", "SINCE", "LEFT", "TOKEN", "WAITING"}}
+	rows := [][]string{{"KEY", "MODE", "HOLDER", "SINCE (UTC)", "LEFT", "TOKEN", "WAITING"}}
 	for _, k := range l.Keys {
 		if k.Error != "" {
 			rows = append(rows, []string{k.Key, "?", k.Error})
@@ -169,7 +169,7 @@ func (l listJSON) rows() [][]string {
 			if i > 0 {
 				name, waiting = "", ""
 			}
-			rows = append(rows, []string{name, h.mode(), h.holder(), h.Since.Format(time.TimeOnly), left(h.RemainingMS), or(h.Token), waiting})
+			rows = append(rows, []string{name, h.mode(), h.holder(), h.Since.Format(time.DateTime), left(h.RemainingMS), or(h.Token), waiting})
 		}
 	}
 	if len(l.Keys) == 0 {

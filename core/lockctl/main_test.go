@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -25,8 +23,16 @@ import (
 
 var postgres, mariadb = dbserver.PostgreSQL(), dbserver.MariaDB()
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(redistest.Settling{M: m}, goleak.Cleanup(func(code int) { exit(code) }))
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers{m}) }
+
+// servers ends the databases after the tests, and lets clients end that have lost their server.
+type servers struct{ *testing.M }
+
+func (s servers) Run() int {
+	code := dbserver.Main{M: s.M, Servers: []*dbserver.Server{postgres, mariadb}}.Run()
+	for began := time.Now(); goleak.Find() != nil && time.Since(began) < time.Minute; {
+	}
+	return code
 }
 
 // patience is more than a busy machine needs.
@@ -164,15 +170,4 @@ func migrate(t testing.TB, url string) {
 	if err := errors.Join(sqllock.Migrate(context.Background(), s.db, s.dialect), sqlqueue.Migrate(context.Background(), s.db, d)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// exit ends the databases.
-func exit(code int) {
-	for _, s := range []*dbserver.Server{postgres, mariadb} {
-		if err := s.Stop(); err != nil {
-			fmt.Println("stop a database:", err)
-			code = max(code, 1)
-		}
-	}
-	os.Exit(code)
 }

@@ -88,9 +88,9 @@ func queueList(ctx context.Context, s *session, args []string) error {
 		out.Keys = append(out.Keys, parkedJSON{quote(p.ID), quote(p.Key), tokenText(p.Sequence), p.Since.UTC(), p.Left})
 	}
 	return s.print(out, func() [][]string {
-		rows := [][]string{{fmt.Sprintf("%d items have not ended, the oldest is %v old; %d keys are parked.", out.Length, stats.Oldest.Round(time.Second), out.Parked)}}
+		rows := [][]string{{fmt.Sprintf("items that have not ended: %d, the oldest %v old; parked keys: %d", out.Length, stats.Oldest.Round(time.Second), out.Parked)}}
 		if len(out.Keys) > 0 {
-			rows = append(rows, []string{"KEY", "PARKED SINCE", "ITEMS", "ITEM"})
+			rows = append(rows, []string{"KEY", "PARKED SINCE (UTC)", "ITEMS", "ITEM"})
 		}
 		for _, p := range out.Keys {
 			rows = append(rows, []string{p.Key, p.Since.Format(time.DateTime), strconv.Itoa(p.Left), p.Item})

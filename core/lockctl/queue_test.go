@@ -57,7 +57,7 @@ func TestParkedItemsAreListedAndGoOn(t *testing.T) {
 				if q.Parked != 1 || len(q.Keys) != 1 || q.Keys[0].Key != "refund:"+how || q.Keys[0].Item != id {
 					t.Fatalf("%+v", q)
 				}
-				if shown := at(fine, "ls", "refund").out; !strings.Contains(shown, "1 keys are parked") || !strings.Contains(shown, id) {
+				if shown := at(fine, "ls", "refund").out; !strings.Contains(shown, "parked keys: 1") || !strings.Contains(shown, id) {
 					t.Errorf("%s", shown)
 				}
 				var st statusJSON

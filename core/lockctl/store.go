@@ -125,8 +125,8 @@ func (s *session) connectRedis(_ context.Context, kind string, secure bool) erro
 	}
 	o := redis.UniversalOptions{
 		Username: s.at.user, Password: s.at.password, TLSConfig: config, Protocol: protocol,
-		DialTimeout: s.timeout, ReadTimeout: s.timeout, WriteTimeout: s.timeout, ContextTimeoutEnabled: true, ClientName: "lockctl",
-		DisableIdentity: true,
+		DialTimeout: s.timeout, ReadTimeout: s.timeout, WriteTimeout: s.timeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, // what a client says of itself takes rights that locks do not need
 	}
 	switch kind {
 	case "redis":

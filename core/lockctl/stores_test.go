@@ -16,6 +16,7 @@ const hostile = "\x1b[2Ja*\xff key"
 func TestOperatorSeesAndReleasesKeysOfEachStore(t *testing.T) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			store := start(t)
 			first, second := service(t, store), service(t, store)
 			held := take(t, first, core.Policy{Key: "stock:7"})

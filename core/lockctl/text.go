@@ -111,13 +111,14 @@ func table(w io.Writer, rows [][]string) {
 	}
 	var b strings.Builder
 	for _, row := range rows {
+		var line strings.Builder
 		for i, cell := range row {
-			b.WriteString(cell)
+			line.WriteString(cell)
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
 			}
 		}
-		b.WriteByte('\n')
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, _ = io.WriteString(w, b.String()) // what cannot be written cannot be told
 }

@@ -47,7 +47,7 @@ func (s *session) draw(l listJSON) error {
 	if s.draws {
 		b.WriteString("\x1b[H\x1b[J") // the cursor to the upper left, and clear from there
 	}
-	fmt.Fprintf(&b, "%s  namespace %s  %s  %d keys\n", l.Store, quote(l.Namespace), l.Time.Format(time.DateTime), len(l.Keys))
+	fmt.Fprintf(&b, "%s  namespace %s  %s UTC  keys: %d\n", l.Store, quote(l.Namespace), l.Time.Format(time.DateTime), len(l.Keys))
 	table(&b, l.rows())
 	if !s.draws {
 		b.WriteByte('\n')
