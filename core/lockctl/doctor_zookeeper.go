@@ -34,15 +34,15 @@ func (s *session) doctorZooKeeper(ctx context.Context, f findings) {
 		version := between(status, "version: ", ",")
 		r.judge(atLeast(version, 3, 5, 3), bad, "version", "ZooKeeper "+version, "keys are containers, which older servers do not delete", "use 3.5.3 or later")
 		alone = alone || between(status, "\nMode: ", "\n") == "standalone"
-		s.zooKeeperConf(ctx, r, addr)
+		s.zkSettings(ctx, r, addr)
 	}
 	f.judge(!alone, warn, "ensemble", map[bool]string{true: "one server alone", false: "several servers"}[alone], "while it is down nobody acquires, and with its disk the locks and the order of tokens are lost", "use three or five servers, on machines of their own")
-	s.zooKeeperNodes(f)
+	s.zkNodes(f)
 	f.mute("clock", "ZooKeeper tells its time in no answer", "run chrony or ntpd; the remaining times that lockctl prints compare this machine's clock with the leader's, and locks compare none")
 }
 
-// zooKeeperConf judges the settings of a server.
-func (s *session) zooKeeperConf(ctx context.Context, r findings, addr string) {
+// zkSettings judges the settings of a server.
+func (s *session) zkSettings(ctx context.Context, r findings, addr string) {
 	text, err := s.fourLetters(ctx, addr, "conf")
 	longest := between(text, "maxSessionTimeout=", "\n")
 	if err != nil || longest == "" {
@@ -65,8 +65,8 @@ func (s *session) zooKeeperConf(ctx context.Context, r findings, addr string) {
 // jute is the default of jute.maxbuffer, which bounds an answer of the servers.
 const jute = 0xfffff
 
-// zooKeeperNodes judges the root of the locks.
-func (s *session) zooKeeperNodes(f findings) {
+// zkNodes judges the root of the locks.
+func (s *session) zkNodes(f findings) {
 	conn, _, err := zk.Connect(s.zk.servers, 10*time.Second, zk.WithLogger(noZooKeeperLog{}), zk.WithLogInfo(false))
 	if err != nil {
 		f.mute("nodes", s.reason(err), "see that the servers are reached")
