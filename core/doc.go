@@ -49,8 +49,8 @@
 // [Lease.Downgrade] makes a writer a reader. The other way is refused with
 // ErrDeadlock, since two readers that wait to be the writer wait for each other.
 //
-// A policy with several Keys takes all or none of them. An operator looks at a key by
-// [Engine.Inspect], which names the process that holds it, see [WithIdentity], and takes it
+// A policy with several Keys takes all or none of them. An operator lists keys by [Engine.Keys],
+// looks at one by [Engine.Inspect], which names the process that holds it, see [WithIdentity], and takes it
 // from its holder by [Engine.ForceRelease].
 //
 // # What an operator can see

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -82,60 +83,68 @@ func either(some []string, a, b string) string {
 // mostKeys is how many keys doctor looks at.
 const mostKeys = 2000
 
+// strangeKeys are the keys that are not as they should be.
+type strangeKeys struct {
+	looked                     int
+	overwritten, eternal, deaf []string
+}
+
 // doctorKeys looks at the keys of the namespace, and at the subscriptions of those who use them.
 func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisServer, prefix string) {
 	channels, told := s.channels(ctx, f, servers, prefix)
-	var seen, strange, eternal, deaf []string
+	match := prefix + "{" + globbed(s.namespace) + "/*"
+	if s.redlock != nil {
+		match = prefix + "l:" + globber.Replace(s.namespace) + "/*"
+	}
+	var all strangeKeys
 	for _, r := range servers {
-		now, err := r.client.Time(ctx).Result()
-		if err != nil {
-			now = time.Now()
-		}
-		match := prefix + "{" + globbed(s.namespace) + "/*"
-		if r.quorum {
-			match = prefix + "l:" + globbed(s.namespace) + "/*"
-		}
 		for cursor := uint64(0); ; {
 			names, next, err := r.client.Scan(ctx, cursor, match, 500).Result()
+			if err == nil {
+				err = all.look(ctx, r, names, channels)
+			}
 			if err != nil {
-				r.mute("keys", s.reason(err), "permit +scan")
+				r.mute("keys", s.reason(err), "permit +scan, +type and +pttl")
 				return
 			}
-			for _, name := range names {
-				seen = append(seen, name)
-				kind, lasts := r.client.Type(ctx, name), r.client.PTTL(ctx, name)
-				if kind.Err() != nil || lasts.Err() != nil {
-					r.mute("keys", s.reason(either2(kind.Err(), lasts.Err())), "permit +type and +pttl")
-					return
-				}
-				switch {
-				case kind.Val() == "none":
-				case kind.Val() != "hash":
-					strange = append(strange, quote(name)+" is a "+kind.Val())
-				case lasts.Val() == -1: // nanoseconds: what the server says of a key without a TTL
-					eternal = append(eternal, quote(name))
-				case !r.quorum && told && s.isDeaf(ctx, r, name, now, channels):
-					deaf = append(deaf, quote(name))
-				}
-			}
-			if cursor = next; cursor == 0 || len(seen) >= mostKeys {
+			if cursor = next; cursor == 0 || all.looked >= mostKeys {
 				break
 			}
 		}
 	}
-	looked := fmt.Sprintf("of the %d that were looked at: ", len(seen))
-	f.judge(len(strange) == 0, bad, "overwritten keys", looked+some(strange), "nobody can take these locks", "find out who writes there, and delete them")
-	f.judge(len(eternal) == 0, bad, "keys without TTL", looked+some(eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
-	if told && prefix == "la1:" {
-		f.judge(len(deaf) == 0, warn, "holders that hear nothing", looked+some(deaf), "their sessions have no subscription: the processes are gone, or reconnect; their keys are free when the TTL is over", "look who it is by lockctl inspect; if the process is gone and the TTL long, lockctl release")
+	looked := fmt.Sprintf("of the %d that were looked at: ", all.looked)
+	f.judge(len(all.overwritten) == 0, bad, "overwritten keys", looked+some(all.overwritten), "nobody can take these locks", "find out who writes there, and delete them")
+	f.judge(len(all.eternal) == 0, bad, "keys without TTL", looked+some(all.eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
+	if told && s.redlock == nil {
+		f.judge(len(all.deaf) == 0, warn, "holders that hear nothing", looked+some(all.deaf), "their sessions have no subscription: the processes are gone, or reconnect; their keys are free when the TTL is over", "look who it is by lockctl inspect; if the process is gone and the TTL long, lockctl release")
 	}
 }
 
-func either2(a, b error) error {
-	if a != nil {
-		return a
+// look asks about keys, all at once.
+func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string, channels map[string]bool) error {
+	kinds, lasts, holders := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names)), make([]*redis.SliceCmd, len(names))
+	pipe := r.client.Pipeline()
+	now := pipe.Time(ctx)
+	for i, name := range names {
+		kinds[i], lasts[i], holders[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name), pipe.HMGet(ctx, name, "p", "x")
 	}
-	return b
+	_, _ = pipe.Exec(ctx) // each has its error
+	all.looked += len(names)
+	for i, name := range names {
+		if err := cmp.Or(kinds[i].Err(), lasts[i].Err(), now.Err()); err != nil {
+			return err
+		}
+		switch kind := kinds[i].Val(); {
+		case kind == "none": // it has ended meanwhile
+		case kind != "hash":
+			all.overwritten = append(all.overwritten, quote(name)+" is a "+kind)
+		case lasts[i].Val() == -1: // nanoseconds: what the server says of a key without a TTL
+			all.eternal = append(all.eternal, quote(name))
+		case !r.quorum && isDeaf(holders[i].Val(), now.Val(), channels):
+			all.deaf = append(all.deaf, quote(name))
+		}
+	}
+	return nil
 }
 
 // some names a few of several.
@@ -158,10 +167,10 @@ func globbed(s string) string {
 	return globber.Replace(strings.NewReplacer(`\`, `\\`, "{", `\(`, "}", `\)`).Replace(s))
 }
 
-// isDeaf reports whether a key is held by a session that no server has a subscription of.
-func (s *session) isDeaf(ctx context.Context, r *redisServer, name string, now time.Time, channels map[string]bool) bool {
-	lock, err := r.client.HMGet(ctx, name, "p", "x").Result()
-	if err != nil || len(lock) != 2 {
+// isDeaf reports whether a key, by its fields p and x, is held by a session that no server has a
+// subscription of.
+func isDeaf(lock []any, now time.Time, channels map[string]bool) bool {
+	if len(lock) != 2 {
 		return false
 	}
 	channel, _ := lock[0].(string)

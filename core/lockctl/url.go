@@ -84,7 +84,7 @@ func parseURL(raw string) (*location, error) {
 	if l.query, err = url.ParseQuery(query); err != nil {
 		return nil, misuse("what follows the ? of the store's URL is not name=value&name=value")
 	}
-	if several := len(l.hosts) > 1; several && !strings.Contains(scheme, "+") && !strings.HasPrefix(scheme, "etcd") && scheme != "zookeeper" {
+	if several := len(l.hosts) > 1; several && !strings.Contains(scheme, "+") && !strings.HasPrefix(scheme, "etcd") && !strings.HasPrefix(scheme, "postgres") && scheme != "zookeeper" {
 		return nil, misuse("a store of the scheme %s has one host; lockctl help has the schemes for several", scheme)
 	}
 	return l, nil
