@@ -54,8 +54,12 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 	if run == nil {
 		return nil, refuse(f.guard.Name(), errNilFunc)
 	}
+	rest := len(doneKey("", "")) // a digest is as long of any key
+	if name := f.guard.Name(); len(name) > core.MaxKeyLength-rest {
+		return nil, refuse(name, fmt.Errorf("the policy's Name has %d bytes; it is a part of keys of the fence table, and %d bytes are possible: state a shorter one", len(name), core.MaxKeyLength-rest))
+	}
 	f.run = func(ctx context.Context, h queue.Holder, i queue.Item, in In) error {
-		done := fence.Token{Key: "serial/" + f.guard.Name() + "." + queue.Digest(h.Key), Number: i.Sequence}
+		done := fence.Token{Key: doneKey(f.guard.Name(), h.Key), Number: i.Sequence}
 		var repeated bool
 		committed, err := db.transact(ctx, f.guard.Name(), nil, func(ctx context.Context, tx *sql.Tx) error {
 			// What has been done has moved the number beyond its own sequence.
@@ -77,3 +81,6 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 	}
 	return f, nil
 }
+
+// doneKey is the key of the row of a fence table that says which items of a key have been done.
+func doneKey(name, key string) string { return "serial/" + name + "." + queue.Digest(key) }

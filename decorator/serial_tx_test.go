@@ -78,6 +78,16 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 			return err
 		}
 	}
+	longest := core.MaxKeyLength - len("serial/.") - len(queue.Digest("")) // of a Name
+	named := func(length int) error {
+		p := refundPolicy
+		p.Name = strings.Repeat("n", length)
+		_, err := decorator.NewSerialTx(s.engine, p, s.db, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
+		return err
+	}
+	if err := named(longest); err != nil {
+		t.Errorf("a Name of %d bytes: %v", longest, err)
+	}
 	type (
 		policy = *core.Policy
 		serial = *decorator.SerialPolicy
@@ -120,6 +130,7 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 			_, err := decorator.NewSerialTx(s.engine, refundPolicy, decorator.Database{}, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
 			return err
 		},
+		"Name has 997 bytes": func() error { return named(longest + 3) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			if err := try(); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), want) {
