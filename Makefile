@@ -56,7 +56,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := core/dashboards core/zklock core/sqllock/databases core/etcdlock core/fence/databases core/lab core/lockctl examples/adapters examples/jobs examples/migrate examples/orders examples/stores \
+NESTED := core/dashboards core/etcdlock core/fence/databases core/lab core/lockctl core/sqllock/databases core/zklock examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
 	decorator/lockgen decorator/lockgen/clients decorator/lockvet
 
 # What lockvet is tried on, in a module of its own for what it imports.

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/decorator"
 )
 
@@ -190,13 +188,7 @@ func queued(ctx context.Context, o options) (l *ledger, killed *event, err error
 	l = &ledger{}
 	o.namespace = "refunds-example:" + rand.Text()
 	start := inMemory
-	if o.addr != "" {
-		rdb := redis.NewClient(&redis.Options{Addr: o.addr})
-		defer func() { _ = rdb.Close() }()
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			return nil, nil, fmt.Errorf("reach the Redis at %s: %w", o.addr, err)
-		}
-		defer cleanUp(context.WithoutCancel(ctx), rdb, o.namespace)
+	if len(o.store()) > 0 {
 		start = processes
 	}
 	w, err := start(ctx, o, l.tell)
@@ -232,14 +224,6 @@ func queued(ctx context.Context, o options) (l *ledger, killed *event, err error
 		}
 	}
 	return l, killed, err
-}
-
-// cleanUp removes what the demonstration has left in Redis.
-func cleanUp(ctx context.Context, rdb *redis.Client, namespace string) {
-	all := rdb.Scan(ctx, 0, "*"+namespace+"*", 1000).Iterator()
-	for all.Next(ctx) {
-		_ = rdb.Del(ctx, all.Val()).Err() // what is left expires, but for a little
-	}
 }
 
 // story says what became of the worker that was killed.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ import (
 
 // TestMain lets the processes that the program starts be this binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-redis" {
+	if slices.Contains(os.Args, "-worker") {
 		main()
 	}
 	os.Exit(m.Run())
@@ -90,18 +91,21 @@ func TestProcessesKeepTheProvidersLimit(t *testing.T) {
 	if status := run(t.Context(), []string{"-redis", addr, "-processes", "4"}, &out, &errs); status != 0 || !strings.Contains(out.String(), "decorator.Serial        70            0          0             0      0\n") {
 		t.Errorf("status %d:\n%s%s", status, &out, &errs)
 	}
-	if keys := rdb.Keys(t.Context(), "*refunds-example:*:queue:*").Val(); len(keys) > 0 {
+	if keys := rdb.Keys(t.Context(), "*queue*").Val(); len(keys) > 0 {
 		t.Errorf("left in Redis: %q", keys)
 	}
 }
 
 func TestBadArgumentsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"more"}, {"-processes", "1"}, {"-limit", "1ms"}, {"-takes", "0"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"more"}, {"-processes", "1"}, {"-limit", "1ms"}, {"-takes", "0"}, {"-nonsense"}, {"-redis", "127.0.0.1:1", "-mysql", "shop"}} {
 		if status := run(t.Context(), args, io.Discard, io.Discard); status != 2 {
 			t.Errorf("%q: status %d; want 2", args, status)
 		}
 	}
-	if status := run(t.Context(), []string{"-redis", "127.0.0.1:1"}, io.Discard, io.Discard); status != 1 {
-		t.Errorf("a Redis that is down: status %d; want 1", status)
+	for store, address := range map[string]string{"-redis": "127.0.0.1:1", "-postgres": "postgres://shop:secret@127.0.0.1:1/shop", "-mysql": "shop:secret@tcp(127.0.0.1:1)/shop"} {
+		var errs bytes.Buffer
+		if status := run(t.Context(), []string{store, address}, io.Discard, &errs); status != 1 || !strings.Contains(errs.String(), "127.0.0.1:1") || strings.Contains(errs.String(), "secret") {
+			t.Errorf("%s, which is down: status %d: %s", store, status, &errs)
+		}
 	}
 }

@@ -34,7 +34,11 @@ type provider struct {
 
 // Refund pays back. A worker that dies meanwhile has paid nothing.
 func (p *provider) Refund(ctx context.Context, r Refund) error {
-	p.tell(event{r, p.worker, true, time.Now()})
+	began := time.Now()
+	if run, ok := decorator.RunFrom(ctx); ok {
+		began = run.Started // a busy machine may come here later
+	}
+	p.tell(event{r, p.worker, true, began})
 	select {
 	case <-time.After(p.takes):
 	case <-ctx.Done():
@@ -50,7 +54,7 @@ func serial(d driver.Driver, namespace string, store queue.Store, p *provider, l
 	if err != nil {
 		return nil, nil, err
 	}
-	refunds, err := decorator.NewSerial(locks, core.Policy{Name: "refund", Key: "refund:{OrderID}", TTL: ttl}, store, p.Refund,
+	refunds, err := decorator.NewSerial(locks, core.Policy{Name: namespace, Key: "refund:{OrderID}", TTL: ttl}, store, p.Refund,
 		decorator.SerialPolicy{Spacing: limit, OnDead: decorator.Hold})
 	return locks, refunds, err
 }

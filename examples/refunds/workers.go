@@ -12,14 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
-	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 )
 
 // workers run what is queued.
@@ -145,24 +141,19 @@ func (q mortalQueue) End(ctx context.Context, h queue.Holder, e queue.Ending) (q
 	return q.Queue.End(ctx, h, e)
 }
 
-// inRedis is the serial function of a process.
-func inRedis(o options, p *provider) (refunds *decorator.SerialFunc[Refund], stop func(), err error) {
-	rdb := redis.NewClient(&redis.Options{Addr: o.addr})
-	store, err := redisqueue.New(rdb, o.namespace+":queue:")
-	if err != nil {
-		return nil, nil, err
-	}
-	locks, refunds, err := serial(redislock.New(rdb), o.namespace, store, p, o.limit)
-	return refunds, func() { _, _ = locks.Close(), rdb.Close() }, err
-}
-
-// workInRedis is the program of a worker process. It writes what happens to stdout.
-func workInRedis(ctx context.Context, o options, stdout io.Writer) error {
-	refunds, stop, err := inRedis(o, &provider{o.worker, o.takes, func(e event) { _ = json.NewEncoder(stdout).Encode(e) }})
+// workInStore is the program of a worker process. It writes what happens to stdout.
+func workInStore(ctx context.Context, o options, stdout io.Writer) error {
+	st, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer st.close()
+	p := &provider{o.worker, o.takes, func(e event) { _ = json.NewEncoder(stdout).Encode(e) }}
+	locks, refunds, err := serial(st.locks, o.namespace, st.queues, p, o.limit)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
 	if err := refunds.Work(ctx); ctx.Err() == nil {
 		return err
 	}
@@ -175,9 +166,13 @@ func processes(ctx context.Context, o options, tell func(event)) (*workers, erro
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start it again: %w", err)
 	}
-	refunds, stop, err := inRedis(o, &provider{})
+	st, err := o.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	locks, refunds, err := serial(st.locks, o.namespace, st.queues, &provider{}, o.limit)
+	if err != nil {
+		return nil, errors.Join(err, st.close())
 	}
 	w := &workers{refunds: refunds}
 	byName := make(map[string]*exec.Cmd)
@@ -187,11 +182,13 @@ func processes(ctx context.Context, o options, tell func(event)) (*workers, erro
 			_ = p.Process.Signal(os.Interrupt)
 			_ = p.Wait()
 		}
-		stop()
+		_ = locks.Close()
+		st.clean(context.WithoutCancel(ctx))
+		_ = st.close()
 	}
 	for i := range o.processes {
 		name := fmt.Sprint("w", i+1)
-		p := exec.CommandContext(ctx, program, "-redis", o.addr, "-limit", o.limit.String(), "-takes", o.takes.String(), "-worker", name, "-namespace", o.namespace)
+		p := exec.CommandContext(ctx, program, append(o.store(), "-limit", o.limit.String(), "-takes", o.takes.String(), "-worker", name, "-namespace", o.namespace)...)
 		p.Stderr, p.WaitDelay = os.Stderr, time.Second
 		out, err := p.StdoutPipe()
 		if err != nil {
