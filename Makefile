@@ -251,6 +251,7 @@ test-long:
 	@.ci/step "mistakes of serial functions and their stores" env LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=40m -run '^TestMistakesOfSerialFunctionsAreFound$$' ./decorator
 	@.ci/step "items once each in PostgreSQL, 500 kills" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_KILLS=500 go test -count=1 -v -timeout=30m -run "^TestKilledWorkersLeave" .'
 	@.ci/step "queues in databases, 200 workers killed, connections killed for 60 s" sh -c 'cd core/fence/databases && LOCKAROUND_KILLED_WORKERS=200 LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=30m -run "^TestKilled" ./queues'
+	@.ci/step "serial functions over 4 processes in databases that are restarted and killed, 100,000 items" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_ITEMS=100000 go test -count=1 -v -timeout=60m -run "^TestHistoryOver" ./queues'
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \

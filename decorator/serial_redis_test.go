@@ -19,6 +19,7 @@ import (
 	"github.com/lockaround/lockaround/decorator/internal/serialcheck"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
+	"github.com/lockaround/lockaround/decorator/serialtest"
 )
 
 // counted is a store that counts what is asked of its queues.
@@ -195,21 +196,23 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 		}
 	}
 	srv := redisserver.Start(t)
-	p := serialPlan{Socket: srv.Addr, TTL: 2 * time.Second}
+	p := serialtest.Plan{Store: srv.Addr, TTL: 2 * time.Second}
 	rdb := patientClient(srv.Addr)
 	defer func() { _ = rdb.Close() }()
-	e, f, err := plannedSerial(p, rdb, func(queue.Holder) {}, func(context.Context, refund) error { return nil })
+	e, store, err := openSerial(rdb)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
+	f, err := p.Function(e, store, func(context.Context, serialtest.Item) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	start := func(name string, stuck bool) (*child, func(order string) (time.Time, bool)) {
+	start := func(name string, stuck bool) (serialProcess, func(order string) (time.Time, bool)) {
 		plan := p
 		plan.Name, plan.File, plan.Stuck = name, filepath.Join(dir, name), stuck
-		c := startChild(t, "TestSerialProcess", plan)
-		c.begin(t)
-		return c, func(order string) (time.Time, bool) {
+		return startSerial(t, plan), func(order string) (time.Time, bool) {
 			file, err := os.Open(plan.File)
 			if err != nil {
 				return time.Time{}, false
@@ -241,7 +244,7 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 		order := ""
 		for i := 0; order == ""; i++ { // until the victim gets one
 			try := fmt.Sprint("A", n, "-", i)
-			if _, err := f.Enqueue(t.Context(), refund{ID: "1", OrderID: try}, decorator.ItemID("1")); err != nil {
+			if _, err := f.Enqueue(t.Context(), serialtest.Item{ID: "1", OrderID: try}, decorator.ItemID("1")); err != nil {
 				t.Fatal(err)
 			}
 			for order == "" {

@@ -105,5 +105,5 @@
 //
 // [Memory] is for one process and for tests. Packages redisqueue and sqlqueue beside this one keep
 // queues in Redis, and in PostgreSQL, MySQL or MariaDB. Another store implements [Store] and is
-// tested by package queuetest. A store in a database may implement [TxAppender] as well.
+// tested by package queuetest, and over processes by package serialtest. A store in a database may implement [TxAppender] as well.
 package queue

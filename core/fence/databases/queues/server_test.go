@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	roles := make(child.Roles)
 	for _, p := range products {
 		roles[p.workerRole()] = p.work
+		roles[p.historyRole()] = p.writeHistory
 	}
 	child.Main(roles)
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // the tests break connections on purpose
