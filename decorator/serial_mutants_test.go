@@ -65,7 +65,7 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 	{"a worker takes no lock of the key", byWorkers, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
 	{"a worker hears nothing", byWorkers, "serial_work.go", "\tw.listening.Go(w.listen)\n", ""},
 
-	{"an item is done when it is begun", byHistory, "queue/redisqueue/key.lua", "k.run, k.over, k.begun = 1, 0, now", "k.run, k.over, k.begun = 1, 0, now\n      if k.att > 1 then redis.call('LPOP', Q) redis.call('HINCRBY', H, 'len', -1) k.len = k.len - 1 k.head = k.head + 1 item = nil end"},
+	{"an item is done when it is begun", byHistory, "queue/redisqueue/key.lua", "k.run, k.over, k.begun = 1, 0, now", "k.run, k.over, k.begun = 1, 0, now\n      if k.att > 1 then redis.call('LPOP', Q) k.len = k.len - 1 k.head = k.head + 1 item = nil end"},
 	{"two workers have one key", byHistory, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
 	{"a worker forgets half of the spacing", byHistory, "queue/redisqueue/end.lua", "k.next = k.begun + r.spacing + tonumber(ARGV[17])", "k.next = k.begun + r.spacing / 2"},
 	{"attempts begin anew with each worker", byHistory, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.att = token, 0, 0, 0, 0, 0"},

@@ -7,9 +7,9 @@
 if damaged() then
   return redis.error_reply(lost)
 end
-local was = redis.call('HGET', I, ARGV[7])
-if was then
-  local state, seq, ended = string.sub(was, 1, 1), tonumber(string.match(was, '^.(%d+)')), tonumber(string.match(was, ':(%d+)$') or '0')
+local old = redis.call('HGET', I, ARGV[7])
+if old then
+  local state, seq, ended = string.sub(old, 1, 1), tonumber(string.match(old, '^.(%d+)')), tonumber(string.match(old, ':(%d+)$') or '0')
   if state == 'w' then
     return {1, seq, seq - k.head}
   end
@@ -30,7 +30,6 @@ end
 k.seq = k.seq + 1
 redis.call('RPUSH', Q, cmsgpack.pack({k.seq, ARGV[7], now, ARGV[9], ARGV[8]}))
 redis.call('HSET', I, ARGV[7], string.format('w%.0f', k.seq))
-redis.call('HINCRBY', H, 'len', 1)
 k.len = k.len + 1
 if k.len == 1 then
   k.head = k.seq
@@ -40,6 +39,6 @@ if k.len == 1 then
   redis.call('PERSIST', E)
   settle()
 end
-save()
 prune()
+save()
 return {1, k.seq, k.len - 1}

@@ -20,6 +20,6 @@ local begun, died = begin(rules())
 if not begun then
   k.over = 1
 end
-save()
 prune()
+save()
 return answer(begun, died)

@@ -5,8 +5,8 @@
 --            claimed it, p:<digest> the dead item of a parked key, <sequence>:<ID>
 local H = KEYS[1]
 local read = redis.call('TIME')
-local clock = redis.call('HMGET', H, 'last', 'off')
-local last, off = tonumber(clock[1] or '0'), tonumber(clock[2] or '0')
+local clock = redis.call('HMGET', H, 'last', 'off', 'len')
+local last, off, queued = tonumber(clock[1] or '0'), tonumber(clock[2] or '0'), tonumber(clock[3] or '0')
 local now = read[1] * 1000000 + read[2] + off
 local behind = now < last
 if behind then

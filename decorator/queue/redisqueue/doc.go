@@ -27,7 +27,7 @@
 // does not expire.
 //
 // A user of an ACL needs, if the prefix is shop:queue:, "~shop:queue:* &shop:queue:due:*" and the
-// commands EVALSHA, EVAL, TIME, HGET, HMGET, HSET, HDEL, HINCRBY, LLEN, LINDEX, LPOP, RPUSH, ZADD,
+// commands EVALSHA, EVAL, TIME, HGET, HMGET, HSET, HDEL, LLEN, LINDEX, LPOP, RPUSH, ZADD,
 // ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING.
 //
 // # What is needed of the server

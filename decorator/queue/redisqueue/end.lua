@@ -40,6 +40,6 @@ if nextToo then
 else
   settle()
 end
-save()
 prune()
+save()
 return answer(begun, died + more)

@@ -17,8 +17,8 @@ local D, O, P, K, Q, I, E = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local d = ARGV[1]
 local keepFor, keepCount = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local fields = {'token', 'run', 'over', 'lseq', 'latt', 'begun', 'next', 'seq', 'head', 'att', 'len', 'parked'}
-local k = {token = '0000000000000000000'}
+local fields = {'token', 'run', 'over', 'lseq', 'latt', 'begun', 'next', 'seq', 'head', 'att', 'len', 'parked', 'prune'}
+local k, was = {token = '0000000000000000000'}, {} -- as it is to be, and as it was stored
 local known = false
 do
   local got = redis.call('HMGET', K, unpack(fields))
@@ -28,6 +28,9 @@ do
       k[f] = tonumber(got[i] or '0')
     elseif known then
       k[f] = got[i]
+    end
+    if known then
+      was[f] = k[f]
     end
   end
 end
@@ -39,13 +42,27 @@ end
 
 local lost = 'DAMAGED the server has lost a part of the queue'
 
+-- save stores what has changed. It comes last.
+local claimed = nil -- by whom
 local function save()
   local args = {}
   for _, f in ipairs(fields) do
-    args[#args + 1] = f
-    args[#args + 1] = k[f]
+    if k[f] ~= was[f] then
+      args[#args + 1] = f
+      args[#args + 1] = k[f]
+    end
   end
-  redis.call('HSET', K, unpack(args))
+  if #args > 0 then
+    redis.call('HSET', K, unpack(args))
+  end
+  local more = k.len - (was.len or 0)
+  if more ~= 0 and claimed then
+    redis.call('HSET', H, 'len', queued + more, 'b:' .. d, claimed)
+  elseif more ~= 0 then
+    redis.call('HSET', H, 'len', queued + more)
+  elseif claimed then
+    redis.call('HSET', H, 'b:' .. d, claimed)
+  end
 end
 
 -- first returns the first item.
@@ -68,17 +85,17 @@ end
 
 -- settle gives up the claim of a key that has no run, and schedules it.
 local function settle()
-  redis.call('HDEL', H, 'b:' .. d)
   if k.len == 0 then
+    redis.call('HDEL', H, 'b:' .. d, 'n:' .. d)
     redis.call('ZREM', D, d)
     redis.call('ZREM', O, d)
-    redis.call('HDEL', H, 'n:' .. d)
     local ms = math.ceil(keepFor / 1000)
     for _, key in ipairs({K, I, E}) do
       redis.call('PEXPIRE', key, ms)
     end
     return
   end
+  redis.call('HDEL', H, 'b:' .. d)
   redis.call('ZADD', O, first()[3], d)
   if k.parked == 1 then
     redis.call('ZREM', D, d)
@@ -88,12 +105,12 @@ local function settle()
 end
 
 -- finish removes the first item from the queue; state is 'd' or 'x'.
+local kept = 0 -- how many have ended and are kept, if one has ended just now
 local function finish(state)
-  local ended = first()
-  redis.call('LPOP', Q)
+  local raw = redis.call('LPOP', Q)
+  local ended = item or cmsgpack.unpack(raw)
   redis.call('HSET', I, ended[2], string.format('%s%.0f:%d:%.0f', state, ended[1], k.att, now))
-  redis.call('RPUSH', E, string.format('%.0f:', ended[1]) .. ended[2])
-  redis.call('HINCRBY', H, 'len', -1)
+  kept = redis.call('RPUSH', E, string.format('%.0f:', ended[1]) .. ended[2])
   k.len, k.head, k.att, item = k.len - 1, ended[1] + 1, 0, nil
 end
 
@@ -117,19 +134,25 @@ local function kill(onDead)
   return died
 end
 
--- prune forgets what has ended and is kept no more, a hundred at most.
+-- prune forgets what has ended and is kept no more, a hundred at most. Before k.prune there is
+-- nothing that has been kept for long enough.
 local function prune()
+  if now < k.prune and kept <= keepCount then
+    return
+  end
   local count = redis.call('LLEN', E)
   for _ = 1, 100 do
     local oldest = redis.call('LINDEX', E, 0)
     if not oldest then
+      k.prune = now + keepFor
       return
     end
     local seq, id = string.match(oldest, '^(%d+):(.*)$')
-    local was = redis.call('HGET', I, id)
-    local same = was and string.match(was, '^[dx](%d+):') == seq
-    local ended = same and tonumber(string.match(was, ':(%d+)$')) or 0
+    local state = redis.call('HGET', I, id)
+    local same = state and string.match(state, '^[dx](%d+):') == seq
+    local ended = same and tonumber(string.match(state, ':(%d+)$')) or 0
     if count <= keepCount and now - ended < keepFor then
+      k.prune = ended + keepFor
       return
     end
     redis.call('LPOP', E)
@@ -156,7 +179,7 @@ local function begin(r)
       if r.spacing > 0 then
         k.next = now + r.spacing + r.grace
       end
-      redis.call('HSET', H, 'b:' .. d, r.worker)
+      claimed = r.worker
       redis.call('ZADD', D, now + r.lasts, d)
       redis.call('ZADD', O, first()[3], d)
       return first(), died

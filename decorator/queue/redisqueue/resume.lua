@@ -4,11 +4,11 @@
 if damaged() then
   return redis.error_reply(lost)
 end
-local was = redis.call('HGET', I, ARGV[6])
-if not was then
+local old = redis.call('HGET', I, ARGV[6])
+if not old then
   return -1
 end
-local ended = tonumber(string.match(was, ':(%d+)$') or now)
+local ended = tonumber(string.match(old, ':(%d+)$') or now)
 if k.parked ~= 1 or first()[2] ~= ARGV[6] then
   if now - ended >= keepFor then
     return -1
@@ -30,6 +30,6 @@ else
   finish('x')
 end
 settle()
-save()
 prune()
+save()
 return 1

@@ -5,4 +5,4 @@ local age, oldest = 0, redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 if oldest[2] then
   age = math.max(now - tonumber(oldest[2]), 1)
 end
-return {tonumber(redis.call('HGET', H, 'len') or '0'), age, redis.call('ZCARD', KEYS[3])}
+return {queued, age, redis.call('ZCARD', KEYS[3])}

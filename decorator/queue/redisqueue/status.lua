@@ -1,10 +1,10 @@
 -- ARGV[6]  ID
 -- Answers {} if there is none, or {state, sequence, attempts, items ahead, ended, parked}.
-local was = redis.call('HGET', I, ARGV[6])
-if not was then
+local old = redis.call('HGET', I, ARGV[6])
+if not old then
   return {}
 end
-local state, seq = string.sub(was, 1, 1), tonumber(string.match(was, '^.(%d+)'))
+local state, seq = string.sub(old, 1, 1), tonumber(string.match(old, '^.(%d+)'))
 if state == 'w' then
   local att = 0
   if seq == k.head then
@@ -15,7 +15,7 @@ if state == 'w' then
   end
   return {state, seq, att, seq - k.head, 0, 0}
 end
-local att, ended = string.match(was, ':(%d+):(%d+)$')
+local att, ended = string.match(old, ':(%d+):(%d+)$')
 att, ended = tonumber(att), tonumber(ended)
 local parked = 0
 if k.parked == 1 and seq == k.head then
