@@ -187,6 +187,16 @@ func (e *Engine) Close() error {
 	return e.refused("close", "", e.queue.Close())
 }
 
+// Closing returns a channel that is closed once Shutdown or Close has been called: new
+// acquisitions get ErrClosed from then on. It is for what waits for something else meanwhile, and
+// is to end as well. A nil engine has a nil channel.
+func (e *Engine) Closing() <-chan struct{} {
+	if e == nil || e.queue == nil {
+		return nil
+	}
+	return e.queue.Closing()
+}
+
 // Uses reports whether the engine's driver reaches its store by way of pool, such as a
 // *sql.DB. Calls that hold connections of a bounded pool while they use locks by way of the
 // same one may wait for each other for ever.

@@ -40,6 +40,37 @@ func TestCloseAndShutdown(t *testing.T) {
 	})
 }
 
+func TestClosingTellsOfShutdownAndClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := func(c <-chan struct{}) bool {
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		for name, end := range map[string]func(*core.Engine) error{
+			"Close":    (*core.Engine).Close,
+			"Shutdown": func(e *core.Engine) error { return e.Shutdown(t.Context()) },
+		} {
+			e := open(t, memlock.New())
+			before := e.Closing()
+			if over(before) {
+				t.Errorf("%s: it is told of before", name)
+			}
+			mustBe(t, end(e), nil)
+			if !over(before) || !over(e.Closing()) {
+				t.Errorf("%s: it is not told of", name)
+			}
+			mustBe(t, e.Close(), nil)
+		}
+		if (*core.Engine)(nil).Closing() != nil {
+			t.Error("a nil engine has a channel")
+		}
+	})
+}
+
 func TestShutdownWaitsForHoldsAndWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, memlock.New())

@@ -285,28 +285,36 @@ func TestRunThatNeverReturnsIsReplacedAfterMaxHold(t *testing.T) {
 }
 
 func TestWorkEndsWithItsEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
-		f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, nil)
-		ended := make(chan error)
-		go func() { ended <- f.Work(t.Context()) }()
-		synctest.Wait()
-		if err := f.Work(t.Context()); !errors.Is(err, core.ErrPolicy) {
-			t.Errorf("a second Work ended with %v; want core.ErrPolicy", err)
-		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s.enqueue(f, "A", 1)
-		if err := <-ended; !errors.Is(err, core.ErrClosed) {
-			t.Errorf("Work ended with %v; want core.ErrClosed", err)
-		}
-		if err := f.Work(t.Context()); !errors.Is(err, core.ErrClosed) {
-			t.Errorf("Work on a closed engine ended with %v; want core.ErrClosed", err)
-		}
-		work(t, s.process(decorator.SerialPolicy{}, nil))
-		time.Sleep(refundPolicy.TTL + time.Second)
-		s.mustHaveRun("A", "A-1")
-	})
+	for name, end := range map[string]func(*core.Engine, context.Context) error{
+		"closed":        func(e *core.Engine, _ context.Context) error { return e.Close() },
+		"shutting down": (*core.Engine).Shutdown,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRefundShop(t)
+				e := newEngine(t, s.locks)
+				f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, nil)
+				ended := make(chan error)
+				go func() { ended <- f.Work(t.Context()) }()
+				synctest.Wait()
+				if err := f.Work(t.Context()); !errors.Is(err, core.ErrPolicy) {
+					t.Errorf("a second Work ended with %v; want core.ErrPolicy", err)
+				}
+				idle := time.Now()
+				if err := end(e, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-ended; !errors.Is(err, core.ErrClosed) || time.Since(idle) > 0 {
+					t.Errorf("Work ended after %v with %v; want core.ErrClosed at once", time.Since(idle), err)
+				}
+				if err := f.Work(t.Context()); !errors.Is(err, core.ErrClosed) {
+					t.Errorf("Work on such an engine ended with %v; want core.ErrClosed", err)
+				}
+				s.enqueue(f, "A", 1)
+				work(t, s.process(decorator.SerialPolicy{}, nil))
+				time.Sleep(refundPolicy.TTL + time.Second)
+				s.mustHaveRun("A", "A-1")
+			})
+		})
+	}
 }

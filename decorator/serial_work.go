@@ -54,9 +54,6 @@ func (f *SerialFunc[In]) Work(ctx context.Context) error {
 		f.working = false
 		f.mu.Unlock()
 	}()
-	if err := f.engine.Ping(ctx); errors.Is(err, core.ErrClosed) {
-		return err
-	}
 	return newSerialWorker(ctx, f).work()
 }
 
@@ -104,12 +101,13 @@ func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWork
 // work is the body of Work.
 func (w *serialWorker[In]) work() error {
 	w.listening.Go(w.listen)
-	for w.ctx.Err() == nil {
+	for w.begins() {
 		pause := w.turn(time.Now())
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-w.knew:
+		case <-w.engine.Closing():
 		case <-w.ctx.Done():
 		}
 		timer.Stop()
@@ -122,6 +120,16 @@ func (w *serialWorker[In]) work() error {
 	w.stop(nil)
 	w.listening.Wait()
 	return err
+}
+
+// begins reports whether more is to be begun.
+func (w *serialWorker[In]) begins() bool {
+	select {
+	case <-w.engine.Closing():
+		w.stop(&core.Error{Op: "work", Policy: w.guard.Name(), Kind: core.ErrClosed})
+	default:
+	}
+	return w.ctx.Err() == nil
 }
 
 // turn claims what is due, and returns how long there is nothing to do.

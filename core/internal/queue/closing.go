@@ -7,12 +7,17 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
+// Closing returns a channel that is closed once Shutdown or Close has been called.
+func (q *Queue) Closing() <-chan struct{} { return q.life.closing() }
+
 // Shutdown refuses new callers, lets those who wait or hold finish, and returns when none is
 // left or ctx ends. Close comes after it.
 func (q *Queue) Shutdown(ctx context.Context) *Refusal {
 	l := &q.life
 	l.mu.Lock()
-	l.stage.CompareAndSwap(open, draining)
+	if l.isOpen() {
+		l.advance(draining)
+	}
 	if l.idle == nil {
 		l.idle = make(chan struct{})
 	}
@@ -45,7 +50,7 @@ func (q *Queue) Close() *Refusal {
 		return nil
 	}
 	l.closed = make(chan struct{})
-	l.stage.Store(closed)
+	l.advance(closed)
 	l.mu.Unlock()
 	defer close(l.closed)
 

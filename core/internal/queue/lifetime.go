@@ -11,9 +11,10 @@ type lifetime struct {
 	calls atomic.Int64
 	stage atomic.Int32 // a stage; changed under mu
 
-	mu     sync.Mutex
-	idle   chan struct{} // closed when draining and no call is left
-	closed chan struct{} // closed when Close has finished
+	mu      sync.Mutex
+	refuses chan struct{} // closed when no more callers are taken; nil until somebody asks
+	idle    chan struct{} // closed when draining and no call is left
+	closed  chan struct{} // closed when Close has finished
 }
 
 type stage = int32
@@ -45,6 +46,27 @@ func (l *lifetime) leave() {
 		close(l.idle)
 		l.idle = nil
 	}
+}
+
+// closing returns a channel that is closed once no more callers are taken.
+func (l *lifetime) closing() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refuses == nil {
+		l.refuses = make(chan struct{})
+		if !l.isOpen() {
+			close(l.refuses)
+		}
+	}
+	return l.refuses
+}
+
+// advance goes on to a later stage. l.mu is held.
+func (l *lifetime) advance(to stage) {
+	if l.isOpen() && l.refuses != nil {
+		close(l.refuses)
+	}
+	l.stage.Store(to)
 }
 
 func (l *lifetime) isOpen() bool { return l.stage.Load() == open }
