@@ -13,6 +13,7 @@
 #   make faults      the fault laboratory, for core/lab/faults/results
 #   make figures     the twenty figures in full, for core/lab/figures/results; needs spin, takes hours
 #   make caches      its cache beside others, for core/lab/caches/results
+#   make queues      decorator.Serial beside asynq, for core/lab/queues/results
 #   make model       check the models of the Redis protocol and of serial queues; needs spin
 #   make proto       generate the code of the .proto files; needs protoc
 #   make newest      move .ci/newest.mod to the newest releases of dependencies
@@ -104,7 +105,7 @@ ON_VALKEY := OnValkey$$
 
 .PHONY: test test-full test-long flakes servers suite lint check check-here check-elsewhere proto proto-check \
 	tests-main tests-nested long-main long-nested on-valkey simulation short-simulation schedules newest-tests \
-	fuzz model bench peers caches faults figures newest
+	fuzz model bench peers caches queues faults figures newest
 
 test: suite
 	@rm -f $(LOGS)/*.json $(LOGS)/*.skipped; .ci/step "servers and compiler" .ci/servers
@@ -283,6 +284,10 @@ peers:
 caches:
 	@.ci/servers
 	@go run ./core/lab/caches -awake -out core/lab/caches/results
+
+queues:
+	@.ci/servers
+	@go run ./core/lab/queues -awake -out core/lab/queues/results
 
 faults:
 	@.ci/servers

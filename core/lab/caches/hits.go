@@ -17,12 +17,12 @@ func hits(ctx context.Context, t *trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer crew.close()
+	defer crew.Close()
 	keys := t.keys(t.pace.Keys)
-	if _, err := crew.ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
+	if _, err := crew.Ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
 		return Outcome{}, err
 	}
-	answers, err := crew.ask(Command{Hits: &Hits{Keys: keys, Callers: 64, Warm: t.pace.Warm, For: t.pace.Watch}})
+	answers, err := crew.Ask(Command{Hits: &Hits{Keys: keys, Callers: 64, Warm: t.pace.Warm, For: t.pace.Watch}})
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -14,12 +14,12 @@ func killed(ctx context.Context, t *trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer crew.close()
-	if _, err := crew.ask(Command{Fill: &Fill{Keys: t.keys(1)}}); err != nil { // connections and scripts
+	defer crew.Close()
+	if _, err := crew.Ask(Command{Fill: &Fill{Keys: t.keys(1)}}); err != nil { // connections and scripts
 		return Outcome{}, err
 	}
 	key, victim, other := t.keys(2)[1], crew[0], crew[1]
-	if err := victim.tell(Command{Wave: &Wave{Key: key, At: time.Now().UnixNano(), Callers: 1, Takes: time.Hour}}); err != nil {
+	if err := victim.Tell(Command{Wave: &Wave{Key: key, At: time.Now().UnixNano(), Callers: 1, Takes: time.Hour}}); err != nil {
 		return Outcome{}, err
 	}
 	for loads := int64(0); loads == 0; {
@@ -35,7 +35,7 @@ func killed(ctx context.Context, t *trial) (Outcome, error) {
 	}
 	at := time.Now()
 	victim.Kill()
-	a, err := other.ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.pace.Takes}})
+	a, err := other.Ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.pace.Takes}})
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -18,8 +18,8 @@ func race(ctx context.Context, t *trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer crew.close()
-	answers, err := crew.ask(Command{Race: &Race{Keys: t.keys(t.pace.Tries)}})
+	defer crew.Close()
+	answers, err := crew.Ask(Command{Race: &Race{Keys: t.keys(t.pace.Tries)}})
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
 // Scenario is what callers do with a cache, and what is measured of it.
@@ -83,18 +84,9 @@ type Outcome struct {
 }
 
 // recruit starts workers with the peer's cache.
-func (t *trial) recruit(ctx context.Context, n int, s Settings) (crew, error) {
+func (t *trial) recruit(ctx context.Context, n int, s Settings) (team.Team[Command, Answer], error) {
 	s.Addr = t.addr
-	var all crew
-	for range n {
-		m, err := enlist(ctx, Job{Peer: t.peer.Name, Settings: s})
-		if err != nil {
-			all.close()
-			return nil, err
-		}
-		all = append(all, m)
-	}
-	return all, nil
+	return team.Recruit[Command, Answer](ctx, n, role, Job{Peer: t.peer.Name, Settings: s})
 }
 
 // keys are n keys that nobody else has.

@@ -17,9 +17,9 @@ func stampede(ctx context.Context, t *trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer crew.close()
+	defer crew.Close()
 	keys := t.keys(t.pace.Waves)
-	if _, err := crew.ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
+	if _, err := crew.Ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
 		return Outcome{}, err
 	}
 	if err := sleep(ctx, t.pace.Expiry+t.pace.Expiry/2); err != nil { // copies may live a tenth longer
@@ -34,7 +34,7 @@ func stampede(ctx context.Context, t *trial) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
-		answers, err := crew.ask(Command{Wave: &Wave{
+		answers, err := crew.Ask(Command{Wave: &Wave{
 			Key: key, Version: 1, At: time.Now().Add(lead).UnixNano(), Callers: t.pace.Callers, Takes: t.pace.Takes,
 		}})
 		if err != nil {

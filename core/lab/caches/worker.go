@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -14,11 +12,10 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
+	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
-// role is that of a worker: one process of a trial. It answers each line on its standard
-// input by one on its standard output, and ends with its standard input. The first line it
-// says unasked, when it is ready.
+// role is that of a worker: one process of a trial.
 const role = "worker"
 
 // Job is which cache a worker has.
@@ -44,6 +41,9 @@ type Answer struct {
 	Stored int64   `json:"stored,omitempty"` // tries after which the store has an outdated value
 	Kept   int64   `json:"kept,omitempty"`   // tries after which a process has
 }
+
+// Failure implements team.Answer.
+func (a Answer) Failure() string { return a.Error }
 
 // Gets are calls of Get.
 type Gets struct {
@@ -85,43 +85,13 @@ var roles = child.Roles{role: work, awake.Role: awake.Spin}
 
 // work does what it is told.
 func work(told string) error {
-	say := json.NewEncoder(os.Stdout)
+	failed := func(err error) Answer { return Answer{Error: err.Error()} }
 	w, err := newWorker(told)
 	if err != nil {
-		return errors.Join(err, say.Encode(Answer{Error: err.Error()}))
+		return team.Unready(failed(err), err)
 	}
 	defer w.close()
-	commands := hear(os.Stdin)
-	for answer := (Answer{}); ; {
-		if err := say.Encode(answer); err != nil {
-			return err
-		}
-		c, ok := <-commands
-		if !ok {
-			return nil
-		}
-		if answer, err = w.do(context.Background(), c); err != nil {
-			answer = Answer{Error: err.Error()}
-		}
-	}
-}
-
-// hear passes the commands on until there are no more. A peer that hangs then, or when it
-// is closed, hangs alone.
-func hear(in io.Reader) <-chan Command {
-	commands := make(chan Command)
-	go func() {
-		defer close(commands)
-		for from := json.NewDecoder(in); ; {
-			var c Command
-			if err := from.Decode(&c); err != nil {
-				time.AfterFunc(5*time.Second, func() { os.Exit(1) })
-				return
-			}
-			commands <- c
-		}
-	}()
-	return commands
+	return team.Serve(w.do, failed)
 }
 
 func newWorker(told string) (*worker, error) {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Item is what is queued.
+type Item struct {
+	Key string `json:"key"`
+	N   int    `json:"n"` // of the items of its key, in order
+}
+
+// Run is called for each item.
+type Run func(ctx context.Context, i Item) error
+
+// Settings are what a user knows of his queue.
+type Settings struct {
+	Addr    string        `json:"addr"`
+	Workers int           `json:"workers"`       // items that a process runs at a time
+	TTL     time.Duration `json:"ttl,omitempty"` // of what keeps others from an item; 0 is each peer's default
+}
+
+// Peer is a queue, used as its own documentation shows.
+type Peer struct {
+	Name   string
+	Module string // that it is in, for its release
+	Note   string // what is set or to be known, in a sentence without its name
+	Slow   bool   // it takes part where a second is waited for anyway
+	Open   func(Settings, Run) (Queue, error)
+}
+
+// Queue is what one process has of a peer. It is for many goroutines.
+type Queue interface {
+	Enqueue(ctx context.Context, i Item) error
+	// Work returns when the process works.
+	Work() error
+	Close()
+}
+
+// subject begins the names of the peers that are drawn in another colour.
+const subject = "lockaround"
+
+func (p Peer) mine() bool { return strings.HasPrefix(p.Name, subject) }
+
+const asynqModule = "github.com/hibiken/asynq"
+
+var peers = []Peer{
+	{
+		Name: subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
+		Note: "`decorator.Serial` over `redisqueue` and `redislock`, as it is by default: the items of a key in order, one at a time; an item is idle for at most as long as the lease of a worker that has died",
+	},
+	{
+		Name: "asynq", Module: asynqModule, Open: openAsynq,
+		Note: "one queue, as it is by default but for its log: items in no order, as many at a time as there are workers; an idle server looks once a second, and a lease is 30 s, looked at once a minute",
+	},
+	{
+		Name: "asynq, 20 ms", Module: asynqModule, Open: openEager, Slow: true,
+		Note: "the same with `TaskCheckInterval` of 20 ms, which its documentation warns of; only where an idle server waits for items",
+	},
+}
