@@ -127,12 +127,24 @@ var appendChecks = []check{
 	{"PayloadOfAMegabyteComesBack", nil, func(f *fixture) {
 		h := f.open()
 		payload := []byte(strings.Repeat("0123456789abcde\n", 1<<16))
+		payload = payload[:min(len(payload), f.h.maxPayload())] // the largest, if that is less
 		if _, err := h.q.Append(f.t.Context(), h.key, queue.New{ID: "1", Payload: payload}); err != nil {
 			f.t.Fatal(err)
 		}
 		if s := h.step(1); s.Item == nil || string(s.Item.Payload) != string(payload) {
 			f.t.Error("the payload is another one")
 		}
+	}},
+	{"PayloadBeyondTheLimitIsRefused", nil, func(f *fixture) {
+		h := f.open()
+		large := queue.New{ID: "1", Payload: make([]byte, f.h.maxPayload()+1)}
+		if p, err := h.q.Append(f.t.Context(), h.key, large); err == nil {
+			f.t.Errorf("a payload of %d bytes is accepted: %+v", len(large.Payload), p)
+		}
+		if p := h.append("1"); p.Ahead != 0 {
+			f.t.Errorf("%d items are ahead of the first", p.Ahead)
+		}
+		h.begin(1, "1", 1)
 	}},
 	{"ItemOutOfBoundsIsRefused", nil, func(f *fixture) {
 		h := f.open()

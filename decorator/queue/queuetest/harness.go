@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,14 @@ type Harness struct {
 	// LoseReply loses the reply to the next request of Store, after it was carried
 	// out. The function returned tells whether that has happened.
 	LoseReply func() (lost func() bool)
+
+	// MaxPayload is how many bytes a payload may have, if the store takes fewer than
+	// queue.MaxPayload. Zero is queue.MaxPayload.
+	MaxPayload int
 }
+
+// maxPayload is MaxPayload or its default.
+func (h *Harness) maxPayload() int { return cmp.Or(h.MaxPayload, queue.MaxPayload) }
 
 // Run runs every check, in parallel with each other. newHarness is called once for each
 // and gets that subtest's t.
