@@ -24,12 +24,15 @@ func (f *SerialFunc[In]) failure(op string, kind error, detail string, cause err
 
 // unanswered is the failure that an error of the queue is.
 func (f *SerialFunc[In]) unanswered(ctx context.Context, op string, err error) error {
-	for _, kind := range []error{queue.ErrFull, queue.ErrUnknown, queue.ErrNotParked, queue.ErrDamaged} {
+	for _, kind := range []error{queue.ErrFull, queue.ErrUnknown, queue.ErrNotParked, queue.ErrDamaged, queue.ErrItem} {
 		if errors.Is(err, kind) {
 			e := f.failure(op, kind, "", nil)
-			if kind == queue.ErrFull {
+			switch kind {
+			case queue.ErrFull:
 				e.Detail = fmt.Sprintf("the key has %d items that have not ended", f.policy.MaxLength)
 				e.RetryAfter = max(f.policy.Spacing, time.Second)
+			case queue.ErrItem:
+				e.Detail, e.Cause = "the store does not take it; the cause says why", err
 			}
 			return e
 		}

@@ -268,3 +268,30 @@ func TestStatusTellsWhatHasBecomeOfAnItem(t *testing.T) {
 		}
 	})
 }
+
+// choosy is a store that takes no item.
+type choosy struct{ queue.Store }
+
+type choosyQueue struct{ queue.Queue }
+
+func (c choosy) Open(name string, r queue.Rules) (queue.Queue, error) {
+	q, err := c.Store.Open(name, r)
+	return choosyQueue{q}, err
+}
+
+func (choosyQueue) Append(context.Context, string, queue.New) (queue.Place, error) {
+	return queue.Place{}, fmt.Errorf("%w: it has 9 bytes, and there is room for 8", queue.ErrItem)
+}
+
+func TestItemThatTheStoreDoesNotTakeIsNoOutage(t *testing.T) {
+	s := newRefundShop(t)
+	f := decorator.Serial(newEngine(t, s.locks), refundPolicy, choosy{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+	_, err := f.Enqueue(t.Context(), refund{ID: "1", OrderID: "A"})
+	var why *queue.Error
+	if !errors.Is(err, queue.ErrItem) || errors.Is(err, queue.ErrUnavailable) || !errors.As(err, &why) || why.Cause == nil || !strings.Contains(why.Cause.Error(), "room for 8") {
+		t.Errorf("%v; want queue.ErrItem, and why", err)
+	}
+	if strings.Contains(err.Error(), "room for 8") {
+		t.Errorf("%v shows what the store has said", err)
+	}
+}
