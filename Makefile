@@ -57,8 +57,8 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := core/dashboards core/etcdlock core/fence/databases core/lab core/lockctl core/sqllock/databases core/zklock examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
-	decorator/lockgen decorator/lockgen/clients decorator/lockvet
+NESTED := core/dashboards core/etcdlock core/fence/databases core/lab core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
+	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata
@@ -89,7 +89,7 @@ LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestCluster
 	TestCrowdIsLetInOneByOneByACluster TestEachExpiryIsOneLoadOverProcesses TestEachRedisPeerServesAllCallers TestEndurance \
 	TestEnginesTakeTurns TestFuzzedKeysStayApart TestGuardedCounterOfManyEnginesCountsEach TestHandOverCostsWithManyWaiters \
 	TestHeldLeaseCostsNoGoroutine TestHeldLeaseCostsNoGoroutineAndLittleMemory \
-	TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled TestKeysGoAndComeUnderLoad TestKeysOfABodyAreRefusedWithOtherDecoders \
+	TestIdleWorkerHearsAndAsksSeldom TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled TestKeysGoAndComeUnderLoad TestKeysOfABodyAreRefusedWithOtherDecoders \
 	TestKeyWithoutHolderAndWaitersTakesNoMemory TestKilledLoadersAreSucceededOverProcesses TestLeaderKilledUnderLoad \
 	TestLeaderKilledUnderLoadOverlapsNobody TestMutantsAreCaught TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses \
 	TestOfEightWhoDoNotWaitOneIsServed TestPurgeBesideUsersLetsNobodyInTwice TestReadersAndWritersShareAKeyFairly \
@@ -253,6 +253,7 @@ test-long:
 	@.ci/step "items once each in PostgreSQL, 500 kills" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_KILLS=500 go test -count=1 -v -timeout=30m -run "^TestKilledWorkersLeave" .'
 	@.ci/step "queues in databases, 200 workers killed, connections killed for 60 s" sh -c 'cd core/fence/databases && LOCKAROUND_KILLED_WORKERS=200 LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=30m -run "^TestKilled" ./queues'
 	@.ci/step "serial functions over 4 processes in databases that are restarted and killed, 100,000 items" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_ITEMS=100000 go test -count=1 -v -timeout=60m -run "^TestHistoryOver" ./queues'
+	@.ci/step "queues in ZooKeeper, which is killed: 100,000 items, 100 workers killed, mistakes of the store" sh -c 'cd core/zklock/queues && LOCKAROUND_SERIAL_ITEMS=100000 LOCKAROUND_KILLED_WORKERS=100 LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=120m .'
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \

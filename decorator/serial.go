@@ -121,7 +121,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 		return nil, refuse(guard.Name(), errors.New(fault))
 	}
 	if store == nil {
-		return nil, refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New, sqlqueue.New or one of your own"))
+		return nil, refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New, sqlqueue.New, zkqueue.New or one of your own"))
 	}
 	if err := s.fill(); err != nil {
 		return nil, refuse(guard.Name(), err)

@@ -64,9 +64,9 @@
 // writes the earliest next start before it answers. What the answer took on its way, the
 // worker reports in End, and the store puts the next start off by it. A worker that dies
 // cannot report. So Begin adds Holder.Grace, and a worker whose answer took longer than its Grace
-// begins anew in place of running. A store's clock never goes back: one that finds its
-// machine's clock behind what it has written goes on from there. A clock that is set forward
-// ends waits early.
+// begins anew in place of running. A clock that is set back makes no wait shorter: [Memory]
+// and redisqueue go on from the last time that they know of, and in the other stores waits last longer
+// by as much. A clock that is set forward ends waits early.
 //
 // # Crash table
 //
@@ -103,7 +103,8 @@
 //
 // # Stores
 //
-// [Memory] is for one process and for tests. Packages redisqueue and sqlqueue beside this one keep
-// queues in Redis, and in PostgreSQL, MySQL or MariaDB. Another store implements [Store] and is
+// [Memory] is for one process and for tests. Packages redisqueue, sqlqueue and zkqueue beside this one keep
+// queues in Redis, in PostgreSQL, MySQL or MariaDB, and in ZooKeeper. Some take smaller payloads than
+// [MaxPayload], and refuse others with [ErrItem]. Another store implements [Store] and is
 // tested by package queuetest, and over processes by package serialtest. A store in a database may implement [TxAppender] as well.
 package queue

@@ -22,7 +22,7 @@ import (
 const root = "github.com/lockaround/lockaround"
 
 // modules are the folders of the modules that users fetch.
-var modules = []string{".", "core/etcdlock", "core/lockctl", "core/zklock", "decorator/lockgen", "decorator/lockvet"}
+var modules = []string{".", "core/etcdlock", "core/lockctl", "core/zklock", "decorator/lockgen", "decorator/lockvet", "decorator/queue/zkqueue"}
 
 // publish writes the modules of a tree into a folder that is a module proxy, each with that
 // version, and with requirements of that version of the others. Other versions stay.
