@@ -100,7 +100,8 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 //
 // It is refused with ErrPolicy unless the engine was made [WithForceRelease], and if
 // the driver cannot do it. With any other error it may have happened, and may be
-// repeated: who held by then loses the key. It is logged and traced, without the key.
+// repeated: who held by then loses the key. It is logged and traced, without the key; the log
+// names who asked for it, see [WithOperator].
 func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err error) {
 	const op = "force-release"
 	if err := e.misused(ctx, op, ""); err != nil {
@@ -112,12 +113,12 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	case !e.caps.Oust:
 		return 0, e.failure(op, "", ErrPolicy).because("%s", e.lacks(func(c driver.Capabilities) bool { return c.Oust }))
 	}
-	ctx, sp := e.signals.Operation(ctx, op)
-	outcome := signals.Failed
-	defer func() { sp.End(outcome) }()
 	if err := e.checkKey(op, key); err != nil {
 		return 0, err
 	}
+	ctx, sp := e.signals.Operation(ctx, op)
+	outcome := signals.Failed
+	defer func() { sp.End(outcome) }()
 	st, r := e.state(ctx, key)
 	if r == nil && st.Token != 0 {
 		r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, st.Token) })
@@ -129,8 +130,20 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	e.queue.Drop(e.prefix+key, st.Token)
 	token = e.queue.Token(st.Token + 1)
 	sp.Token(token)
-	e.log().Warn("lockaround: a lock was released by force", "lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting)
+	about := []any{"lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting}
+	if who, ok := ctx.Value(operatorKey{}).(string); ok {
+		about = append(about, "lock.operator", who)
+	}
+	e.log().Warn("lockaround: a lock was released by force", about...)
 	return token, nil
+}
+
+type operatorKey struct{}
+
+// WithOperator returns a context that says who asks for [Engine.ForceRelease], for its log: the
+// name by which your authentication knows an operator. It decides nothing.
+func WithOperator(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, operatorKey{}, who)
 }
 
 // checkKey returns the error of an operation on something that cannot be a key.

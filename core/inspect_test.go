@@ -72,7 +72,7 @@ func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
 			}), nil)
 		})
 		synctest.Wait()
-		token, err = tool.ForceRelease(t.Context(), "k")
+		token, err = tool.ForceRelease(core.WithOperator(t.Context(), "dana"), "k")
 		mustBe(t, err, nil)
 		<-held.Done()
 		mustBe(t, held.Err(), core.ErrLost)
@@ -81,7 +81,7 @@ func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
 		if token <= held.Token() || next < token {
 			t.Errorf("the tokens are %d, then %d by force, then %d", held.Token(), token, next)
 		}
-		if log := text.String(); !strings.Contains(log, "by force") || strings.Contains(log, "key") {
+		if log := text.String(); !strings.Contains(log, "by force") || !strings.Contains(log, "lock.operator=dana") || strings.Contains(log, "key") {
 			t.Errorf("the log says %q", log)
 		}
 	})
