@@ -2,6 +2,7 @@ package decorator
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -43,6 +44,8 @@ type cacheSignals struct {
 	loads metric.Float64Histogram
 	get   [len(getOutcomes)][]metric.AddOption
 	load  [len(loadOutcomes)]metric.MeasurementOption
+
+	ended [len(loadOutcomes)]atomic.Int64 // loads of this process, for its panel
 }
 
 func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
@@ -63,5 +66,6 @@ func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
 func (s *cacheSignals) got(ctx context.Context, o getOutcome) { s.gets.Add(ctx, 1, s.get[o]...) }
 
 func (s *cacheSignals) loaded(ctx context.Context, o loadOutcome, lasted time.Duration) {
+	s.ended[o].Add(1)
 	s.loads.Record(ctx, lasted.Seconds(), s.load[o])
 }

@@ -190,12 +190,8 @@ func (o *observer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var now Leadership
+	now := leadershipOf(st)
 	if st.Held {
-		now.Term = st.Token
-		if len(st.Holders) > 0 {
-			now.Term, now.Since, now.Leader = st.Holders[0].Token, st.Holders[0].Since, st.Holders[0].Identity
-		}
 		mine := o.runner.Status()
 		now.Mine = mine.Leading && mine.Term == now.Term
 	}
@@ -209,6 +205,17 @@ func (o *observer) look(ctx context.Context) error {
 	}
 	o.news <- now
 	return nil
+}
+
+// leadershipOf is what a store says of who leads.
+func leadershipOf(st core.KeyState) (now Leadership) {
+	if st.Held {
+		now.Term = st.Token
+		if len(st.Holders) > 0 {
+			now.Term, now.Since, now.Leader = st.Holders[0].Token, st.Holders[0].Since, st.Holders[0].Identity
+		}
+	}
+	return now
 }
 
 // doubled is how long to pause after so many failures in a row.
