@@ -1,0 +1,50 @@
+// Package lockpage is a live page of the locks of a service, for those who operate it: which
+// keys are waited for longest, who holds them, who waits, and what was lost, refused or late.
+//
+//	mux.Handle("/debug/locks/", lockpage.Handler(locks))
+//
+// Under gin:
+//
+//	r.Any("/debug/locks/*page", gin.WrapH(lockpage.Handler(locks)))
+//
+// The pattern ends with a slash. All else is below it: nothing comes from another host.
+//
+// # Who may see it
+//
+// The handler asks nobody who he is. Put it behind the authentication that your other pages for
+// operators have, or serve it on an address that only they reach; [WithViewers] is for a check of
+// your own. Who may see the page sees identities of processes, names of policies and trace IDs.
+// Keys are masked: a key is its policy's name and a short code. [ShowKeys] shows them.
+//
+// [WithRelease] adds a button that takes a key from its holder; read there who may use it and
+// what is checked. The engine's log says once what was taken, and by whom.
+//
+// # What it shows
+//
+// The first page has all processes of the namespace that can be reached: those of Redis and
+// Valkey; with a driver that cannot pass messages between processes it has this one alone, and
+// says so. Each process is alive, silent or gone. A key has its holder, since when it holds, what
+// is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of
+// the last minutes. Bars have one scale for all rows, of powers of ten from a millisecond to a
+// minute. Counts begin when somebody begins to look. The page of a key has its queue in order,
+// what the store says, and the last 50 events on a time line.
+//
+// [WithPanels] adds tables of what else uses locks:
+//
+//	lockpage.Handler(locks, lockpage.WithPanels(refunds, prices, report, indexer))
+//
+// # What it costs
+//
+// Nothing while nobody looks: the engine is watched from the first request until some seconds
+// after the last, and a page in a browser's background asks for nothing. At most [WithStreams]
+// browsers are kept up to date, four times a second at most, and each is sent the rows that have
+// changed. A browser that does not read for 30 s is given up. The streams end when their
+// http.Server shuts down, and its timeouts do not apply to them.
+//
+// Without JavaScript it is a page that can be reloaded.
+//
+// # Several replicas
+//
+// A page behind a load balancer may be answered by any replica. [WithSecret] gives all of them
+// the same secret, so that links to keys and the button work whichever answers.
+package lockpage

@@ -1,0 +1,195 @@
+package lockpage
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// watcher is one watch over a namespace.
+type watcher interface {
+	View() core.View
+	Changed() <-chan struct{}
+	Key(ctx context.Context, key string) (core.KeyView, error)
+}
+
+const (
+	// pace is the least time between two pictures: what happens meanwhile is in the next one.
+	pace = 250 * time.Millisecond
+	// linger is for how long a watch outlives the last request, so that a page that is
+	// reloaded has the minutes before.
+	linger = 15 * time.Second
+	// panelsEvery is how often panels are asked, and panelsWithin how long they may take.
+	panelsEvery  = 2 * time.Second
+	panelsWithin = 2 * time.Second
+	// firstPicture is how long the first page waits for what other processes tell.
+	firstPicture = 700 * time.Millisecond
+	// mostKnown is how many keys are known by their codes before those of earlier pictures are
+	// forgotten.
+	mostKnown = 10_000
+)
+
+// picture is what is shown at a moment to everybody who looks.
+type picture struct {
+	view   core.View
+	panels []core.Panel
+	next   chan struct{} // closed when there is a later one
+}
+
+// hub watches while somebody looks.
+type hub struct {
+	watch  func(context.Context) (watcher, error)
+	code   func(string) string
+	panels []core.Paneler
+	linger time.Duration
+	first  time.Duration
+
+	mu      sync.Mutex
+	lookers int
+	present *session
+}
+
+// session is a watch from the first who looks to some time after the last.
+type session struct {
+	stop    context.CancelFunc
+	over    chan struct{} // closed when it has ended
+	settled time.Time     // until when the first page waits for what other processes tell
+	watcher watcher
+	idle    *time.Timer // ends it; nil while somebody looks
+
+	mu     sync.Mutex
+	latest *picture
+	known  map[string]string // keys by their codes, also of earlier pictures
+}
+
+// look returns the present watch, and keeps it until leave is called. Its error is that nothing can be
+// watched.
+func (h *hub) look(ctx context.Context) (s *session, leave func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s = h.present; s != nil {
+		select {
+		case <-s.over: // the engine was closed, say
+			s = nil
+		default:
+		}
+	}
+	if s == nil {
+		if s, err = h.open(ctx); err != nil {
+			return nil, nil, err
+		}
+		h.present = s
+	}
+	h.lookers++
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+	return s, sync.OnceFunc(h.leave), nil
+}
+
+// leave lets the watch end some time after the last has left.
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lookers--; h.lookers > 0 {
+		return
+	}
+	s := h.present
+	s.idle = time.AfterFunc(h.linger, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.lookers == 0 && h.present == s {
+			h.present = nil
+			s.stop()
+		}
+	})
+}
+
+func (h *hub) open(ctx context.Context) (*session, error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w, err := h.watch(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	s := &session{stop: stop, over: make(chan struct{}), watcher: w, settled: time.Now().Add(h.first)}
+	s.latest = &picture{next: make(chan struct{})}
+	h.take(s, nil)
+	go h.run(ctx, s)
+	return s, nil
+}
+
+// run takes pictures until the watch ends.
+func (h *hub) run(ctx context.Context, s *session) {
+	defer close(s.over)
+	panels := newPanels(h.panels)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer s.stop()
+	ask := time.NewTicker(panelsEvery)
+	defer ask.Stop()
+	asking.Go(func() { panels.ask(ctx) })
+	for {
+		h.take(s, panels.read())
+		select {
+		case <-ctx.Done():
+			return
+		case _, goesOn := <-s.watcher.Changed():
+			if !goesOn {
+				return
+			}
+		case <-panels.news:
+		case <-ask.C:
+			asking.Go(func() { panels.ask(ctx) })
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pace):
+		}
+	}
+}
+
+func (h *hub) take(s *session, panels []core.Panel) {
+	p := &picture{view: s.watcher.View(), panels: panels, next: make(chan struct{})}
+	known := make(map[string]string, len(p.view.Keys))
+	for i := range p.view.Keys {
+		settle(&p.view.Keys[i])
+		k := p.view.Keys[i].Key
+		known[h.code(k)] = k
+	}
+	s.mu.Lock()
+	before := s.latest
+	s.latest = p
+	if len(s.known) > mostKnown {
+		s.known = nil
+	}
+	if s.known == nil {
+		s.known = known
+	} else {
+		maps.Copy(s.known, known)
+	}
+	s.mu.Unlock()
+	close(before.next)
+}
+
+// picture returns the latest picture.
+func (s *session) picture() *picture {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
+// named returns the key of a code, if it was seen in this watch.
+func (s *session) named(ctx context.Context, code string) (key string, ok bool) {
+	s.first(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, ok = s.known[code]
+	return key, ok
+}

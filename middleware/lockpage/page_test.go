@@ -1,0 +1,235 @@
+package lockpage
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode)
+	goleak.VerifyTestMain(m)
+}
+
+// wanted is a view with one key that is held and waited for.
+func wanted(name string) core.View {
+	now := time.Now()
+	return core.View{
+		At: now, Window: 5 * time.Minute,
+		Processes: []core.ProcessView{{Identity: "shop-1", Instance: "a", Self: true, Held: 1}, {Identity: "shop-2", Instance: "b", Waiting: 1, Gone: now.Add(-20 * time.Second)}},
+		Policies:  []core.PolicyView{{Name: "deduct", Counts: core.Counts{Taken: 12, Lost: 1, Refused: 2, TimedOut: 3}}},
+		Keys: []core.KeyView{{
+			Key: name, Policies: []string{"deduct"}, Holding: 1, Waiting: 1,
+			Holders: []core.HolderView{{Identity: "shop-1", Instance: "a", Self: true, Policy: "deduct", Token: 41, Since: now.Add(-3 * time.Second), Until: now.Add(20 * time.Second), Renewals: 2}},
+			Waiters: []core.WaiterView{{Identity: "shop-2", Instance: "b", Policy: "deduct", Since: now.Add(-2500 * time.Millisecond)}},
+			Counts:  core.Counts{Taken: 12, HandedOff: 5},
+			Events:  []core.KeyEvent{{At: now.Add(-3 * time.Second), Kind: core.EventTaken, Identity: "shop-1", Instance: "a", Token: 41}},
+		}},
+	}
+}
+
+// get asks a handler for a page.
+func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+// codeIn returns the code of the first key that a page links to.
+func codeIn(t testing.TB, page string) string {
+	t.Helper()
+	m := regexp.MustCompile(`key\?id=([0-9a-f]{12})"`).FindStringSubmatch(page)
+	if m == nil {
+		t.Fatalf("no key is linked to:\n%s", page)
+	}
+	return m[1]
+}
+
+func TestPageSaysWhoHoldsAndWhoWaits(t *testing.T) {
+	s := &scene{view: wanted("stock:book")}
+	p := s.page(t, ShowKeys())
+	w := get(t, p, "/debug/locks/")
+	if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Fatalf("got %d %v", w.Code, w.Header())
+	}
+	for _, want := range []string{"stock:book", "deduct", "shop-1", "gone", ">2.5 s<", ">3.0 s<", "20 s<", "1 gone"} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the page does not say %q:\n%s", want, w.Body)
+		}
+	}
+	one := get(t, p, "/debug/locks/key?id="+codeIn(t, w.Body.String()))
+	for _, want := range []string{"stock:book", "shop-2", "taken", ">41<", "exclusive"} {
+		if !strings.Contains(one.Body.String(), want) {
+			t.Errorf("the key's page does not say %q:\n%s", want, one.Body)
+		}
+	}
+	if strings.Contains(one.Body.String(), "<form") {
+		t.Error("there is a button that nobody has asked for")
+	}
+}
+
+func TestMaskedKeyIsOnNoPage(t *testing.T) {
+	s := &scene{view: wanted("stock:secret-sku")}
+	p := s.page(t)
+	list := get(t, p, "/").Body.String()
+	code := codeIn(t, list)
+	for _, text := range []string{list, get(t, p, "/key?id="+code).Body.String(), get(t, p, "/key?id=stock:secret-sku").Body.String()} {
+		if strings.Contains(text, "secret") {
+			t.Errorf("the key is shown:\n%s", text)
+		}
+	}
+	if !strings.Contains(list, "deduct "+code[:6]) {
+		t.Errorf("the key cannot be told from others:\n%s", list)
+	}
+	if again := codeIn(t, get(t, s.page(t), "/").Body.String()); again == code {
+		t.Error("two secrets make the same code")
+	}
+	shared := WithSecret([]byte("0123456789abcdef"))
+	if a, b := codeIn(t, get(t, s.page(t, shared), "/").Body.String()), codeIn(t, get(t, s.page(t, shared), "/").Body.String()); a != b {
+		t.Errorf("replicas with one secret have the codes %s and %s", a, b)
+	}
+}
+
+func TestUnknownKeyAndPageAreNotFound(t *testing.T) {
+	p := (&scene{}).page(t)
+	for path, want := range map[string]int{"/key?id=0": 404, "/key": 404, "/nothing": 404, "/style.css": 200, "/page.js": 200, "/icon.svg": 200, "/head.html": 404, "/": 200, "/a/b/": 200, "/..": 404} {
+		if got := get(t, p, path).Code; got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+}
+
+func TestOtherMethodsAreRefusedAndHeadHasNoBody(t *testing.T) {
+	p := (&scene{}).pageOf(t, engine(t, core.WithForceRelease()), WithRelease(nobody))
+	for path, allow := range map[string]string{"/": "GET, HEAD", "/key": "GET, HEAD", "/events": "GET", "/style.css": "GET, HEAD", "/release": "POST"} {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get"} {
+			if strings.Contains(", "+allow+",", ", "+method+",") {
+				continue
+			}
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+			if w.Code != 405 || w.Header().Get("Allow") != allow {
+				t.Errorf("%s %s: %d, Allow %q; want 405, %q", method, path, w.Code, w.Header().Get("Allow"), allow)
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "HEAD", "/", nil))
+	if w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Content-Security-Policy") == "" {
+		t.Errorf("HEAD: %d, %d bytes", w.Code, w.Body.Len())
+	}
+}
+
+// What a browser may do with a page is what the page needs, and a number that only it has is
+// on each script and style.
+func TestPagesHaveAStrictPolicy(t *testing.T) {
+	s := &scene{view: wanted("k")}
+	p := s.page(t)
+	nonce := regexp.MustCompile(`'nonce-([A-Z0-9]{26})'`)
+	seen := map[string]bool{}
+	for _, path := range []string{"/", "/", "/key?id=none", "/events-nothing", "/style.css"} {
+		w := get(t, p, path)
+		policy := w.Header().Get("Content-Security-Policy")
+		for _, bad := range []string{"unsafe", "*", "http"} {
+			if strings.Contains(policy, bad) {
+				t.Errorf("%s: %s", path, policy)
+			}
+		}
+		if !strings.HasPrefix(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+		m := nonce.FindStringSubmatch(policy)
+		if m == nil {
+			continue
+		}
+		if seen[m[1]] {
+			t.Errorf("%s: the nonce is used again", path)
+		}
+		seen[m[1]] = true
+		if n := strings.Count(w.Body.String(), `nonce="`+m[1]+`"`); n != 2 {
+			t.Errorf("%s: the nonce is on %d elements", path, n)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d pages have a nonce", len(seen))
+	}
+	for _, file := range []string{"head.html", "overview.html", "key.html"} {
+		text, err := assets.ReadFile("assets/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<style|https?://|javascript:`).FindString(string(text)); m != "" {
+			t.Errorf("%s has %q, which the policy forbids", file, m)
+		}
+	}
+	if script, err := assets.ReadFile("assets/page.js"); err != nil || len(script) > 15_000 {
+		t.Errorf("the script has %d bytes, %v", len(script), err)
+	}
+}
+
+func TestWhoMayNotLookSeesNothing(t *testing.T) {
+	s := &scene{view: wanted("k")}
+	p := s.pageOf(t, engine(t, core.WithForceRelease()), ShowKeys(), WithViewers(func(r *http.Request) bool { return r.Header.Get("X-Operator") != "" }), WithRelease(nobody))
+	for _, path := range []string{"/", "/key", "/events", "/style.css"} {
+		if w := get(t, p, path); w.Code != 403 || strings.Contains(w.Body.String(), "deduct") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := post(t, p, "", nil); w.Code != 403 {
+		t.Errorf("release: %d", w.Code)
+	}
+	if s.begun > 0 {
+		t.Error("the locks were watched for somebody who may not look")
+	}
+}
+
+func TestPageIsServedUnderEveryPattern(t *testing.T) {
+	s := &scene{view: wanted("stock:book")}
+	p := s.page(t, ShowKeys())
+	mux := http.NewServeMux()
+	mux.Handle("/debug/locks/", p)
+	mux.Handle("/stripped/", http.StripPrefix("/stripped", p))
+	router := gin.New()
+	router.Any("/ops/locks/*page", gin.WrapH(p))
+	mux.Handle("/ops/", router)
+	for _, at := range []string{"/debug/locks/", "/stripped/", "/ops/locks/"} {
+		w := get(t, mux, at)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "stock:book") {
+			t.Errorf("%s: %d", at, w.Code)
+		}
+		if regexp.MustCompile(`(?:href|src|action)="/`).MatchString(w.Body.String()) {
+			t.Errorf("%s: the page names absolute paths", at)
+		}
+		for _, file := range []string{"style.css", "page.js", "key?id=" + codeIn(t, w.Body.String())} {
+			if got := get(t, mux, at+file).Code; got != 200 {
+				t.Errorf("%s%s: %d", at, file, got)
+			}
+		}
+	}
+	if got := get(t, mux, "/debug/locks").Code; got != 301 && got != 307 {
+		t.Errorf("without the slash: %d", got)
+	}
+}
+
+func TestClosedEngineHasAPageThatSaysSo(t *testing.T) {
+	e := engine(t)
+	h := Handler(e)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if w := get(t, h, "/"); w.Code != 503 || !strings.Contains(w.Body.String(), "cannot be watched") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if w := get(t, h, "/events"); w.Code != 503 {
+		t.Errorf("events: %d", w.Code)
+	}
+}

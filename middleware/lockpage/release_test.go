@@ -1,0 +1,271 @@
+package lockpage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+func nobody(*http.Request) (string, bool) { return "", false }
+
+// byHeader lets those release whom a header names.
+func byHeader(r *http.Request) (string, bool) {
+	who := r.Header.Get("X-Operator")
+	return who, who != ""
+}
+
+// post sends the form of the button.
+func post(t testing.TB, h http.Handler, who string, form url.Values, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/debug/locks/release", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	r.Header.Set("X-Operator", who)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// journal is a log that is read while others write.
+type journal struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.String()
+}
+
+// counter is a service with one key that is held, and its page.
+type counter struct {
+	t     *testing.T
+	locks *core.Engine
+	page  http.Handler
+	log   *journal
+}
+
+var stock = core.Policy{Name: "deduct", Key: "stock:book"}
+
+func openCounter(t *testing.T) *counter {
+	t.Helper()
+	c := &counter{t: t, log: &journal{}}
+	c.locks = engine(t, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(c.log, nil))))
+	p := newPage(c.locks, compiled(t, c.locks, WithRelease(byHeader), ShowKeys()))
+	p.hub.linger, p.hub.first = 0, 0
+	c.page = p
+	return c
+}
+
+func compiled(t *testing.T, e *core.Engine, opts ...Option) *options {
+	t.Helper()
+	o, err := compile(e, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func (c *counter) hold() *core.Lease {
+	c.t.Helper()
+	lease, err := c.locks.Acquire(c.t.Context(), stock)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may have been taken
+	return lease
+}
+
+// form is that of the key's page, as an operator gets it.
+func (c *counter) form(who string) url.Values {
+	c.t.Helper()
+	ask := func(path string) string {
+		r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("X-Operator", who)
+		w := httptest.NewRecorder()
+		c.page.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	page := ask("/key?id=" + codeIn(c.t, ask("/")))
+	f := url.Values{}
+	for _, m := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(page, -1) {
+		f.Set(m[1], m[2])
+	}
+	return f
+}
+
+func TestOnlyTheButtonOfThePageReleases(t *testing.T) {
+	c := openCounter(t)
+	lease := c.hold()
+	if f := c.form(""); len(f) > 0 {
+		t.Errorf("who may not release has the form %v", f)
+	}
+	f := c.form("dana")
+	if len(f) != 3 {
+		t.Fatalf("the form is %v", f)
+	}
+	with := func(name, value string) url.Values {
+		g := url.Values{}
+		for k := range f {
+			g.Set(k, f.Get(k))
+		}
+		g.Set(name, value)
+		return g
+	}
+	for name, try := range map[string]struct {
+		who    string
+		form   url.Values
+		change func(*http.Request)
+		status int
+	}{
+		"cross-site":                {"dana", f, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		"of a neighbouring site":    {"dana", f, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, 403},
+		"another origin":            {"dana", f, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") }, 403},
+		"without any origin":        {"dana", f, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site") }, 403},
+		"an opaque origin":          {"dana", f, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") }, 403},
+		"by nobody":                 {"", f, nil, 403},
+		"by somebody else":          {"eve", f, nil, 403},
+		"without a token":           {"dana", with("token", ""), nil, 403},
+		"with another token":        {"dana", with("token", strings.Repeat("A", len(f.Get("token")))), nil, 403},
+		"for another key":           {"dana", with("id", "000000000000"), nil, 403},
+		"for another holder":        {"dana", with("held", "1"), nil, 403},
+		"a form that is too large":  {"dana", with("x", strings.Repeat("x", mostPosted)), nil, 400},
+		"values in the URL":         {"dana", nil, func(r *http.Request) { r.URL.RawQuery = f.Encode() }, 403},
+		"a form that is not parsed": {"dana", f, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 403},
+	} {
+		var change []func(*http.Request)
+		if try.change != nil {
+			change = append(change, try.change)
+		}
+		if w := post(t, c.page, try.who, try.form, change...); w.Code != try.status {
+			t.Errorf("%s: %d, want %d: %s", name, w.Code, try.status, w.Body)
+		}
+		if err := lease.Err(); err != nil {
+			t.Fatalf("%s: the lock was taken: %v", name, err)
+		}
+	}
+	if c.log.String() != "" {
+		t.Errorf("logged: %s", c.log)
+	}
+
+	w := post(t, c.page, "dana", f, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://shop.example") })
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "Released by force") {
+		t.Fatalf("the button: %d %s", w.Code, w.Body)
+	}
+	<-lease.Done()
+	if n := strings.Count(c.log.String(), "released by force"); n != 1 || !strings.Contains(c.log.String(), "lock.operator=dana") || strings.Contains(c.log.String(), "stock:book") {
+		t.Errorf("logged:\n%s", c.log)
+	}
+	next := c.hold()
+	if w := post(t, c.page, "dana", f); w.Code != 403 || !strings.Contains(w.Body.String(), "used before") {
+		t.Errorf("replayed: %d %s", w.Code, w.Body)
+	}
+	if next.Err() != nil {
+		t.Error("a replayed request has taken the lock of the next holder")
+	}
+}
+
+func TestButtonIsForTheHolderThatThePageHasShown(t *testing.T) {
+	c := openCounter(t)
+	first := c.hold()
+	f := c.form("dana")
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := c.hold()
+	if w := post(t, c.page, "dana", f); w.Code != 409 || !strings.Contains(w.Body.String(), "no more") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if next.Err() != nil {
+		t.Error("the next holder has lost the lock")
+	}
+}
+
+func TestTokenIsForOneUseAndAShortTime(t *testing.T) {
+	s, now := newSealer(nil), time.Unix(1_800_000_000, 0)
+	use := func(at time.Duration, token string, parts ...string) error {
+		return s.open(now.Add(at), token, parts...)
+	}
+	token := s.seal(now, "a", "b")
+	for what, err := range map[string]error{
+		"other parts":          use(0, token, "a", "c"),
+		"parts run together":   use(0, token, "ab", ""),
+		"another secret":       newSealer(nil).open(now, token, "a", "b"),
+		"cut":                  use(0, token[:len(token)-1], "a", "b"),
+		"not base64":           use(0, token[:len(token)-1]+"!", "a", "b"),
+		"too late":             use(sealTime+time.Second, token, "a", "b"),
+		"before it was made":   use(-time.Hour, token, "a", "b"),
+		"with something added": use(0, token+"A", "a", "b"),
+	} {
+		if err == nil {
+			t.Errorf("%s: the token is taken", what)
+		}
+	}
+	if err := use(sealTime, token, "a", "b"); err != nil {
+		t.Errorf("the token is refused: %v", err)
+	}
+	if err := use(sealTime, token, "a", "b"); err != errSealUsed {
+		t.Errorf("a second time: %v", err)
+	}
+	for i := range 3 * mostUsed {
+		_ = use(0, s.seal(now, "a"), "a")
+		if len(s.used) > mostUsed {
+			t.Fatalf("%d tokens are kept after %d", len(s.used), i)
+		}
+	}
+	if err := use(2*sealTime, s.seal(now.Add(2*sealTime), "a"), "a"); err != nil || len(s.used) != 1 {
+		t.Errorf("later: %v, %d kept", err, len(s.used))
+	}
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	plain, forcing := engine(t), engine(t, core.WithForceRelease())
+	for want, try := range map[string]struct {
+		locks *core.Engine
+		opts  []Option
+	}{
+		"engine is nil":             {nil, nil},
+		"WithForceRelease":          {plain, []Option{WithRelease(byHeader)}},
+		"WithRelease(nil)":          {forcing, []Option{WithRelease(nil)}},
+		"WithViewers(nil)":          {plain, []Option{WithViewers(nil)}},
+		"WithStreams(0)":            {plain, []Option{WithStreams(0)}},
+		"at least 16":               {plain, []Option{WithSecret([]byte("short"))}},
+		"panel 1 is nil":            {plain, []Option{WithPanels(nil)}},
+		"ShowKeys is given twice":   {plain, []Option{ShowKeys(), nil, ShowKeys()}},
+		"WithPanels is given twice": {plain, []Option{WithPanels(), WithPanels()}},
+	} {
+		if _, err := New(try.locks, try.opts...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if _, err := New(forcing, WithRelease(byHeader), nil); err != nil {
+		t.Error(err)
+	}
+	defer func() {
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "engine is nil") {
+			t.Errorf("Handler panics with %v", r)
+		}
+	}()
+	Handler(nil)
+}

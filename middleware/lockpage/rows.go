@@ -1,0 +1,364 @@
+package lockpage
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// moment is a time as the page shows it: as how long ago it was, or how long it is until then.
+// The script keeps it current, so that a live page has no text for it.
+type moment struct {
+	At   time.Time
+	Left bool
+	Text string
+}
+
+// Ms is the time in milliseconds since 1970, as scripts have it.
+func (m moment) Ms() int64 { return m.At.UnixMilli() }
+
+// ISO is the time for machines.
+func (m moment) ISO() string { return m.At.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Clock is the time of day for a reader.
+func (m moment) Clock() string { return m.At.Format("15:04:05") }
+
+// builder makes rows of a view.
+type builder struct {
+	now  time.Time
+	live bool // for a browser that has the script
+	mask *mask
+}
+
+func (b *builder) since(t time.Time) *moment {
+	if t.IsZero() {
+		return nil
+	}
+	m := &moment{At: t}
+	if !b.live {
+		m.Text = brief(b.now.Sub(t))
+	}
+	return m
+}
+
+func (b *builder) left(t time.Time) *moment {
+	m := b.since(t)
+	if m == nil {
+		return nil
+	}
+	m.Left = true
+	if !b.live {
+		m.Text = brief(t.Sub(b.now))
+	}
+	return m
+}
+
+// mask decides what is shown of a key.
+type mask struct {
+	sealer *sealer
+	show   bool
+}
+
+// label is what a key is called on the page.
+func (m *mask) label(k *core.KeyView, code string) string {
+	if m.show {
+		return printable(k.Key)
+	}
+	if name := policyOf(k); name != "" {
+		return printable(name) + " " + code[:6]
+	}
+	return "key " + code[:6]
+}
+
+func policyOf(k *core.KeyView) string {
+	for _, p := range k.Policies {
+		if p != "" {
+			return p
+		}
+	}
+	return ""
+}
+
+// figures are the counts that tables show.
+type figures struct {
+	Taken, HandedOff, Lost, Refused, TimedOut string
+	Bad                                       bool // something was lost
+	Rate                                      string
+	Spark, Says                               string
+}
+
+// settle leaves out holders that a later one has followed: processes report at different times,
+// and tokens say who came later. Nobody holds a key beside an exclusive holder.
+func settle(k *core.KeyView) {
+	var last, exclusive int64
+	for _, h := range k.Holders {
+		last = max(last, h.Token)
+		if h.Mode == core.Exclusive {
+			exclusive = max(exclusive, h.Token)
+		}
+	}
+	all := len(k.Holders)
+	k.Holders = slices.DeleteFunc(k.Holders, func(h core.HolderView) bool {
+		return h.Token > 0 && (h.Token < exclusive || h.Mode == core.Exclusive && h.Token < last)
+	})
+	k.Holding -= all - len(k.Holders)
+}
+
+// number is a count; nothing for 0, so that what is there stands out.
+func number(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return grouped(n)
+}
+
+func figuresOf(c core.Counts, waits []core.WaitBucket) figures {
+	f := figures{
+		Taken: number(c.Taken), HandedOff: number(c.HandedOff), Lost: number(c.Lost), Refused: number(c.Refused), TimedOut: number(c.TimedOut),
+		Bad: c.Lost > 0, Rate: perSecond(c.Rate), Spark: spark(waits),
+	}
+	if most, n := longest(waits); n > 0 {
+		f.Says = fmt.Sprintf("longest wait %s, of %s", brief(most), plural(n, "caller", "callers"))
+	} else {
+		f.Says = "nobody waited"
+	}
+	return f
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + many
+}
+
+// keyRow is a line of the table of keys.
+type keyRow struct {
+	ID, Code, Label, Policy string
+	Wait                    *moment // since when the one waits who waits longest
+	Waiting, Here           int
+	Holder                  *holderRow // the longest
+	More                    int        // other holders
+	figures
+}
+
+// holderRow is one who holds a key.
+type holderRow struct {
+	ID, Who       string
+	Self          bool
+	Policy, Mode  string
+	Since, Ends   *moment
+	Token         string
+	Renewals      string
+	HandOffs      string
+	Trace, Span   string
+	Idle, Contend bool
+}
+
+func (b *builder) keyRow(k *core.KeyView) keyRow {
+	code := b.mask.sealer.code(k.Key)
+	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Waiting: k.Waiting, figures: figuresOf(k.Counts, k.Waits)}
+	if b.mask.show {
+		r.Policy = printable(policyOf(k))
+	}
+	for _, w := range k.Waiters {
+		if w.Self {
+			r.Here++
+		}
+	}
+	if len(k.Waiters) > 0 {
+		r.Wait = b.since(k.Waiters[0].Since)
+	}
+	if len(k.Holders) > 0 {
+		h := b.holderRow(0, &k.Holders[0])
+		r.Holder, r.More = &h, max(k.Holding, len(k.Holders))-1
+	}
+	return r
+}
+
+func (b *builder) holderRow(i int, h *core.HolderView) holderRow {
+	r := holderRow{
+		ID: fmt.Sprintf("h-%d", i), Who: name(h.Identity), Self: h.Self, Policy: printable(h.Policy), Mode: mode(h.Mode, h.Limit),
+		Since: b.since(h.Since), Ends: b.left(h.Until), Renewals: number(int64(h.Renewals)), HandOffs: number(int64(h.HandOffs)), Idle: h.Idle, Contend: h.Contended,
+	}
+	if h.Token != 0 {
+		r.Token = fmt.Sprint(h.Token)
+	}
+	if h.TraceID.IsValid() {
+		r.Trace, r.Span = h.TraceID.String(), h.SpanID.String()
+	}
+	return r
+}
+
+// name is what a process is called.
+func name(identity string) string {
+	if identity == "" {
+		return "unknown process"
+	}
+	return printable(identity)
+}
+
+func mode(m core.Mode, limit int) string {
+	if m == core.Semaphore && limit > 0 {
+		return fmt.Sprintf("%s of %d", m, limit)
+	}
+	return m.String()
+}
+
+// waiterRow is one who waits for a key.
+type waiterRow struct {
+	ID     string
+	Place  int
+	Who    string
+	Self   bool
+	Policy string
+	Mode   string
+	Since  *moment
+	Trace  string
+}
+
+func (b *builder) waiterRow(i int, w *core.WaiterView) waiterRow {
+	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.since(w.Since)}
+	if w.TraceID.IsValid() {
+		r.Trace = w.TraceID.String()
+	}
+	return r
+}
+
+// policyRow is a line of the table of policies.
+type policyRow struct {
+	ID, Name      string
+	Waiting, Held int
+	Wait          *moment
+	figures
+}
+
+// policyRows adds to what is known of policies who holds and waits now.
+func (b *builder) policyRows(v *core.View) []policyRow {
+	type now struct {
+		waiting, held int
+		since         time.Time
+	}
+	of := map[string]*now{}
+	at := func(policy string) *now {
+		if of[policy] == nil {
+			of[policy] = &now{}
+		}
+		return of[policy]
+	}
+	for i := range v.Keys {
+		for _, h := range v.Keys[i].Holders {
+			at(h.Policy).held++
+		}
+		for _, w := range v.Keys[i].Waiters {
+			n := at(w.Policy)
+			n.waiting++
+			if n.since.IsZero() || w.Since.Before(n.since) {
+				n.since = w.Since
+			}
+		}
+	}
+	rows := make([]policyRow, 0, len(v.Policies))
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), figures: figuresOf(p.Counts, p.Waits)}
+		if n := of[p.Name]; n != nil {
+			r.Waiting, r.Held, r.Wait = n.waiting, n.held, b.since(n.since)
+		}
+		if r.Name == "" {
+			r.Name = "without a name"
+		}
+		rows = append(rows, r)
+	}
+	slices.SortStableFunc(rows, func(a, b policyRow) int { return earlier(a.Wait, b.Wait) })
+	return rows
+}
+
+// earlier puts who waits longest in front, and who does not wait behind.
+func earlier(a, b *moment) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return a.At.Compare(b.At)
+}
+
+// quiet is for how long a process may be silent before that is worth a word.
+const quiet = 4 * time.Second
+
+// processRow is a line of the table of processes.
+type processRow struct {
+	ID, Who       string
+	Self          bool
+	Gone          *moment
+	Closed        bool
+	Silent        *moment
+	Held, Waiting int
+	Dropped       int
+}
+
+func (b *builder) processRows(v *core.View) []processRow {
+	rows := make([]processRow, 0, len(v.Processes))
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		r := processRow{ID: "p-" + b.mask.sealer.code(p.Instance), Who: name(p.Identity), Self: p.Self, Closed: p.Closed, Held: p.Held, Waiting: p.Waiting, Dropped: p.Dropped}
+		if r.Gone = b.since(p.Gone); r.Gone == nil && !p.Self && b.now.Sub(p.Heard) > quiet {
+			r.Silent = b.since(p.Heard)
+		}
+		rows = append(rows, r)
+	}
+	slices.SortStableFunc(rows, func(a, b processRow) int { return cmp.Compare(rank(a), rank(b)) })
+	return rows
+}
+
+// rank puts this process in front, and those behind that are gone.
+func rank(p processRow) int {
+	switch {
+	case p.Self:
+		return 0
+	case p.Gone == nil:
+		return 1
+	}
+	return 2
+}
+
+// eventRow is a line of the table of events.
+type eventRow struct {
+	ID, Kind, Class, Who, Policy string
+	At                           *moment
+	Token, Waited                string
+	Shape                        template.HTML
+}
+
+// class is the name of a kind in the style sheet.
+func class(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
+
+// eventRows are the events of a key, the latest first.
+func (b *builder) eventRows(events []core.KeyEvent) []eventRow {
+	rows := make([]eventRow, 0, len(events))
+	for i := len(events) - 1; i >= 0; i-- {
+		e := &events[i]
+		k := e.Kind.String()
+		r := eventRow{
+			ID:   "e-" + b.mask.sealer.code(fmt.Sprint(e.At.UnixNano(), e.Kind, e.Instance, e.Token)),
+			Kind: k, Class: class(k), Shape: shape(class(k)), Who: name(e.Identity), Policy: printable(e.Policy), At: b.since(e.At),
+		}
+		if e.Token != 0 {
+			r.Token = fmt.Sprint(e.Token)
+		}
+		if e.Waited > 0 {
+			r.Waited = brief(e.Waited)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}

@@ -1,0 +1,235 @@
+package lockpage
+
+import (
+	"bytes"
+	"hash/maphash"
+	"html/template"
+	"strconv"
+	"strings"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// section is a part of the document that is kept current: an element with children that
+// each have an ID. A browser is sent the children that have changed, and their order.
+type section struct {
+	Name  string
+	Parts []part
+}
+
+type part struct {
+	ID   string
+	HTML template.HTML
+}
+
+// drawing makes sections with the templates.
+type drawing struct {
+	all []section
+	err error
+}
+
+// add adds a section whose parts are the template's of each row.
+func add[T any](d *drawing, name string, rows []T, id func(*T) string) {
+	s := section{Name: name, Parts: make([]part, 0, len(rows))}
+	seen := make(map[string]int, len(rows))
+	var out bytes.Buffer
+	for i := range rows {
+		out.Reset()
+		if err := pages.ExecuteTemplate(&out, name, rows[i]); err != nil {
+			d.err = err
+			return
+		}
+		key := id(&rows[i])
+		if seen[key]++; seen[key] > 1 {
+			continue // two of one name cannot be told apart by the browser; which no honest process causes
+		}
+		s.Parts = append(s.Parts, part{key, template.HTML(out.String())}) //nolint:gosec // it is the template's
+	}
+	d.all = append(d.all, s)
+}
+
+// total is a figure at the head of the page.
+type total struct {
+	ID, Name, Value, Note string
+	Since                 *moment
+	Class                 string
+}
+
+func totalsOf(b *builder, v *core.View) []total {
+	var c core.Counts
+	for _, p := range v.Policies {
+		c.Taken += p.Counts.Taken
+		c.HandedOff += p.Counts.HandedOff
+		c.Lost += p.Counts.Lost
+		c.Refused += p.Counts.Refused
+		c.TimedOut += p.Counts.TimedOut
+		c.Rate += p.Counts.Rate
+	}
+	held, waiting, gone := 0, 0, 0
+	for _, p := range v.Processes {
+		if p.Gone.IsZero() {
+			held, waiting = held+p.Held, waiting+p.Waiting
+		} else {
+			gone++
+		}
+	}
+	t := []total{
+		{ID: "t-processes", Name: "processes", Value: strconv.Itoa(len(v.Processes) - gone)},
+		{ID: "t-held", Name: "held", Value: grouped(int64(held))},
+		{ID: "t-waiting", Name: "waiting", Value: grouped(int64(waiting))},
+		{ID: "t-wait", Name: "longest wait now", Value: "–"},
+		{ID: "t-rate", Name: "taken", Value: perSecond(c.Rate)},
+		{ID: "t-handoffs", Name: "hand-offs", Value: grouped(c.HandedOff)},
+		{ID: "t-lost", Name: "lost", Value: grouped(c.Lost)},
+		{ID: "t-refused", Name: "refused", Value: grouped(c.Refused)},
+		{ID: "t-timedout", Name: "timed out", Value: grouped(c.TimedOut)},
+	}
+	if gone > 0 {
+		t[0].Note, t[0].Class = strconv.Itoa(gone)+" gone", "bad"
+	}
+	for i := range v.Keys {
+		if w := v.Keys[i].Waiters; len(w) > 0 {
+			if since := b.since(w[0].Since); t[3].Since == nil || earlier(since, t[3].Since) < 0 {
+				t[3].Since, t[3].Class = since, "wait"
+			}
+		}
+	}
+	if t[4].Value == "" {
+		t[4].Value = "0/s"
+	}
+	if c.Lost > 0 {
+		t[6].Class = "bad"
+	}
+	return t
+}
+
+// overview are the sections of the first page.
+func (b *builder) overview(p *picture) *drawing {
+	d := &drawing{}
+	keys := make([]keyRow, len(p.view.Keys))
+	for i := range p.view.Keys {
+		keys[i] = b.keyRow(&p.view.Keys[i])
+	}
+	add(d, "total", totalsOf(b, &p.view), func(t *total) string { return t.ID })
+	add(d, "notice", noticesOf(&p.view), func(n *notice) string { return n.ID })
+	add(d, "key", keys, func(r *keyRow) string { return r.ID })
+	add(d, "policy", b.policyRows(&p.view), func(r *policyRow) string { return r.ID })
+	add(d, "process", b.processRows(&p.view), func(r *processRow) string { return r.ID })
+	add(d, "panel", b.panels(p.panels), func(v *panelView) string { return v.ID })
+	return d
+}
+
+// notice is something that the page says of itself.
+type notice struct{ ID, Text string }
+
+func noticesOf(v *core.View) (all []notice) {
+	if v.Alone != "" {
+		all = append(all, notice{"n-alone", printable(v.Alone)})
+	}
+	if v.Dropped > 0 {
+		all = append(all, notice{"n-dropped", plural(int64(v.Dropped), "more key is in use; it waits", "more keys are in use; they wait") + " less than those shown."})
+	}
+	return all
+}
+
+// closely are the sections of the page of a key.
+func (b *builder) closely(k *core.KeyView) *drawing {
+	d := &drawing{}
+	var holders []holderRow
+	for i := range k.Holders {
+		holders = append(holders, b.holderRow(i, &k.Holders[i]))
+	}
+	var waiters []waiterRow
+	for i := range k.Waiters {
+		waiters = append(waiters, b.waiterRow(i, &k.Waiters[i]))
+	}
+	add(d, "fact", b.factsOf(k), func(t *total) string { return t.ID })
+	add(d, "holder", holders, func(r *holderRow) string { return r.ID })
+	add(d, "waiter", waiters, func(r *waiterRow) string { return r.ID })
+	var lines []*timeline
+	if l := drawn(k); l != nil {
+		lines = append(lines, l)
+	}
+	add(d, "timeline", lines, func(**timeline) string { return "timeline" })
+	add(d, "event", b.eventRows(k.Events), func(r *eventRow) string { return r.ID })
+	return d
+}
+
+func (b *builder) factsOf(k *core.KeyView) []total {
+	f := figuresOf(k.Counts, k.Waits)
+	zero := func(s string) string {
+		if s == "" {
+			return "0"
+		}
+		return s
+	}
+	t := []total{
+		{ID: "f-waiting", Name: "callers waiting", Value: strconv.Itoa(k.Waiting)},
+		{ID: "f-store", Name: "places in the store’s queue", Value: "–"},
+		{ID: "f-wait", Name: "longest wait now", Value: "–"},
+		{ID: "f-taken", Name: "taken", Value: zero(f.Taken), Note: f.Rate},
+		{ID: "f-handoffs", Name: "hand-offs", Value: zero(f.HandedOff)},
+		{ID: "f-lost", Name: "lost", Value: zero(f.Lost)},
+		{ID: "f-refused", Name: "refused", Value: zero(f.Refused)},
+		{ID: "f-timedout", Name: "timed out", Value: zero(f.TimedOut)},
+	}
+	if k.Store != nil {
+		t[1].Value = strconv.Itoa(k.Store.Waiting)
+	}
+	if len(k.Waiters) > 0 {
+		t[2].Since, t[2].Class = b.since(k.Waiters[0].Since), "wait"
+	}
+	if f.Bad {
+		t[5].Class = "bad"
+	}
+	return t
+}
+
+// sent is what a browser has got, so that it is sent what has changed only.
+type sent struct {
+	seed  maphash.Seed
+	parts map[string]map[string]uint64 // by section, by ID: of the HTML
+	order map[string]uint64            // by section
+}
+
+func newSent() *sent {
+	return &sent{seed: maphash.MakeSeed(), parts: map[string]map[string]uint64{}, order: map[string]uint64{}}
+}
+
+// change is what has changed in a section.
+type change struct {
+	Name  string   `json:"s"`
+	Order []string `json:"o,omitempty"` // all IDs, if their order has changed
+	Empty bool     `json:"e,omitempty"` // there are none any more
+	Parts string   `json:"p,omitempty"` // HTML of the elements that have changed, one after the other
+}
+
+// since returns what has changed since the last call.
+func (s *sent) since(all []section) (out []change) {
+	for _, sec := range all {
+		c := change{Name: sec.Name}
+		var parts strings.Builder
+		had, has := s.parts[sec.Name], make(map[string]uint64, len(sec.Parts))
+		var order maphash.Hash
+		order.SetSeed(s.seed)
+		_, _ = order.WriteString("-")
+		ids := make([]string, len(sec.Parts))
+		for i, p := range sec.Parts {
+			ids[i] = p.ID
+			_, _ = order.WriteString(p.ID + " ")
+			has[p.ID] = maphash.String(s.seed, string(p.HTML))
+			if had[p.ID] != has[p.ID] {
+				parts.WriteString(string(p.HTML))
+			}
+		}
+		sum := order.Sum64()
+		if sum != s.order[sec.Name] {
+			c.Order, c.Empty = ids, len(ids) == 0
+		}
+		s.parts[sec.Name], s.order[sec.Name], c.Parts = has, sum, parts.String()
+		if c.Order != nil || c.Empty || c.Parts != "" {
+			out = append(out, c)
+		}
+	}
+	return out
+}

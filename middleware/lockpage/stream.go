@@ -1,0 +1,171 @@
+package lockpage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+const (
+	// slowest is how long a browser may take to read a page, or a message of a stream.
+	slowest = 30 * time.Second
+	// heartbeat is how often a stream on which nothing happens says that it is alive.
+	heartbeat = 15 * time.Second
+	// streamLasts is after how long a browser has to ask again, and may be refused.
+	streamLasts = 10 * time.Minute
+	// keyEvery is how often the store is asked about a key that somebody looks at.
+	keyEvery = time.Second
+)
+
+// message is what a browser gets.
+type message struct {
+	Now      int64    `json:"now"` // ms since 1970, by this process's clock
+	Sections []change `json:"d,omitempty"`
+}
+
+// serveEvents keeps a browser up to date. The query is that of its page.
+func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many browsers are kept up to date", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), streamLasts)
+	defer cancel()
+	shut := p.shutdown(r)
+
+	s, leave, err := p.hub.look(ctx)
+	if err != nil {
+		http.Error(w, "the locks cannot be watched", http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
+	key, one := "", r.URL.Query().Get("id")
+	if one != "" {
+		var ok bool
+		if key, ok = s.named(ctx, one); !ok {
+			w.WriteHeader(http.StatusNoContent) // by which a browser does not come again
+			return
+		}
+	}
+
+	out := http.NewResponseController(w)
+	if err := out.SetWriteDeadline(time.Now().Add(slowest)); err != nil {
+		http.Error(w, "the server cannot bound slow readers", http.StatusNotImplemented)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // or nginx keeps it to itself
+
+	got := newSent()
+	for beat := time.Now(); ; {
+		pic := s.picture()
+		d := p.draw(ctx, s, pic, key)
+		if d.err != nil {
+			p.locks.Logger().Error("lockpage: a page could not be made", "error", d.err)
+			return
+		}
+		m := message{Now: time.Now().UnixMilli(), Sections: got.since(d.all)}
+		if len(m.Sections) > 0 || time.Since(beat) >= heartbeat {
+			beat = time.Now()
+			if err := p.send(w, out, m); err != nil {
+				return
+			}
+		}
+		paced := time.After(pace)
+		again := time.After(heartbeat)
+		if key != "" {
+			again = time.After(keyEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-shut:
+			return
+		case <-s.over:
+			return
+		case <-pic.next:
+		case <-again:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-shut:
+			return
+		case <-paced:
+		}
+	}
+}
+
+// draw makes the sections of the page that the browser shows.
+func (p *page) draw(ctx context.Context, s *session, pic *picture, key string) *drawing {
+	b := &builder{now: pic.view.At, live: true, mask: p.mask}
+	if key == "" {
+		return b.overview(pic)
+	}
+	k := s.key(ctx, key)
+	return b.closely(&k)
+}
+
+// send writes a message, or gives up on a browser that does not read.
+func (p *page) send(w http.ResponseWriter, out *http.ResponseController, m message) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := out.SetWriteDeadline(time.Now().Add(slowest)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// shutdown returns a channel that is closed when the server of the request shuts down, which
+// waits for its requests. It is nil for a server that cannot be known.
+func (p *page) shutdown(r *http.Request) <-chan struct{} {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok {
+		return nil
+	}
+	c := make(chan struct{})
+	shut, known := p.servers.LoadOrStore(server, c)
+	if !known {
+		server.RegisterOnShutdown(func() { close(c) })
+	}
+	return shut.(chan struct{})
+}
+
+// first returns the latest picture, of a watch that has just begun once there is something in it.
+func (s *session) first(ctx context.Context) *picture {
+	late := time.NewTimer(time.Until(s.settled))
+	defer late.Stop()
+	for {
+		pic := s.picture()
+		select {
+		case <-pic.next:
+		case <-late.C:
+			return s.picture()
+		case <-ctx.Done():
+			return pic
+		case <-s.over:
+			return pic
+		}
+	}
+}
+
+// key looks at a key. If the store does not answer, it is what the processes tell.
+func (s *session) key(ctx context.Context, key string) core.KeyView {
+	k, _ := s.watcher.Key(ctx, key)
+	k.Key = key
+	settle(&k)
+	return k
+}
