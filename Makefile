@@ -58,7 +58,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs.
 NESTED := core/dashboards core/etcdlock core/fence/databases core/lab core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
-	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue
+	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata

@@ -21,9 +21,9 @@
 //
 // # What it shows
 //
-// The first page has all processes of the namespace that can be reached: those of Redis and
-// Valkey; with a driver that cannot pass messages between processes it has this one alone, and
-// says so. Each process is alive, silent or gone. A key has its holder, since when it holds, what
+// The first page has all processes of the namespace that [core.Engine.Watch] reaches: on Redis
+// and Valkey all that have taken a lock. With a driver that cannot pass messages between
+// processes it has this one alone, and says so. Each process is alive, silent or gone. A key has its holder, since when it holds, what
 // is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of
 // the last minutes. Bars have one scale for all rows, of powers of ten from a millisecond to a
 // minute. Counts begin when somebody begins to look. The page of a key has its queue in order,

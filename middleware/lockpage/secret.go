@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 )
@@ -78,10 +79,8 @@ func (s *sealer) open(now time.Time, token string, parts ...string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t, until := range s.used {
-		if now.After(until) {
-			delete(s.used, t)
-		}
+	if len(s.used) >= mostUsed {
+		maps.DeleteFunc(s.used, func(_ string, until time.Time) bool { return now.After(until) })
 	}
 	if _, used := s.used[token]; used || len(s.used) >= mostUsed {
 		return errSealUsed
