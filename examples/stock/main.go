@@ -3,13 +3,14 @@
 //
 //	go run ./examples/stock                                    # nothing installed
 //	go run ./examples/stock -redis 127.0.0.1:6379 -processes 4 # several replicas
-//	go run ./examples/stock -serve                             # and then for curl and grpcurl
+//	go run ./examples/stock -serve                             # and then for curl, grpcurl and a browser
 //
 // A third of the buyers come over HTTP, through a gin route that middleware.Lock
 // guards, a third over gRPC, through a method that a rule of package interceptor
 // guards, and the others call a function that decorator.WithLock wraps. All lock
 // the same key. The exit status is 1 if a run with locks sold anything but
-// exactly what there was. Package sale has all of that.
+// exactly what there was. Package sale has all of that. With -serve the shop stays open, with
+// buyers in it, and prints where the page of its locks is.
 //
 // The value of -redis says where lock and stock are kept:
 //

@@ -150,7 +150,8 @@ func verdict(o options, t tally) error {
 	return nil
 }
 
-// serve restocks and keeps the guarded entrances open until ctx ends.
+// serve restocks and keeps the guarded entrances open until ctx ends, with the page of locks
+// and buyers who keep that busy.
 func serve(ctx context.Context, o options, stdout io.Writer) error {
 	o.namespace = rand.Text()
 	st, err := fill(ctx, o)
@@ -161,8 +162,8 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	fmt.Fprintf(stdout, invitation, o.units, s.url, sku, sku, s.target)
-	<-ctx.Done()
+	fmt.Fprintf(stdout, invitation, o.units, s.url, sku, sku, s.target, s.url, pagePath, regulars)
+	s.crowd(ctx)
 	return errors.Join(s.Close(), st.Close())
 }
 
@@ -171,4 +172,6 @@ Restocked: %d units. Buy one, or stop with Ctrl-C:
 
   curl -i -X POST %s/products/%s/deduct
   grpcurl -plaintext -d '{"sku":"%s"}' %s stock.v1.Stock/Deduct
+
+Who holds and who waits is at %s%s, where %d more buyers want other products.
 `

@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/middleware"
+	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
 // entrances is how many ways lead into a shop: a gin route, a gRPC method and a
@@ -24,7 +25,10 @@ import (
 // key. With nil locks they are unguarded.
 const entrances = 3
 
-// router is the HTTP entrance.
+// pagePath is where the page of locks is.
+const pagePath = "/debug/locks/"
+
+// router is the HTTP entrance, with the page of locks beside it.
 func (s *shop) router(locks *core.Engine, wait time.Duration) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
@@ -35,6 +39,10 @@ func (s *shop) router(locks *core.Engine, wait time.Duration) http.Handler {
 		way = []gin.HandlerFunc{middleware.Lock(locks, core.Policy{Name: "stock", Key: "stock:{path.sku}", Wait: wait}), s.handle}
 	}
 	router.POST("/products/:sku/deduct", way...)
+	if locks != nil {
+		// Keys are names of products here. A service has its operators' authentication before it.
+		router.Any(pagePath+"*page", gin.WrapH(lockpage.Handler(locks, lockpage.ShowKeys())))
+	}
 	return router
 }
 

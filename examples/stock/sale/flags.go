@@ -61,7 +61,7 @@ func parse(args []string, stores []Store, stderr io.Writer) (options, error) {
 	fs.StringVar(&store, "store", "", "`name` of another store for the locks, with -at:\n"+list(stores))
 	fs.StringVar(&o.at, "at", "", "`address` of the -store")
 	fs.IntVar(&o.processes, "processes", 1, "over how many processes the buyers are split; more than 1 needs -redis or a -store that they can share")
-	fs.BoolVar(&o.serve, "serve", false, "restock afterwards and serve HTTP and gRPC until interrupted")
+	fs.BoolVar(&o.serve, "serve", false, "restock afterwards and serve HTTP, gRPC and the page of locks until interrupted")
 	fs.StringVar(&o.addr, "addr", anyPort, "where -serve listens for HTTP")
 	fs.StringVar(&o.grpcAddr, "grpc-addr", anyPort, "where -serve listens for gRPC")
 	fs.BoolVar(&o.replica, "replica", false, "started by -processes; not for hand use")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 
 var (
 	curl    = regexp.MustCompile(`^  curl -i -X POST (http://\S+)$`)
+	page    = regexp.MustCompile(`^Who holds and who waits is at (http://\S+),`)
 	grpcurl = regexp.MustCompile(`^  grpcurl -plaintext -d '(\{.*\})' (\S+) stock\.v1\.Stock/Deduct$`)
 )
 
@@ -39,17 +41,20 @@ func TestServeAnswersTheCommandsItPrints(t *testing.T) {
 		_ = w.Close()
 	}()
 
-	var url, body, target string
-	for lines := bufio.NewScanner(r); target == "" && lines.Scan(); {
+	var url, body, target, locks string
+	for lines := bufio.NewScanner(r); locks == "" && lines.Scan(); {
 		if m := curl.FindStringSubmatch(lines.Text()); m != nil {
 			url = m[1]
 		}
 		if m := grpcurl.FindStringSubmatch(lines.Text()); m != nil {
 			body, target = m[1], m[2]
 		}
+		if m := page.FindStringSubmatch(lines.Text()); m != nil {
+			locks = m[1]
+		}
 	}
-	if url == "" || target == "" {
-		t.Fatalf("printed curl to %q and grpcurl to %q", url, target)
+	if url == "" || target == "" || locks == "" {
+		t.Fatalf("printed curl to %q, grpcurl to %q and the page at %q", url, target, locks)
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 
@@ -69,6 +74,17 @@ func TestServeAnswersTheCommandsItPrints(t *testing.T) {
 		if resp.StatusCode != want || !strings.Contains(string(body), `"token":"`) {
 			t.Errorf("purchase %d over HTTP: status %d, want %d and a token: %s", i+1, resp.StatusCode, want, body)
 		}
+	}
+	for busy := false; !busy; { // its buyers come within a second or two
+		resp, err := client.Get(locks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("the page: %s, %v", resp.Status, err)
+		}
+		busy = strings.Contains(string(text), "stock:lamp") && strings.Contains(string(text), "checkout")
 	}
 	conn := dial(t, target)
 	reflected(t, conn)
