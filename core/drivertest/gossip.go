@@ -73,6 +73,14 @@ func (p *process) tell(topic string, message []byte) {
 	}
 }
 
+// begin makes sessions listen, which they do from their first Acquire or Tell on.
+func (f *fixture) begin(all ...*process) {
+	f.t.Helper()
+	for _, p := range all {
+		p.tell(f.key+"/nobody", nil)
+	}
+}
+
 // reach tells ears of one topic messages until each of them has heard one.
 func (p *process) reach(topic string, all ...*ear) {
 	p.f.t.Helper()
@@ -88,6 +96,7 @@ func messageReachesItsTopic(f *fixture) {
 	topic := f.key + "/\x00{}*?[ä]\r\n/topic"
 	first, a, b, left := p.listen(topic), p.listen(topic), q.listen(topic), q.listen(f.key+"/left")
 	other := q.listen(f.key)
+	f.begin(p, q)
 	q.reach(topic, a, b)
 	p.reach(topic, a, b)
 	q.reach(f.key+"/left", left)
@@ -149,6 +158,7 @@ func tellEndsWithItsContext(f *fixture) {
 func closedSessionTellsNobody(f *fixture) {
 	p, q := f.process(), f.process()
 	e := q.listen(f.key)
+	f.begin(p, q)
 	p.reach(f.key, e)
 	if err := p.s.Close(f.prompt()); err != nil {
 		f.t.Fatalf("close: %v", err)
