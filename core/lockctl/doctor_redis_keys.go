@@ -188,7 +188,7 @@ func (s *session) channels(ctx context.Context, f findings, servers []*redisServ
 	all = make(map[string]bool)
 	silent := 0
 	for _, r := range servers {
-		names, err := r.client.PubSubChannels(ctx, prefix+"*").Result()
+		names, err := r.client.PubSubChannels(ctx, prefix+"[^/]*").Result() // without those of topics
 		if err != nil {
 			r.mute("subscriptions", s.reason(err), "permit +pubsub|channels")
 			return nil, false
