@@ -71,12 +71,13 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	if err == nil {
 		err = req.createNode(c)
 	}
-	unread := false
-	if err == nil {
-		unread, err = req.awaitTurn(c)
-	}
-	if err == nil {
-		g, err = req.takeLease(c, unread)
+	if err == nil && req.alone != nil {
+		g, err = req.hold(*req.alone)
+	} else if err == nil {
+		unread := false
+		if unread, err = req.awaitTurn(c); err == nil {
+			g, err = req.takeLease(c, unread)
+		}
 	}
 	if err != nil {
 		req.giveUp()
@@ -91,28 +92,20 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 // createNode creates the node. If the reply is lost, it finds the node by the owner's mark in
 // its name.
 func (req *request) createNode(c caller) error {
-	prefix := req.parent + "/" + memberPrefix(req.Mode, req.Limit, req.Owner)
-	data := []byte(record{ttl: req.placeTTL()}.String())
 	old := req.nodeToReplace(c)
+	req.bold = req.Mode == driver.Exclusive && !req.s.claims.isCrowded(req.Key)
 	for range 4 { // the servers may delete the key's node while it is empty
 		req.acked = time.Now()
 		req.creation = pendingCall{}
-		path, err := call(req.s, c, &req.creation, func(conn *zk.Conn) (string, error) {
-			if old == "" {
-				return conn.Create(prefix, data, zk.FlagEphemeralSequential, req.s.acl)
-			}
-			res, err := conn.Multi(
-				&zk.CreateRequest{Path: prefix, Data: data, Acl: req.s.acl, Flags: zk.FlagEphemeralSequential},
-				&zk.DeleteRequest{Path: old, Version: -1})
-			if err != nil {
-				return "", err
-			}
-			return res[0].String, nil
-		})
+		made, err := req.sendCreate(c, old)
 		var name string
 		switch {
 		case err == nil:
-			name = path[len(req.parent)+1:]
+			name = made.path[len(req.parent)+1:]
+			if k := made.key; k != nil && k.NumChildren == 1 {
+				req.alone = &written{stat: &zk.Stat{Mzxid: k.Mzxid, Mtime: k.Mtime}, sent: req.acked}
+				req.keyVersion = k.Version
+			}
 		case err == zk.ErrNoNode && old != "":
 			old = "" // the lease to replace has ended
 			continue
@@ -146,6 +139,51 @@ func (req *request) createNode(c caller) error {
 		return nil
 	}
 	return errors.New("zookeeper: the key's node went away, or the connection did, as often as it was made")
+}
+
+// created is the path of a new node, and the key's node as it was then.
+type created struct {
+	path string
+	key  *zk.Stat // nil if it was not written
+}
+
+// sendCreate sends the request that creates the node, and deletes the one to replace in the same
+// step. A bold request takes the key for free. It creates the node as a lease, and writes to the
+// key's own node in the same step. The answer says how many members there were then: if there was
+// no other, the lease is granted, and the number of this write is its token, as all earlier
+// leases had ended before. If there was another, its holder has been told by that write that the
+// key is contended.
+func (req *request) sendCreate(c caller, old string) (created, error) {
+	rec := record{ttl: req.placeTTL()}
+	if req.bold {
+		rec = record{state: granted, ttl: req.TTL}
+	}
+	create := &zk.CreateRequest{
+		Path: req.parent + "/" + memberPrefix(req.Mode, req.Limit, req.Owner),
+		Data: []byte(rec.String()), Acl: req.s.acl, Flags: zk.FlagEphemeralSequential,
+	}
+	ops := []any{create}
+	if old != "" {
+		ops = append(ops, &zk.DeleteRequest{Path: old, Version: -1})
+	}
+	if req.bold {
+		ops = append(ops, &zk.SetDataRequest{Path: req.parent, Version: -1})
+	}
+	return call(req.s, c, &req.creation, func(conn *zk.Conn) (made created, err error) {
+		if len(ops) == 1 {
+			made.path, err = conn.Create(create.Path, create.Data, create.Flags, create.Acl)
+			return made, err
+		}
+		res, err := conn.Multi(ops...)
+		if err != nil {
+			return created{}, err
+		}
+		made.path = res[0].String
+		if req.bold {
+			made.key = res[len(res)-1].Stat
+		}
+		return made, nil
+	})
 }
 
 // makeKey creates a key's node. It is a container: the servers delete it when it has been empty
@@ -222,6 +260,11 @@ func (req *request) takeLease(c caller, unread bool) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
+	return req.hold(w)
+}
+
+// hold returns the lease that a write to the node has granted.
+func (req *request) hold(w written) (driver.Grant, error) {
 	l := &lease{
 		id: req.ID, parent: req.parent, name: req.name, capacity: req.capacity,
 		version: w.stat.Version, token: w.stat.Mzxid, since: w.stat.Mtime,
@@ -229,7 +272,7 @@ func (req *request) takeLease(c caller, unread bool) (driver.Grant, error) {
 		deadline:      driver.Deadline(w.sent, req.s.client.cappedTTL(req.TTL)),
 	}
 	g := driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.deadline, Contended: req.waiters > 0}
-	if !req.s.claims.addLease(req, l, req.keyVersion) {
+	if !req.s.claims.addLease(req, l) {
 		return driver.Grant{}, driver.ErrPlaceLost
 	}
 	return g, nil

@@ -5,18 +5,21 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// minEnded is how many ended owners a session remembers at least. It remembers at most twice
-// as many.
-const minEnded = 4096
+const (
+	minEnded   = 4096 // how many ended owners a session remembers at least
+	minCrowded = 1024 // and how many keys that it found taken
+)
 
 func (c *claims) init(s *session) {
 	c.s = s
 	c.requests = make(map[driver.Owner]*request)
 	c.leases = make(map[driver.Owner]*lease)
-	c.young = make(map[driver.Owner]endReason)
+	c.ended = kit.NewRecent[driver.Owner, endReason](minEnded)
 	c.watched = make(map[string]map[*request]struct{})
+	c.crowded = kit.NewRecent[string, bool](minCrowded)
 }
 
 // begin begins the request of an owner. If the owner has made a request before, it returns that
@@ -30,7 +33,7 @@ func (c *claims) begin(req *request) (other *request, g *driver.Grant, err error
 	if other := c.requests[req.Owner]; other != nil {
 		return other, nil, nil
 	}
-	if c.endReasonOf(req.Owner) != 0 {
+	if c.ended.Get(req.Owner) != 0 {
 		return nil, nil, driver.ErrPlaceLost
 	}
 	c.requests[req.Owner] = req
@@ -43,13 +46,12 @@ func (c *claims) fail(req *request) {
 	defer c.mu.Unlock()
 	c.unwatch(req)
 	delete(c.requests, req.Owner)
-	c.recordEndLocked(req.Owner, notHeld)
+	c.ended.Put(req.Owner, notHeld)
 	close(req.done)
 }
 
-// addLease turns a request into a lease, unless ZooKeeper's session has expired. keyVersion is
-// the version of the key's node at which the request last read the line.
-func (c *claims) addLease(req *request, l *lease, keyVersion int32) bool {
+// addLease turns a request into a lease, unless ZooKeeper's session has expired.
+func (c *claims) addLease(req *request, l *lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if req.nodeLost {
@@ -59,7 +61,7 @@ func (c *claims) addLease(req *request, l *lease, keyVersion int32) bool {
 	delete(c.requests, req.Owner)
 	c.leases[req.Owner] = l
 	l.timer = time.AfterFunc(time.Until(l.endsAtServers), func() { c.ttlOver(l) })
-	c.s.keyWatches.add(l, keyVersion)
+	c.s.keyWatches.add(l, req.keyVersion, req.alone != nil)
 	close(req.done)
 	return true
 }
@@ -129,9 +131,9 @@ func (c *claims) beginRelease(e driver.Ending, now time.Time) (l *lease, repeate
 		c.removeLocked(l, reason)
 		return l, 0
 	}
-	reason := c.endReasonOf(e.Owner)
+	reason := c.ended.Get(e.Owner)
 	if reason == 0 && driver.Remaining(e.Deadline, now) > 0 {
-		c.recordEndLocked(e.Owner, releasing)
+		c.ended.Put(e.Owner, releasing)
 	}
 	return nil, reason
 }
@@ -217,38 +219,40 @@ func (c *claims) stopTimers() (held bool) {
 func (c *claims) removeLocked(l *lease, reason endReason) {
 	l.timer.Stop()
 	delete(c.leases, l.id.Owner)
-	c.recordEndLocked(l.id.Owner, reason)
+	c.ended.Put(l.id.Owner, reason)
 	c.s.keyWatches.remove(l)
 }
 
-// ended reports whether an owner is known to have ended.
-func (c *claims) ended(o driver.Owner) bool {
+// hasEnded reports whether an owner is known to have ended.
+func (c *claims) hasEnded(o driver.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.endReasonOf(o) != 0
+	return c.ended.Get(o) != 0
 }
 
 // recordEnd records how an owner ended.
 func (c *claims) recordEnd(o driver.Owner, reason endReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recordEndLocked(o, reason)
+	c.ended.Put(o, reason)
 }
 
-// recordEndLocked records how an owner ended. c.mu is held.
-func (c *claims) recordEndLocked(o driver.Owner, reason endReason) {
-	if _, ok := c.young[o]; !ok && len(c.young) >= minEnded {
-		c.young, c.old = make(map[driver.Owner]endReason), c.young
+// noteCrowd notes whether a key was found taken.
+func (c *claims) noteCrowd(key string, crowded bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if crowded {
+		c.crowded.Put(key, true)
+	} else {
+		c.crowded.Delete(key)
 	}
-	c.young[o] = reason
 }
 
-// endReasonOf returns how an owner ended, or 0 if that is not known. c.mu is held.
-func (c *claims) endReasonOf(o driver.Owner) endReason {
-	if reason := c.young[o]; reason != 0 {
-		return reason
-	}
-	return c.old[o]
+// isCrowded reports whether a key was found taken when it was last looked at.
+func (c *claims) isCrowded(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.crowded.Get(key)
 }
 
 // watch makes the node at path the target of a request, in place of the one before.

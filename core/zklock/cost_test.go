@@ -17,21 +17,27 @@ import (
 // TestCostInRequests keeps doc.go honest.
 func TestCostInRequests(t *testing.T) {
 	t.Parallel()
-	s, proxy, a, d := pair(t)
+	_, proxy, a, d := pair(t)
 	b := open(t, d)
-	a.pin(s)
 	count := func() int { return proxy.Count(zktest.Requests) }
 	round := func() int {
 		before := count()
 		a.drop(a.take("k", hold))
 		return count() - before
 	}
-	eventually(t, "an acquisition and release of a free key by 4 requests, once the key is made and watched", func() bool { return round() == 4 })
-	for range 10 {
-		if n := round(); n != 4 {
-			t.Errorf("an acquisition and release of a free key took %d requests, want 4", n)
+	// The servers delete the key's node now and then, and a slow machine holds the key for so
+	// long that it is watched.
+	cheap := 0
+	eventually(t, "ten acquisitions and releases of a free key by 2 requests", func() bool {
+		n := round()
+		if n < 2 {
+			t.Errorf("an acquisition and release of a free key took %d requests", n)
 		}
-	}
+		if n == 2 {
+			cheap++
+		}
+		return cheap == 10
+	})
 
 	// A poll, a refresh and the waiter's first requests may fall into a hand-over, so the
 	// cheapest of several counts. Being told that the key is contended may take two more.

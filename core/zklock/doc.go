@@ -18,7 +18,9 @@
 // watches the key. If an event is lost, the waiter finds out within a second.
 //
 // A token is the number of a ZooKeeper transaction (zxid). Each grant is a write to the
-// holder's own node when its turn has come, and the number of that write is the token. Tokens
+// holder's own node when its turn has come, and the number of that write is the token. If a
+// key has no other node when a request makes its own, that write is the grant: the answer says
+// how many nodes there are, as of that write. All earlier leases had ended before. Tokens
 // rise for ever, also when the key's nodes were deleted meanwhile, when servers restart and
 // when leaders change. They stay below 2^53 for two million elections. Only servers that have
 // lost their disks, or were emptied, begin anew.
@@ -70,7 +72,8 @@
 //
 // In round trips, of which writes (w) go to a quorum:
 //
-//	acquire a free key    3   make the node (w), read the line, take the lease (w)
+//	acquire a free key    1   make the node, and count the key's nodes in the same step (w)
+//	the same, shared      3   make the node (w), read the line, take the lease (w)
 //	release               1   delete the node (w)
 //	hand-over             1   after the event: take the lease (w), reading the line at the same time
 //	                          (the next in line then reads the new holder once)
@@ -79,9 +82,12 @@
 //	a waiter              3   writes in its TTL, or in 10 s if that is less, and
 //	                      3   small reads in 2 s
 //
-// The first use of a key by a session costs one read more, which watches the key for other
-// requests while it is held. A key that nobody has used for a minute costs two writes more. To
-// tell a holder that its key is contended takes an event and two reads. Reading the line takes
+// A lease that is held for more than 5 ms costs one read more, which watches the key for other
+// requests; a shared one does at a session's first use of the key. Three requests, as for a shared
+// lock, is also what a semaphore takes, and a key that the session found taken when it last asked.
+// A session that finds a key taken for the first time writes once more to its node. A key that
+// nobody has used for a minute costs two writes more. To tell a holder that its key is contended
+// takes an event and two reads. Reading the line takes
 // about 45 bytes for each holder and waiter: some hundreds on one key are well served, ten
 // thousand are not.
 //

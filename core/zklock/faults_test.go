@@ -185,15 +185,17 @@ func TestCrashedSharersAreFollowedAfterOneTTL(t *testing.T) {
 }
 
 // TestLostReplyOfACreateLeavesNoOrphan loses the reply to what makes a node, many
-// times.
+// times: to one that takes the key in the same step, and to one that does not.
 func TestLostReplyOfACreateLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	_, proxy, a, d := pair(t)
 	b := open(t, d)
 	a.drop(a.take("k", hold))
 	for i := range 10 {
-		dropped := proxy.DropReply(zktest.AnyOf(zktest.Create))
-		g, err := a.Acquire(t.Context(), request("k", hold))
+		r := request("k", hold)
+		r.Mode = []driver.Mode{driver.Exclusive, driver.Shared}[i%2]
+		dropped := proxy.DropReply(zktest.AnyOf(map[driver.Mode]zktest.Op{driver.Exclusive: zktest.Multi, driver.Shared: zktest.Create}[r.Mode]))
+		g, err := a.Acquire(t.Context(), r)
 		if !dropped() {
 			t.Fatal("no reply was lost")
 		}

@@ -1,6 +1,8 @@
 package zklock
 
 import (
+	"time"
+
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/internal/kit"
@@ -11,9 +13,12 @@ func (w *keyWatches) init(s *session) {
 	w.keys = make(map[string]*keyWatch)
 }
 
-// add watches the key of a lease. keyVersion is the version of the key's node at which the line
-// was last read for it.
-func (w *keyWatches) add(l *lease, keyVersion int32) {
+// watchAfter is how long a lease that was granted to a request without company is not watched.
+const watchAfter = 5 * time.Millisecond
+
+// add watches the key of a lease, at once or a little later. keyVersion is the version of the
+// key's node at which the line was last read for it.
+func (w *keyWatches) add(l *lease, keyVersion int32, later bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.keys[l.parent]
@@ -25,8 +30,20 @@ func (w *keyWatches) add(l *lease, keyVersion int32) {
 	switch {
 	case k.running:
 		k.changedMeanwhile = true
-	case !k.watching || k.version != keyVersion:
+	case k.watching && k.version == keyVersion:
+	case later:
+		k.timer = time.AfterFunc(watchAfter, func() { w.startLate(l.parent, k) })
+	default:
 		w.start(l.parent, k)
+	}
+}
+
+// startLate starts to watch the key's node if there is still a lease.
+func (w *keyWatches) startLate(path string, k *keyWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys[path] == k && len(k.leases) > 0 && !k.running && !k.watching {
+		w.start(path, k)
 	}
 }
 
@@ -36,6 +53,10 @@ func (w *keyWatches) remove(l *lease) {
 	defer w.mu.Unlock()
 	if k := w.keys[l.parent]; k != nil {
 		delete(k.leases, l)
+		if k.timer != nil && len(k.leases) == 0 {
+			k.timer.Stop()
+			k.timer = nil
+		}
 		w.removeIfIdle(l.parent, k)
 	}
 }

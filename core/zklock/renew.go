@@ -85,7 +85,7 @@ func (s *session) extend(c caller, l *lease, r driver.Renewal) (written, error) 
 
 // renewForeign renews a lease of another session. The lease may have ended.
 func (s *session) renewForeign(c caller, r driver.Renewal) (driver.Renewed, error) {
-	if s.claims.ended(r.Owner) {
+	if s.claims.hasEnded(r.Owner) {
 		return driver.Renewed{}, driver.ErrNotHeld
 	}
 	parent := s.keyPath(r.Key)

@@ -29,10 +29,11 @@ type claims struct {
 
 	requests map[driver.Owner]*request
 	leases   map[driver.Owner]*lease
-	young    map[driver.Owner]endReason // of the owners that ended last
-	old      map[driver.Owner]endReason
+	ended    *kit.Recent[driver.Owner, endReason]
 
 	watched map[string]map[*request]struct{} // by the path of their target
+
+	crowded *kit.Recent[string, bool] // keys that were taken when they were last looked at
 }
 
 // lease is a lease that the session holds. Its fields are guarded by claims.mu.
@@ -78,6 +79,9 @@ type request struct {
 	// Of Acquire's goroutine.
 	creation     pendingCall // the call that creates the node
 	replaced     bool        // the lease to replace has ended
+	bold         bool        // its node says that it is granted, though it may wait
+	told         bool        // the holders were told of it when it came
+	alone        *written    // the write that has granted it the lease already; nil if none has
 	capacity     int32
 	version      int32     // of the node
 	acked        time.Time // when the last answered write to the node was sent
@@ -107,8 +111,9 @@ type predecessor struct {
 // or deletes the lease of another, writes to the key's own node, and the holders watch that
 // node. So a holder is woken by such a request only, not by every place that comes and goes.
 //
-// A watch stays when the lease ends, for the session's next lease of the key. The servers
-// remove it with the key's node.
+// A watch stays when the lease ends, for the session's next lease of the key, unless that is
+// granted by a write to the key's node. Such a lease is watched a little later, so that one that
+// ends at once costs no watch. The servers remove a watch with the key's node.
 type keyWatches struct {
 	s    *session
 	mu   sync.Mutex
@@ -120,10 +125,11 @@ type keyWatch struct {
 	// The session's leases, each with the version of the key's node at which the line was
 	// last read for it.
 	leases           map[*lease]int32
-	version          int32 // of the key's node, when it was last watched
-	watching         bool  // a watch is set, or is being set
-	running          bool  // a goroutine executes run
-	changedMeanwhile bool  // an event came while running
+	version          int32       // of the key's node, when it was last watched
+	watching         bool        // a watch is set, or is being set
+	running          bool        // a goroutine executes run
+	changedMeanwhile bool        // an event came while running
+	timer            *time.Timer // starts run; nil if not set
 }
 
 // debt is an owner that was given up and has to be deleted at the servers.

@@ -20,8 +20,14 @@ const pollInterval = wake * 7 / 10
 func (req *request) awaitTurn(c caller) (unread bool, err error) {
 	for {
 		t, preceding, err := req.readLine(c)
+		if err == nil && preceding != nil {
+			err = req.stepBack(c)
+		}
 		switch {
 		case err == nil && preceding == nil:
+			if !req.reported && req.waiters == 0 {
+				req.s.claims.noteCrowd(req.Key, false)
+			}
 			return false, nil
 		case err == nil && !req.Wait:
 			return false, req.refuse(c, preceding[0])
@@ -29,7 +35,7 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 			if !req.reported {
 				req.reported = true
 				req.s.sink.Waiting(req.ID)
-				if req.nextInLine { // otherwise the holders know of a waiter, or will read the line first
+				if req.nextInLine && !req.told { // otherwise the holders know of a waiter, or will read the line first
 					req.s.Start(func() { _ = req.s.tellContended(req.s.ownCaller(), req.parent) }) // if it fails, renewals tell
 				}
 			}
@@ -42,6 +48,22 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// stepBack is for a request that has others before it. The session's next ones will not take
+// the key for free, and the node of this one says from now on that it waits.
+func (req *request) stepBack(c caller) error {
+	req.s.claims.noteCrowd(req.Key, true)
+	if !req.bold {
+		return nil
+	}
+	if req.Wait {
+		if err := req.refreshPlace(c); err != nil {
+			return err
+		}
+	}
+	req.bold, req.told = false, true
+	return nil
 }
 
 // readLine reads the line. preceding are the members that the request has to check for signs
