@@ -49,6 +49,8 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 		return inFolder(ctx, startZooKeeper)
 	case Postgres, MariaDB:
 		return startDatabase(ctx, kind)
+	case Three:
+		return startThree(ctx)
 	}
 	return startRedis(ctx, redisserver.Options{})
 }

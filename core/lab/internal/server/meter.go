@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+)
+
+// Meter reads what a store has done since it was started. It may be sent to another process.
+type Meter struct {
+	Kind  Kind     `json:"kind"`
+	Addrs []string `json:"addrs"`
+	Pids  []int    `json:"pids"`
+}
+
+// Load is what a store has done.
+type Load struct {
+	Requests  int64         // -1 if its kind does not count them
+	Processor time.Duration // of all cores; 0 if the system does not say
+}
+
+// Meter returns the meter of a server or of its members.
+func (s *Server) Meter(kind Kind) Meter {
+	m := Meter{Kind: kind, Addrs: s.Addrs()}
+	_ = s.each(func(d *daemon.Daemon) error {
+		m.Pids = append(m.Pids, d.Pid())
+		return nil
+	})
+	return m
+}
+
+// requestsOf is how the servers of a kind count what they are asked.
+var requestsOf = map[Kind]func(ctx context.Context, addr string) (int64, error){
+	Etcd: requestsOfEtcd, Redis: requestsOfRedis, Three: requestsOfRedis,
+}
+
+// Read reads it.
+func (m Meter) Read(ctx context.Context) (l Load, err error) {
+	l.Processor = processorOf(m.Pids)
+	count := requestsOf[m.Kind]
+	if count == nil {
+		l.Requests = -1
+		return l, nil
+	}
+	for _, addr := range m.Addrs {
+		n, err := count(ctx, addr)
+		if err != nil {
+			return l, fmt.Errorf("how many requests %s has had: %w", addr, err)
+		}
+		l.Requests += n
+	}
+	return l, nil
+}
+
+// tick is the unit of /proc/*/stat: 1/100 s in every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// processorOf is what these processes and those that they started have used, by Linux.
+func processorOf(pids []int) (used time.Duration) {
+	type process struct {
+		parent int
+		ticks  int64
+	}
+	all := map[int]process{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The second field is a name in brackets, which may hold anything.
+		_, rest, _ := strings.Cut(string(text), "(")
+		f := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
+		if len(f) < 15 {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		p := process{}
+		p.parent, _ = strconv.Atoi(f[1])
+		for _, field := range f[11:15] { // itself and its children that have ended, in user and kernel mode
+			n, _ := strconv.ParseInt(field, 10, 64)
+			p.ticks += n
+		}
+		all[pid] = p
+	}
+	var count func(pid int)
+	count = func(pid int) {
+		used += time.Duration(all[pid].ticks) * tick
+		for child, p := range all {
+			if p.parent == pid {
+				count(child)
+			}
+		}
+	}
+	for _, pid := range pids {
+		count(pid)
+	}
+	return used
+}
