@@ -39,7 +39,7 @@ func calling(open func(*core.Engine) (without, with func() error, err error)) fu
 
 // again calls with a lease in Redis that lingers from call to call.
 func again(_ context.Context, s *stage) {
-	s.call(aFunction(s.process.(*lockaroundProcess).locks, core.Policy{Key: "stock:{SKU}", Linger: time.Minute}))
+	s.call(aFunction(s.process.(*engineProcess).locks, core.Policy{Key: "stock:{SKU}", Linger: time.Minute}))
 }
 
 // call measures what open has returned.

@@ -26,7 +26,7 @@ func svg(title string, rows []Row) (string, error) {
 func lines(title string, rows []Row) (string, error) {
 	c := chart.Lines{Title: title, Under: "callers"}
 	for _, peer := range takingPart(rows) {
-		curve := chart.Curve{Name: peer, Mine: peer == subject}
+		curve := chart.Curve{Name: peer, Mine: ours(peer)}
 		for _, r := range rows {
 			if cell := r.Cells[peer]; cell.Counted > 0 && cell.Min > 0 {
 				curve.Points = append(curve.Points, chart.Point{X: float64(r.Scenario.Callers), Y: cell.Median, Min: cell.Min, Max: cell.Max})
@@ -39,7 +39,7 @@ func lines(title string, rows []Row) (string, error) {
 
 func (r Row) bar(peer string) chart.Bar {
 	cell := r.Cells[peer]
-	b := chart.Bar{Name: peer, Text: "failed", Mine: peer == subject, None: cell.Counted == 0}
+	b := chart.Bar{Name: peer, Text: "failed", Mine: ours(peer), None: cell.Counted == 0}
 	if b.None {
 		return b
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
@@ -14,6 +15,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 	var sections int64
 	var perSecond float64
 	var leases Weight
+	var store *server.Load
 	var ideal, used time.Duration
 	var calls Calls
 	for _, o := range t.Outcomes {
@@ -30,6 +32,9 @@ func (t *Trial) measure(s Scenario, p Peer) {
 		ideal = max(ideal, o.Ideal)
 		used += o.Used
 		calls = o.Calls
+		if o.Store != nil {
+			store = o.Store
+		}
 	}
 	from, to := t.counted()
 	if s.Processes > 1 && sections > 0 {
@@ -52,7 +57,7 @@ func (t *Trial) measure(s Scenario, p Peer) {
 			v = float64(median) / trip
 		case "p99":
 			v = float64(waits.Quantile(0.99)) / trip
-		case "take":
+		case "take", "wait":
 			v = micros(median)
 		case "take-p99":
 			v = micros(waits.Quantile(0.99))
@@ -84,6 +89,15 @@ func (t *Trial) measure(s Scenario, p Peer) {
 			v = micros(calls.With - calls.Without)
 		case "allocs":
 			v = calls.Allocs
+		case "requests", "server":
+			if store == nil || store.Requests < 0 && m.Name == "requests" {
+				continue // it was not read
+			}
+			v = float64(store.Requests)
+			if m.Name == "server" {
+				v = micros(store.Processor)
+			}
+			v /= float64(max(sections, 1))
 		case "commands":
 			v = float64(t.Commands) / to.Sub(from).Seconds()
 		case "renewal":

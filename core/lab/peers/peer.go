@@ -12,12 +12,14 @@ type Peer struct {
 	Name   string
 	Module string // that it is in, for its release
 	Store  Store
+	Ours   bool // it is what the others are compared with
 
 	GoRedis  bool    // it is built on go-redis
 	Renewals float64 // of a lease in each TTL; 0 if it renews none
 
 	// Open is given the scenario as a user knows what his locks are for: a peer may have
-	// settings of which not all are good for the same.
+	// settings of which not all are good for the same. The address of a store of several
+	// servers is those of all, with commas.
 	Open func(addr string, s Scenario) (Process, error)
 }
 
@@ -41,15 +43,24 @@ type Store = server.Kind
 const (
 	Redis = server.Redis
 	Etcd  = server.Etcd
+	Three = server.Three
 )
 
-// subject is the peer whose ratio to the others is asked for.
+// subject is the peer on Redis whose ratio to the others is asked for.
 const subject = "lockaround"
 
+// ours reports whether the ratio of that peer to the others is asked for.
+func ours(peer string) bool {
+	return slices.ContainsFunc(peers, func(p Peer) bool { return p.Name == peer && p.Ours })
+}
+
 var peers = []Peer{
-	{Name: subject, Module: "github.com/lockaround/lockaround", Store: Redis, GoRedis: true, Renewals: 3, Open: openLockaround},
+	{Name: subject, Module: "github.com/lockaround/lockaround", Store: Redis, Ours: true, GoRedis: true, Renewals: 3, Open: openLockaround},
 	{Name: "redsync", Module: "github.com/go-redsync/redsync/v4", Store: Redis, GoRedis: true, Open: openRedsync},
 	{Name: "redislock", Module: "github.com/bsm/redislock", Store: Redis, GoRedis: true, Open: openRedislock},
 	{Name: "rueidislock", Module: "github.com/redis/rueidis", Store: Redis, Renewals: 2, Open: openRueidislock},
 	{Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Store: Etcd, Open: openEtcd},
+	{Name: "etcdlock", Module: "github.com/lockaround/lockaround/core/etcdlock", Store: Etcd, Ours: true, Renewals: 3, Open: openEtcdlock},
+	{Name: "redsync on three", Module: "github.com/go-redsync/redsync/v4", Store: Three, GoRedis: true, Open: openRedsync},
+	{Name: "redlock", Module: "github.com/lockaround/lockaround", Store: Three, Ours: true, GoRedis: true, Renewals: 3, Open: openRedlock},
 }

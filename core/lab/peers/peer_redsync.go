@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -15,14 +16,18 @@ import (
 // another one's work WithRetryDelay, since by default it waits 50 to 250 ms at random.
 // https://pkg.go.dev/github.com/go-redsync/redsync/v4#Option
 type redsyncProcess struct {
-	client  *redis.Client
+	clients []*redis.Client
 	locks   *redsync.Redsync
 	options []redsync.Option
 }
 
 func openRedsync(addr string, s Scenario) (Process, error) {
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	p := &redsyncProcess{client, redsync.New(goredis.NewPool(client)), []redsync.Option{redsync.WithTries(math.MaxInt)}}
+	var pools []pool.Pool
+	all := clients(addr)
+	for _, c := range all {
+		pools = append(pools, goredis.NewPool(c))
+	}
+	p := &redsyncProcess{all, redsync.New(pools...), []redsync.Option{redsync.WithTries(math.MaxInt)}}
 	if delay := redsyncDelay(s); delay > 0 {
 		p.options = append(p.options, redsync.WithRetryDelay(delay))
 	}
@@ -52,4 +57,4 @@ func (p *redsyncProcess) Lock(ctx context.Context, key string) (func() error, er
 	}, nil
 }
 
-func (p *redsyncProcess) Close() { _ = p.client.Close() } // the process ends
+func (p *redsyncProcess) Close() { _ = closeAll(p.clients) } // the process ends

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
 	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
@@ -21,6 +22,7 @@ type stage struct {
 	prefix   string
 	pace     Pace
 	witness  *witness
+	meter    *server.Meter // in one of the processes, if the store is read
 
 	callers  []caller
 	watching atomic.Bool
@@ -67,6 +69,7 @@ type Outcome struct {
 	Leases   Weight        `json:"leases,omitzero"`    // what holding all of them adds
 	Calls    Calls         `json:"calls,omitzero"`     // what they cost
 	Used     time.Duration `json:"used,omitempty"`     // of all processors while watched
+	Store    *server.Load  `json:"store,omitempty"`    // what the store did meanwhile
 }
 
 // saturate has every caller lock and unlock as often as it can.
@@ -183,6 +186,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	}
 	time.Sleep(s.pace.Warm)
 	s.watching.Store(true)
+	load := s.load(ctx)
 	began, first, before := time.Now(), s.sections(), usage.Processor()
 	last, moved := first, began
 	for range 20 { // looks, as a hang shows only in what did not happen
@@ -194,6 +198,9 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	watched := time.Since(began)
 	count, used := s.sections()-first, usage.Processor()-before
 	s.watching.Store(false)
+	if now := s.load(ctx); now != nil && load != nil {
+		s.outcome.Store = &server.Load{Requests: now.Requests - load.Requests, Processor: now.Processor - load.Processor}
+	}
 	s.finish(cancel)
 	s.gather(&all, s.pace.Grace)
 
@@ -204,6 +211,18 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	if still := watched - moved.Sub(began); still > watched/2 {
 		s.outcome.Stalled = still
 	}
+}
+
+// load is what the store has done so far; nil if that is not read, or cannot be.
+func (s *stage) load(ctx context.Context) *server.Load {
+	if s.meter == nil {
+		return nil
+	}
+	l, err := s.meter.Read(ctx)
+	if err != nil {
+		return nil
+	}
+	return &l
 }
 
 // begin runs a caller.

@@ -14,6 +14,7 @@ import (
 type Scenario struct {
 	Name      string
 	Title     string
+	Part      string // title of the table that it is in; empty for the first
 	Sweep     string // title of the sweep that it is of; empty if it is of none
 	Chart     string // the one that shows it; scenarios of a chart share its scale
 	Detail    bool   // a page has its chart only
@@ -32,6 +33,7 @@ type Scenario struct {
 	TTL       time.Duration // of leases; 0 is each peer's default
 	Ideal     bool          // it is timed what the bodies take one after the other, without a lock
 	Count     bool          // commands that the processes send to the store are counted
+	Metered   bool          // what the store does meanwhile is read
 	Out       []string      // peers that take no part
 	Why       string        // what they do instead, after "they"
 	Play      func(context.Context, *stage)
@@ -77,6 +79,8 @@ var scenarios = slices.Concat(
 	few(sweep(Scenario{Name: "sent-5ms", Title: "each its own key, a round trip of 5 ms, Release: Sent", Delay: 2500 * time.Microsecond, Sent: true, Detail: true})),
 	sweep(Scenario{Name: "one-core", Title: "each its own key, GOMAXPROCS=1", Procs: 1, Detail: true}),
 	others,
+	beside("etcd", inEtcd, Etcd),
+	beside("quorum", inThree, Three),
 )
 
 // counts are the numbers of callers of a sweep.
@@ -176,11 +180,14 @@ var others = []Scenario{
 	},
 }
 
-// charts are the titles of the charts, in their order.
-var charts = []struct {
+// chartOf is the title of a chart.
+type chartOf struct {
 	name, title string
 	lines       bool // over the number of callers
-}{
+}
+
+// charts are the titles of the charts, in their order.
+var charts = slices.Concat([]chartOf{
 	{"free", "Critical sections per second over callers, free keys: more is better", true},
 	{"link-0.5ms", "The same, a round trip of 0.5 ms", true},
 	{"link-1ms", "The same, a round trip of 1 ms", true},
@@ -195,11 +202,20 @@ var charts = []struct {
 	{"fairness", "Worst wait ÷ median wait, 64 callers on one key: less is better", false},
 	{"call", "A call with a lock that nobody else wants, in memory", false},
 	{"held", "10,000 leases held, bytes of heap for each: less is better", false},
-}
+},
+	chartsBeside("etcd", inEtcd),
+	chartsBeside("quorum", inThree),
+)
+
+// The titles of parts.
+const (
+	inEtcd  = "etcd"
+	inThree = "Three Redis servers, by majority"
+)
 
 // charted says which metrics of a scenario are bars; others are only in the table.
 func charted(m Metric) bool {
-	return !m.Plain && slices.Contains([]string{"rate", "median", "p99", "elapsed", "spread", "heap", "with", "added"}, m.Name)
+	return !m.Plain && slices.Contains([]string{"rate", "median", "p99", "elapsed", "spread", "heap", "with", "added", "wait"}, m.Name)
 }
 
 // Pace is how long things take.

@@ -15,6 +15,16 @@ type Row struct {
 	Cells    map[string]Cell // by peer; those that take part
 }
 
+// ours is the peer of the row whose ratio to the others is asked for; "" if there is none.
+func (r Row) ours() string {
+	for _, p := range peers {
+		if _, ok := r.Cells[p.Name]; ok && p.Ours {
+			return p.Name
+		}
+	}
+	return ""
+}
+
 // Cell is one metric of one peer over all rounds. If no trial counts, only Failed is set.
 type Cell struct {
 	Median, Min, Max float64
@@ -87,7 +97,7 @@ func (t Trial) figure(m Metric) (float64, bool) {
 }
 
 // isOther and isOnGoRedis are whom a ratio compares with.
-func isOther(peer string) bool { return peer != subject }
+func isOther(peer string) bool { return !ours(peer) }
 
 func isOnGoRedis(peer string) bool {
 	return isOther(peer) && slices.ContainsFunc(peers, func(p Peer) bool { return p.Name == peer && p.GoRedis })

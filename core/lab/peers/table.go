@@ -11,26 +11,42 @@ import (
 
 // markdown writes the results as a table with notes: in full, or without details.
 func markdown(of []Scenario, r Results, full bool) string {
-	rows := summarize(of, r.Trials)
-	columns := takingPart(rows)
-	if !full {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Metric.Detail })
-	}
-	behind := whereBehind(rows)
-	if !full {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Scenario.Detail })
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; %s; %d rounds of %v after %v to warm up, order of the peers by seed %d; %s.\n\n",
 		r.Machine, servers(r), r.Rounds, r.Pace.Watch, r.Pace.Warm, r.Seed, r.Began.Format(time.DateOnly))
 	b.WriteString("Median over the rounds, its range, and how many times as good as the best peer of the same round\n" +
 		"(without lockaround): above 1 is better, whichever way a figure counts. **Bold** is the best median.\n\n")
 
-	b.WriteString(behind)
+	rows := summarize(of, r.Trials)
+	for len(rows) > 0 {
+		part := rows[0].Scenario.Part
+		n := slices.IndexFunc(rows, func(r Row) bool { return r.Scenario.Part != part })
+		if n < 0 {
+			n = len(rows)
+		}
+		if part != "" {
+			fmt.Fprintf(&b, "\n### %s\n\n", part)
+		}
+		writeRows(&b, rows[:n], r, full)
+		rows = rows[n:]
+	}
+	writeNotes(&b, of, r)
+	return b.String()
+}
 
+// writeRows writes the rows of a part: what others are better at, and the table.
+func writeRows(b *strings.Builder, rows []Row, r Results, full bool) {
+	columns := takingPart(rows)
+	if !full {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Metric.Detail })
+	}
+	b.WriteString(whereBehind(rows))
+	if !full {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Scenario.Detail })
+	}
 	b.WriteString("| | ")
 	for _, peer := range columns {
-		fmt.Fprintf(&b, "| %s ", strings.TrimSpace(peer+" "+r.Versions[peer]))
+		fmt.Fprintf(b, "| %s ", strings.TrimSpace(peer+" "+r.Versions[peer]))
 	}
 	b.WriteString("|\n|---|---")
 	b.WriteString(strings.Repeat("|---", len(columns)))
@@ -42,17 +58,15 @@ func markdown(of []Scenario, r Results, full bool) string {
 			title = ""
 		}
 		before = row.Scenario.Name
-		fmt.Fprintf(&b, "| %s | %s ", title, row.Metric.Title)
+		fmt.Fprintf(b, "| %s | %s ", title, row.Metric.Title)
 		for _, peer := range columns {
-			fmt.Fprintf(&b, "| %s ", row.text(peer))
+			fmt.Fprintf(b, "| %s ", row.text(peer))
 		}
 		b.WriteString("|\n")
 		if row.Metric.Also {
-			row.alsoOnGoRedis(&b, columns)
+			row.alsoOnGoRedis(b, columns)
 		}
 	}
-	writeNotes(&b, of, r)
-	return b.String()
 }
 
 // whereBehind says first what others are better at, in one part for each sweep.
@@ -65,7 +79,7 @@ func whereBehind(rows []Row) string {
 	by := map[string]*part{}
 	behind, compared := 0, 0
 	for _, r := range rows {
-		ratio := r.Cells[subject].Ratio
+		ratio := r.Cells[r.ours()].Ratio
 		if ratio > 0 {
 			compared++
 		}
@@ -201,8 +215,8 @@ func takingPart(rows []Row) (columns []string) {
 
 func servers(r Results) string {
 	var all []string
-	for _, s := range []Store{Redis, Etcd} {
-		if v := r.Versions[string(s)+" server"]; v != "" {
+	for _, p := range peers {
+		if v := r.Versions[string(p.Store)+" server"]; v != "" && !slices.Contains(all, v) {
 			all = append(all, v)
 		}
 	}

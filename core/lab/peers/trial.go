@@ -63,7 +63,7 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 	if err := store.Wipe(ctx); err != nil {
 		return fmt.Errorf("empty the store: %w", err)
 	}
-	addr := store.Addr
+	addr := strings.Join(store.Addrs(), ",")
 	var commands atomic.Int64
 	if s.Delay > 0 || s.Count {
 		var sent *atomic.Int64
@@ -92,6 +92,11 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 	}
 	defer seen.Close()
 
+	var meter *server.Meter
+	if s.Metered {
+		m := store.Meter(p.Store)
+		meter = &m
+	}
 	pace := l.pace.of(s)
 	ends := pace.Warm + pace.Watch
 	if s.Finite {
@@ -101,7 +106,7 @@ func (l *setting) stage(ctx context.Context, s Scenario, p Peer, t *Trial) error
 		fmt.Errorf("it hung: not at its end %v after what it was given", 2*pace.Grace))
 	defer cancel()
 	t.Outcomes, err = play(ctx, s.Processes, Job{
-		Peer: p.Name, Scenario: s.Name, Addr: addr, Witness: path, Prefix: name, Pace: pace,
+		Peer: p.Name, Scenario: s.Name, Addr: addr, Witness: path, Prefix: name, Pace: pace, Meter: meter,
 	})
 	t.Overlaps = eyes.overlaps()
 	if err != nil {

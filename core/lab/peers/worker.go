@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
 // role is that of a worker: one process of a trial. It says ready on its standard output,
@@ -30,6 +31,8 @@ type Job struct {
 	Prefix   string `json:"prefix"`  // of keys
 	Number   int64  `json:"number"`  // of the process, from 1
 	Pace     Pace   `json:"pace"`
+
+	Meter *server.Meter `json:"meter,omitempty"` // of the store, if it is read
 }
 
 // Message is a line from a worker.
@@ -79,6 +82,9 @@ func perform(told string, ready func() error) (*Outcome, error) {
 	stage := &stage{
 		scenario: scenario, process: process, number: job.Number, prefix: job.Prefix, pace: job.Pace,
 		witness: eyes,
+	}
+	if job.Number == 1 {
+		stage.meter = job.Meter
 	}
 	stage.enlist()
 	if err := stage.warm(); err != nil {
