@@ -148,7 +148,14 @@ func (s *session) recheck(ctx context.Context, r driver.Request) (answer, error)
 // acquireOnce requests a lease in one decision. Without create it takes no key and no new
 // place: it only returns what the owner already has.
 func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
+	alone := create && r.Replace == nil && !s.claims.isCrowded(r.Key)
 	return runAttempt(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
+		if alone {
+			if a, ok, err := s.takeFree(ctx, at, r); ok || err != nil {
+				return a, err
+			}
+			alone = false
+		}
 		err = s.decide(ctx, at, r.Key, func(d *decision) error {
 			if r.Replace != nil {
 				if _, err := d.endOwner(r.Replace.Owner, 0); err != nil {
@@ -166,6 +173,7 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 				a.holder = d.taker()
 			}
 			a.contended = d.countWaiting() > 0
+			s.claims.noteCrowd(r.Key, len(d.claims) > 1 || a.outcome != granted)
 			if end := d.firstExpiry(); end > 0 {
 				a.remaining = micros(end - d.now)
 			}

@@ -95,11 +95,11 @@ const (
 )
 
 // attempt is one request to the database, including its retries. The caller may abandon it
-// at any time. After that nothing is committed, whatever the client library does.
+// at any time. After that nothing that commits is sent, whatever the client library does.
 type attempt struct {
 	mu         sync.Mutex
 	abandoned  bool // by its caller
-	commitSent bool // a COMMIT was sent; its outcome may be unknown
+	commitSent bool // something that commits was sent; its outcome may be unknown
 
 	resetTimeout func() // restarts the time-out for the next statement; nil if there is none
 }
@@ -111,8 +111,9 @@ func (a *attempt) progress() {
 	}
 }
 
-// commit commits tx, unless the attempt was abandoned.
-func (a *attempt) commit(tx interface{ Commit() error }) error {
+// commit calls f, which sends a COMMIT or a statement that commits itself, unless the attempt was
+// abandoned.
+func (a *attempt) commit(f func() error) error {
 	a.mu.Lock()
 	if a.abandoned {
 		a.mu.Unlock()
@@ -120,7 +121,7 @@ func (a *attempt) commit(tx interface{ Commit() error }) error {
 	}
 	a.commitSent = true
 	a.mu.Unlock()
-	return tx.Commit()
+	return f()
 }
 
 // isAbandoned reports whether the caller has abandoned the attempt.

@@ -39,7 +39,7 @@ func (t *countingTx) Commit() error {
 func TestAnAttemptIsGivenUpWithNothingChangedOnlyBeforeACommit(t *testing.T) {
 	for name, err := range map[string]error{"answered": nil, "failed": errors.New("lost")} {
 		a, tx := &attempt{}, &countingTx{err: err}
-		if got := a.commit(tx); got != err {
+		if got := a.commit(tx.Commit); got != err {
 			t.Errorf("%s: committed with %v", name, got)
 		}
 		if a.abandon() {
@@ -50,7 +50,7 @@ func TestAnAttemptIsGivenUpWithNothingChangedOnlyBeforeACommit(t *testing.T) {
 	if !a.abandon() {
 		t.Error("an attempt without a COMMIT may have changed something")
 	}
-	if err := a.commit(tx); err != errAbandoned || tx.commits != 0 {
+	if err := a.commit(tx.Commit); err != errAbandoned || tx.commits != 0 {
 		t.Errorf("after it was given up it has committed %d times, with %v", tx.commits, err)
 	}
 }

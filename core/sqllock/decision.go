@@ -3,7 +3,9 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -23,9 +25,10 @@ type decision struct {
 
 	sentAt time.Time // before the server's time was read
 
-	rowChanged    bool // and must be written
-	needsCommit   bool // something was changed
-	contended     bool // the holders are to be told so
+	rowChanged    bool     // and must be written
+	changes       []string // to be sent
+	needsCommit   bool     // something was changed
+	contended     bool     // the holders are to be told so
 	notifications []notification
 	granted       []driver.Owner // waiters of this session
 }
@@ -105,7 +108,7 @@ func (s *session) decideBy(ctx context.Context, q *queries, a *attempt, key stri
 		return err
 	}
 	if d.needsCommit {
-		if err := a.commit(tx); err != nil {
+		if err := a.commit(tx.Commit); err != nil {
 			return err
 		}
 	}
@@ -117,12 +120,13 @@ func (s *session) decideBy(ctx context.Context, q *queries, a *attempt, key stri
 func (d *decision) lockRow() error {
 	for range 10 { // a sweep may remove it in between
 		var ignored sql.NullString
-		err := d.tx.QueryRowContext(d.ctx, d.q.lockRow, []byte(d.key)).Scan(&d.token, &d.floorToken, &d.ousted, &d.askedAt, &d.retainUntil, &d.ended, &ignored)
+		statement, args := d.s.d.bind(d.q.lockRow, []byte(d.key))
+		err := d.tx.QueryRowContext(d.ctx, statement, args...).Scan(&d.token, &d.floorToken, &d.ousted, &d.askedAt, &d.retainUntil, &d.ended, &ignored)
 		if err != sql.ErrNoRows {
 			return err
 		}
 		d.attempt.progress()
-		if err := d.exec(d.q.insertRow, rowRetention, []byte(d.key)); err != nil {
+		if err := errors.Join(d.exec(d.q.insertRow, rowRetention, []byte(d.key)), d.flush()); err != nil {
 			return err
 		}
 	}
@@ -133,7 +137,8 @@ func (d *decision) lockRow() error {
 // changes of whoever locked the row before.
 func (d *decision) loadClaims() error {
 	d.sentAt = time.Now()
-	rows, err := d.tx.QueryContext(d.ctx, d.q.selectClaims, []byte(d.key))
+	statement, args := d.s.d.bind(d.q.selectClaims, []byte(d.key))
+	rows, err := d.tx.QueryContext(d.ctx, statement, args...)
 	if err != nil {
 		return err
 	}
@@ -175,7 +180,8 @@ func (d *decision) endExpired() error {
 			i++
 			continue
 		}
-		done, err := d.tx.ExecContext(d.ctx, d.q.deleteExpired, []byte(d.key), c.owner[:], d.now)
+		statement, args := d.s.d.bind(d.q.deleteExpired, []byte(d.key), c.owner[:], d.now)
+		done, err := d.tx.ExecContext(d.ctx, statement, args...)
 		if err != nil {
 			return err
 		}
@@ -242,6 +248,13 @@ func (d *decision) endOwner(o driver.Owner, keep time.Duration) (ended bool, err
 	return held, d.exec(d.q.deleteClaim, []byte(d.key), o[:])
 }
 
+// burn has the key's row remember an owner without a claim: a request for it may still come.
+func (d *decision) burn(o driver.Owner) {
+	d.rememberEnded(o)
+	d.retainUntil = max(d.retainUntil, d.now+rowRetention)
+	d.rowChanged = true
+}
+
 // grantToWaiters grants the key to the first waiters, as long as they fit. Their leases last
 // as long as their places would have; a waiter that is alive extends its lease when it is
 // woken.
@@ -266,7 +279,8 @@ func (d *decision) grantPlace(c *claim, expires, ttl int64) error {
 	return d.exec(d.q.grant, token, d.now, expires, ttl, []byte(d.key), o[:])
 }
 
-// saveRow writes the key's row if it has changed, and sends the notifications.
+// saveRow writes the key's row if it has changed, and sends the notifications and what else was
+// not sent yet.
 func (d *decision) saveRow() error {
 	if d.rowChanged {
 		if err := d.exec(d.q.saveRow, d.token, d.ousted, d.askedAt, d.retainUntil, d.ended, []byte(d.key)); err != nil {
@@ -279,7 +293,7 @@ func (d *decision) saveRow() error {
 			return err
 		}
 	}
-	return nil
+	return d.flush()
 }
 
 // notifyHolders tells the holders that the key is contended, if that is new.
@@ -300,10 +314,24 @@ func (d *decision) notify(c *claim, kind byte) {
 	}
 }
 
-// exec executes a statement that changes something.
-func (d *decision) exec(statement string, args ...any) error {
+// exec executes a statement that changes something. In PostgreSQL that is left to flush, which
+// sends all of them at once.
+func (d *decision) exec(statement string, values ...any) error {
 	d.needsCommit = true
-	_, err := d.tx.ExecContext(d.ctx, statement, args...)
+	d.changes = append(d.changes, d.s.d.text(statement, values...))
+	if d.s.d == PostgreSQL {
+		return nil
+	}
+	return d.flush()
+}
+
+// flush executes the changes that were not sent yet.
+func (d *decision) flush() error {
+	if len(d.changes) == 0 {
+		return nil
+	}
+	_, err := d.tx.ExecContext(d.ctx, strings.Join(d.changes, "; "))
+	d.changes = nil
 	if err == nil {
 		d.attempt.progress()
 	}

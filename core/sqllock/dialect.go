@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -62,6 +63,49 @@ func (d Dialect) sql(statement string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// bind returns a statement and the parameters to send with it. In MySQL they become part of its
+// text, where they cost no round trip to prepare the statement. PostgreSQL plans it only once.
+func (d Dialect) bind(statement string, values ...any) (string, []any) {
+	if d == PostgreSQL {
+		return statement, values
+	}
+	return d.text(statement, values...), nil
+}
+
+// text replaces each ? of a statement by a value, and {now}.
+func (d Dialect) text(statement string, values ...any) string {
+	statement = strings.ReplaceAll(statement, "{now}", d.now())
+	var b strings.Builder
+	for _, v := range values {
+		before, after, _ := strings.Cut(statement, "?")
+		b.WriteString(before)
+		b.WriteString(d.literal(v))
+		statement = after
+	}
+	b.WriteString(statement)
+	return b.String()
+}
+
+// literal returns a value as it is in a statement's text: an integer; bytes, of which only the
+// hexadecimal digits are in it, so that nothing in them means anything to the server; or a string
+// of this package's own, of letters and digits.
+func (d Dialect) literal(v any) string {
+	switch v := v.(type) {
+	case []byte:
+		if d == PostgreSQL {
+			return "decode('" + hex.EncodeToString(v) + "', 'hex')"
+		}
+		return "x'" + hex.EncodeToString(v) + "'"
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case int:
+		return strconv.Itoa(v)
+	case string:
+		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
+	}
+	panic(fmt.Sprintf("sqllock: no literal for a %T", v))
 }
 
 // now returns the SQL for the server's time in microseconds since 1970, which does not

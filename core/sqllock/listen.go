@@ -53,6 +53,7 @@ func (s *session) handleNotification(payload string) {
 	case kind == notifyKept && !held:
 		c.expectExpiry(time.Now())
 	}
+	own.contended = own.contended || kind == notifyContended
 	if kind == notifyLost && held && !releasing {
 		c.forgetLocked(id.Owner)
 	}

@@ -23,6 +23,8 @@ type queries struct {
 	list    string // key, limit
 	ping    string
 
+	free free
+
 	named bool // claims have the column origin
 }
 
@@ -33,13 +35,14 @@ func newQueries(d Dialect, named bool) *queries {
 	}
 	q := &queries{
 		named: named,
+		free:  newFree(d, column, value),
 
 		// The row of the empty key has the floor. No lock uses that key.
 		insertRow: `INSERT INTO lockaround_lock (lock_key, floor_token, keep_us)
 SELECT k.lock_key, COALESCE((SELECT f.floor_token FROM lockaround_lock f WHERE f.lock_key = ''), 0), {now} + ? FROM (SELECT ? AS lock_key) k`,
 		lockRow: `SELECT token, floor_token, ousted, asked_us, keep_us, ended FROM lockaround_lock WHERE lock_key = ? FOR UPDATE`,
 		selectClaims: `SELECT n.t, c.owner, c.state, c.turn, c.room, c.token, c.granted_us, c.expires_us, c.ttl_us, c.session, c.listens, ` + from + `
-FROM (SELECT {now} AS t) n LEFT JOIN lockaround_claim c ON c.lock_key = ?`,
+FROM (SELECT {now} AS t) n LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > 0`,
 		insertClaim: `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens` + column + `)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?` + value + `)`,
 		grant: `UPDATE lockaround_claim SET state = 1, turn = 9223372036854775807, token = ?, granted_us = ?, expires_us = ?, ttl_us = ?
@@ -76,9 +79,8 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JO
 		q.insertRow = strings.Replace(q.insertRow, "SELECT ? AS lock_key", "SELECT CAST(? AS BINARY) AS lock_key", 1)
 		q.lockRow = strings.Replace(q.lockRow, "ended FROM", "ended, '' FROM", 1)
 	}
-	for _, s := range []*string{
-		&q.insertRow, &q.lockRow, &q.selectClaims, &q.insertClaim, &q.grant, &q.extend, &q.keep, &q.deleteExpired, &q.deleteClaim,
-		&q.saveRow, &q.notify, &q.refresh, &q.poll, &q.inspect, &q.list, &q.ping,
+	for _, s := range []*string{ // those whose values are parameters
+		&q.lockRow, &q.selectClaims, &q.deleteExpired, &q.refresh, &q.poll, &q.inspect, &q.list, &q.ping, &q.free.lease,
 	} {
 		*s = d.sql(*s)
 	}

@@ -22,7 +22,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	now := time.Now()
 	asked := make([]time.Time, len(rs))
 	for i, r := range rs {
-		asked[i] = s.claims.noteRelease(r.Owner, now)
+		asked[i] = s.claims.noteRelease(r.ID, now)
 	}
 	// Each release is a transaction of its own, so that a failure concerns one key only.
 	// Only a few run at a time, which leaves connections for others.
@@ -46,7 +46,14 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 		ended         bool
 		token, ousted int64
 	}
+	alone := e.Keep == 0 && !s.claims.isCrowded(e.Key)
 	r, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (r result, err error) {
+		if alone {
+			if r.ended, err = s.endAlone(ctx, a, e.ID); r.ended || err != nil {
+				return r, err
+			}
+			alone = false
+		}
 		err = s.decide(ctx, a, e.Key, func(d *decision) (err error) {
 			r.token, r.ousted = d.latestToken(), d.ousted
 			r.ended, err = d.endOwner(e.Owner, e.Keep)
@@ -80,6 +87,9 @@ func (s *session) endLater(id driver.ID, keep, ttl time.Duration) {
 	}
 	s.debts.Owe(id.Owner, kit.Debt{Limit: ttl + 2*s.timeout, End: func(ctx context.Context) error {
 		return s.decideInBackground(ctx, id.Key, func(d *decision) error {
+			if d.claimOf(id.Owner) == nil {
+				d.burn(id.Owner)
+			}
 			_, err := d.endOwner(id.Owner, keep)
 			return err
 		})

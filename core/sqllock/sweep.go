@@ -3,11 +3,13 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
@@ -63,7 +65,7 @@ const sweepBatch = 256
 // sweep removes claims that expired more than ten seconds ago, and idle rows of keys without
 // claims.
 func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
-	expired, err := s.selectKeys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE expires_us < {now} - 10000000 ORDER BY lock_key LIMIT ?`, sweepBatch)
+	expired, err := s.selectKeys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE expires_us < {now} - 10000000 AND expires_us > 0 ORDER BY lock_key LIMIT ?`, sweepBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -72,28 +74,60 @@ func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
 			return 0, err
 		}
 	}
+	spent, err := s.sweepSpent(ctx)
+	n := len(expired) + spent
+	if err != nil {
+		return n, err
+	}
 	idle, err := s.selectKeys(ctx, `SELECT lock_key FROM lockaround_lock l WHERE keep_us < {now} AND lock_key <> ''
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) ORDER BY keep_us LIMIT ?`, sweepBatch)
 	if err != nil || len(idle) == 0 {
-		return len(expired), err
+		return n, err
 	}
 	placeholders, args := inList(idle)
 	// Commit the floor first, so that a row that is created again starts above its old
 	// tokens.
 	var highest int64
 	if err := s.db.QueryRowContext(ctx, s.d.sql(`SELECT COALESCE(MAX(GREATEST(token, floor_token)), 0) FROM lockaround_lock WHERE lock_key IN `+placeholders), args...).Scan(&highest); err != nil {
-		return len(expired), err
+		return n, err
 	}
 	if err := s.raiseFloor(ctx, highest); err != nil {
-		return len(expired), err
+		return n, err
 	}
 	// A claim that was added meanwhile does not need the row: it has its token itself.
 	done, err := s.db.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_lock WHERE lock_key IN `+placeholders+` AND keep_us < {now} AND token <= ?`), append(args, highest)...)
 	if err != nil {
-		return len(expired), err
+		return n, err
 	}
-	n, err := done.RowsAffected()
-	return len(expired) + int(n), err
+	removed, err := done.RowsAffected()
+	return n + int(removed), err
+}
+
+// sweepSpent deletes spent claims that sessions have left behind. What fails is left to the next
+// sweep.
+func (s *session) sweepSpent(ctx context.Context) (n int, err error) {
+	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT lock_key, owner FROM lockaround_claim WHERE expires_us = 0 LIMIT ?`), sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }() // Err has its error
+	var spent []driver.ID
+	for rows.Next() {
+		var key, owner []byte
+		if err := rows.Scan(&key, &owner); err != nil {
+			return 0, err
+		}
+		spent = append(spent, newID(key, owner))
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return 0, err
+	}
+	for _, id := range spent {
+		if err := s.deleteSpent(ctx, id); err == nil {
+			n++
+		}
+	}
+	return n, ctx.Err()
 }
 
 // raiseFloor makes every key whose row is created from now on start above a token.

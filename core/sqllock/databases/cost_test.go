@@ -15,8 +15,8 @@ import (
 // package's documentation.
 func TestRoundTripsAreFew(t *testing.T) {
 	most := map[sqllock.Dialect][4]int{
-		sqllock.PostgreSQL: {5, 6, 1, 7},
-		sqllock.MySQL:      {6, 7, 2, 8},
+		sqllock.PostgreSQL: {2, 1, 1, 8},
+		sqllock.MySQL:      {2, 3, 2, 10},
 	}
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		link := newProxy(t, d.srv.Addr(), false)

@@ -12,7 +12,7 @@ import (
 const requests = "requests"
 
 // newProxy starts a proxy to the server at target. It ends with the test. The codec takes
-// the COMMIT of an acquisition or release for the request, and a renewal's UPDATE. If early,
+// the COMMIT of an acquisition or release for the request, or the statement that commits itself, and a renewal's UPDATE. If early,
 // the first SELECT of a key is an acquisition's request instead. Pushes are all replies on
 // connections that listen.
 func newProxy(t testing.TB, target string, early bool) *proxy.Proxy[drivertest.Op] {
@@ -43,14 +43,17 @@ func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[drivertest.
 	m.Count = requests
 	has := func(text string) bool { return bytes.Contains(data, []byte(text)) }
 	switch {
+	case has("SELECT l.lock_key"): // it commits itself, as the next does
+		m.Requests = append(m.Requests, drivertest.OpAcquire)
+	case has("UPDATE lockaround_lock l"):
+		m.Requests = append(m.Requests, drivertest.OpRelease)
 	case has("listen ") || has("LISTEN "):
 		c.listens = true
 	case has("begin") || has("START TRANSACTION"):
 		c.adds, c.removes = false, false
-	case has("INSERT INTO lockaround_claim") || has("SET state = 1"):
-		c.adds = true
-	case has("DELETE FROM lockaround_claim") || has("SET state = 2"):
-		c.removes = true
+	case has("INSERT INTO lockaround_claim"), has("SET state = 1"), has("DELETE FROM lockaround_claim"), has("SET state = 2"):
+		c.adds = c.adds || has("INSERT INTO lockaround_claim") || has("SET state = 1")
+		c.removes = c.removes || has("DELETE FROM lockaround_claim") || has("SET state = 2")
 	case c.early && has("FOR UPDATE"):
 		m.Requests = append(m.Requests, drivertest.OpAcquire)
 	case has("UPDATE lockaround_claim c SET"):

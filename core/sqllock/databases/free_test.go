@@ -1,0 +1,130 @@
+package databases_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+// levels are options of a data source, each with a default isolation level for its connections.
+var levels = map[sqllock.Dialect][]string{
+	sqllock.PostgreSQL: {"", "&default_transaction_isolation=repeatable%20read", "&default_transaction_isolation=serializable"},
+	sqllock.MySQL: {
+		"", "?tx_isolation=%27READ-UNCOMMITTED%27", "?tx_isolation=%27READ-COMMITTED%27&interpolateParams=true", "?tx_isolation=%27SERIALIZABLE%27",
+	},
+}
+
+// TestKeysExcludeWhateverTheConnectionsIsolationLevel has processes whose connections differ.
+func TestKeysExcludeWhateverTheConnectionsIsolationLevel(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		var processes []*process
+		for _, options := range levels[d.dialect] {
+			processes = append(processes, open(t, d.locks(t, d.connect(t, d.srv.Addr(), options))))
+		}
+		var all intervals
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var running sync.WaitGroup
+		running.Go(func() { load(ctx, &all, processes, 2, fewKeys) })
+		for began := time.Now(); time.Since(began) < 2*time.Second || all.len() < 30 && time.Since(began) < patience; {
+			<-time.After(50 * time.Millisecond)
+		}
+		cancel()
+		running.Wait()
+		if n := all.verify(t); n < 30 {
+			t.Errorf("%d leases were granted, so little was tested", n)
+		}
+		d.waitUntilEmpty(t)
+	})
+}
+
+// TestTheConnectionsIsolationLevelStays has the locks share a connection with others.
+func TestTheConnectionsIsolationLevelStays(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		db := d.connect(t, d.srv.Addr(), "")
+		db.SetMaxOpenConns(1)
+		p := open(t, d.locks(t, db))
+		level := `SELECT current_setting('transaction_isolation')`
+		if d.dialect == sqllock.MySQL {
+			level = `SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = connection_id()`
+		}
+		read := func() (of string) {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback() //nolint:errcheck // it has changed nothing
+			if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM lockaround_row WHERE lock_key = '' FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the level of a transaction", func() bool { // MariaDB shows what was there a moment ago
+				return tx.QueryRowContext(t.Context(), level).Scan(&of) == nil
+			})
+			return of
+		}
+		want := read()
+		for range 3 {
+			g, err := p.Acquire(t.Context(), request("stock", false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(); got != want {
+				t.Errorf("after an acquisition the level is %q, and was %q", got, want)
+			}
+			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+				t.Fatal(err)
+			}
+			if got := read(); got != want {
+				t.Errorf("after a release the level is %q, and was %q", got, want)
+			}
+		}
+	})
+}
+
+// TestRequestThatComesAfterItsCallerHasLeftIsNotGranted loses a request, whose caller leaves, and
+// makes it again when its owner was cleaned up. In MySQL what is lost is not yet what may commit.
+func TestRequestThatComesAfterItsCallerHasLeftIsNotGranted(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		if d.dialect == sqllock.MySQL {
+			return
+		}
+		link := newProxy(t, d.srv.Addr(), false)
+		db := d.connect(t, link.Addr(), d.options)
+		p, other := open(t, d.locks(t, db)), open(t, d.locks(t, d.DB))
+		g, err := p.Acquire(t.Context(), request("stock", false)) // so that the key has its row
+		if err == nil {
+			err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		restore := link.BlackHole(proxy.ToServer)
+		r := request("stock", false)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := p.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a request that is lost: %v; want %v", err, context.DeadlineExceeded)
+		}
+		restore()
+		link.Cut()
+		ended := fmt.Sprintf(`SELECT count(*) FROM lockaround_lock WHERE position('%x' IN encode(ended, 'hex')) > 0`, r.Owner[:])
+		eventually(t, "the end of the request's owner", func() bool { return d.number(t, ended) == 1 })
+		if _, err := other.Acquire(t.Context(), r); !errors.Is(err, driver.ErrPlaceLost) {
+			t.Errorf("a request that comes after its owner was cleaned up: %v; want %v", err, driver.ErrPlaceLost)
+		}
+		g, err = other.Acquire(t.Context(), request("stock", false))
+		if err != nil {
+			t.Fatalf("the next request: %v", err)
+		}
+		if err := other.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
