@@ -44,6 +44,10 @@ const (
 	Redis = server.Redis
 	Etcd  = server.Etcd
 	Three = server.Three
+
+	ZooKeeper = server.SingleZooKeeper
+	Postgres  = server.Postgres
+	MariaDB   = server.MariaDB
 )
 
 // subject is the peer on Redis whose ratio to the others is asked for.
@@ -63,4 +67,10 @@ var peers = []Peer{
 	{Name: "etcdlock", Module: "github.com/lockaround/lockaround/core/etcdlock", Store: Etcd, Ours: true, Renewals: 3, Open: openEtcdlock},
 	{Name: "redsync on three", Module: "github.com/go-redsync/redsync/v4", Store: Three, GoRedis: true, Open: openRedsync},
 	{Name: "redlock", Module: "github.com/lockaround/lockaround", Store: Three, Ours: true, GoRedis: true, Renewals: 3, Open: openRedlock},
+	{Name: "zk.Lock", Module: "github.com/go-zookeeper/zk", Store: ZooKeeper, Open: openGoZooKeeper},
+	{Name: "zklock", Module: "github.com/lockaround/lockaround/core/zklock", Store: ZooKeeper, Ours: true, Renewals: 3, Open: openZklock},
+	{Name: "pg_advisory_lock", Module: "github.com/jackc/pgx/v5", Store: Postgres, Open: openAdvisory},
+	{Name: "sqllock on PostgreSQL", Module: "github.com/lockaround/lockaround", Store: Postgres, Ours: true, Renewals: 3, Open: openSqllock(Postgres)},
+	{Name: "GET_LOCK", Module: "github.com/go-sql-driver/mysql", Store: MariaDB, Open: openGetLock},
+	{Name: "sqllock on MariaDB", Module: "github.com/lockaround/lockaround", Store: MariaDB, Ours: true, Renewals: 3, Open: openSqllock(MariaDB)},
 }

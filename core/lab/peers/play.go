@@ -200,6 +200,9 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	s.watching.Store(false)
 	if now := s.load(ctx); now != nil && load != nil {
 		s.outcome.Store = &server.Load{Requests: now.Requests - load.Requests, Processor: now.Processor - load.Processor}
+		if now.Requests < 0 {
+			s.outcome.Store.Requests = -1
+		}
 	}
 	s.finish(cancel)
 	s.gather(&all, s.pace.Grace)

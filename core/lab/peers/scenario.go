@@ -81,6 +81,9 @@ var scenarios = slices.Concat(
 	others,
 	beside("etcd", inEtcd, Etcd),
 	beside("quorum", inThree, Three),
+	beside("zookeeper", inZooKeeper, ZooKeeper),
+	beside("postgres", inPostgres, Postgres),
+	beside("mariadb", inMariaDB, MariaDB),
 )
 
 // counts are the numbers of callers of a sweep.
@@ -205,12 +208,19 @@ var charts = slices.Concat([]chartOf{
 },
 	chartsBeside("etcd", inEtcd),
 	chartsBeside("quorum", inThree),
+	chartsBeside("zookeeper", inZooKeeper),
+	chartsBeside("postgres", inPostgres),
+	chartsBeside("mariadb", inMariaDB),
 )
 
 // The titles of parts.
 const (
 	inEtcd  = "etcd"
 	inThree = "Three Redis servers, by majority"
+
+	inZooKeeper = "ZooKeeper"
+	inPostgres  = "PostgreSQL"
+	inMariaDB   = "MariaDB"
 )
 
 // charted says which metrics of a scenario are bars; others are only in the table.

@@ -51,5 +51,5 @@ func startDatabase(ctx context.Context, kind Kind) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
-	return &Server{Addr: p.Addr(), Version: version, daemon: p.Daemon(), end: p.Stop}, nil
+	return &Server{Addr: p.Addr(), Version: version, daemon: p.Daemon(), end: p.Stop, Wipe: func(context.Context) error { return nil }}, nil
 }

@@ -38,6 +38,7 @@ func (s *Server) Meter(kind Kind) Meter {
 // requestsOf is how the servers of a kind count what they are asked.
 var requestsOf = map[Kind]func(ctx context.Context, addr string) (int64, error){
 	Etcd: requestsOfEtcd, Redis: requestsOfRedis, Three: requestsOfRedis,
+	SingleZooKeeper: requestsOfZooKeeper, MariaDB: requestsOfMariaDB,
 }
 
 // Read reads it.

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMeterReadsWhatAStoreHasDone(t *testing.T) {
-	for kind, program := range map[Kind]string{Etcd: "etcd", Redis: "redis-server", Three: "redis-server"} {
+	for kind, program := range map[Kind]string{Etcd: "etcd", Redis: "redis-server", Three: "redis-server", SingleZooKeeper: "java", MariaDB: "mariadbd"} {
 		t.Run(string(kind), func(t *testing.T) {
 			daemon.Need(t, program)
 			s, err := Start(t.Context(), kind)

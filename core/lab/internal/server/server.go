@@ -51,6 +51,8 @@ func Start(ctx context.Context, kind Kind) (*Server, error) {
 		return startDatabase(ctx, kind)
 	case Three:
 		return startThree(ctx)
+	case SingleZooKeeper:
+		return inFolder(ctx, startSingleZooKeeper)
 	}
 	return startRedis(ctx, redisserver.Options{})
 }
