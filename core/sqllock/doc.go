@@ -21,7 +21,9 @@
 //
 // An acquisition or release is a decision: one short transaction at READ COMMITTED that
 // locks the key's row in lockaround_lock with FOR UPDATE. Leases and places in the queue are
-// rows of lockaround_claim. Waiters are served first come first served, with one place for
+// rows of lockaround_claim. A key that nobody else wants is acquired, and released, by one
+// statement that does the same in a transaction of its own; it changes nothing if somebody else
+// has a claim, and a decision follows. Waiters are served first come first served, with one place for
 // each process and key, and nobody passes a queue. A release grants the key to the first
 // waiter in the same transaction. The waiter finds out by polling: one statement for all
 // claims of a session, every 200 ms, and more often while the queue moves. In PostgreSQL
@@ -35,9 +37,10 @@
 // its TTL if that is shorter, loses its place and queues again. A broken connection ends no
 // lease. Requests on it are retried on another one until the engine's store time-out is
 // over, as are deadlocks and serialization failures. If the reply to a COMMIT is lost, the
-// retry reads in the table whether it was executed. A request whose caller has left is not
-// committed later; if it may have been committed already, it is cleaned up in the
-// background.
+// retry reads in the table whether it was executed. A decision whose caller has left is not
+// committed later. What may have been committed, or may still be, is cleaned up in the
+// background: the key's row remembers the last eight owners that have ended, and a request that
+// comes after that is refused. At the latest its lease ends with its TTL.
 //
 // Tokens rise as long as the database keeps its data, also for keys whose rows were removed
 // in between. A token is the server's time in microseconds, or the last token plus one if
@@ -62,15 +65,24 @@
 //
 // # Cost
 //
-// Round trips in PostgreSQL, including BEGIN and COMMIT: 5 to acquire a free key (2 more the
-// first time that the key is used), 6 to release it, and 1 to renew up to 64 leases. A
-// hand-over takes a release with one more statement, and 1 by the waiter once it is
-// notified. A session that holds or waits adds 1 for each poll, and 1 every quarter of 3
-// seconds while it waits. In MySQL, BEGIN takes two round trips, a renewal is two
-// statements, and each statement takes two round trips unless the data source has
-// interpolateParams=true, which is recommended.
+// Round trips, including BEGIN and COMMIT:
 //
-// Each decision commits once, and waits for the disk. With synchronous_commit=off or
+//	                            PostgreSQL  MySQL
+//	acquire a free key              2         2
+//	release it                      1         2, and 1 for up to 32 of them
+//	by a decision: acquire          5         6
+//	release, without a waiter       5         7
+//	release to a waiter             5         8   and 1 or 2 by the waiter once it is woken
+//	renew up to 64 leases           1         2
+//
+// A decision is what it takes if others hold the key or wait for it, and the first time that the
+// key is used, with 2 more. A session remembers the keys that others wanted when it last asked;
+// otherwise the statement for a free key comes before the decision. A session that holds or waits
+// adds 1 for each poll, and 1 every quarter of 3 seconds while it waits. In MySQL renewals and polls
+// take two round trips for each statement unless the data source has interpolateParams=true, which
+// is recommended.
+//
+// Each of these commits once, and waits for the disk. With synchronous_commit=off or
 // innodb_flush_log_at_trx_commit=2 it does not, but a crash of the machine loses leases.
 // PostgreSQL commits transactions that use NOTIFY one by one; only decisions that have a
 // session to notify use it. Sessions sweep: a key that was unused for a minute or two

@@ -152,7 +152,8 @@ type object struct{ name, create string }
 func (o *object) isColumn() bool { return strings.Contains(o.name, ".") }
 
 // Columns whose names end in _us have microseconds: a time since 1970 by the server's clock,
-// or a duration. state is a claimState; turn is the position in the queue; room is how many
+// or a duration. A claim whose expires_us is 0 is spent: it was released, and is nobody's; see
+// free.go. state is a claimState; turn is the position in the queue; room is how many
 // may hold the key together; origin.go has origin. The row of the empty key has the floor, a token that all later
 // tokens must exceed; see sweep.go.
 var schemas = map[Dialect][]object{

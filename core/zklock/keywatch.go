@@ -13,7 +13,7 @@ func (w *keyWatches) init(s *session) {
 	w.keys = make(map[string]*keyWatch)
 }
 
-// watchAfter is how long a lease that was granted to a request without company is not watched.
+// watchAfter is how long a lease is not watched that a request got together with its node.
 const watchAfter = 5 * time.Millisecond
 
 // add watches the key of a lease, at once or a little later. keyVersion is the version of the
