@@ -107,4 +107,8 @@
 // no queue across processes, no tokens and no expiry. pg_advisory_xact_lock belongs to a
 // transaction, but its key is a 64-bit number, so that keys collide. [InTx] has no such
 // collisions.
+//
+// They are faster: to lock and unlock takes two round trips, which write nothing. A lease takes three
+// in PostgreSQL, of which two commit, and four or five in MySQL. Package core/lab/peers compares
+// them.
 package sqllock
