@@ -45,6 +45,7 @@ FROM lockaround_lock l CROSS JOIN (SELECT {now} AS t) n
 WHERE l.lock_key = ? AND l.token < n.t AND l.floor_token < n.t AND position(? IN l.ended) = 0
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key)`
 		f.end = `WITH g AS (DELETE FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1 AND c.expires_us > {now}
+AND EXISTS (SELECT 1 FROM lockaround_lock r WHERE r.lock_key = c.lock_key)
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim o WHERE o.lock_key = ? AND o.owner <> ?) RETURNING c.token, c.expires_us)
 UPDATE lockaround_lock l SET token = GREATEST(l.token, g.token), keep_us = GREATEST(l.keep_us, g.expires_us, {now} + ?),
 ended = substring(? || l.ended FROM 1 FOR ?) FROM g WHERE l.lock_key = ?`

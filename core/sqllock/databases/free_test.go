@@ -128,3 +128,25 @@ func TestRequestThatComesAfterItsCallerHasLeftIsNotGranted(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseNeedsNoRow releases a lease whose key's row was swept meanwhile.
+func TestReleaseNeedsNoRow(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		p := open(t, d.locks(t, d.DB))
+		var last int64
+		for range 3 {
+			g, err := p.Acquire(t.Context(), request("stock", false))
+			if err != nil || g.Token <= last {
+				t.Fatalf("token %d after %d, %v", g.Token, last, err)
+			}
+			last = g.Token
+			d.exec(t, `DELETE FROM lockaround_lock WHERE lock_key <> ''`)
+			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+				t.Fatalf("release: %v", err)
+			}
+			if n := d.number(t, `SELECT MAX(token) FROM lockaround_lock`); n != g.Token {
+				t.Errorf("the key's row remembers token %d, want %d", n, g.Token)
+			}
+		}
+	})
+}
