@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -64,43 +65,30 @@ const tick = 10 * time.Millisecond
 
 // processorOf is what these processes and those that they started have used, by Linux.
 func processorOf(pids []int) (used time.Duration) {
-	type process struct {
-		parent int
-		ticks  int64
-	}
-	all := map[int]process{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			continue // it has ended
 		}
 		// The second field is a name in brackets, which may hold anything.
-		_, rest, _ := strings.Cut(string(text), "(")
-		f := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
+		f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(f) < 15 {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		p := process{}
-		p.parent, _ = strconv.Atoi(f[1])
 		for _, field := range f[11:15] { // itself and its children that have ended, in user and kernel mode
 			n, _ := strconv.ParseInt(field, 10, 64)
-			p.ticks += n
+			used += time.Duration(n) * tick
 		}
-		all[pid] = p
-	}
-	var count func(pid int)
-	count = func(pid int) {
-		used += time.Duration(all[pid].ticks) * tick
-		for child, p := range all {
-			if p.parent == pid {
-				count(child)
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		var children []int
+		for _, path := range threads {
+			text, _ := os.ReadFile(path)
+			for _, field := range strings.Fields(string(text)) {
+				child, _ := strconv.Atoi(field)
+				children = append(children, child)
 			}
 		}
-	}
-	for _, pid := range pids {
-		count(pid)
+		used += processorOf(children)
 	}
 	return used
 }
