@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 var (
 	gathering = Scenario{
-		Name: "gathering", Title: "8 callers once each", Stores: []Store{Redis, Etcd, nowhere}, Processes: 2, Callers: 4,
+		Name: "gathering", Title: "8 callers once each", Stores: []Store{Redis, Three, Etcd, nowhere}, Processes: 2, Callers: 4,
 		Body: 20 * time.Millisecond, Finite: true, Play: once,
 		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: figure.Milliseconds, Less: true}},
 	}

@@ -14,11 +14,19 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
-func TestEachRedisPeerServesAllCallers(t *testing.T) {
-	daemon.Need(t, "redis-server")
+func TestEachPeerServesAllCallers(t *testing.T) {
+	for store, program := range map[Store]string{Redis: "redis-server", Three: "redis-server", Etcd: "etcd"} {
+		t.Run(string(store), func(t *testing.T) {
+			daemon.Need(t, program)
+			allServe(t, store)
+		})
+	}
+}
+
+func allServe(t *testing.T, store Store) {
 	var on []Peer
 	for _, p := range peers {
-		if p.Store == Redis {
+		if p.Store == store {
 			on = append(on, p)
 		}
 	}
@@ -40,7 +48,7 @@ func TestEachRedisPeerServesAllCallers(t *testing.T) {
 			switch {
 			case trial.Error == "":
 				on = slices.DeleteFunc(on, func(p Peer) bool { return p.Name == trial.Peer })
-			case trial.Peer == subject && !strings.Contains(trial.Error, core.ErrUnavailable.Error()):
+			case ours(trial.Peer) && !strings.Contains(trial.Error, core.ErrUnavailable.Error()):
 				t.Fatalf("%s: %s", trial.Peer, trial.Error)
 			}
 		}
