@@ -86,7 +86,7 @@ OTHERS := valkey sentinel cluster quorum etcd postgres mariadb zookeeper
 # They run long, count, or repeat what another test shows once. Their names are whole.
 LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestClusterReshardingLosesNoLease \
 	TestConformanceOfAnEnsemble TestConformanceOverModelledNodes TestConformanceUnderMinimalACL TestCrowdIsLetInOneByOne \
-	TestCrowdIsLetInOneByOneByACluster TestEachExpiryIsOneLoadOverProcesses TestEachRedisPeerServesAllCallers TestEndurance \
+	TestCrowdIsLetInOneByOneByACluster TestEachExpiryIsOneLoadOverProcesses TestEachPeerServesAllCallers TestEndurance \
 	TestEnginesTakeTurns TestFuzzedKeysStayApart TestGuardedCounterOfManyEnginesCountsEach TestHandOverCostsWithManyWaiters \
 	TestHeldLeaseCostsNoGoroutine TestHeldLeaseCostsNoGoroutineAndLittleMemory \
 	TestIdleWorkerHearsAndAsksSeldom TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled TestKeysGoAndComeUnderLoad TestKeysOfABodyAreRefusedWithOtherDecoders \
