@@ -123,7 +123,7 @@ func TestWatchSeesAWaitOfAnotherProcessWithinASecond(t *testing.T) {
 			}
 			time.Sleep(6100 * time.Millisecond)
 			cancel()
-			<-gaveUp
+			mustBe(t, <-gaveUp, context.Canceled)
 			mustBe(t, l.Release(t.Context()), nil)
 		}
 	})

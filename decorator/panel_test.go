@@ -69,7 +69,7 @@ func TestPanelsSayWhatAnOperatorNeeds(t *testing.T) {
 			t.Errorf("the key is in the panel: %s", all)
 		}
 		stop()
-		_ = <-over // that of its context
+		expectCanceled(t, <-over)
 
 		prices := decorator.Cached(locks, core.Policy{Name: "price", Key: "price:{.}"}, cache.NewMemory(cache.Limits{Entries: 10, Bytes: 1 << 20}),
 			func(_ context.Context, sku string) (int, error) {
@@ -98,7 +98,7 @@ func TestPanelsSayWhatAnOperatorNeeds(t *testing.T) {
 		synctest.Wait()
 		expectCells(t, said(t, indexer), "leader", "pod-1", "leads here", "true", "terms here", "1", "term", fmt.Sprint(indexer.Status().Term))
 		stop()
-		_ = <-over // that of its context
+		expectCanceled(t, <-over)
 	})
 }
 
@@ -113,5 +113,13 @@ func TestPanelOfAStoreThatDoesNotAnswerSaysSo(t *testing.T) {
 	}
 	if p := indexer.Panel(t.Context()); !errors.Is(p.Err, core.ErrClosed) || p.Title == "" {
 		t.Errorf("the panel is %+v", p)
+	}
+}
+
+// expectCanceled expects the error of a context that was cancelled.
+func expectCanceled(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
 	}
 }

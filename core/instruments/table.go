@@ -125,7 +125,8 @@ var NodeCondition = add(Instrument{
 	Name: "lock.node.condition", Scope: redlock, Kind: Gauge, Unit: "{node}",
 	Description: "1 for what a node of a quorum was last seen to be, 0 for what it was not.",
 	Attributes: []Attribute{
-		{Key: AddressKey}, {Key: PortKey},
+		{Key: AddressKey},
+		{Key: PortKey},
 		{ConditionKey, []string{"unknown", "up", "slow", "down", "restarted_empty"}},
 	},
 })

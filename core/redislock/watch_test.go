@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -116,7 +117,9 @@ func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Option
 		t.Errorf("%v: %+v", err, k)
 	}
 	cancel()
-	<-gaveUp
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("the wait that was given up: %v", err)
+	}
 	seen(t, w, "the end of the wait", func(v core.View) bool { return len(viewOf(v, "stock:1").Waiters) == 0 })
 	after := commands(t, observer)
 	// Each of the two may send 6 messages, and one more every 2.5 s. Giving up tells nobody.

@@ -27,15 +27,14 @@ type Hub struct {
 	Config
 	gossip driver.Gossip // nil: engines cannot report to each other
 
-	mu       sync.Mutex
-	self     *Origin   // nil: nobody has watched yet
-	rec      *recorder // nil: nobody watches
-	watches  map[*Watch]struct{}
-	closed   bool
-	sharing  sharing
-	others   others
-	stop     context.CancelFunc // of the run under way
-	unlisten func()             // to reports; nil if nobody watches here
+	mu      sync.Mutex
+	self    *Origin   // nil: nobody has watched yet
+	rec     *recorder // nil: nobody watches
+	watches map[*Watch]struct{}
+	closed  bool
+	sharing sharing
+	others  others
+	stop    context.CancelFunc // of the run under way
 
 	unasked func() // ends the listening to asks
 	running sync.WaitGroup
@@ -156,7 +155,7 @@ func (h *Hub) run(ctx context.Context) {
 
 		if h.gossip != nil && watched != listens {
 			stop()
-			if stop = (func() {}); watched {
+			if stop = func() {}; watched {
 				stop = h.gossip.Listen(h.reports(), driver.Listener{Heard: h.reported, Listening: h.listening})
 			}
 			listens = watched

@@ -127,25 +127,25 @@ type record struct {
 }
 
 // remember notes that a policy uses the key.
-func (r *record) remember(policy string) {
-	if len(r.policies) < maxPolicies && !slices.Contains(r.policies, policy) {
-		r.policies = append(r.policies, policy)
+func (rec *record) remember(policy string) {
+	if len(rec.policies) < maxPolicies && !slices.Contains(rec.policies, policy) {
+		rec.policies = append(rec.policies, policy)
 	}
 }
 
 // keep adds an event.
-func (r *record) keep(e Event) {
-	if len(r.events) < Events {
-		r.events = append(r.events, e)
+func (rec *record) keep(e Event) {
+	if len(rec.events) < Events {
+		rec.events = append(rec.events, e)
 		return
 	}
-	r.events[r.next] = e
-	r.next = (r.next + 1) % Events
+	rec.events[rec.next] = e
+	rec.next = (rec.next + 1) % Events
 }
 
 // latest returns a copy of the events, the oldest first.
-func (r *record) latest() []Event {
-	all := slices.Concat(r.events[r.next:], r.events[:r.next])
+func (rec *record) latest() []Event {
+	all := slices.Concat(rec.events[rec.next:], rec.events[:rec.next])
 	slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) })
 	return all
 }
