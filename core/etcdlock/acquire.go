@@ -18,7 +18,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer leave()
-	req := &request{s: s, Request: r, names: namesOf(r.ID)}
+	req := &request{s: s, Request: r, names: namesOf(r.ID, driver.Origin{Identity: s.identity, Trace: r.Trace})}
 	req.beginReplacement()
 	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -37,23 +37,6 @@ func (req *request) beginReplacement() {
 	if req.old != nil {
 		req.s.claims.beginRelease(req.old, req.Replace.Deadline, time.Now())
 	}
-	req.replaced = req.old == nil && req.s.claims.endReason(req.Replace.ID) != 0
-}
-
-// findReplaced finds the lease to replace if the session does not know it.
-func (req *request) findReplaced(ctx context.Context) error {
-	if req.Replace == nil || req.old != nil || req.replaced {
-		return nil
-	}
-	cl, err := req.s.findOfOtherSession(ctx, req.Replace.ID, req.Replace.Ref, req.Replace.Token)
-	switch {
-	case errors.Is(err, driver.ErrNotHeld):
-		req.replaced = true
-	case err != nil:
-		return err
-	}
-	req.old = cl
-	return nil
 }
 
 // run asks for the key, on a spare etcd lease if there is one.
@@ -73,15 +56,12 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	if err := req.awaitHiddenHolders(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := req.findReplaced(ctx); err != nil {
-		return driver.Grant{}, err
-	}
 	if !req.Wait && req.Replace == nil && req.s.refusals.recentlyRefused(req.Key, time.Now()) {
 		q, err := req.s.queue(ctx, req.names)
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if !admits(req.newPlace(waiting), q.entries) {
+		if own, _ := q.find(req.names.place); own == nil && !admits(req.newPlace(waiting), q.entries) {
 			return driver.Grant{}, req.refuse(&q)
 		}
 	}
@@ -125,15 +105,11 @@ func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, e
 		req.s.giveBackLeases(cl, false)
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{ID: req.ID, Ref: cl.names.ref(cl.id), Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
+	return driver.Grant{ID: req.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
 }
 
 // runOnLease asks for the key with a place on etcd lease l.
 func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, error) {
-	if l.name == "" {
-		l.name = ownerName(req.ID)
-	}
-	req.names = req.names.withPlace(l.name, driver.Origin{Identity: req.s.identity, Trace: req.Trace})
 	req.mu.Lock()
 	req.lease, req.leaseGone = l, false
 	req.mu.Unlock()
@@ -145,21 +121,8 @@ func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, 
 	return req.acquireAtOnce(ctx)
 }
 
-// enqueue takes a place at the end of the queue. In an empty queue that place is the lease. Of a
-// key that nobody has been seen to wait for, it first asks for no more than the lease: what is
-// said and not done costs etcd as much as what is done.
+// enqueue takes a place at the end of the queue. In an empty queue that place is the lease.
 func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
-	if req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now()) {
-		r, err := req.takeIfFree(ctx, req.names.read())
-		switch {
-		case err != nil:
-			return driver.Grant{}, req.placeError(err)
-		case r.Succeeded:
-			req.notePlace()
-			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
-		}
-		req.s.refusals.addWait(req.Key, time.Now())
-	}
 	r, err := req.takeIfFree(ctx, clientv3.OpTxn(
 		[]clientv3.Cmp{req.names.isNew()},
 		append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read()),
@@ -238,10 +201,13 @@ func (req *request) refuse(q *queue) error {
 func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	free := req.names.all("=", 0)
 	then := req.names.writeFirst(req.newPlace(holding), req.currentLease())
-	if old := req.old; old != nil {
-		free = req.names.all("=", old.create)
-		then = append([]clientv3.Op{clientv3.OpDelete(old.names.place)}, then...)
-		more = append([]clientv3.Op{old.names.deleteIfOld(old.create)}, more...)
+	if req.Replace != nil {
+		end := deletePlace(namesOf(req.Replace.ID, driver.Origin{}).owner)
+		more = append([]clientv3.Op{end}, more...)
+		if req.old != nil {
+			free = req.names.all("=", req.old.create)
+			then = append([]clientv3.Op{end}, then...)
+		}
 	}
 	r, err := req.commit(ctx, []clientv3.Cmp{free}, then, more)
 	if err == nil {
@@ -254,10 +220,10 @@ func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clien
 func (req *request) cleanUp(err error) {
 	if old := req.Replace; old != nil {
 		switch {
-		case req.old != nil && !req.old.foreign():
+		case req.old != nil:
 			req.s.giveBackLeases(req.old, req.replaced)
 		case !req.replaced:
-			req.s.owe(debt{foreign: old}, req.TTL)
+			req.s.owe(debt{place: namesOf(old.ID, driver.Origin{}).owner}, req.TTL)
 		}
 		req.s.claims.end(old.ID, released)
 	}

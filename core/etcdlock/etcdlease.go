@@ -14,11 +14,6 @@ type etcdLease struct {
 	seconds int64     // it lasts at least so long from sent on
 	sent    time.Time // before the answered grant or renewal was sent
 	used    bool      // a place and the alive key were written on it
-
-	// name is that of its places, one after the other; "" if the next one's owner is to choose
-	// it. etcd searches the names that a key has had, until they are compacted away. So a key
-	// that was held a million times has few of them.
-	name string
 }
 
 // deadline returns when a holder who asked for ttl must consider the lease over.

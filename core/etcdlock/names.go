@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,49 +14,23 @@ import (
 type names struct {
 	prefix    string // of all names of the key
 	queue     string // the prefix of all places
-	place     string // the owner's; see withPlace
+	owner     string // the prefix of the owner's place, and of no other
+	place     string // the owner's
 	contended string
 }
 
-// namesOf returns the names for an owner, apart from its place.
-func namesOf(id driver.ID) names {
-	prefix := keyPrefixOf(id.Key)
-	return names{prefix: prefix, queue: prefix + queuePart, contended: prefix + contendedPart + ownerName(id)}
-}
-
-// withPlace returns the names with a place that has a name of an etcd lease.
-func (n names) withPlace(name string, from driver.Origin) names {
-	n.place = n.queue + name + suffix(from)
-	return n
-}
-
-// name returns the part of the place's name that withPlace was given.
-func (n names) name() string {
-	name, _, _ := strings.Cut(n.place[len(n.queue):], "/")
-	return name
-}
-
-// ref returns what another session finds the owner's place by: "" if it has the owner's name.
-func (n names) ref(id driver.ID) string {
-	if owner := ownerName(id); owner != n.name() {
-		return owner + refSeparator + n.place[len(n.queue):]
+// namesOf returns the names for a session's own owner. Of another session's owner the place is
+// not known.
+func namesOf(id driver.ID, from driver.Origin) names {
+	prefix, owner := keyPrefixOf(id.Key), hex.EncodeToString(id.Owner[:])
+	return names{
+		prefix:    prefix,
+		queue:     prefix + queuePart,
+		owner:     prefix + queuePart + owner,
+		place:     prefix + queuePart + owner + suffix(from),
+		contended: prefix + contendedPart + owner,
 	}
-	return ""
 }
-
-// byRef reads the place of an owner. ok is false if ref is another owner's.
-func (n names) byRef(id driver.ID, ref string) (read clientv3.Op, ok bool) {
-	owner, place, found := strings.Cut(ref, refSeparator)
-	if !found {
-		return clientv3.OpGet(n.queue+ownerName(id), clientv3.WithPrefix()), ref == ""
-	}
-	return clientv3.OpGet(n.queue + place), owner == ownerName(id)
-}
-
-const refSeparator = " is at "
-
-// ownerName returns the name of a place that nobody has had before.
-func ownerName(id driver.ID) string { return hex.EncodeToString(id.Owner[:]) }
 
 // KeyPrefix begins the name of every key in etcd, and is the version of the protocol.
 // Grant a role readwrite on it with --prefix.
@@ -65,7 +38,7 @@ const KeyPrefix = "la1/"
 
 // The two kinds of names of a key. Neither is a prefix of the other.
 const (
-	queuePart     = "q/" // the place of an owner; see origin.go for the end of its name
+	queuePart     = "q/" // the place of an owner; see origin.go for what follows the owner
 	contendedPart = "k/" // written for a moment by an owner that would not wait
 )
 

@@ -108,7 +108,7 @@ func (req *request) grant(ctx context.Context, create, token int64, contended bo
 		leases:  []clientv3.LeaseID{l.id}, seconds: l.seconds, sent: l.sent, uncertain: req.uncertain,
 		place: place, contended: contended,
 	}, req.s.startWatch)
-	return driver.Grant{ID: req.ID, Ref: req.names.ref(req.ID), Token: token, Deadline: deadline, Contended: contended}, nil
+	return driver.Grant{ID: req.ID, Token: token, Deadline: deadline, Contended: contended}, nil
 }
 
 // startKeepAlive keeps the place's etcd lease alive until stop is called.
