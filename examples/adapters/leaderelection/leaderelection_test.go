@@ -47,7 +47,8 @@ func TestCallbacksFollowTheTerms(t *testing.T) {
 		time.Sleep(time.Hour)
 		cancel()
 		<-over
-		if want := []string{"started", "mine", "stopped"}; !slices.Equal(events, want) {
+		slices.Sort(events[:min(2, len(events))]) // which come in either order
+		if want := []string{"mine", "started", "stopped"}; !slices.Equal(events, want) {
 			t.Errorf("the events are %v, want %v", events, want)
 		}
 		if err := locks.Close(); err != nil {
