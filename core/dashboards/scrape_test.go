@@ -213,7 +213,7 @@ func faults(expr string, of map[string]instruments.Instrument) (found []string) 
 
 // unmatched is what a matcher asks for in vain.
 func unmatched(series string, m *labels.Matcher, i instruments.Instrument) (found []string) {
-	if m.Name == labels.MetricName || m.Name == job {
+	if m.Name == "__name__" || m.Name == job {
 		return nil
 	}
 	at := slices.IndexFunc(i.Attributes, func(a instruments.Attribute) bool { return Label(a.Key) == m.Name })

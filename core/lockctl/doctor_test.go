@@ -63,8 +63,10 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 	take(t, service(t, store), core.Policy{Key: "eternal"})
 	c := redisAt(t, server.Addr())
 	for _, words := range [][]any{
-		{"PERSIST", "la1:{shop/eternal}"}, {"SET", "la1:{shop/strange}", "x"},
-		{"HSET", "la1:{shop/deaf}", "p", "la1:gone", "x", time.Now().Add(time.Hour).UnixMilli()}, {"PEXPIRE", "la1:{shop/deaf}", 100000},
+		{"PERSIST", "la1:{shop/eternal}"},
+		{"SET", "la1:{shop/strange}", "x"},
+		{"HSET", "la1:{shop/deaf}", "p", "la1:gone", "x", time.Now().Add(time.Hour).UnixMilli()},
+		{"PEXPIRE", "la1:{shop/deaf}", 100000},
 		{"ACL", "SETUSER", "locks", "on", ">geheim", "resetkeys", "resetchannels", "-@all", "~la1:*", "&la1:*", "+@all", "-hset", "-publish"},
 	} {
 		if err := c.Do(t.Context(), words...).Err(); err != nil {

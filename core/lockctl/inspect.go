@@ -47,8 +47,11 @@ func (s *session) describe(state core.KeyState) [][]string {
 		held = "held"
 	}
 	rows := [][]string{
-		{"key", k.Key}, {"namespace", quote(s.namespace)}, {"state", held},
-		{"token", or(k.Token)}, {"waiting", strconv.Itoa(k.Waiting)},
+		{"key", k.Key},
+		{"namespace", quote(s.namespace)},
+		{"state", held},
+		{"token", or(k.Token)},
+		{"waiting", strconv.Itoa(k.Waiting)},
 	}
 	for _, h := range k.Holders {
 		rows = append(rows, []string{"holder", h.holder()}, []string{"  mode", h.mode()},

@@ -74,7 +74,7 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	if err == nil && req.alone != nil {
 		g, err = req.hold(*req.alone)
 	} else if err == nil {
-		unread := false
+		var unread bool
 		if unread, err = req.awaitTurn(c); err == nil {
 			g, err = req.takeLease(c, unread)
 		}

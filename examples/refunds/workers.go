@@ -147,7 +147,7 @@ func workInStore(ctx context.Context, o options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer st.close()
+	defer func() { _ = st.close() }() // the process ends
 	p := &provider{o.worker, o.takes, func(e event) { _ = json.NewEncoder(stdout).Encode(e) }}
 	locks, refunds, err := serial(st.locks, o.namespace, st.queues, p, o.limit)
 	if err != nil {

@@ -20,7 +20,7 @@ func requestsOfEtcd(ctx context.Context, addr string) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer got.Body.Close() //nolint:errcheck // it was read to its end
+	defer got.Body.Close()
 	lines := bufio.NewScanner(got.Body)
 	for lines.Scan() {
 		if name, value, _ := strings.Cut(lines.Text(), "} "); strings.HasPrefix(name, "grpc_server_msg_received_total{") {
