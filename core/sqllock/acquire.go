@@ -148,7 +148,7 @@ func (s *session) recheck(ctx context.Context, r driver.Request) (answer, error)
 // acquireOnce requests a lease in one decision. Without create it takes no key and no new
 // place: it only returns what the owner already has.
 func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
-	alone := create && r.Replace == nil && !s.claims.isCrowded(r.Key)
+	alone := create && r.Replace == nil && !s.claims.crowded.Was(r.Key)
 	return runAttempt(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
 		if alone {
 			if a, ok, err := s.takeFree(ctx, at, r); ok || err != nil {
@@ -173,7 +173,7 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 				a.holder = d.taker()
 			}
 			a.contended = d.countWaiting() > 0
-			s.claims.noteCrowd(r.Key, len(d.claims) > 1 || a.outcome != granted)
+			s.claims.crowded.Note(r.Key, len(d.claims) > 1 || a.outcome != granted)
 			if end := d.firstExpiry(); end > 0 {
 				a.remaining = micros(end - d.now)
 			}

@@ -14,11 +14,11 @@ type ownClaims struct {
 	mu         sync.Mutex
 	byOwner    map[driver.Owner]*ownClaim
 	byHash     map[string]*ownClaim
-	version    uint64                    // counts changes and polls
-	used       atomic.Bool               // a claim was added since the last sweep
-	changed    kit.Signal                // wakes pollLoop
-	crowded    *kit.Recent[string, bool] // keys that were taken when they were last looked at
-	nextExpiry time.Time                 // the first end of a lease that a waiter waits for; zero if unknown
+	version    uint64      // counts changes and polls
+	used       atomic.Bool // a claim was added since the last sweep
+	changed    kit.Signal  // wakes pollLoop
+	crowded    *kit.Crowded
+	nextExpiry time.Time // the first end of a lease that a waiter waits for; zero if unknown
 }
 
 // ownClaim is what a session knows of one of its own claims.
@@ -37,28 +37,7 @@ type ownClaim struct {
 func (c *ownClaims) init() {
 	c.byOwner, c.byHash = make(map[driver.Owner]*ownClaim), make(map[string]*ownClaim)
 	c.changed = kit.NewSignal()
-	c.crowded = kit.NewRecent[string, bool](minCrowded)
-}
-
-// minCrowded is how many keys that it found taken a session remembers at least.
-const minCrowded = 1024
-
-// noteCrowd notes whether others wanted a key.
-func (c *ownClaims) noteCrowd(key string, crowded bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if crowded {
-		c.crowded.Put(key, true)
-	} else {
-		c.crowded.Delete(key)
-	}
-}
-
-// isCrowded reports whether others wanted a key when it was last looked at.
-func (c *ownClaims) isCrowded(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.crowded.Get(key)
+	c.crowded = kit.NewCrowded()
 }
 
 // addPlace registers a place in the queue of a key whose first lease ends at expires.
@@ -106,7 +85,7 @@ func (c *ownClaims) noteRelease(id driver.ID, now time.Time) time.Time {
 		return now
 	}
 	if own.contended {
-		c.crowded.Put(id.Key, true)
+		c.crowded.Note(id.Key, true)
 	}
 	if own.releaseAskedAt.IsZero() {
 		own.releaseAskedAt = now

@@ -46,7 +46,7 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 		ended         bool
 		token, ousted int64
 	}
-	alone := e.Keep == 0 && !s.claims.isCrowded(e.Key)
+	alone := e.Keep == 0 && !s.claims.crowded.Was(e.Key)
 	r, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, a *attempt) (r result, err error) {
 		if alone {
 			if r.ended, err = s.endAlone(ctx, a, e.ID); r.ended || err != nil {

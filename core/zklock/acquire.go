@@ -93,7 +93,7 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 // its name.
 func (req *request) createNode(c caller) error {
 	old := req.nodeToReplace(c)
-	req.bold = req.Mode == driver.Exclusive && !req.s.claims.isCrowded(req.Key)
+	req.bold = req.Mode == driver.Exclusive && !req.s.claims.crowded.Was(req.Key)
 	for range 4 { // the servers may delete the key's node while it is empty
 		req.acked = time.Now()
 		req.creation = pendingCall{}

@@ -8,10 +8,8 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-const (
-	minEnded   = 4096 // how many ended owners a session remembers at least
-	minCrowded = 1024 // and how many keys that it found taken
-)
+// minEnded is how many ended owners a session remembers at least.
+const minEnded = 4096
 
 func (c *claims) init(s *session) {
 	c.s = s
@@ -19,7 +17,7 @@ func (c *claims) init(s *session) {
 	c.leases = make(map[driver.Owner]*lease)
 	c.ended = kit.NewRecent[driver.Owner, endReason](minEnded)
 	c.watched = make(map[string]map[*request]struct{})
-	c.crowded = kit.NewRecent[string, bool](minCrowded)
+	c.crowded = kit.NewCrowded()
 }
 
 // begin begins the request of an owner. If the owner has made a request before, it returns that
@@ -235,24 +233,6 @@ func (c *claims) recordEnd(o driver.Owner, reason endReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended.Put(o, reason)
-}
-
-// noteCrowd notes whether a key was found taken.
-func (c *claims) noteCrowd(key string, crowded bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if crowded {
-		c.crowded.Put(key, true)
-	} else {
-		c.crowded.Delete(key)
-	}
-}
-
-// isCrowded reports whether a key was found taken when it was last looked at.
-func (c *claims) isCrowded(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.crowded.Get(key)
 }
 
 // watch makes the node at path the target of a request, in place of the one before.

@@ -33,7 +33,7 @@ type claims struct {
 
 	watched map[string]map[*request]struct{} // by the path of their target
 
-	crowded *kit.Recent[string, bool] // keys that were taken when they were last looked at
+	crowded *kit.Crowded
 }
 
 // lease is a lease that the session holds. Its fields are guarded by claims.mu.

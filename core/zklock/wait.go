@@ -26,7 +26,7 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 		switch {
 		case err == nil && preceding == nil:
 			if !req.reported && req.waiters == 0 {
-				req.s.claims.noteCrowd(req.Key, false)
+				req.s.claims.crowded.Note(req.Key, false)
 			}
 			return false, nil
 		case err == nil && !req.Wait:
@@ -53,7 +53,7 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 // stepBack is for a request that has others before it. The session's next ones will not take
 // the key for free, and the node of this one says from now on that it waits.
 func (req *request) stepBack(c caller) error {
-	req.s.claims.noteCrowd(req.Key, true)
+	req.s.claims.crowded.Note(req.Key, true)
 	if !req.bold {
 		return nil
 	}
