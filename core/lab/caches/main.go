@@ -18,8 +18,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"log"
 	"os"
 
@@ -29,26 +27,19 @@ import (
 
 func main() {
 	child.Main(roles)
-	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
-	rounds := flag.Int("rounds", 3, "how many trials each peer has of each scenario")
-	only := flag.String("only", "", "regular expression of `scenarios` to run")
-	with := flag.String("peers", "", "regular expression of `peers` that take part")
-	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
+	f := contest.NewFlags(3)
 	contest.Run(func(ctx context.Context, awake bool) error {
-		p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
-		return compare(ctx, p, *only, *with, *out)
+		p := plan{Rounds: f.Rounds, Seed: f.Seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
+		return compare(ctx, p, f.Only, f.Peers, f.Out)
 	})
 }
 
 // compare runs the plan and writes the results, also of a run that was interrupted.
 func compare(ctx context.Context, p plan, only, with, out string) error {
-	if out == "" {
-		return errors.New("where do the results go? say -out DIR")
+	err := contest.Check(out, p.Rounds)
+	if err != nil {
+		return err
 	}
-	if p.Rounds < 1 {
-		return fmt.Errorf("-rounds %d: must be at least 1", p.Rounds)
-	}
-	var err error
 	if p.Peers, err = contest.Choose("peers", with, "peer", p.Peers, func(p Peer) string { return p.Name }); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
@@ -39,7 +37,7 @@ var postgresStore = store{
 	prepare: migrate(server.Postgres, sqllock.PostgreSQL),
 	open: func(addr string, record func(driver.Driver) driver.Driver, bug mutant.Mutant) (driver.Driver, func() error, error) {
 		source := server.Source(server.Postgres, addr)
-		return openDatabase(server.Postgres, source, sqllock.PostgreSQL, record, bug, sqllock.WithNotifications(notifications{source}))
+		return openDatabase(server.Postgres, source, sqllock.PostgreSQL, record, bug, sqllock.WithNotifications(server.Notifications{Source: source}))
 	},
 }
 
@@ -173,26 +171,4 @@ func openDatabase(kind server.Kind, source string, d sqllock.Dialect, record fun
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	return bug.Wrap(record(locks), nil), db.Close, nil
-}
-
-// notifications hears PostgreSQL's by pgx.
-type notifications struct{ source string }
-
-func (n notifications) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
-	conn, err := pgx.Connect(ctx, n.source)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken, or has nothing under way
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	ready()
-	for {
-		got, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		notify(got.Payload)
-	}
 }

@@ -38,22 +38,18 @@ import (
 
 func main() {
 	child.Main(roles)
-	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
+	f := contest.NewFlags(5)
 	page := flag.String("readme", "", "a page to put the table and the charts into as well, between its marks")
-	rounds := flag.Int("rounds", 5, "how many trials each peer has of each scenario; 1 with -short")
-	brief := flag.Bool("short", false, "short trials, to see that everything works")
-	only := flag.String("only", "", "regular expression of `scenarios` to run")
-	with := flag.String("peers", "", "regular expression of `peers` that take part")
-	seed := flag.Uint64("seed", 1, "decides the order of the peers in each round")
+	brief := flag.Bool("short", false, "short trials, one of each unless -rounds says otherwise, to see that everything works")
 	contest.Run(func(ctx context.Context, awake bool) error {
-		p := plan{Rounds: *rounds, Seed: *seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
+		p := plan{Rounds: f.Rounds, Seed: f.Seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
 		if *brief {
 			p.Pace = short
 			if !given("rounds") {
 				p.Rounds = 1
 			}
 		}
-		return compare(ctx, p, *only, *with, *out, *page)
+		return compare(ctx, p, f.Only, f.Peers, f.Out, *page)
 	})
 }
 
@@ -65,13 +61,10 @@ func given(name string) (found bool) {
 
 // compare runs the plan and writes the results, also of a run that was interrupted.
 func compare(ctx context.Context, p plan, only, with, out, page string) error {
-	if out == "" {
-		return errors.New("where do the results go? say -out DIR")
+	err := contest.Check(out, p.Rounds)
+	if err != nil {
+		return err
 	}
-	if p.Rounds < 1 {
-		return fmt.Errorf("-rounds %d: must be at least 1", p.Rounds)
-	}
-	var err error
 	if p.Peers, err = contest.Choose("peers", with, "peer", p.Peers, func(p Peer) string { return p.Name }); err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 // write writes the results into the folder, and into the page if there is one.
@@ -16,10 +16,8 @@ func write(folder, page string, r Results) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return err
-		}
+	if err := contest.Write(folder, files); err != nil {
+		return err
 	}
 	if page == "" {
 		return nil
@@ -29,13 +27,11 @@ func write(folder, page string, r Results) error {
 
 // render returns the contents of the files, by name.
 func render(r Results) (map[string][]byte, error) {
-	raw, err := json.Marshal(r)
+	raw, err := contest.JSON(r)
 	if err != nil {
 		return nil, err
 	}
-	// A line for each trial. Inside of a string its quotes would be escaped.
-	raw = bytes.ReplaceAll(raw, []byte(`{"scenario":`), []byte("\n"+`{"scenario":`))
-	files := map[string][]byte{"peers.json": append(raw, '\n'), "peers.md": []byte(markdown(scenarios, r, true))}
+	files := map[string][]byte{"peers.json": raw, "peers.md": []byte(markdown(scenarios, r, true))}
 	for _, c := range charts {
 		var rows []Row
 		for _, row := range summarize(scenarios, r.Trials) {

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/chart"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
@@ -20,23 +17,16 @@ func write(folder string, r Results) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return contest.Write(folder, files)
 }
 
 // render returns the contents of the files, by name.
 func render(r Results) (map[string][]byte, error) {
-	raw, err := json.Marshal(r)
+	raw, err := contest.JSON(r)
 	if err != nil {
 		return nil, err
 	}
-	// A line for each trial. Inside of a string its quotes would be escaped.
-	raw = bytes.ReplaceAll(raw, []byte(`{"scenario":`), []byte("\n"+`{"scenario":`))
-	files := map[string][]byte{"queues.json": append(raw, '\n'), "queues.md": []byte(markdown(r))}
+	files := map[string][]byte{"queues.json": raw, "queues.md": []byte(markdown(r))}
 	for _, s := range scenarios {
 		drawn, err := draw(s, r.Trials).SVG()
 		if err != nil {
