@@ -1,18 +1,10 @@
 package decorator_test
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
-)
 
-// serialMutants is the name of a variable: if it is 1, TestMistakesOfSerialFunctionsAreFound compiles
-// and runs the tests once for each mistake.
-const serialMutants = "LOCKAROUND_SERIAL_MUTANTS"
+	"github.com/lockaround/lockaround/decorator/serialtest"
+)
 
 // Where a mistake is to be found: by the suite of stores, or by the tests of workers, or
 // by the checker of histories over processes.
@@ -75,53 +67,9 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 // TestMistakesOfSerialFunctionsAreFound puts one mistake after the other into stores and workers,
 // and expects the tests to fail that are to find it.
 func TestMistakesOfSerialFunctionsAreFound(t *testing.T) {
-	run := os.Getenv(serialMutants) == "1"
-	if _, err := exec.LookPath("go"); err != nil && run {
-		t.Fatal(err)
-	}
 	for _, m := range mistakesOfSerial {
 		t.Run(m.name, func(t *testing.T) {
-			file, err := filepath.Abs(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s has the text to replace %d times; it must be there once", m.file, n)
-			}
-			if !run {
-				t.Skipf("compiles and runs other tests: set %s=1", serialMutants)
-			}
-			dir := t.TempDir()
-			mutated := filepath.Join(dir, filepath.Base(file))
-			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(list, overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			folder, pattern, _ := strings.Cut(m.by, " ")
-			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=3m", "-overlay", list, "-run", pattern, "-skip", "FewRoundTrips$", folder)
-			cmd.Env = append(os.Environ(), serialMutants+"=0")
-			out, err := cmd.CombinedOutput()
-			switch names := failedTests.FindAllStringSubmatch(string(out), 3); {
-			case err == nil:
-				t.Error("all tests pass")
-			case names == nil && !strings.Contains(string(out), "panic: "):
-				t.Errorf("the run fails for another reason: %v\n%s", err, out[max(0, len(out)-2000):])
-			default:
-				t.Log(names)
-			}
+			serialtest.Mistake{File: m.file, Old: m.old, New: m.bug, By: m.by, Flags: []string{"-timeout=3m", "-skip", "FewRoundTrips$"}}.MustBeFound(t)
 		})
 	}
 }
-
-var failedTests = regexp.MustCompile(`--- FAIL: (\S+)`)

@@ -1,8 +1,8 @@
 // Package serialtest runs the items of a serial function by processes that are killed, stopped and
 // cut off from their stores, and judges what they have written down: whether an item was lost, ran out of
 // order, beside another of its key or too soon, or had a second effect without a death that
-// explains it. It is for tests of stores of queues and of locks; those of one operation are in
-// packages queuetest and drivertest.
+// explains it. A [Mistake] in the source shows that tests find it. It is for tests of stores of
+// queues and of locks; those of one operation are in packages queuetest and drivertest.
 //
 //	func TestHistory(t *testing.T) {
 //		plan := serialtest.Plan{Store: addr, TTL: 2 * time.Second, Takes: 2 * time.Millisecond, Fails: 50}

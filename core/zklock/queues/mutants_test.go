@@ -1,18 +1,11 @@
 package queues_test
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
-)
 
-// serialMutants is the name of a variable: if it is 1, TestMistakesOfTheStoreAreFound compiles
-// and runs the tests once for each mistake.
-const serialMutants = "LOCKAROUND_SERIAL_MUTANTS"
+	"github.com/lockaround/lockaround/decorator/serialtest"
+)
 
 // Where a mistake is to be found: by the suite of stores, by the tests of faults, or by the store's own.
 const (
@@ -50,50 +43,10 @@ var mistakes = []struct{ name, by, file, old, bug string }{
 // TestMistakesOfTheStoreAreFound puts one mistake after the other into the store, and expects the
 // tests to fail that are to find it.
 func TestMistakesOfTheStoreAreFound(t *testing.T) {
-	runs := os.Getenv(serialMutants) == "1"
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
-			file, err := filepath.Abs(filepath.Join("../../../decorator/queue/zkqueue", m.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s has the text to replace %d times; it must be there once", m.file, n)
-			}
-			if !runs {
-				t.Skipf("compiles and runs other tests: set %s=1", serialMutants)
-			}
-			dir := t.TempDir()
-			mutated := filepath.Join(dir, m.file)
-			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.bug, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(list, overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			folder, pattern, _ := strings.Cut(m.by, " ")
-			cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=4m", "-failfast", "-overlay", list, "-run", pattern, folder)
-			cmd.Env = append(os.Environ(), serialMutants+"=0")
-			out, err := cmd.CombinedOutput()
-			switch names := failedTests.FindAllStringSubmatch(string(out), 3); {
-			case err == nil:
-				t.Error("all tests pass")
-			case names == nil && !strings.Contains(string(out), "panic: "):
-				t.Errorf("the run fails for another reason: %v\n%s", err, out[max(0, len(out)-2000):])
-			default:
-				t.Log(names)
-			}
+			file := filepath.Join("../../../decorator/queue/zkqueue", m.file)
+			serialtest.Mistake{File: file, Old: m.old, New: m.bug, By: m.by, Flags: []string{"-timeout=4m", "-failfast"}}.MustBeFound(t)
 		})
 	}
 }
-
-var failedTests = regexp.MustCompile(`--- FAIL: (\S+)`)
