@@ -37,6 +37,9 @@ type picture struct {
 	view   core.View
 	panels []core.Panel
 	next   chan struct{} // closed when there is a later one
+
+	once sync.Once
+	live *drawing // the overview of browsers that are kept up to date, drawn when the first asks
 }
 
 // hub watches while somebody looks.

@@ -108,7 +108,8 @@ func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
 func (p *page) draw(ctx context.Context, s *session, pic *picture, key string) *drawing {
 	b := &builder{now: pic.view.At, live: true, mask: p.mask}
 	if key == "" {
-		return b.overview(pic)
+		pic.once.Do(func() { pic.live = b.overview(pic) })
+		return pic.live
 	}
 	k := s.key(ctx, key)
 	return b.closely(&k)
