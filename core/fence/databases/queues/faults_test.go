@@ -167,15 +167,7 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() {
-				t.Skip("starts a server of its own")
-			}
-			srv := p.another()
-			t.Cleanup(func() {
-				if err := srv.Stop(); err != nil {
-					t.Errorf("stop %s: %v", srv.Name, err)
-				}
-			})
+			srv := p.ownServer(t)
 			d := p.database(t, srv)
 			q := d.open(t, d.store(t, d.DB), plainRules)
 			var places []queue.Place

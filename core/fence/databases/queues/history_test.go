@@ -62,15 +62,7 @@ func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 	items := counts.Of(t, "LOCKAROUND_SERIAL_ITEMS", 1000, 100_000)
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("starts a server of its own")
-			}
-			srv := p.another()
-			t.Cleanup(func() {
-				if err := srv.Stop(); err != nil {
-					t.Errorf("stop %s: %v", srv.Name, err)
-				}
-			})
+			srv := p.ownServer(t)
 			d := p.database(t, srv)
 			if err := sqllock.Migrate(t.Context(), d.DB, locksOf[d.dialect]); err != nil {
 				t.Fatal(err)

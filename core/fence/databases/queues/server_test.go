@@ -102,6 +102,21 @@ func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
 	return d
 }
 
+// ownServer starts a server that a test restarts or kills, and that ends with the test.
+func (p *product) ownServer(t *testing.T) *dbserver.Server {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server of its own")
+	}
+	srv := p.another()
+	t.Cleanup(func() {
+		if err := srv.Stop(); err != nil {
+			t.Errorf("stop %s: %v", srv.Name, err)
+		}
+	})
+	return srv
+}
+
 // connect returns a pool of connections to an address.
 func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
 	t.Helper()
