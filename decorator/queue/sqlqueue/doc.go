@@ -26,7 +26,9 @@
 // to the key meanwhile: other appends wait, and so does the end of a run. So append last, commit
 // soon, and if a transaction appends to several keys, do so in sorted order, or two of them
 // may deadlock. At REPEATABLE READ and SERIALIZABLE PostgreSQL fails with 40001 if another
-// transaction has changed the key since this one began: repeat it from its beginning.
+// transaction has changed the key since this one began: repeat it from its beginning. In MySQL
+// a transaction that waits for the first item of a key may fail with 1213 if the one before it is
+// rolled back, at every level of isolation: repeat it too.
 //
 // # How it works
 //

@@ -83,7 +83,9 @@ LEFT JOIN lockaround_queue_item i ON i.queue_name = k.queue_name AND i.digest = 
 	if d == PostgreSQL {
 		// A process that stops in the middle of a step must not keep the key's row locked.
 		q.lockOwn = strings.Replace(q.lock, `''`, `set_config('idle_in_transaction_session_timeout', ?, true)`, 1)
-		q.insertKey = strings.Replace(q.insertKey, "{now} + ?", "{now} + CAST(? AS bigint)", 1) + ` ON CONFLICT (queue_name, digest) DO NOTHING`
+		// A conflict of any index: transactions that wait for the same key's insertion deadlock over
+		// an index that is not named when it is rolled back.
+		q.insertKey = strings.Replace(q.insertKey, "{now} + ?", "{now} + CAST(? AS bigint)", 1) + ` ON CONFLICT DO NOTHING`
 		q.insert += ` ON CONFLICT (queue_name, digest, id) DO NOTHING`
 		q.setFloor += ` ON CONFLICT (queue_name, digest) DO UPDATE
 SET sequence = GREATEST(lockaround_queue_key.sequence, excluded.sequence), head = GREATEST(lockaround_queue_key.head, excluded.head)`
