@@ -11,6 +11,7 @@ import (
 const (
 	bySuite   = "./queue ^TestMemoryConforms$"
 	byRedis   = "./queue/redisqueue ^TestConformance$"
+	byTrips   = "./queue/redisqueue ^Test(Calls|Error|Caller)"
 	byWorkers = ". ^Test(Items?|Starts|Spacing|Store|Late|Work|Claims|Run|Panic|Failed|Function|Direct|Many|Key|Idle)"
 	byHistory = ". ^TestHistoryOverProcesses$"
 )
@@ -43,10 +44,13 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 
 	{"Redis: a smaller token begins", byRedis, "queue/redisqueue/begin.lua", "if token < k.token or token == k.token and k.over == 1 and k.lseq > 0 then", "if token == k.token and k.over == 1 and k.lseq > 0 then"},
 	{"Redis: tokens are numbers", byRedis, "queue/redisqueue/begin.lua", "if token < k.token or", "if tonumber(token) < tonumber(k.token) or"},
-	{"Redis: the late end of a superseded worker counts", byRedis, "queue/redisqueue/end.lua", "if not known or ARGV[6] ~= k.token then", "if not known then"},
+	{"Redis: the late end of a superseded worker counts", byRedis, "queue/redisqueue/end.lua", "if ARGV[a + 1] ~= k.token then", "if false then"},
 	{"Redis: spacing is forgotten after a crash", byRedis, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.next = token, 0, 0, 0, 0, 0"},
 	{"Redis: the attempt is counted after the run", byRedis, "queue/redisqueue/key.lua", "k.att = k.att + 1", "k.att = math.max(k.att, 1)"},
-	{"Redis: items that wait expire", byRedis, "queue/redisqueue/append.lua", "redis.call('PERSIST', K)", "redis.call('PEXPIRE', K, 1000)"},
+	{"Redis: items that wait expire", byRedis, "queue/redisqueue/key.lua", "redis.call('SET', K, is)\n", "redis.call('SET', K, is, 'PX', 1000)\n"},
+	{"Redis: what is stored last is that of the first key", byTrips, "queue/redisqueue/each.lua", "if changed then", "if changed and #answers == 1 then"},
+	{"Redis: an error of one key is that of all", byTrips, "queue/redisqueue/each.lua", "pcall(one, n)", "true, one(n)"},
+	{"Redis: a call whose caller has left is sent", byTrips, "queue/redisqueue/trips.go", "if c.ctx.Err() == nil {", "if true {"},
 
 	{"a worker goes on although somebody waits for the lock", byWorkers, "serial_run.go", "case <-lease.Contended():\n\t\treturn false", "case <-lease.Contended():\n\t\treturn true"},
 	{"a worker begins more when it is to end", byWorkers, "serial_run.go", "if w.ctx.Err() != nil || lease.Err() != nil || w.lock.MaxHold > 0 {", "if lease.Err() != nil || w.lock.MaxHold > 0 {"},
@@ -59,7 +63,7 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 
 	{"an item is done when it is begun", byHistory, "queue/redisqueue/key.lua", "k.run, k.over, k.begun = 1, 0, now", "k.run, k.over, k.begun = 1, 0, now\n      if k.att > 1 then redis.call('LPOP', Q) k.len = k.len - 1 k.head = k.head + 1 item = nil end"},
 	{"two workers have one key", byHistory, "serial_run.go", "p.Key = h.key\n", "p.Key = h.key + w.name\n"},
-	{"a worker forgets half of the spacing", byHistory, "queue/redisqueue/end.lua", "k.next = k.begun + r.spacing + tonumber(ARGV[17])", "k.next = k.begun + r.spacing / 2"},
+	{"a worker forgets half of the spacing", byHistory, "queue/redisqueue/end.lua", "k.next = k.begun + spacing + tonumber(ARGV[a + 9])", "k.next = k.begun + spacing / 2"},
 	{"attempts begin anew with each worker", byHistory, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.att = token, 0, 0, 0, 0, 0"},
 	{"a failure is passed over", byHistory, "serial_run.go", "e.Outcome, e.After = queue.Retry,", "e.Outcome, e.After = queue.Done,"},
 }

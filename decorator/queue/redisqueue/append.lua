@@ -1,44 +1,46 @@
--- ARGV[6]  key
--- ARGV[7]  ID of the item
--- ARGV[8]  payload
--- ARGV[9]  trace
--- ARGV[10] how many items the key may have
+-- ARGV[a + 1]  key
+-- ARGV[a + 2]  ID of the item
+-- ARGV[a + 3]  payload
+-- ARGV[a + 4]  trace
 -- Answers {0} if the queue is full, or {1, sequence, items ahead}.
-if damaged() then
-  return redis.error_reply(lost)
-end
-local old = redis.call('HGET', I, ARGV[7])
-if old then
-  local state, seq, ended = string.sub(old, 1, 1), tonumber(string.match(old, '^.(%d+)')), tonumber(string.match(old, ':(%d+)$') or '0')
-  if state == 'w' then
-    return {1, seq, seq - k.head}
+local function op()
+  whole()
+  local id = ARGV[a + 2]
+  local old = redis.call('HGET', I, 'i' .. id)
+  if old then
+    local state, seq, ended = string.sub(old, 1, 1), tonumber(string.match(old, '^.(%d+)')), tonumber(string.match(old, ':(%d+)$') or '0')
+    if state == 'w' then
+      return {1, seq, seq - k.head}
+    end
+    if now - ended < keepFor or k.parked == 1 and seq == k.head then
+      return {1, seq, 0}
+    end
   end
-  if now - ended < keepFor or k.parked == 1 and seq == k.head then
-    return {1, seq, 0}
+  if k.len >= tonumber(ARGV[6]) then
+    return {0}
   end
+  if k.len == 0 then
+    publish(math.max(now, k.next))
+  end
+  if not was then
+    k.seq, k.prune = now - 1, now + keepFor
+    k.tail = now
+  end
+  k.seq = k.seq + 1
+  local added = {k.seq, id, now, ARGV[a + 4], ARGV[a + 3]}
+  redis.call('RPUSH', Q, cmsgpack.pack(added))
+  local seq = string.format('%.0f', k.seq)
+  redis.call('HSET', I, 'i' .. id, 'w' .. seq, 's' .. seq, id)
+  k.len = k.len + 1
+  if k.len == 1 then
+    k.head, item = k.seq, added
+    set['n:' .. d] = ARGV[a + 1]
+    if was then
+      redis.call('PERSIST', I)
+    end
+    settle()
+  end
+  prune()
+  save()
+  return {1, k.seq, k.len - 1}
 end
-if k.len >= tonumber(ARGV[10]) then
-  return {0}
-end
-if k.len == 0 then
-  publish(math.max(now, k.next))
-end
-tick()
-if not known then
-  k.seq = now - 1
-end
-k.seq = k.seq + 1
-redis.call('RPUSH', Q, cmsgpack.pack({k.seq, ARGV[7], now, ARGV[9], ARGV[8]}))
-redis.call('HSET', I, ARGV[7], string.format('w%.0f', k.seq))
-k.len = k.len + 1
-if k.len == 1 then
-  k.head = k.seq
-  redis.call('HSET', H, 'n:' .. d, ARGV[6])
-  redis.call('PERSIST', K)
-  redis.call('PERSIST', I)
-  redis.call('PERSIST', E)
-  settle()
-end
-prune()
-save()
-return {1, k.seq, k.len - 1}

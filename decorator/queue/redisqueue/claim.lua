@@ -7,7 +7,7 @@ local keep = tonumber(ARGV[6])
 if #ARGV > 6 + keep then
   redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' 0')
 end
-tick()
+redis.call('HSET', H, 'c', cmsgpack.pack(now, off, queued))
 for i = 7, #ARGV do
   local d = ARGV[i]
   if redis.call('HGET', H, 'b:' .. d) == worker then
@@ -21,20 +21,32 @@ for i = 7, #ARGV do
 end
 local answer = {-1}
 local max = tonumber(ARGV[4])
-if max > 0 then
-  for _, d in ipairs(redis.call('ZRANGEBYSCORE', D, '-inf', now, 'LIMIT', 0, max)) do
-    local key = redis.call('HGET', H, 'n:' .. d)
+local due = max > 0 and redis.call('ZRANGEBYSCORE', D, '-inf', now, 'LIMIT', 0, max) or {}
+if #due > 0 then
+  local fields, claims, scores, gone = {}, {}, {}, {}
+  for i, d in ipairs(due) do
+    fields[i] = 'n:' .. d
+  end
+  for i, key in ipairs(redis.call('HMGET', H, unpack(fields))) do
+    local d = due[i]
     if key then
-      redis.call('HSET', H, 'b:' .. d, worker)
-      redis.call('ZADD', D, now + lasts, d)
+      claims[#claims + 1], claims[#claims + 2] = 'b:' .. d, worker
+      scores[#scores + 1], scores[#scores + 2] = now + lasts, d
       answer[#answer + 1] = key
     else
-      redis.call('ZREM', D, d) -- the server has lost its key
+      gone[#gone + 1] = d -- the server has lost its key
     end
   end
+  if #claims > 0 then
+    redis.call('HSET', H, unpack(claims))
+    redis.call('ZADD', D, unpack(scores))
+  end
+  if #gone > 0 then
+    redis.call('ZREM', D, unpack(gone))
+  end
 end
-local due = redis.call('ZRANGE', D, 0, 0, 'WITHSCORES')
-if due[2] then
-  answer[1] = math.max(tonumber(due[2]) - now, 0)
+local next = redis.call('ZRANGE', D, 0, 0, 'WITHSCORES')
+if next[2] then
+  answer[1] = math.max(tonumber(next[2]) - now, 0)
 end
 return answer

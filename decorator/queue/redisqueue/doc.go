@@ -6,7 +6,9 @@
 //	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, decorator.SerialPolicy{})
 //
 // It needs Redis 6.2 or later, or Valkey, on one server, with replicas or Sentinels, or in a
-// Cluster. Every operation is one script, and one round trip.
+// Cluster. Every operation is one script, and one round trip. To a
+// server that answers within a millisecond, operations of one process share scripts and round
+// trips while others are under way.
 //
 // # What is in Redis
 //
@@ -18,16 +20,15 @@
 //
 //	…h        hash: the clock, the count of items, the key of each digest that has items, claims
 //	…d …o …p  sorted sets of digests: due, oldest, parked
-//	…k:…      hash of a key: its largest token, its run, its next start
+//	…k:…      what is known of a key: its largest token, its run, its next start
 //	…q:…      list of its items
-//	…i:…      hash of their IDs
-//	…e:…      list of those that have ended
+//	…i:…      hash of what has become of them
 //
-// The last four are of one key each, and go KeepFor after its last item has ended. What has items
+// The last three are of one key each, and go KeepFor after its last item has ended. What has items
 // does not expire.
 //
 // A user of an ACL needs, if the prefix is shop:queue:, "~shop:queue:* &shop:queue:due:*" and the
-// commands EVALSHA, EVAL, TIME, HGET, HMGET, HSET, HDEL, LLEN, LINDEX, LPOP, RPUSH, ZADD,
+// commands EVALSHA, EVAL, TIME, GET, SET, HGET, HMGET, HSET, HDEL, LLEN, LINDEX, LPOP, RPUSH, ZADD,
 // ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING.
 //
 // # What is needed of the server

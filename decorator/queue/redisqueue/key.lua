@@ -1,77 +1,77 @@
--- The state of one key, and what the operations on it share.
+-- The state of a key, and what the operations on it share. A script runs one operation
+-- several times, each time on a key and with arguments of its own.
 --   KEYS[2]  sorted set: digests by when they are due, or their claims end
 --   KEYS[3]  sorted set: digests by when their first items were appended
 --   KEYS[4]  sorted set: digests of parked keys, by since when
---   KEYS[5]  hash of the key
---   KEYS[6]  list of its items that have not ended, packed: sequence, ID, appended, trace, payload
---   KEYS[7]  hash: what has become of each ID: w<sequence>, or d (done) or x (dead) and
---            <sequence>:<attempts>:<ended>
---   KEYS[8]  list of those that have ended, in that order: <sequence>:<ID>
---   ARGV[1]  digest of the key
+-- and for each time
+--   K  what is known of the key, packed
+--   Q  list of its items that have not ended, packed: sequence, ID, appended, trace, payload
+--   I  hash: i<ID> what has become of it: w<sequence>, or d (done) or x (dead) and
+--      <sequence>:<attempts>:<ended>; s<sequence> its ID
+--   ARGV[1]  how many arguments there are each time
 --   ARGV[2]  channel
 --   ARGV[3]  shard
 --   ARGV[4]  for how long what has ended is kept
 --   ARGV[5]  how many are kept
+--   ARGV[6]  how many items a key may have
+--   ARGV[7]  spacing
+--   ARGV[8]  attempts
+--   ARGV[9]  what a death means
+-- and for each time
+--   ARGV[a]  digest of the key
 -- Tokens exceed what a Lua number holds exactly, so they are strings of 19 digits.
-local D, O, P, K, Q, I, E = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local d = ARGV[1]
+local D, O, P = KEYS[2], KEYS[3], KEYS[4]
 local keepFor, keepCount = tonumber(ARGV[4]), tonumber(ARGV[5])
+local a, d, K, Q, I
+local k, was, head, len -- the state as it is to be; as it was stored, false if there is none; parts of that
+local item              -- the first one, if it was read
 
-local fields = {'token', 'run', 'over', 'lseq', 'latt', 'begun', 'next', 'seq', 'head', 'att', 'len', 'parked', 'prune'}
-local k, was = {token = '0000000000000000000'}, {} -- as it is to be, and as it was stored
-local known = false
-do
-  local got = redis.call('HMGET', K, unpack(fields))
-  known = got[1] ~= false
-  for i, f in ipairs(fields) do
-    if f ~= 'token' then
-      k[f] = tonumber(got[i] or '0')
-    elseif known then
-      k[f] = got[i]
-    end
-    if known then
-      was[f] = k[f]
-    end
+-- What is to be stored in H, D and O is gathered, and stored at the end: false removes it.
+local set, due, since = {}, {}, {}
+local changed = false
+
+-- load reads the state of the key of the n-th time, from 0.
+local function load(n)
+  a = 10 + n * ARGV[1]
+  d, K, Q, I = ARGV[a], KEYS[5 + 3 * n], KEYS[6 + 3 * n], KEYS[7 + 3 * n]
+  k, item = {token = '0000000000000000000', run = 0, over = 0, lseq = 0, latt = 0, begun = 0, next = 0, seq = 0, head = 0, tail = 0, att = 0, len = 0, parked = 0, prune = 0}, nil
+  was = redis.call('GET', K)
+  if was then
+    k.token, k.run, k.over, k.lseq, k.latt, k.begun, k.next, k.seq, k.head, k.tail, k.att, k.len, k.parked, k.prune = cmsgpack.unpack(was)
   end
+  head, len = k.head, k.len
 end
 
--- damaged reports whether parts of the key are gone.
-local function damaged()
-  return redis.call('LLEN', Q) ~= k.len or not known and redis.call('ZSCORE', D, d) ~= false
-end
-
-local lost = 'DAMAGED the server has lost a part of the queue'
-
--- save stores what has changed. It comes last.
-local claimed = nil -- by whom
+-- save stores the state. It comes last.
 local function save()
-  local args = {}
-  for _, f in ipairs(fields) do
-    if k[f] ~= was[f] then
-      args[#args + 1] = f
-      args[#args + 1] = k[f]
-    end
+  changed = true
+  queued = queued + k.len - len
+  local is = cmsgpack.pack(k.token, k.run, k.over, k.lseq, k.latt, k.begun, k.next, k.seq, k.head, k.tail, k.att, k.len, k.parked, k.prune)
+  if k.len > 0 then
+    redis.call('SET', K, is)
+  elseif is ~= was then
+    redis.call('SET', K, is, 'PX', math.ceil(keepFor / 1000))
   end
-  if #args > 0 then
-    redis.call('HSET', K, unpack(args))
-  end
-  local more = k.len - (was.len or 0)
-  if more ~= 0 and claimed then
-    redis.call('HSET', H, 'len', queued + more, 'b:' .. d, claimed)
-  elseif more ~= 0 then
-    redis.call('HSET', H, 'len', queued + more)
-  elseif claimed then
-    redis.call('HSET', H, 'b:' .. d, claimed)
+end
+
+-- lost is raised when parts of the key are gone.
+local lost = redis.error_reply('DAMAGED the server has lost a part of the queue')
+
+-- whole raises lost if the state is gone and the key is known otherwise, or the list is not as long as
+-- the state says.
+local function whole()
+  if redis.call('LLEN', Q) ~= k.len or not was and redis.call('ZSCORE', D, d) then
+    error(lost)
   end
 end
 
 -- first returns the first item.
-local item = nil
 local function first()
-  if not item and k.len > 0 then
+  if not item then
     local raw = redis.call('LINDEX', Q, 0)
-    if raw then
-      item = cmsgpack.unpack(raw)
+    item = raw and cmsgpack.unpack(raw)
+    if not item or item[1] ~= k.head then
+      error(lost)
     end
   end
   return item
@@ -86,48 +86,41 @@ end
 -- settle gives up the claim of a key that has no run, and schedules it.
 local function settle()
   if k.len == 0 then
-    redis.call('HDEL', H, 'b:' .. d, 'n:' .. d)
-    redis.call('ZREM', D, d)
-    redis.call('ZREM', O, d)
-    local ms = math.ceil(keepFor / 1000)
-    for _, key in ipairs({K, I, E}) do
-      redis.call('PEXPIRE', key, ms)
-    end
+    set['b:' .. d], set['n:' .. d], due[d], since[d] = false, false, false, false
+    redis.call('PEXPIRE', I, math.ceil(keepFor / 1000))
     return
   end
-  redis.call('HDEL', H, 'b:' .. d)
-  redis.call('ZADD', O, first()[3], d)
-  if k.parked == 1 then
-    redis.call('ZREM', D, d)
-  else
-    redis.call('ZADD', D, math.max(now, k.next), d)
+  if len > 0 then
+    set['b:' .. d] = false
   end
+  if k.head ~= head or len == 0 then
+    since[d] = first()[3]
+  end
+  due[d] = k.parked == 0 and math.max(now, k.next)
 end
 
 -- finish removes the first item from the queue; state is 'd' or 'x'.
-local kept = 0 -- how many have ended and are kept, if one has ended just now
 local function finish(state)
-  local raw = redis.call('LPOP', Q)
-  local ended = item or cmsgpack.unpack(raw)
-  redis.call('HSET', I, ended[2], string.format('%s%.0f:%d:%.0f', state, ended[1], k.att, now))
-  kept = redis.call('RPUSH', E, string.format('%.0f:', ended[1]) .. ended[2])
+  local ended = first()
+  redis.call('LPOP', Q)
+  redis.call('HSET', I, 'i' .. ended[2], string.format('%s%.0f:%d:%.0f', state, ended[1], k.att, now))
   k.len, k.head, k.att, item = k.len - 1, ended[1] + 1, 0, nil
 end
 
 -- kill makes the first item dead, and returns how many have died with it.
-local function kill(onDead)
+local function kill()
   k.run = 0
-  if onDead == 'hold' then
+  if ARGV[9] == 'hold' then
     k.parked = 1
     local dead = first()
-    redis.call('HSET', I, dead[2], string.format('x%.0f:%d:%.0f', dead[1], k.att, now))
+    redis.call('HSET', I, 'i' .. dead[2], string.format('x%.0f:%d:%.0f', dead[1], k.att, now))
     redis.call('ZADD', P, now, d)
-    redis.call('HSET', H, 'p:' .. d, string.format('%.0f:', dead[1]) .. dead[2])
+    set['p:' .. d] = string.format('%.0f:', dead[1]) .. dead[2]
     return 1
   end
   local died = 1
   finish('x')
-  while onDead == 'cascade' and k.len > 0 do
+  while ARGV[9] == 'cascade' and k.len > 0 do
     finish('x')
     died = died + 1
   end
@@ -137,38 +130,38 @@ end
 -- prune forgets what has ended and is kept no more, a hundred at most. Before k.prune there is
 -- nothing that has been kept for long enough.
 local function prune()
-  if now < k.prune and kept <= keepCount then
+  if now < k.prune and k.head - k.tail <= keepCount then
     return
   end
-  local count = redis.call('LLEN', E)
   for _ = 1, 100 do
-    local oldest = redis.call('LINDEX', E, 0)
-    if not oldest then
+    if k.tail >= k.head then
       k.prune = now + keepFor
       return
     end
-    local seq, id = string.match(oldest, '^(%d+):(.*)$')
-    local state = redis.call('HGET', I, id)
-    local same = state and string.match(state, '^[dx](%d+):') == seq
+    local field = string.format('s%.0f', k.tail)
+    local id = redis.call('HGET', I, field) or ''
+    local state = redis.call('HGET', I, 'i' .. id)
+    local same = state and string.match(state, '^[dx](%d+):') == string.sub(field, 2)
     local ended = same and tonumber(string.match(state, ':(%d+)$')) or 0
-    if count <= keepCount and now - ended < keepFor then
+    if k.head - k.tail <= keepCount and now - ended < keepFor then
       k.prune = ended + keepFor
       return
     end
-    redis.call('LPOP', E)
-    count = count - 1
+    redis.call('HDEL', I, field)
     if same then
-      redis.call('HDEL', I, id)
+      redis.call('HDEL', I, 'i' .. id)
     end
+    k.tail = k.tail + 1
   end
 end
 
--- begin begins the first item, if it is due. It returns the item and how many have died.
-local function begin(r)
+-- begin begins the first item, if it is due, for ARGV[a + 2], who claims the key for
+-- ARGV[a + 3]; ARGV[a + 4] is the grace. It returns the item and how many have died.
+local function begin()
   local died = 0
   while k.len > 0 and k.parked == 0 do
-    if k.run == 0 and k.att >= r.attempts then
-      died = died + kill(r.onDead)
+    if k.run == 0 and k.att >= tonumber(ARGV[8]) then
+      died = died + kill()
     elseif k.run == 0 and now < k.next then
       break
     else
@@ -176,12 +169,14 @@ local function begin(r)
         k.att = k.att + 1
       end
       k.run, k.over, k.begun = 1, 0, now
-      if r.spacing > 0 then
-        k.next = now + r.spacing + r.grace
+      local spacing = tonumber(ARGV[7])
+      if spacing > 0 then
+        k.next = now + spacing + tonumber(ARGV[a + 4])
       end
-      claimed = r.worker
-      redis.call('ZADD', D, now + r.lasts, d)
-      redis.call('ZADD', O, first()[3], d)
+      set['b:' .. d], due[d] = ARGV[a + 2], now + tonumber(ARGV[a + 3])
+      if k.head ~= head then
+        since[d] = first()[3]
+      end
       return first(), died
     end
   end
@@ -191,21 +186,12 @@ end
 
 -- answer is what Begin and End return.
 local function answer(begun, died)
+  if begun then
+    return {1, k.len, k.parked, died, 0, begun[1], k.att, begun[2], begun[5], begun[4], math.max(now - begun[3], 0)}
+  end
   local wait = 0
-  if not begun and k.len > 0 and k.parked == 0 then
+  if k.len > 0 and k.parked == 0 then
     wait = math.max(k.next - now, 0)
   end
-  if not begun then
-    return {1, k.len, k.parked, died, wait}
-  end
-  return {1, k.len, k.parked, died, wait, begun[1], k.att, begun[2], begun[5], begun[4], math.max(now - begun[3], 0)}
-end
-
--- rules are those of the holder: ARGV from 6 on are token, worker, how long a claim lasts,
--- grace, spacing, attempts, what a death means.
-local function rules()
-  return {
-    worker = ARGV[7], lasts = tonumber(ARGV[8]), grace = tonumber(ARGV[9]),
-    spacing = tonumber(ARGV[10]), attempts = tonumber(ARGV[11]), onDead = ARGV[12],
-  }
+  return {1, k.len, k.parked, died, wait}
 end

@@ -17,6 +17,8 @@ var (
 	clockSource string
 	//go:embed key.lua
 	keySource string
+	//go:embed each.lua
+	eachSource string
 	//go:embed append.lua
 	appendSource string
 	//go:embed begin.lua
@@ -32,12 +34,12 @@ var (
 	//go:embed stats.lua
 	statsSource string
 
-	appendScript = redis.NewScript(clockSource + keySource + appendSource)
-	beginScript  = redis.NewScript(clockSource + keySource + beginSource)
-	endScript    = redis.NewScript(clockSource + keySource + endSource)
+	appendScript = redis.NewScript(clockSource + keySource + appendSource + eachSource)
+	beginScript  = redis.NewScript(clockSource + keySource + beginSource + eachSource)
+	endScript    = redis.NewScript(clockSource + keySource + endSource + eachSource)
 	claimScript  = redis.NewScript(clockSource + claimSource)
-	statusScript = redis.NewScript(clockSource + keySource + statusSource)
-	resumeScript = redis.NewScript(clockSource + keySource + resumeSource)
+	statusScript = redis.NewScript(clockSource + keySource + statusSource + eachSource)
+	resumeScript = redis.NewScript(clockSource + keySource + resumeSource + eachSource)
 	statsScript  = redis.NewScript(clockSource + statsSource)
 )
 
@@ -92,7 +94,7 @@ func (r *reply) text() string {
 
 // failure says what was being done when Redis failed.
 func failure(doing string, err error) error {
-	if strings.HasPrefix(err.Error(), "DAMAGED ") {
+	if strings.Contains(err.Error(), "DAMAGED ") {
 		err = queue.ErrDamaged
 	}
 	return fmt.Errorf("redisqueue: %s: %w", doing, err)

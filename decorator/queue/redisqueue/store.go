@@ -71,6 +71,11 @@ func (s *Store) Open(name string, r queue.Rules) (queue.Queue, error) {
 		// Escaped, names have no braces, and different ones differ.
 		q.bases = append(q.bases, fmt.Sprintf("%s{%s/%d}", s.prefix, url.PathEscape(name), shard))
 	}
+	q.trips = make([]trips, s.shards)
+	for i := range q.trips {
+		q.trips[i].client, q.trips[i].base = s.client, q.bases[i]
+		q.trips[i].common = []any{q.channel, i, micros(r.KeepFor), r.KeepCount, r.MaxLength, micros(r.Spacing), r.Attempts, deaths[r.OnDead]}
+	}
 	return q, nil
 }
 
@@ -79,6 +84,7 @@ type redisQueue struct {
 	client  redis.UniversalClient
 	rules   queue.Rules
 	bases   []string // of the keys of each shard
+	trips   []trips  // by shard
 	channel string
 }
 
@@ -93,13 +99,7 @@ func (q *redisQueue) shardOf(digest string) int {
 // run runs a script on a key.
 func (q *redisQueue) run(ctx context.Context, script *redis.Script, doing, digest string, args ...any) (reply, error) {
 	shard := q.shardOf(digest)
-	base := q.bases[shard]
-	keys := []string{
-		base + "h", base + "d", base + "o", base + "p",
-		base + "k:" + digest, base + "q:" + digest, base + "i:" + digest, base + "e:" + digest,
-	}
-	all := append([]any{digest, q.channel, shard, micros(q.rules.KeepFor), q.rules.KeepCount}, args...)
-	raw, err := script.Run(ctx, q.client, keys, all...).Result()
+	raw, err := q.trips[shard].run(ctx, script, digest, args)
 	if err != nil {
 		return reply{}, failure(doing, err)
 	}
@@ -120,7 +120,7 @@ func (q *redisQueue) Append(ctx context.Context, key string, n queue.New) (queue
 	if payload == nil {
 		payload = []byte{}
 	}
-	r, err := q.run(ctx, appendScript, "append", queue.Digest(key), key, n.ID, payload, n.Trace, q.rules.MaxLength)
+	r, err := q.run(ctx, appendScript, "append", queue.Digest(key), key, n.ID, payload, n.Trace)
 	if err != nil {
 		return queue.Place{}, err
 	}
@@ -168,10 +168,7 @@ func (q *redisQueue) Claim(ctx context.Context, c queue.ClaimRequest) (queue.Cla
 
 // holder is what the scripts know of who holds the lock.
 func (q *redisQueue) holder(h queue.Holder, more ...any) []any {
-	return append([]any{
-		digits(h.Token), h.Worker, micros(h.For), micros(h.Grace),
-		micros(q.rules.Spacing), q.rules.Attempts, deaths[q.rules.OnDead],
-	}, more...)
+	return append([]any{digits(h.Token), h.Worker, micros(h.For), micros(h.Grace)}, more...)
 }
 
 // Begin begins the first item.
