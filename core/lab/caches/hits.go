@@ -13,25 +13,25 @@ import (
 
 // hits has the callers of one process get values that are there, as often as they can.
 func hits(ctx context.Context, t *trial) (Outcome, error) {
-	crew, err := t.recruit(ctx, 1, Settings{Expiry: 10 * time.Minute})
+	crew, err := recruit(ctx, t, 1, Settings{Expiry: 10 * time.Minute})
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer crew.Close()
-	keys := t.keys(t.pace.Keys)
+	keys := keysOf(t, t.Pace.Keys)
 	if _, err := crew.Ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
 		return Outcome{}, err
 	}
-	answers, err := crew.Ask(Command{Hits: &Hits{Keys: keys, Callers: 64, Warm: t.pace.Warm, For: t.pace.Watch}})
+	answers, err := crew.Ask(Command{Hits: &Hits{Keys: keys, Callers: 64, Warm: t.Pace.Warm, For: t.Pace.Watch}})
 	if err != nil {
 		return Outcome{}, err
 	}
 	a := answers[0]
-	return Outcome{Gets: a.Gets, Measures: map[string]float64{
+	return outcome(a.Gets, map[string]float64{
 		"rate":   a.Rate,
 		"p99":    micros(a.Gets.Waits.Quantile(0.99)),
 		"allocs": a.Allocs,
-	}}, nil
+	}), nil
 }
 
 var hitsMetrics = []Metric{

@@ -5,41 +5,42 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 // killed kills a process that loads, and has another one ask for the value in that moment.
 func killed(ctx context.Context, t *trial) (Outcome, error) {
-	crew, err := t.recruit(ctx, 2, Settings{Expiry: time.Minute, LockTTL: t.pace.LockTTL})
+	crew, err := recruit(ctx, t, 2, Settings{Expiry: time.Minute, LockTTL: t.Pace.LockTTL})
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer crew.Close()
-	if _, err := crew.Ask(Command{Fill: &Fill{Keys: t.keys(1)}}); err != nil { // connections and scripts
+	if _, err := crew.Ask(Command{Fill: &Fill{Keys: keysOf(t, 1)}}); err != nil { // connections and scripts
 		return Outcome{}, err
 	}
-	key, victim, other := t.keys(2)[1], crew[0], crew[1]
+	key, victim, other := keysOf(t, 2)[1], crew[0], crew[1]
 	if err := victim.Tell(Command{Wave: &Wave{Key: key, At: time.Now().UnixNano(), Callers: 1, Takes: time.Hour}}); err != nil {
 		return Outcome{}, err
 	}
 	for loads := int64(0); loads == 0; {
-		if err := sleep(ctx, time.Millisecond); err != nil {
+		if err := contest.Sleep(ctx, time.Millisecond); err != nil {
 			return Outcome{}, fmt.Errorf("wait for the load: %w", err)
 		}
-		if loads, err = t.source.loads(ctx, key); err != nil {
+		if loads, err = countLoads(ctx, t.Client, key); err != nil {
 			return Outcome{}, err
 		}
 	}
-	if err := sleep(ctx, t.pace.Before); err != nil {
+	if err := contest.Sleep(ctx, t.Pace.Before); err != nil {
 		return Outcome{}, err
 	}
 	at := time.Now()
 	victim.Kill()
-	a, err := other.Ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.pace.Takes}})
+	a, err := other.Ask(Command{Wave: &Wave{Key: key, At: at.UnixNano(), Callers: 1, Takes: t.Pace.Takes}})
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Gets: a.Gets, Measures: map[string]float64{"until": milliseconds(a.Gets.Waits.Worst())}}, nil
+	return outcome(a.Gets, map[string]float64{"until": milliseconds(a.Gets.Waits.Worst())}), nil
 }
 
 var killedMetrics = []Metric{{Name: "until", Title: "until another process has the value", Unit: figure.Milliseconds}}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 // Item is what is cached. As JSON it has 100 bytes.
@@ -32,15 +34,8 @@ type Settings struct {
 	LockTTL time.Duration // of whatever keeps others from loading; 0 is each peer's default
 }
 
-// Peer is a cache before a source, used as its own documentation shows.
-type Peer struct {
-	Name   string
-	Module string // that it is in, for its release
-	Copies bool   // it keeps copies of values in the process
-	Bare   bool   // it is no cache, and only there to compare hits with
-	Note   string // what is set or to be known, in a sentence without its name
-	Open   func(Settings, Load) (Process, error)
-}
+// Open is how one process gets what it has of a peer.
+type Open = func(Settings, Load) (Process, error)
 
 // Process is what one process has of a peer: its client and what is built on it. It is
 // for many goroutines.
@@ -52,18 +47,13 @@ type Process interface {
 	Close()
 }
 
-// subject begins the names of the peers that are drawn in another colour.
-const subject = "lockaround"
-
-func (p Peer) mine() bool { return strings.HasPrefix(p.Name, subject) }
-
 var peers = []Peer{
 	{
-		Name: subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
+		Name: contest.Subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
 		Note: "`decorator.Cached` over `rediscache`",
 	},
 	{
-		Name: subject + ", tiered", Module: "github.com/lockaround/lockaround", Copies: true, Open: openTiered,
+		Name: contest.Subject + ", tiered", Module: "github.com/lockaround/lockaround", Copies: true, Open: openTiered,
 		Note: "the same with `cache.Tiered`: copies in the process, dropped by a push",
 	},
 	{
@@ -87,7 +77,7 @@ var peers = []Peer{
 		Note: "typed, with JSON; copies in the process by client-side caching",
 	},
 	{
-		Name: "(GET)", Module: "github.com/redis/go-redis/v9", Bare: true, Open: openBare,
+		Name: "(GET)", Module: "github.com/redis/go-redis/v9", Extra: true, Open: openBare,
 		Note: "is go-redis' GET and JSON alone",
 	},
 }

@@ -8,23 +8,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
 // race changes the source and invalidates the value while a load of the old one is under
 // way.
 func race(ctx context.Context, t *trial) (Outcome, error) {
-	crew, err := t.recruit(ctx, 1, Settings{Expiry: time.Minute})
+	crew, err := recruit(ctx, t, 1, Settings{Expiry: time.Minute})
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer crew.Close()
-	answers, err := crew.Ask(Command{Race: &Race{Keys: t.keys(t.pace.Tries)}})
+	answers, err := crew.Ask(Command{Race: &Race{Keys: keysOf(t, t.Pace.Tries)}})
 	if err != nil {
 		return Outcome{}, err
 	}
 	a := answers[0]
-	return Outcome{Gets: a.Gets, Measures: map[string]float64{"stored": float64(a.Stored), "kept": float64(a.Kept)}}, nil
+	return outcome(a.Gets, map[string]float64{"stored": float64(a.Stored), "kept": float64(a.Kept)}), nil
 }
 
 var raceMetrics = []Metric{
@@ -90,7 +91,7 @@ const (
 // If another one is to ask at once, it does so between the invalidation and the end of
 // the load.
 func race1(ctx context.Context, source *source, all [3]Process, key string, atOnce bool) (old [3]bool, err error) {
-	if err := source.change(ctx, 1, key); err != nil {
+	if err := change(ctx, source.client, 1, key); err != nil {
 		return old, err
 	}
 	load := source.stop(key)
@@ -101,7 +102,7 @@ func race1(ctx context.Context, source *source, all [3]Process, key string, atOn
 	case err := <-loading:
 		return old, errors.Join(errors.New("a Get of a new key ended without a load"), err)
 	}
-	if err := source.change(ctx, 2, key); err != nil {
+	if err := change(ctx, source.client, 2, key); err != nil {
 		return old, err
 	}
 	if err := all[1].Invalidate(ctx, key); err != nil {
@@ -112,7 +113,7 @@ func race1(ctx context.Context, source *source, all [3]Process, key string, atOn
 	} else {
 		asking <- nil
 	}
-	if err := sleep(ctx, apart); err != nil {
+	if err := contest.Sleep(ctx, apart); err != nil {
 		return old, err
 	}
 	close(load.end)
@@ -120,7 +121,7 @@ func race1(ctx context.Context, source *source, all [3]Process, key string, atOn
 		return old, err
 	}
 	for range 2 {
-		if err := sleep(ctx, settling); err != nil {
+		if err := contest.Sleep(ctx, settling); err != nil {
 			return old, err
 		}
 		for i, p := range all {

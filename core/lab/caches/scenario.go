@@ -5,30 +5,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
-// Scenario is what callers do with a cache, and what is measured of it.
-type Scenario struct {
-	Name     string
-	Title    string
-	Chart    string // the title of its chart, of the same name; "" if there is none
-	Bare     bool   // what is no cache takes part
-	Together bool   // all peers at the same time, since it is mostly waiting
-	Split    bool   // peers with copies in the process are drawn apart from those without
-	Play     func(context.Context, *trial) (Outcome, error)
-	Metrics  []Metric
-}
-
-// Metric is a figure of a scenario.
-type Metric struct {
-	Name  string
-	Title string
-	Unit  figure.Unit
-	More  bool // the larger the better; otherwise the smaller
-	Chart bool // it is drawn
-}
+// What command caches compares.
+type (
+	plan     = contest.Plan[Pace, Open]
+	Results  = contest.Results[Pace]
+	Scenario = contest.Scenario[Pace, Open]
+	Peer     = contest.Peer[Open]
+	trial    = contest.Stage[Pace, Open]
+	Trial    = contest.Trial
+	Metric   = contest.Metric
+	Outcome  = contest.Outcome
+)
 
 var scenarios = []Scenario{
 	{
@@ -36,15 +27,12 @@ var scenarios = []Scenario{
 		Chart: "A value ends and 1,000 callers in 4 processes ask for it: less is better", Metrics: stampedeMetrics,
 	},
 	{
-		Name: "hits", Title: "64 callers in 1 process, 1,000 values of 100 bytes that are there", Play: hits, Bare: true, Split: true,
+		Name: "hits", Title: "64 callers in 1 process, 1,000 values of 100 bytes that are there", Play: hits, Extra: true, Split: true,
 		Chart: "Gets per second of values that are there: more is better", Metrics: hitsMetrics,
 	},
 	{Name: "killed", Title: "the process that loads is killed; locks of 2 s, a load takes 50 ms", Together: true, Play: killed, Metrics: killedMetrics},
 	{Name: "race", Title: "the value is invalidated while an old one is being loaded, 50 times", Together: true, Play: race, Metrics: raceMetrics},
 }
-
-// takesPart reports whether the peer has a part in the scenario.
-func (p Peer) takesPart(s Scenario) bool { return !p.Bare || s.Bare }
 
 // Pace says how much of everything there is.
 type Pace struct {
@@ -62,52 +50,28 @@ type Pace struct {
 	Limit     time.Duration `json:"limit"`     // of a trial
 }
 
+// Longest implements [contest.Pace].
+func (p Pace) Longest() time.Duration { return p.Limit }
+
 var full = Pace{
 	Processes: 4, Callers: 250, Waves: 25, Expiry: time.Second, Takes: 50 * time.Millisecond,
 	Keys: 1000, Warm: 300 * time.Millisecond, Watch: time.Second, LockTTL: 2 * time.Second, Before: 100 * time.Millisecond,
 	Tries: 50, Limit: time.Minute,
 }
 
-// trial is what a scenario is played with.
-type trial struct {
-	peer   Peer
-	pace   Pace
-	addr   string
-	prefix string
-	source *source
-}
-
-// Outcome is what a trial came to.
-type Outcome struct {
-	Measures map[string]float64
-	Gets     *Gets
-}
-
 // recruit starts workers with the peer's cache.
-func (t *trial) recruit(ctx context.Context, n int, s Settings) (team.Team[Command, Answer], error) {
-	s.Addr = t.addr
-	return team.Recruit[Command, Answer](ctx, n, role, Job{Peer: t.peer.Name, Settings: s})
+func recruit(ctx context.Context, t *trial, n int, s Settings) (team.Team[Command, Answer], error) {
+	s.Addr = t.Addr
+	return team.Recruit[Command, Answer](ctx, n, role, contest.Job[Settings]{Peer: t.Peer.Name, Settings: s})
 }
 
-// keys are n keys that nobody else has.
-func (t *trial) keys(n int) []string {
+// keysOf are n keys that nobody else has.
+func keysOf(t *trial, n int) []string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprint(t.prefix, "-", i)
+		all[i] = fmt.Sprint(t.Prefix, "-", i)
 	}
 	return all
-}
-
-// sleep ends with ctx, whose cause is its error then.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -24,9 +24,9 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 		s.Together = true
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			left := slices.DeleteFunc(slices.Clone(real), func(p Peer) bool { return !p.takesPart(s) })
+			left := slices.DeleteFunc(slices.Clone(real), func(p Peer) bool { return !s.Has(p) })
 			for range 3 {
-				results, err := plan{Rounds: 1, Pace: brief, Scenarios: []Scenario{s}, Peers: left, Progress: t.Logf}.run(t.Context())
+				results, err := plan{Rounds: 1, Pace: brief, Scenarios: []Scenario{s}, Peers: left, Progress: t.Logf}.Run(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -38,10 +38,10 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 					good := trial.Error == "" && trial.Failed == 0
 					if good {
 						left = slices.DeleteFunc(left, func(p Peer) bool { return p.Name == trial.Peer })
-					} else if p.mine() && !strings.Contains(trial.Error+trial.Failure, core.ErrUnavailable.Error()) {
+					} else if p.Mine() && !strings.Contains(trial.Error+trial.Failure, core.ErrUnavailable.Error()) {
 						t.Fatalf("%s: %s, %s", trial.Peer, trial.Error, trial.Failure)
 					}
-					if good && p.mine() {
+					if good && p.Mine() {
 						promised(t, s, trial)
 					}
 				}
@@ -120,7 +120,7 @@ func playAt(t *testing.T, pace Pace, scenario, peer string) Trial {
 	daemon.Need(t, "redis-server")
 	pace.Expiry = time.Second
 	p := plan{Rounds: 1, Pace: pace, Scenarios: []Scenario{scenarioNamed(t, scenario)}, Peers: []Peer{peerNamed(t, peer)}, Progress: t.Logf}
-	results, err := p.run(t.Context())
+	results, err := p.Run(t.Context())
 	if err != nil || len(results.Trials) != 1 {
 		t.Fatalf("%d trials, %v", len(results.Trials), err)
 	}
@@ -133,8 +133,8 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()
-	p := plan{Rounds: 5, Pace: brief, Peers: real, Progress: func(string, ...any) { interrupt() }}
-	if err := compare(ctx, p, "hits", `^lockaround$`, out); !errors.Is(err, context.Canceled) {
+	p := plan{Rounds: 5, Pace: brief, Scenarios: scenarios, Peers: real, Progress: func(string, ...any) { interrupt() }}
+	if err := p.Compare(ctx, "hits", `^lockaround$`, out, render); !errors.Is(err, context.Canceled) {
 		t.Errorf("compare: %v; want %v", err, context.Canceled)
 	}
 	table, err := os.ReadFile(filepath.Join(out, "caches.md"))
@@ -145,24 +145,8 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 
 func TestWithoutRedisThereIsNothingToCompare(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if err := compare(t.Context(), plan{Rounds: 1, Peers: real, Pace: brief, Progress: t.Logf}, "", "", t.TempDir()); !errors.Is(err, exec.ErrNotFound) {
+	p := plan{Rounds: 1, Scenarios: scenarios, Peers: real, Pace: brief, Progress: t.Logf}
+	if err := p.Compare(t.Context(), "", "", t.TempDir(), render); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("compare: %v; want that redis-server was not found", err)
-	}
-}
-
-func TestCompareRefusesWhatCannotWork(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	one := plan{Rounds: 1, Peers: real}
-	for want, try := range map[string]func() error{
-		"-out DIR":         func() error { return compare(t.Context(), one, "", "", "") },
-		"-rounds 0":        func() error { return compare(t.Context(), plan{Peers: real}, "", "", out) },
-		"-only:":           func() error { return compare(t.Context(), one, "(", "", out) },
-		"-peers:":          func() error { return compare(t.Context(), one, "", "(", out) },
-		"no such peer":     func() error { return compare(t.Context(), one, "", "nobody", out) },
-		"no such scenario": func() error { return compare(t.Context(), one, "nothing", "", out) },
-	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("compare: %v; want %q in it", err, want)
-		}
 	}
 }

@@ -69,8 +69,8 @@ func (s *source) read(ctx context.Context, key string) (int64, error) {
 }
 
 // change sets the versions of keys.
-func (s *source) change(ctx context.Context, version int64, keys ...string) error {
-	_, err := s.client.Pipelined(ctx, func(all redis.Pipeliner) error {
+func change(ctx context.Context, client *redis.Client, version int64, keys ...string) error {
+	_, err := client.Pipelined(ctx, func(all redis.Pipeliner) error {
 		for _, key := range keys {
 			all.Set(ctx, versionOf(key), version, 0)
 		}
@@ -79,9 +79,9 @@ func (s *source) change(ctx context.Context, version int64, keys ...string) erro
 	return err
 }
 
-// loads is how often a key was loaded.
-func (s *source) loads(ctx context.Context, key string) (int64, error) {
-	n, err := s.client.Get(ctx, loadsOf(key)).Int64()
+// countLoads is how often a key was loaded.
+func countLoads(ctx context.Context, client *redis.Client, key string) (int64, error) {
+	n, err := client.Get(ctx, loadsOf(key)).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 )
 
@@ -13,29 +14,29 @@ import (
 // again. The keys are filled by all processes, so that each may have its copies, and
 // asked for one after the other when all have ended.
 func stampede(ctx context.Context, t *trial) (Outcome, error) {
-	crew, err := t.recruit(ctx, t.pace.Processes, Settings{Expiry: t.pace.Expiry})
+	crew, err := recruit(ctx, t, t.Pace.Processes, Settings{Expiry: t.Pace.Expiry})
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer crew.Close()
-	keys := t.keys(t.pace.Waves)
+	keys := keysOf(t, t.Pace.Waves)
 	if _, err := crew.Ask(Command{Fill: &Fill{Keys: keys}}); err != nil {
 		return Outcome{}, err
 	}
-	if err := sleep(ctx, t.pace.Expiry+t.pace.Expiry/2); err != nil { // copies may live a tenth longer
+	if err := contest.Sleep(ctx, t.Pace.Expiry+t.Pace.Expiry/2); err != nil { // copies may live a tenth longer
 		return Outcome{}, err
 	}
-	if err := t.source.change(ctx, 1, keys...); err != nil {
+	if err := change(ctx, t.Client, 1, keys...); err != nil {
 		return Outcome{}, err
 	}
 	gets, loads, most := newGets(), int64(0), int64(0)
 	for _, key := range keys {
-		before, err := t.source.loads(ctx, key)
+		before, err := countLoads(ctx, t.Client, key)
 		if err != nil {
 			return Outcome{}, err
 		}
 		answers, err := crew.Ask(Command{Wave: &Wave{
-			Key: key, Version: 1, At: time.Now().Add(lead).UnixNano(), Callers: t.pace.Callers, Takes: t.pace.Takes,
+			Key: key, Version: 1, At: time.Now().Add(lead).UnixNano(), Callers: t.Pace.Callers, Takes: t.Pace.Takes,
 		}})
 		if err != nil {
 			return Outcome{}, err
@@ -43,19 +44,19 @@ func stampede(ctx context.Context, t *trial) (Outcome, error) {
 		for _, a := range answers {
 			gets.merge(a.Gets)
 		}
-		after, err := t.source.loads(ctx, key)
+		after, err := countLoads(ctx, t.Client, key)
 		if err != nil {
 			return Outcome{}, err
 		}
 		loads, most = loads+after-before, max(most, after-before)
 	}
-	return Outcome{Gets: gets, Measures: map[string]float64{
+	return outcome(gets, map[string]float64{
 		"loads": float64(loads) / float64(len(keys)),
 		"most":  float64(most),
 		"p50":   milliseconds(gets.Waits.Quantile(0.5)),
 		"p99":   milliseconds(gets.Waits.Quantile(0.99)),
 		"max":   milliseconds(gets.Waits.Worst()),
-	}}, nil
+	}), nil
 }
 
 var stampedeMetrics = []Metric{

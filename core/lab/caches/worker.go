@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,18 +10,13 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
 // role is that of a worker: one process of a trial.
 const role = "worker"
-
-// Job is which cache a worker has.
-type Job struct {
-	Peer     string   `json:"peer"`
-	Settings Settings `json:"settings"`
-}
 
 // Command is what a worker is to do: the one that is set.
 type Command struct {
@@ -72,6 +66,11 @@ func (g *Gets) merge(o *Gets) {
 	}
 }
 
+// outcome is that of a trial with these gets.
+func outcome(g *Gets, measures map[string]float64) Outcome {
+	return Outcome{Measures: measures, Gets: g.Waits.Count(), Failed: g.Failed, Failure: g.Failure}
+}
+
 // worker is a process that has a peer's cache.
 type worker struct {
 	peer     Peer
@@ -95,17 +94,12 @@ func work(told string) error {
 }
 
 func newWorker(told string) (*worker, error) {
-	var job Job
-	if err := json.Unmarshal([]byte(told), &job); err != nil {
+	peer, settings, err := contest.Told[Settings](told, peers)
+	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no peer %q", job.Peer)
-	}
-	w := &worker{peer: peers[i], settings: job.Settings, source: newSource(job.Settings.Addr)}
-	var err error
-	if w.process, err = w.peer.Open(job.Settings, w.source.load); err != nil {
+	w := &worker{peer: peer, settings: settings, source: newSource(settings.Addr)}
+	if w.process, err = peer.Open(settings, w.source.load); err != nil {
 		w.source.close()
 		return nil, fmt.Errorf("open: %w", err)
 	}

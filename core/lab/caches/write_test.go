@@ -5,10 +5,12 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/golden"
 )
 
@@ -27,7 +29,7 @@ func example() Results {
 		Versions: map[string]string{rockscacheModule: "v0.1.1"},
 	}
 	add := func(scenario, peer string, round int, failure string, measures map[string]float64) {
-		r.Trials = append(r.Trials, Trial{Scenario: scenario, Peer: peer, Round: round, Error: failure, Gets: 1000, Measures: measures})
+		r.Trials = append(r.Trials, Trial{Scenario: scenario, Peer: peer, Round: round, Error: failure, Outcome: Outcome{Gets: 1000, Measures: measures}})
 	}
 	for round := 1; round <= 2; round++ {
 		v := float64(round)
@@ -72,16 +74,16 @@ func TestCharts(t *testing.T) {
 }
 
 func TestBestIsAmongThoseWithCopiesOrAmongThoseWithout(t *testing.T) {
-	for _, row := range summarize(scenarios, example().Trials) {
+	for _, row := range contest.Rows(scenarios, example().Trials) {
 		if row.Scenario.Name != "hits" || row.Metric.Name != "rate" {
 			continue
 		}
 		for name, want := range map[string]bool{"lockaround": true, "lockaround, tiered": true, "(GET)": false, "rockscache": false} {
-			if got := row.best(peerNamed(t, name)); got != want {
+			if got := best(row, peerNamed(t, name)); got != want {
 				t.Errorf("%s is the best: %v; want %v", name, got, want)
 			}
 		}
-		if c := row.Cells["rockscache"]; c != (Cell{Median: 20_000, Min: 20_000, Max: 20_000, Counted: 1, Failed: 1}) {
+		if c := row.Cells["rockscache"]; !reflect.DeepEqual(c, contest.Cell{Values: map[int]float64{2: 20_000}, Failed: 1}) {
 			t.Errorf("a peer with a failure has %+v; want only the trial without", c)
 		}
 	}

@@ -12,9 +12,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log"
-	"os"
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
@@ -24,29 +22,7 @@ func main() {
 	child.Main(roles)
 	f := contest.NewFlags(7)
 	contest.Run(func(ctx context.Context, awake bool) error {
-		p := plan{Rounds: f.Rounds, Seed: f.Seed, Pace: full, Peers: peers, Progress: log.Printf, Awake: awake}
-		return compare(ctx, p, f.Only, f.Peers, f.Out)
+		p := plan{Rounds: f.Rounds, Seed: f.Seed, Pace: full, Scenarios: scenarios, Peers: peers, Progress: log.Printf, Awake: awake}
+		return p.Compare(ctx, f.Only, f.Peers, f.Out, render)
 	})
-}
-
-// compare runs the plan and writes the results, also of a run that was interrupted.
-func compare(ctx context.Context, p plan, only, with, out string) error {
-	err := contest.Check(out, p.Rounds)
-	if err != nil {
-		return err
-	}
-	if p.Peers, err = contest.Choose("peers", with, "peer", p.Peers, func(p Peer) string { return p.Name }); err != nil {
-		return err
-	}
-	if p.Scenarios, err = contest.Choose("only", only, "scenario", scenarios, func(s Scenario) string { return s.Name }); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
-	}
-	results, err := p.run(ctx)
-	if len(results.Trials) == 0 {
-		return err
-	}
-	return errors.Join(err, write(out, results))
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 // Item is what is queued.
@@ -22,14 +23,8 @@ type Settings struct {
 	TTL     time.Duration `json:"ttl,omitempty"` // of what keeps others from an item; 0 is each peer's default
 }
 
-// Peer is a queue, used as its own documentation shows.
-type Peer struct {
-	Name   string
-	Module string // that it is in, for its release
-	Note   string // what is set or to be known, in a sentence without its name
-	Slow   bool   // it takes part where a second is waited for anyway
-	Open   func(Settings, Run) (Queue, error)
-}
+// Open is how one process gets what it has of a peer.
+type Open = func(Settings, Run) (Queue, error)
 
 // Queue is what one process has of a peer. It is for many goroutines.
 type Queue interface {
@@ -39,16 +34,11 @@ type Queue interface {
 	Close()
 }
 
-// subject begins the names of the peers that are drawn in another colour.
-const subject = "lockaround"
-
-func (p Peer) mine() bool { return strings.HasPrefix(p.Name, subject) }
-
 const asynqModule = "github.com/hibiken/asynq"
 
 var peers = []Peer{
 	{
-		Name: subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
+		Name: contest.Subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
 		Note: "`decorator.Serial` over `redisqueue` and `redislock`, as it is by default: the items of a key in order, one at a time; an item is idle for at most as long as the lease of a worker that has died",
 	},
 	{
@@ -56,7 +46,7 @@ var peers = []Peer{
 		Note: "one queue, as it is by default but for its log: items in no order, as many at a time as there are workers; an idle server looks once a second, and a lease is 30 s, looked at once a minute",
 	},
 	{
-		Name: "asynq, 20 ms", Module: asynqModule, Open: openEager, Slow: true,
+		Name: "asynq, 20 ms", Module: asynqModule, Open: openEager, Extra: true,
 		Note: "the same with `TaskCheckInterval` of 20 ms, which its documentation warns of; only where an idle server waits for items",
 	},
 }

@@ -7,31 +7,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/figure"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
-// Scenario is what happens to a queue, and what is measured of it.
-type Scenario struct {
-	Name    string
-	Title   string
-	Chart   string // the title of its chart, of the same name; "" if there is none
-	Once    bool   // it is played in the first round only, by all peers at the same time
-	Slow    bool   // slow peers take part
-	Play    func(context.Context, *trial) (map[string]float64, error)
-	Metrics []Metric
-}
-
-// Metric is a figure of a scenario.
-type Metric struct {
-	Name  string
-	Title string
-	Unit  figure.Unit
-	More  bool // the larger the better; otherwise the smaller
-	Chart bool // it is drawn
-}
+// What command queues compares.
+type (
+	plan     = contest.Plan[Pace, Open]
+	Results  = contest.Results[Pace]
+	Scenario = contest.Scenario[Pace, Open]
+	Peer     = contest.Peer[Open]
+	trial    = contest.Stage[Pace, Open]
+	Trial    = contest.Trial
+	Metric   = contest.Metric
+	Outcome  = contest.Outcome
+)
 
 // Pace says how much of everything there is.
 type Pace struct {
@@ -46,14 +37,17 @@ type Pace struct {
 	Limit     time.Duration `json:"limit"` // of a trial
 }
 
+// Longest implements [contest.Pace].
+func (p Pace) Longest() time.Duration { return p.Limit }
+
 var full = Pace{Workers: 16, Processes: 4, Keys: 1000, Each: 10, Spread: 5000, Lonely: 10, Between: 100 * time.Millisecond, Limit: 4 * time.Minute}
 
 var scenarios = []Scenario{
 	{
 		Name: "bursts", Title: "a backlog of 10,000 items, 10 of each of 1,000 keys; 1 process with 16 workers",
 		Chart: "Items per second of a backlog, 10 of each of 1,000 keys: more is better",
-		Play: func(ctx context.Context, t *trial) (map[string]float64, error) {
-			return backlog(ctx, t, 1, t.pace.Keys, t.pace.Each)
+		Play: func(ctx context.Context, t *trial) (Outcome, error) {
+			return backlog(ctx, t, 1, t.Pace.Keys, t.Pace.Each)
 		},
 		Metrics: []Metric{
 			{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true, Chart: true},
@@ -66,8 +60,8 @@ var scenarios = []Scenario{
 	{
 		Name: "single", Title: "a backlog of 5,000 items of as many keys; 1 process with 16 workers",
 		Chart: "Items per second of a backlog, each of a key of its own: more is better",
-		Play: func(ctx context.Context, t *trial) (map[string]float64, error) {
-			return backlog(ctx, t, 1, t.pace.Spread, 1)
+		Play: func(ctx context.Context, t *trial) (Outcome, error) {
+			return backlog(ctx, t, 1, t.Pace.Spread, 1)
 		},
 		Metrics: []Metric{
 			{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true, Chart: true},
@@ -78,13 +72,13 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "processes", Title: "a backlog of 10,000 items, 10 of each of 1,000 keys; 4 processes with 16 workers each",
-		Play: func(ctx context.Context, t *trial) (map[string]float64, error) {
-			return backlog(ctx, t, t.pace.Processes, t.pace.Keys, t.pace.Each)
+		Play: func(ctx context.Context, t *trial) (Outcome, error) {
+			return backlog(ctx, t, t.Pace.Processes, t.Pace.Keys, t.Pace.Each)
 		},
 		Metrics: []Metric{{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true}},
 	},
 	{
-		Name: "idle", Title: "an item is enqueued by another process while nothing is queued", Slow: true, Play: idle,
+		Name: "idle", Title: "an item is enqueued by another process while nothing is queued", Extra: true, Play: idle,
 		Chart: "Until an item starts that is enqueued while nothing is queued: less is better",
 		Metrics: []Metric{
 			{Name: "median", Title: "until it starts, median", Unit: figure.Milliseconds, Chart: true},
@@ -93,30 +87,19 @@ var scenarios = []Scenario{
 		},
 	},
 	{
-		Name: "killed", Title: "the process that runs an item is killed; another one works", Once: true, Play: killed,
+		Name: "killed", Title: "the process that runs an item is killed; another one works", Together: true, Once: true, Play: killed,
 		Metrics: []Metric{{Name: "until", Title: "until the item starts again", Unit: figure.Milliseconds}},
 	},
 }
 
-// takesPart reports whether the peer has a part in the scenario.
-func (p Peer) takesPart(s Scenario) bool { return !p.Slow || s.Slow }
-
-// trial is what a scenario is played with.
-type trial struct {
-	peer   Peer
-	pace   Pace
-	addr   string
-	client *redis.Client // to look at the server
-}
-
 // recruit starts processes with the peer's queue.
-func (t *trial) recruit(ctx context.Context, n int) (team.Team[Command, Answer], error) {
-	return team.Recruit[Command, Answer](ctx, n, role, Job{Peer: t.peer.Name, Settings: Settings{Addr: t.addr, Workers: t.pace.Workers, TTL: t.pace.TTL}})
+func recruit(ctx context.Context, t *trial, n int) (team.Team[Command, Answer], error) {
+	return team.Recruit[Command, Answer](ctx, n, role, contest.Job[Settings]{Peer: t.Peer.Name, Settings: Settings{Addr: t.Addr, Workers: t.Pace.Workers, TTL: t.Pace.TTL}})
 }
 
 // info is a figure of the server, the sum of those of its names.
-func (t *trial) info(ctx context.Context, section string, names ...string) (sum float64, err error) {
-	text, err := t.client.Info(ctx, section).Result()
+func info(ctx context.Context, t *trial, section string, names ...string) (sum float64, err error) {
+	text, err := t.Client.Info(ctx, section).Result()
 	if err != nil {
 		return 0, err
 	}
@@ -135,8 +118,8 @@ func (t *trial) info(ctx context.Context, section string, names ...string) (sum 
 	return sum, nil
 }
 
-func (t *trial) processor(ctx context.Context) (float64, error) {
-	return t.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
+func processor(ctx context.Context, t *trial) (float64, error) {
+	return info(ctx, t, "cpu", "used_cpu_user", "used_cpu_sys")
 }
 
 // until asks the processes until so many runs have begun, and returns what they said last.
@@ -153,43 +136,43 @@ func until(ctx context.Context, all team.Team[Command, Answer], runs int) ([]Ans
 		if n >= runs {
 			return answers, nil
 		}
-		if err := sleep(ctx, 2*time.Millisecond); err != nil {
+		if err := contest.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("%d of %d items have started: %w", n, runs, err)
 		}
 	}
 }
 
 // backlog fills the queue, and then starts the processes.
-func backlog(ctx context.Context, t *trial, processes, keys, each int) (map[string]float64, error) {
-	all, err := t.recruit(ctx, processes)
+func backlog(ctx context.Context, t *trial, processes, keys, each int) (Outcome, error) {
+	all, err := recruit(ctx, t, processes)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	defer all.Close()
 	filled, err := all[0].Ask(Command{Fill: &Fill{Keys: keys, Each: each, Callers: 16}})
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	items := float64(keys * each)
 	before, err := all.Ask(Command{Tell: true})
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
-	server, err := t.processor(ctx)
+	server, err := processor(ctx, t)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	began := time.Now()
 	if _, err := all.Ask(Command{Start: &Start{}}); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	after, err := until(ctx, all, keys*each)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
-	took, err := t.processor(ctx)
+	took, err := processor(ctx, t)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	m := map[string]float64{"enqueued": items / filled.Took.Seconds(), "server": (took - server) * 1e6 / items}
 	var last int64
@@ -199,100 +182,88 @@ func backlog(ctx context.Context, t *trial, processes, keys, each int) (map[stri
 		m["client"] += micros(a.Processor-before[i].Processor) / items
 	}
 	m["rate"] = items / time.Unix(0, last).Sub(began).Seconds()
-	return m, nil
+	return Outcome{Measures: m}, nil
 }
 
 // idle has one process work, and another one enqueue.
-func idle(ctx context.Context, t *trial) (map[string]float64, error) {
-	all, err := t.recruit(ctx, 2)
+func idle(ctx context.Context, t *trial) (Outcome, error) {
+	all, err := recruit(ctx, t, 2)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	defer all.Close()
 	works := all[:1]
 	if _, err := works.Ask(Command{Start: &Start{}}); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	var waits []float64
 	m := map[string]float64{}
-	for n := range t.pace.Lonely + 1 {
+	for n := range t.Pace.Lonely + 1 {
 		a, err := all[1].Ask(Command{Fill: &Fill{Keys: 1, Each: 1, Callers: 1}})
 		if err != nil {
-			return nil, err
+			return Outcome{}, err
 		}
 		runs, err := until(ctx, works, n+1)
 		if err != nil {
-			return nil, err
+			return Outcome{}, err
 		}
 		if n > 0 {
 			waits = append(waits, milliseconds(time.Duration(runs[0].Last-a.Began)))
 			m["longest"] = max(m["longest"], waits[n-1])
-		} else if m["commands"], err = t.commands(ctx, 20*t.pace.Between); err != nil { // the first one makes connections
-			return nil, err
+		} else if m["commands"], err = commands(ctx, t, 20*t.Pace.Between); err != nil { // the first one makes connections
+			return Outcome{}, err
 		}
-		if err := sleep(ctx, t.pace.Between); err != nil {
-			return nil, err
+		if err := contest.Sleep(ctx, t.Pace.Between); err != nil {
+			return Outcome{}, err
 		}
 	}
 	m["median"] = figure.Median(waits)
-	return m, nil
+	return Outcome{Measures: m}, nil
 }
 
 // commands is how many the server executes in a second, those in scripts too.
-func (t *trial) commands(ctx context.Context, during time.Duration) (float64, error) {
-	before, err := t.info(ctx, "stats", "total_commands_processed")
+func commands(ctx context.Context, t *trial, during time.Duration) (float64, error) {
+	before, err := info(ctx, t, "stats", "total_commands_processed")
 	if err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, during); err != nil {
+	if err := contest.Sleep(ctx, during); err != nil {
 		return 0, err
 	}
-	after, err := t.info(ctx, "stats", "total_commands_processed")
+	after, err := info(ctx, t, "stats", "total_commands_processed")
 	return max(after-before-1, 0) / during.Seconds(), err // one asked for the figure
 }
 
 // killed kills the process that runs an item, while another one works.
-func killed(ctx context.Context, t *trial) (map[string]float64, error) {
-	all, err := t.recruit(ctx, 2)
+func killed(ctx context.Context, t *trial) (Outcome, error) {
+	all, err := recruit(ctx, t, 2)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	defer all.Close()
 	victim, other := all[:1], all[1:]
 	if _, err := all[0].Ask(Command{Fill: &Fill{Keys: 1, Each: 1, Callers: 1}}); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	if _, err := victim.Ask(Command{Start: &Start{Takes: time.Hour}}); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	if _, err := until(ctx, victim, 1); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
 	if _, err := other.Ask(Command{Start: &Start{}}); err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
-	if err := sleep(ctx, t.pace.Between); err != nil {
-		return nil, err
+	if err := contest.Sleep(ctx, t.Pace.Between); err != nil {
+		return Outcome{}, err
 	}
 	at := time.Now()
 	all[0].Kill()
 	a, err := until(ctx, other, 1)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
-	return map[string]float64{"until": milliseconds(time.Unix(0, a[0].Last).Sub(at))}, nil
-}
-
-// sleep ends with ctx, whose cause is its error then.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return Outcome{Measures: map[string]float64{"until": milliseconds(time.Unix(0, a[0].Last).Sub(at))}}, nil
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 // real are the peers without those of the tests.
@@ -69,7 +70,7 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			results, err := plan{Rounds: 1, Pace: brief, Scenarios: []Scenario{s}, Peers: real, Progress: t.Logf}.run(t.Context())
+			results, err := plan{Rounds: 1, Pace: brief, Scenarios: []Scenario{s}, Peers: real, Progress: t.Logf}.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,7 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 						t.Errorf("%s: %s is %v", trial.Peer, m.Name, v)
 					}
 				}
-				if trial.Peer == subject && trial.Measures["disorder"] > 0 {
+				if trial.Peer == contest.Subject && trial.Measures["disorder"] > 0 {
 					t.Errorf("lockaround runs %v items out of order", trial.Measures["disorder"])
 				}
 			}
@@ -92,7 +93,7 @@ func TestEachPeerPlaysEachScenario(t *testing.T) {
 
 func TestKilledWorkerHasASuccessor(t *testing.T) {
 	t.Parallel()
-	trial := play(t, brief, "killed", subject)
+	trial := play(t, brief, "killed", contest.Subject)
 	if trial.Error != "" || trial.Measures["until"] <= 0 {
 		t.Errorf("the trial is %+v", trial)
 	}
@@ -130,7 +131,7 @@ func play(t *testing.T, pace Pace, scenario, peer string) Trial {
 		}
 	}
 	p.Peers = slices.DeleteFunc(slices.Clone(peers), func(p Peer) bool { return p.Name != peer })
-	results, err := p.run(t.Context())
+	results, err := p.Run(t.Context())
 	if err != nil || len(results.Trials) != 1 {
 		t.Fatalf("%d trials, %v", len(results.Trials), err)
 	}
@@ -143,8 +144,8 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()
-	p := plan{Rounds: 5, Pace: brief, Peers: real, Progress: func(string, ...any) { interrupt() }}
-	if err := compare(ctx, p, "single", `^lockaround$`, out); !errors.Is(err, context.Canceled) {
+	p := plan{Rounds: 5, Pace: brief, Scenarios: scenarios, Peers: real, Progress: func(string, ...any) { interrupt() }}
+	if err := p.Compare(ctx, "single", `^lockaround$`, out, render); !errors.Is(err, context.Canceled) {
 		t.Errorf("compare: %v; want %v", err, context.Canceled)
 	}
 	table, err := os.ReadFile(filepath.Join(out, "queues.md"))
@@ -153,22 +154,10 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-func TestCompareRefusesWhatCannotWork(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	one := plan{Rounds: 1, Peers: real}
-	for want, try := range map[string]func() error{
-		"-out DIR":         func() error { return compare(t.Context(), one, "", "", "") },
-		"-rounds 0":        func() error { return compare(t.Context(), plan{Peers: real}, "", "", out) },
-		"-only:":           func() error { return compare(t.Context(), one, "(", "", out) },
-		"no such peer":     func() error { return compare(t.Context(), one, "", "nobody", out) },
-		"no such scenario": func() error { return compare(t.Context(), one, "nothing", "", out) },
-	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("compare: %v; want %q in it", err, want)
-		}
-	}
+func TestWithoutRedisThereIsNothingToCompare(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if err := compare(t.Context(), plan{Rounds: 1, Peers: real, Pace: brief, Progress: t.Logf}, "", "", out); !errors.Is(err, exec.ErrNotFound) {
+	p := plan{Rounds: 1, Scenarios: scenarios, Peers: real, Pace: brief, Progress: t.Logf}
+	if err := p.Compare(t.Context(), "", "", t.TempDir(), render); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("compare: %v; want that redis-server was not found", err)
 	}
 }

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
@@ -20,12 +19,6 @@ const role = "worker"
 
 // roles are what this program may be besides itself.
 var roles = child.Roles{role: work, awake.Role: awake.Spin}
-
-// Job is which queue a worker has.
-type Job struct {
-	Peer     string   `json:"peer"`
-	Settings Settings `json:"settings"`
-}
 
 // Command is what a worker is to do: the one that is set.
 type Command struct {
@@ -73,17 +66,12 @@ func work(told string) error {
 }
 
 func newWorker(told string) (*worker, error) {
-	var job Job
-	if err := json.Unmarshal([]byte(told), &job); err != nil {
+	peer, settings, err := contest.Told[Settings](told, peers)
+	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == job.Peer })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no peer %q", job.Peer)
-	}
 	w := &worker{next: make(map[string]int), busy: make(map[string]int)}
-	var err error
-	if w.queue, err = peers[i].Open(job.Settings, w.run); err != nil {
+	if w.queue, err = peer.Open(settings, w.run); err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	return w, nil

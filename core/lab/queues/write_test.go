@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/golden"
 )
 
@@ -16,16 +17,16 @@ func example() Results {
 		Versions: map[string]string{asynqModule: "v0.26.0"},
 	}
 	add := func(scenario, peer string, round int, failure string, measures map[string]float64) {
-		r.Trials = append(r.Trials, Trial{Scenario: scenario, Peer: peer, Round: round, Error: failure, Measures: measures})
+		r.Trials = append(r.Trials, Trial{Scenario: scenario, Peer: peer, Round: round, Error: failure, Outcome: Outcome{Measures: measures}})
 	}
 	for round := 1; round <= 2; round++ {
 		v := float64(round)
-		add("bursts", subject, round, "", map[string]float64{"rate": 8000 * v, "enqueued": 20_000, "disorder": 0, "server": 60, "client": 80})
+		add("bursts", contest.Subject, round, "", map[string]float64{"rate": 8000 * v, "enqueued": 20_000, "disorder": 0, "server": 60, "client": 80})
 		add("bursts", "asynq", round, "", map[string]float64{"rate": 9000, "enqueued": 30_000 * v, "disorder": 40 * v, "server": 70, "client": 90})
 		add("idle", "asynq, 20 ms", round, "it hung: a < b", nil)
 	}
-	add("idle", subject, 1, "", map[string]float64{"median": 1.5, "longest": 2, "commands": 0.5})
-	add("idle", subject, 2, "it hung", nil)
+	add("idle", contest.Subject, 1, "", map[string]float64{"median": 1.5, "longest": 2, "commands": 0.5})
+	add("idle", contest.Subject, 2, "it hung", nil)
 	return r
 }
 
