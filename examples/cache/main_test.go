@@ -1,19 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 // asProgram makes this test binary the program, for the processes that it starts.
@@ -27,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOneLoadsForAllWithTheLock(t *testing.T) {
-	addr := startRedis(t)
+	addr := redisserver.Start(t)
 	t.Setenv(asProgram, "1")
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-redis", addr, "-run", "900ms", "-live", "300ms", "-load", "100ms"}, &out, &errs); status != 0 {
@@ -93,44 +90,4 @@ func TestWhatCannotWorkIsSaid(t *testing.T) {
 			t.Errorf("%q: status %d, said %q", tc.args, status, errs.String())
 		}
 	}
-}
-
-// startRedis starts a redis-server without persistence on a Unix socket, which it returns. It
-// ends with the test.
-func startRedis(t *testing.T) (socket string) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	dir, err := os.MkdirTemp("", "redis") // short, as a socket's path has to be
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket = filepath.Join(dir, "socket")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
-	log, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(log)
-	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, log)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		<-drained
-		_ = cmd.Wait() // reports the kill
-	})
-	if err := lines.Err(); err != nil || lines.Text() == "" {
-		t.Fatalf("redis-server ended at once: %v", err)
-	}
-	return socket
 }

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 // TestMain is also the program that the replicas are.
@@ -53,7 +51,7 @@ func TestEachTickIsCompletedOnceAlthoughAReplicaIsKilled(t *testing.T) {
 func demonstrated(t *testing.T, scheduler string, period time.Duration) (fault string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if status := run(t.Context(), []string{"-redis", startRedis(t), "-scheduler", scheduler, "-ticks", "3", "-period", period.String()}, nil, &out, &errs); status != 0 {
+	if status := run(t.Context(), []string{"-redis", redisserver.Start(t), "-scheduler", scheduler, "-ticks", "3", "-period", period.String()}, nil, &out, &errs); status != 0 {
 		fault = fmt.Sprintf("exit status %d: %s\n", status, errs.String())
 	}
 	for _, want := range []string{
@@ -111,43 +109,4 @@ func TestWhatCannotWorkIsSaid(t *testing.T) {
 			t.Errorf("%q: exit status %d, said %q; want %d and %q", tc.args, status, errs.String(), tc.status, tc.says)
 		}
 	}
-}
-
-// startRedis starts a server without persistence on a Unix socket, which it returns. It
-// ends with the test.
-func startRedis(t *testing.T) (socket string) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	socket = filepath.Join(t.TempDir(), "redis")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", filepath.Dir(socket), "--save", "", "--appendonly", "no")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-	}
-	ready := lines.Text() != ""
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		<-drained
-		_ = cmd.Wait() // reports the kill
-	})
-	if !ready {
-		t.Fatal("redis-server ended at once")
-	}
-	return socket
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 	"github.com/lockaround/lockaround/examples/orders/orderspb"
 )
 
@@ -21,7 +18,7 @@ func TestReplicasShareTheirLocksInRedis(t *testing.T) {
 	if err := os.WriteFile(patient, []byte("policies: {place: {wait: 5m}, take: {wait: 5m}, put-back: {wait: 5m}, charge: {wait: 5m}, pay-back: {wait: 5m}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := options{redis: startRedis(t), policies: patient, latency: 100 * time.Microsecond}
+	o := options{redis: redisserver.Start(t), policies: patient, latency: 100 * time.Microsecond}
 	db := newDatabase(assortment(), o.trip)
 	var replicas [2]orderspb.OrdersClient
 	for i := range replicas {
@@ -45,41 +42,4 @@ func TestReplicasShareTheirLocksInRedis(t *testing.T) {
 		return err
 	})
 	tallied(t, errs, map[codes.Code]int{codes.OK: 40, codes.ResourceExhausted: 60})
-}
-
-// startRedis starts a server that ends with the test, and returns its address.
-func startRedis(t *testing.T) string {
-	t.Helper()
-	server, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not installed, and LOCKAROUND_REQUIRE_SERVERS=1 asks for it")
-		}
-		t.Skip("redis-server is not installed")
-	}
-	socket := filepath.Join(t.TempDir(), "redis")
-	cmd := exec.Command(server, "--port", "0", "--unixsocket", socket, "--dir", t.TempDir(), "--save", "")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	var log strings.Builder
-	for lines.Scan() && !strings.Contains(lines.Text(), "ready to accept connections") {
-		log.WriteString(lines.Text() + "\n")
-	}
-	if lines.Text() == "" {
-		t.Fatalf("redis-server did not start: %v\n%s", cmd.Wait(), log.String())
-	}
-	drained := make(chan struct{})
-	go func() { defer close(drained); _, _ = io.Copy(io.Discard, out) }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-drained
-		_ = cmd.Wait() // killed, which Wait reports
-	})
-	return socket
 }

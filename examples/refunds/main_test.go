@@ -5,17 +5,16 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 // TestMain lets the processes that the program starts be this binary.
@@ -62,31 +61,9 @@ func TestProcessesKeepTheProvidersLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("needs redis-server in PATH")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	server := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = server.Process.Kill(), server.Wait() }()
+	addr := redisserver.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
-	for deadline := time.Now().Add(time.Minute); rdb.Ping(t.Context()).Err() != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("redis-server does not answer")
-		}
-	}
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-redis", addr, "-processes", "4"}, &out, &errs); status != 0 || !strings.Contains(out.String(), "decorator.Serial        70            0          0             0      0\n") {
 		t.Errorf("status %d:\n%s%s", status, &out, &errs)

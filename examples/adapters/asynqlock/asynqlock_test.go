@@ -15,6 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/examples/adapters/asynqlock"
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 type payment struct {
@@ -32,7 +33,7 @@ type queue struct {
 
 func open(t *testing.T) *queue {
 	t.Helper()
-	q := &queue{t: t, socket: startRedis(t), told: make(chan error, 1000)}
+	q := &queue{t: t, socket: redisserver.Start(t), told: make(chan error, 1000)}
 	at := asynq.RedisClientOpt{Network: "unix", Addr: q.socket}
 	q.client, q.looks = asynq.NewClient(at), asynq.NewInspector(at)
 	t.Cleanup(func() {

@@ -1,18 +1,17 @@
 package sale
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 // masterName is what startSentinel's Sentinel calls its master.
@@ -21,7 +20,7 @@ const masterName = "shop"
 // startRedis starts a server without persistence and returns its address.
 func startRedis(t *testing.T, args ...string) string {
 	t.Helper()
-	return startServer(t, "Ready to accept connections", func(port string) []string {
+	return startServer(t, "ready to accept connections", func(port string) []string {
 		return append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", ""}, args...)
 	})
 }
@@ -77,46 +76,20 @@ func startSentinel(t *testing.T, addr string) string {
 // address when it has said that it is ready. The server ends with the test.
 func startServer(t *testing.T, ready string, args func(port string) []string) string {
 	t.Helper()
-	server, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not installed, and LOCKAROUND_REQUIRE_SERVERS=1 asks for it")
-		}
-		t.Skip("redis-server is not installed")
-	}
-	var log strings.Builder
+	var said string
 	for range 5 { // somebody may take a free port before the server does
 		addr := freeAddr(t)
 		_, port, err := net.SplitHostPort(addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(server, args(port)...)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if !strings.Contains(lines.Text(), ready) {
-				log.WriteString(lines.Text() + "\n")
-				continue
-			}
-			drained := make(chan struct{})
-			go func() { defer close(drained); _, _ = io.Copy(io.Discard, out) }()
-			t.Cleanup(func() {
-				_ = cmd.Process.Kill()
-				<-drained
-				_ = cmd.Wait() // killed, which Wait reports
-			})
+		log, ok := redisserver.Run(t, ready, args(port)...)
+		if ok {
 			return addr
 		}
-		_ = cmd.Wait() // it ended by itself
+		said += log
 	}
-	t.Fatalf("redis-server did not start on any of 5 ports:\n%s", log.String())
+	t.Fatalf("redis-server did not start on any of 5 ports:\n%s", said)
 	return ""
 }
 
