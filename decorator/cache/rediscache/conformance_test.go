@@ -23,13 +23,13 @@ func TestConformance(t *testing.T) {
 				databases.Lock()
 				defer databases.Unlock()
 				db++
-				o, n := o, newNetwork()
+				o, n := o, redisserver.NewNetwork()
 				o.DB = db
 				direct := s.client(o)
 				return &cachetest.Harness{
-					Store:     newStore(t, s.client(n.by(o))),
+					Store:     newStore(t, s.client(n.By(o))),
 					Peer:      newStore(t, direct),
-					LoseReply: n.loseReply,
+					LoseReply: n.LoseReply,
 					Forget: func() {
 						if err := direct.FlushDB(t.Context()).Err(); err != nil {
 							t.Fatal(err)
@@ -102,12 +102,12 @@ func newTiered(t *testing.T, c redis.UniversalClient) (*cache.Tiered, *heard) {
 func TestConformanceWithCopies(t *testing.T) {
 	s := startServer(t)
 	cachetest.Run(t, func(t *testing.T) *cachetest.Harness {
-		n := newNetwork()
-		store, hears := newTiered(t, s.client(n.by(redis.Options{})))
+		n := redisserver.NewNetwork()
+		store, hears := newTiered(t, s.client(n.By(redis.Options{})))
 		peer, peerHears := newTiered(t, s.client(redis.Options{}))
 		marks := 0
 		return &cachetest.Harness{
-			Store: store, Peer: peer, LoseReply: n.loseReply,
+			Store: store, Peer: peer, LoseReply: n.LoseReply,
 			Settle: func() {
 				marks++
 				mark := fmt.Sprint(t.Name(), marks)

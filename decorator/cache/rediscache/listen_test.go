@@ -94,9 +94,9 @@ func TestListenEndsWithItsContext(t *testing.T) {
 }
 
 func TestListenEndsAtOnceWhenItsConnectionFails(t *testing.T) {
-	n := newNetwork()
-	l := listen(t, newStore(t, startServer(t).client(n.by(redis.Options{DialTimeout: 10 * patience}))))
-	restore := n.cut()
+	n := redisserver.NewNetwork()
+	l := listen(t, newStore(t, startServer(t).client(n.By(redis.Options{DialTimeout: 10 * patience}))))
+	restore := n.Cut()
 	defer restore()
 	select {
 	case err := <-l.ended:
@@ -113,8 +113,8 @@ func TestListenEndsAtOnceWhenItsConnectionFails(t *testing.T) {
 }
 
 func TestSilentSubscriptionEnds(t *testing.T) {
-	n := newNetwork()
-	s := newStore(t, startServer(t).client(n.by(redis.Options{})))
+	n := redisserver.NewNetwork()
+	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	var l *listening
 	quiet := func(check time.Duration) (err error) {
 		s.Check(check)
@@ -136,8 +136,8 @@ func TestSilentSubscriptionEnds(t *testing.T) {
 			t.Fatalf("a quiet subscription has ended: %v", err)
 		}
 	}
-	n.mute(true)
-	defer n.mute(false)
+	n.Mute(true)
+	defer n.Mute(false)
 	if err := <-l.ended; err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("got %v; want that the server does not answer", err)
 	}
@@ -165,17 +165,17 @@ func TestChangesAreHeardAllOverACluster(t *testing.T) {
 }
 
 func TestCopiesGoWhenTheSubscriptionBreaks(t *testing.T) {
-	srv, n := startServer(t), newNetwork()
-	tiered, h := newTiered(t, srv.client(n.by(redis.Options{})))
+	srv, n := startServer(t), redisserver.NewNetwork()
+	tiered, h := newTiered(t, srv.client(n.By(redis.Options{})))
 	direct := newStore(t, srv.client(redis.Options{}))
 	for i := range int64(3) {
 		mustPut(t, direct, "k", 2*i+1, "old", time.Hour)
 		until(t, "the copy to be used", func() bool {
-			before := n.written()
+			before := n.Written()
 			e, err := tiered.Get(t.Context(), "k")
-			return err == nil && string(e.Value) == "old" && n.written() == before
+			return err == nil && string(e.Value) == "old" && n.Written() == before
 		})
-		restore := n.cut()
+		restore := n.Cut()
 		until(t, "the copies to be given up", func() bool { return tiered.Err() != nil })
 		mustPut(t, direct, "k", 2*i+2, "new", time.Hour) // which it does not hear of
 		restore()

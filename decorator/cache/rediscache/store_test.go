@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 const key = "shop:cache:k" // in Redis
@@ -173,27 +174,27 @@ func TestScriptIsSentAgainWhenTheServerHasForgottenIt(t *testing.T) {
 }
 
 func TestReadingIsOneRoundTrip(t *testing.T) {
-	n := newNetwork()
-	s := newStore(t, startServer(t).client(n.by(redis.Options{})))
+	n := redisserver.NewNetwork()
+	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	mustPut(t, s, "k", 5, "v", time.Hour)
 	mustRead(t, s, "k", "v")
 	for _, key := range []string{"k", "none"} {
-		before := n.written()
+		before := n.Written()
 		if _, err := s.Get(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if sent := n.written() - before; sent != 1 {
+		if sent := n.Written() - before; sent != 1 {
 			t.Errorf("%s: sent %d times; want once", key, sent)
 		}
 	}
 }
 
 func TestTimeOfTheAnswerIsNotLeft(t *testing.T) {
-	n := newNetwork()
-	s := newStore(t, startServer(t).client(n.by(redis.Options{})))
+	n := redisserver.NewNetwork()
+	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	mustPut(t, s, "k", 5, "v", time.Hour)
 	const late = 50 * time.Millisecond
-	n.delay(late)
+	n.Delay(late)
 	if e, err := s.Get(t.Context(), "k"); err != nil || e.Value == nil || e.Left > time.Hour-late {
 		t.Errorf("get: %v left, %v; want at most %v", e.Left, err, time.Hour-late)
 	}

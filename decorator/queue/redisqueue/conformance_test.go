@@ -19,11 +19,11 @@ func TestConformance(t *testing.T) {
 		t.Run(fmt.Sprintf("RESP%d, %d retries, %d shards", o.Protocol, o.MaxRetries, o.shards), func(t *testing.T) {
 			s := redisserver.Start(t)
 			queuetest.Run(t, func(t *testing.T) *queuetest.Harness {
-				n := newNetwork()
+				n := redisserver.NewNetwork()
 				return &queuetest.Harness{
-					Store:     newStore(t, client(t, s, n.by(o.Options)), redisqueue.WithShards(o.shards)),
+					Store:     newStore(t, client(t, s, n.By(o.Options)), redisqueue.WithShards(o.shards)),
 					Peer:      newStore(t, client(t, s, o.Options), redisqueue.WithShards(o.shards)),
-					LoseReply: n.loseReply,
+					LoseReply: n.LoseReply,
 				}
 			})
 		})

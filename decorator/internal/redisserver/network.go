@@ -1,4 +1,4 @@
-package rediscache_test
+package redisserver
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// network is between a client and its server, and does what networks do.
-type network struct {
+// Network is between a client and its server, and does what networks do.
+type Network struct {
 	mu     sync.Mutex
 	links  map[*link]bool
 	lose   bool          // the reply to the next script that the server runs
@@ -24,15 +24,16 @@ type network struct {
 
 type link struct {
 	net.Conn
-	n          *network
+	n          *Network
 	doomed     bool
 	subscribed bool
 }
 
-func newNetwork() *network { return &network{links: make(map[*link]bool)} }
+// NewNetwork returns a network that does what it should.
+func NewNetwork() *Network { return &Network{links: make(map[*link]bool)} }
 
-// by is the options of a client that connects by the network.
-func (n *network) by(o redis.Options) redis.Options {
+// By is the options of a client that connects by the network.
+func (n *Network) By(o redis.Options) redis.Options {
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		n.mu.Lock()
 		down := n.down
@@ -103,8 +104,8 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// loseReply loses the reply to the next script that the server runs; lost tells whether that has happened.
-func (n *network) loseReply() (lost func() bool) {
+// LoseReply loses the reply to the next script that the server runs; lost tells whether that has happened.
+func (n *Network) LoseReply() (lost func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lose = true
@@ -115,8 +116,8 @@ func (n *network) loseReply() (lost func() bool) {
 	}
 }
 
-// cut closes the connections that have subscribed, and nobody connects until restored.
-func (n *network) cut() (restore func()) {
+// Cut closes the connections that have subscribed, and nobody connects until restored.
+func (n *Network) Cut() (restore func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	down := make(chan struct{})
@@ -134,21 +135,22 @@ func (n *network) cut() (restore func()) {
 	})
 }
 
-// mute loses what goes to clients that have subscribed.
-func (n *network) mute(silent bool) {
+// Mute loses what goes to clients that have subscribed.
+func (n *Network) Mute(silent bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.silent = silent
 }
 
-// delay has what arrives take that long.
-func (n *network) delay(d time.Duration) {
+// Delay has what arrives take that long.
+func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.late = d
 }
 
-func (n *network) written() int {
+// Written is how often clients have written, without what sets a connection up.
+func (n *Network) Written() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.writes
