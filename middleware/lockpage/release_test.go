@@ -1,7 +1,6 @@
 package lockpage
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,11 +9,11 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func nobody(*http.Request) (string, bool) { return "", false }
@@ -40,37 +39,19 @@ func post(t testing.TB, h http.Handler, who string, form url.Values, change ...f
 	return w
 }
 
-// journal is a log that is read while others write.
-type journal struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.all.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.all.String()
-}
-
 // counter is a service with one key that is held, and its page.
 type counter struct {
 	t     *testing.T
 	locks *core.Engine
 	page  http.Handler
-	log   *journal
+	log   *logtest.Buffer
 }
 
 var stock = core.Policy{Name: "deduct", Key: "stock:book"}
 
 func openCounter(t *testing.T) *counter {
 	t.Helper()
-	c := &counter{t: t, log: &journal{}}
+	c := &counter{t: t, log: &logtest.Buffer{}}
 	c.locks = engine(t, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(c.log, nil))))
 	p := newPage(c.locks, compiled(t, c.locks, WithRelease(byHeader), ShowKeys()))
 	p.hub.linger, p.hub.first = 0, 0

@@ -1,43 +1,24 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
-// journal is a log that a test reads while others write.
-type journal struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.all.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.all.String()
-}
-
 func TestOperatorReleasesByForceOnceAndIsNamedInTheLog(t *testing.T) {
-	var log journal
+	var log logtest.Buffer
 	var may atomic.Bool
 	may.Store(true)
 	s := serve(t, []core.Option{core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))},
