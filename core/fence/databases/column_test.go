@@ -16,7 +16,7 @@ const notNull = `NOT NULL DEFAULT 0`
 // column is the token column of a table with one row.
 func (d *database) column(t testing.TB, null string) *fence.Column {
 	t.Helper()
-	d.exec(t, `DROP TABLE IF EXISTS stock`,
+	d.Must(t, `DROP TABLE IF EXISTS stock`,
 		`CREATE TABLE stock (sku VARCHAR(20) PRIMARY KEY, units BIGINT NOT NULL, fence BIGINT `+null+`)`,
 		`INSERT INTO stock (sku, units) VALUES ('A-1', 7)`)
 	c, err := fence.NewColumn(d.dialect, "stock", "sku", "fence")
@@ -44,7 +44,7 @@ func TestColumnThatRoundsTokensIsRefused(t *testing.T) {
 			types["BIGINT UNSIGNED"] = true
 		}
 		for kind, ok := range types {
-			d.exec(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (sku VARCHAR(20) PRIMARY KEY, units BIGINT NOT NULL, fence `+kind+` `+notNull+`)`,
+			d.Must(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (sku VARCHAR(20) PRIMARY KEY, units BIGINT NOT NULL, fence `+kind+` `+notNull+`)`,
 				`INSERT INTO stock (sku, units) VALUES ('A-1', 7)`)
 			c, err := fence.NewColumn(d.dialect, "stock", "sku", "fence")
 			if err != nil {
@@ -82,7 +82,7 @@ func TestStaleTokenIsToldFromARowThatIsNotThere(t *testing.T) {
 			if !errors.Is(err, step.want) {
 				t.Errorf("token %d, row %s: %v, want %v", step.number, step.sku, err, step.want)
 			}
-			if left := d.number(t, `SELECT units FROM stock WHERE sku = 'A-1'`); left != step.left {
+			if left := d.Number(t, `SELECT units FROM stock WHERE sku = 'A-1'`); left != step.left {
 				t.Errorf("token %d, row %s: %d units are left, want %d", step.number, step.sku, left, step.left)
 			}
 		}
@@ -96,7 +96,7 @@ func TestColumnThatCannotServeIsToldOf(t *testing.T) {
 			t.Errorf("NULL: %v", err)
 		}
 		d.column(t, notNull)
-		d.exec(t, `INSERT INTO stock (sku, units) VALUES ('B-2', 7)`)
+		d.Must(t, `INSERT INTO stock (sku, units) VALUES ('B-2', 7)`)
 		c, err := fence.NewColumn(d.dialect, "stock", "units", "fence")
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestTokenAloneBarsThoseBefore(t *testing.T) {
 		if err := <-before; !errors.Is(err, fence.ErrStale) {
 			t.Errorf("the one before: %v", err)
 		}
-		if left := d.number(t, `SELECT units FROM stock`); left != 6 {
+		if left := d.Number(t, `SELECT units FROM stock`); left != 6 {
 			t.Errorf("%d units are left", left)
 		}
 	})
@@ -174,10 +174,10 @@ func TestRowKeepsTheLargestTokenOfManyWriters(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if left := d.number(t, `SELECT units FROM stock`); left != 7-written.Load() {
+		if left := d.Number(t, `SELECT units FROM stock`); left != 7-written.Load() {
 			t.Errorf("%d writes, %d units left of 7", written.Load(), left)
 		}
-		if largest := d.number(t, `SELECT fence FROM stock`); largest != issued.Load() {
+		if largest := d.Number(t, `SELECT fence FROM stock`); largest != issued.Load() {
 			t.Errorf("the row has token %d of %d", largest, issued.Load())
 		}
 	})

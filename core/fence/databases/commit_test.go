@@ -16,7 +16,7 @@ import (
 // a deferred constraint, and because of a statement whose error nobody heeded.
 func TestCommitThatPostgreSQLRefusesIsToldFromOneThatIsUnknown(t *testing.T) {
 	d := postgres.database(t)
-	d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY, parent VARCHAR(100) REFERENCES work DEFERRABLE INITIALLY DEFERRED)`)
+	d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY, parent VARCHAR(100) REFERENCES work DEFERRABLE INITIALLY DEFERRED)`)
 	e := newEngine(t, memlock.New())
 	call := func(statements ...string) error {
 		_, err := decorator.WithLockTx(e, stock, decorator.Database{DB: d.DB, Fence: d.fence}, func(ctx context.Context, tx *sql.Tx, _ string) (struct{}, error) {
@@ -34,7 +34,7 @@ func TestCommitThatPostgreSQLRefusesIsToldFromOneThatIsUnknown(t *testing.T) {
 	if err := call(`INSERT INTO work VALUES ('lonely')`, `INSERT INTO nothing VALUES (1)`); !errors.As(err, &refused) || refused.Code != "25P02" || errors.Is(err, decorator.ErrCommitUnknown) {
 		t.Errorf("an error that nobody heeded: %v", err)
 	}
-	if n := d.number(t, `SELECT count(*) FROM work`); n != 0 {
+	if n := d.Number(t, `SELECT count(*) FROM work`); n != 0 {
 		t.Errorf("%d rows are there", n)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // statements of its own, or go on after a deadlock. What it writes then is not fenced.
 func TestFunctionThatEndsItsTransactionIsNoSuccess(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY, n INT NOT NULL)`, `INSERT INTO work VALUES ('x', 0)`, `INSERT INTO work VALUES ('y', 0)`)
+		d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY, n INT NOT NULL)`, `INSERT INTO work VALUES ('x', 0)`, `INSERT INTO work VALUES ('y', 0)`)
 		e := newEngine(t, memlock.New())
 		call := func(fn func(ctx context.Context, tx *sql.Tx)) error {
 			_, err := decorator.WithLockTx(e, stock, decorator.Database{DB: d.DB, Fence: d.fence}, func(ctx context.Context, tx *sql.Tx, _ string) (struct{}, error) {
@@ -81,7 +81,7 @@ func TestFunctionThatEndsItsTransactionIsNoSuccess(t *testing.T) {
 			t.Errorf("after a deadlock: %v; want ErrCommitUnknown", err)
 		}
 		// PostgreSQL gives up either of them. What one that was given up says is an error.
-		if n := d.number(t, `SELECT count(*) FROM work WHERE id = 'after a deadlock'`); d.dialect == fence.PostgreSQL && (err == nil) != (n == 1) {
+		if n := d.Number(t, `SELECT count(*) FROM work WHERE id = 'after a deadlock'`); d.dialect == fence.PostgreSQL && (err == nil) != (n == 1) {
 			t.Errorf("after a deadlock: %v, and %d rows", err, n)
 		}
 	})

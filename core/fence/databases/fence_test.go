@@ -14,7 +14,7 @@ import (
 
 func TestMigrateMayBeRepeatedAndRunByManyAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		f, err := fence.NewSQL(d.dialect, d.name+"_again")
+		f, err := fence.NewSQL(d.dialect, "again")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,8 +55,8 @@ func TestSmallerTokenIsRefusedAndAnEqualOnePasses(t *testing.T) {
 				t.Fatalf("token %d: %v, want %v", step.number, err, step.want)
 			}
 		}
-		n := d.number(t, `SELECT count(*) FROM lockaround_fence`)
-		if err := d.admit(t, o, fence.Token{Key: key, Number: 8}); !errors.Is(err, fence.ErrStale) || d.number(t, `SELECT count(*) FROM lockaround_fence`) != n {
+		n := d.Number(t, `SELECT count(*) FROM lockaround_fence`)
+		if err := d.admit(t, o, fence.Token{Key: key, Number: 8}); !errors.Is(err, fence.ErrStale) || d.Number(t, `SELECT count(*) FROM lockaround_fence`) != n {
 			t.Errorf("a refused token left something: %v", err)
 		}
 	})
@@ -90,7 +90,7 @@ func TestKeysOfAnyBytesAreKeptApart(t *testing.T) {
 				t.Errorf("key %q: %v", key, err)
 			}
 		}
-		if n := d.number(t, `SELECT count(*) FROM lockaround_fence`); n != int64(len(keys)) {
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_fence`); n != int64(len(keys)) {
 			t.Errorf("%d rows for %d keys", n, len(keys))
 		}
 		if err := d.admit(t, nil, fence.Token{Key: strings.Repeat("x", core.MaxKeyLength+1), Number: 1}); !errors.Is(err, fence.ErrMalformed) {
@@ -112,7 +112,7 @@ func TestRowsThatAreOldEnoughMayBeDeleted(t *testing.T) {
 			age = `UPDATE lockaround_fence SET written_at = CURRENT_TIMESTAMP - INTERVAL 91 DAY WHERE lock_key IN ('old', 'used')`
 			prune = `DELETE FROM lockaround_fence WHERE written_at < CURRENT_TIMESTAMP - INTERVAL 90 DAY`
 		}
-		d.exec(t, age)
+		d.Must(t, age)
 		tx := d.begin(t, nil)
 		if err := d.fence.Admit(t.Context(), tx, fence.Token{Key: "used", Number: 5}); err != nil { // its holder lives
 			t.Fatal(err)

@@ -60,7 +60,7 @@ type shop struct {
 }
 
 func newShop(t testing.TB, d *database) *shop {
-	d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
+	d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
 	s := &shop{database: d, witness: &witness{Driver: memlock.New()}, waits: make(chan struct{}, 1)}
 	s.loser, s.next = newEngine(t, s.witness), newEngine(t, queued{s.Driver, s.waits})
 	return s
@@ -107,7 +107,7 @@ func TestTransactionWhoseLeaseIsLostNeverCommits(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		s := newShop(t, d)
 		all, ended := losses(t, s.witness), map[string]int{}
-		for round := range rounds[d.server.Name] {
+		for round := range rounds[d.On.Name] {
 			l := all[round%len(all)]
 			id := fmt.Sprintf("round %d, %s", round, l.name)
 			seen, left, err := s.lose(t, correct, l, id)
@@ -122,7 +122,7 @@ func TestTransactionWhoseLeaseIsLostNeverCommits(t *testing.T) {
 			}
 			ended[left]++
 		}
-		if n := d.number(t, `SELECT count(*) FROM work`); n != 0 {
+		if n := d.Number(t, `SELECT count(*) FROM work`); n != 0 {
 			t.Errorf("%d lost transactions have left rows", n)
 		}
 		t.Logf("transactions when their calls returned: %v", ended)
@@ -158,7 +158,7 @@ func TestTransactionThatKnowsNoLeaseCommitsWithoutOne(t *testing.T) {
 func TestLateWritesOfAPausedHolderAreRefused(t *testing.T) {
 	const writes = 1000
 	each(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
 		clock := memlock.NewClock(time.Now())
 		store := memlock.New(memlock.WithClock(clock))
 		paused, other := newEngine(t, store), newEngine(t, store)
@@ -192,7 +192,7 @@ func TestLateWritesOfAPausedHolderAreRefused(t *testing.T) {
 			}
 			_ = tx.Rollback() // where it was refused
 		}
-		if n := d.number(t, `SELECT count(*) FROM work`); accepted != 0 || n != 0 {
+		if n := d.Number(t, `SELECT count(*) FROM work`); accepted != 0 || n != 0 {
 			t.Errorf("of %d late writes %d were accepted and %d are there", writes, accepted, n)
 		}
 		_ = old.Release(t.Context()) // it was lost

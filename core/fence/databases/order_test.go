@@ -16,7 +16,7 @@ import (
 func TestTransactionsOfAKeyHappenInTheOrderOfTheirTokens(t *testing.T) {
 	const workers, rounds = 8, 15
 	eachLevel(t, func(t *testing.T, d *database, o *sql.TxOptions) {
-		d.exec(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (sold BIGINT NOT NULL, last BIGINT NOT NULL)`, `INSERT INTO stock VALUES (0, 0)`)
+		d.Must(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (sold BIGINT NOT NULL, last BIGINT NOT NULL)`, `INSERT INTO stock VALUES (0, 0)`)
 		sell := func(token fence.Token) error {
 			tx, err := d.BeginTx(t.Context(), o)
 			if err != nil {
@@ -71,7 +71,7 @@ func TestTransactionsOfAKeyHappenInTheOrderOfTheirTokens(t *testing.T) {
 		close(start)
 		all.Wait()
 		t.Logf("%d committed, %d refused, %d repeated", committed.Load(), stale.Load(), repeated.Load())
-		if sold := d.number(t, `SELECT sold FROM stock`); sold != committed.Load() || sold == 0 {
+		if sold := d.Number(t, `SELECT sold FROM stock`); sold != committed.Load() || sold == 0 {
 			t.Errorf("%d transactions committed, %d counted", committed.Load(), sold)
 		}
 	})
@@ -79,7 +79,7 @@ func TestTransactionsOfAKeyHappenInTheOrderOfTheirTokens(t *testing.T) {
 
 func TestNextHolderWaitsForALateTransactionAndReadsWhatItLeft(t *testing.T) {
 	eachLevel(t, func(t *testing.T, d *database, o *sql.TxOptions) {
-		d.exec(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (units BIGINT NOT NULL)`, `INSERT INTO stock VALUES (7)`)
+		d.Must(t, `DROP TABLE IF EXISTS stock`, `CREATE TABLE stock (units BIGINT NOT NULL)`, `INSERT INTO stock VALUES (7)`)
 		key := o.Isolation.String()
 		paused := d.begin(t, o)
 		if err := d.fence.Admit(t.Context(), paused, fence.Token{Key: key, Number: 1}); err != nil {
@@ -145,7 +145,7 @@ func TestHolderThatComesAfterTheNextOneIsRefused(t *testing.T) {
 func TestTokenWrittenLastLosesAnUpdate(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		o := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-		d.exec(t, `CREATE TABLE stock (units BIGINT NOT NULL)`, `INSERT INTO stock VALUES (7)`)
+		d.Must(t, `CREATE TABLE stock (units BIGINT NOT NULL)`, `INSERT INTO stock VALUES (7)`)
 		deduct := func(tx *sql.Tx, read int64) error {
 			set := `UPDATE stock SET units = ?`
 			if d.dialect == fence.PostgreSQL {
@@ -169,7 +169,7 @@ func TestTokenWrittenLastLosesAnUpdate(t *testing.T) {
 		if err := errors.Join(paused.Commit(), <-written); err != nil {
 			t.Fatal(err)
 		}
-		if units := d.number(t, `SELECT units FROM stock`); units != 6 {
+		if units := d.Number(t, `SELECT units FROM stock`); units != 6 {
 			t.Errorf("%d units are left; this was expected to sell the same unit twice", units)
 		}
 	})

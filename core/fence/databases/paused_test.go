@@ -131,7 +131,7 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 // transaction had ended before it was stopped.
 func stopHolder(t *testing.T, what, says string) bool {
 	d := postgres.database(t)
-	d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
+	d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
 	addr := redistest.Start(t).Addr()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = client.Close() })
@@ -181,7 +181,7 @@ func stopHolder(t *testing.T, what, says string) bool {
 			t.Error(err)
 		}
 	}
-	if all, next := d.number(t, `SELECT count(*) FROM work`), d.number(t, `SELECT count(*) FROM work WHERE id = 'next'`); all != 1 || next != 1 {
+	if all, next := d.Number(t, `SELECT count(*) FROM work`), d.Number(t, `SELECT count(*) FROM work WHERE id = 'next'`); all != 1 || next != 1 {
 		t.Errorf("%d rows, %d of them the next holder's", all, next)
 	}
 	return true

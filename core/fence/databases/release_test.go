@@ -39,10 +39,10 @@ func endings(t testing.TB) []ending {
 		{"a connection that broke", "aborted", func(ctx context.Context, d *database, tx *sql.Tx, _ context.CancelFunc) error {
 			return d.sleep(ctx, t, tx, func(session int64) {
 				if d.dialect == fence.MySQL {
-					d.exec(t, `KILL `+strconv.FormatInt(session, 10))
+					d.Must(t, `KILL `+strconv.FormatInt(session, 10))
 					return
 				}
-				d.number(t, `SELECT pg_terminate_backend($1)::int`, session)
+				d.Number(t, `SELECT pg_terminate_backend($1)::int`, session)
 			})
 		}},
 	}
@@ -68,7 +68,7 @@ func (d *database) sleep(ctx context.Context, t testing.TB, tx *sql.Tx, f func(s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		until(t, "a statement that takes long", func() bool { return d.number(t, asleep, session) > 0 })
+		until(t, "a statement that takes long", func() bool { return d.Number(t, asleep, session) > 0 })
 		f(session)
 	}()
 	_, err := tx.ExecContext(ctx, statement)
@@ -142,7 +142,7 @@ func outcome(t *testing.T, d *database, run guarded, end ending) []string {
 
 func TestLockIsReleasedAfterTheDatabaseHasEndedTheTransaction(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
 		for _, end := range endings(t) {
 			if got := outcome(t, d, correct, end); !slices.Equal(got, []string{end.want}) {
 				t.Errorf("%s: when the lock was released the transaction was %q, want %q", end.name, got, end.want)
@@ -154,7 +154,7 @@ func TestLockIsReleasedAfterTheDatabaseHasEndedTheTransaction(t *testing.T) {
 // TestWitnessSeesAReleaseThatIsTooEarly is that the test above can fail.
 func TestWitnessSeesAReleaseThatIsTooEarly(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
 		for _, end := range endings(t)[:3] {
 			if got := outcome(t, d, early, end); !slices.Equal(got, []string{"in progress"}) {
 				t.Errorf("%s: the witness saw %q of a transaction that ended after the release", end.name, got)

@@ -115,7 +115,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 		kills = n
 	}
 	d := postgres.database(t)
-	d.exec(t, `CREATE TABLE paid (lock_order text, id text, n serial)`)
+	d.Must(t, `CREATE TABLE paid (lock_order text, id text, n serial)`)
 	addr := redistest.Start(t).Addr()
 	f, stop, err := payouts(addr, d.source(), func(s queue.Store) queue.Store { return s }, pay)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = f.Work(ctx) }() // until cancel
 	deadline := time.Now().Add(5 * time.Minute)
-	for d.number(t, `SELECT count(DISTINCT (lock_order, id)) FROM paid`) < int64(orders*items) {
+	for d.Number(t, `SELECT count(DISTINCT (lock_order, id)) FROM paid`) < int64(orders*items) {
 		if time.Now().After(deadline) {
 			t.Fatal("not all has been paid in time")
 		}
@@ -167,10 +167,10 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	if n := d.number(t, `SELECT count(*) FROM paid`); n != int64(orders*items) {
+	if n := d.Number(t, `SELECT count(*) FROM paid`); n != int64(orders*items) {
 		t.Errorf("%d effects of %d items", n, orders*items)
 	}
-	if n := d.number(t, `SELECT count(*) FROM paid a JOIN paid b USING (lock_order) WHERE a.n < b.n AND a.id::int > b.id::int`); n != 0 {
+	if n := d.Number(t, `SELECT count(*) FROM paid a JOIN paid b USING (lock_order) WHERE a.n < b.n AND a.id::int > b.id::int`); n != 0 {
 		t.Errorf("%d pairs of items are out of order", n)
 	}
 	t.Logf("%d deaths, %d items, one effect of each", deaths, orders*items)

@@ -1,7 +1,6 @@
 package databases_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 
@@ -40,18 +39,16 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 
 // database is an empty database with a fence table.
 type database struct {
-	*sql.DB
-	*server
-	name  string
-	fence *fence.SQL
+	*dbserver.Database
+	dialect fence.Dialect
+	fence   *fence.SQL
 }
 
 // database skips the test if there is no server on this machine, or fails it if the
 // environment says LOCKAROUND_REQUIRE_SERVERS=1.
 func (s *server) database(t testing.TB) *database {
 	t.Helper()
-	d := &database{server: s, name: s.Create(t)}
-	d.DB = d.connect(t)
+	d := &database{Database: s.Database(t), dialect: s.dialect}
 	var err error
 	if d.fence, err = fence.NewSQL(s.dialect, ""); err != nil {
 		t.Fatal(err)
@@ -63,38 +60,7 @@ func (s *server) database(t testing.TB) *database {
 }
 
 // source is the database's data source.
-func (d *database) source() string { return d.Source(d.Addr(), d.name) }
+func (d *database) source() string { return d.SourceAt(d.On.Addr()) }
 
 // connect returns another pool of connections, as another process would have.
-func (d *database) connect(t testing.TB) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(d.server.Driver, d.source())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Errorf("close the database: %v", err)
-		}
-	})
-	return db
-}
-
-// exec executes statements that must succeed.
-func (d *database) exec(t testing.TB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := d.ExecContext(t.Context(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-}
-
-// number is the result of a query for one number.
-func (d *database) number(t testing.TB, query string, args ...any) (n int64) {
-	t.Helper()
-	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return n
-}
+func (d *database) connect(t testing.TB) *sql.DB { return d.Connect(t, d.On.Addr(), "") }

@@ -71,7 +71,7 @@ func (d *database) blocked(t testing.TB) bool {
 	if d.dialect == fence.MySQL {
 		query = `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_row_lock_current_waits'`
 	}
-	return d.number(t, query) > 0
+	return d.Number(t, query) > 0
 }
 
 // until waits until something holds.

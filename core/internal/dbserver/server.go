@@ -117,6 +117,20 @@ func (s *Server) Stop() error {
 	return errors.Join(s.daemon.Retire(), os.RemoveAll(s.dir))
 }
 
+// EndWith ends the server, which has not started yet, with a test of its own.
+func (s *Server) EndWith(t testing.TB) *Server {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server of its own")
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop %s: %v", s.Name, err)
+		}
+	})
+	return s
+}
+
 // Main runs a package's tests, and then ends the servers that they have started.
 type Main struct {
 	*testing.M

@@ -16,11 +16,11 @@ func (p *product) harnesses(t *testing.T, notified bool) func(t *testing.T) *que
 		link := newProxy(t, p.Addr())
 		opts := []sqlqueue.Option{sqlqueue.WithPoll(50 * time.Millisecond)}
 		if notified {
-			opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{p.Source(p.Addr(), d.name)})}
+			opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.SourceAt(p.Addr())})}
 		}
 		return &queuetest.Harness{
-			Store: d.store(t, d.connect(t, link.Addr(), p.text), opts...),
-			Peer:  d.store(t, d.connect(t, p.Addr(), p.other), opts...),
+			Store: d.store(t, d.Connect(t, link.Addr(), p.text), opts...),
+			Peer:  d.store(t, d.Connect(t, p.Addr(), p.other), opts...),
 			LoseReply: func() func() bool {
 				return link.DropReply(func(string) bool { return true })
 			},

@@ -14,8 +14,8 @@ import (
 // documentation.
 func TestRoundTripsAreFew(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
-		link := newProxy(t, d.srv.Addr())
-		db := d.connect(t, link.Addr(), d.text)
+		link := newProxy(t, d.On.Addr())
+		db := d.Connect(t, link.Addr(), d.text)
 		q := d.open(t, d.store(t, db), plainRules)
 		most := [4]int{5, 5, 7, 6}
 		if d.dialect == sqlqueue.MySQL {

@@ -15,13 +15,13 @@ func TestRefundsKeepTheProvidersLimitInADatabase(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	onEach(t, func(t *testing.T, d *database) {
-		out, err := exec.CommandContext(t.Context(), program, flags[d.Name], d.srv.Source(d.srv.Addr(), d.name)).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), program, flags[d.Name], d.SourceAt(d.On.Addr())).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "decorator.Serial        70            0          0             0      0\n") ||
 			!strings.Contains(string(out), " was killed in a refund of order A, and w") {
 			t.Errorf("%v:\n%s", err, out)
 		}
 		t.Logf("%s", out)
-		if n := d.number(t, `SELECT (SELECT count(*) FROM lockaround_queue_key) + (SELECT count(*) FROM lockaround_queue_item)`); n != 0 {
+		if n := d.Number(t, `SELECT (SELECT count(*) FROM lockaround_queue_key) + (SELECT count(*) FROM lockaround_queue_item)`); n != 0 {
 			t.Errorf("%d rows are left in the tables of queues", n)
 		}
 	})

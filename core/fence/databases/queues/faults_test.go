@@ -86,9 +86,9 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 		for n := range 2 {
 			opts := []sqlqueue.Option{sqlqueue.WithPoll(50 * time.Millisecond)}
 			if n == 0 && d.dialect == sqlqueue.PostgreSQL {
-				opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.srv.Source(d.srv.Addr(), d.name)})}
+				opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.SourceAt(d.On.Addr())})}
 			}
-			f := decorator.Serial(newEngine(t, locks), refundPolicy, d.store(t, d.connect(t, d.srv.Addr(), ""), opts...),
+			f := decorator.Serial(newEngine(t, locks), refundPolicy, d.store(t, d.Connect(t, d.On.Addr(), ""), opts...),
 				func(_ context.Context, r refund) error {
 					mu.Lock()
 					defer mu.Unlock()
@@ -167,7 +167,7 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			srv := p.ownServer(t)
+			srv := p.another().EndWith(t)
 			d := p.database(t, srv)
 			q := d.open(t, d.store(t, d.DB), plainRules)
 			var places []queue.Place
@@ -213,7 +213,7 @@ func TestStepIsRepeatedUntilOthersAreThrough(t *testing.T) {
 		if d.dialect == sqlqueue.MySQL {
 			options = "?innodb_lock_wait_timeout=1"
 		}
-		q := d.open(t, d.store(t, d.connect(t, d.srv.Addr(), options)), plainRules)
+		q := d.open(t, d.store(t, d.Connect(t, d.On.Addr(), options)), plainRules)
 		if _, err := q.Append(t.Context(), "refund:1", item("1")); err != nil {
 			t.Fatal(err)
 		}
@@ -255,8 +255,8 @@ func TestStepIsRepeatedUntilOthersAreThrough(t *testing.T) {
 // that its transaction idles for longer than a second.
 func TestStepOfAStoppedProcessIsEndedByTheServer(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
-		link := newProxy(t, d.srv.Addr())
-		slow := d.open(t, d.store(t, d.connect(t, link.Addr(), d.text)), plainRules)
+		link := newProxy(t, d.On.Addr())
+		slow := d.open(t, d.store(t, d.Connect(t, link.Addr(), d.text)), plainRules)
 		place, err := slow.Append(t.Context(), "refund:1", item("1"))
 		if err != nil {
 			t.Fatal(err)
@@ -281,12 +281,12 @@ func TestRowsThatWereDeletedByHandShow(t *testing.T) {
 		if _, err := q.Append(t.Context(), "refund:1", item("1")); err != nil {
 			t.Fatal(err)
 		}
-		d.exec(t, `DELETE FROM lockaround_queue_item`)
+		d.Must(t, `DELETE FROM lockaround_queue_item`)
 		h := queue.Holder{Key: "refund:1", Token: 1, Worker: "worker", For: time.Hour}
 		if s, err := q.Begin(t.Context(), h); !errors.Is(err, queue.ErrDamaged) {
 			t.Errorf("begin: %+v, %v; want queue.ErrDamaged", s, err)
 		}
-		d.exec(t, `DROP TABLE lockaround_queue_key`)
+		d.Must(t, `DROP TABLE lockaround_queue_key`)
 		if _, err := q.Begin(t.Context(), h); err == nil || !strings.Contains(err.Error(), "Migrate") {
 			t.Errorf("without a table: %v", err)
 		}
@@ -315,7 +315,7 @@ func TestPayloadOverASlowLinkIsAppended(t *testing.T) {
 			})
 		})
 	})
-	q := d.open(t, d.store(t, d.connect(t, link.Addr(), p.text)), plainRules)
+	q := d.open(t, d.store(t, d.Connect(t, link.Addr(), p.text)), plainRules)
 	if _, err := q.Append(t.Context(), "refund:A-1", queue.New{ID: "r-1", Payload: payload}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestTablesAreMadeOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
-		d.exec(t, `DROP TABLE lockaround_queue_key`, `DROP TABLE lockaround_queue_item`)
+		d.Must(t, `DROP TABLE lockaround_queue_key`, `DROP TABLE lockaround_queue_item`)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -55,7 +55,7 @@ func TestIdleKeysAreForgottenAndTheirSequencesRise(t *testing.T) {
 			}
 			run(t, q, key)
 		}
-		d.exec(t, fmt.Sprintf(`UPDATE lockaround_queue_key SET sequence = %d, head = %d WHERE lock_key = 'refund:1'`, ahead, ahead+1))
+		d.Must(t, fmt.Sprintf(`UPDATE lockaround_queue_key SET sequence = %d, head = %d WHERE lock_key = 'refund:1'`, ahead, ahead+1))
 		if _, err := q.Append(t.Context(), "kept", item("1")); err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +63,10 @@ func TestIdleKeysAreForgottenAndTheirSequencesRise(t *testing.T) {
 		for range 2 { // a hundred each
 			d.forget(t, q)
 		}
-		if n := d.number(t, `SELECT count(*) FROM lockaround_queue_key`); n != 2 { // and the row of the largest sequence
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_queue_key`); n != 2 { // and the row of the largest sequence
 			t.Errorf("%d keys are left; want 1", n-1)
 		}
-		if n := d.number(t, `SELECT count(*) FROM lockaround_queue_item`); n != 1 {
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_queue_item`); n != 1 {
 			t.Errorf("%d items are left; want 1", n)
 		}
 		place, err := q.Append(t.Context(), "refund:1", item("1"))
@@ -91,7 +91,7 @@ func TestSequencesRiseWhenAllIsLost(t *testing.T) {
 			}
 			last = place
 			if i == 3 {
-				d.exec(t, `DELETE FROM lockaround_queue_item`, `DELETE FROM lockaround_queue_key`)
+				d.Must(t, `DELETE FROM lockaround_queue_item`, `DELETE FROM lockaround_queue_key`)
 			}
 		}
 		if last.Ahead != 0 {
@@ -120,10 +120,10 @@ func TestEndedItemsAreDeletedInBatches(t *testing.T) {
 			}
 			run1(t, q, "refund:1", int64(i+1))
 		}
-		if n := d.number(t, `SELECT count(*) FROM lockaround_queue_item`); n < 5 || n > 5+64 {
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_queue_item`); n < 5 || n > 5+64 {
 			t.Errorf("%d items are left; want 5, and 64 more at most", n)
 		}
-		if n := d.number(t, `SELECT COALESCE(SUM(length(payload)), 0) FROM lockaround_queue_item`); n != 0 {
+		if n := d.Number(t, `SELECT COALESCE(SUM(length(payload)), 0) FROM lockaround_queue_item`); n != 0 {
 			t.Errorf("%d bytes of payload are left of items that have ended", n)
 		}
 	})
@@ -148,8 +148,8 @@ func TestIdleWorkerMakesOneStatementInTwoSeconds(t *testing.T) {
 		t.Skip("waits for 12 s")
 	}
 	onEach(t, func(t *testing.T, d *database) {
-		link := newProxy(t, d.srv.Addr())
-		f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.connect(t, link.Addr(), d.text)),
+		link := newProxy(t, d.On.Addr())
+		f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.Connect(t, link.Addr(), d.text)),
 			func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -62,18 +62,18 @@ func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 	items := counts.Of(t, "LOCKAROUND_SERIAL_ITEMS", 1000, 100_000)
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
-			srv := p.ownServer(t)
+			srv := p.another().EndWith(t)
 			d := p.database(t, srv)
 			if err := sqllock.Migrate(t.Context(), d.DB, locksOf[d.dialect]); err != nil {
 				t.Fatal(err)
 			}
-			e, store, db, err := p.openHistory(srv.Source(srv.Addr(), d.name))
+			e, store, db, err := p.openHistory(d.SourceAt(srv.Addr()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _, _ = e.Close(), db.Close() })
 			serialtest.Run(t, serialtest.History{
-				Plan: serialtest.Plan{Store: srv.Source(srv.Addr(), d.name), TTL: 2 * time.Second, Takes: 2 * time.Millisecond, Fails: 50},
+				Plan: serialtest.Plan{Store: d.SourceAt(srv.Addr()), TTL: 2 * time.Second, Takes: 2 * time.Millisecond, Fails: 50},
 				Keys: items / 100, Each: 100, Locks: e, Queues: store,
 				Start: func(t testing.TB, plan serialtest.Plan) serialtest.Process {
 					w, err := child.Start(t, p.historyRole(), plan)

@@ -103,7 +103,7 @@ func TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem(t *testing.T) {
 		if d.dialect == sqlqueue.PostgreSQL {
 			serial = `SERIAL PRIMARY KEY`
 		}
-		d.exec(t, `CREATE TABLE payout (n `+serial+`, order_id VARCHAR(20) NOT NULL, id VARCHAR(20) NOT NULL, attempt INT NOT NULL)`)
+		d.Must(t, `CREATE TABLE payout (n `+serial+`, order_id VARCHAR(20) NOT NULL, id VARCHAR(20) NOT NULL, attempt INT NOT NULL)`)
 		f, err := d.payouts(d.DB, newEngine(t, memlock.New()))
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem(t *testing.T) {
 		var places []queue.Place
 		var workers [2]*child.Process
 		start := func(n int) {
-			w, err := child.Start(t, d.workerRole(), d.srv.Source(d.srv.Addr(), d.name))
+			w, err := child.Start(t, d.workerRole(), d.SourceAt(d.On.Addr()))
 			if err != nil {
 				t.Fatal(err)
 			}

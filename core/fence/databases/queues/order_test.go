@@ -45,7 +45,7 @@ func item(id string) queue.New { return queue.New{ID: id, Payload: []byte(id)} }
 // is committed late.
 func TestOrderIsThatOfCommits(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
-		q, peer := d.open(t, d.store(t, d.DB), plainRules), d.open(t, d.store(t, d.connect(t, d.srv.Addr(), "")), plainRules)
+		q, peer := d.open(t, d.store(t, d.DB), plainRules), d.open(t, d.store(t, d.Connect(t, d.On.Addr(), "")), plainRules)
 		for _, ends := range []struct {
 			how  string
 			end  func(*sql.Tx) error
@@ -177,7 +177,7 @@ func TestListenerHearsOfACommittedTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
 		o := sqlqueue.WithPoll(20 * time.Millisecond)
 		if d.dialect == sqlqueue.PostgreSQL {
-			o = sqlqueue.WithNotifications(listener{d.srv.Source(d.srv.Addr(), d.name)})
+			o = sqlqueue.WithNotifications(listener{d.SourceAt(d.On.Addr())})
 		}
 		q, peer := d.open(t, d.store(t, d.DB, o), plainRules), d.open(t, d.store(t, d.DB, o), plainRules)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func TestListenerHearsOfACommittedTransaction(t *testing.T) {
 // TestCallIsQueuedWithItsTransaction enqueues beside a write of the user's.
 func TestCallIsQueuedWithItsTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE returned (id VARCHAR(20) PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE returned (id VARCHAR(20) PRIMARY KEY)`)
 		ran := make(chan string, 10)
 		f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.DB, sqlqueue.WithPoll(20*time.Millisecond)),
 			func(_ context.Context, r refund) error { ran <- r.ID; return nil }, decorator.SerialPolicy{})
@@ -258,7 +258,7 @@ func TestCallIsQueuedWithItsTransaction(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Work ended with %v", err)
 		}
-		if n := d.number(t, `SELECT count(*) FROM returned`); n != 1 {
+		if n := d.Number(t, `SELECT count(*) FROM returned`); n != 1 {
 			t.Errorf("%d orders are returned; want 1", n)
 		}
 	})

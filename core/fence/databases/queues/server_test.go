@@ -86,52 +86,17 @@ func onEach(t *testing.T, test func(t *testing.T, d *database)) {
 
 // database is a new database with the tables of queues.
 type database struct {
-	*sql.DB
+	*dbserver.Database
 	*product
-	srv  *dbserver.Server
-	name string
 }
 
 func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
 	t.Helper()
-	d := &database{product: p, srv: srv, name: srv.Create(t)}
-	d.DB = d.connect(t, srv.Addr(), "")
+	d := &database{srv.Database(t), p}
 	if err := sqlqueue.Migrate(t.Context(), d.DB, p.dialect); err != nil {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// ownServer starts a server that a test restarts or kills, and that ends with the test.
-func (p *product) ownServer(t *testing.T) *dbserver.Server {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
-	srv := p.another()
-	t.Cleanup(func() {
-		if err := srv.Stop(); err != nil {
-			t.Errorf("stop %s: %v", srv.Name, err)
-		}
-	})
-	return srv
-}
-
-// connect returns a pool of connections to an address.
-func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(d.srv.Driver, d.srv.Source(addr, d.name)+options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(20)
-	db.SetMaxIdleConns(20)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Errorf("close the database: %v", err)
-		}
-	})
-	return db
 }
 
 // store returns the queues of the database, by way of db.
@@ -154,25 +119,6 @@ func (d *database) open(t testing.TB, s *sqlqueue.Store, r queue.Rules) queue.Tx
 		t.Fatal(err)
 	}
 	return q.(queue.TxAppender)
-}
-
-// number returns the result of a query for one number.
-func (d *database) number(t testing.TB, query string) (n int64) {
-	t.Helper()
-	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return n
-}
-
-// exec executes statements that must succeed.
-func (d *database) exec(t testing.TB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := d.ExecContext(context.WithoutCancel(t.Context()), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
 }
 
 // patience is how long a test waits for what has to come.
