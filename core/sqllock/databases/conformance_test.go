@@ -21,16 +21,11 @@ func (p *product) harnesses(t *testing.T, options string, notified bool) func(t 
 }
 
 func (d *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
-	srv := d.srv
+	srv := d.On
 	restarts, loses := strings.Contains(t.Name(), "Restart"), strings.Contains(t.Name(), "LossOfData")
 	switch {
 	case restarts:
-		srv = d.newServer()
-		t.Cleanup(func() {
-			if err := srv.Stop(); err != nil {
-				t.Errorf("stop %s: %v", srv.Name, err)
-			}
-		})
+		srv = d.newServer().EndWith(t)
 		d = d.database(t, srv)
 	case loses:
 		d = d.database(t, srv)
@@ -39,23 +34,23 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	link := newProxy(t, srv.Addr(), early)
 	opts := func(addr string) (all []sqllock.Option) {
 		if notified {
-			all = append(all, sqllock.WithNotifications(Notifications{srv.Source(addr, d.name)}))
+			all = append(all, sqllock.WithNotifications(Notifications{d.SourceAt(addr)}))
 		}
 		return all
 	}
-	through := d.connect(t, link.Addr(), options)
+	through := d.Connect(t, link.Addr(), options)
 	openConnections(t, through)
-	setup := d.connect(t, srv.Addr(), "")
+	setup := d.Connect(t, srv.Addr(), "")
 	h := &drivertest.Harness{
 		Driver:       d.locks(t, through, opts(link.Addr())...),
-		Peer:         d.locks(t, d.connect(t, srv.Addr(), ""), opts(srv.Addr())...),
+		Peer:         d.locks(t, d.Connect(t, srv.Addr(), ""), opts(srv.Addr())...),
 		Stall:        link.Stall,
 		DelayReplies: link.DelayReplies,
 		Wipe: func() {
 			if !loses {
 				t.Fatal("others use the database; name the check after its loss of data")
 			}
-			d.exec(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
+			d.Must(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
 		},
 	}
 	h.Setup = func(ctx context.Context) error { return sqllock.Migrate(ctx, setup, d.dialect) }

@@ -19,8 +19,8 @@ func TestRoundTripsAreFew(t *testing.T) {
 		sqllock.MySQL:      {2, 3, 2, 10},
 	}
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		link := newProxy(t, d.srv.Addr(), false)
-		db := d.connect(t, link.Addr(), d.options)
+		link := newProxy(t, d.On.Addr(), false)
+		db := d.Connect(t, link.Addr(), d.options)
 		openConnections(t, db)
 		p := open(t, d.locks(t, db, sqllock.WithPoll(10*time.Second)))
 		waiter := open(t, d.locks(t, d.DB))
@@ -87,9 +87,9 @@ func BenchmarkDriver(b *testing.B) {
 				driverbench.Run(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {
-						opts = append(opts, sqllock.WithNotifications(Notifications{d.srv.Source(d.srv.Addr(), d.name)}))
+						opts = append(opts, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())}))
 					}
-					return d.locks(t, d.connect(t, d.srv.Addr(), ""), opts...)
+					return d.locks(t, d.Connect(t, d.On.Addr(), ""), opts...)
 				})
 			})
 		}

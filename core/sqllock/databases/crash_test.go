@@ -34,20 +34,20 @@ func (p *product) crashStore() crash.Store {
 // while another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.crashStore().Run(t, d.srv.Source(d.srv.Addr(), d.name), 2)
+		d.crashStore().Run(t, d.SourceAt(d.On.Addr()), 2)
 	})
 }
 
 func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.crashStore().RunSeveral(t, d.srv.Source(d.srv.Addr(), d.name), 2)
+		d.crashStore().RunSeveral(t, d.SourceAt(d.On.Addr()), 2)
 	})
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		crowd.Run(t, 300, false, func(t testing.TB) driver.Driver {
-			return d.locks(t, d.connect(t, d.srv.Addr(), d.options))
+			return d.locks(t, d.Connect(t, d.On.Addr(), d.options))
 		})
 	})
 }

@@ -35,10 +35,10 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 3 {
-			pool := d.connect(t, d.srv.Addr(), "")
+			pool := d.Connect(t, d.On.Addr(), "")
 			var opts []sqllock.Option
 			if d.dialect == sqllock.PostgreSQL && len(processes) == 0 { // one session listens, the others poll
-				opts = append(opts, sqllock.WithNotifications(Notifications{d.srv.Source(d.srv.Addr(), d.name)}))
+				opts = append(opts, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())}))
 			}
 			processes = append(processes, open(t, d.locks(t, pool, opts...)))
 		}
@@ -103,8 +103,8 @@ func (d *database) killSome(t testing.TB) (n int) {
 func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 	const rounds = 20
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		link := newProxy(t, d.srv.Addr(), false)
-		p := open(t, d.locks(t, d.connect(t, link.Addr(), d.options)))
+		link := newProxy(t, d.On.Addr(), false)
+		p := open(t, d.locks(t, d.Connect(t, link.Addr(), d.options)))
 		other := open(t, d.locks(t, d.DB))
 		for round := range rounds {
 			dropped := link.DropReply(matches(drivertest.OpAcquire))
@@ -112,7 +112,7 @@ func TestLostRepliesOfCommitsGrantAndEndOnce(t *testing.T) {
 			if err != nil || !dropped() {
 				t.Fatalf("round %d: acquire: %v; a reply was lost: %v", round, err, dropped())
 			}
-			if n := d.number(t, `SELECT count(*) FROM lockaround_claim WHERE expires_us > 0`); n != 1 { // others are spent
+			if n := d.Number(t, `SELECT count(*) FROM lockaround_claim WHERE expires_us > 0`); n != 1 { // others are spent
 				t.Fatalf("round %d: there are %d claims, not 1", round, n)
 			}
 			dropped = link.DropReply(matches(drivertest.OpRelease))
@@ -135,18 +135,10 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() {
-				t.Skip("starts a server of its own")
-			}
-			srv := p.newServer()
-			t.Cleanup(func() {
-				if err := srv.Stop(); err != nil {
-					t.Errorf("stop %s: %v", srv.Name, err)
-				}
-			})
+			srv := p.newServer().EndWith(t)
 			d := p.database(t, srv)
-			a := open(t, d.locks(t, d.connect(t, srv.Addr(), "")))
-			b := open(t, d.locks(t, d.connect(t, srv.Addr(), "")))
+			a := open(t, d.locks(t, d.Connect(t, srv.Addr(), "")))
+			b := open(t, d.locks(t, d.Connect(t, srv.Addr(), "")))
 			held, err := a.Acquire(t.Context(), request("stock", false))
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +195,7 @@ func (c *countingConnector) Connect(ctx context.Context) (sqldriver.Conn, error)
 // for each of these callers.
 func TestCallersWhoGiveUpBreakNoConnections(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.srv.Source(d.srv.Addr(), d.name))
+		connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.SourceAt(d.On.Addr()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestKeysExcludeWhateverTheConnectionsIsolationLevel(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for _, options := range levels[d.dialect] {
-			processes = append(processes, open(t, d.locks(t, d.connect(t, d.srv.Addr(), options))))
+			processes = append(processes, open(t, d.locks(t, d.Connect(t, d.On.Addr(), options))))
 		}
 		var all intervals
 		ctx, cancel := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func TestKeysExcludeWhateverTheConnectionsIsolationLevel(t *testing.T) {
 // TestTheConnectionsIsolationLevelStays has the locks share a connection with others.
 func TestTheConnectionsIsolationLevelStays(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		db := d.connect(t, d.srv.Addr(), "")
+		db := d.Connect(t, d.On.Addr(), "")
 		db.SetMaxOpenConns(1)
 		p := open(t, d.locks(t, db))
 		level := `SELECT current_setting('transaction_isolation')`
@@ -95,8 +95,8 @@ func TestRequestThatComesAfterItsCallerHasLeftIsNotGranted(t *testing.T) {
 		if d.dialect == sqllock.MySQL {
 			return
 		}
-		link := newProxy(t, d.srv.Addr(), false)
-		db := d.connect(t, link.Addr(), d.options)
+		link := newProxy(t, d.On.Addr(), false)
+		db := d.Connect(t, link.Addr(), d.options)
 		p, other := open(t, d.locks(t, db)), open(t, d.locks(t, d.DB))
 		g, err := p.Acquire(t.Context(), request("stock", false)) // so that the key has its row
 		if err == nil {
@@ -115,7 +115,7 @@ func TestRequestThatComesAfterItsCallerHasLeftIsNotGranted(t *testing.T) {
 		restore()
 		link.Cut()
 		ended := fmt.Sprintf(`SELECT count(*) FROM lockaround_lock WHERE position('%x' IN encode(ended, 'hex')) > 0`, r.Owner[:])
-		eventually(t, "the end of the request's owner", func() bool { return d.number(t, ended) == 1 })
+		eventually(t, "the end of the request's owner", func() bool { return d.Number(t, ended) == 1 })
 		if _, err := other.Acquire(t.Context(), r); !errors.Is(err, driver.ErrPlaceLost) {
 			t.Errorf("a request that comes after its owner was cleaned up: %v; want %v", err, driver.ErrPlaceLost)
 		}
@@ -140,11 +140,11 @@ func TestReleaseNeedsNoRow(t *testing.T) {
 				t.Fatalf("token %d after %d, %v", g.Token, last, err)
 			}
 			last = g.Token
-			d.exec(t, `DELETE FROM lockaround_lock WHERE lock_key <> ''`)
+			d.Must(t, `DELETE FROM lockaround_lock WHERE lock_key <> ''`)
 			if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
 				t.Fatalf("release: %v", err)
 			}
-			if n := d.number(t, `SELECT MAX(token) FROM lockaround_lock`); n != g.Token {
+			if n := d.Number(t, `SELECT MAX(token) FROM lockaround_lock`); n != g.Token {
 				t.Errorf("the key's row remembers token %d, want %d", n, g.Token)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // expireRetention makes all unused rows old enough to be purged.
 func (d *database) expireRetention(t testing.TB) {
 	t.Helper()
-	d.exec(t, `UPDATE lockaround_lock SET keep_us = 1 WHERE lock_key <> ''`, `UPDATE lockaround_row SET created_us = 1`)
+	d.Must(t, `UPDATE lockaround_lock SET keep_us = 1 WHERE lock_key <> ''`, `UPDATE lockaround_row SET created_us = 1`)
 }
 
 func (d *database) purge(t testing.TB) int {
@@ -42,16 +42,16 @@ func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
 		}
 		// MySQL's claims that were released are deleted together, a little later.
 		eventually(t, "no claim being left of leases that were released", func() bool {
-			return d.number(t, `SELECT count(*) FROM lockaround_claim`) == 0
+			return d.Number(t, `SELECT count(*) FROM lockaround_claim`) == 0
 		})
 		// One of the keys was granted while the clock was ahead by an hour.
-		d.exec(t, `UPDATE lockaround_lock SET token = token + 3600000000 WHERE lock_key = 'order 7'`)
-		last = d.number(t, `SELECT token FROM lockaround_lock WHERE lock_key = 'order 7'`)
+		d.Must(t, `UPDATE lockaround_lock SET token = token + 3600000000 WHERE lock_key = 'order 7'`)
+		last = d.Number(t, `SELECT token FROM lockaround_lock WHERE lock_key = 'order 7'`)
 		d.expireRetention(t)
 		if n := d.purge(t); n < keys {
 			t.Errorf("the purge removed %d rows of %d", n, keys)
 		}
-		if n := d.number(t, `SELECT count(*) FROM lockaround_lock`); n > 1 {
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_lock`); n > 1 {
 			t.Errorf("%d rows are left of %d keys", n, keys)
 		}
 		g, err := p.Acquire(t.Context(), request("order 7", false))
@@ -76,9 +76,9 @@ func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.exec(t, `UPDATE lockaround_claim SET expires_us = 1 WHERE lock_key <> 'held'`)
+		d.Must(t, `UPDATE lockaround_claim SET expires_us = 1 WHERE lock_key <> 'held'`)
 		d.purge(t)
-		if n := d.number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
+		if n := d.Number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
 			t.Errorf("%d claims are there, of which 1 is alive", n)
 		}
 		if err := p.Release(t.Context(), []driver.Ending{ending(held)})[0]; err != nil {
@@ -91,7 +91,7 @@ func TestPurgeBesideUsersLetsNobodyInTwice(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 2 {
-			processes = append(processes, open(t, d.locks(t, d.connect(t, d.srv.Addr(), ""))))
+			processes = append(processes, open(t, d.locks(t, d.Connect(t, d.On.Addr(), ""))))
 		}
 		var all intervals
 		ctx, cancel := context.WithCancel(t.Context())

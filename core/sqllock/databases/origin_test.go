@@ -26,7 +26,7 @@ func called(t *testing.T, d driver.Driver, identity string) driver.Session {
 
 func TestTablesOfAnEarlierReleaseServeUntilTheyAreMigrated(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.exec(t, `ALTER TABLE lockaround_claim DROP COLUMN origin`)
+		d.Must(t, `ALTER TABLE lockaround_claim DROP COLUMN origin`)
 		before := called(t, d.locks(t, d.DB), "orders-1")
 		cycle := func(s driver.Session, want string) {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestColumnIsAddedBesideTraffic(t *testing.T) {
 		processes := []*process{open(t, d.locks(t, d.DB)), open(t, d.locks(t, d.DB))}
 		running.Go(func() { load(ctx, &all, processes, 2, fewKeys) })
 		for range 3 {
-			d.exec(t, `ALTER TABLE lockaround_claim DROP COLUMN origin`)
+			d.Must(t, `ALTER TABLE lockaround_claim DROP COLUMN origin`)
 			if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
 				t.Fatal(err)
 			}

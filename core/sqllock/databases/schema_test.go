@@ -13,7 +13,7 @@ import (
 
 func TestTablesAreCreatedByAnyNumberOfProcessesAtOnce(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.exec(t, `DROP TABLE lockaround_lock`, `DROP TABLE lockaround_claim`, `DROP TABLE lockaround_row`)
+		d.Must(t, `DROP TABLE lockaround_lock`, `DROP TABLE lockaround_claim`, `DROP TABLE lockaround_row`)
 		var running sync.WaitGroup
 		for range 8 {
 			running.Go(func() {
@@ -40,11 +40,11 @@ func TestIndexThatIsMissingIsCreatedBesideTraffic(t *testing.T) {
 		processes := []*process{open(t, d.locks(t, d.DB)), open(t, d.locks(t, d.DB))}
 		running.Go(func() { load(ctx, &all, processes, 2, fewKeys) })
 		for range 5 {
-			d.exec(t, `DROP INDEX lockaround_claim_session`)
+			d.Must(t, `DROP INDEX lockaround_claim_session`)
 			if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
 				t.Fatal(err)
 			}
-			if d.number(t, `SELECT COUNT(*) FROM pg_indexes WHERE indexname = 'lockaround_claim_session'`) != 1 {
+			if d.Number(t, `SELECT COUNT(*) FROM pg_indexes WHERE indexname = 'lockaround_claim_session'`) != 1 {
 				t.Fatal("the index is not there")
 			}
 		}
@@ -58,7 +58,7 @@ func TestMissingTablesAreAPermanentErrorThatSaysSo(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		p := open(t, d.locks(t, d.DB))
 		for _, table := range []string{"lockaround_row", "lockaround_claim", "lockaround_lock"} {
-			d.exec(t, `DROP TABLE `+table)
+			d.Must(t, `DROP TABLE `+table)
 			var refused *driver.PermanentError
 			if err := p.Ping(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "Migrate") {
 				t.Errorf("without %s: %v", table, err)

@@ -1,7 +1,6 @@
 package databases_test
 
 import (
-	"context"
 	"database/sql"
 	"flag"
 	"io"
@@ -79,37 +78,17 @@ func onEachDatabase(t *testing.T, test func(t *testing.T, d *database)) {
 
 // database is a new database with sqllock's tables.
 type database struct {
-	*sql.DB
+	*dbserver.Database
 	*product
-	srv  *dbserver.Server
-	name string
 }
 
 func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
 	t.Helper()
-	d := &database{product: p, srv: srv, name: srv.Create(t)}
-	d.DB = d.connect(t, srv.Addr(), "")
+	d := &database{srv.Database(t), p}
 	if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// connect returns a pool of connections to an address.
-func (d *database) connect(t testing.TB, addr, options string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(d.srv.Driver, d.srv.Source(addr, d.name)+options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(20)
-	db.SetMaxIdleConns(20)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Errorf("close the database: %v", err)
-		}
-	})
-	return db
 }
 
 // locks returns a driver for the database.
@@ -120,25 +99,6 @@ func (d *database) locks(t testing.TB, db *sql.DB, opts ...sqllock.Option) drive
 		t.Fatal(err)
 	}
 	return locks
-}
-
-// number returns the result of a query for one number.
-func (d *database) number(t testing.TB, query string, args ...any) (n int64) {
-	t.Helper()
-	if err := d.QueryRowContext(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return n
-}
-
-// exec executes statements that must succeed.
-func (d *database) exec(t testing.TB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := d.ExecContext(context.WithoutCancel(t.Context()), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
 }
 
 // eventually waits until something holds.

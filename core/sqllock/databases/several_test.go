@@ -30,7 +30,7 @@ func (d *database) engine(t *testing.T, db *sql.DB) *core.Engine {
 // TestSeveralKeysTakeFewConnectionsOfThePool takes twelve keys, of which one is taken at first.
 func TestSeveralKeysTakeFewConnectionsOfThePool(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		pool := d.connect(t, d.srv.Addr(), d.options)
+		pool := d.Connect(t, d.On.Addr(), d.options)
 		cart, other := d.engine(t, pool), d.engine(t, d.DB)
 		p := core.Policy{TTL: longTTL, Wait: core.Forever}
 		for i := range 12 {

@@ -47,7 +47,7 @@ func (d *database) waitForRowWait(t testing.TB) {
 			WHERE variable_name = 'innodb_row_lock_current_waits' AND variable_value > 0
 			AND db = database() AND id <> connection_id() AND command <> 'Sleep'`
 	}
-	eventually(t, "a statement that waits", func() bool { return d.number(t, query) > 0 })
+	eventually(t, "a statement that waits", func() bool { return d.Number(t, query) > 0 })
 }
 
 // rowCases says whether a key's row exists.
@@ -69,7 +69,7 @@ func TestRowIsHeldUntilTheTransactionEnds(t *testing.T) {
 		for name, row := range rowCases {
 			for end, f := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
 				t.Run(name+", "+end, func(t *testing.T) {
-					d.exec(t, `DELETE FROM lockaround_row`)
+					d.Must(t, `DELETE FROM lockaround_row`)
 					d.createRow(t, row)
 					a, b := d.begin(t, nil), d.begin(t, nil)
 					if err := d.inTx(t, a, "stock", 0); err != nil {
@@ -107,10 +107,10 @@ const serverSlack = 5 * time.Second
 func TestTakenRowIsRefusedInTimeAndTheTransactionGoesOn(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		machine := hiccups.Start(t)
-		d.exec(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
 		for name, row := range rowCases {
 			t.Run(name, func(t *testing.T) {
-				d.exec(t, `DELETE FROM lockaround_row`, `DELETE FROM work`)
+				d.Must(t, `DELETE FROM lockaround_row`, `DELETE FROM work`)
 				d.createRow(t, row)
 				a, b := d.begin(t, nil), d.begin(t, nil)
 				if err := d.inTx(t, a, "stock", 0); err != nil {
@@ -138,7 +138,7 @@ func TestTakenRowIsRefusedInTimeAndTheTransactionGoesOn(t *testing.T) {
 				if err := errors.Join(b.Commit(), a.Commit()); err != nil {
 					t.Fatal(err)
 				}
-				if n := d.number(t, `SELECT count(*) FROM work`); n != 1 {
+				if n := d.Number(t, `SELECT count(*) FROM work`); n != 1 {
 					t.Errorf("%d rows of the transaction that was refused a lock are there, not 1", n)
 				}
 			})
@@ -184,7 +184,7 @@ func TestSettingsOfTheTransactionStayAsTheyWere(t *testing.T) {
 // level, which is REPEATABLE READ in MySQL.
 func TestWhoWaitedReadsWhatTheOneBeforeCommitted(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE stock (units INT)`, `INSERT INTO stock VALUES (7)`)
+		d.Must(t, `CREATE TABLE stock (units INT)`, `INSERT INTO stock VALUES (7)`)
 		a, b := d.begin(t, nil), d.begin(t, nil)
 		if err := d.inTx(t, a, "stock", 0); err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestKilledConnectionFreesItsRow(t *testing.T) {
 		}
 		got := async(func() error { return d.inTx(t, b, "stock", patience) })
 		d.waitForRowWait(t)
-		d.exec(t, fmt.Sprintf(d.kill, n))
+		d.Must(t, fmt.Sprintf(d.kill, n))
 		if err := <-got; err != nil {
 			t.Errorf("the second one after the first one's connection was killed: %v", err)
 		}
@@ -246,7 +246,7 @@ func TestKilledConnectionFreesItsRow(t *testing.T) {
 func TestTransactionsWithNewKeysDoNotDeadlock(t *testing.T) {
 	const callers, orders = 8, 20
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE orders (id INT PRIMARY KEY, n INT NOT NULL)`)
+		d.Must(t, `CREATE TABLE orders (id INT PRIMARY KEY, n INT NOT NULL)`)
 		var running sync.WaitGroup
 		for range callers {
 			running.Go(func() {
@@ -271,7 +271,7 @@ func TestTransactionsWithNewKeysDoNotDeadlock(t *testing.T) {
 			})
 		}
 		running.Wait()
-		if n := d.number(t, `SELECT count(*) FROM orders WHERE n = 8`); n != orders {
+		if n := d.Number(t, `SELECT count(*) FROM orders WHERE n = 8`); n != orders {
 			t.Errorf("%d orders of %d were counted right", n, orders)
 		}
 	})
@@ -279,7 +279,7 @@ func TestTransactionsWithNewKeysDoNotDeadlock(t *testing.T) {
 
 func TestFunctionThatFailsIsRolledBack(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		d.exec(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
+		d.Must(t, `CREATE TABLE work (id INT PRIMARY KEY)`)
 		failure := errors.New("out of stock")
 		run := func(end func() error) (err error) {
 			defer func() {
@@ -300,13 +300,13 @@ func TestFunctionThatFailsIsRolledBack(t *testing.T) {
 		if err := run(func() error { panic("oops") }); err == nil || err.Error() != "panic: oops" {
 			t.Errorf("the function's panic became %v", err)
 		}
-		if n := d.number(t, `SELECT count(*) FROM work`); n != 0 {
+		if n := d.Number(t, `SELECT count(*) FROM work`); n != 0 {
 			t.Errorf("%d rows are there of functions that failed", n)
 		}
 		if err := run(func() error { return nil }); err != nil {
 			t.Errorf("after they failed: %v", err)
 		}
-		if n := d.number(t, `SELECT count(*) FROM work`); n != 1 {
+		if n := d.Number(t, `SELECT count(*) FROM work`); n != 1 {
 			t.Errorf("%d rows are there of a function that succeeded", n)
 		}
 	})
@@ -320,7 +320,7 @@ func TestPurgeSparesRowsThatAreHeldAndTheirWaiters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.exec(t, `UPDATE lockaround_row SET created_us = 1 WHERE lock_key <> 'young'`)
+		d.Must(t, `UPDATE lockaround_row SET created_us = 1 WHERE lock_key <> 'young'`)
 		a, b := d.begin(t, nil), d.begin(t, nil)
 		if err := d.inTx(t, a, "held", 0); err != nil {
 			t.Fatal(err)
