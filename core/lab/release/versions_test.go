@@ -286,6 +286,7 @@ func share(t *testing.T, store store, programs map[string]string, load time.Dura
 		pids[v] = append(pids[v], running[2*i].Process.Pid)
 	}
 	time.Sleep(load * 3 / 5)
+	tool.await(w, machine.Allow(time.Minute))
 	wrong = tool.judge(w, pids[newer])
 	w.stop()
 	for _, cmd := range running {
