@@ -18,7 +18,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer leave()
-	req := &request{s: s, Request: r, names: namesOf(r.ID, driver.Origin{Identity: s.identity, Trace: r.Trace})}
+	req := &request{s: s, Request: r, names: namesOf(r.ID)}
 	req.beginReplacement()
 	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -61,11 +61,11 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if own, _ := q.find(req.names.place); own == nil && !admits(req.newPlace(waiting), q.entries) {
+		if !admits(req.newPlace(waiting), q.entries) {
 			return driver.Grant{}, req.refuse(&q)
 		}
 	}
-	l, spare := req.s.spares.take(seconds(req.TTL), time.Now())
+	l, spare := req.s.spares.take(seconds(req.TTL), req.Key, time.Now())
 	if spare {
 		g, err := req.runOnLease(ctx, l)
 		if !errors.Is(err, driver.ErrPlaceLost) || req.uncertain || req.placed {
@@ -105,11 +105,13 @@ func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, e
 		req.s.giveBackLeases(cl, false)
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{ID: req.ID, Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
+	return driver.Grant{ID: req.ID, Ref: cl.names.ref(cl.id), Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
 }
 
 // runOnLease asks for the key with a place on etcd lease l.
 func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, error) {
+	l.key = req.Key
+	req.names = req.names.withPlace(l.id, driver.Origin{Identity: req.s.identity, Trace: req.Trace})
 	req.mu.Lock()
 	req.lease, req.leaseGone = l, false
 	req.mu.Unlock()
@@ -121,8 +123,21 @@ func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, 
 	return req.acquireAtOnce(ctx)
 }
 
-// enqueue takes a place at the end of the queue. In an empty queue that place is the lease.
+// enqueue takes a place at the end of the queue. In an empty queue that place is the lease. Of a
+// key that nobody has been seen to wait for, it first asks for no more than the lease: what is
+// said and not done costs etcd as much as what is done.
 func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
+	if req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now()) {
+		r, err := req.takeIfFree(ctx, req.names.read())
+		switch {
+		case err != nil:
+			return driver.Grant{}, req.placeError(err)
+		case r.Succeeded:
+			req.notePlace()
+			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+		}
+		req.s.refusals.addWait(req.Key, time.Now())
+	}
 	r, err := req.takeIfFree(ctx, clientv3.OpTxn(
 		[]clientv3.Cmp{req.names.isNew()},
 		append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read()),
@@ -140,9 +155,7 @@ func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
 		return driver.Grant{}, err
 	}
 	if own, _ := q.find(req.names.place); own != nil {
-		if err := req.adopt(ctx, own); err != nil {
-			return driver.Grant{}, err
-		}
+		req.adopt(own)
 	}
 	return req.wait(ctx, q)
 }
@@ -181,9 +194,7 @@ func (req *request) acquireAtOnce(ctx context.Context) (driver.Grant, error) {
 
 // resume continues acquireAtOnce for an owner that already has a place.
 func (req *request) resume(ctx context.Context, own *entry, before []entry, q queue) (driver.Grant, error) {
-	if err := req.adopt(ctx, own); err != nil {
-		return driver.Grant{}, err
-	}
+	req.adopt(own)
 	if own.stage == waiting && !admits(own.place, before) {
 		return driver.Grant{}, req.refuse(&q)
 	}
@@ -201,13 +212,10 @@ func (req *request) refuse(q *queue) error {
 func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	free := req.names.all("=", 0)
 	then := req.names.writeFirst(req.newPlace(holding), req.currentLease())
-	if req.Replace != nil {
-		end := deletePlace(namesOf(req.Replace.ID, driver.Origin{}).owner)
-		more = append([]clientv3.Op{end}, more...)
-		if req.old != nil {
-			free = req.names.all("=", req.old.create)
-			then = append([]clientv3.Op{end}, then...)
-		}
+	if old := req.old; old != nil {
+		free = req.names.all("=", old.create)
+		then = append([]clientv3.Op{clientv3.OpDelete(old.names.place)}, then...)
+		more = append([]clientv3.Op{old.names.deleteIfOld(old.create)}, more...)
 	}
 	r, err := req.commit(ctx, []clientv3.Cmp{free}, then, more)
 	if err == nil {
@@ -219,11 +227,8 @@ func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clien
 // cleanUp cleans up after an Acquire that returns err.
 func (req *request) cleanUp(err error) {
 	if old := req.Replace; old != nil {
-		switch {
-		case req.old != nil:
+		if req.old != nil {
 			req.s.giveBackLeases(req.old, req.replaced)
-		case !req.replaced:
-			req.s.owe(debt{place: namesOf(old.ID, driver.Origin{}).owner}, req.TTL)
 		}
 		req.s.claims.end(old.ID, released)
 	}

@@ -163,6 +163,9 @@ func (c *claims) leasesOf(cl *claim) ([]clientv3.LeaseID, time.Duration) {
 	return slices.Clone(cl.leases), cl.place.ttl
 }
 
+// foreign reports whether another session was granted the lease.
+func (cl *claim) foreign() bool { return cl.granted.IsZero() }
+
 // stopWatch stops watching the lease. A lease of another session is not watched.
 func (cl *claim) stopWatch() {
 	if cl.cancelWatch != nil {

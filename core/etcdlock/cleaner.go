@@ -2,20 +2,26 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // giveBackLeases revokes the etcd leases of a claim, or keeps one as a spare. placeDeleted
-// reports that this session has deleted the place. Otherwise the place is deleted too.
+// reports that this session has deleted the place, and that no copy of that request may yet come.
+// Otherwise the place is deleted too. Another session's leases are left to it.
 func (s *session) giveBackLeases(cl *claim, placeDeleted bool) {
+	if cl.foreign() {
+		return
+	}
 	s.claims.mu.Lock()
 	leases, ttl := slices.Clone(cl.leases), cl.place.ttl
-	l := etcdLease{seconds: cl.seconds, sent: cl.sent, used: true}
+	l := etcdLease{seconds: cl.seconds, sent: cl.sent, used: true, key: cl.id.Key}
 	reusable := placeDeleted && !cl.uncertain && len(leases) == 1 && !cl.sent.IsZero()
 	s.claims.mu.Unlock()
 	if reusable {
@@ -25,6 +31,14 @@ func (s *session) giveBackLeases(cl *claim, placeDeleted bool) {
 		}
 	}
 	s.owe(debt{place: cl.names.place, leases: leases}, ttl)
+}
+
+// giveUpLeases revokes the leases that a claim's place has moved from. Another session's are left
+// to it.
+func (s *session) giveUpLeases(cl *claim, leases []clientv3.LeaseID) {
+	if !cl.foreign() {
+		s.owe(debt{leases: leases, used: true}, cl.place.ttl)
+	}
 }
 
 // revokeSpares revokes the spare leases.
@@ -68,21 +82,29 @@ func (s *session) owe(d debt, ttl time.Duration) {
 func (s *session) cleanUp(ctx context.Context, d *debt) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
 	defer cancel()
+	if d.foreign != nil {
+		if err := s.endForeign(ctx, d.foreign); err != nil {
+			return err
+		}
+		d.foreign = nil
+	}
 	if d.contended != "" {
 		s.tellContended(ctx, d)
 		d.contended = "" // one attempt is enough: the message may be lost
 	}
 	if d.place != "" || d.used {
 		if err := s.deletePlace(ctx, d); err != nil {
+			d.revokeSpare() // a late copy of the request could delete the next place of that name
 			return err
 		}
 		d.place, d.used = "", false
 	}
-	if l := d.spare; l.id != 0 {
-		if d.spare = (etcdLease{}); !s.spares.add(l) { // there are enough spares
-			d.leases, d.used = append(d.leases, l.id), l.used
+	if d.spare.id != 0 {
+		if !s.spares.add(d.spare) { // there are enough spares
+			d.revokeSpare()
 			return s.cleanUp(ctx, d)
 		}
+		d.spare = etcdLease{}
 	}
 	for len(d.leases) > 0 {
 		lease := d.leases[0]
@@ -92,6 +114,13 @@ func (s *session) cleanUp(ctx context.Context, d *debt) error {
 		d.leases = d.leases[1:]
 	}
 	return nil
+}
+
+// revokeSpare has the spare revoked.
+func (d *debt) revokeSpare() {
+	if d.spare.id != 0 {
+		d.leases, d.used, d.spare = append(d.leases, d.spare.id), d.spare.used, etcdLease{}
+	}
 }
 
 // tellContended writes the contended key, so that the holder hears of a refused request.
@@ -113,7 +142,7 @@ func (s *session) tellContended(ctx context.Context, d *debt) {
 func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	var ops []clientv3.Op
 	if d.place != "" {
-		ops = append(ops, deletePlace(d.place))
+		ops = append(ops, clientv3.OpDelete(d.place))
 	}
 	if len(d.leases) > 0 {
 		on, err := s.leaseForAliveKeys(ctx)
@@ -127,6 +156,19 @@ func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	_, err := attempt(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
+	return err
+}
+
+// endForeign deletes the place of a lease that another session was granted.
+func (s *session) endForeign(ctx context.Context, e *driver.Ending) error {
+	cl, err := s.findOfOtherSession(ctx, e.ID, e.Ref, e.Token)
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		return nil
+	case err != nil:
+		return err
+	}
+	_, err = s.commit(ctx, nil, []clientv3.Op{cl.names.deleteIfOld(cl.create)}, nil)
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 
 const (
 	methodTxn       = "/etcdserverpb.KV/Txn"
+	methodDelete    = "/etcdserverpb.KV/DeleteRange"
 	methodGrant     = "/etcdserverpb.Lease/LeaseGrant"
 	methodRevoke    = "/etcdserverpb.Lease/LeaseRevoke"
 	methodKeepAlive = "/etcdserverpb.Lease/LeaseKeepAlive"
@@ -32,8 +33,11 @@ func takes(r etcdtest.Request) bool {
 	return r.Method == methodTxn && (bytes.Contains(r.Body, []byte(" h 0 ")) || bytes.Contains(r.Body, []byte(" w 0 ")))
 }
 
-// parts matches the transaction by which a place is given up.
+// parts matches the request by which a place is given up.
 func parts(r etcdtest.Request) bool {
+	if r.Method == methodDelete {
+		return true
+	}
 	if r.Method != methodTxn || len(r.Body) < 5 {
 		return false
 	}
@@ -41,7 +45,12 @@ func parts(r etcdtest.Request) bool {
 	if err := proto.Unmarshal(r.Body[5:], &t); err != nil {
 		return false
 	}
-	return len(t.Success) == 1 && t.Success[0].GetRequestDeleteRange() != nil
+	for _, op := range t.Success {
+		if op.GetRequestDeleteRange() == nil {
+			return false
+		}
+	}
+	return len(t.Success) > 0
 }
 
 func is(methods ...string) func(etcdtest.Request) bool {

@@ -67,10 +67,17 @@
 // # Cost
 //
 // A free key takes two requests: one creates the place, which is the grant, and one deletes
-// it. Each is agreed on by a majority and written to its disks. The session keeps the etcd
+// it. Each is agreed on by a majority and written to its disks. Releases that come while two
+// others are under way travel together in the next request. The session keeps the etcd
 // lease of a deleted place for its next place with the same TTL: for up to half of the TTL,
 // and 256 of them. Without one, another request grants a lease first. A shared or semaphore
-// lease that joins others takes one more.
+// lease that joins others takes one more, and so does a request that has to wait for a key that
+// no request of the session has waited for in the last ten seconds.
+//
+// etcd searches all names that a key's places have had, until they are compacted away. So the
+// places of a key on one etcd lease have one name, one after the other, and a key that is in
+// steady use has a few names for each process. The name of a traced request ends with its trace,
+// so that it is a new one.
 //
 // A hand-over takes two requests: the release, which wakes the next waiter by its watch, and
 // that waiter's grant. Only the waiter right behind is woken. All watches of holders and
@@ -91,10 +98,10 @@
 //
 // # In etcd
 //
-// A place is la1/{key}/q/{owner}, the key percent-encoded. A slash and the identity of the
-// process follow, and for a traced request an asterisk and its trace. A request that finds the
-// key taken and would not wait writes la1/{key}/k/{owner} for a moment, so that the holder hears
-// of it. The mark of an etcd lease that places were on is la1/%/{lease}. It lasts as long as
+// A place is la1/{key}/q/{lease}, the key percent-encoded and the etcd lease that the place was
+// created on in 32 hexadecimal digits. A slash and the identity of the process follow, and for a
+// traced request an asterisk and its trace. A request that finds the key taken and would not wait
+// writes la1/{key}/k/{owner} for a moment, so that the holder hears of it. The mark of an etcd lease that places were on is la1/%/{lease}. It lasts as long as
 // that lease, and ten seconds longer if the lease was given up. Nothing stays of a key that
 // nobody holds and nobody waits for, except the history that etcd's own compaction removes:
 // turn on --auto-compaction-retention, as for any use that writes. A request whose answer is

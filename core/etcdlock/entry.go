@@ -44,7 +44,7 @@ const (
 
 var errMalformed = errors.New("a value that is not of this protocol")
 
-var modeLetters = map[driver.Mode]string{driver.Exclusive: "e", driver.Shared: "s", driver.Semaphore: "p"}
+var modeLetters = [...]string{driver.Exclusive: "e", driver.Shared: "s", driver.Semaphore: "p"}
 
 // String returns the place as it is stored: six fields, separated by spaces.
 func (p place) String() string {
@@ -53,7 +53,13 @@ func (p place) String() string {
 	if !p.since.IsZero() {
 		since = p.since.UnixMicro()
 	}
-	return fmt.Sprintf("%s %d %d %c %d %d", modeLetters[p.mode], p.limit, ms, p.stage, p.token, since)
+	b := append(make([]byte, 0, 64), modeLetters[p.mode]...)
+	b = strconv.AppendInt(append(b, ' '), int64(p.limit), 10)
+	b = strconv.AppendInt(append(b, ' '), int64(ms), 10)
+	b = append(b, ' ', byte(p.stage), ' ')
+	b = strconv.AppendInt(b, p.token, 10)
+	b = strconv.AppendInt(append(b, ' '), since, 10)
+	return string(b)
 }
 
 // parsePlace reads what place.String wrote.
@@ -66,7 +72,7 @@ func parsePlace(text string) (place, error) {
 	known := false
 	for m, letter := range modeLetters {
 		if f[0] == letter {
-			p.mode, known = m, true
+			p.mode, known = driver.Mode(m), true
 		}
 	}
 	limit, e1 := strconv.Atoi(f[1])

@@ -14,6 +14,7 @@ type etcdLease struct {
 	seconds int64     // it lasts at least so long from sent on
 	sent    time.Time // before the answered grant or renewal was sent
 	used    bool      // a place and the alive key were written on it
+	key     string    // of its last place
 }
 
 // deadline returns when a holder who asked for ttl must consider the lease over.

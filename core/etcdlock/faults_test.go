@@ -154,7 +154,7 @@ func TestHolderOutlivesCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	resume := proxy.Stall()
-	if _, err := c.Delete(within(t), etcdlock.KeyPrefix+"k/q/"+hexOf(g.Owner)); err != nil {
+	if _, err := c.Delete(within(t), etcdlock.KeyPrefix+"k/q/"+placeOf(g)); err != nil {
 		t.Fatal(err)
 	}
 	next := w.granted(t)

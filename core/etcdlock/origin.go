@@ -10,7 +10,7 @@ import (
 
 // The name of a place ends with where it comes from. Whoever reads a queue reads the names of
 // all places, so that this costs no key and no request more; and releases that do not name their
-// places compare names only, and leave their ends alone. After the owner follow a slash, the
+// places compare names only, and leave their ends alone. After the etcd lease follow a slash, the
 // identity of the session, and for a traced request an asterisk and its trace.
 
 // suffix returns the end of the name of a place that comes from there.

@@ -50,7 +50,9 @@ func (req *request) notePredecessors(before []entry) {
 			continue
 		}
 		pred := predecessor{name: b.name, create: b.create, lease: b.lease, ttl: secondsToDuration(seconds(b.ttl))}
-		if known := slices.IndexFunc(req.predecessors, func(other predecessor) bool { return other.name == pred.name && other.lease == pred.lease }); known >= 0 {
+		if known := slices.IndexFunc(req.predecessors, func(other predecessor) bool {
+			return other.name == pred.name && other.create == pred.create && other.lease == pred.lease
+		}); known >= 0 {
 			pred = req.predecessors[known]
 		}
 		all = append(all, pred)
@@ -77,10 +79,12 @@ func (req *request) notePut(event *clientv3.Event) {
 	req.mu.Lock()
 	defer req.mu.Unlock()
 	if p.stage == kept {
-		req.predecessors = slices.DeleteFunc(req.predecessors, func(pred predecessor) bool { return pred.name == string(event.Kv.Key) })
+		req.predecessors = slices.DeleteFunc(req.predecessors, func(pred predecessor) bool {
+			return pred.name == string(event.Kv.Key) && pred.create == event.Kv.CreateRevision
+		})
 	}
 	for i := range req.predecessors {
-		if pred := &req.predecessors[i]; pred.name == string(event.Kv.Key) && pred.lease != clientv3.LeaseID(event.Kv.Lease) {
+		if pred := &req.predecessors[i]; pred.name == string(event.Kv.Key) && pred.create == event.Kv.CreateRevision && pred.lease != clientv3.LeaseID(event.Kv.Lease) {
 			pred.lease, pred.ttl, pred.readAt = clientv3.LeaseID(event.Kv.Lease), secondsToDuration(seconds(p.ttl)), time.Time{}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +52,7 @@ func TestLeaseThatIsRevokedBeforeItsTimeIsWaitedOut(t *testing.T) {
 			}
 			resume := far.Stall() // the holder hears of nothing
 			defer resume()
-			if _, err := c.Revoke(within(t), leaseOf(t, c, g.ID)); err != nil {
+			if _, err := c.Revoke(within(t), leaseOf(t, c, g)); err != nil {
 				t.Fatal(err)
 			}
 			if tt.waiters > 1 {
@@ -194,18 +193,15 @@ func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
 	}
 }
 
-// leaseOf returns the lease of etcd of one owner.
-func leaseOf(t testing.TB, c *clientv3.Client, id driver.ID) clientv3.LeaseID {
+// leaseOf returns the lease of etcd that a place is on.
+func leaseOf(t testing.TB, c *clientv3.Client, g driver.Grant) clientv3.LeaseID {
 	t.Helper()
-	r, err := c.Get(within(t), etcdlock.KeyPrefix+id.Key+"/q/", clientv3.WithPrefix())
+	r, err := c.Get(within(t), etcdlock.KeyPrefix+g.Key+"/q/"+placeOf(g))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kv := range r.Kvs {
-		if strings.HasSuffix(string(kv.Key), hexOf(id.Owner)) {
-			return clientv3.LeaseID(kv.Lease)
-		}
+	if len(r.Kvs) == 0 {
+		t.Fatal("the owner has no place")
 	}
-	t.Fatal("the owner has no place")
-	return 0
+	return clientv3.LeaseID(r.Kvs[0].Lease)
 }

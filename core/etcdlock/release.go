@@ -35,7 +35,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 	cl := s.claims.get(e.ID)
 	if cl == nil {
 		var err error
-		if cl, err = s.findOfOtherSession(ctx, e.ID); err != nil {
+		if cl, err = s.findOfOtherSession(ctx, e.ID, e.Ref, e.Token); err != nil {
 			return err
 		}
 		s.claims.addOfOtherSession(cl)
@@ -45,8 +45,13 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 	if err != nil {
 		// The lease has ended for this process, whatever the request's outcome.
 		leases, ttl := s.claims.leasesOf(cl)
-		d := debt{place: cl.names.place, leases: leases, done: func() { s.claims.end(e.ID, released) }}
-		if e.Keep > 0 && !cl.granted.IsZero() {
+		d := debt{done: func() { s.claims.end(e.ID, released) }}
+		if cl.foreign() { // its session may use the name and the lease again
+			d.foreign = &e
+		} else {
+			d.place, d.leases = cl.names.place, leases
+		}
+		if e.Keep > 0 && !cl.foreign() {
 			d.due = cl.granted.Add(e.Keep)
 		}
 		s.owe(d, ttl)
@@ -65,19 +70,23 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 func (s *session) endPlace(ctx context.Context, cl *claim, keep time.Duration, first bool) (held bool, err error) {
 	if keep > 0 {
 		left := keep
-		if !cl.granted.IsZero() { // otherwise only another session knows when it was granted
+		if !cl.foreign() { // otherwise only another session knows when it was granted
 			left = time.Until(cl.granted.Add(keep))
 		}
 		if left > 0 {
 			return s.keepKey(ctx, cl, left)
 		}
 	}
-	r, uncertain, err := s.commitUncertain(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
+	if cl.foreign() { // its session may use the name again
+		r, uncertain, err := s.commitUncertain(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
+		return err == nil && (r.Succeeded || uncertain || !first), err
+	}
+	deleted, uncertain, err := s.delete(ctx, cl.names.place)
 	if err != nil {
 		return false, err
 	}
-	s.giveBackLeases(cl, r.Succeeded)
-	return r.Succeeded || uncertain || !first, nil
+	s.giveBackLeases(cl, deleted && !uncertain)
+	return deleted || uncertain || !first, nil
 }
 
 // keepKey keeps the key taken, by nobody, for the time that is left. Then this process frees
@@ -107,7 +116,7 @@ func (s *session) keepKey(ctx context.Context, cl *claim, left time.Duration) (h
 	case err != nil:
 		return false, err
 	}
-	s.owe(debt{leases: before, used: true}, cl.place.ttl)
+	s.giveUpLeases(cl, before)
 	s.owe(debt{leases: []clientv3.LeaseID{l.id}, due: until}, left)
 	return true, nil
 }

@@ -31,7 +31,7 @@ func (s *session) renew(ctx context.Context, r driver.Renewal) driver.Renewed {
 	cl := s.claims.get(r.ID)
 	if cl == nil {
 		var err error
-		if cl, err = s.findOfOtherSession(ctx, r.ID); err != nil {
+		if cl, err = s.findOfOtherSession(ctx, r.ID, r.Ref, r.Token); err != nil {
 			return driver.Renewed{Err: err}
 		}
 	}
@@ -140,7 +140,7 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 		s.owe(debt{leases: []clientv3.LeaseID{l.id}, used: true}, r.TTL)
 		return driver.Renewed{Err: driver.ErrNotHeld}
 	}
-	s.owe(debt{leases: before, used: true}, p.ttl)
+	s.giveUpLeases(cl, before)
 	return driver.Renewed{Deadline: l.deadline(r.TTL), Contended: contended}
 }
 
@@ -167,10 +167,15 @@ func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, w
 	return othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), cl.names.place)
 }
 
-// findOfOtherSession finds a lease that another session was granted.
-func (s *session) findOfOtherSession(ctx context.Context, id driver.ID) (*claim, error) {
-	n := namesOf(id, driver.Origin{})
-	r, err := s.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(n.owner, clientv3.WithPrefix())}, nil)
+// findOfOtherSession finds a lease that another session was granted. Its place may be somebody
+// else's now: then the token is another one.
+func (s *session) findOfOtherSession(ctx context.Context, id driver.ID, ref string, token int64) (*claim, error) {
+	n := namesOf(id)
+	read, ok := n.byRef(id, ref)
+	if !ok {
+		return nil, driver.ErrNotHeld
+	}
+	r, err := s.commit(ctx, nil, []clientv3.Op{read}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +187,7 @@ func (s *session) findOfOtherSession(ctx context.Context, id driver.ID) (*claim,
 	if err != nil {
 		return nil, err
 	}
-	if e.stage != holding {
+	if e.stage != holding || e.token != token {
 		return nil, driver.ErrNotHeld
 	}
 	n.place = e.name

@@ -146,7 +146,7 @@ func TestReleaseByAnotherSessionMayBeRepeated(t *testing.T) {
 	a := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	g := a.take("k", long)
-	seen := loseReply(proxy, is(methodRevoke))
+	seen := loseReply(proxy, parts)
 	err := givenUp(t, seen, func(ctx context.Context) error { return b.Release(ctx, []driver.Ending{ending(g)})[0] })
 	if errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("a release whose reply was lost returned %v", err)

@@ -61,19 +61,7 @@ func (req *request) notePlace() {
 }
 
 // adopt takes over the place that an earlier attempt of this request created.
-func (req *request) adopt(ctx context.Context, own *entry) error {
-	req.create, req.placed = own.create, true
-	if own.lease == req.currentLease().id {
-		return nil
-	}
-	req.uncertain = true
-	req.mu.Lock()
-	unused := req.lease
-	req.lease = etcdLease{id: own.lease, seconds: unused.seconds, used: true}
-	req.mu.Unlock()
-	req.s.owe(debt{leases: []clientv3.LeaseID{unused.id}, used: unused.used}, secondsToDuration(unused.seconds))
-	return req.placeError(req.keepAlive(ctx))
-}
+func (req *request) adopt(own *entry) { req.create, req.placed = own.create, true }
 
 // placeError returns driver.ErrPlaceLost if etcd no longer knows the place's lease, or else err.
 func (req *request) placeError(err error) error {
@@ -108,7 +96,7 @@ func (req *request) grant(ctx context.Context, create, token int64, contended bo
 		leases:  []clientv3.LeaseID{l.id}, seconds: l.seconds, sent: l.sent, uncertain: req.uncertain,
 		place: place, contended: contended,
 	}, req.s.startWatch)
-	return driver.Grant{ID: req.ID, Token: token, Deadline: deadline, Contended: contended}, nil
+	return driver.Grant{ID: req.ID, Ref: req.names.ref(req.ID), Token: token, Deadline: deadline, Contended: contended}, nil
 }
 
 // startKeepAlive keeps the place's etcd lease alive until stop is called.

@@ -14,6 +14,13 @@ import (
 // if the client library does not: call then goes on with a context that has ended. uncertain
 // reports that an attempt before the last got no answer and may have been executed.
 func retry[T any](ctx context.Context, s *session, call func(context.Context) (T, error)) (v T, uncertain bool, err error) {
+	return retryBy(ctx, s, attempt, call)
+}
+
+// retryBy is retry with another way to make an attempt.
+func retryBy[T any](
+	ctx context.Context, s *session, attempt func(context.Context, *session, func(context.Context) (T, error)) (T, error), call func(context.Context) (T, error),
+) (v T, uncertain bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -62,6 +69,18 @@ func attempt[T any](ctx context.Context, s *session, call func(context.Context) 
 	default:
 	}
 	return none, contextError(ctx)
+}
+
+// inline makes one attempt on the caller's goroutine. It returns when the client library does,
+// which for a transaction is soon after ctx has ended.
+func inline[T any](ctx context.Context, _ *session, call func(context.Context) (T, error)) (v T, err error) {
+	if ctx.Err() != nil {
+		return v, contextError(ctx)
+	}
+	if v, err = call(ctx); err != nil && ctx.Err() != nil {
+		return v, contextError(ctx)
+	}
+	return v, classify(err)
 }
 
 const (

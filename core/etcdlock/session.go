@@ -22,6 +22,7 @@ type session struct {
 	refusals refusals
 	spares   spares
 	hidden   hiddenHolders
+	endings  endings
 
 	mu            sync.Mutex
 	aliveKeyLease etcdLease // of leaseForAliveKeys
@@ -36,11 +37,13 @@ type session struct {
 type debt struct {
 	leases    []clientv3.LeaseID
 	spare     etcdLease // to be reused when the place is gone; its id is 0 if there is none
-	place     string    // to delete: its name, or the owner's prefix of it; "" is none
+	place     string    // to delete; "" is none
 	used      bool      // places were on the leases: their alive keys must outlast them
 	contended string    // a key to write, on one of the leases, before it is revoked; "" is none
 	due       time.Time // the key is kept until then; zero: clean up at once
 	done      func()    // called at the end; may be nil
+
+	foreign *driver.Ending // a lease of another session, to be found and deleted; nil is none
 }
 
 // enter begins a call of one of the session's methods; leave ends it. The returned context

@@ -3,8 +3,8 @@ package etcdlock_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,4 +168,8 @@ func isHeld(err error) bool {
 	return errors.As(err, &held)
 }
 
-func hexOf(o driver.Owner) string { return hex.EncodeToString(o[:]) }
+// placeOf returns the name of a lease's place, after its key's.
+func placeOf(g driver.Grant) string {
+	_, place, _ := strings.Cut(g.Ref, " is at ")
+	return place
+}

@@ -38,9 +38,10 @@ func (s *spares) add(l etcdLease) bool {
 	return true
 }
 
-// take removes and returns the spare that was added last, unless it is too old. Those that
-// are too old are left to expire.
-func (s *spares) take(seconds int64, now time.Time) (l etcdLease, ok bool) {
+// take removes and returns the spare that was added last, unless it is too old. One whose last
+// place was of the same key comes first, so that the key has few names. Those that are too old are
+// left to expire.
+func (s *spares) take(seconds int64, key string, now time.Time) (l etcdLease, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.bySeconds[seconds]
@@ -52,8 +53,15 @@ func (s *spares) take(seconds int64, now time.Time) (l etcdLease, ok bool) {
 		delete(s.bySeconds, seconds)
 		return etcdLease{}, false
 	}
+	at := len(all) - 1
+	for i, of := range slices.Backward(all) {
+		if of.key == key && !of.tooOldToReuse(now) {
+			at, l = i, of
+			break
+		}
+	}
 	s.n--
-	if s.bySeconds[seconds] = all[:len(all)-1]; len(all) == 1 {
+	if s.bySeconds[seconds] = slices.Delete(all, at, at+1); len(all) == 1 {
 		delete(s.bySeconds, seconds)
 	}
 	return l, true

@@ -22,12 +22,33 @@ func TestSpareLeaseServesWhoAsksForItsTimeWhileItLasts(t *testing.T) {
 	} {
 		var s spares
 		s.add(etcdLease{id: 7, seconds: 10, sent: now.Add(-tt.age)})
-		got, ok := s.take(tt.seconds, now)
+		got, ok := s.take(tt.seconds, "k", now)
 		if ok != tt.want || ok && got.id != 7 {
 			t.Errorf("%s: got %v, %v", tt.name, got, ok)
 		}
-		if _, again := s.take(tt.seconds, now); again {
+		if _, again := s.take(tt.seconds, "k", now); again {
 			t.Errorf("%s: a lease was taken twice", tt.name)
+		}
+	}
+}
+
+// etcd searches all names that a key has had, and each lease has one.
+func TestSpareLeaseOfTheSameKeyComesFirst(t *testing.T) {
+	now := time.Now()
+	var s spares
+	for i, key := range []string{"old", "a", "b", "c"} {
+		l := etcdLease{id: clientv3.LeaseID(i), seconds: 10, sent: now, key: key}
+		if key == "old" {
+			l.sent = now.Add(-6 * time.Second)
+		}
+		s.add(l)
+	}
+	for _, tt := range []struct {
+		key  string
+		want clientv3.LeaseID
+	}{{"a", 1}, {"a", 3}, {"old", 2}} {
+		if l, ok := s.take(10, tt.key, now); !ok || l.id != tt.want {
+			t.Errorf("key %q: took lease %d, want %d", tt.key, l.id, tt.want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (s *session) commit(ctx context.Context, ifs []clientv3.Cmp, then, otherwis
 
 // commitUncertain is commit, and reports whether it may have run twice, or may still run.
 func (s *session) commitUncertain(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, uncertain bool, err error) {
-	r, uncertain, err = retry(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	r, uncertain, err = retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
 	})
 	return r, uncertain || err != nil && !leaseNotFound(err), err
@@ -97,10 +97,6 @@ func (n names) writeFirst(p place, on etcdLease) []clientv3.Op {
 	return ops
 }
 
-// deletePlace deletes the place whose name begins so. No name begins with that of another
-// place.
-func deletePlace(name string) clientv3.Op { return clientv3.OpDelete(name, clientv3.WithPrefix()) }
-
 // isNew is true if the owner has no place.
 func (n names) isNew() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(n.place), "=", 0)
@@ -109,6 +105,11 @@ func (n names) isNew() clientv3.Cmp {
 // isOld is true if the owner has the place that was created at that revision.
 func (n names) isOld(create int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(n.place), "=", create)
+}
+
+// deleteIfOld deletes the owner's place if it is the one that was created at that revision.
+func (n names) deleteIfOld(create int64) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{n.isOld(create)}, []clientv3.Op{clientv3.OpDelete(n.place)}, nil)
 }
 
 // untouched is true if the owner has that place and has not written to it since.
