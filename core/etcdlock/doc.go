@@ -67,12 +67,21 @@
 // # Cost
 //
 // A free key takes two requests: one creates the place, which is the grant, and one deletes
-// it. Each is agreed on by a majority and written to its disks. Releases that come while two
+// it. Each is agreed on by a majority and written to its disks. Releases that come while eight
 // others are under way travel together in the next request. The session keeps the etcd
 // lease of a deleted place for its next place with the same TTL: for up to half of the TTL,
 // and 256 of them. Without one, another request grants a lease first. A shared or semaphore
 // lease that joins others takes one more, and so does a request that has to wait for a key that
 // no request of the session has waited for in the last ten seconds.
+//
+// concurrency.Mutex of etcd's own client is ahead with one caller, which makes 0.92 times as many
+// sections here. The Mutex takes less processor time in the client: 1.2 to 1.3 times as much is
+// taken here. With eight callers here are 1.02 times as many sections, and with 64 1.4 times:
+// medians of 6 to 30 rounds on two busy cores, with servers on loopback and without fsync. The
+// Mutex takes two requests for a section with any number of callers. Here eight callers take 1.7
+// and 64 take 1.3. Each acquisition needs a request of its own, since its token is the request's
+// revision. A Mutex has one lease for all locks of a session, which are lost together. It does not
+// exclude goroutines of one session from each other, and has no deadline.
 //
 // etcd searches all names that a key's places have had, until they are compacted away. So the
 // places of a key on one etcd lease have one name, one after the other, and a key that is in

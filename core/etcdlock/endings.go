@@ -23,7 +23,7 @@ type endings struct {
 
 const (
 	// maxSending bounds the requests that are under way at once, without those that are late.
-	maxSending = 2
+	maxSending = 8
 
 	// late is after how long another request may be sent beside one that has no answer.
 	late = 100 * time.Millisecond
