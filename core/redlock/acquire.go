@@ -31,7 +31,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	if err == nil {
 		s.startListening()
 		s.health.noteTTL(r.TTL)
-		s.claims.add(a)
+		a.again = s.claims.add(a)
 		g, err = a.run(ctx)
 	}
 	a.finish(&g, err)
@@ -52,13 +52,16 @@ func checkRequest(r *driver.Request) error {
 }
 
 // maxSplits is how often an acquisition that does not wait tries again after a split
-// vote, when the key may be free: the votes that it lacks have no token yet, or belong to
-// fewer nodes than a majority, as just after a release.
+// vote, when the key may be free: the votes that it lacks have no token yet or different
+// ones, or belong to fewer nodes than a majority, as just after a release.
 const maxSplits = 6
 
 // run asks all nodes for their votes, and repeats this until the lease is granted or refused.
 func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
 	for {
+		if at := a.s.clock(); at != 0 && !a.again {
+			a.bid = a.newToken(at)
+		}
 		for i := range a.nodes {
 			a.nodes[i].answered = false
 			if !a.nodes[i].asking {
@@ -90,7 +93,7 @@ func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
 			}
 		case a.r.Wait:
 			return a.wait(ctx)
-		case a.count((*nodeState).isFirm) > n-a.s.quorum || a.splits >= maxSplits:
+		case a.refusals() > n-a.s.quorum || a.splits >= maxSplits:
 			return driver.Grant{}, &driver.HeldError{RetryAfter: a.retryAfter(), Holder: a.taker().origin()}
 		}
 		a.yieldVotes(time.Time{})
@@ -104,6 +107,19 @@ func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
 func (a *acquisition) decided() bool {
 	asked, votes := a.count((*nodeState).isAsked), a.count((*nodeState).hasVoted)
 	return asked == 0 || votes >= a.s.quorum || votes+asked < a.s.quorum && a.count((*nodeState).hasAnswered) >= a.s.quorum
+}
+
+// refusals is the number of nodes that refuse together: those where a queue or a kept key is
+// in the way, and those that voted for one owner, with one token.
+func (a *acquisition) refusals() int {
+	most := 0
+	for i := range a.nodes {
+		last := &a.nodes[i].last
+		most = max(most, a.count(func(n *nodeState) bool {
+			return n.isFirm() && (n.taker().channel == "" || n.taker().channel == last.taker.channel && n.last.token == last.token)
+		}))
+	}
+	return most
 }
 
 // refusedForGood reports whether too many nodes refuse permanently for a majority.

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type acquisition struct {
 
 	reportedWaiting bool      // to the sink
 	told            taker     // likewise
+	again           bool      // the owner may have been granted the lease, with a token of then
+	bid             int64     // the token that votes are asked for with, and that none was given back with; 0: none
+	proposed        []int64   // the tokens that it has made, which rise; bid among them
 	splits          int       // in a row: attempts that got votes, and too few
 	splitSince      time.Time // since when it holds votes, but no majority; zero: it holds none
 	askedOthers     bool      // since splitSince
@@ -120,7 +124,9 @@ func (a *acquisition) takeLate(e *event) {
 	switch {
 	case e.err != nil || e.status != statusGranted && e.ticket == 0:
 	case a.token != 0 && a.s.claims.holds(a.r.Owner):
-		a.sendLease(e.node)
+		if e.accepted != a.token {
+			a.sendLease(e.node)
+		}
 	default:
 		// The node may have executed the request after the owner's end.
 		a.s.cleaners[e.node].owe(a.r.ID, 0, a.r.TTL, false)
@@ -156,12 +162,26 @@ func (a *acquisition) askNow(node int) {
 	a.wake.Set()
 }
 
-// askVote asks a node for its vote and, with a ticket, for a place in its queue.
+// newToken returns a token that is at least as large, and larger than all that the acquisition
+// had before: those may be on their way to be given back.
+func (a *acquisition) newToken(token int64) int64 {
+	if n := len(a.proposed); n > 0 {
+		token = max(token, a.proposed[n-1]+1)
+	}
+	a.proposed = append(a.proposed, token)
+	return token
+}
+
+// askVote asks a node for its vote and, with a ticket, for a place in its queue. Without one a
+// free vote is given with the token at once.
 func (a *acquisition) askVote(node int) {
 	n := &a.nodes[node]
 	c := command{
 		op: opVote, channel: a.s.channel, ttl: a.r.TTL, placeTTL: a.placeTTL, ticket: a.ticket, wait: a.r.Wait, restartDelay: a.s.restartDelay,
 		trace: a.r.Trace,
+	}
+	if a.ticket == 0 {
+		c.token = a.bid
 	}
 	if a.r.Replace != nil && !n.oldEnded {
 		c.old = &a.r.Replace.Owner
@@ -263,10 +283,14 @@ func (a *acquisition) yieldVotes(again time.Time) {
 		if n := &a.nodes[i]; n.voted {
 			n.voted, n.askAt = false, again
 			n.asking, n.askAgain = true, false
-			a.send(i, command{op: opYield})
+			c := command{op: opYield}
+			if slices.Contains(a.proposed, n.last.accepted) { // else it may be that of a grant
+				c.token = n.last.accepted
+			}
+			a.send(i, c)
 		}
 	}
-	a.splitSince = time.Time{}
+	a.splitSince, a.bid = time.Time{}, 0
 	a.splits++
 }
 

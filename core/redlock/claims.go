@@ -26,11 +26,14 @@ type claim struct {
 	late      uint64       // nodes that may execute a request after the end, a bit each
 }
 
-// add notes an owner that asks for the lease.
-func (c *claims) add(a *acquisition) {
+// add notes an owner that asks for the lease, and reports whether it was known: then it may have
+// been granted the lease before.
+func (c *claims) add(a *acquisition) (known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	known = c.all[a.r.Owner] != nil
 	c.all[a.r.Owner] = &claim{id: a.r.ID, acquiring: a}
+	return known
 }
 
 // remove removes an owner, and returns the nodes that may execute its requests late.

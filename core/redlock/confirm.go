@@ -1,8 +1,7 @@
 package redlock
 
 import (
-
-	//nolint:gosec // Redis names scripts by their SHA-1.
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// confirm turns the votes of a majority into a lease: it proposes a token, and the lock is
-// taken when a majority has accepted it.
+// confirm turns the votes of a majority into a lease: the lock is taken when a majority has
+// accepted a token. If the nodes were asked for their votes with a token, and a majority has
+// accepted that, nothing is left to do. Otherwise one is proposed.
 //
 // Why tokens rise. A token is made larger than every one that a majority of voters has
 // accepted, and a node accepts it only with its vote for that owner and only if it is
@@ -25,7 +25,12 @@ import (
 // tokens at the common node is the order of the leases. A process that crashes half-way
 // leaves its token at a minority, or at a majority without a holder: either way tokens were
 // only made larger, and a skipped number does no harm. This is the second phase of Paxos,
-// with the vote as a ballot's promise, except that votes expire.
+// with the vote as a ballot's promise, except that votes expire. With its vote a node may
+// accept a token that was chosen without asking anybody, by the same two rules.
+//
+// A yield gives back a vote with its token, and names the token, since it may be executed when
+// its owner has come again. So an acquisition makes each token once, and takes none up that it
+// may have given back.
 //
 // The nodes must keep what they have accepted. A node that has lost its data accepts any
 // token; then the order depends on the clocks of the nodes, see nextToken.
@@ -47,6 +52,7 @@ func (a *acquisition) confirm(ctx context.Context) (driver.Grant, error) {
 			token = max(token, n.last.nextToken())
 		}
 	}
+	token = a.newToken(token)
 	if err := a.propose(ctx, token); err != nil {
 		return driver.Grant{}, err
 	}
@@ -66,15 +72,20 @@ var errTooLate = errors.New("redlock: the nodes took longer to grant the lease t
 // after a node's restart. A waiting acquisition goes on waiting.
 var errVotesLost = fmt.Errorf("redlock: votes were lost before a majority had accepted a token: %w", driver.ErrPlaceLost)
 
-// acceptedToken is the largest token that voters have accepted for this owner; 0: none.
+// acceptedToken is the largest token that voters have accepted for this owner, other than by
+// this acquisition, or the one that came with its votes; 0: none.
 func (a *acquisition) acceptedToken() int64 {
-	var token int64
+	var token, bid int64
 	for i := range a.nodes {
-		if n := &a.nodes[i]; n.voted {
+		switch n := &a.nodes[i]; {
+		case !n.voted:
+		case n.last.accepted == a.bid:
+			bid = a.bid
+		case !slices.Contains(a.proposed, n.last.accepted):
 			token = max(token, n.last.accepted)
 		}
 	}
-	return token
+	return cmp.Or(token, bid)
 }
 
 // propose sends a token to the voters, and returns when a majority has accepted it or no
@@ -110,7 +121,12 @@ func (a *acquisition) propose(ctx context.Context, token int64) error {
 		switch {
 		case e.op != opAccept:
 			a.noteReply(&e)
-			if n.voted && !n.accepted {
+			switch {
+			case !n.voted || n.accepted:
+			case n.last.accepted == token:
+				n.accepted = true
+				accepted++
+			default:
 				sendAccept(e.node)
 			}
 			continue

@@ -67,8 +67,9 @@
 // They rise per key, strictly, in the order of the leases, for as long as no majority
 // of nodes loses its data: a token counts only when a majority has accepted it, and a
 // node accepts only larger ones; the reason is told in confirm.go. They are made of the
-// nodes' clocks in microseconds, so that they also rise when all data is lost, unless
-// the clocks are then behind by more than the outage took.
+// nodes' clocks in microseconds, as a session knows them from earlier replies, so that they
+// also rise when all data is lost, unless the clocks are then behind by more than the outage
+// took. With its vote a node accepts no token from before its data began.
 //
 // # Waiting
 //
@@ -87,9 +88,11 @@
 //
 // # Cost
 //
-// With N nodes asked at once, taking a free key is two round trips, to the nearest
-// majority, and 2N commands; a release is one and N. A hand-over to a waiter is the
-// message, and then the same two round trips. A waiter sends N commands a second, and
+// With N nodes asked at once, taking a free key is one round trip, to the nearest majority,
+// and N commands: the votes and the token together. It is two, and 2N, if a majority does not
+// accept the token, as when a session asks for the first time, or when others had the key an
+// instant ago. A release is one and N. A hand-over to a waiter is the message, and then two
+// round trips: a token goes with the votes of those only who have no place in the queue. A waiter sends N commands a second, and
 // a holder N every third of its TTL. What many ask of a node at about the same time
 // travels together: a session uses 4 connections of a client at once, and 4 more for
 // renewals; while a node does not answer, up to 12 each. Each session has one

@@ -18,6 +18,7 @@ type Driver struct {
 	nodeTimeout  time.Duration
 	restartDelay time.Duration
 	jitter       func() float64 // in [0, 1)
+	clock        func() int64   // of the nodes, see health.clock
 	meters       metric.MeterProvider
 	health       *health
 	gauge        gauge
@@ -51,6 +52,7 @@ func New(nodes []*redis.Client, opts ...Option) *Driver {
 
 func newDriver(names []string, wires func(time.Duration) ([]wire, error), opts []Option) *Driver {
 	d := &Driver{wires: wires, jitter: mathrand.Float64, health: newHealth(names)}
+	d.clock = d.health.clock
 	for _, o := range opts {
 		if o != nil {
 			o.apply(d)

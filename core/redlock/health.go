@@ -17,6 +17,8 @@ type health struct {
 type nodeHealth struct {
 	driver.Node
 	misses       int
+	clock        int64     // what the node's clock showed, in µs, in the quickest of its latest replies
+	clockAt      time.Time // when that reply came
 	boot         int64     // when the node's data began, as it says; 0: not known
 	emptiedSince time.Time // when that was first seen to change
 }
@@ -50,6 +52,7 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 	case r.err == nil || isReply(r.err):
 		n.misses, n.Took = 0, took
 		if r.status != "" {
+			n.noteClock(r.clock, now)
 			if n.boot != 0 && n.boot != r.boot {
 				n.emptiedSince = now
 			}
@@ -69,6 +72,34 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 	default:
 		n.setCondition(driver.NodeDown, now)
 	}
+}
+
+// noteClock notes what a node's clock showed before its reply came. A reply that took longer
+// says less, unless the other one is old.
+func (n *nodeHealth) noteClock(clock int64, now time.Time) {
+	if clock > n.clockNow(now) || now.Sub(n.clockAt) > time.Second {
+		n.clock, n.clockAt = clock, now
+	}
+}
+
+// clockNow is what the node's clock shows at least, in µs, unless it was set back within the
+// last second; 0: it is not known.
+func (n *nodeHealth) clockNow(now time.Time) int64 {
+	if n.clock == 0 {
+		return 0
+	}
+	return n.clock + now.Sub(n.clockAt).Microseconds()
+}
+
+// clock is what the latest of the nodes' clocks shows at least.
+func (h *health) clock() (latest int64) {
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.nodes {
+		latest = max(latest, h.nodes[i].clockNow(now))
+	}
+	return latest
 }
 
 func (n *nodeHealth) setCondition(c driver.Condition, now time.Time) {

@@ -242,3 +242,65 @@ func TestVoteThatIsExecutedAfterTheEndIsUndone(t *testing.T) {
 		})
 	}
 }
+
+// forgettingNode executes no yield before the test does, and loses the replies to the first votes.
+type forgettingNode struct {
+	*model
+	lose   int
+	yields []command
+}
+
+func (n *forgettingNode) run(ctx context.Context, cmds []command) []reply {
+	if cmds[0].op == opYield {
+		n.yields = append(n.yields, cmds...)
+	} else if rs := n.model.run(ctx, cmds); cmds[0].op != opVote || n.lose == 0 {
+		return rs
+	} else {
+		n.lose--
+	}
+	<-ctx.Done()
+	return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
+}
+
+// TestTokenThatMayBeGivenBackIsNotTakenUp has a majority accept a token with its votes. The one who
+// asks hears of one vote only and gives it back, by a yield that comes when the lease is granted.
+func TestTokenThatMayBeGivenBackIsNotTakenUp(t *testing.T) {
+	for _, c := range []struct {
+		wait bool
+		lose int // so many that the one vote is given back
+	}{{false, 1}, {true, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			var nodes []*forgettingNode
+			var ws []wire
+			for range 3 {
+				n := &forgettingNode{model: newModel("")}
+				n.logic = true
+				nodes, ws = append(nodes, n), append(ws, n)
+			}
+			nodes[1].lose = c.lose
+			nodes[2].execute(&command{op: opVote, key: "k", owner: newOwner(), ttl: time.Minute})
+			d := newDriver(make([]string, 3), func(time.Duration) ([]wire, error) { return ws, nil }, []Option{WithNodeTimeout(50 * time.Millisecond)})
+			d.clock = func() int64 { return 5 }
+			p := open(t, d)
+			r := request("k", time.Minute)
+			r.Wait = c.wait
+			g, err := p.Acquire(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(nodes[0].yields) == 0 || nodes[0].yields[0].token != 5 {
+				t.Fatalf("given back is %+v, so that nothing is tested", nodes[0].yields)
+			}
+			for _, c := range nodes[0].yields {
+				nodes[0].execute(&c)
+			}
+			if !nodes[0].held("k") || !nodes[1].held("k") {
+				t.Errorf("of 3 nodes: a late yield has taken a vote of the lease with token %d, wait %v", g.Token, c.wait)
+			}
+			p.drop(g)
+			if err := p.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

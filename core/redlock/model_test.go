@@ -84,13 +84,13 @@ func (m *model) execute(c *command) answer {
 			r.drop(c.owner)
 		}
 	case opYield:
-		if writes = r.has(c.owner) && r.accepted == 0; writes {
+		if writes = r.has(c.owner) && (r.accepted == 0 || r.accepted == c.token); writes {
 			r.clear()
 			m.free(r, c.owner, now)
 		}
 	case opRenew:
 		st = statusLost
-		if r.has(c.owner) && r.accepted == 0 && c.token > r.token {
+		if r.has(c.owner) && c.token > r.token {
 			r.accept(c.token, now)
 			r.drop(c.owner)
 		}
@@ -168,7 +168,7 @@ func (m *model) execute(c *command) answer {
 
 func (m *model) vote(c *command, r *record, now time.Time) (st status, head, firm bool) {
 	if m.boot == 0 {
-		m.boot = now.UnixMicro()
+		m.boot = m.micros()
 	}
 	out := c.restartDelay > 0 && now.Before(time.UnixMicro(m.boot).Add(c.restartDelay))
 	freed := false
@@ -201,6 +201,9 @@ func (m *model) vote(c *command, r *record, now time.Time) (st status, head, fir
 		if !r.taken && (head || one == nil) {
 			st = statusGranted
 			r.owner, r.taken, r.kept, r.channel, r.accepted, r.since = c.owner, true, false, c.channel, 0, now
+			if c.token > max(r.token, m.boot, m.micros()-(30*time.Minute).Microseconds()) {
+				r.accept(c.token, now)
+			}
 			if c.trace != nil {
 				r.traced = string(c.trace.Append(c.owner[:]))
 			}

@@ -8,8 +8,9 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
-// mutants are bugs that the simulation has to find: in the driver, and in the modelled
-// nodes what would be one in the scripts, which are compared with the model elsewhere.
+// mutants are bugs that the simulation has to find, or a test of one schedule that it seldom
+// makes: in the driver, and in the modelled nodes what would be one in the scripts, which are
+// compared with the model elsewhere.
 var mutants = []struct{ name, file, old, bug string }{
 	{
 		name: "half of the nodes pass for a majority", file: "quorum.go",
@@ -48,6 +49,30 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "(c.token > r.token || c.token == r.accepted)", bug: "(c.token > 0)",
 	},
 	{
+		name: "a node accepts smaller tokens with its vote", file: "model_test.go",
+		old: "c.token > max(r.token, m.boot,", bug: "c.token > max(0, m.boot,",
+	},
+	{
+		name: "a yield gives back whatever its owner has", file: "model_test.go",
+		old: "(r.accepted == 0 || r.accepted == c.token)", bug: "true",
+	},
+	{
+		name: "a renewal leaves the token of an earlier attempt", file: "model_test.go",
+		old: "if r.has(c.owner) && c.token > r.token {", bug: "if r.has(c.owner) && r.accepted == 0 && c.token > r.token {",
+	},
+	{
+		name: "a token that may have been given back is taken up", file: "confirm.go",
+		old: "case !slices.Contains(a.proposed, n.last.accepted):", bug: "default:",
+	},
+	{
+		name: "a token that was given back is taken up by who waits", file: "acquisition.go",
+		old: "a.splitSince, a.bid = time.Time{}, 0", bug: "a.splitSince = time.Time{}",
+	},
+	{
+		name: "a token is made twice", file: "acquisition.go",
+		old: "token = max(token, a.proposed[n-1]+1)", bug: "token = max(token, a.proposed[n-1])",
+	},
+	{
 		name: "a node votes for two", file: "model_test.go",
 		old: "if !r.taken && (head || one == nil) {", bug: "if !r.taken || !c.wait {",
 	},
@@ -68,7 +93,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			mutation.Mutant{
 				File: m.file, Old: m.old, Bug: m.bug,
-				Args: []string{"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed)$", "."},
+				Args: []string{"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed|TestTokenThatMayBeGivenBackIsNotTakenUp|TestRenewedVoteIsNotGivenBack)$", "."},
 				Env:  []string{simulationSchedules + "=" + strconv.Itoa(enough)},
 				Sign: []string{"simulation: seed ", "nodes: "},
 			}.MustBeFound(t)

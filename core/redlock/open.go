@@ -38,6 +38,7 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 		nodeTimeout:  d.nodeTimeout,
 		restartDelay: d.restartDelay,
 		jitter:       d.jitter,
+		clock:        d.clock,
 		nodes:        ws,
 		health:       d.health,
 		quorum:       majority(len(ws)),

@@ -8,8 +8,8 @@ import (
 )
 
 // Renew extends leases. Each needs a majority of votes with an accepted token. A node that
-// has the vote without a token accepts the token now, since a late yield would give back the
-// bare vote. A node without the vote does not get it by a renewal.
+// has the vote without a token, or with one of an earlier attempt, accepts the token now, since a
+// late yield would give back the vote. A node without the vote does not get it by a renewal.
 func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	if err := s.Enter(); err != nil {

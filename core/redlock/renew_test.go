@@ -33,11 +33,15 @@ func TestRenewedVoteIsNotGivenBack(t *testing.T) {
 				{"a late renewal", command{op: opRenew, owner: owner, ttl: time.Minute, token: 5}, statusLost},
 				{"somebody else's vote then", command{op: opVote, owner: other, ttl: time.Minute}, statusGranted},
 				{"a renewal whose token is not larger than what was accepted", command{op: opRenew, owner: other, ttl: time.Minute, token: 5}, statusLost},
+				{"a token of an earlier attempt", command{op: opAccept, owner: other, ttl: time.Minute, token: 6}, statusGranted},
+				{"the renewal of a lease with another one", command{op: opRenew, owner: other, ttl: time.Minute, token: 7}, statusGranted},
+				{"a late yield of that attempt", command{op: opYield, owner: other, token: 6}, statusDenied},
+				{"one more renewal", command{op: opRenew, owner: other, ttl: time.Minute, token: 7}, statusGranted},
 			} {
 				step.c.key = "k"
 				r := node.run(t.Context(), []command{step.c})[0]
 				if r.err != nil || r.status != step.want {
-					t.Fatalf("%s: %v, %v; want %v", step.what, r.status, r.err, step.want)
+					t.Fatalf("of the nodes: %s: %v, %v; want %v", step.what, r.status, r.err, step.want)
 				}
 			}
 		})

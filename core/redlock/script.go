@@ -66,7 +66,7 @@ func (c *command) arguments() []any {
 		if c.old != nil {
 			old = string(c.old[:])
 		}
-		args = append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.placeTTL), c.ticket, flag(c.wait), old, millis(c.restartDelay))
+		args = append(args, string(c.owner[:]), c.channel, millis(c.ttl), millis(c.placeTTL), c.ticket, flag(c.wait), old, millis(c.restartDelay), c.token)
 		if c.trace != nil {
 			args = append(args, string(c.trace.Append(nil)))
 		}
@@ -74,7 +74,7 @@ func (c *command) arguments() []any {
 	case opAccept:
 		return append(args, string(c.owner[:]), c.channel, millis(c.ttl), c.token, flag(c.create))
 	case opYield:
-		return append(args, string(c.owner[:]))
+		return append(args, string(c.owner[:]), c.token)
 	case opRenew:
 		return append(args, string(c.owner[:]), millis(c.ttl), c.token)
 	case opEnd:

@@ -58,7 +58,7 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 		"vote granted", "vote denied", "vote over", "vote out", "accept granted", "accept denied", "accept over",
 		"renew granted", "renew lost", "end ended", "end withdrawn", "end notmine", "end absent", "oust ended", "oust absent",
 		"push f", "push w", "push l", "kept", "2 wait",
-		"vote behind a traced one", "inspect behind a traced one",
+		"vote with a token", "yield of a token", "vote behind a traced one", "inspect behind a traced one",
 	} {
 		if seen[what] == 0 {
 			t.Errorf("no history contained %q", what)
@@ -126,7 +126,11 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 			if rng.IntN(4) == 0 {
 				c.restartDelay = ms(1000, 10_000)
 			}
-		case opAccept, opRenew:
+			if rng.IntN(2) == 0 {
+				tokens = max(tokens, at.UnixMicro()-rng.Int64N(3_600_000_000))
+				c.token = tokens + int64(rng.IntN(3)) - 1
+			}
+		case opAccept, opRenew, opYield:
 			tokens += int64(rng.IntN(3))
 			c.token = max(1, tokens-int64(rng.IntN(2)))
 		case opInspect:
@@ -140,6 +144,10 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 			}
 		}
 		told = nil
+		had := m.knows(c.key).accepted
+		if c.op == opYield && rng.IntN(2) == 0 {
+			c.token = had
+		}
 		want := m.execute(&c)
 		got, messages := n.execute(t, at, &c)
 		if want.since.IsZero() {
@@ -160,6 +168,12 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 			}
 		}
 		seen[string(c.op)+" "+string(got.status)]++
+		if c.op == opVote && got.accepted > 0 && got.accepted == c.token {
+			seen["vote with a token"]++
+		}
+		if c.op == opYield && had > 0 && m.knows(c.key).accepted == 0 {
+			seen["yield of a token"]++
+		}
 		if got.kept {
 			seen["kept"]++
 		}

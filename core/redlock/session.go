@@ -17,6 +17,7 @@ type session struct {
 	nodeTimeout  time.Duration // of WithNodeTimeout
 	restartDelay time.Duration // of WithRestartDelay
 	jitter       func() float64
+	clock        func() int64 // of the nodes; 0: not known
 	nodes        []wire
 	health       *health // of the nodes
 	quorum       int

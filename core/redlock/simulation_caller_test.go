@@ -34,6 +34,13 @@ func (w *world) process() *process {
 		return ws, nil
 	}, opts)
 	d.jitter = func() float64 { return float64(w.draw(1<<20)) / (1 << 20) }
+	if !w.forgetful { // its tokens come from counters alone
+		d.clock = func() int64 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return int64(w.rng.IntN(2 + 2*w.counts["grants"]))
+		}
+	}
 	p.Session, _ = d.Open(driver.Config{Sink: deafSink{}, StoreTimeout: 400 * time.Millisecond})
 	return p
 }

@@ -34,7 +34,7 @@ type command struct {
 	old          *driver.Owner // the replaced owner, which ends with this request
 	restartDelay time.Duration // how long a node without its data stays out
 	trace        *driver.Trace // of a vote's request; may be nil
-	token        int64         // to accept, to renew, or up to which to oust
+	token        int64         // to accept, if there is one; to give back; to renew; or up to which to oust
 	create       bool          // the owner has a majority and may take a free vote
 	keep         time.Duration // how long the key stays taken, from the grant on
 }

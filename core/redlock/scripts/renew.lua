@@ -1,8 +1,8 @@
--- renew: owner, length, token. It never makes what is gone. A bare vote, which a yield
--- that is still on its way would give back, becomes one with the token, as by accept.
+-- renew: owner, length, token. It never makes what is gone. A vote that is bare or has a
+-- smaller token, which a yield still on its way would give back, gets the token, as by accept.
 local owner, token = ARGV[1], tonumber(ARGV[3])
 local status = 'lost'
-if s.o == owner and s.a == 0 and token > s.t then
+if s.o == owner and token > s.t then
   accept(token)
   drop(owner)
 end

@@ -1,7 +1,9 @@
 -- vote: owner, channel, length, place's length, ticket (0: none), wait, the owner that
--- ends (or ''), how long a node stays out that has lost its data [, trace].
+-- ends (or ''), how long a node stays out that has lost its data, token [, trace]. A free
+-- vote is given with the token, as by accept, unless that is of a time when others may have
+-- had larger ones that the node has forgotten: before its data began, or long ago.
 local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local ticket, wait, old, rest = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8])
+local ticket, wait, old, rest, token = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
 -- The marker stays for ever only if nodes are to stay out, for which it is needed after
 -- the longest silence.
@@ -47,7 +49,8 @@ else
   if s.o == '' and (head or not one) then
     status = 'granted'
     s.o, s.p, s.a, s.g = owner, channel, 0, now
-    if ARGV[9] then s.d = owner .. ARGV[9] end
+    if token > math.max(s.t, tonumber(boot), us - LINGER * 500) then accept(token) end
+    if ARGV[10] then s.d = owner .. ARGV[10] end
     extend(length)
   else
     firm = s.o == KEPT or s.a > 0 or (one and not head)

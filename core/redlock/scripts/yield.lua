@@ -1,7 +1,7 @@
--- yield: owner. Gives back a vote with which no token was accepted. The owner may come
--- again, and keeps its place in the queue.
-local owner = ARGV[1]
-if s.o == owner and s.a == 0 then
+-- yield: owner, token. Gives back a vote with which no token was accepted, or that one, which
+-- nobody was granted. The owner may come again, and keeps its place in the queue.
+local owner, token = ARGV[1], tonumber(ARGV[2])
+if s.o == owner and (s.a == 0 or s.a == token) then
   clear()
   save(true)
   free(owner)
