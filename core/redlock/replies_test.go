@@ -2,14 +2,19 @@ package redlock
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 )
 
+// words is a reply of words and, in the place of numerals, numbers.
 func words(ws ...string) []any {
 	out := make([]any, len(ws))
 	for i, w := range ws {
 		out[i] = w
+		if n, err := strconv.ParseInt(w, 10, 64); err == nil {
+			out[i] = n
+		}
 	}
 	return out
 }
@@ -29,7 +34,8 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 		"an empty list":       []any{},
 		"too short":           words(good[:12]...),
 		"too long":            words(append(good, "9")...),
-		"a number among them": append(words(good[:12]...), int64(1)),
+		"a number for a word": append(words(good[:12]...), int64(1)),
+		"a numeral":           append([]any{"granted", "1"}, words(good[2:]...)...),
 		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
 		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
 		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
@@ -52,12 +58,19 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	f.Add("granted", "1", "16", "abc", uint8(13))
-	f.Add("", "-1", "9007199254740993", "", uint8(18))
-	f.Fuzz(func(t *testing.T, a, b, c, d string, n uint8) {
+	f.Add("granted", int64(1), int64(16), "0123456789abcdef", uint8(13))
+	f.Add("", int64(-1), int64(9007199254740993), "", uint8(18))
+	f.Fuzz(func(t *testing.T, a string, b, c int64, d string, n uint8) {
 		var list []any
 		for i := range int(n % 20) {
-			list = append(list, []string{a, b, c, d}[i%4])
+			switch i {
+			case 0, 11, 13:
+				list = append(list, a)
+			case 12, 17:
+				list = append(list, d)
+			default:
+				list = append(list, []int64{b, c}[i%2])
+			}
 		}
 		for _, op := range []operation{opVote, opInspect, opProbe} {
 			got, err := parseAnswer(op, list)

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -101,54 +100,44 @@ func flag(b bool) string {
 
 // parseAnswer reads a script's reply.
 func parseAnswer(op operation, value any) (answer, error) {
-	var a answer
 	list, ok := value.([]any)
 	if !ok {
-		return a, fmt.Errorf("%w: %T instead of a list", errMalformed, value)
-	}
-	words := make([]string, len(list))
-	for i, v := range list {
-		if words[i], ok = v.(string); !ok {
-			return a, fmt.Errorf("%w: %T in the list", errMalformed, v)
-		}
-	}
-	if op == opProbe {
-		if len(words)%2 != 0 {
-			return a, fmt.Errorf("%w: %d words", errMalformed, len(words))
-		}
-		a.failure = words
-		return a, nil
+		return answer{}, fmt.Errorf("%w: %T instead of a list", errMalformed, value)
 	}
 	want := 13
-	if op == opInspect {
+	switch op {
+	case opProbe:
+		return parseProbe(list)
+	case opInspect:
 		want = 18
 	}
-	if len(words) != want {
-		return a, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(words), want)
+	if len(list) != want {
+		return answer{}, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(list), want)
 	}
 	p := reader{}
-	a = answer{
-		status:   status(words[0]),
-		accepted: p.number(words[1]),
-		token:    p.number(words[2]),
-		ticket:   p.number(words[3]),
-		clock:    p.number(words[4]),
-		left:     p.millis(words[5]),
-		waiting:  int(p.number(words[6])),
-		first:    words[7] == "1",
-		firm:     words[8] == "1",
-		ousted:   p.number(words[9]),
-		boot:     p.number(words[10]),
-		taker:    taker{channel: words[11], trace: words[12]},
+	a := answer{
+		status:   status(p.text(list[0])),
+		accepted: p.number(list[1]),
+		token:    p.number(list[2]),
+		ticket:   p.number(list[3]),
+		clock:    p.number(list[4]),
+		left:     p.millis(list[5]),
+		waiting:  int(p.number(list[6])),
+		first:    p.number(list[7]) == 1,
+		firm:     p.number(list[8]) == 1,
+		ousted:   p.number(list[9]),
+		boot:     p.number(list[10]),
+		taker:    taker{channel: p.text(list[11]), trace: p.text(list[12])},
 	}
 	if op == opInspect {
-		a.accepted = p.number(words[14])
-		a.since = time.UnixMilli(p.number(words[15]))
-		a.held, a.kept = words[13] != "", words[16] == "1"
+		holder := p.text(list[13])
+		a.accepted = p.number(list[14])
+		a.since = time.UnixMilli(p.number(list[15]))
+		a.held, a.kept = holder != "", p.number(list[16]) == 1
 		if a.held && !a.kept {
-			p.owner(&a.holder, words[13])
+			p.owner(&a.holder, holder)
 		}
-		for o := range slices.Chunk([]byte(words[17]), len(driver.Owner{})) {
+		for o := range slices.Chunk([]byte(p.text(list[17])), len(driver.Owner{})) {
 			a.queue = append(a.queue, driver.Owner{})
 			p.owner(&a.queue[len(a.queue)-1], string(o))
 		}
@@ -156,30 +145,54 @@ func parseAnswer(op operation, value any) (answer, error) {
 	return a, p.err
 }
 
-// reader reads numbers that are at least 0 and below 2^53, and owners, and keeps the
+// parseProbe reads pairs of words.
+func parseProbe(list []any) (a answer, err error) {
+	p := reader{}
+	for _, word := range list {
+		a.failure = append(a.failure, p.text(word))
+	}
+	if len(list)%2 != 0 {
+		p.refuse("%d words", len(list))
+	}
+	return a, p.err
+}
+
+// reader reads texts, numbers that are at least 0 and below 2^53, and owners, and keeps the
 // first error.
 type reader struct{ err error }
 
-func (p *reader) number(word string) int64 {
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil || n < 0 || n >= 1<<53 {
-		if p.err == nil {
-			p.err = fmt.Errorf("%w: a word that is no number from 0 to 2^53-1", errMalformed)
-		}
+func (p *reader) refuse(why string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: "+why, append([]any{errMalformed}, args...)...)
+	}
+}
+
+func (p *reader) text(word any) string {
+	s, ok := word.(string)
+	if !ok {
+		p.refuse("%T in the place of a word", word)
+	}
+	return s
+}
+
+func (p *reader) number(word any) int64 {
+	n, ok := word.(int64)
+	if !ok || n < 0 || n >= 1<<53 {
+		p.refuse("no number from 0 to 2^53-1 in the place of one")
 		return 0
 	}
 	return n
 }
 
+func (p *reader) millis(word any) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(p.number(word), most)) * time.Millisecond
+}
+
 func (p *reader) owner(o *driver.Owner, word string) {
 	if len(word) != len(o) {
-		p.err = fmt.Errorf("%w: an owner of %d bytes", errMalformed, len(word))
+		p.refuse("an owner of %d bytes", len(word))
 		return
 	}
 	copy(o[:], word)
-}
-
-func (p *reader) millis(word string) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(p.number(word), most)) * time.Millisecond
 }

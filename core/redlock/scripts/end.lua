@@ -9,7 +9,7 @@ if s.o == owner then
   else
     clear()
   end
-elseif redis.call('ZSCORE', queue, owner) then
+elseif queued and redis.call('ZSCORE', queue, owner) then
   status = 'withdrawn'
 elseif s.t == 0 then
   status = 'absent'

@@ -6,6 +6,6 @@ for _, owner in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
   if limit and limit > now and owner ~= s.o then waiting[#waiting + 1] = owner end
 end
 local r = answer('denied', '', false, false)
-r[14], r[15], r[16], r[17] = s.o, text(s.a), text(s.g), s.o == KEPT and '1' or '0'
+r[14], r[15], r[16], r[17] = s.o, s.a, s.g, s.o == KEPT and 1 or 0
 r[18] = table.concat(waiting)
 return r

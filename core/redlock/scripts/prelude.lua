@@ -16,7 +16,8 @@ local LINGER = 3600000 -- how long the hash stays after its last lease
 local ENDED = 8        -- owners that z remembers
 local KEPT = '-'       -- in o while nobody has the key and it is kept
 
-local function text(n) return string.format('%.0f', n) end
+local queued = redis.call('ZCARD', queue) > 0 -- whether anybody may wait
+local boot -- when the node's data began, if that was read
 
 local was = redis.call('HMGET', key, 'o', 'p', 'x', 'l', 'a', 'g', 't', 'n', 'z', 'u', 'd')
 local s = {
@@ -26,10 +27,9 @@ local s = {
 }
 
 local function ended(owner)
-  for i = 1, #s.z, 16 do
-    if string.sub(s.z, i, i + 15) == owner then return true end
-  end
-  return false
+  local i = 0
+  repeat i = string.find(s.z, owner, i + 1, true) until not i or i % 16 == 1
+  return i ~= nil
 end
 
 local function bury(owner)
@@ -66,13 +66,14 @@ local function place(owner)
 end
 
 local function drop(owner)
+  if not queued then return end
   redis.call('ZREM', queue, owner)
   redis.call('HDEL', key, 'e' .. owner)
 end
 
 -- first returns the first owner that still waits, and its channel.
 local function first()
-  while true do
+  while queued do
     local owner = redis.call('ZRANGE', queue, 0, 0)[1]
     if not owner then return nil end
     local limit, channel = place(owner)
@@ -83,6 +84,7 @@ end
 
 -- others counts the places of those who neither ask nor hold.
 local function others(owner)
+  if not queued then return 0 end
   local n = redis.call('ZCARD', queue)
   if n > 0 and redis.call('ZSCORE', queue, owner) then n = n - 1 end
   if n > 0 and s.o ~= '' and s.o ~= owner and redis.call('ZSCORE', queue, s.o) then n = n - 1 end
@@ -99,11 +101,10 @@ end
 -- something succeeds.
 local function save(frees)
   local keep = math.max(left(), 0) + LINGER
-  if frees then redis.call('PEXPIRE', key, keep) end
-  redis.call('HSET', key, 'o', s.o, 'p', s.p, 'x', text(s.x), 'l', text(s.l), 'a', text(s.a), 'g', text(s.g),
-    't', text(s.t), 'n', text(s.n), 'z', s.z, 'u', text(s.u))
+  local there = frees and redis.call('PEXPIRE', key, keep) == 1
+  redis.call('HSET', key, 'o', s.o, 'p', s.p, 'x', s.x, 'l', s.l, 'a', s.a, 'g', s.g, 't', s.t, 'n', s.n, 'z', s.z, 'u', s.u)
   if s.d ~= (was[11] or '') then redis.call('HSET', key, 'd', s.d) end
-  redis.call('PEXPIRE', key, keep)
+  if not there then redis.call('PEXPIRE', key, keep) end
 end
 
 -- tell comes last of all: a server that denies PUBLISH would leave a script half done.
@@ -128,8 +129,7 @@ local function answer(status, owner, head, firm)
     if string.sub(s.d, 1, 16) == s.o then trace = string.sub(s.d, 17) end
   end
   return {
-    status, text(a), text(s.t), text(s.n), text(us), text(left()), text(others(owner)),
-    head and '1' or '0', firm and '1' or '0', text(s.u), redis.call('GET', marker) or '0',
-    channel, trace,
+    status, a, s.t, s.n, us, left(), others(owner), head and 1 or 0, firm and 1 or 0, s.u,
+    tonumber(boot or redis.call('GET', marker) or 0), channel, trace,
   }
 end

@@ -7,15 +7,16 @@ local ticket, wait, old, rest, token = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7
 
 -- The marker stays for ever only if nodes are to stay out, for which it is needed after
 -- the longest silence.
-local boot, DAY = redis.call('GET', marker), 86400000
+local DAY = 86400000
+boot = redis.call('GET', marker)
 local left = boot and redis.call('PTTL', marker) or 0
-boot = boot or text(us)
+boot = tonumber(boot) or us
 if left >= 0 and rest > 0 then
   redis.call('SET', marker, boot)
 elseif left >= 0 and left < DAY then
   redis.call('SET', marker, boot, 'PX', 2 * DAY)
 end
-local out = rest > 0 and tonumber(boot) / 1000 + rest > now
+local out = rest > 0 and boot / 1000 + rest > now
 
 local freed = false
 if old ~= '' then
@@ -39,8 +40,9 @@ elseif out then
   status = 'out'
 else
   if ticket > 0 then
-    redis.call('ZADD', queue, 'NX', text(ticket), owner)
-    redis.call('HSET', key, 'e' .. owner, text(now + e) .. ':' .. text(e) .. ':' .. channel)
+    queued = true
+    redis.call('ZADD', queue, 'NX', ticket, owner)
+    redis.call('HSET', key, 'e' .. owner, now + e .. ':' .. e .. ':' .. channel)
     redis.call('PEXPIRE', queue, LINGER)
     s.n = math.max(s.n, ticket)
   end
@@ -49,7 +51,7 @@ else
   if s.o == '' and (head or not one) then
     status = 'granted'
     s.o, s.p, s.a, s.g = owner, channel, 0, now
-    if token > math.max(s.t, tonumber(boot), us - LINGER * 500) then accept(token) end
+    if token > math.max(s.t, boot, us - LINGER * 500) then accept(token) end
     if ARGV[10] then s.d = owner .. ARGV[10] end
     extend(length)
   else
