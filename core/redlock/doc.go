@@ -100,13 +100,13 @@
 //
 // # Beside redsync
 //
-// On three servers redsync is faster with free keys. Redlock makes 0.46 times as many sections
-// with one caller, 0.59 times with 8 and 0.79 times with 64 (medians of five rounds, on two
+// On three servers redsync is faster with free keys and few callers. Redlock makes 0.58 times as
+// many sections with one caller and with 8, and 1.0 times with 64 (medians of five rounds, on two
 // busy cores that the client and the servers share). A section is two round trips and at least
-// six requests for both. Those of redlock take the servers 565, 312 and 254 µs of processor
-// time, and those of redsync 208, 115 and 113: a script here also keeps a token, a queue, who
-// ended and a deadline by the node's clock. The client takes 559, 186 and 130 µs, with redsync
-// 345, 163 and 183. core/lab/peers has the table. redsync has no fencing tokens and no queue,
+// six requests for both. Those of redlock take the servers 734, 371 and 332 µs of processor
+// time, and those of redsync 317, 133 and 157: a script here also keeps a token, a queue, who
+// ended and a deadline by the node's clock. The client takes 819, 265 and 173 µs, with redsync
+// 549, 192 and 251. core/lab/peers has the table. redsync has no fencing tokens and no queue,
 // and does not renew by itself.
 //
 // # In the servers
