@@ -26,7 +26,8 @@ var (
 	ErrLost = errors.New("lock lost while held")
 	// ErrMaxHold: the holder held longer than the policy's MaxHold.
 	ErrMaxHold = errors.New("lock held for longer than its MaxHold")
-	// ErrNotHeld: the lease was released before, or the context carries none.
+	// ErrNotHeld: the lease was released before, the context carries none, or the holder that
+	// was meant holds the key no more.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrDeadlock: waiting could never end, or only by running out. The context already holds
 	// the key and the policy is not Reentrant; it holds it as a reader and wants to write;

@@ -1,9 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,9 +107,24 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 //
 // It is refused with ErrPolicy unless the engine was made [WithForceRelease], and if
 // the driver cannot do it. With any other error it may have happened, and may be
-// repeated: who held by then loses the key. It is logged and traced, without the key; the log
-// names who asked for it, see [WithOperator].
+// repeated: who held by then loses the key; [Engine.ForceReleaseUpTo] spares them. It is
+// logged and traced, without the key; the log names who asked for it, see [WithOperator].
 func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err error) {
+	return e.forceRelease(ctx, key, math.MaxInt64)
+}
+
+// ForceReleaseUpTo is [Engine.ForceRelease] for a person who has seen who holds the key: it takes
+// the key from holders whose fencing token is at most upTo, such as the largest of
+// [KeyState].Holders then, and never from a later one. The store decides that. Where a process
+// hands its lease on, who follows on the same lease loses it too.
+//
+// If a later holder has the key already, it does nothing and returns ErrNotHeld. If one comes
+// meanwhile, that one keeps it. It may be repeated after an error.
+func (e *Engine) ForceReleaseUpTo(ctx context.Context, key string, upTo int64) (token int64, err error) {
+	return e.forceRelease(ctx, key, upTo)
+}
+
+func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (token int64, err error) {
 	const op = "force-release"
 	if err := e.misused(ctx, op, ""); err != nil {
 		return 0, err
@@ -124,15 +142,22 @@ func (e *Engine) ForceRelease(ctx context.Context, key string) (token int64, err
 	outcome := signals.Failed
 	defer func() { sp.End(outcome) }()
 	st, r := e.state(ctx, key)
-	if r == nil && st.Token != 0 {
-		r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, st.Token) })
+	last := st.Token
+	if upTo < math.MaxInt64 && len(st.Holders) > 0 {
+		last = slices.MaxFunc(st.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) }).Token
+	}
+	if r == nil && e.queue.Token(last) > upTo {
+		return 0, e.failure(op, "", ErrNotHeld).because("a later holder has the key, and keeps it; look again")
+	}
+	if r == nil && last != 0 {
+		r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, last) })
 	}
 	outcome = r.Outcome(signals.Released)
-	if r != nil || st.Token == 0 {
+	if r != nil || last == 0 {
 		return 0, e.refused(op, "", r)
 	}
-	e.queue.Drop(e.prefix+key, st.Token)
-	token = e.queue.Token(st.Token + 1)
+	e.queue.Drop(e.prefix+key, last)
+	token = e.queue.Token(last + 1)
 	sp.Token(token)
 	about := []any{"lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting}
 	if who, ok := ctx.Value(operatorKey{}).(string); ok {

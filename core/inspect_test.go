@@ -87,6 +87,85 @@ func TestForceReleaseTellsTheHolderAndOutranksIt(t *testing.T) {
 	})
 }
 
+// overtaken is a driver that does something between the engine's look at a key and its oust.
+type overtaken struct {
+	driver.Driver
+	between func()
+}
+
+func (d *overtaken) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return overtakenSession{s, d}, err
+}
+
+type overtakenSession struct {
+	driver.Session
+	d *overtaken
+}
+
+func (s overtakenSession) Oust(ctx context.Context, key string, upTo int64) error {
+	s.d.between()
+	return s.Session.Oust(ctx, key, upTo)
+}
+
+func TestForceReleaseUpToATokenSparesEveryLaterHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		between := func() {}
+		e := open(t, d)
+		tool := open(t, &overtaken{d, func() { between() }}, core.WithForceRelease())
+		first := mustAcquire(t, e, write.Policy)
+		shown := first.Token()
+		between = func() { t.Error("the store is asked to take the key from a holder that was not meant") }
+		if _, err := tool.ForceReleaseUpTo(t.Context(), "k", shown-1); !errors.Is(err, core.ErrNotHeld) {
+			t.Errorf("of a token that is too small: %v", err)
+		}
+		var next *core.Lease
+		between = func() { // the key changes hands after the look
+			mustBe(t, first.Release(t.Context()), nil)
+			next = mustAcquire(t, e, write.Policy)
+		}
+		token, err := tool.ForceReleaseUpTo(t.Context(), "k", shown)
+		mustBe(t, err, nil)
+		if token <= shown || token > next.Token() {
+			t.Errorf("the tokens are %d, then %d by force, then %d", shown, token, next.Token())
+		}
+		synctest.Wait()
+		mustBe(t, next.Check(t.Context()), nil)
+		between = func() { t.Error("the store is asked to take the key from the later holder") }
+		if _, err := tool.ForceReleaseUpTo(t.Context(), "k", shown); !errors.Is(err, core.ErrNotHeld) {
+			t.Errorf("once a later one holds the key: %v", err)
+		}
+		mustBe(t, next.Check(t.Context()), nil)
+		between = func() {}
+		if _, err = tool.ForceReleaseUpTo(t.Context(), "k", next.Token()); err != nil {
+			t.Error(err)
+		}
+		mustBe(t, next.Release(t.Context()), core.ErrLost)
+	})
+}
+
+func TestForceReleaseUpToTheNewestOfSeveralHoldersTakesTheKeyFromAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		var leases []*core.Lease
+		for range 3 {
+			leases = append(leases, mustAcquire(t, open(t, d), permit3.Policy))
+		}
+		mustBe(t, leases[2].Release(t.Context()), nil) // whose token was the latest
+		tool := open(t, d, core.WithForceRelease())
+		if _, err := tool.ForceReleaseUpTo(t.Context(), "k", leases[0].Token()); !errors.Is(err, core.ErrNotHeld) {
+			t.Errorf("up to the first: %v", err)
+		}
+		mustBe(t, leases[0].Check(t.Context()), nil)
+		_, err := tool.ForceReleaseUpTo(t.Context(), "k", leases[1].Token())
+		mustBe(t, err, nil)
+		for _, l := range leases[:2] {
+			mustBe(t, l.Release(t.Context()), core.ErrLost)
+		}
+	})
+}
+
 func TestForceReleaseIsOffUnlessAskedFor(t *testing.T) {
 	e := open(t, memlock.New())
 	l := mustAcquire(t, e, write.Policy)

@@ -116,8 +116,9 @@ func WithTokensAfter(t time.Time) Option {
 	})
 }
 
-// WithForceRelease lets [Engine.ForceRelease] take locks from their holders, which it
-// refuses otherwise. It is for an operator's tool, not for a service.
+// WithForceRelease lets [Engine.ForceRelease] and [Engine.ForceReleaseUpTo] take locks from
+// their holders, which they refuse otherwise. It is for what an operator uses: a tool, or the
+// service that serves the button of package lockpage.
 func WithForceRelease() Option {
 	return optionFunc(func(s *settings) { s.force = true })
 }
