@@ -2,8 +2,8 @@ package lockpage
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,8 +15,15 @@ const mostPosted = 4 << 10
 
 // release is what the button of a key's page needs; zero if there is none.
 type release struct {
-	Who, Token, Held string
+	Who, Token string
+	Held       string // the largest fencing token of the leases that the page has shown
+	All        bool   // others may hold the key beside one
+	Holders    int
+	Tokens     []string // of the holders, as far as they are known
 }
+
+// mostTokens bounds the holders that the form names.
+const mostTokens = 32
 
 // mayRelease returns what the button of a key's page needs, if who asks for the page may use it.
 func (p *page) mayRelease(r *http.Request, code string, k *core.KeyView) release {
@@ -27,9 +34,44 @@ func (p *page) mayRelease(r *http.Request, code string, k *core.KeyView) release
 	if !ok || who == "" {
 		return release{}
 	}
-	held := strconv.FormatInt(k.Store.Token, 10)
-	return release{Who: printable(who), Held: held, Token: p.sealer.seal(time.Now(), code, held, who)}
+	out := release{Who: printable(who)}
+	newest := k.Store.Token
+	if len(k.Store.Holders) > 0 {
+		newest = 0
+		for i := range k.Store.Holders {
+			h := &k.Store.Holders[i]
+			newest = max(newest, h.Token)
+			out.All = out.All || h.Mode != core.Exclusive
+			for _, token := range tokensOn(h.Token, k.Holders) {
+				out.Holders++
+				if len(out.Tokens) < mostTokens {
+					out.Tokens = append(out.Tokens, strconv.FormatInt(token, 10))
+				}
+			}
+		}
+	}
+	out.Held = strconv.FormatInt(newest, 10)
+	out.Token = p.sealer.seal(time.Now(), code, out.Held, who)
+	return out
 }
+
+// tokensOn returns the tokens of who holds on a lease: its own, unless its process has told whom it
+// has handed the lease on to, or who shares it. A lease has [leaseTokens] tokens.
+func tokensOn(lease int64, holders []core.HolderView) (all []int64) {
+	for i := range holders {
+		if t := holders[i].Token; t >= lease && t-lease < leaseTokens && !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	if len(all) == 0 {
+		return []int64{lease}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// leaseTokens is how many fencing tokens belong to a lease, see [core.Holder].
+const leaseTokens = 1024
 
 // serveRelease takes a key from its holder.
 func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
@@ -51,9 +93,15 @@ func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, http.StatusBadRequest, "Refused", "The form cannot be read.")
 		return
 	}
-	code, held := r.PostForm.Get("id"), r.PostForm.Get("held")
-	if err := p.sealer.open(time.Now(), r.PostForm.Get("token"), code, held, who); err != nil {
-		p.fail(w, http.StatusForbidden, "Refused", "Open the page of the key again and use its button: "+err.Error()+".")
+	code, held, token := r.PostForm.Get("id"), r.PostForm.Get("held"), r.PostForm.Get("token")
+	upTo, err := strconv.ParseInt(held, 10, 64)
+	if err != nil {
+		err = errSealWrong
+	} else {
+		err = p.sealer.check(time.Now(), token, code, held, who)
+	}
+	if err != nil {
+		p.notNow(w, err)
 		return
 	}
 	s, leave, err := p.hub.look(r.Context())
@@ -70,22 +118,36 @@ func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
 	st, err := p.locks.Inspect(r.Context(), key)
 	switch {
 	case err != nil:
-		p.fail(w, http.StatusBadGateway, "Not released", "The store does not answer; the key is as it was.")
+		p.fail(w, http.StatusBadGateway, "Not released", "The store does not answer; the key is as it was. The page that you come from can be used again.")
 		return
-	case !st.Held || strconv.FormatInt(st.Token, 10) != held:
-		p.fail(w, http.StatusConflict, "Not released", "The holder that the page has shown holds the key no more. Look again.")
+	case !st.Held:
+		p.fail(w, http.StatusConflict, "Not released", noMore)
 		return
 	}
-	token, err := p.locks.ForceRelease(core.WithOperator(r.Context(), who), key)
+	if err := p.sealer.use(time.Now(), token); err != nil {
+		p.notNow(w, err)
+		return
+	}
+	fence, err := p.locks.ForceReleaseUpTo(core.WithOperator(r.Context(), who), key, upTo)
 	switch {
 	case errors.Is(err, core.ErrPolicy):
 		p.fail(w, http.StatusConflict, "Not released", "The engine does not release by force.")
+	case errors.Is(err, core.ErrNotHeld):
+		p.fail(w, http.StatusConflict, "Not released", noMore)
 	case err != nil:
 		p.fail(w, http.StatusBadGateway, "Perhaps released", "The store has not answered. Look at the key; what was asked for may have happened.")
 	default:
 		p.say(w, http.StatusOK, &said{
-			Title: "Released by force", Token: fmt.Sprint(token),
+			Title: "Released by force", Token: strconv.FormatInt(fence, 10),
 			Text: "Whoever held the key may still be at work. Give this fencing token to what guards the resource, and late writes are refused:",
 		})
 	}
+}
+
+// noMore says that somebody else holds the key, or nobody.
+const noMore = "The holder that the page has shown holds the key no more. Look again."
+
+// notNow refuses a form whose token is good for nothing.
+func (p *page) notNow(w http.ResponseWriter, err error) {
+	p.fail(w, http.StatusForbidden, "Refused", "Open the page of the key again and use its button: "+err.Error()+".")
 }

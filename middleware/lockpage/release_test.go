@@ -2,17 +2,23 @@ package lockpage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
@@ -51,8 +57,13 @@ var stock = core.Policy{Name: "deduct", Key: "stock:book"}
 
 func openCounter(t *testing.T) *counter {
 	t.Helper()
+	return openCounterOn(t, memlock.New())
+}
+
+func openCounterOn(t *testing.T, store driver.Driver) *counter {
+	t.Helper()
 	c := &counter{t: t, log: &logtest.Buffer{}}
-	c.locks = engine(t, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(c.log, nil))))
+	c.locks = engineOn(t, store, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(c.log, nil))))
 	p := newPage(c.locks, compiled(t, c.locks, WithRelease(byHeader), ShowKeys()))
 	p.hub.linger, p.hub.first = 0, 0
 	c.page = p
@@ -78,17 +89,20 @@ func (c *counter) hold() *core.Lease {
 	return lease
 }
 
+// ask returns a page as an operator gets it.
+func (c *counter) ask(who, path string) string {
+	c.t.Helper()
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, path, nil)
+	r.Header.Set("X-Operator", who)
+	w := httptest.NewRecorder()
+	c.page.ServeHTTP(w, r)
+	return w.Body.String()
+}
+
 // form is that of the key's page, as an operator gets it.
 func (c *counter) form(who string) url.Values {
 	c.t.Helper()
-	ask := func(path string) string {
-		r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, path, nil)
-		r.Header.Set("X-Operator", who)
-		w := httptest.NewRecorder()
-		c.page.ServeHTTP(w, r)
-		return w.Body.String()
-	}
-	page := ask("/key?id=" + codeIn(c.t, ask("/")))
+	page := c.ask(who, "/key?id="+codeIn(c.t, c.ask(who, "/")))
 	f := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(page, -1) {
 		f.Set(m[1], m[2])
@@ -183,16 +197,166 @@ func TestButtonIsForTheHolderThatThePageHasShown(t *testing.T) {
 	}
 }
 
+// overtaken is a driver that does something before a look at a key.
+type overtaken struct {
+	driver.Driver
+	before func()
+}
+
+func (d *overtaken) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return overtakenSession{s, d}, err
+}
+
+type overtakenSession struct {
+	driver.Session
+	d *overtaken
+}
+
+func (s overtakenSession) Inspect(ctx context.Context, key string) (driver.State, error) {
+	s.d.before()
+	return s.Session.Inspect(ctx, key)
+}
+
+// The page has looked at the key for the last time, and then it changes hands.
+func TestButtonSparesAHolderWhoComesWhileItIsUsed(t *testing.T) {
+	d := &overtaken{memlock.New(), func() {}}
+	c := openCounterOn(t, d)
+	first := c.hold()
+	f := c.form("dana")
+	var next *core.Lease
+	looks := 0
+	d.before = func() {
+		if looks++; looks == 2 {
+			if err := first.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			next = c.hold()
+		}
+	}
+	w := post(t, c.page, "dana", f)
+	if next == nil {
+		t.Fatalf("looked at %d times: %d %s", looks, w.Code, w.Body)
+	}
+	if err := next.Check(t.Context()); err != nil || w.Code != 409 {
+		t.Errorf("a holder whom the page has not shown: %v; %d %s", err, w.Code, w.Body)
+	}
+}
+
+func TestButtonSaysWhoLosesTheKey(t *testing.T) {
+	for name, try := range map[string]struct {
+		policy      core.Policy
+		hold, leave int
+		want        string
+	}{
+		"exclusive":            {core.Policy{Key: "k"}, 1, 0, "The holder with fencing token"},
+		"semaphore":            {core.Policy{Key: "k", Mode: core.Semaphore, Limit: 5}, 4, 2, "All holders lose the key: 2, with the fencing tokens"},
+		"semaphore of one":     {core.Policy{Key: "k", Mode: core.Semaphore, Limit: 5}, 1, 0, "All holders lose the key: one, with fencing token"},
+		"readers of a process": {core.Policy{Key: "k", Mode: core.Shared}, 3, 0, "All holders lose the key: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openCounter(t)
+			var held []string
+			for i := range try.hold {
+				l, err := c.locks.Acquire(t.Context(), try.policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if try.hold-i <= try.leave { // those with the largest tokens
+					if err := l.Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				defer func() {
+					if err := l.Release(context.Background()); !errors.Is(err, core.ErrLost) {
+						t.Errorf("holder %d has not lost the key: %v", i, err)
+					}
+				}()
+				held = append(held, strconv.FormatInt(l.Token(), 10))
+			}
+			list := c.ask("dana", "/")
+			text := c.ask("dana", "/key?id="+codeIn(t, list))
+			p := regexp.MustCompile(`<p>[^\n]*los[^\n]*</p>`).FindString(text)
+			if !strings.Contains(p, try.want) {
+				t.Errorf("the form says %s", p)
+			}
+			var said []string
+			for _, m := range regexp.MustCompile(`<span class="mono">(\d+)</span>`).FindAllStringSubmatch(p, -1) {
+				said = append(said, m[1])
+			}
+			slices.Sort(held)
+			slices.Sort(said)
+			if !slices.Equal(said, slices.Compact(held)) {
+				t.Errorf("the form names the tokens %v; held by %v", said, held)
+			}
+			if w := post(t, c.page, "dana", c.form("dana")); w.Code != 200 {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// silent is a driver whose store does not answer for a time.
+type silent struct {
+	driver.Driver
+	now atomic.Bool
+}
+
+func (d *silent) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return silentSession{s, d}, err
+}
+
+type silentSession struct {
+	driver.Session
+	d *silent
+}
+
+func (s silentSession) Inspect(ctx context.Context, key string) (driver.State, error) {
+	if s.d.now.Load() {
+		return driver.State{}, errors.New("no answer")
+	}
+	return s.Session.Inspect(ctx, key)
+}
+
+func TestButtonCanBeUsedAgainIfTheStoreHasNotAnswered(t *testing.T) {
+	d := &silent{Driver: memlock.New()}
+	c := openCounterOn(t, d)
+	lease := c.hold()
+	f := c.form("dana")
+	d.now.Store(true)
+	if w := post(t, c.page, "dana", f); w.Code != 502 || !strings.Contains(w.Body.String(), "does not answer") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if err := lease.Err(); err != nil {
+		t.Errorf("the lock was taken: %v", err)
+	}
+	d.now.Store(false)
+	if w := post(t, c.page, "dana", f); w.Code != 200 {
+		t.Errorf("when the store is back: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestTokenIsForOneUseAndAShortTime(t *testing.T) {
 	s, now := newSealer(nil), time.Unix(1_800_000_000, 0)
+	open := func(s *sealer, now time.Time, token string, parts ...string) error {
+		if err := s.check(now, token, parts...); err != nil {
+			return err
+		}
+		if err := s.check(now, token, parts...); err != nil {
+			t.Errorf("a look uses it up: %v", err)
+		}
+		return s.use(now, token)
+	}
 	use := func(at time.Duration, token string, parts ...string) error {
-		return s.open(now.Add(at), token, parts...)
+		return open(s, now.Add(at), token, parts...)
 	}
 	token := s.seal(now, "a", "b")
 	for what, err := range map[string]error{
 		"other parts":          use(0, token, "a", "c"),
 		"parts run together":   use(0, token, "ab", ""),
-		"another secret":       newSealer(nil).open(now, token, "a", "b"),
+		"another secret":       open(newSealer(nil), now, token, "a", "b"),
 		"cut":                  use(0, token[:len(token)-1], "a", "b"),
 		"not base64":           use(0, token[:len(token)-1]+"!", "a", "b"),
 		"too late":             use(sealTime+time.Second, token, "a", "b"),

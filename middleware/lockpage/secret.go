@@ -63,8 +63,9 @@ func (s *sealer) seal(now time.Time, parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, s.mac("release", append(parts, string(b))...)...))
 }
 
-// open uses a token up. The error says why it is good for nothing.
-func (s *sealer) open(now time.Time, token string, parts ...string) error {
+// check returns nil for a token that is good for what the parts say and has not been used. The
+// error says why it is good for nothing.
+func (s *sealer) check(now time.Time, token string, parts ...string) error {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != 24+sha256.Size {
 		return errSealWrong
@@ -73,9 +74,22 @@ func (s *sealer) open(now time.Time, token string, parts ...string) error {
 	if !hmac.Equal(sum, s.mac("release", append(parts, string(b))...)) {
 		return errSealWrong
 	}
-	made := time.Unix(int64(binary.BigEndian.Uint64(b)), 0)
-	if now.After(made.Add(sealTime)) || made.After(now.Add(time.Minute)) {
+	if made := madeAt(b); now.After(made.Add(sealTime)) || made.After(now.Add(time.Minute)) {
 		return errSealOld
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, used := s.used[token]; used {
+		return errSealUsed
+	}
+	return nil
+}
+
+// use uses up a token that was found good. Of those who do that at once, one gets nil.
+func (s *sealer) use(now time.Time, token string) error {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(raw) < 24 {
+		return errSealWrong
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,6 +99,9 @@ func (s *sealer) open(now time.Time, token string, parts ...string) error {
 	if _, used := s.used[token]; used || len(s.used) >= mostUsed {
 		return errSealUsed
 	}
-	s.used[token] = made.Add(sealTime)
+	s.used[token] = madeAt(raw).Add(sealTime)
 	return nil
 }
+
+// madeAt is when a token was made, by what it begins with.
+func madeAt(token []byte) time.Time { return time.Unix(int64(binary.BigEndian.Uint64(token)), 0) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -110,7 +111,12 @@ func (s *scene) pageOf(t testing.TB, locks *core.Engine, opts ...Option) *page {
 
 func engine(t testing.TB, opts ...core.Option) *core.Engine {
 	t.Helper()
-	e, err := core.New(memlock.New(), append([]core.Option{core.WithNamespace("test")}, opts...)...)
+	return engineOn(t, memlock.New(), opts...)
+}
+
+func engineOn(t testing.TB, store driver.Driver, opts ...core.Option) *core.Engine {
+	t.Helper()
+	e, err := core.New(store, append([]core.Option{core.WithNamespace("test")}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
