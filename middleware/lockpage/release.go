@@ -88,11 +88,14 @@ func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, http.StatusForbidden, "Refused", "You may not release locks.")
 		return
 	}
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(slowest)) // where there is none, the server's is all
 	r.Body = http.MaxBytesReader(w, r.Body, mostPosted)
 	if err := r.ParseForm(); err != nil {
 		p.fail(w, http.StatusBadRequest, "Refused", "The form cannot be read.")
 		return
 	}
+	_ = in.SetReadDeadline(time.Time{}) // else it would end what is under way
 	code, held, token := r.PostForm.Get("id"), r.PostForm.Get("held"), r.PostForm.Get("token")
 	upTo, err := strconv.ParseInt(held, 10, 64)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -335,6 +336,35 @@ func TestButtonCanBeUsedAgainIfTheStoreHasNotAnswered(t *testing.T) {
 	d.now.Store(false)
 	if w := post(t, c.page, "dana", f); w.Code != 200 {
 		t.Errorf("when the store is back: %d %s", w.Code, w.Body)
+	}
+}
+
+// trickle is a body that does not come.
+type trickle struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (c *trickle) SetReadDeadline(t time.Time) error {
+	c.deadlines = append(c.deadlines, t)
+	return nil
+}
+
+func (c *trickle) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+func TestFormThatDoesNotComeIsGivenUp(t *testing.T) {
+	c := openCounter(t)
+	w := &trickle{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/debug/locks/release", w)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	r.Header.Set("X-Operator", "dana")
+	c.page.ServeHTTP(w, r)
+	if len(w.deadlines) != 1 || w.Code != 400 {
+		t.Fatalf("%d, deadlines %v", w.Code, w.deadlines)
+	}
+	if left := time.Until(w.deadlines[0]); left <= 0 || left > slowest {
+		t.Errorf("its deadline is in %v", left)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// slowest is how long a browser may take to read a page, or a message of a stream.
+	// slowest is how long a browser may take to read a page or a message of a stream, or to send
+	// a form.
 	slowest = 30 * time.Second
 	// heartbeat is how often a stream on which nothing happens says that it is alive.
 	heartbeat = 15 * time.Second
