@@ -51,6 +51,30 @@ func TestEnginesThatAreShownAreBounded(t *testing.T) {
 	}
 }
 
+func TestOrderOfKeysThatAreAlikeTellsNothingOfTheirNames(t *testing.T) {
+	all := make(candidates)
+	for i := range 4 * MaxKeys {
+		all.of(fmt.Sprintf("pin:%04d", i))
+	}
+	first, again := all.best(MaxKeys), all.best(MaxKeys)
+	rises, low := 0, 0
+	for i, c := range first {
+		if again[i] != c {
+			t.Fatalf("place %d is of %s, then of %s", i, c.name, again[i].name)
+		}
+		if i > 0 && first[i-1].name < c.name {
+			rises++
+		}
+		if c.name < fmt.Sprintf("pin:%04d", 2*MaxKeys) {
+			low++
+		}
+	}
+	// Of a random order half of each, with a deviation of 5 and 7.
+	if rises < MaxKeys/2-60 || rises > MaxKeys/2+60 || low < MaxKeys/2-80 || low > MaxKeys/2+80 {
+		t.Errorf("of %d keys %d come after one with a smaller name, and %d are from the first half of the names", MaxKeys, rises, low)
+	}
+}
+
 func TestReportThatComesTwiceCountsOnce(t *testing.T) {
 	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
 	h.rec = newRecorder(h.self, 0)

@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"encoding/hex"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -141,6 +142,7 @@ func spanOf(t *driver.Trace) (trace.TraceID, trace.SpanID) {
 // candidate is a key that may be shown.
 type candidate struct {
 	name    string
+	tie     uint64 // at random, but always the same for the name
 	used    []usage
 	busy    int64
 	waited  time.Time // since when; zero if nobody waits
@@ -167,13 +169,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// compare puts in front who waits longest, then the busiest, then who holds longest.
+// compare puts in front who waits longest, then the busiest, then who holds longest. The names are
+// no part of it: whoever sees keys without their names, and may lock some, would find the others'
+// names by where they are among his own.
 func (c *candidate) compare(other *candidate) int {
 	return cmp.Or(
 		compareSince(c.waited, other.waited),
 		cmp.Compare(other.busy, c.busy),
 		compareSince(c.held, other.held),
-		strings.Compare(c.name, other.name),
+		cmp.Compare(c.tie, other.tie),
 	)
 }
 
@@ -189,13 +193,16 @@ func compareSince(a, b time.Time) int {
 	return a.Compare(b)
 }
 
+// ties is what the order of keys that are alike is made with.
+var ties = maphash.MakeSeed()
+
 // candidates are the keys that may be shown, by name.
 type candidates map[string]*candidate
 
 func (all candidates) of(name string) *candidate {
 	c := all[name]
 	if c == nil {
-		c = &candidate{name: name}
+		c = &candidate{name: name, tie: maphash.String(ties, name)}
 		all[name] = c
 	}
 	return c
