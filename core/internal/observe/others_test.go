@@ -75,6 +75,47 @@ func TestOrderOfKeysThatAreAlikeTellsNothingOfTheirNames(t *testing.T) {
 	}
 }
 
+// Two megabytes of reports tell of half a million callers.
+func TestCallersOfAKeyThatAreShownAreBoundedAndCountedInFull(t *testing.T) {
+	r := newRecorder(&Origin{}, 0)
+	now := time.Now()
+	c := candidate{name: "k"}
+	of := func(self bool, at time.Duration) usage {
+		u := usage{holding: 20, waiting: 40}
+		for i := range MaxCallers {
+			since := now.Add(-at - time.Duration(i))
+			u.holders = append(u.holders, Holder{Self: self, Since: since})
+			u.waiters = append(u.waiters, Waiter{Self: self, Since: since})
+		}
+		return u
+	}
+	c.use(of(true, time.Second)) // the latest, and shown all the same
+	for i := range MaxProcesses - 1 {
+		c.use(of(false, time.Duration(2+(i*37)%MaxProcesses)*time.Second)) // in no order
+	}
+	k := r.key(&c, now)
+	if k.Holding != 20*MaxProcesses || k.Waiting != 40*MaxProcesses {
+		t.Errorf("counted %d holders and %d waiters", k.Holding, k.Waiting)
+	}
+	if len(k.Holders) != MaxTogether || len(k.Waiters) != MaxTogether || cap(k.Waiters) > MaxTogether {
+		t.Fatalf("%d holders and %d waiters are shown", len(k.Holders), len(k.Waiters))
+	}
+	own := 0
+	for i, w := range k.Waiters {
+		if w.Self {
+			own++
+		} else if age := now.Sub(w.Since); age < time.Duration(MaxProcesses-8)*time.Second {
+			t.Errorf("waiter %d came %v ago, and others before", i, age)
+		}
+		if i > 0 && w.Since.Before(k.Waiters[i-1].Since) {
+			t.Errorf("waiter %d came before the one in front", i)
+		}
+	}
+	if own != MaxCallers {
+		t.Errorf("%d waiters of this process are shown", own)
+	}
+}
+
 func TestReportThatComesTwiceCountsOnce(t *testing.T) {
 	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
 	h.rec = newRecorder(h.self, 0)

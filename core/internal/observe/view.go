@@ -20,6 +20,10 @@ const (
 	MaxPolicies  = 256
 	MaxProcesses = 128
 	MaxCallers   = 16 // holders of a key, and likewise waiters, of one process
+
+	// MaxTogether is how many holders of a key, and likewise waiters, of all processes together.
+	// Those of this process are always among them.
+	MaxTogether = 128
 )
 
 // Instance names an engine: at random, so that two never have the same.
@@ -221,12 +225,18 @@ func (all candidates) best(most int) []*candidate {
 // key makes the view of a key.
 func (r *recorder) key(c *candidate, now time.Time) Key {
 	k := Key{Key: c.name}
+	var holders longestOf[Holder]
+	var waiters longestOf[Waiter]
 	for _, u := range c.used {
-		k.Holders, k.Waiters = append(k.Holders, u.holders...), append(k.Waiters, u.waiters...)
+		for i := range u.holders {
+			holders.add(&u.holders[i], u.holders[i].Since, u.holders[i].Self)
+		}
+		for i := range u.waiters {
+			waiters.add(&u.waiters[i], u.waiters[i].Since, u.waiters[i].Self)
+		}
 		k.Holding, k.Waiting = k.Holding+u.holding, k.Waiting+u.waiting
 	}
-	slices.SortFunc(k.Holders, func(a, b Holder) int { return a.Since.Compare(b.Since) })
-	slices.SortFunc(k.Waiters, func(a, b Waiter) int { return a.Since.Compare(b.Since) })
+	k.Holders, k.Waiters = holders.all(), waiters.all()
 	r.keys.visit(c.name, func(rec *record) {
 		k.Counts, k.Waits = rec.counts(r.since, now), rec.waits(r.since, now)
 		k.Events = rec.latest()
@@ -240,6 +250,59 @@ func (r *recorder) key(c *candidate, now time.Time) Key {
 	}
 	slices.Sort(k.Policies)
 	return k
+}
+
+// longestOf chooses from the callers of all processes those to be shown, without copying the others:
+// they may be 30 times as large as the messages that told of them.
+type longestOf[T any] struct {
+	list []dated[T]
+	from time.Time // who came later than that has no place any more
+}
+
+type dated[T any] struct {
+	caller *T
+	since  time.Time
+	self   bool
+}
+
+func (l *longestOf[T]) add(caller *T, since time.Time, self bool) {
+	if !self && !l.from.IsZero() && since.After(l.from) {
+		return
+	}
+	l.list = append(l.list, dated[T]{caller, since, self})
+	if len(l.list) >= 2*MaxTogether {
+		l.trim()
+	}
+}
+
+// trim leaves as many as are shown: those of this process, and who came first.
+func (l *longestOf[T]) trim() {
+	if len(l.list) <= MaxTogether {
+		return
+	}
+	slices.SortStableFunc(l.list, func(a, b dated[T]) int {
+		if a.self != b.self {
+			if a.self {
+				return -1
+			}
+			return 1
+		}
+		return a.since.Compare(b.since)
+	})
+	clear(l.list[MaxTogether:])
+	l.list = l.list[:MaxTogether]
+	l.from = l.list[MaxTogether-1].since
+}
+
+// all returns copies of those to be shown, who came first in front.
+func (l *longestOf[T]) all() []T {
+	l.trim()
+	slices.SortFunc(l.list, func(a, b dated[T]) int { return a.since.Compare(b.since) })
+	out := make([]T, len(l.list))
+	for i := range l.list {
+		out[i] = *l.list[i].caller
+	}
+	return out
 }
 
 func with(names []string, name string) []string {
