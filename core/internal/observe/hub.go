@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Hub struct {
 	closed  bool
 	sharing sharing
 	others  others
+	crowded time.Time          // when an engine was left out, since there were too many
 	stop    context.CancelFunc // of the run under way
 
 	unasked func() // ends the listening to asks
@@ -232,7 +234,7 @@ func (w *Watch) View() View {
 	case <-w.changed:
 	default:
 	}
-	rec, o, alone := h.rec, maps.Clone(h.others), h.alone()
+	rec, o, alone := h.rec, maps.Clone(h.others), h.alone(now)
 	h.mu.Unlock() // the store's pushes may wait for it
 	v := h.view(rec, o, now)
 	v.Alone = alone
@@ -278,16 +280,14 @@ func (w *Watch) Key(name string) Key {
 	own := h.Queue.LookAt(h.Prefix+name, MaxCallers)
 	c := candidate{name: name}
 	c.use(usageOf(&own, rec.self))
-	o.use(now, func(key string, u usage) {
-		if key == name {
-			c.use(u)
-		}
-	})
+	for _, p := range o {
+		c.use(p.at(name, now))
+	}
 	return rec.key(&c, now)
 }
 
-// alone says why other processes are not shown. h.mu is held.
-func (h *Hub) alone() string {
+// alone says why other processes, or some of them, are not shown. h.mu is held.
+func (h *Hub) alone(now time.Time) string {
 	switch {
 	case h.gossip == nil && h.Queue.Gossip() != nil:
 		return "the namespace is too long for processes to report to each other, so that only this one is shown"
@@ -295,6 +295,8 @@ func (h *Hub) alone() string {
 		return "driver " + h.Driver + " has no way for processes to report to each other, so that only this one is shown"
 	case h.sharing.silent:
 		return "the store did not take the latest message, so that other processes may be missing or shown as they were"
+	case now.Sub(h.crowded) < goneAfter:
+		return "more processes report than are shown: " + strconv.Itoa(MaxProcesses) + " of them are"
 	}
 	return ""
 }

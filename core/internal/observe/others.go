@@ -43,7 +43,7 @@ func (h *Hub) reported(message []byte) {
 	case kind == kindClosed:
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if was := h.others[from]; was != nil && !was.closed {
+		if was := h.others[from]; was != nil && !was.closed { // until it reports again: anybody may say goodbye for it
 			h.others[from] = &other{Origin: was.Origin, heard: now, closed: true, gone: true, number: was.number}
 			h.changed()
 		}
@@ -67,11 +67,13 @@ func (h *Hub) take(from Instance, p *report, now time.Time) {
 	}
 	h.mu.Lock()
 	rec, was := h.rec, h.others[from]
-	if rec == nil || len(h.watches) == 0 || from == h.self.Instance || was != nil && (was.closed || was.number >= p.number) {
+	if rec == nil || len(h.watches) == 0 || from == h.self.Instance || was != nil && was.follows(p.number) {
 		h.mu.Unlock()
 		return
 	}
 	if was == nil && !h.others.room() {
+		h.crowded = now
+		h.changed()
 		h.mu.Unlock()
 		return
 	}
@@ -94,6 +96,17 @@ func (h *Hub) take(from Instance, p *report, now time.Time) {
 		}
 	}
 }
+
+// follows reports whether a report is one of the few before o, or o itself, that came late or twice.
+// One that is further back is no such report: somebody else has told a larger number in the name
+// of the engine, which is not believed against the engine itself for long.
+func (o *other) follows(number uint64) bool {
+	return number <= o.number && o.number-number < lateReports
+}
+
+// lateReports is how many reports may overtake one: each is sent after the one before was, or
+// after the store did not take that in time.
+const lateReports = 4
 
 // room reports whether one more engine can be noted. If need be it forgets one that is gone.
 func (o others) room() bool {
@@ -148,15 +161,20 @@ func (o others) processes() []Process {
 // leases, until they expire, and no waiters.
 func (o others) use(now time.Time, f func(key string, u usage)) {
 	for _, p := range o {
-		for key, u := range p.keys {
-			if p.gone {
-				u = u.left(now)
-			}
-			if u.holding+u.waiting > 0 {
+		for key := range p.keys {
+			if u := p.at(key, now); u.holding+u.waiting > 0 {
 				f(key, u)
 			}
 		}
 	}
+}
+
+// at is how the engine uses a key.
+func (o *other) at(key string, now time.Time) usage {
+	if o.gone {
+		return o.keys[key].left(now)
+	}
+	return o.keys[key]
 }
 
 // left is what is left of the use of a key by an engine that is gone.

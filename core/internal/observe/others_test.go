@@ -2,9 +2,11 @@ package observe
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
@@ -33,9 +35,7 @@ func TestRecorderKeepsTheBusiestOfManyKeys(t *testing.T) {
 }
 
 func TestEnginesThatAreShownAreBounded(t *testing.T) {
-	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
-	h.rec = newRecorder(h.self, 0)
-	now := time.Now()
+	h, now := watched(), time.Now()
 	for i := range 10 * MaxProcesses {
 		p := example(now)
 		p.identity = fmt.Sprint("hostile-", i)
@@ -116,10 +116,73 @@ func TestCallersOfAKeyThatAreShownAreBoundedAndCountedInFull(t *testing.T) {
 	}
 }
 
-func TestReportThatComesTwiceCountsOnce(t *testing.T) {
-	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{}}
+// watched is a hub that somebody watches, without an engine.
+func watched() *Hub {
+	h := &Hub{watches: map[*Watch]struct{}{{}: {}}, self: &Origin{Instance: Instance{0xff}}}
 	h.rec = newRecorder(h.self, 0)
-	now := time.Now()
+	return h
+}
+
+func TestEngineIsBackAsSoonAsItReportsAfterAForgedGoodbye(t *testing.T) {
+	h, now := watched(), time.Now()
+	p := example(now)
+	h.take(Instance{1}, p, now)
+	h.reported(begin(kindClosed, Instance{1}).b)
+	if o := h.others[Instance{1}]; !o.closed || len(o.keys) > 0 {
+		t.Fatalf("after a goodbye: %+v", o)
+	}
+	h.take(Instance{1}, p, now) // which came before the goodbye
+	if !h.others[Instance{1}].closed {
+		t.Error("a report that had come before undoes the goodbye")
+	}
+	p.number++
+	h.take(Instance{1}, p, now)
+	if o := h.others[Instance{1}]; o.closed || o.gone || len(o.keys) != 1 {
+		t.Errorf("after its next report: %+v", o)
+	}
+}
+
+func TestForgedNumberOfAReportDoesNotSilenceTheEngine(t *testing.T) {
+	for _, forged := range []uint64{8, 10, 11, 1 << 40, 1<<64 - 1} {
+		h, now := watched(), time.Now()
+		p := example(now)
+		h.take(Instance{1}, p, now)
+		lie := example(now)
+		lie.number, lie.held = forged, 99
+		h.take(Instance{1}, lie, now)
+		for range lateReports + 1 {
+			p.number++
+			h.take(Instance{1}, p, now)
+		}
+		if o := h.others[Instance{1}]; o.held == 99 {
+			t.Errorf("a forged number of %d silences the engine", forged)
+		}
+	}
+}
+
+func TestViewSaysThatThereAreMoreEnginesThanAreShown(t *testing.T) {
+	h, now := watched(), time.Now()
+	h.gossip = silence{}
+	for i := range MaxProcesses - 1 {
+		h.take(Instance{1, byte(i)}, example(now), now)
+	}
+	if says := h.alone(now); says != "" {
+		t.Errorf("of as many as there may be: %s", says)
+	}
+	h.take(Instance{2}, example(now), now)
+	if says := h.alone(now); !strings.Contains(says, "128") {
+		t.Errorf("of one more: %q", says)
+	}
+	if says := h.alone(now.Add(goneAfter)); says != "" {
+		t.Errorf("later: %s", says)
+	}
+}
+
+// silence is a store that passes nothing on.
+type silence struct{ driver.Gossip }
+
+func TestReportThatComesTwiceCountsOnce(t *testing.T) {
+	h, now := watched(), time.Now()
 	for range 2 {
 		h.take(Instance{1}, example(now), now)
 	}
