@@ -25,6 +25,7 @@ const (
 	WatchedProcesses = observe.MaxProcesses // 128 processes
 	WatchedEvents    = observe.Events       // the latest 50 events of a key
 	WatchedCallers   = observe.MaxCallers   // 16 holders of a key, and likewise waiters, of each process
+	WatchedTogether  = observe.MaxTogether  // 128 of all processes, those of this one always among them
 )
 
 // View is what a [Watch] knows at one moment. It is the caller's own: nothing changes it later.
@@ -36,8 +37,8 @@ type View struct {
 	// Window is what Counts are of: the time before At, or since Since if that is shorter.
 	Window time.Duration
 
-	// Alone says why other processes are not shown; it is empty if those are that can be
-	// reached. It is a sentence for a person.
+	// Alone says why other processes, or some of them, are not shown; it is empty if all are
+	// that can be reached. It is a sentence for a person.
 	Alone string
 
 	Processes []ProcessView // this one first, then by identity
@@ -64,7 +65,8 @@ type ProcessView struct {
 	// longer than 10 s: it was killed, stopped or cut off. Otherwise it is zero. A process that is
 	// gone stays in the view for 5 minutes, and is back as soon as it is heard again.
 	Gone time.Time
-	// Closed tells an engine that said that it was closed from one that fell silent.
+	// Closed tells an engine that said that it was closed from one that fell silent. If it
+	// reports again, somebody else had said so.
 	Closed bool
 
 	Held    int // holds of the process, and leases that it keeps without a holder
@@ -198,7 +200,9 @@ type KeyEvent struct {
 //
 // What is under way is shown at once; counts, waits and events are from here on. The watch ends
 // with ctx, or with the engine. While nobody watches, nothing is recorded and nothing is sent.
-// Views have the keys as they are: decide who may see them. They have no owners.
+// Views have the keys as they are: decide who may see them. They have no owners. What other
+// processes do is what they tell through the store: whoever may write there can make it up. Keys
+// that are alike come in an order that tells nothing of their names.
 //
 // The error is an [*Error] around ErrClosed or ctx's error.
 func (e *Engine) Watch(ctx context.Context) (*Watch, error) {
