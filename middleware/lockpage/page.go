@@ -93,6 +93,7 @@ var files = map[string]string{
 }
 
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.shutdown(r) // each request makes the server known, so that the first stream may come while it shuts down
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")

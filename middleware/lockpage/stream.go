@@ -131,21 +131,6 @@ func (p *page) send(w http.ResponseWriter, out *http.ResponseController, m messa
 	return out.Flush()
 }
 
-// shutdown returns a channel that is closed when the server of the request shuts down, which
-// waits for its requests. It is nil for a server that cannot be known.
-func (p *page) shutdown(r *http.Request) <-chan struct{} {
-	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
-	if !ok {
-		return nil
-	}
-	c := make(chan struct{})
-	shut, known := p.servers.LoadOrStore(server, c)
-	if !known {
-		server.RegisterOnShutdown(func() { close(c) })
-	}
-	return shut.(chan struct{})
-}
-
 // first returns the latest picture, of a watch that has just begun once there is something in it.
 func (s *session) first(ctx context.Context) *picture {
 	late := time.NewTimer(time.Until(s.settled))

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -251,6 +253,67 @@ func TestServerShutsDownBesideStreams(t *testing.T) {
 		if _, ok := l.next(); !ok {
 			return
 		}
+	}
+}
+
+func TestServerShutsDownBesideAStreamThatBeginsMeanwhile(t *testing.T) {
+	for name, try := range map[string]struct {
+		known bool // by a request before
+		base  func(net.Listener) context.Context
+	}{
+		"that is the first request": {false, nil},
+		"after another request":     {true, func(net.Listener) context.Context { return context.Background() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scene{view: wanted("k")}
+			p := s.page(t)
+			came, goOn := make(chan bool), make(chan bool)
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/events") { // an authentication that takes its time
+					came <- true
+					<-goOn
+				}
+				p.ServeHTTP(w, r)
+			}))
+			srv.Config.BaseContext = try.base
+			srv.Start()
+			t.Cleanup(srv.Close)
+			if try.known {
+				resp, err := srv.Client().Get(srv.URL + "/style.css")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
+			ended := make(chan error, 1)
+			go func() {
+				resp, err := srv.Client().Get(srv.URL + "/events")
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+				ended <- err
+			}()
+			<-came
+			shut := make(chan bool)
+			srv.Config.RegisterOnShutdown(func() { close(shut) })
+			down := make(chan error, 1)
+			go func() { down <- srv.Config.Shutdown(t.Context()) }()
+			<-shut
+			goOn <- true
+			select {
+			case err := <-down:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("the server waits for the stream")
+				srv.CloseClientConnections()
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
