@@ -128,11 +128,11 @@ func (h *hub) open(ctx context.Context) (*session, error) {
 
 // run takes pictures until the watch ends.
 func (h *hub) run(ctx context.Context, s *session) {
-	defer close(s.over)
 	panels := newPanels(h.panels)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer s.stop()
+	defer close(s.over) // first: a panel may not return
 	ask := time.NewTicker(panelsEvery)
 	defer ask.Stop()
 	asking.Go(func() { panels.ask(ctx) })

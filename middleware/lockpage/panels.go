@@ -48,16 +48,19 @@ func (p *panels) ask(ctx context.Context) {
 	}
 }
 
-var errPanelPanicked = errors.New("its method Panel panicked")
+var errPanelPanicked = errors.New("its method Panel panicked, or its error did")
 
-// answer is what one says. Its panic is no reason for the service to end.
+// answer is what one says. Its panic is no reason for the service to end, nor is that of its error.
 func answer(ctx context.Context, p core.Paneler) (a core.Panel) {
 	defer func() {
 		if recover() != nil {
 			a.Err = errPanelPanicked
 		}
 	}()
-	return p.Panel(ctx)
+	if a = p.Panel(ctx); a.Err != nil {
+		a.Err = errors.New(a.Err.Error())
+	}
+	return a
 }
 
 func (p *panels) note(i int, a core.Panel) {

@@ -381,6 +381,45 @@ func TestPanelsAreShownAndDoNoHarm(t *testing.T) {
 	}
 }
 
+// fault is an error that a nil pointer cannot say.
+type fault struct{ text string }
+
+func (f *fault) Error() string { return f.text }
+
+func TestErrorOfAPanelThatCannotBeSaidHidesNothingElse(t *testing.T) {
+	s := &scene{view: wanted("k")}
+	p := s.page(t, WithPanels(told(func(context.Context) core.Panel {
+		var none *fault
+		return core.Panel{Title: "refunds", Err: none}
+	})))
+	listen(t, served(t, p).URL+"/events").until("panel", "panicked")
+	if w := get(t, p, "/"); w.Code != 200 {
+		t.Errorf("the page: %d", w.Code)
+	}
+}
+
+func TestEndOfTheEngineIsSeenBesideAPanelThatDoesNotReturn(t *testing.T) {
+	goOn := make(chan bool)
+	defer close(goOn)
+	e := engine(t)
+	h := Handler(e, WithPanels(told(func(context.Context) core.Panel { <-goOn; return core.Panel{} })))
+	l := listen(t, served(t, h).URL+"/events")
+	if _, ok := l.next(); !ok {
+		t.Fatal("no message")
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, ok := l.next(); !ok {
+			break
+		}
+	}
+	if w := get(t, h, "/"); w.Code != 503 {
+		t.Errorf("the page of an engine that is closed: %d", w.Code)
+	}
+}
+
 func TestStreamGoesThroughGin(t *testing.T) {
 	s := &scene{view: wanted("stock:book")}
 	router := gin.New()
