@@ -12,18 +12,27 @@ import (
 // maxText is how many characters of a key, a name or a cell are shown.
 const maxText = 120
 
+// mostMarks is how many marks a character may have above, below or across it: more would reach
+// into the lines beside.
+const mostMarks = 2
+
 // printable is a text that others control, as it is shown: without characters that move or
 // hide its surroundings, and not too long. html/template escapes it.
 func printable(s string) string {
 	var b strings.Builder
-	shown := 0
+	shown, marks := 0, 0
 	for i, r := range s {
 		if shown == maxText {
 			fmt.Fprintf(&b, "… (%s bytes)", grouped(int64(len(s))))
 			break
 		}
 		shown++
+		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
+			marks = 0
+		}
 		switch {
+		case marks > mostMarks:
+			fmt.Fprintf(&b, `\u%04x`, r)
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case unicode.IsPrint(r):
