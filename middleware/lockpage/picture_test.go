@@ -2,6 +2,7 @@ package lockpage
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,11 +40,31 @@ func TestTimeLineHasABarForEachHold(t *testing.T) {
 	}
 }
 
+func TestTextOfOthersStaysInItsLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"k\u00e9 ke\u0301 n\u0303\u0323":        "k\u00e9 ke\u0301 n\u0303\u0323",
+		"a\u0336\u0336\u0336b\u0336":            "a\u0336\u0336\\u0336b\u0336",
+		strings.Repeat("\u0489", 4):             "\u0489\u0489\\u0489\\u0489",
+		"\u202eevil\u2066\x00\xff":              "\\u202eevil\\u2066\\x00\\xff",
+		"\U0001f468\u200d\U0001f469":            "\U0001f468\\u200d\U0001f469",
+		strings.Repeat("\u0939\u093f\u0902", 2): strings.Repeat("\u0939\u093f\u0902", 2), // a word of Hindi
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%+q is shown as %+q, want %+q", text, got, want)
+		}
+	}
+	if got := printable(strings.Repeat("\u0301", 10_000)); len(got) > 6*maxText+40 {
+		t.Errorf("%d bytes are shown", len(got))
+	}
+}
+
 func TestHolderWhomALaterOneHasFollowedIsLeftOut(t *testing.T) {
 	for name, tc := range map[string]struct{ holders, want []core.HolderView }{
 		"two reports of an exclusive key": {[]core.HolderView{{Token: 4}, {Token: 9}}, []core.HolderView{{Token: 9}}},
 		"readers after a writer":          {[]core.HolderView{{Token: 4}, {Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}, []core.HolderView{{Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}},
 		"a writer after readers":          {[]core.HolderView{{Token: 5, Mode: core.Shared}, {Token: 6}}, []core.HolderView{{Token: 6}}},
+		"somebody beside this process":    {[]core.HolderView{{Token: 9}, {Token: 4, Self: true}}, []core.HolderView{{Token: 4, Self: true}, {Token: 9}}},
+		"a reader beside this process":    {[]core.HolderView{{Token: 9, Mode: core.Shared}, {Token: 4, Self: true}}, []core.HolderView{{Token: 4, Self: true}, {Token: 9, Mode: core.Shared}}},
 		"a store without tokens":          {[]core.HolderView{{}, {}}, []core.HolderView{{}, {}}},
 	} {
 		k := core.KeyView{Holders: slices.Clone(tc.holders), Holding: len(tc.holders)}

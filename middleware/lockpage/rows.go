@@ -93,7 +93,8 @@ type figures struct {
 }
 
 // settle leaves out holders that a later one has followed: processes report at different times,
-// and tokens say who came later. Nobody holds a key beside an exclusive holder.
+// and tokens say who came later. Nobody holds a key beside an exclusive holder. Those of this process
+// stay, in front of whoever says that he holds the key too: anybody may have said that in a message.
 func settle(k *core.KeyView) {
 	var last, exclusive int64
 	for _, h := range k.Holders {
@@ -104,9 +105,14 @@ func settle(k *core.KeyView) {
 	}
 	all := len(k.Holders)
 	k.Holders = slices.DeleteFunc(k.Holders, func(h core.HolderView) bool {
-		return h.Token > 0 && (h.Token < exclusive || h.Mode == core.Exclusive && h.Token < last)
+		return !h.Self && h.Token > 0 && (h.Token < exclusive || h.Mode == core.Exclusive && h.Token < last)
 	})
 	k.Holding -= all - len(k.Holders)
+	own := func(h core.HolderView) bool { return h.Self && h.Mode == core.Exclusive }
+	if i := slices.IndexFunc(k.Holders, own); i > 0 {
+		h := k.Holders[i]
+		k.Holders = slices.Insert(slices.Delete(k.Holders, i, i+1), 0, h)
+	}
 }
 
 // number is a count; nothing for 0, so that what is there stands out.
