@@ -66,6 +66,7 @@ type session struct {
 	mu     sync.Mutex
 	latest *picture
 	known  map[string]string // keys by their codes, also of earlier pictures
+	asked  map[string]*asked // by keys: what the store was asked lately
 }
 
 // look returns the present watch, and keeps it until leave is called. Its error is that nothing can be

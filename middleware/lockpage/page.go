@@ -185,7 +185,7 @@ func (p *page) servePage(name string) http.HandlerFunc {
 				p.fail(w, http.StatusNotFound, "There is no such key now", "Nobody has used it for some minutes, or this process was started anew and its links with it.")
 				return
 			}
-			k := s.key(r.Context(), key)
+			k := s.key(r.Context(), key, pic)
 			row := b.keyRow(&k)
 			doc.Key, doc.Title = &row, row.Label
 			doc.Release = p.mayRelease(r, row.Code, &k)

@@ -301,7 +301,8 @@ func TestButtonSaysWhoLosesTheKey(t *testing.T) {
 // silent is a driver whose store does not answer for a time.
 type silent struct {
 	driver.Driver
-	now atomic.Bool
+	now   atomic.Bool
+	asked atomic.Int64
 }
 
 func (d *silent) Open(c driver.Config) (driver.Session, error) {
@@ -315,10 +316,52 @@ type silentSession struct {
 }
 
 func (s silentSession) Inspect(ctx context.Context, key string) (driver.State, error) {
+	s.d.asked.Add(1)
 	if s.d.now.Load() {
 		return driver.State{}, errors.New("no answer")
 	}
 	return s.Session.Inspect(ctx, key)
+}
+
+func TestPageOfAKeySaysThatTheStoreDoesNotAnswer(t *testing.T) {
+	d := &silent{Driver: memlock.New()}
+	c := openCounterOn(t, d)
+	c.hold()
+	key := "/key?id=" + codeIn(t, c.ask("dana", "/"))
+	if text := c.ask("dana", key); strings.Contains(text, "does not answer") || !strings.Contains(text, "<form") {
+		t.Errorf("while it answers:\n%s", text)
+	}
+	d.now.Store(true)
+	if text := c.ask("dana", key); !strings.Contains(text, "store does not answer") || strings.Contains(text, "<form") || !strings.Contains(text, "exclusive") {
+		t.Errorf("while it does not answer:\n%s", text)
+	}
+}
+
+func TestStoreIsAskedOnceForAllWhoLookAtAKey(t *testing.T) {
+	d := &silent{Driver: memlock.New()}
+	c := openCounterOn(t, d)
+	c.hold()
+	srv := served(t, c.page)
+	list := listen(t, srv.URL+"/events")
+	code := codeIn(t, list.until("key", "key?id=").Parts)
+	began, before := time.Now(), d.asked.Load()
+	all := make([]*listener, 20)
+	for i := range all {
+		all[i] = listen(t, srv.URL+"/events?id="+code)
+	}
+	for _, l := range all {
+		l.until("holder", "exclusive")
+	}
+	for range 10 { // which changes what all of them show
+		if err := c.locks.Do(t.Context(), core.Policy{Key: "other"}, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		list.until("total", "taken")
+	}
+	most := 1 + int64(time.Since(began)/keyEvery)
+	if n := d.asked.Load() - before; n < 1 || n > most {
+		t.Errorf("the store was asked %d times in %v by 20 who look", n, time.Since(began))
+	}
 }
 
 func TestButtonCanBeUsedAgainIfTheStoreHasNotAnswered(t *testing.T) {

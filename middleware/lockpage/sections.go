@@ -143,7 +143,12 @@ func (b *builder) closely(k *core.KeyView) *drawing {
 	for i := range k.Waiters {
 		waiters = append(waiters, b.waiterRow(i, &k.Waiters[i]))
 	}
+	var notices []notice
+	if k.Store == nil {
+		notices = append(notices, notice{"n-store", "The store does not answer. This is what the processes tell, and it may be old."})
+	}
 	add(d, "fact", b.factsOf(k), func(t *total) string { return t.ID })
+	add(d, "notice", notices, func(n *notice) string { return n.ID })
 	add(d, "holder", holders, func(r *holderRow) string { return r.ID })
 	add(d, "waiter", waiters, func(r *waiterRow) string { return r.ID })
 	var lines []*timeline

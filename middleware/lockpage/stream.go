@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -18,8 +20,12 @@ const (
 	heartbeat = 15 * time.Second
 	// streamLasts is after how long a browser has to ask again, and may be refused.
 	streamLasts = 10 * time.Minute
-	// keyEvery is how often the store is asked about a key that somebody looks at.
-	keyEvery = time.Second
+	// keyEvery is how often the store is asked about a key that somebody looks at, whoever looks,
+	// and keyWithin how long it has to answer.
+	keyEvery  = time.Second
+	keyWithin = 2 * time.Second
+	// mostAsked is of how many keys the latest answers are kept.
+	mostAsked = 256
 )
 
 // message is what a browser gets.
@@ -112,7 +118,7 @@ func (p *page) draw(ctx context.Context, s *session, pic *picture, key string) *
 		pic.once.Do(func() { pic.live = b.overview(pic) })
 		return pic.live
 	}
-	k := s.key(ctx, key)
+	k := s.key(ctx, key, pic)
 	return b.closely(&k)
 }
 
@@ -149,10 +155,59 @@ func (s *session) first(ctx context.Context) *picture {
 	}
 }
 
-// key looks at a key. If the store does not answer, it is what the processes tell.
-func (s *session) key(ctx context.Context, key string) core.KeyView {
-	k, _ := s.watcher.Key(ctx, key)
+// asked is a look at a key, of all who want one within [keyEvery].
+type asked struct {
+	done chan struct{} // closed when there is an answer
+	at   time.Time     // when it was asked for, and then when it came
+	core.KeyView
+}
+
+// key looks at a key. If the store does not answer, it is what the processes tell. What they have told
+// since the store was asked is in the picture.
+func (s *session) key(ctx context.Context, key string, pic *picture) core.KeyView {
+	k, at := s.ask(ctx, key)
+	if i := slices.IndexFunc(pic.view.Keys, func(k core.KeyView) bool { return k.Key == key }); i >= 0 && pic.view.At.After(at) {
+		store := k.Store
+		k = pic.view.Keys[i]
+		k.Store = store
+	}
 	k.Key = key
+	k.Holders = slices.Clone(k.Holders) // which are others' too
 	settle(&k)
 	return k
+}
+
+// ask asks about a key, or waits for what somebody else has asked, or returns what was answered lately.
+func (s *session) ask(ctx context.Context, key string) (core.KeyView, time.Time) {
+	now := time.Now()
+	s.mu.Lock()
+	a := s.asked[key]
+	if a == nil || now.Sub(a.at) >= keyEvery {
+		if len(s.asked) >= mostAsked {
+			maps.DeleteFunc(s.asked, func(_ string, a *asked) bool { return now.Sub(a.at) >= keyEvery })
+		}
+		a = &asked{done: make(chan struct{}), at: now.Add(keyWithin)}
+		if s.asked == nil {
+			s.asked = make(map[string]*asked)
+		}
+		s.asked[key] = a
+		s.mu.Unlock()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyWithin) // others wait for it too
+		k, _ := s.watcher.Key(within, key)                                           // without Store if there is none
+		cancel()
+		s.mu.Lock()
+		a.KeyView, a.at = k, time.Now()
+		close(a.done)
+		defer s.mu.Unlock()
+		return a.KeyView, a.at
+	}
+	s.mu.Unlock()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return core.KeyView{}, time.Time{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.KeyView, a.at
 }
