@@ -28,6 +28,7 @@ type options struct {
 	panels    []core.Paneler
 	streams   int
 	secret    []byte
+	origin    *http.CrossOriginProtection
 }
 
 func (o *options) once(name string) error {
@@ -68,8 +69,9 @@ func WithViewers(allow func(*http.Request) bool) Option {
 // engine has to be made with core.WithForceRelease. Default: there is no such button.
 //
 // What is posted is refused unless it comes from a page of the same origin, by Sec-Fetch-Site or
-// Origin, and has that page's token. It is for one use, by the same operator, within ten minutes,
-// and only as long as the holder that the page has shown holds the key.
+// Origin ([WithTrustedOrigins] is for proxies that hide which one that is), and has that page's
+// token. It is for one use, by the same operator, within ten minutes, and takes the key from those
+// holders alone that the page has shown: see [core.Engine.ForceReleaseUpTo].
 func WithRelease(authorise func(*http.Request) (who string, ok bool)) Option {
 	return func(o *options) error {
 		if authorise == nil {
@@ -77,6 +79,22 @@ func WithRelease(authorise func(*http.Request) (who string, ok bool)) Option {
 		}
 		o.authorise = authorise
 		return o.once("WithRelease")
+	}
+}
+
+// WithTrustedOrigins names origins whose pages may use the button of [WithRelease], such as
+// "https://ops.shop.example". It is for a proxy that gives the service another Host than that which
+// the browser asked for, if browsers send no Sec-Fetch-Site: over plain http, say, or if the proxy
+// takes that away. Without it such a button is refused, and says so. Name the page's own origin as
+// browsers see it, and no other: a page of a trusted origin needs the token all the same.
+func WithTrustedOrigins(origins ...string) Option {
+	return func(o *options) error {
+		for _, origin := range origins {
+			if err := o.origin.AddTrustedOrigin(origin); err != nil {
+				return fmt.Errorf("WithTrustedOrigins(%q): %w; an origin is a scheme and a host, such as https://ops.shop.example", origin, err)
+			}
+		}
+		return o.once("WithTrustedOrigins")
 	}
 }
 
@@ -121,7 +139,7 @@ func WithSecret(secret []byte) Option {
 }
 
 func compile(locks *core.Engine, opts []Option) (*options, error) {
-	o := &options{given: map[string]bool{}, streams: DefaultStreams}
+	o := &options{given: map[string]bool{}, streams: DefaultStreams, origin: http.NewCrossOriginProtection()}
 	if locks == nil {
 		return nil, errors.New("the engine is nil; pass the one that core.New returned")
 	}

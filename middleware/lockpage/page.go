@@ -61,7 +61,7 @@ func newPage(locks *core.Engine, o *options) *page {
 	s := newSealer(o.secret)
 	return &page{
 		options: o, locks: locks, sealer: s, mask: &mask{sealer: s, show: o.showKeys},
-		origin: http.NewCrossOriginProtection(), slots: make(chan struct{}, o.streams),
+		slots: make(chan struct{}, o.streams),
 		hub: &hub{
 			watch:  func(ctx context.Context) (watcher, error) { return locks.Watch(ctx) },
 			code:   s.code,
@@ -78,7 +78,6 @@ type page struct {
 	locks  *core.Engine
 	sealer *sealer
 	mask   *mask
-	origin *http.CrossOriginProtection
 	hub    *hub
 	slots  chan struct{} // has a value for each stream
 

@@ -79,8 +79,8 @@ func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, http.StatusNotFound, "There is no such page", "This page shows locks, and releases none.")
 		return
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" || p.origin.Check(r) != nil {
-		p.fail(w, http.StatusForbidden, "Refused", "The request does not come from this page.")
+	if text := p.foreign(r); text != "" {
+		p.fail(w, http.StatusForbidden, "Refused", text)
 		return
 	}
 	who, ok := p.authorise(r)
@@ -145,6 +145,22 @@ func (p *page) serveRelease(w http.ResponseWriter, r *http.Request) {
 			Text: "Whoever held the key may still be at work. Give this fencing token to what guards the resource, and late writes are refused:",
 		})
 	}
+}
+
+// foreign says why a request is refused that does not come from a page of the same origin, or is
+// not known to.
+func (p *page) foreign(r *http.Request) string {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	switch err := p.origin.Check(r); {
+	case site == "" && (origin == "" || origin == "null"):
+		return "The browser does not say which page the request comes from."
+	case err == nil:
+		return ""
+	case site == "":
+		return "The request comes from a page of " + printable(origin) + ", and was sent to " + printable(r.Host) +
+			". If a proxy has changed the host, name the page's origin by lockpage.WithTrustedOrigins, or have the proxy keep it."
+	}
+	return "The request does not come from this page."
 }
 
 // noMore says that somebody else holds the key, or nobody.

@@ -411,6 +411,37 @@ func TestFormThatDoesNotComeIsGivenUp(t *testing.T) {
 	}
 }
 
+// A proxy gives the service a Host of its own, and the browser sends no Sec-Fetch-Site.
+func TestButtonWorksBehindAProxyThatHidesTheHostIfItsOriginIsTrusted(t *testing.T) {
+	from := func(origin string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Host = "backend.internal:8080"
+			r.Header.Del("Sec-Fetch-Site")
+			r.Header.Set("Origin", origin)
+		}
+	}
+	c := openCounter(t)
+	lease := c.hold()
+	if w := post(t, c.page, "dana", c.form("dana"), from("http://ops.shop.example")); w.Code != 403 || !strings.Contains(w.Body.String(), "WithTrustedOrigins") {
+		t.Errorf("without the option: %d %s", w.Code, w.Body)
+	}
+	trusting := newPage(c.locks, compiled(t, c.locks, WithRelease(byHeader), WithTrustedOrigins("http://ops.shop.example")))
+	trusting.hub.linger, trusting.hub.first = 0, 0
+	c.page = trusting
+	if w := post(t, c.page, "dana", c.form("dana"), from("http://evil.example")); w.Code != 403 {
+		t.Errorf("from another origin: %d %s", w.Code, w.Body)
+	}
+	if w := post(t, c.page, "dana", c.form("dana"), from("null")); w.Code != 403 {
+		t.Errorf("from an opaque origin: %d %s", w.Code, w.Body)
+	}
+	if err := lease.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if w := post(t, c.page, "dana", c.form("dana"), from("http://ops.shop.example")); w.Code != 200 {
+		t.Errorf("from the origin that is trusted: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestTokenIsForOneUseAndAShortTime(t *testing.T) {
 	s, now := newSealer(nil), time.Unix(1_800_000_000, 0)
 	open := func(s *sealer, now time.Time, token string, parts ...string) error {
@@ -468,6 +499,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"WithRelease(nil)":          {forcing, []Option{WithRelease(nil)}},
 		"WithViewers(nil)":          {plain, []Option{WithViewers(nil)}},
 		"WithStreams(0)":            {plain, []Option{WithStreams(0)}},
+		"such as https://":          {plain, []Option{WithTrustedOrigins("ops.shop.example")}},
 		"at least 16":               {plain, []Option{WithSecret([]byte("short"))}},
 		"panel 1 is nil":            {plain, []Option{WithPanels(nil)}},
 		"ShowKeys is given twice":   {plain, []Option{ShowKeys(), nil, ShowKeys()}},
