@@ -77,6 +77,17 @@ func TestPageSaysWhoHoldsAndWhoWaits(t *testing.T) {
 	}
 }
 
+func TestPolicyWithMoreCallersThanAreShownHasAtLeastThose(t *testing.T) {
+	if text := get(t, (&scene{view: wanted("k")}).page(t), "/").Body.String(); strings.Contains(text, ">1+<") {
+		t.Errorf("all callers are shown:\n%s", text)
+	}
+	v := wanted("k")
+	v.Keys[0].Waiting = 2_000
+	if text := get(t, (&scene{view: v}).page(t), "/").Body.String(); strings.Count(text, ">1+<") != 2 || !strings.Contains(text, ">2000") {
+		t.Errorf("of 2000 waiters one is shown:\n%s", text)
+	}
+}
+
 func TestMaskedKeyIsOnNoPage(t *testing.T) {
 	s := &scene{view: wanted("stock:secret-sku")}
 	p := s.page(t)

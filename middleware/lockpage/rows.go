@@ -240,6 +240,7 @@ func (b *builder) waiterRow(i int, w *core.WaiterView) waiterRow {
 type policyRow struct {
 	ID, Name      string
 	Waiting, Held int
+	More          bool // at least: some callers are counted by key alone
 	Wait          *moment
 	figures
 }
@@ -248,6 +249,7 @@ type policyRow struct {
 func (b *builder) policyRows(v *core.View) []policyRow {
 	type now struct {
 		waiting, held int
+		more          bool
 		since         time.Time
 	}
 	of := map[string]*now{}
@@ -258,6 +260,11 @@ func (b *builder) policyRows(v *core.View) []policyRow {
 		return of[policy]
 	}
 	for i := range v.Keys {
+		if k := &v.Keys[i]; k.Holding > len(k.Holders) || k.Waiting > len(k.Waiters) {
+			for _, name := range k.Policies {
+				at(name).more = true
+			}
+		}
 		for _, h := range v.Keys[i].Holders {
 			at(h.Policy).held++
 		}
@@ -274,7 +281,7 @@ func (b *builder) policyRows(v *core.View) []policyRow {
 		p := &v.Policies[i]
 		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), figures: figuresOf(p.Counts, p.Waits)}
 		if n := of[p.Name]; n != nil {
-			r.Waiting, r.Held, r.Wait = n.waiting, n.held, b.since(n.since)
+			r.Waiting, r.Held, r.More, r.Wait = n.waiting, n.held, n.more, b.since(n.since)
 		}
 		if r.Name == "" {
 			r.Name = "without a name"
