@@ -16,8 +16,20 @@
 // your own. Who may see the page sees identities of processes, names of policies and trace IDs.
 // Keys are masked: a key is its policy's name and a short code. [ShowKeys] shows them.
 //
-// [WithRelease] adds a button that takes a key from its holder; read there who may use it and
-// what is checked. The engine's log says once what was taken, and by whom.
+// [WithRelease] adds a button that takes a key from its holders; read there who may use it and
+// what is checked. The engine has to be made with core.WithForceRelease(). The engine's log says
+// once what was taken, and by whom. Behind basic authentication the operator is its user:
+//
+//	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"), core.WithForceRelease())
+//	…
+//	page := lockpage.Handler(locks, lockpage.WithRelease(func(r *http.Request) (who string, ok bool) {
+//		who, _, ok = r.BasicAuth()
+//		return who, ok && mayRelease[who]
+//	}))
+//	mux.Handle("/debug/locks/", operators(page)) // operators checks the password of every request
+//
+// What other processes do is what they tell through the store: whoever may write there can make up
+// processes and holders, though not hide what this process itself holds.
 //
 // # What it shows
 //
@@ -38,8 +50,23 @@
 // Nothing while nobody looks: the engine is watched from the first request until some seconds
 // after the last, and a page in a browser's background asks for nothing. At most [WithStreams]
 // browsers are kept up to date, four times a second at most, and each is sent the rows that have
-// changed. A browser that does not read for 30 s is given up. The streams end when their
-// http.Server shuts down, and its timeouts do not apply to them.
+// changed. The store is asked about a key that somebody looks at once a second, for all who do. A
+// browser that does not read for 30 s is given up.
+//
+// # What a live page needs of the server
+//
+// The streams set their own deadlines, so that the server's timeouts do not end them. They are
+// answered with 501, and the page is to be reloaded by hand, if something around the handler takes
+// that away:
+//
+//   - Middleware that wraps the http.ResponseWriter needs a method Unwrap, see
+//     http.ResponseController, or this handler outside of it.
+//   - http.TimeoutHandler keeps all back until the end. Leave it around your other handlers.
+//
+// The streams end when their http.Server shuts down, so that Shutdown does not wait for them. One
+// case is left: the server has a BaseContext, and the first request ever for this handler begins a
+// stream when Shutdown has been called already. It ends with that context, or after 10 minutes; cancel the
+// context when you shut down.
 //
 // Without JavaScript it is a page that can be reloaded.
 //

@@ -2,9 +2,11 @@ package lockpage_test
 
 import (
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -55,6 +57,56 @@ func ExampleHandler_gin() {
 	r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/locks/", nil))
 	fmt.Println(w.Code)
 	// Output: 401
+}
+
+// The button behind basic authentication: the operator is its user.
+func ExampleWithRelease_basicAuth() {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"), core.WithForceRelease())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	passwords := map[string]string{"dana": "from your configuration", "eve": "likewise"} // they may look
+	mayRelease := map[string]bool{"dana": true}
+	operators := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, password, _ := r.BasicAuth()
+			if want := passwords[who]; want == "" || subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 0 {
+				w.Header().Set("WWW-Authenticate", `Basic realm="locks"`)
+				http.Error(w, "who are you?", http.StatusUnauthorized)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	page := operators(lockpage.Handler(locks, lockpage.ShowKeys(), lockpage.WithRelease(func(r *http.Request) (who string, ok bool) {
+		who, _, ok = r.BasicAuth()
+		return who, ok && mayRelease[who]
+	})))
+
+	ask := func(path, who string) string {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.SetBasicAuth(who, passwords[who])
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	err = locks.Do(context.Background(), core.Policy{Name: "deduct", Key: "stock:book"}, func(context.Context) error {
+		link := regexp.MustCompile(`key\?id=\w+`).FindString(ask("/debug/locks/", "dana"))
+		for _, who := range []string{"dana", "eve", "somebody"} {
+			text := ask("/debug/locks/"+link, who)
+			fmt.Println(who, strings.Contains(text, "stock:book"), strings.Contains(text, "Release by force"))
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// dana true true
+	// eve true false
+	// somebody false false
+	// <nil>
 }
 
 // Operators who are known by name may take a lock from its holder.

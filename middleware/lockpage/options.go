@@ -63,15 +63,15 @@ func WithViewers(allow func(*http.Request) bool) Option {
 	}
 }
 
-// WithRelease puts a button on the page of a key that takes it from its holder by
-// [core.Engine.ForceRelease]. authorise is asked when the page is made, and again when the button
-// is used; who is the operator, as the engine's log names him, and is not empty for ok. The
-// engine has to be made with core.WithForceRelease. Default: there is no such button.
+// WithRelease puts a button on the page of a key that takes it from its holders by
+// [core.Engine.ForceReleaseUpTo]. authorise is asked when the page is made, and again when the
+// button is used; who is the operator, as the engine's log names him, and is not empty for ok. The
+// engine has to be made with core.WithForceRelease(). Default: there is no such button.
 //
 // What is posted is refused unless it comes from a page of the same origin, by Sec-Fetch-Site or
 // Origin ([WithTrustedOrigins] is for proxies that hide which one that is), and has that page's
 // token. It is for one use, by the same operator, within ten minutes, and takes the key from those
-// holders alone that the page has shown: see [core.Engine.ForceReleaseUpTo].
+// holders alone that the page has shown.
 func WithRelease(authorise func(*http.Request) (who string, ok bool)) Option {
 	return func(o *options) error {
 		if authorise == nil {

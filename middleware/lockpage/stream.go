@@ -28,6 +28,10 @@ const (
 	mostAsked = 256
 )
 
+// notLive is what is to be changed about a server that lets nobody set deadlines.
+const notLive = "there is no live page here, since no deadline can be set: the handler is within http.TimeoutHandler, or within " +
+	"middleware that wraps http.ResponseWriter and has no method Unwrap; serve it outside of that"
+
 // message is what a browser gets.
 type message struct {
 	Now      int64    `json:"now"` // ms since 1970, by this process's clock
@@ -65,7 +69,7 @@ func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
 
 	out := http.NewResponseController(w)
 	if err := out.SetWriteDeadline(time.Now().Add(slowest)); err != nil {
-		http.Error(w, "the server cannot bound slow readers", http.StatusNotImplemented)
+		http.Error(w, notLive, http.StatusNotImplemented)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -227,8 +227,10 @@ func TestSlowReaderIsGivenUp(t *testing.T) {
 	if left := time.Until(whole.deadline); left <= 0 || left > slowest {
 		t.Errorf("the deadline of a whole page is in %v", left)
 	}
-	if w := get(t, p, "/events"); w.Code != http.StatusNotImplemented {
-		t.Errorf("a server without deadlines: %d", w.Code)
+	for name, h := range map[string]http.Handler{"a server without deadlines": p, "a TimeoutHandler": http.TimeoutHandler(p, time.Minute, "")} {
+		if w := get(t, h, "/events"); w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "Unwrap") {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }
 
