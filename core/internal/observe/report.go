@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -268,7 +269,9 @@ func (r *reader) key(k *toldKey, p *report, from Origin, now time.Time) {
 	for range r.count(maxPolicies) {
 		k.policies = with(k.policies, r.policy(p))
 	}
-	for range r.count(MaxCallers) {
+	n := r.count(MaxCallers)
+	k.holders = slices.Grow(k.holders, n)
+	for range n {
 		set := r.number()
 		h := Holder{Identity: from.Identity, Instance: instance, Idle: set&1 != 0, Contended: set&2 != 0, Mode: modeOf(set >> 3)}
 		h.Policy, h.Limit, h.Token = r.policy(p), r.int(), int64(r.atMost(maxToken))
@@ -280,7 +283,9 @@ func (r *reader) key(k *toldKey, p *report, from Origin, now time.Time) {
 		}
 		k.holders = append(k.holders, h)
 	}
-	for range r.count(MaxCallers) {
+	n = r.count(MaxCallers)
+	k.waiters = slices.Grow(k.waiters, n)
+	for range n {
 		set := r.number()
 		w := Waiter{Identity: from.Identity, Instance: instance, Mode: modeOf(set >> 3), Policy: r.policy(p)}
 		w.Since = now.Add(-r.duration())
