@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ func classify(err error) error {
 		return &driver.PermanentError{Err: wrapped}
 	}
 	if re := redis.Error(nil); errors.As(err, &re) {
+		if damaged.MatchString(re.Error()) {
+			return &driver.PermanentError{Err: fmt.Errorf("redis: the key's hash is damaged; find out who writes there, and delete it: %w", err)}
+		}
 		text := strings.TrimPrefix(commandError(re.Error()), "ERR ")
 		for _, p := range permanentPrefixes {
 			if strings.HasPrefix(text, p) {
@@ -64,6 +68,10 @@ func classify(err error) error {
 	}
 	return wrapped
 }
+
+// damaged is in the error of a script that found a field which no script has written, such as a
+// token that is no number: Lua says so.
+var damaged = regexp.MustCompile(`user_script:\d+: (attempt to (perform|compare|concatenate|get|index) |bad argument )`)
 
 // isOverwritten reports whether the server has something else under the key: nobody holds
 // the lock any more.

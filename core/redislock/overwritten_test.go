@@ -2,11 +2,14 @@ package redislock_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -35,5 +38,35 @@ func TestKeyThatIsOverwrittenOrDeletedIsNotHeld(t *testing.T) {
 			}
 			_ = lease.Release(t.Context()) // it was lost
 		}
+	}
+}
+
+func TestDamagedHashIsTheErrorOfItsKeyAlone(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	e := newEngine(t, client)
+	e.take(t, "sound", lasting)
+	damaged := map[string][]any{
+		"token":   {"o", "abc", "x", "1895637420771", "t", "abc", "l", "abc"},
+		"count":   {"o", "abc", "c", "many"},
+		"empty":   {"o", "+"},
+		"sharers": {"o", "+", "t", "1", "s", "nonsense"},
+	}
+	for key, fields := range damaged {
+		if err := client.HSet(t.Context(), "la1:{test/"+key+"}", fields...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key := range damaged {
+		_, err := e.Inspect(t.Context(), key)
+		var refused *driver.PermanentError
+		if !errors.As(err, &refused) || !strings.Contains(refused.Error(), "damaged") {
+			t.Errorf("inspect %s: %v", key, err)
+		}
+		if _, err := e.Acquire(t.Context(), core.Policy{Key: key, Wait: 10 * time.Second}); !errors.As(err, &refused) {
+			t.Errorf("acquire %s: %v", key, err)
+		}
+	}
+	if st, err := e.Inspect(t.Context(), "sound"); err != nil || !st.Held {
+		t.Errorf("%+v, %v", st, err)
 	}
 }
