@@ -2,7 +2,9 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +32,10 @@ var permanentPrefixes = []string{
 	"AUTH ",
 }
 
+// damaged is in the error of a script that found a field which no script has written, such as a
+// token that is no number: Lua says so.
+var damaged = regexp.MustCompile(`user_script:\d+: (attempt to (perform|compare|concatenate|get|index) |bad argument )`)
+
 // classify wraps an error of the client library or of a reply's parser: in a
 // *driver.PermanentError if sending the same again is useless.
 func classify(err error) error {
@@ -40,6 +46,9 @@ func classify(err error) error {
 		return &driver.PermanentError{Err: err}
 	}
 	if isReply(err) {
+		if damaged.MatchString(err.Error()) {
+			return &driver.PermanentError{Err: fmt.Errorf("the key's hash is damaged; find out who writes there, and delete it: %w", err)}
+		}
 		text := strings.TrimPrefix(err.Error(), "ERR ")
 		for _, p := range permanentPrefixes {
 			if strings.HasPrefix(text, p) {
