@@ -35,7 +35,8 @@ func commands() []command {
 		{"queue drop", []string{"QUEUE", "ITEM"}, "remove a parked item, and go on with the next one; asks first", append(queueFlags, "yes"), queueDrop},
 		{"queue repeat", []string{"QUEUE", "ITEM"}, "run a parked item again; asks first", append(queueFlags, "yes"), queueRepeat},
 		{"completion", []string{"SHELL"}, "print the completion for bash, zsh or fish", nil, nil},
-		{"help", nil, "print this", nil, nil},
+		{"version", nil, "print the version", nil, nil},
+		{"help", []string{"[COMMAND]"}, "print this, or what a command takes", nil, nil},
 	}
 }
 
@@ -99,7 +100,9 @@ func parse(args []string, getenv func(string) string) (command, *options, []stri
 	var words []string
 	for len(args) > 0 {
 		if err := flags.Parse(args); err == flag.ErrHelp {
-			return command{name: "help"}, o, nil, nil
+			return command{name: "help"}, o, words, nil
+		} else if name, unknown := strings.CutPrefix(fmt.Sprint(err), "flag provided but not defined: "); unknown {
+			return command{}, o, nil, misuse("there is no flag %s; -- ends the flags: put it before a key that begins with a -, as in lockctl inspect -- %s", quote(name), quote(name))
 		} else if err != nil {
 			return command{}, o, nil, usageError(err.Error())
 		}
@@ -123,7 +126,9 @@ func parse(args []string, getenv func(string) string) (command, *options, []stri
 		}
 	})
 	switch {
-	case err != nil:
+	case err != nil, c.name == "help":
+	case len(c.args) == 0 && len(words) > 0:
+		err = misuse("%s takes flags alone, and no %s; lockctl help %s has them", c.name, quote(words[0]), c.name)
 	case len(words) != len(c.args):
 		err = misuse("use it as lockctl %s, with one word for each; quote a key for your shell", strings.Join(append([]string{c.name}, c.args...), " "))
 	case o.timeout < time.Millisecond:
@@ -151,37 +156,63 @@ func find(words []string) (command, []string, error) {
 	return command{}, nil, misuse("there is no command %s, or not with these words; lockctl help lists those that there are", quote(words[0]))
 }
 
-// usage prints the help.
-func usage(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("Lockctl looks at the locks in a store, and at the store.\n\n\tlockctl [flags] command [flags] [arguments]\n\nCommands:\n\n")
-	var rows [][]string
+// usage prints the help: of all commands, or of those whose names begin with the words.
+func usage(w io.Writer, words []string) error {
+	var of []command
 	for _, c := range commands() {
+		if name := strings.Fields(c.name); len(words) <= len(name) && slices.Equal(words, name[:len(words)]) {
+			of = append(of, c)
+		}
+	}
+	if len(of) == 0 {
+		return misuse("there is no command %s; lockctl help lists those that there are", quote(strings.Join(words, " ")))
+	}
+	var b strings.Builder
+	if len(words) == 0 {
+		b.WriteString("Lockctl looks at the locks in a store, and at the store.\n\n\tlockctl [flags] command [flags] [--] [arguments]\n\n" +
+			"What follows -- is an argument, though it begins with a -. Commands:\n\n")
+	}
+	var rows [][]string
+	for _, c := range of {
 		rows = append(rows, []string{"  " + strings.Join(append([]string{c.name}, c.args...), " "), c.short})
 	}
 	table(&b, rows)
-	b.WriteString("\nFlags of all commands, and those of some:\n\n")
+	b.WriteString(either(words, "\nIts flags:\n\n", "\nFlags of all commands, and those of some:\n\n"))
 	rows = nil
 	flags, _ := newFlags(func(string) string { return "" })
 	flags.VisitAll(func(f *flag.Flag) {
-		var of []string
-		for _, c := range commands() {
-			if slices.Contains(c.flags, f.Name) {
-				of = append(of, c.name)
-			}
-		}
-		kind, what := flag.UnquoteUsage(f)
-		if slices.Contains(commonFlags, f.Name) {
-			of = []string{"all"}
-		}
-		rows = append(rows, []string{"  -" + strings.TrimSpace(f.Name+" "+kind), what + " (" + strings.Join(of, ", ") + ")"})
+		rows = append(rows, flagRow(f, of)...)
 	})
 	table(&b, rows)
-	b.WriteString("\nURLs of stores; the ones with rediss and etcds go by TLS:\n\n")
-	for _, example := range urlExamples {
-		b.WriteString("  " + example + "\n")
+	if len(words) == 0 {
+		b.WriteString("\nURLs of stores; the ones with rediss and etcds go by TLS:\n\n")
+		for _, example := range urlExamples {
+			b.WriteString("  " + example + "\n")
+		}
+		b.WriteString("\nOptions behind the ? of a URL:\n\n" + urlOptions)
+		b.WriteString("\nThe exit status is 0 if it was found or done, 1 if it failed, 2 if the command line is\nwrong, 3 if the key is not held or the item not there.\n")
 	}
-	b.WriteString("\nThe exit status is 0 if it was found or done, 1 if it failed, 2 if the command line is\nwrong, 3 if the key is not held or the item not there.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// flagRow describes a flag, in a row, if one of the commands has it.
+func flagRow(f *flag.Flag, commands []command) [][]string {
+	var of []string
+	for _, c := range commands {
+		if slices.Contains(c.flags, f.Name) {
+			of = append(of, c.name)
+		}
+	}
+	if slices.Contains(commonFlags, f.Name) {
+		of = []string{"all"}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	kind, what := flag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+		what += "; the default is " + f.DefValue
+	}
+	return [][]string{{"  -" + strings.TrimSpace(f.Name+" "+kind), what + " (" + strings.Join(of, ", ") + ")"}}
 }

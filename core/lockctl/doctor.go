@@ -38,7 +38,7 @@ func (f findings) add(l level, check, seen, why, do string) {
 	if l == good {
 		why, do = "", ""
 	}
-	*f.all = append(*f.all, finding{l, check, f.node, inert(seen), why, do})
+	*f.all = append(*f.all, finding{l, check, f.node, inert(oneLine(seen)), why, do})
 }
 
 // judge adds a finding that is good if so, and otherwise l.
@@ -52,6 +52,54 @@ func (f findings) judge(so bool, l level, check, seen, why, do string) {
 // mute adds a finding about which the store says nothing.
 func (f findings) mute(check, why, do string) {
 	f.add(unknown, check, "not told: "+why, "it was not checked", do)
+}
+
+// unasked adds findings about what could not be asked.
+func (f findings) unasked(why string, checks ...string) {
+	for _, check := range checks {
+		f.add(unknown, check, "not asked: "+why, "it was not checked", "mend what the other findings say, or give -timeout more, and run doctor again")
+	}
+}
+
+// check is a part of what doctor looks at.
+type check struct {
+	name string
+	run  func(context.Context, findings)
+	long bool // it bounds its questions itself
+}
+
+// each makes checks one after the other, each for as long as an answer may take. After one that
+// has got none the others are not made.
+func (s *session) each(ctx context.Context, f findings, checks ...check) {
+	silent := ""
+	for _, c := range checks {
+		if ctx.Err() != nil {
+			silent = "the time for all checks was over"
+		}
+		if silent != "" {
+			f.unasked(silent, c.name)
+			continue
+		}
+		one, cancel := ctx, context.CancelFunc(func() {})
+		if !c.long {
+			one, cancel = context.WithTimeout(ctx, s.timeout)
+		}
+		c.run(one, f)
+		if one.Err() != nil {
+			silent = "the store did not answer the question before"
+		}
+		cancel()
+	}
+}
+
+// isWrongPassword reports whether a store does not know the user by the password.
+func isWrongPassword(text string) bool {
+	for _, part := range []string{"WRONGPASS", "NOAUTH ", "SQLSTATE 28P01", "Error 1045", "invalid user ID or password"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // doctorJSON is what doctor prints.
@@ -71,6 +119,7 @@ func (unhealthyError) Error() string { return "" }
 
 // doctor is the command. A bad finding is a failure; a warning is none.
 func doctor(ctx context.Context, s *session, _ []string) error {
+	interrupted := ctx
 	ctx, cancel := context.WithTimeout(ctx, max(time.Minute, 10*s.timeout))
 	defer cancel()
 	var all []finding
@@ -78,12 +127,18 @@ func doctor(ctx context.Context, s *session, _ []string) error {
 	if s.user != "" && s.redis == nil && s.redlock == nil {
 		return misuse("-user is for Redis")
 	}
-	if err := s.locks.Ping(ctx); err != nil {
-		f.add(bad, "driver", s.reason(err), "locks cannot be taken", "mend what the reason says; the driver's documentation has the rights that it needs")
-	} else {
+	err := s.explained(ctx, s.locks.Ping(ctx))
+	wrongPassword := err != nil && isWrongPassword(err.Error())
+	switch {
+	case wrongPassword:
+		f.add(bad, "driver", "the password is wrong: "+err.Error(), "locks cannot be taken, and nothing else can be asked", "give the URL of the store the user and the password that the store knows")
+	case err != nil:
+		f.add(bad, "driver", err.Error(), "locks cannot be taken", "mend what the reason says; the driver's documentation has the rights that it needs")
+	default:
 		f.add(good, "driver", "the store answers, and permits what this user's locks need", "", "")
 	}
 	switch {
+	case wrongPassword:
 	case s.redis != nil || s.redlock != nil:
 		s.doctorRedis(ctx, f)
 	case s.etcd != nil:
@@ -93,8 +148,8 @@ func doctor(ctx context.Context, s *session, _ []string) error {
 	case s.db != nil:
 		s.doctorSQL(ctx, f)
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if err := interrupted.Err(); err != nil {
+		return err
 	}
 	out := doctorJSON{Store: s.at.String(), Findings: all}
 	for i := range all {

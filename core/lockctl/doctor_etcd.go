@@ -11,9 +11,12 @@ import (
 
 // doctorEtcd looks at each member.
 func (s *session) doctorEtcd(ctx context.Context, f findings) {
-	members, err := s.etcd.MemberList(ctx)
+	first, cancel := context.WithTimeout(ctx, s.timeout)
+	members, err := s.etcd.MemberList(first)
+	cancel()
 	if err != nil {
-		f.mute("members", s.reason(err), "see that the endpoints of the URL are reached")
+		f.mute("members", s.explained(ctx, err).Error(), "see that the endpoints of the URL are reached")
+		f.unasked("the members are not known", "version", "quorum", "alarms", "compaction", "authentication")
 		return
 	}
 	voters, reached, leaders := 0, 0, make(map[uint64]bool)
@@ -45,9 +48,11 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 	f.judge(reached >= quorum && len(leaders) == 1 && !leaders[0], bad, "quorum", fmt.Sprintf("%d of %d members answer, %d are needed", reached, voters, quorum),
 		"without a majority and a leader nobody acquires", "bring members back")
 	f.judge(voters >= 3 && voters%2 == 1, warn, "members", fmt.Sprint(voters), "one member or two bear no failure, and an even number no more than one less", "use three or five members, on machines of their own")
-	s.etcdAlarms(ctx, f)
-	s.etcdHistory(ctx, f, members.Members, revision)
-	s.etcdAuth(ctx, f)
+	s.each(ctx, f,
+		check{name: "alarms", run: s.etcdAlarms},
+		check{name: "compaction", run: func(ctx context.Context, f findings) { s.etcdHistory(ctx, f, members.Members, revision) }},
+		check{name: "authentication", run: s.etcdAuth},
+	)
 	f.add(good, "clock", "not needed: leases are counted by the members' monotonic clocks, and tokens are revisions", "", "")
 }
 

@@ -32,14 +32,17 @@ func (s *session) doctorRedis(ctx context.Context, f findings) {
 	switch c := s.redis.(type) {
 	case *redis.ClusterClient:
 		var mu sync.Mutex
-		err := c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
+		first, cancel := context.WithTimeout(ctx, s.timeout)
+		err := c.ForEachMaster(first, func(_ context.Context, m *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			add(m, true)
 			return nil
 		})
+		cancel()
 		if err != nil {
-			f.add(bad, "cluster", s.reason(err), "the servers of the Cluster cannot be found", "see that the hosts of the URL are its nodes")
+			f.add(bad, "cluster", s.explained(ctx, err).Error(), "the servers of the Cluster cannot be found", "see that the hosts of the URL are its nodes")
+			f.unasked("no server is known", "subscriptions", "keys")
 			return
 		}
 		slices.SortFunc(servers, func(a, b *redisServer) int { return strings.Compare(a.node, b.node) })
@@ -61,18 +64,24 @@ func (s *session) doctorRedis(ctx context.Context, f findings) {
 		prefix = "lr1:"
 		clocksApart(f, up)
 	}
-	s.doctorKeys(ctx, f, up, prefix)
+	if len(up) == 0 {
+		f.unasked("no server answers", "subscriptions", "keys")
+		return
+	}
+	s.doctorKeys(ctx, f, up, prefix, len(up) == len(servers))
 }
 
 // askRedis looks at how one server is set up. It reports whether it answers.
 func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
-	text, err := r.client.Info(ctx).Result()
+	first, cancel := context.WithTimeout(ctx, s.timeout)
+	text, err := r.client.Info(first).Result()
+	cancel()
 	if err != nil && !isRefusal(err) {
 		l, why := bad, "its keys cannot be locked until it is back"
 		if r.quorum {
 			l, why = warn, "one more that fails leaves no majority, if this was the last that may"
 		}
-		r.add(l, "server", s.reason(err), why, "start it, or see why it cannot be reached")
+		r.add(l, "server", s.explained(ctx, err).Error(), why, "start it, or see why it cannot be reached")
 		return false
 	}
 	r.info = make(map[string]string)
@@ -88,15 +97,25 @@ func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
 		r.role()
 		r.memory()
 	}
-	r.persistence(s.config(ctx, r, "appendonly", "appendfsync", "save"))
+	settings := func(judge func(map[string]string), names ...string) check {
+		return check{name: names[0], run: func(ctx context.Context, _ findings) { judge(s.config(ctx, r, names...)) }}
+	}
+	checks := []check{settings(r.persistence, "appendonly", "appendfsync", "save")}
 	if r.info["connected_slaves"] != "" && r.info["connected_slaves"] != "0" {
-		r.replicas(s.config(ctx, r, "min-replicas-to-write", "min-replicas-max-lag"))
+		checks = append(checks, settings(r.replicas, "min-replicas-to-write", "min-replicas-max-lag"))
 	}
 	if r.cluster {
-		r.coverage(s.config(ctx, r, "cluster-require-full-coverage"))
+		checks = append(checks, settings(r.coverage, "cluster-require-full-coverage"))
 	}
-	r.buffers(s.config(ctx, r, "client-output-buffer-limit"))
-	s.rights(ctx, r)
+	s.each(ctx, r.findings, append(checks, settings(r.buffers, "client-output-buffer-limit"),
+		check{name: "rights", run: func(ctx context.Context, _ findings) { s.rights(ctx, r) }},
+		check{name: "clock", run: func(ctx context.Context, _ findings) { s.redisClock(ctx, r) }},
+		check{name: "protocol", run: func(ctx context.Context, _ findings) { s.protocol(ctx, r) }},
+	)...)
+	return true
+}
+
+func (s *session) redisClock(ctx context.Context, r *redisServer) {
 	before := time.Now()
 	now, err := r.client.Time(ctx).Result()
 	if after := time.Now(); err != nil {
@@ -105,8 +124,6 @@ func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
 		r.off = now.Sub(before.Add(after.Sub(before) / 2))
 		r.clock(now, before, after)
 	}
-	s.protocol(ctx, r)
-	return true
 }
 
 // isRefusal reports whether the server answers, and does not permit a command or know it.
@@ -240,6 +257,10 @@ func (r *redisServer) buffers(c map[string]string) {
 // protocol says by which protocol the client and the server talk. Locks work by both.
 func (s *session) protocol(ctx context.Context, r *redisServer) {
 	hello, err := r.client.Do(ctx, "HELLO").Result()
+	if err != nil && !isRefusal(err) {
+		r.mute("protocol", s.reason(err), "see that the server is reached")
+		return
+	}
 	seen := "RESP2; pushes come by Pub/Sub on a connection of their own, by RESP3 as well"
 	if m, _ := hello.(map[any]any); err == nil && fmt.Sprint(m["proto"]) == "3" {
 		seen = "RESP3; pushes come by Pub/Sub on a connection of their own"

@@ -89,9 +89,24 @@ type strangeKeys struct {
 	overwritten, eternal, deaf []string
 }
 
-// doctorKeys looks at the keys of the namespace, and at the subscriptions of those who use them.
-func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisServer, prefix string) {
-	channels, told := s.channels(ctx, f, servers, prefix)
+// doctorKeys looks at the keys of the namespace, and at the subscriptions of those who use them:
+// at all servers, or at those that are up.
+func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisServer, prefix string, all bool) {
+	var channels map[string]bool
+	told := false
+	s.each(ctx, f,
+		check{name: "subscriptions", run: func(ctx context.Context, f findings) { channels, told = s.channels(ctx, f, servers, prefix) }},
+		check{name: "keys", long: true, run: func(ctx context.Context, f findings) {
+			if told && !all && s.redlock == nil {
+				f.unasked("a subscription may be at a server that does not answer", "holders that hear nothing")
+			}
+			s.lookAtKeys(ctx, f, servers, prefix, channels, told && all && s.redlock == nil)
+		}},
+	)
+}
+
+// lookAtKeys looks at the keys of the namespace.
+func (s *session) lookAtKeys(ctx context.Context, f findings, servers []*redisServer, prefix string, channels map[string]bool, told bool) {
 	match := prefix + "{" + globbed(s.namespace) + "/*"
 	if s.redlock != nil {
 		match = prefix + "l:" + globber.Replace(s.namespace) + "/*"
@@ -99,10 +114,12 @@ func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisSe
 	var all strangeKeys
 	for _, r := range servers {
 		for cursor := uint64(0); ; {
-			names, next, err := r.client.Scan(ctx, cursor, match, 500).Result()
+			page, cancel := context.WithTimeout(ctx, s.timeout)
+			names, next, err := r.client.Scan(page, cursor, match, 500).Result()
 			if err == nil {
-				err = all.look(ctx, r, names, channels)
+				err = all.look(page, r, names, channels)
 			}
+			cancel()
 			if err != nil {
 				r.mute("keys", s.reason(err), "permit +scan, +type and +pttl")
 				return
@@ -115,7 +132,7 @@ func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisSe
 	looked := fmt.Sprintf("of the %d that were looked at: ", all.looked)
 	f.judge(len(all.overwritten) == 0, bad, "overwritten keys", looked+some(all.overwritten), "nobody can take these locks", "find out who writes there, and delete them")
 	f.judge(len(all.eternal) == 0, bad, "keys without TTL", looked+some(all.eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
-	if told && s.redlock == nil {
+	if told {
 		f.judge(len(all.deaf) == 0, warn, "holders that hear nothing", looked+some(all.deaf), "their sessions have no subscription: the processes are gone, or reconnect; their keys are free when the TTL is over", "look who it is by lockctl inspect; if the process is gone and the TTL long, lockctl release")
 	}
 }
@@ -126,7 +143,7 @@ func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string
 	pipe := r.client.Pipeline()
 	now := pipe.Time(ctx)
 	for i, name := range names {
-		kinds[i], lasts[i], holders[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name), pipe.HMGet(ctx, name, "p", "x")
+		kinds[i], lasts[i], holders[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name), pipe.HMGet(ctx, name, append([]string{"p"}, numbers...)...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its error
 	all.looked += len(names)
@@ -138,6 +155,8 @@ func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string
 		case kind == "none": // it has ended meanwhile
 		case kind != "hash":
 			all.overwritten = append(all.overwritten, quote(name)+" is a "+kind)
+		case noNumber(holders[i].Val()) != "":
+			all.overwritten = append(all.overwritten, quote(name)+" is damaged, its "+noNumber(holders[i].Val())+" is no number")
 		case lasts[i].Val() == -1: // nanoseconds: what the server says of a key without a TTL
 			all.eternal = append(all.eternal, quote(name))
 		case !r.quorum && isDeaf(holders[i].Val(), now.Val(), channels):
@@ -145,6 +164,21 @@ func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string
 		}
 	}
 	return nil
+}
+
+// numbers are fields of a lock's hash that are numbers, in either driver.
+var numbers = []string{"x", "t", "l", "h", "n", "c", "u", "a", "g"}
+
+// noNumber names the first of them that is none.
+func noNumber(lock []any) string {
+	for i, name := range numbers {
+		if i+1 < len(lock) && lock[i+1] != nil {
+			if _, err := strconv.ParseFloat(fmt.Sprint(lock[i+1]), 64); err != nil {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // some names a few of several.
@@ -170,7 +204,7 @@ func globbed(s string) string {
 // isDeaf reports whether a key, by its fields p and x, is held by a session that no server has a
 // subscription of.
 func isDeaf(lock []any, now time.Time, channels map[string]bool) bool {
-	if len(lock) != 2 {
+	if len(lock) < 2 {
 		return false
 	}
 	channel, _ := lock[0].(string)
@@ -203,7 +237,11 @@ func (s *session) channels(ctx context.Context, f findings, servers []*redisServ
 		}
 		silent += n
 	}
-	f.judge(silent == 0, warn, "subscriptions", fmt.Sprintf("%d sessions have subscribed, this one among them; %d subscriptions are silent for over %v", len(all), silent, silence),
+	own := ""
+	if len(all) > 0 && (*f.all)[0].Level == good { // what the driver says
+		own = ", this one among them"
+	}
+	f.judge(silent == 0, warn, "subscriptions", fmt.Sprintf("%d sessions have subscribed%s; %d subscriptions are silent for over %v", len(all), own, silent, silence),
 		"sessions of locks ping their subscriptions every few seconds, so these are of processes that are gone or stopped, or of other users of Pub/Sub",
 		"CLIENT LIST TYPE pubsub shows them; CONFIG SET tcp-keepalive 60 ends those whose machine is gone")
 	return all, true

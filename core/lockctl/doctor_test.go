@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -174,6 +176,69 @@ func execute(t *testing.T, store string, statements ...string) {
 	for _, statement := range statements {
 		if _, err := s.db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestDoctorOfAMuteStoreFindsThatInTime(t *testing.T) {
+	for _, store := range muteStores("") {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			addr, _ := mute(t)
+			scheme, _, _ := strings.Cut(store, "://")
+			for _, store := range muteStores(addr) {
+				if !strings.HasPrefix(store, scheme+"://") {
+					continue
+				}
+				began := time.Now()
+				var d doctorJSON
+				ctl(t, store, "doctor", "-json", "-timeout", "200ms").must(t, failed).read(t, &d)
+				if took := time.Since(began); took > 30*time.Second { // half of what it took without a bound
+					t.Errorf("it took %v", took)
+				}
+				if d.Findings[0].Check != "driver" || d.Findings[0].Level != bad || d.OK > 0 || d.Unknown < 2 {
+					t.Errorf("%+v", d)
+				}
+			}
+		})
+	}
+}
+
+func TestDoctorIsNotContentWithWhatItCouldNotAsk(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	var d doctorJSON
+	ctl(t, "redis://"+server.Listener.Addr().String(), "doctor", "-json").must(t, failed).read(t, &d)
+	if d.OK > 0 || d.Bad != 2 || d.Unknown != 2 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestDoctorHasOneFindingIfThePasswordIsWrong(t *testing.T) {
+	addr := redistest.Start(t).Addr()
+	for _, store := range []string{"redis://nobody:falsch@" + addr} {
+		var d doctorJSON
+		ctl(t, store, "doctor", "-json").must(t, failed).read(t, &d)
+		if len(d.Findings) != 1 || !strings.Contains(d.Findings[0].Seen, "the password is wrong") {
+			t.Errorf("%s: %+v", store, d)
+		}
+	}
+	for _, text := range []string{
+		"failed SASL auth: FATAL: password authentication failed for user \"locks\" (SQLSTATE 28P01)",
+		"Error 1045 (28000): Access denied for user 'root'@'localhost' (using password: YES)",
+		"etcdserver: authentication failed, invalid user ID or password",
+	} {
+		if !isWrongPassword(text) {
+			t.Error(text)
+		}
+	}
+}
+
+func TestFindingIsALine(t *testing.T) {
+	r := ctl(t, "postgres://u@127.0.0.1:1/x", "doctor", "-timeout", "300ms").must(t, failed)
+	for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
+		if strings.Contains(line, `\t`) || !strings.HasPrefix(line, "BAD ") && !strings.HasPrefix(line, "UNKNOWN ") && !strings.HasPrefix(line, "       ") && !strings.HasPrefix(line, "0 ok") {
+			t.Errorf("%q", line)
 		}
 	}
 }

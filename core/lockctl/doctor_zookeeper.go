@@ -16,7 +16,7 @@ import (
 
 // doctorZooKeeper looks at each server of the URL.
 func (s *session) doctorZooKeeper(ctx context.Context, f findings) {
-	alone := false
+	alone, told := false, false
 	for _, addr := range s.zk.servers {
 		r := findings{node: addr, all: f.all}
 		if len(s.zk.servers) == 1 {
@@ -33,11 +33,16 @@ func (s *session) doctorZooKeeper(ctx context.Context, f findings) {
 		}
 		version := between(status, "version: ", ",")
 		r.judge(atLeast(version, 3, 5, 3), bad, "version", "ZooKeeper "+version, "keys are containers, which older servers do not delete", "use 3.5.3 or later")
+		told = true
 		alone = alone || between(status, "\nMode: ", "\n") == "standalone"
 		s.zkSettings(ctx, r, addr)
 	}
-	f.judge(!alone, warn, "ensemble", map[bool]string{true: "one server alone", false: "several servers"}[alone], "while it is down nobody acquires, and with its disk the locks and the order of tokens are lost", "use three or five servers, on machines of their own")
-	s.zkNodes(f)
+	if !told {
+		f.unasked("no server has told its mode", "ensemble")
+	} else {
+		f.judge(!alone, warn, "ensemble", map[bool]string{true: "one server alone", false: "several servers"}[alone], "while it is down nobody acquires, and with its disk the locks and the order of tokens are lost", "use three or five servers, on machines of their own")
+	}
+	s.each(ctx, f, check{name: "nodes", run: s.zkNodes})
 	f.mute("clock", "ZooKeeper tells its time in no answer", "run chrony or ntpd; the remaining times that lockctl prints compare this machine's clock with the leader's, and locks compare none")
 }
 
@@ -66,13 +71,14 @@ func (s *session) zkSettings(ctx context.Context, r findings, addr string) {
 const jute = 0xfffff
 
 // zkNodes judges the root of the locks.
-func (s *session) zkNodes(f findings) {
+func (s *session) zkNodes(ctx context.Context, f findings) {
 	conn, _, err := zk.Connect(s.zk.servers, 10*time.Second, zk.WithLogger(noZooKeeperLog{}), zk.WithLogInfo(false))
 	if err != nil {
 		f.mute("nodes", s.reason(err), "see that the servers are reached")
 		return
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, conn.Close)()
 	if len(s.zk.auth) > 0 {
 		if err := conn.AddAuth("digest", s.zk.auth); err != nil {
 			f.mute("nodes", s.reason(err), "see that the user and the password are right")
@@ -82,6 +88,10 @@ func (s *session) zkNodes(f findings) {
 	names, _, err := conn.Children(s.zk.root)
 	if err == zk.ErrNoNode {
 		f.add(good, "nodes", s.zk.root+" is not there yet; the first lock creates it", "", "")
+		return
+	}
+	if ctx.Err() != nil {
+		f.unasked("no answer within "+s.timeout.String(), "nodes")
 		return
 	}
 	if err != nil {

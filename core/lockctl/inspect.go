@@ -33,7 +33,7 @@ func (s *session) inspected(ctx context.Context, arg string) (core.KeyState, err
 		return core.KeyState{}, err
 	}
 	k, err := s.locks.Inspect(ctx, key)
-	return k, s.explained(err)
+	return k, s.explained(ctx, err)
 }
 
 // describe says all that is known of a key.
@@ -81,13 +81,13 @@ func release(ctx context.Context, s *session, args []string) error {
 	if !k.Held {
 		return notFoundError(fmt.Sprintf("the key %s is not held", quote(k.Key)))
 	}
-	if err := s.agreed(func(w io.Writer) { table(w, s.describe(k)) },
+	if err := s.agreed(ctx, func(w io.Writer) { table(w, s.describe(k)) },
 		"Its holders are told as far as they can be reached, and may be at work still. Take it from them?"); err != nil {
 		return err
 	}
 	token, err := s.locks.ForceRelease(ctx, k.Key)
 	if err != nil {
-		return s.explained(err)
+		return s.explained(ctx, err)
 	}
 	return s.print(releaseJSON{quote(k.Key), tokenText(token)}, func() [][]string {
 		return [][]string{{fmt.Sprintf("Released %s. Give the token %d to whatever guards the resource, and late writes of the old holder fail.", quote(k.Key), token)}}
@@ -96,7 +96,7 @@ func release(ctx context.Context, s *session, args []string) error {
 
 // agreed returns nil if -yes was given, or somebody at the terminal answers yes to a question
 // about what show shows.
-func (s *session) agreed(show func(io.Writer), question string) error {
+func (s *session) agreed(ctx context.Context, show func(io.Writer), question string) error {
 	if s.yes {
 		return nil
 	}
@@ -107,12 +107,18 @@ func (s *session) agreed(show func(io.Writer), question string) error {
 	if _, err := fmt.Fprint(s.errs, question+" (yes/no) "); err != nil {
 		return err
 	}
-	answer, err := bufio.NewReader(io.LimitReader(s.in, 1024)).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return err
+	answer := make(chan string, 1)
+	go func() { // it goes on reading when the program is interrupted, and ends
+		line, _ := bufio.NewReader(io.LimitReader(s.in, 1024)).ReadString('\n') // an end of the input is no yes
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case line := <-answer:
+		if strings.TrimSpace(line) != "yes" {
+			return fmt.Errorf("nothing was done: the answer was not yes")
+		}
+		return nil
 	}
-	if strings.TrimSpace(answer) != "yes" {
-		return fmt.Errorf("nothing was done: the answer was not yes")
-	}
-	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -79,23 +81,58 @@ func (s *session) asJSON(k core.KeyState, err error) keyJSON {
 	return out
 }
 
-// reason says why the store did not do something, with what the store itself said: an operator
-// may know it.
+// reason says in a line why the store did not do something, with what the store itself said: an
+// operator may know it.
 func (s *session) reason(err error) string {
 	text := err.Error()
 	var e *core.Error
 	if errors.As(err, &e) && e.Cause != nil && !strings.Contains(text, e.Cause.Error()) {
 		text += ": " + e.Cause.Error()
 	}
-	return s.secrets.scrub(inert(text))
+	return s.secrets.scrub(inert(oneLine(text)))
 }
 
-// explained is an error with that reason.
-func (s *session) explained(err error) error {
+// explained is an error with that reason. If the store was silent, it says whether its hosts can
+// be reached at all.
+func (s *session) explained(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return errors.New(s.reason(err))
+	text := s.reason(err)
+	if isSilence(err) {
+		text += ": " + s.secrets.scrub(inert(s.reach(ctx)))
+	}
+	return errors.New(text)
+}
+
+// isSilence reports whether an error says no more than that no answer has come in time.
+func isSilence(err error) bool {
+	var e *core.Error
+	if errors.As(err, &e) && e.Cause != nil {
+		err = e.Cause
+	}
+	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "no answer within") || strings.HasSuffix(err.Error(), "i/o timeout")
+}
+
+// reach says what becomes of connections to the hosts of the URL.
+func (s *session) reach(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, min(s.timeout, time.Second))
+	defer cancel()
+	said := make([]string, len(s.at.hosts))
+	var all sync.WaitGroup
+	for i, host := range s.at.hosts {
+		all.Go(func() {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+			if err != nil {
+				said[i] = err.Error()
+				return
+			}
+			said[i] = host + " accepts connections"
+			_ = c.Close() // nothing was sent
+		})
+	}
+	all.Wait()
+	return strings.Join(said, "; ")
 }
 
 // listJSON is what ls prints, and watch for each list.
@@ -119,7 +156,7 @@ func (s *session) readKeys(ctx context.Context) (l listJSON, err error) {
 	for k, err := range s.locks.Keys(ctx, prefix) {
 		switch {
 		case err != nil && k.Key == "":
-			return l, s.explained(err)
+			return l, s.explained(ctx, err)
 		case len(l.Keys) == maxListed:
 			return l, fmt.Errorf("there are more than %d keys; list those of a -prefix", maxListed)
 		}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/redis/go-redis/v9"
@@ -16,6 +20,7 @@ import (
 func main() {
 	redis.SetLogger(noLog{}) // go-redis would log to the terminal what an error says as well
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
 	status := run(ctx, process{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv,
 		asks:  isatty.IsTerminal(os.Stdin.Fd()),
@@ -45,12 +50,14 @@ const (
 
 // run runs the program and returns its exit status.
 func run(ctx context.Context, p process, args []string) int {
+	secrets := secretsOf(slices.Concat(args, []string{p.getenv("LOCKAROUND_STORE"), p.getenv("LOCKAROUND_NAMESPACE")})...)
 	c, o, args, err := parse(args, p.getenv)
-	secrets := secretsOf(o.store)
 	switch {
 	case err != nil:
 	case c.name == "help":
-		err = usage(p.out)
+		err = usage(p.out, args)
+	case c.name == "version":
+		_, err = fmt.Fprintln(p.out, version())
 	case c.name == "completion":
 		err = complete(p.out, args[0])
 	default:
@@ -78,7 +85,42 @@ func runAt(ctx context.Context, p process, c command, o *options, args []string,
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.run(ctx, at, args), at.close())
+	return errors.Join(c.run(ctx, at, args), at.leave(ctx))
+}
+
+// parting is how long an interrupted program tells the store that it leaves.
+const parting = 300 * time.Millisecond
+
+// leave ends the connections. Once ctx has ended it does not wait for a store that hangs.
+func (s *session) leave(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- s.close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(parting):
+		return nil
+	}
+}
+
+// version says of which release the program is.
+func version() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "lockctl of an unknown version"
+	}
+	text := "lockctl " + cmp.Or(b.Main.Version, "(devel)")
+	for _, m := range b.Deps {
+		if m.Path == "github.com/lockaround/lockaround" {
+			text += ", lockaround " + m.Version
+		}
+	}
+	return text + ", " + b.GoVersion
 }
 
 // notFoundError says that a key is not held, or an item is not there.

@@ -77,11 +77,11 @@ func queueList(ctx context.Context, s *session, args []string) error {
 	defer cancel()
 	stats, err := q.Stats(ctx)
 	if err != nil {
-		return s.explained(err)
+		return s.explained(ctx, err)
 	}
 	parked, err := q.Parked(ctx, maxParked)
 	if err != nil {
-		return s.explained(err)
+		return s.explained(ctx, err)
 	}
 	out := queueJSON{args[0], stats.Length, stats.Oldest.Milliseconds(), stats.Parked, []parkedJSON{}}
 	for _, p := range parked {
@@ -121,7 +121,7 @@ func (s *session) status(ctx context.Context, q queue.Queue, arg string) (id str
 	case errors.Is(err, queue.ErrUnknown):
 		return id, st, notFoundError(fmt.Sprintf("there is no item %s, or it is kept no more", quote(id)))
 	case err != nil:
-		return id, st, s.explained(err)
+		return id, st, s.explained(ctx, err)
 	}
 	st = statusJSON{quote(id), is.State.String(), tokenText(is.Sequence), is.Attempts, is.Ahead, nil, is.Parked}
 	if !is.Ended.IsZero() {
@@ -182,7 +182,7 @@ func (s *session) resume(ctx context.Context, args []string, how queue.Resumptio
 	if !st.Parked {
 		return notFoundError(fmt.Sprintf("the item %s is not the first of a parked key: it is %s", quote(id), st.State))
 	}
-	if err := s.agreed(func(w io.Writer) { table(w, st.rows()) }, question); err != nil {
+	if err := s.agreed(ctx, func(w io.Writer) { table(w, st.rows()) }, question); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -191,7 +191,7 @@ func (s *session) resume(ctx context.Context, args []string, how queue.Resumptio
 	case errors.Is(err, queue.ErrNotParked), errors.Is(err, queue.ErrUnknown):
 		return notFoundError(fmt.Sprintf("the item %s is not parked any more; somebody else was faster, or an earlier answer was lost", quote(id)))
 	case err != nil:
-		return s.explained(err)
+		return s.explained(ctx, err)
 	}
 	return s.print(struct {
 		Item string `json:"item"`

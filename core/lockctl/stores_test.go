@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // hostile is a key that would act on a terminal and on a pattern.
@@ -105,6 +110,129 @@ func TestWatchPrintsListAfterList(t *testing.T) {
 	if r := ctl(t, store, "watch", "-count", "1"); strings.Contains(r.out, "\x1b") {
 		t.Errorf("%q", r.out)
 	}
+}
+
+// mute returns the address of a server that accepts connections, and says nothing. accepted has a
+// word of each.
+func mute(t *testing.T) (addr string, accepted chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted = make(chan struct{}, 1000)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close() //nolint:errcheck // nobody listens
+			select {
+			case accepted <- struct{}{}:
+			default:
+			}
+		}
+	})
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	})
+	return l.Addr().String(), accepted
+}
+
+// muteStores are URLs of the kinds of stores at a server.
+func muteStores(addr string) []string {
+	return []string{
+		"redis://" + addr, "redis+cluster://" + addr, "etcd://" + addr, "zookeeper://" + addr,
+		"postgres://u@" + addr + "/x?sslmode=disable", "mysql://u@" + addr + "/x",
+	}
+}
+
+func TestInterruptIsHeededWhileTheStoreHangs(t *testing.T) {
+	for _, args := range [][]string{{"ls"}, {"doctor"}, {"release", "-yes", "k"}} {
+		addr, accepted := mute(t)
+		for _, store := range muteStores(addr) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan int, 1)
+			go func() {
+				getenv := func(string) string { return "" }
+				ended <- run(ctx, process{out: io.Discard, errs: io.Discard, getenv: getenv}, append([]string{"-timeout", patience, "-store", store}, args...))
+			}()
+			<-accepted
+			cancel()
+			select {
+			case status := <-ended:
+				if status != failed {
+					t.Errorf("%s %q: status %d", store, args, status)
+				}
+			case <-time.After(20 * time.Second): // a third of the time-out
+				t.Errorf("%s %q goes on", store, args)
+				<-ended
+			}
+			for len(accepted) > 0 {
+				<-accepted
+			}
+		}
+	}
+}
+
+func TestInterruptIsHeededAtAQuestion(t *testing.T) {
+	in, writer := io.Pipe()
+	defer writer.Close() //nolint:errcheck // a pipe's end never fails
+	store := stores["redis"](t)
+	take(t, service(t, store), core.Policy{Key: "k"})
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := &asking{cancel: cancel}
+	getenv := func(string) string { return "" }
+	if status := run(ctx, process{in: in, asks: true, out: io.Discard, errs: asked, getenv: getenv}, []string{"-timeout", patience, "-store", store, "-namespace", "shop", "release", "k"}); status != failed {
+		t.Errorf("status %d", status)
+	}
+}
+
+// asking interrupts the program when it asks.
+type asking struct{ cancel func() }
+
+func (a *asking) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("(yes/no)")) {
+		a.cancel()
+	}
+	return len(b), nil
+}
+
+func TestCauseOfASilentStoreIsNamed(t *testing.T) {
+	for _, args := range [][]string{{"ls"}, {"doctor", "-json"}} {
+		for _, store := range muteStores("127.0.0.1:1") {
+			if r := ctl(t, store, append(args, "-timeout", "200ms")...).must(t, failed); !strings.Contains(r.out+r.errs, "connection refused") {
+				t.Errorf("%s %q: %s%s", store, args, r.out, r.errs)
+			}
+		}
+		addr, _ := mute(t)
+		if r := ctl(t, "etcd://"+addr, append(args, "-timeout", "200ms")...).must(t, failed); !strings.Contains(r.out+r.errs, addr+" accepts connections") {
+			t.Errorf("%q: %s%s", args, r.out, r.errs)
+		}
+	}
+}
+
+func TestDamagedKeyIsNamedAndTheListGoesOn(t *testing.T) {
+	server := redistest.Start(t)
+	store := "redis://" + server.Addr()
+	take(t, service(t, store), core.Policy{Key: "stock:D-4"})
+	if err := redisAt(t, server.Addr()).HSet(t.Context(), "la1:{shop/junk}", "o", "abc", "x", "1895637420771", "t", "abc", "l", "abc").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var l listJSON
+	ctl(t, store, "ls", "-json").must(t, fine).read(t, &l)
+	if len(l.Keys) != 2 || l.Keys[0].Key != "junk" || !strings.Contains(l.Keys[0].Error, "damaged") || !l.Keys[1].Held {
+		t.Errorf("%+v", l)
+	}
+	if r := ctl(t, store, "release", "-yes", "junk").must(t, failed); !strings.Contains(r.errs, "the key's hash is damaged; find out who writes there, and delete it") {
+		t.Errorf("%s", r.errs)
+	}
+	diagnose(t, store, failed, map[string]string{"overwritten keys": "bad la1:{shop/junk} is damaged, its t is no number"})
 }
 
 func TestStoreThatIsDownIsAFailure(t *testing.T) {

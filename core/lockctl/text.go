@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"net/url"
 	"slices"
@@ -48,20 +49,35 @@ func inert(s string) string {
 	return b.String()
 }
 
+// oneLine returns a text as a line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 // secrets are what is never printed.
 type secrets []string
 
-// secretsOf returns the secrets in the URL of a store, as it writes them and as they are.
-func secretsOf(store string) secrets {
+// secretsOf returns the secrets in texts that are URLs, or have one, as they write them and as
+// they are.
+func secretsOf(texts ...string) secrets {
 	var all secrets
+	for _, text := range texts {
+		if _, rest, found := strings.Cut(text, "://"); found {
+			all.collect(rest)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(all)
+}
+
+// collect adds the secrets of what follows the scheme of a URL.
+func (all *secrets) collect(rest string) {
 	add := func(s string) {
 		for _, form := range []string{s, unescaped(s)} {
-			if form != "" && !slices.Contains(all, form) {
-				all = append(all, form, url.QueryEscape(form), url.PathEscape(form))
+			if form != "" && !slices.Contains(*all, form) {
+				quoted := strconv.Quote(form)
+				*all = append(*all, form, url.QueryEscape(form), url.PathEscape(form), quoted[1:len(quoted)-1])
 			}
 		}
 	}
-	_, rest, _ := strings.Cut(store, "://")
 	authority, _, _ := strings.Cut(rest, "/")
 	// An @ in a password that was not escaped may be behind a slash or a question mark.
 	for _, part := range []string{authority, rest} {
@@ -78,8 +94,6 @@ func secretsOf(store string) secrets {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(all)
 }
 
 func unescaped(s string) string {

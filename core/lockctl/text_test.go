@@ -93,11 +93,15 @@ func TestWrongCommandLinesSaySo(t *testing.T) {
 		"ls -timeout 3":               "timeout",
 		"ls -timeout 0s":              "use a millisecond or more",
 		"watch -interval 1ms":         "100ms or more",
-		"ls -nonsense":                "nonsense",
+		"ls -nonsense":                "there is no flag -nonsense; -- ends the flags",
+		"inspect -k":                  "lockctl inspect -- -k",
+		"ls *":                        "ls takes flags alone, and no *",
+		"help lss":                    "there is no command lss",
 		"completion csh":              "bash, zsh and fish",
 		"ls -store x://y":             "the scheme of the store's URL",
 		"ls -store redis://h/x":       "no number",
-		"ls -store redis://h?x=1":     "no such option",
+		"ls -store redis://h?x=1":     "the options that it has: protocol",
+		"ls -store etcd://h?x=1":      "has no options behind the ?",
 		"ls -namespace a/b":           "a slash ends the namespace",
 		"queue ls q -store etcd://h":  "serial queues are in Redis",
 		"queue ls q -store redis://h": "need -queue-prefix",
@@ -111,6 +115,43 @@ func TestWrongCommandLinesSaySo(t *testing.T) {
 	}
 	if r := ctl(t, "", "ls"); r.status != misused || !strings.Contains(r.errs, "which store?") {
 		t.Errorf("status %d, %q", r.status, r.errs)
+	}
+}
+
+func TestSecretsOfEveryArgumentAndVariableStayHidden(t *testing.T) {
+	for _, url := range []string{"redis://u:geheim@h", "redis://:geheim@h", `redis://u:"ge\heim@h`} {
+		for _, line := range [][]string{
+			{"-timeout", url, "ls"}, {"ls", "-interval=" + url}, {"-namespace", url, "ls"}, {"release", "-count", url}, {"ls", "-store", url + ":x"}, {"queue", "ls", url},
+		} {
+			if r := ctl(t, "redis://127.0.0.1:1", line...); r.status == fine || strings.Contains(r.out+r.errs, "heim") {
+				t.Errorf("%q: status %d\n%s%s", line, r.status, r.out, r.errs)
+			}
+		}
+		var errs bytes.Buffer
+		getenv := func(name string) string {
+			return map[string]string{"LOCKAROUND_STORE": "redis://127.0.0.1:1", "LOCKAROUND_NAMESPACE": url}[name]
+		}
+		if status := run(t.Context(), process{errs: &errs, getenv: getenv}, []string{"ls"}); status != misused || strings.Contains(errs.String(), "heim") {
+			t.Errorf("a namespace of %s: status %d, %s", url, status, errs.String())
+		}
+	}
+}
+
+func TestHelpOfACommandHasItsFlagsAlone(t *testing.T) {
+	for _, line := range []string{"help watch", "watch -h", "help queue ls", "help queue", "version"} {
+		out := ctl(t, "", strings.Fields(line)...).must(t, fine).out
+		for text, want := range map[string]bool{
+			"-interval": line == "help watch" || line == "watch -h", "the default is 2s": line == "help watch" || line == "watch -h",
+			"-timeout": line != "version", "the default is 3s": line != "version", "the default is 24h0m0s": strings.Contains(line, "queue"), "lockctl ": line == "version",
+			"queue drop": line == "help queue",
+		} {
+			if strings.Contains(out, text) != want && !(text == "queue drop" && line == "help queue ls") {
+				t.Errorf("%s has %q: %v\n%s", line, text, !want, out)
+			}
+		}
+	}
+	if out := ctl(t, "", "help").must(t, fine).out; !strings.Contains(out, "protocol=2") || !strings.Contains(out, "What follows -- is an argument") {
+		t.Errorf("%s", out)
 	}
 }
 

@@ -27,6 +27,12 @@ var urlExamples = []string{
 	"mysql://user:password@host:3306/database?tls=true   (or mariadb://)",
 }
 
+const urlOptions = `  redis, all kinds   protocol=2 for a server without RESP3; the default is 3
+  redis+sentinel     db, sentinel-user and sentinel-password as well
+  postgres           those of pgx
+  mysql              tls=true, false, skip-verify or preferred
+`
+
 // ports are what stands for a port that is missing.
 var ports = map[string]string{
 	"redis": "6379", "redis+cluster": "6379", "redis+redlock": "6379", "redis+sentinel": "26379",
@@ -122,7 +128,10 @@ func (l *location) only(names ...string) error {
 			known = known || n == name
 		}
 		if !known {
-			return misuse("a URL of the scheme %s has no such option behind the ?; it may have %s", l.scheme, strings.Join(append(names, "no other"), ", "))
+			if len(names) == 0 {
+				return misuse("a URL of the scheme %s has no options behind the ?", l.scheme)
+			}
+			return misuse("a URL of the scheme %s has no such option behind the ?; the options that it has: %s", l.scheme, strings.Join(names, ", "))
 		}
 	}
 	return nil
