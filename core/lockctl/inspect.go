@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -85,8 +86,11 @@ func release(ctx context.Context, s *session, args []string) error {
 		"Its holders are told as far as they can be reached, and may be at work still. Take it from them?"); err != nil {
 		return err
 	}
-	token, err := s.locks.ForceRelease(ctx, k.Key)
-	if err != nil {
+	token, err := s.locks.ForceReleaseUpTo(ctx, k.Key, k.Token)
+	switch {
+	case errors.Is(err, core.ErrNotHeld):
+		return notFoundError(fmt.Sprintf("nothing was done: another holder has the key %s meanwhile, and keeps it", quote(k.Key)))
+	case err != nil:
 		return s.explained(ctx, err)
 	}
 	return s.print(releaseJSON{quote(k.Key), tokenText(token)}, func() [][]string {

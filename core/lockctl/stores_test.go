@@ -95,6 +95,40 @@ func TestSomebodyAtATerminalIsAsked(t *testing.T) {
 	<-held.Done()
 }
 
+// answering says yes once the key has changed hands.
+type answering struct {
+	io.Reader
+	before func()
+}
+
+func (a *answering) Read(p []byte) (int, error) {
+	if a.before != nil {
+		a.before()
+		a.before = nil
+	}
+	return a.Reader.Read(p)
+}
+
+func TestHolderThatNobodyWasShownKeepsTheKey(t *testing.T) {
+	store := stores["redis"](t)
+	s := service(t, store)
+	shown := take(t, s, core.Policy{Key: "k"})
+	var next *core.Lease
+	in := &answering{strings.NewReader("yes\n"), func() {
+		if err := shown.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		next = take(t, s, core.Policy{Key: "k"})
+	}}
+	r := ctlAt(t, process{in: in, asks: true}, store, "release", "k").must(t, notFound)
+	if !strings.Contains(r.errs, "another holder") {
+		t.Errorf("%q", r.errs)
+	}
+	if err := next.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWatchPrintsListAfterList(t *testing.T) {
 	store := stores["redis"](t)
 	s := service(t, store)
