@@ -1,7 +1,6 @@
 package databases_test
 
 import (
-	"database/sql"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql" // the driver mysql
@@ -61,6 +60,3 @@ func (s *server) database(t testing.TB) *database {
 
 // source is the database's data source.
 func (d *database) source() string { return d.SourceAt(d.On.Addr()) }
-
-// connect returns another pool of connections, as another process would have.
-func (d *database) connect(t testing.TB) *sql.DB { return d.Connect(t, d.On.Addr(), "") }
