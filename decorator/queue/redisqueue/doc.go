@@ -31,6 +31,14 @@
 // commands EVALSHA, EVAL, TIME, GET, SET, HGET, HMGET, HSET, HDEL, LLEN, LINDEX, LPOP, RPUSH, ZADD,
 // ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING.
 //
+// # Beside asynq
+//
+// asynq, which keeps no order, enqueues faster: 16 callers do 0.7 times as much here. With one item
+// in each of 5,000 keys here run 0.7 times as many a second, since each takes the lock of its key. With ten
+// items in each of 1,000 keys here are 2.1 times as many, and 1.3 times over four processes. An item
+// that finds an idle worker starts after 2 ms, with asynq after 0.9 s. These are medians of five rounds on two
+// cores; core/lab/queues has the table.
+//
 // # What is needed of the server
 //
 // Set maxmemory-policy to noeviction, or to one of the volatile- policies: a server that evicts
