@@ -74,10 +74,10 @@
 // lease that joins others takes one more, and so does a request that has to wait for a key that
 // no request of the session has waited for in the last ten seconds.
 //
-// concurrency.Mutex of etcd's own client is ahead with few callers: here are 0.89 to 0.95 times as
-// many sections with one caller, 0.93 to 0.94 with eight, and 0.98 to 1.00 with 64, and the client
+// concurrency.Mutex of etcd's own client is ahead with few callers: here are 0.84 to 0.95 times as
+// many sections with one caller, 0.83 to 0.94 with eight, and 0.97 to 1.00 with 64, and the client
 // takes 1.2 to 1.3 times the processor time. Between processes the Mutex hands over in 0.6 to 0.7 of
-// the time. These are medians of five rounds on two cores, with servers on loopback and without fsync. The
+// the time. These are medians of three runs on two cores, with servers on loopback and without fsync. The
 // Mutex takes two requests for a section with any number of callers. Here eight callers take 1.7
 // and 64 take 1.3. Each acquisition needs a request of its own, since its token is the request's
 // revision. A Mutex has one lease for all locks of a session, which are lost together. It does not
