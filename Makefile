@@ -1,7 +1,7 @@
 # make test is the test command. It installs servers that are missing where it may.
 #
 #   make test        vet, generated code, lint, unit tests, every store's conformance and
-#                    faults, a short simulation, all with the race detector: six minutes
+#                    faults, a short simulation, all with the race detector: a quarter of an hour
 #   make test-full   what make test leaves out: crowds, endurance, Valkey, the longer simulation,
 #                    bugs that it must catch, and the newest releases of dependencies and Go
 #   make test-long   more simulation, more kills, and time for each fuzz target: hours
