@@ -61,9 +61,10 @@ func (t *trips) run(ctx context.Context, script *redis.Script, digest string, ar
 	}
 	t.underWay++
 	t.mu.Unlock()
+	alone := []*call{c}
 	asked := time.Now()
-	keys, arguments := t.request([]*call{c})
-	t.deliver([]*call{c}, script.Run(ctx, t.client, keys, arguments...))
+	keys, arguments := t.request(alone)
+	t.deliver(alone, script.Run(ctx, t.client, keys, arguments...))
 	took := time.Since(asked)
 	t.mu.Lock()
 	defer t.mu.Unlock()
