@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,103 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
-
-func nobody(*http.Request) (string, bool) { return "", false }
-
-// byHeader lets those release whom a header names.
-func byHeader(r *http.Request) (string, bool) {
-	who := r.Header.Get("X-Operator")
-	return who, who != ""
-}
-
-// post sends the form of the button.
-func post(t testing.TB, h http.Handler, who string, form url.Values, change ...func(*http.Request)) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://shop.example/debug/locks/release", strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	r.Header.Set("X-Operator", who)
-	for _, c := range change {
-		c(r)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-// counter is a service with one key that is held, and its page.
-type counter struct {
-	t     *testing.T
-	locks *core.Engine
-	page  http.Handler
-	log   *logtest.Buffer
-}
-
-var stock = core.Policy{Name: "deduct", Key: "stock:book"}
-
-func openCounter(t *testing.T) *counter {
-	t.Helper()
-	return openCounterOn(t, memlock.New())
-}
-
-func openCounterOn(t *testing.T, store driver.Driver) *counter {
-	t.Helper()
-	c := &counter{t: t, log: &logtest.Buffer{}}
-	c.locks = engineOn(t, store, core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(c.log, nil))))
-	p := newPage(c.locks, compiled(t, c.locks, WithRelease(byHeader), ShowKeys()))
-	p.hub.linger, p.hub.first = 0, 0
-	c.page = p
-	return c
-}
-
-func compiled(t *testing.T, e *core.Engine, opts ...Option) *options {
-	t.Helper()
-	o, err := compile(e, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-func (c *counter) hold() *core.Lease {
-	c.t.Helper()
-	lease, err := c.locks.Acquire(c.t.Context(), stock)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() { _ = lease.Release(context.Background()) }) // it may have been taken
-	return lease
-}
-
-// ask returns a page as an operator gets it.
-func (c *counter) ask(who, path string) string {
-	c.t.Helper()
-	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, path, nil)
-	r.Header.Set("X-Operator", who)
-	w := httptest.NewRecorder()
-	c.page.ServeHTTP(w, r)
-	return w.Body.String()
-}
-
-// form is that of the key's page, as an operator gets it.
-func (c *counter) form(who string) url.Values {
-	c.t.Helper()
-	page := c.ask(who, "/key?id="+codeIn(c.t, c.ask(who, "/")))
-	f := url.Values{}
-	for _, m := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(page, -1) {
-		f.Set(m[1], m[2])
-	}
-	return f
-}
 
 func TestOnlyTheButtonOfThePageReleases(t *testing.T) {
 	c := openCounter(t)
@@ -198,42 +106,22 @@ func TestButtonIsForTheHolderThatThePageHasShown(t *testing.T) {
 	}
 }
 
-// overtaken is a driver that does something before a look at a key.
-type overtaken struct {
-	driver.Driver
-	before func()
-}
-
-func (d *overtaken) Open(c driver.Config) (driver.Session, error) {
-	s, err := d.Driver.Open(c)
-	return overtakenSession{s, d}, err
-}
-
-type overtakenSession struct {
-	driver.Session
-	d *overtaken
-}
-
-func (s overtakenSession) Inspect(ctx context.Context, key string) (driver.State, error) {
-	s.d.before()
-	return s.Session.Inspect(ctx, key)
-}
-
 // The page has looked at the key for the last time, and then it changes hands.
 func TestButtonSparesAHolderWhoComesWhileItIsUsed(t *testing.T) {
-	d := &overtaken{memlock.New(), func() {}}
+	d := &inspected{memlock.New(), func() error { return nil }}
 	c := openCounterOn(t, d)
 	first := c.hold()
 	f := c.form("dana")
 	var next *core.Lease
 	looks := 0
-	d.before = func() {
+	d.before = func() error {
 		if looks++; looks == 2 {
 			if err := first.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
 			next = c.hold()
 		}
+		return nil
 	}
 	w := post(t, c.page, "dana", f)
 	if next == nil {
@@ -295,95 +183,6 @@ func TestButtonSaysWhoLosesTheKey(t *testing.T) {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		})
-	}
-}
-
-// silent is a driver whose store does not answer for a time.
-type silent struct {
-	driver.Driver
-	now   atomic.Bool
-	asked atomic.Int64
-}
-
-func (d *silent) Open(c driver.Config) (driver.Session, error) {
-	s, err := d.Driver.Open(c)
-	return silentSession{s, d}, err
-}
-
-type silentSession struct {
-	driver.Session
-	d *silent
-}
-
-func (s silentSession) Inspect(ctx context.Context, key string) (driver.State, error) {
-	s.d.asked.Add(1)
-	if s.d.now.Load() {
-		return driver.State{}, errors.New("no answer")
-	}
-	return s.Session.Inspect(ctx, key)
-}
-
-func TestPageOfAKeySaysThatTheStoreDoesNotAnswer(t *testing.T) {
-	d := &silent{Driver: memlock.New()}
-	c := openCounterOn(t, d)
-	c.hold()
-	key := "/key?id=" + codeIn(t, c.ask("dana", "/"))
-	if text := c.ask("dana", key); strings.Contains(text, "does not answer") || !strings.Contains(text, "<form") {
-		t.Errorf("while it answers:\n%s", text)
-	}
-	d.now.Store(true)
-	text := ""
-	eventually(t, "the page to say so, once what the store said lately is old", func() bool {
-		text = c.ask("dana", key)
-		return strings.Contains(text, "store does not answer")
-	})
-	if strings.Contains(text, "<form") || !strings.Contains(text, "exclusive") {
-		t.Errorf("while it does not answer:\n%s", text)
-	}
-}
-
-func TestStoreIsAskedOnceForAllWhoLookAtAKey(t *testing.T) {
-	d := &silent{Driver: memlock.New()}
-	c := openCounterOn(t, d)
-	c.hold()
-	srv := served(t, c.page)
-	list := listen(t, srv.URL+"/events")
-	code := codeIn(t, list.until("key", "key?id=").Parts)
-	began, before := time.Now(), d.asked.Load()
-	all := make([]*listener, 20)
-	for i := range all {
-		all[i] = listen(t, srv.URL+"/events?id="+code)
-	}
-	for _, l := range all {
-		l.until("holder", "exclusive")
-	}
-	for range 10 { // which changes what all of them show
-		if err := c.locks.Do(t.Context(), core.Policy{Key: "other"}, func(context.Context) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		list.until("total", "taken")
-	}
-	most := 1 + int64(time.Since(began)/keyEvery)
-	if n := d.asked.Load() - before; n < 1 || n > most {
-		t.Errorf("the store was asked %d times in %v by 20 who look", n, time.Since(began))
-	}
-}
-
-func TestButtonCanBeUsedAgainIfTheStoreHasNotAnswered(t *testing.T) {
-	d := &silent{Driver: memlock.New()}
-	c := openCounterOn(t, d)
-	lease := c.hold()
-	f := c.form("dana")
-	d.now.Store(true)
-	if w := post(t, c.page, "dana", f); w.Code != 502 || !strings.Contains(w.Body.String(), "does not answer") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if err := lease.Err(); err != nil {
-		t.Errorf("the lock was taken: %v", err)
-	}
-	d.now.Store(false)
-	if w := post(t, c.page, "dana", f); w.Code != 200 {
-		t.Errorf("when the store is back: %d %s", w.Code, w.Body)
 	}
 }
 
