@@ -31,7 +31,7 @@ var mistakes = []struct{ name, by, file, old, bug string }{
 	{"a full queue takes one more", bySuite + "/FullQueue", "operations.go", "full := c.length() >= a.q.rules.MaxLength", "full := c.length() > a.q.rules.MaxLength"},
 	{"listeners are not told", bySuite + "/ListenerHears", "step.go", "if c.tells && (", "if false && ("},
 	{"a cascade ends one item", bySuite + "/Cascade", "change.go", "\t\t\tc.Head = c.Sequence + 1\n", ""},
-	{"a claim is nobody's", bySuite + "/Claim", "claim.go", "case !c.exists || c.Worker != worker:", "case !c.exists:"},
+	{"a claim is nobody's", bySuite + "/Claim", "claim.go", "c.Worker != worker:", "c.Worker != worker && false:"},
 	{"two workers claim a key", bySuite + "/Claim", "change.go", "c.move(claimed, earliest+lasts)", "c.move(since, earliest)"},
 	{"an item that others have deleted is passed over", byFaults, "change.go", "case n == nil && sequence >= c.Head:\n\t\treturn nil, queue.ErrDamaged", "case n == nil && sequence >= c.Head:\n\t\treturn &item{ID: []byte{1}}, nil"},
 	{"what has ended stays", byFaults, "sweep.go", "\t\tc.Pruned++\n", "\t\tbreak\n"},
