@@ -53,10 +53,12 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 		n.misses, n.Took = 0, took
 		if r.status != "" {
 			n.noteClock(r.clock, now)
-			if n.boot != 0 && n.boot != r.boot {
-				n.emptiedSince = now
+			if r.boot != bootUntold {
+				if n.boot != 0 && n.boot != r.boot {
+					n.emptiedSince = now
+				}
+				n.boot = r.boot
 			}
-			n.boot = r.boot
 		}
 		if took > bound/2 {
 			n.setCondition(driver.NodeSlow, now)

@@ -141,7 +141,7 @@ func (m *model) execute(c *command) answer {
 	}
 	a := answer{
 		status: st, token: r.token, ticket: r.ticket, clock: m.micros(), waiting: r.others(c.owner),
-		first: head, firm: firm, ousted: r.ousted, boot: m.boot,
+		first: head, firm: firm, boot: m.boot,
 	}
 	if r.taken {
 		a.left = r.expires.Sub(now)
@@ -153,6 +153,12 @@ func (m *model) execute(c *command) answer {
 		a.taker.channel = r.channel
 		if owner := string(r.owner[:]); strings.HasPrefix(r.traced, owner) {
 			a.taker.trace = r.traced[len(owner):]
+		}
+	}
+	if c.op == opEnd {
+		a = answer{status: st, clock: a.clock, token: r.token, boot: bootUntold}
+		if st == statusNotMine {
+			a.ousted = r.ousted
 		}
 	}
 	if c.op == opInspect {

@@ -20,7 +20,7 @@ func words(ws ...string) []any {
 }
 
 func TestMalformedRepliesAreRefused(t *testing.T) {
-	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "7", "8", "channel", "trace"}
+	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "8", "channel", "trace"}
 	if a, err := parseAnswer(opVote, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 || a.taker != (taker{"channel", "trace"}) {
 		t.Errorf("a vote's reply: %+v, %v", a, err)
 	}
@@ -28,17 +28,23 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 	if a, err := parseAnswer(opInspect, append(words(good...), words(owner, "9", "10", "0", owner+owner)...)); err != nil || !a.held || len(a.queue) != 2 || a.accepted != 9 {
 		t.Errorf("an inspection's reply: %+v, %v", a, err)
 	}
+	if a, err := parseAnswer(opEnd, words("ended", "1", "2", "3")); err != nil || a.status != statusEnded || a.clock != 1 || a.token != 2 || a.ousted != 3 || a.boot != bootUntold {
+		t.Errorf("an end's reply: %+v, %v", a, err)
+	}
+	if _, err := parseAnswer(opEnd, words(good...)); !errors.Is(err, errMalformed) {
+		t.Errorf("a long reply to an end: %v", err)
+	}
 	for name, value := range map[string]any{
 		"nil":                 nil,
 		"a number":            int64(1),
 		"an empty list":       []any{},
-		"too short":           words(good[:12]...),
+		"too short":           words(good[:11]...),
 		"too long":            words(append(good, "9")...),
-		"a number for a word": append(words(good[:12]...), int64(1)),
+		"a number for a word": append(words(good[:11]...), int64(1)),
 		"a numeral":           append([]any{"granted", "1"}, words(good[2:]...)...),
-		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
-		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
-		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "7", "8", "", ""),
+		"a negative number":   words("granted", "-1", "2", "3", "4", "5", "6", "1", "0", "8", "", ""),
+		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "8", "", ""),
+		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "8", "", ""),
 	} {
 		if _, err := parseAnswer(opVote, value); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -58,21 +64,21 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	f.Add("granted", int64(1), int64(16), "0123456789abcdef", uint8(13))
-	f.Add("", int64(-1), int64(9007199254740993), "", uint8(18))
+	f.Add("granted", int64(1), int64(16), "0123456789abcdef", uint8(12))
+	f.Add("", int64(-1), int64(9007199254740993), "", uint8(17))
 	f.Fuzz(func(t *testing.T, a string, b, c int64, d string, n uint8) {
 		var list []any
 		for i := range int(n % 20) {
 			switch i {
-			case 0, 11, 13:
+			case 0, 10, 12:
 				list = append(list, a)
-			case 12, 17:
+			case 11, 16:
 				list = append(list, d)
 			default:
 				list = append(list, []int64{b, c}[i%2])
 			}
 		}
-		for _, op := range []operation{opVote, opInspect, opProbe} {
+		for _, op := range []operation{opVote, opEnd, opInspect, opProbe} {
 			got, err := parseAnswer(op, list)
 			if err == nil && op != opProbe && (got.token < 0 || got.token >= 1<<53 || got.left < 0) {
 				t.Errorf("%v was read as %+v", list, got)

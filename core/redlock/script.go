@@ -104,40 +104,41 @@ func parseAnswer(op operation, value any) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("%w: %T instead of a list", errMalformed, value)
 	}
-	want := 13
+	want := 12
 	switch op {
 	case opProbe:
 		return parseProbe(list)
 	case opInspect:
-		want = 18
+		want = 17
+	case opEnd:
+		want = 4
 	}
 	if len(list) != want {
 		return answer{}, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(list), want)
 	}
 	p := reader{}
-	a := answer{
-		status:   status(p.text(list[0])),
-		accepted: p.number(list[1]),
-		token:    p.number(list[2]),
-		ticket:   p.number(list[3]),
-		clock:    p.number(list[4]),
-		left:     p.millis(list[5]),
-		waiting:  int(p.number(list[6])),
-		first:    p.number(list[7]) == 1,
-		firm:     p.number(list[8]) == 1,
-		ousted:   p.number(list[9]),
-		boot:     p.number(list[10]),
-		taker:    taker{channel: p.text(list[11]), trace: p.text(list[12])},
+	a := answer{status: status(p.text(list[0])), clock: p.number(list[1]), token: p.number(list[2])}
+	if op == opEnd {
+		a.boot, a.ousted = bootUntold, p.number(list[3])
+		return a, p.err
 	}
+	a.accepted = p.number(list[3])
+	a.ticket = p.number(list[4])
+	a.left = p.millis(list[5])
+	a.waiting = int(p.number(list[6]))
+	a.first = p.number(list[7]) == 1
+	a.firm = p.number(list[8]) == 1
+	a.boot = p.number(list[9])
+	a.taker = taker{channel: p.text(list[10]), trace: p.text(list[11])}
 	if op == opInspect {
-		holder := p.text(list[13])
-		a.accepted = p.number(list[14])
-		a.since = time.UnixMilli(p.number(list[15]))
-		a.held, a.kept = holder != "", p.number(list[16]) == 1
+		holder := p.text(list[12])
+		a.accepted = p.number(list[13])
+		a.since = time.UnixMilli(p.number(list[14]))
+		a.held, a.kept = holder != "", p.number(list[15]) == 1
 		if a.held && !a.kept {
 			p.owner(&a.holder, holder)
 		}
-		for o := range slices.Chunk([]byte(p.text(list[17])), len(driver.Owner{})) {
+		for o := range slices.Chunk([]byte(p.text(list[16])), len(driver.Owner{})) {
 			a.queue = append(a.queue, driver.Owner{})
 			p.owner(&a.queue[len(a.queue)-1], string(o))
 		}

@@ -54,19 +54,19 @@ const (
 	statusAbsent    status = "absent"    // and on one that never was
 )
 
-// answer is the state of a key at one node.
+// answer is the state of a key at one node. That of an end has the fields up to boot.
 type answer struct {
 	status   status
-	accepted int64 // the token accepted with the requester's vote; 0: none
-	token    int64 // the largest token ever accepted
-	ticket   int64 // the largest ticket ever seen
 	clock    int64 // the node's time in µs
+	token    int64 // the largest token ever accepted
+	ousted   int64 // leases with tokens up to this were ousted; only of an end, by an owner who had nothing
+	boot     int64 // when the node's data began, in µs by its clock; 0: not known; bootUntold
+	accepted int64 // the token accepted with the requester's vote; 0: none
+	ticket   int64 // the largest ticket ever seen
 	left     time.Duration
 	waiting  int   // places of others
 	first    bool  // the requester is the first in the queue
 	firm     bool  // a vote with a token, a kept key or a queue is in the way
-	ousted   int64 // leases with tokens up to this were ousted
-	boot     int64 // when the node's data began, in µs by its clock; 0: not known
 	taker    taker // another owner that has the vote, with a token
 
 	// Of an inspection.
@@ -77,6 +77,9 @@ type answer struct {
 	queue   []driver.Owner // the waiting owners
 	failure []string       // of a probe: name and error of each command that failed
 }
+
+// bootUntold is the boot of an answer that does not tell it.
+const bootUntold = -1
 
 // nextToken is larger than every token that the node has accepted, and than most that
 // it has forgotten: a hybrid logical clock (Kulkarni and others, 2014).

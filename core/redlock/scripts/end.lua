@@ -1,21 +1,24 @@
 -- end: owner, keep. Whatever the owner is at, it is over, and never granted again.
 local owner, keep = ARGV[1], tonumber(ARGV[2])
-local status = 'notmine'
+local status, ousted = 'notmine', 0
 if s.o == owner then
   status = 'ended'
+  if keep > 0 then more(s) end
   local till = s.g + keep
   if keep > 0 and till > now then
-    s.o, s.p, s.x, s.l = KEPT, '', till, till - now
+    s.o, s.p, s.x, s.l, s.changed = KEPT, '', till, till - now, true
   else
-    clear()
+    clear(s)
   end
-elseif queued and redis.call('ZSCORE', queue, owner) then
+elseif s.queued and redis.call('ZSCORE', queue, owner) then
   status = 'withdrawn'
 elseif s.t == 0 then
   status = 'absent'
+else
+  ousted = tonumber(redis.call('HGET', key, 'u') or 0)
 end
-bury(owner)
-save(true)
-drop(owner)
-if s.o == '' or status == 'ended' then free(owner) end
-return answer(status, owner, false, false)
+bury(s, owner)
+save(s, was, true)
+drop(s, owner)
+if s.o == '' or status == 'ended' then free(s, owner) end
+return {status, us, s.t, ousted}

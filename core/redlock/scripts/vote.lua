@@ -8,7 +8,7 @@ local ticket, wait, old, rest, token = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7
 -- The marker stays for ever only if nodes are to stay out, for which it is needed after
 -- the longest silence.
 local DAY = 86400000
-boot = redis.call('GET', marker)
+local boot = redis.call('GET', marker)
 local left = boot and redis.call('PTTL', marker) or 0
 boot = tonumber(boot) or us
 if left >= 0 and rest > 0 then
@@ -21,45 +21,50 @@ local out = rest > 0 and boot / 1000 + rest > now
 local freed = false
 if old ~= '' then
   if s.o == old then
-    clear()
+    clear(s)
     freed = true
   end
-  drop(old)
-  bury(old)
+  drop(s, old)
+  bury(s, old)
 end
 
 local status, head, firm = 'denied', false, false
 local holder = ''
-if ended(owner) then
+if ended(s, owner) then
   status = 'over'
-  drop(owner)
+  drop(s, owner)
 elseif s.o == owner then
   status = 'granted'
-  extend(length)
+  more(s)
+  extend(s, length)
 elseif out then
   status = 'out'
 else
   if ticket > 0 then
-    queued = true
+    s.queued = true
     redis.call('ZADD', queue, 'NX', ticket, owner)
     redis.call('HSET', key, 'e' .. owner, now + e .. ':' .. e .. ':' .. channel)
     redis.call('PEXPIRE', queue, LINGER)
-    s.n = math.max(s.n, ticket)
+    if ticket > s.n then
+      s.n = ticket
+      redis.call('HSET', key, 'n', ticket)
+    end
   end
-  local one = first()
+  local one = first(s)
   head = one == owner
   if s.o == '' and (head or not one) then
     status = 'granted'
     s.o, s.p, s.a, s.g = owner, channel, 0, now
-    if token > math.max(s.t, boot, us - LINGER * 500) then accept(token) end
-    if ARGV[10] then s.d = owner .. ARGV[10] end
-    extend(length)
+    if token > math.max(s.t, boot, us - LINGER * 500) then accept(s, token) end
+    if ARGV[10] then redis.call('HSET', key, 'd', owner .. ARGV[10]) end
+    extend(s, length)
   else
+    more(s)
     firm = s.o == KEPT or s.a > 0 or (one and not head)
     if head or not wait then holder = s.o end
   end
 end
-save(false)
-if freed and s.o == '' then free(owner) end
+save(s, was, false)
+if freed and s.o == '' then free(s, owner) end
 if holder ~= '' then tell(s.p, 'w', holder) end
-return answer(status, owner, head, firm)
+return answer(s, us, boot, status, owner, head, firm)
