@@ -199,12 +199,16 @@ func (a *acquisition) detach(g *driver.Grant, err error) {
 	if err == nil {
 		a.token = g.Token
 	}
-	if err != nil || a.pending == 0 {
+	answered := a.pending == 0
+	if err != nil || answered {
 		a.cancel() // requests that are not sent yet are dropped
 	}
 	a.mu.Unlock()
+	if answered {
+		a.s.claims.noteVoted(a)
+	}
 	for len(a.events) > 0 {
 		e := <-a.events
-		a.takeLate(&e)
+		a.takeLate(&e, false)
 	}
 }

@@ -39,9 +39,17 @@ type acquisition struct {
 	ctx      context.Context // of the requests
 	cancel   context.CancelFunc
 	pending  int    // requests without a reply
+	voting   uint64 // nodes with a vote under way, a bit each
+	after    []afterVote
 	askNowAt []bool // nodes to be asked at once
 	returned bool   // Acquire has returned
 	token    int64  // of the grant; 0: not granted
+}
+
+// afterVote is to be called when a node has answered the vote that is under way there.
+type afterVote struct {
+	node int
+	call func()
 }
 
 // maxPlace is how long a place in the queue lasts at most unless it is refreshed, which is
@@ -93,6 +101,9 @@ func (a *acquisition) send(node int, c command) {
 	c.key, c.owner = a.r.Key, a.r.Owner
 	a.mu.Lock()
 	a.pending++
+	if c.op == opVote {
+		a.voting |= 1 << node
+	}
 	a.mu.Unlock()
 	a.s.ask(a.ctx, node, a.bound, []command{c}, func(rs []reply) { a.onReply(event{node, c.op, c.ticket, rs[0]}) })
 }
@@ -100,21 +111,57 @@ func (a *acquisition) send(node int, c command) {
 func (a *acquisition) onReply(e event) {
 	a.mu.Lock()
 	a.pending--
-	returned := a.returned
+	var calls []func()
+	if e.op == opVote {
+		a.voting &^= 1 << e.node
+		calls = a.takeAfter(e.node)
+	}
+	returned, last := a.returned, a.pending == 0
 	switch {
 	case !returned:
 		a.events <- e
-	case a.pending == 0:
+	case last:
 		a.cancel()
 	}
 	a.mu.Unlock()
-	if returned {
-		a.takeLate(&e)
+	if !returned {
+		return
+	}
+	a.takeLate(&e, len(calls) > 0)
+	for _, call := range calls {
+		call()
+	}
+	if last {
+		a.s.claims.noteVoted(a)
 	}
 }
 
+// afterVote calls call when a node has answered the vote that is under way there, on another
+// goroutine. It reports false if there is none.
+func (a *acquisition) afterVote(node int, call func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !contains(a.voting, node) {
+		return false
+	}
+	a.after = append(a.after, afterVote{node, call})
+	return true
+}
+
+// takeAfter removes and returns what is to be called for a node. a.mu is held.
+func (a *acquisition) takeAfter(node int) (calls []func()) {
+	a.after = slices.DeleteFunc(a.after, func(w afterVote) bool {
+		if w.node == node {
+			calls = append(calls, w.call)
+		}
+		return w.node == node
+	})
+	return calls
+}
+
 // takeLate undoes a vote that arrives after Acquire has returned, or adds it to the lease.
-func (a *acquisition) takeLate(e *event) {
+// ending says that the owner's end is sent next.
+func (a *acquisition) takeLate(e *event, ending bool) {
 	if e.op != opVote {
 		return
 	}
@@ -122,7 +169,7 @@ func (a *acquisition) takeLate(e *event) {
 		a.markLate(e.node)
 	}
 	switch {
-	case e.err != nil || e.status != statusGranted && e.ticket == 0:
+	case ending, e.err != nil, e.status != statusGranted && e.ticket == 0:
 	case a.token != 0 && a.s.claims.holds(a.r.Owner):
 		if e.accepted != a.token {
 			a.sendLease(e.node)

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -19,6 +20,7 @@ type claims struct {
 type claim struct {
 	id        driver.ID
 	acquiring *acquisition // nil once the lease is granted
+	voting    *acquisition // of the lease, while some node has not answered it
 	deadline  time.Time    // of the lease, the latest known
 	contended bool         // a node has said that others want the key
 	lost      uint64       // nodes that have ousted the lease, a bit each
@@ -62,7 +64,7 @@ func (c *claims) markLate(o driver.Owner, node int) bool {
 
 // noteGrant notes the lease of an owner, and reports whether a node has said that others
 // want the key.
-func (c *claims) noteGrant(id driver.ID, deadline time.Time) (contended bool) {
+func (c *claims) noteGrant(a *acquisition, deadline time.Time) (contended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.all) >= c.sweepAt {
@@ -74,13 +76,53 @@ func (c *claims) noteGrant(id driver.ID, deadline time.Time) (contended bool) {
 		}
 		c.sweepAt = max(1024, 2*len(c.all))
 	}
-	cl := c.all[id.Owner]
+	cl := c.all[a.r.Owner]
 	if cl == nil {
-		cl = &claim{id: id}
-		c.all[id.Owner] = cl
+		cl = &claim{id: a.r.ID}
+		c.all[a.r.Owner] = cl
 	}
-	cl.acquiring, cl.deadline = nil, deadline
+	cl.acquiring, cl.voting, cl.deadline = nil, a, deadline
 	return cl.contended
+}
+
+// noteVoted notes that all nodes have answered an acquisition.
+func (c *claims) noteVoted(a *acquisition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl := c.all[a.r.Owner]; cl != nil && cl.voting == a {
+		cl.voting = nil
+	}
+}
+
+// afterVotes calls send when the node has answered the votes of leases that are to end there,
+// so that it cannot execute one after the end. It reports false if none is under way.
+func (c *claims) afterVotes(node int, ends []command, send func()) bool {
+	var left atomic.Int32
+	left.Store(1)
+	answered := func() {
+		if left.Add(-1) == 0 {
+			send()
+		}
+	}
+	waits := false
+	c.mu.Lock()
+	for i := range ends {
+		cl := c.all[ends[i].owner]
+		if cl == nil || cl.voting == nil {
+			continue
+		}
+		left.Add(1)
+		if cl.voting.afterVote(node, answered) {
+			waits = true
+		} else {
+			left.Add(-1)
+		}
+	}
+	c.mu.Unlock()
+	if waits {
+		answered()
+	}
+	return waits
 }
 
 // noteRenewal notes the deadline of a renewed lease.

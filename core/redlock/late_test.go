@@ -33,7 +33,7 @@ func (w *gatedWire) run(_ context.Context, cmds []command) []reply {
 	defer w.mu.Unlock()
 	for i, c := range cmds {
 		w.done = append(w.done, c.op)
-		rs[i].status = map[operation]status{opVote: statusGranted, opEnd: statusEnded}[c.op]
+		rs[i].status = map[operation]status{opVote: statusGranted, opAccept: statusGranted, opEnd: statusEnded}[c.op]
 	}
 	return rs
 }
@@ -47,9 +47,8 @@ func (w *gatedWire) listen(ctx context.Context, _ string, _ func(), _ func(strin
 	return ctx.Err()
 }
 
-// cancelled starts an Acquire over three such wires and cancels it when the votes are on
-// their way.
-func cancelled(t *testing.T) (driver.Session, driver.Request, []*gatedWire) {
+// openGated opens a session of three such wires.
+func openGated(t *testing.T) (driver.Session, []*gatedWire) {
 	var all []*gatedWire
 	var ws []wire
 	for range 3 {
@@ -61,6 +60,46 @@ func cancelled(t *testing.T) (driver.Session, driver.Request, []*gatedWire) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, all
+}
+
+func TestNodeIsToldOfTheEndOnceItHasVoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, all := openGated(t)
+		for i, w := range all {
+			close(w.ends)
+			if i > 0 {
+				close(w.votes)
+			}
+		}
+		g, err := s.Acquire(t.Context(), request("k", time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Release(t.Context(), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]; err != nil {
+			t.Error("not ended by the majority that has voted:", err)
+		}
+		synctest.Wait()
+		slow := all[0]
+		slow.mu.Lock()
+		if len(slow.done) != 0 {
+			t.Errorf("the node has executed %v, though its vote is under way", slow.done)
+		}
+		slow.mu.Unlock()
+		close(slow.votes)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if want := []operation{opVote, opEnd}; !slices.Equal(slow.done, want) {
+			t.Errorf("the node has executed %v; want %v", slow.done, want)
+		}
+	})
+}
+
+// cancelled starts an Acquire over three such wires and cancels it when the votes are on
+// their way.
+func cancelled(t *testing.T) (driver.Session, driver.Request, []*gatedWire) {
+	s, all := openGated(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		synctest.Wait()

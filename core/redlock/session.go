@@ -49,18 +49,24 @@ func (s *session) bound(ttl time.Duration) time.Duration {
 
 // ask sends commands to a node and calls done once, on another goroutine: with the
 // replies, with a kit.SilenceError when the bound has passed, or with the error of ctx if it
-// ended before they were sent. done must not block.
+// ended before they were sent. done must not block. The ends of leases are sent after the answers
+// to their votes.
 func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
 	l := s.lanes[node]
 	if cmds[0].op == opRenew {
 		l = s.renewals[node]
 	}
-	l.enqueue(ctx, bound, cmds, func(rs []reply) {
-		if !errors.Is(rs[0].err, context.Canceled) { // the caller gave up; it says nothing about the node
-			s.health.noteReply(node, &rs[0], bound)
-		}
-		done(rs)
-	})
+	send := func() {
+		l.enqueue(ctx, bound, cmds, func(rs []reply) {
+			if !errors.Is(rs[0].err, context.Canceled) { // the caller gave up; it says nothing about the node
+				s.health.noteReply(node, &rs[0], bound)
+			}
+			done(rs)
+		})
+	}
+	if cmds[0].op != opEnd || !s.claims.afterVotes(node, cmds, send) {
+		send()
+	}
 }
 
 // nodeReplies are the replies of one node.
