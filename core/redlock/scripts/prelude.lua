@@ -16,10 +16,10 @@ local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 
 -- s is the hash, but for p, a, g and d, which more reads: most calls do not need them. They are
--- as here while there is no vote.
+-- as here while there is no vote. Nobody waits at a key that has had no ticket.
 local was = redis.call('HMGET', key, 'o', 'x', 'l', 't', 'n', 'z')
 local s = {
-  key = key, queue = queue, now = now, queued = redis.call('ZCARD', queue) > 0,
+  key = key, queue = queue, now = now, queued = (was[5] or '0') ~= '0' and redis.call('ZCARD', queue) > 0,
   o = was[1] or '', x = (was[2] or 0) + 0, l = (was[3] or 0) + 0, t = (was[4] or 0) + 0, n = (was[5] or 0) + 0, z = was[6] or '',
   p = '', a = 0, g = 0, d = '', known = not was[1] or was[1] == '',
   changed = false, -- whether the vote or t has to be written

@@ -2,7 +2,7 @@
 -- ends (or ''), how long a node stays out that has lost its data, token [, trace]. A free
 -- vote is given with the token, as by accept, unless that is of a time when others may have
 -- had larger ones that the node has forgotten: before its data began, or long ago.
-local owner, channel, length, e = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, channel, length = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ticket, wait, old, rest, token = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
 -- The marker stays for ever only if nodes are to stay out, for which it is needed after
@@ -43,7 +43,7 @@ else
   if ticket > 0 then
     s.queued = true
     redis.call('ZADD', queue, 'NX', ticket, owner)
-    redis.call('HSET', key, 'e' .. owner, now + e .. ':' .. e .. ':' .. channel)
+    redis.call('HSET', key, 'e' .. owner, now + ARGV[4] .. ':' .. ARGV[4] .. ':' .. channel)
     redis.call('PEXPIRE', queue, LINGER)
     if ticket > s.n then
       s.n = ticket
