@@ -155,11 +155,13 @@ func (c *claims) close() {
 	}
 }
 
-// leasesOf returns the etcd leases that the owner's place may be on, and how long they last
-// at most.
-func (c *claims) leasesOf(cl *claim) ([]clientv3.LeaseID, time.Duration) {
+// giveUp returns the etcd leases that the owner's place may be on, and how long they last
+// at most. They are to be revoked, and the place to be deleted, so that no other place is put
+// on them, though a repeated release is answered in the meantime.
+func (c *claims) giveUp(cl *claim) ([]clientv3.LeaseID, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	cl.uncertain = true
 	return slices.Clone(cl.leases), cl.place.ttl
 }
 

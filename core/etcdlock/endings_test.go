@@ -1,7 +1,9 @@
 package etcdlock_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -86,4 +88,38 @@ func TestNameIsNotUsedAgainAfterAReleaseThatMayComeTwice(t *testing.T) {
 		t.Errorf("the next lease has the place %q, a name that may be deleted", placeOf(next))
 	}
 	p.drop(next)
+}
+
+// Otherwise the clean-up of the first release would end the next lease on the same etcd lease.
+func TestNameIsNotUsedAgainAfterAReleaseThatWasGivenUpAndRepeated(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Addr())
+	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
+		first := p.take(key, long)
+		resume := proxy.Stall()
+		ctx, giveUp := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		before := proxy.Count(methodDelete)
+		go func() { done <- p.Release(ctx, []driver.Ending{ending(first)})[0] }()
+		for proxy.Count(methodDelete) == before {
+			runtime.Gosched() // until the request is on its way
+		}
+		giveUp()
+		if err := receive(t, done, "the release"); err == nil {
+			t.Fatal("a release without an answer has succeeded")
+		}
+		proxy.Cut()
+		resume()
+		if err := p.end(first); err != nil {
+			t.Fatal("the release, once more:", err)
+		}
+		next := p.take(key, long)
+		if placeOf(next) == placeOf(first) {
+			t.Errorf("the next lease has the place %q, whose etcd lease is to be revoked", placeOf(next))
+		}
+		p.drop(next)
+	}
 }

@@ -44,7 +44,7 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 	held, err := s.endPlace(ctx, cl, e.Keep, first)
 	if err != nil {
 		// The lease has ended for this process, whatever the request's outcome.
-		leases, ttl := s.claims.leasesOf(cl)
+		leases, ttl := s.claims.giveUp(cl)
 		d := debt{done: func() { s.claims.end(e.ID, released) }}
 		if cl.foreign() { // its session may use the name and the lease again
 			d.foreign = &e
