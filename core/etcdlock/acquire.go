@@ -18,8 +18,11 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	defer leave()
-	req := &request{s: s, Request: r, names: namesOf(r.ID)}
-	req.beginReplacement()
+	req := s.begun.take(r.ID)
+	if req == nil {
+		req = &request{s: s, Request: r, names: namesOf(r.ID)}
+		req.beginReplacement()
+	}
 	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
 		req.suspectPredecessors(nil)
@@ -49,6 +52,9 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	}
 	if req.s.claims.endReason(req.ID) != 0 {
 		return driver.Grant{}, driver.ErrPlaceLost
+	}
+	if req.leased { // begun
+		return req.askOnLease(ctx)
 	}
 	if cl := req.s.claims.get(req.ID); cl != nil {
 		return req.answerAgain(ctx, cl)
@@ -110,17 +116,26 @@ func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, e
 
 // runOnLease asks for the key with a place on etcd lease l.
 func (req *request) runOnLease(ctx context.Context, l etcdLease) (driver.Grant, error) {
-	l.key = req.Key
-	req.names = req.names.withPlace(l.id, driver.Origin{Identity: req.s.identity, Trace: req.Trace})
-	req.mu.Lock()
-	req.lease, req.leaseGone = l, false
-	req.mu.Unlock()
-	req.leased = true
+	req.putOn(l)
+	return req.askOnLease(ctx)
+}
+
+// askOnLease asks for the key with the place that putOn has named.
+func (req *request) askOnLease(ctx context.Context) (driver.Grant, error) {
 	req.refreshed = req.refresh(ctx)
 	if req.Wait {
 		return req.enqueue(ctx)
 	}
 	return req.acquireAtOnce(ctx)
+}
+
+// putOn puts the owner's place on etcd lease l, before it is written.
+func (req *request) putOn(l etcdLease) {
+	l.key = req.Key
+	req.names = req.names.withPlace(l.id, driver.Origin{Identity: req.s.identity, Trace: req.Trace})
+	req.mu.Lock()
+	defer req.mu.Unlock()
+	req.lease, req.leaseGone, req.leased = l, false, true
 }
 
 // enqueue takes a place at the end of the queue. In an empty queue that place is the lease. Of a
@@ -236,6 +251,11 @@ func (req *request) cleanUp(err error) {
 		return
 	}
 	req.s.claims.end(req.ID, notHeld)
+	req.giveBack()
+}
+
+// giveBack gives back what a request that was granted nothing has left at etcd.
+func (req *request) giveBack() {
 	if !req.leased && !req.tellHolder {
 		return
 	}

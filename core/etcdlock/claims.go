@@ -95,6 +95,13 @@ func (c *claims) get(id driver.ID) *claim {
 	return c.byID[id]
 }
 
+// knows reports whether an owner was granted a lease, or has ended.
+func (c *claims) knows(id driver.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id] != nil || c.endReasonOf(id) != 0
+}
+
 // endReason returns how an owner has ended; 0 if that is not known.
 func (c *claims) endReason(id driver.ID) endReason {
 	c.mu.Lock()

@@ -49,8 +49,19 @@ func (s *session) delete(ctx context.Context, place string) (deleted, uncertain 
 	e := &ending{place: place, done: make(chan struct{})}
 	q := &s.endings
 	q.mu.Lock()
+	if q.sending < maxSending && len(q.queue) == 0 {
+		q.sending++
+		q.mu.Unlock()
+		if s.send(ctx, []*ending{e}) {
+			q.mu.Lock()
+			q.sending--
+			q.start(s)
+			q.mu.Unlock()
+		}
+		return e.deleted, e.uncertain, e.err
+	}
 	q.queue = append(q.queue, e)
-	q.send(s)
+	q.start(s)
 	q.mu.Unlock()
 	timeout := time.NewTimer(s.timeout + late)
 	defer timeout.Stop()
@@ -64,8 +75,8 @@ func (s *session) delete(ctx context.Context, place string) (deleted, uncertain 
 	}
 }
 
-// send starts a goroutine that sends what is in the queue, if there is room for one. q.mu is held.
-func (q *endings) send(s *session) {
+// start starts a goroutine that sends what is in the queue, if there is room for one. q.mu is held.
+func (q *endings) start(s *session) {
 	if q.sending >= maxSending || len(q.queue) == 0 {
 		return
 	}
@@ -99,7 +110,12 @@ func (s *session) sendNext() bool {
 		return false
 	}
 	q.mu.Unlock()
+	return s.send(s.Open, batch)
+}
 
+// send sends one request. It reports false if another took its place because it was late.
+func (s *session) send(ctx context.Context, batch []*ending) bool {
+	q := &s.endings
 	answered, tookOver := false, false // guarded by q.mu
 	timer := time.AfterFunc(late, func() {
 		q.mu.Lock()
@@ -107,10 +123,10 @@ func (s *session) sendNext() bool {
 		if !answered {
 			tookOver = true
 			q.sending--
-			q.send(s)
+			q.start(s)
 		}
 	})
-	s.deleteTogether(batch)
+	s.deleteTogether(ctx, batch)
 	timer.Stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,23 +135,23 @@ func (s *session) sendNext() bool {
 }
 
 // deleteTogether deletes places in one transaction. If etcd refuses that, each is tried alone.
-func (s *session) deleteTogether(batch []*ending) {
+func (s *session) deleteTogether(ctx context.Context, batch []*ending) {
 	if len(batch) == 1 {
-		batch[0].delete(s)
+		batch[0].delete(ctx, s)
 		return
 	}
 	ops := make([]clientv3.Op, len(batch))
 	for i, e := range batch {
 		ops[i] = clientv3.OpDelete(e.place)
 	}
-	r, uncertain, err := retryBy(s.Open, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	r, uncertain, err := retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
 	for _, e := range batch {
 		e.uncertain = uncertain
 	}
-	if err != nil && !retryable(err) && s.Open.Err() == nil {
-		each(len(batch), func(i int) { batch[i].delete(s) })
+	if err != nil && !retryable(err) && ctx.Err() == nil {
+		each(len(batch), func(i int) { batch[i].delete(ctx, s) })
 		return
 	}
 	for i, e := range batch {
@@ -148,8 +164,8 @@ func (s *session) deleteTogether(batch []*ending) {
 }
 
 // delete deletes one place.
-func (e *ending) delete(s *session) {
-	r, uncertain, err := retryBy(s.Open, s, inline, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+func (e *ending) delete(ctx context.Context, s *session) {
+	r, uncertain, err := retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
 		return s.client.Delete(ctx, e.place)
 	})
 	e.uncertain, e.err = e.uncertain || uncertain || err != nil, err

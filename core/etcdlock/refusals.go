@@ -51,6 +51,11 @@ func (r *refusals) recentlyWaitedFor(key string, now time.Time) bool {
 	return ok && now.Sub(last.waited) < waitedFor
 }
 
+// recently reports whether a request was refused or had to wait recently.
+func (r *refusals) recently(key string, now time.Time) bool {
+	return r.recentlyRefused(key, now) || r.recentlyWaitedFor(key, now)
+}
+
 // addWait notes that a request has to wait for the key.
 func (r *refusals) addWait(key string, now time.Time) {
 	r.mu.Lock()

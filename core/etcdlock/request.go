@@ -117,14 +117,27 @@ func (req *request) startKeepAlive(ctx context.Context) (stop func()) {
 	return cancel
 }
 
+// staleLease reports whether the place's etcd lease has to be renewed, for a grant to last for its
+// whole TTL.
+func (req *request) staleLease() bool {
+	l := req.currentLease()
+	return time.Since(l.sent) >= secondsToDuration(l.seconds)/10
+}
+
+// nothingToAwait is closed.
+var nothingToAwait = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // refresh renews the place's etcd lease unless that was done recently, so that a grant
-// lasts for its whole TTL. It closes done when the renewal has ended, also in an error.
-func (req *request) refresh(ctx context.Context) (done chan struct{}) {
-	done = make(chan struct{})
-	if l := req.currentLease(); time.Since(l.sent) < secondsToDuration(l.seconds)/10 {
-		close(done)
-		return done
+// lasts for its whole TTL. The channel is closed when the renewal has ended, also in an error.
+func (req *request) refresh(ctx context.Context) <-chan struct{} {
+	if !req.staleLease() {
+		return nothingToAwait
 	}
+	done := make(chan struct{})
 	req.s.Start(func() {
 		defer close(done)
 		_ = req.keepAlive(ctx) // on an error the lease keeps its old deadline

@@ -25,7 +25,10 @@ func retryBy[T any](
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		sent := time.Now()
 		v, err = attempt(ctx, s, call)
+		now := time.Now()
+		s.pace.note(now, now.Sub(sent), retryable(err) || ctx.Err() != nil)
 		if !retryable(err) {
 			return v, uncertain, err
 		}

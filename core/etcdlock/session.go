@@ -23,6 +23,8 @@ type session struct {
 	spares   spares
 	hidden   hiddenHolders
 	endings  endings
+	pace     pace
+	begun    begun
 
 	mu            sync.Mutex
 	aliveKeyLease etcdLease // of leaseForAliveKeys

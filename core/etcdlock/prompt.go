@@ -1,0 +1,141 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+var _ driver.Prompt = (*session)(nil)
+
+// budget is how long Begin and End wait for etcd.
+const budget = driver.Promptness * 4 / 5
+
+// Begin asks for the key once, on a spare etcd lease, if nobody has been seen to wait for the key
+// and etcd has answered quickly of late. It takes no place in the queue but that of a holder.
+func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
+	if !s.pace.quick(now) || check(&r) != nil || s.Enter() != nil {
+		return g, false, nil
+	}
+	defer s.Leave()
+	if s.refusals.recently(r.Key, now) || s.claims.knows(r.ID) || now.Before(s.hidden.until(r.Key)) {
+		return g, false, nil
+	}
+	l, ok := s.spares.take(seconds(r.TTL), r.Key, now)
+	if !ok {
+		return g, false, nil
+	}
+	req := &request{s: s, Request: r, names: namesOf(r.ID)}
+	req.putOn(l)
+	req.refreshed = nothingToAwait
+	ctx, cancel := context.WithTimeout(s.Open, budget)
+	defer cancel()
+	g, err = req.begin(ctx)
+	switch {
+	case err != errGoOn:
+		req.cleanUp(err)
+		return g, true, err
+	case req.uncertain: // the place may be there, or come
+		s.begun.add(req)
+	default:
+		req.giveBack()
+	}
+	return driver.Grant{}, false, nil
+}
+
+// errGoOn says that Acquire has to go on.
+var errGoOn = errors.New("etcd: the request is not settled yet")
+
+func (req *request) begin(ctx context.Context) (driver.Grant, error) {
+	if req.staleLease() {
+		return driver.Grant{}, errGoOn
+	}
+	r, err := req.takeIfFree(ctx, req.names.read())
+	switch {
+	case leaseNotFound(err):
+		req.leased = false // etcd had ended it
+		return driver.Grant{}, errGoOn
+	case err != nil:
+		return driver.Grant{}, errGoOn
+	case r.Succeeded:
+		req.notePlace()
+		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+	case req.Wait:
+		req.s.refusals.addWait(req.Key, time.Now())
+		return driver.Grant{}, errGoOn
+	}
+	q, err := queueOf(r)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if own, _ := q.find(req.names.place); own != nil || admits(req.newPlace(waiting), q.entries) {
+		return driver.Grant{}, errGoOn
+	}
+	return driver.Grant{}, req.refuse(&q)
+}
+
+// begun are the requests whose first step had no answer. Acquire goes on with them. The zero value
+// is ready for use.
+type begun struct {
+	mu   sync.Mutex
+	byID map[driver.ID]*request
+}
+
+func (b *begun) add(req *request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byID == nil {
+		b.byID = make(map[driver.ID]*request)
+	}
+	b.byID[req.ID] = req
+}
+
+// take removes and returns the request of an owner; nil if there is none.
+func (b *begun) take(id driver.ID) *request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	req := b.byID[id]
+	delete(b.byID, id)
+	return req
+}
+
+// End releases a lease of this session.
+func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
+	if e.Keep > 0 || !s.pace.quick(now) || s.Enter() != nil {
+		return false, nil
+	}
+	defer s.Leave()
+	if s.claims.get(e.ID) == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(s.Open, budget)
+	defer cancel()
+	err = s.release(ctx, e)
+	return err == nil || errors.Is(err, driver.ErrNotHeld), err
+}
+
+// pace is how quickly etcd answers. The zero value is ready for use.
+type pace struct {
+	mu      sync.Mutex
+	quickAt time.Time // when the latest answer came, if that was quick
+}
+
+// note notes an attempt that took so long. failed says that it had no answer.
+func (p *pace) note(now time.Time, took time.Duration, failed bool) {
+	if failed || took > budget/2 {
+		now = time.Time{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.quickAt = now
+}
+
+// quick reports whether etcd has answered within the last second, and quickly.
+func (p *pace) quick(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.quickAt.IsZero() && now.Sub(p.quickAt) < time.Second
+}
