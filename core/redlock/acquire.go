@@ -31,7 +31,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	if err == nil {
 		s.startListening()
 		s.health.noteTTL(r.TTL)
-		a.again = s.claims.add(a)
+		a.again = s.claims.add(r.ID, a)
 		g, err = a.run(ctx)
 	}
 	a.finish(&g, err)
@@ -205,7 +205,7 @@ func (a *acquisition) detach(g *driver.Grant, err error) {
 	}
 	a.mu.Unlock()
 	if answered {
-		a.s.claims.noteVoted(a)
+		a.s.claims.noteVoted(a.r.Owner, a)
 	}
 	for len(a.events) > 0 {
 		e := <-a.events

@@ -132,7 +132,7 @@ func (a *acquisition) onReply(e event) {
 		call()
 	}
 	if last {
-		a.s.claims.noteVoted(a)
+		a.s.claims.noteVoted(a.r.Owner, a)
 	}
 }
 

@@ -16,25 +16,31 @@ type claims struct {
 	sweepAt int // len(all) at which to remove expired leases that nobody released
 }
 
+// asker is a running Acquire, as far as claims concern it.
+type asker interface {
+	askNow(node int)
+	afterVote(node int, call func()) bool
+}
+
 // claim is the wait or the lease of one owner. Its fields are guarded by claims.mu.
 type claim struct {
 	id        driver.ID
-	acquiring *acquisition // nil once the lease is granted
-	voting    *acquisition // of the lease, while some node has not answered it
-	deadline  time.Time    // of the lease, the latest known
-	contended bool         // a node has said that others want the key
-	lost      uint64       // nodes that have ousted the lease, a bit each
-	endAsked  time.Time    // when its end was first asked for
-	late      uint64       // nodes that may execute a request after the end, a bit each
+	acquiring asker     // nil once the lease is granted
+	voting    asker     // who was granted the lease, while some node has not answered
+	deadline  time.Time // of the lease, the latest known
+	contended bool      // a node has said that others want the key
+	lost      uint64    // nodes that have ousted the lease, a bit each
+	endAsked  time.Time // when its end was first asked for
+	late      uint64    // nodes that may execute a request after the end, a bit each
 }
 
 // add notes an owner that asks for the lease, and reports whether it was known: then it may have
 // been granted the lease before.
-func (c *claims) add(a *acquisition) (known bool) {
+func (c *claims) add(id driver.ID, a asker) (known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known = c.all[a.r.Owner] != nil
-	c.all[a.r.Owner] = &claim{id: a.r.ID, acquiring: a}
+	known = c.all[id.Owner] != nil
+	c.all[id.Owner] = &claim{id: id, acquiring: a}
 	return known
 }
 
@@ -64,7 +70,7 @@ func (c *claims) markLate(o driver.Owner, node int) bool {
 
 // noteGrant notes the lease of an owner, and reports whether a node has said that others
 // want the key.
-func (c *claims) noteGrant(a *acquisition, deadline time.Time) (contended bool) {
+func (c *claims) noteGrant(id driver.ID, a asker, deadline time.Time) (contended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.all) >= c.sweepAt {
@@ -76,20 +82,20 @@ func (c *claims) noteGrant(a *acquisition, deadline time.Time) (contended bool) 
 		}
 		c.sweepAt = max(1024, 2*len(c.all))
 	}
-	cl := c.all[a.r.Owner]
+	cl := c.all[id.Owner]
 	if cl == nil {
-		cl = &claim{id: a.r.ID}
-		c.all[a.r.Owner] = cl
+		cl = &claim{id: id}
+		c.all[id.Owner] = cl
 	}
 	cl.acquiring, cl.voting, cl.deadline = nil, a, deadline
 	return cl.contended
 }
 
 // noteVoted notes that all nodes have answered an acquisition.
-func (c *claims) noteVoted(a *acquisition) {
+func (c *claims) noteVoted(o driver.Owner, a asker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cl := c.all[a.r.Owner]; cl != nil && cl.voting == a {
+	if cl := c.all[o]; cl != nil && cl.voting == a {
 		cl.voting = nil
 	}
 }

@@ -163,6 +163,6 @@ func (a *acquisition) grant(token int64) (driver.Grant, error) {
 		}
 		return driver.Grant{}, errTooLate
 	}
-	contended := a.s.claims.noteGrant(a, deadline)
+	contended := a.s.claims.noteGrant(a.r.ID, a, deadline)
 	return driver.Grant{ID: a.r.ID, Token: token, Deadline: deadline, Contended: contended || waiting > 0}, nil
 }

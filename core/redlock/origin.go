@@ -21,12 +21,6 @@ func newChannel(identity string) string {
 	return channel
 }
 
-// taker is what a node tells of an owner that has its vote. The zero value is nobody.
-type taker struct {
-	channel string
-	trace   string // as driver.Trace.Append writes it; empty if not known
-}
-
 // origin is where the owner's request came from. Sessions of releases that did not name their
 // channels have no identity.
 func (t taker) origin() driver.Origin {

@@ -78,6 +78,12 @@ type answer struct {
 	failure []string       // of a probe: name and error of each command that failed
 }
 
+// taker is what a node tells of an owner that has its vote. The zero value is nobody.
+type taker struct {
+	channel string
+	trace   string // as driver.Trace.Append writes it; empty if not known
+}
+
 // bootUntold is the boot of an answer that does not tell it.
 const bootUntold = -1
 
