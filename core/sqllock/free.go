@@ -60,7 +60,7 @@ WHERE l.lock_key = ? AND l.token < {now} AND l.floor_token < {now} AND LOCATE(?,
 	// MySQL cannot delete from one table and update another in one statement. So the claim is
 	// spent: it has expired long ago, and is deleted a little later.
 	f.end = `UPDATE lockaround_lock l JOIN lockaround_claim c ON c.lock_key = ? AND c.owner = ?
-LEFT JOIN lockaround_claim o ON o.lock_key = ? AND o.owner <> ? AND o.expires_us > 0
+LEFT JOIN lockaround_claim o ON o.lock_key = ? AND LOCATE(?, o.owner) = 0 AND o.expires_us > 0
 SET l.token = GREATEST(l.token, c.token), l.keep_us = GREATEST(l.keep_us, {now} + GREATEST(?, c.ttl_us)),
 l.ended = LEFT(CONCAT(?, l.ended), ?), c.expires_us = 0
 WHERE l.lock_key = ? AND c.state = 1 AND c.expires_us > {now} AND o.owner IS NULL`

@@ -72,6 +72,6 @@ func (s *session) deleteSpent(ctx context.Context, ids ...driver.ID) error {
 		values = append(values, []byte(id.Key), id.Owner[:])
 	}
 	among := strings.TrimPrefix(strings.Repeat(" OR (lock_key = ? AND owner = ?)", len(ids)), " OR ")
-	_, err := s.db.ExecContext(ctx, s.d.text(`DELETE FROM lockaround_claim WHERE expires_us = 0 AND (`+among+`)`, values...))
+	_, err := s.db.ExecContext(ctx, s.d.text(`DELETE c FROM lockaround_claim c FORCE INDEX (PRIMARY) WHERE expires_us = 0 AND (`+among+`)`, values...))
 	return err
 }

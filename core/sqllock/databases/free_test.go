@@ -2,6 +2,7 @@ package databases_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -148,5 +149,41 @@ func TestReleaseNeedsNoRow(t *testing.T) {
 				t.Errorf("the key's row remembers token %d, want %d", n, g.Token)
 			}
 		}
+	})
+}
+
+// TestKeyWaitsForNoRowOfItsNeighbours has a transaction lock the claims of the keys before and after.
+func TestKeyWaitsForNoRowOfItsNeighbours(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		p := open(t, d.locks(t, d.DB))
+		for _, neighbour := range []string{"a", "c"} {
+			if _, err := p.Acquire(t.Context(), request(neighbour, false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx, err := d.Connect(t, d.On.Addr(), "").BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // which locks no gap
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec(`UPDATE lockaround_claim SET listens = listens + 2 WHERE lock_key IN ('a', 'c')`); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			g, err := p.Acquire(t.Context(), request("b", false))
+			if err != nil {
+				t.Fatal("acquire beside a locked row:", err)
+			}
+			if err := p.Release(t.Context(), []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})[0]; err != nil {
+				t.Fatal("release beside a locked row:", err)
+			}
+		}
+		eventually(t, "the claims of the key are deleted", func() bool {
+			var left int
+			if err := d.DB.QueryRow(`SELECT COUNT(*) FROM lockaround_claim WHERE lock_key = 'b'`).Scan(&left); err != nil {
+				t.Fatal(err)
+			}
+			return left == 0
+		})
 	})
 }
