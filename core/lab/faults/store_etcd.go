@@ -28,7 +28,7 @@ var etcdStore = store{
 			make: func(ctx context.Context, w *world, _ int) error { return revokeLeases(ctx, w.addr()) },
 		},
 	},
-	Mutants: []string{},
+	Mutants: []string{"kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "open-to-readers", "one-too-many", "short-keep"},
 	open:    openEtcd,
 }
 

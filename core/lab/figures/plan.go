@@ -113,7 +113,7 @@ var reasons = []reason{
 	{2, []string{memory}, "its locks are of one process; what five do to each other needs a store between them"},
 	{4, []string{memory}, "its calls are function calls: no reply is lost"},
 	{5, []string{zookeeper, etcd, postgresql, mariadb, memory}, "the engine is simulated over Redis' protocol, and redlock over modelled nodes; this store has no model, and is tried as it is by the suite of core/drivertest and under the other figures"},
-	{6, []string{zookeeper, etcd, postgresql, mariadb, memory}, "it has no bugs seeded of its own: it passes the suite that catches drivertest's broken drivers, and the engine above it is the one whose bugs the simulation catches"},
+	{6, []string{memory}, "it has no bugs seeded of its own: it passes the suite that catches drivertest's broken drivers, and the engine above it is the one whose bugs the simulation catches"},
 	{7, []string{memory}, "a process that is killed takes its store along"},
 	{9, []string{memory}, "there is no network to be cut"},
 	{10, []string{memory}, "it wakes waiters by function calls: there is no subscription"},
