@@ -8,12 +8,15 @@
 -- "limit:length:channel". d is an owner and the trace of its request, and counts only while
 -- that owner has the vote. The queue is a sorted set of owners by ticket.
 --
--- Each function is made anew for each call, and a name from outside costs it more than a small
--- command does: what a function needs, it is given.
+-- Every call makes the functions anew, and each local name that a function takes from outside is
+-- looked for then. So they take few, and are given what they need.
 local key, queue, marker = KEYS[1], KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
+
+local LINGER = 3600000 -- how long the hash stays after its last lease
+local KEPT = '-'       -- in o while nobody has the key and it is kept
 
 -- s is the hash, but for p, a, g and d, which more reads: most calls do not need them. They are
 -- as here while there is no vote. Nobody waits at a key that has had no ticket.
@@ -48,9 +51,6 @@ local function clear(s)
   s.o, s.p, s.x, s.l, s.a, s.g = '', '', 0, 0, 0, 0
 end
 
-local LINGER = 3600000 -- how long the hash stays after its last lease
-local KEPT = '-'       -- in o while nobody has the key and it is kept
-
 -- A vote that lasts longer than it was ever given for shows that the clock went back.
 if s.o ~= '' then
   if s.x > now + s.l then
@@ -78,10 +78,10 @@ end
 -- needs memory, but nothing after it: PEXPIRE in front needs none, so whoever frees
 -- something succeeds.
 local function save(s, was, frees)
-  local keep = math.max(s.x - s.now, 0) + 3600000
+  local keep = math.max(s.x - s.now, 0) + LINGER
   local there = frees and redis.call('PEXPIRE', s.key, keep) == 1
   if s.changed then
-    local text = string.format -- Redis takes longer to write a number
+    local text = string.format -- a number takes Redis longer
     local t = text('%d', s.t)
     local a = s.a == s.t and t or s.a
     redis.call('HSET', s.key, 'o', s.o, 'p', s.p, 'x', text('%d', s.x), 'l', s.l, 'a', a, 'g', text('%d', s.g), 't', t, 'z', s.z)
@@ -135,7 +135,7 @@ local function answer(s, us, boot, status, owner, head, firm)
   more(s)
   if s.o == owner then
     a = s.a
-  elseif s.a > 0 and s.o ~= '-' then
+  elseif s.a > 0 and s.o ~= KEPT then
     channel = s.p
     if string.sub(s.d, 1, 16) == s.o then trace = string.sub(s.d, 17) end
   end
