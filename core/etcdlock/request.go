@@ -76,13 +76,15 @@ const refreshTimeout = 100 * time.Millisecond
 
 // grant makes the owner's place a lease of the session, and returns it.
 func (req *request) grant(ctx context.Context, create, token int64, contended bool) (driver.Grant, error) {
-	timeout := time.NewTimer(refreshTimeout)
-	select {
-	case <-req.refreshed:
-	case <-timeout.C:
-	case <-ctx.Done():
+	if req.refreshed != nothingToAwait {
+		timeout := time.NewTimer(refreshTimeout)
+		select {
+		case <-req.refreshed:
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+		timeout.Stop()
 	}
-	timeout.Stop()
 	l := req.currentLease()
 	deadline := l.deadline(req.TTL)
 	if driver.Remaining(deadline, time.Now()) <= 0 {
@@ -125,7 +127,7 @@ func (req *request) staleLease() bool {
 }
 
 // nothingToAwait is closed.
-var nothingToAwait = func() chan struct{} {
+var nothingToAwait = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c

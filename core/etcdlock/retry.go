@@ -23,8 +23,11 @@ func retry[T any](ctx context.Context, s *session, call func(context.Context) (T
 func retryBy[T any](
 	ctx context.Context, s *session, attempt func(context.Context, *session, func(context.Context) (T, error)) (T, error), call func(context.Context) (T, error),
 ) (v T, uncertain bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
-	defer cancel()
+	if end, ends := ctx.Deadline(); !ends || time.Until(end) > s.timeout {
+		var cancel func()
+		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
+		defer cancel()
+	}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		sent := time.Now()
 		v, err = attempt(ctx, s, call)
