@@ -143,6 +143,7 @@ func (c *claims) beginRelease(cl *claim, deadline, now time.Time) (first, inTime
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cl.releasing {
+		cl.uncertain = true // the place may be deleted twice
 		return false, cl.inTime
 	}
 	cl.releasing, cl.inTime = true, driver.Remaining(deadline, now) > 0

@@ -33,6 +33,10 @@ func newSession(d *Driver, c driver.Config) *session {
 func (s *session) Close(ctx context.Context) error {
 	return s.Life.Close(ctx, func(ctx context.Context) bool {
 		s.claims.close()
+		for _, req := range s.begun.close() {
+			s.claims.end(req.ID, notHeld)
+			req.giveBack()
+		}
 		s.revokeSpares()
 		return s.debts.Drain(ctx)
 	}, nil)

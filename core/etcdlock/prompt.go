@@ -38,9 +38,7 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	case err != errGoOn:
 		req.cleanUp(err)
 		return g, true, err
-	case req.uncertain: // the place may be there, or come
-		s.begun.add(req)
-	default:
+	case !req.uncertain || !s.begun.add(req): // otherwise the place may be there, or come
 		req.giveBack()
 	}
 	return driver.Grant{}, false, nil
@@ -80,17 +78,31 @@ func (req *request) begin(ctx context.Context) (driver.Grant, error) {
 // begun are the requests whose first step had no answer. Acquire goes on with them. The zero value
 // is ready for use.
 type begun struct {
-	mu   sync.Mutex
-	byID map[driver.ID]*request
+	mu     sync.Mutex
+	byID   map[driver.ID]*request
+	closed bool
 }
 
-func (b *begun) add(req *request) {
+// add adds a request, and reports false if nobody can go on with it any more.
+func (b *begun) add(req *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
 	if b.byID == nil {
 		b.byID = make(map[driver.ID]*request)
 	}
 	b.byID[req.ID] = req
+	return true
+}
+
+// close returns the requests that nobody has gone on with.
+func (b *begun) close() (left map[driver.ID]*request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left, b.byID, b.closed = b.byID, nil, true
+	return left
 }
 
 // take removes and returns the request of an owner; nil if there is none.
