@@ -157,7 +157,7 @@ func (m *model) execute(c *command) answer {
 	}
 	if c.op == opEnd {
 		a = answer{status: st, clock: a.clock, token: r.token, boot: bootUntold}
-		if st == statusNotMine {
+		if st != statusEnded {
 			a.ousted = r.ousted
 		}
 	}

@@ -1,9 +1,11 @@
 package redlock
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -45,5 +47,37 @@ func TestRenewedVoteIsNotGivenBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A node that has only the owner's place says that the lease was ousted, too.
+func TestReleaseOfAnOustedLeaseWithAPlaceLeftIsRefused(t *testing.T) {
+	f := startFleet(t, 3)
+	p := openWithin(t, New(f.proxied), time.Second)
+	s := p.Session.(*session)
+	ctx := within(t, 10*time.Second)
+	ask := func(node int, want status, c command) {
+		t.Helper()
+		c.key, c.ttl, c.placeTTL = "k", time.Minute, time.Minute
+		if r := s.nodes[node].run(ctx, []command{c})[0]; r.err != nil || r.status != want {
+			t.Fatalf("%s at node %d: %s, %v", c.op, node, r.status, r.err)
+		}
+	}
+	owner, other := newOwner(), newOwner()
+	token := time.Now().UnixMicro() + 1000
+	ask(2, statusGranted, command{op: opVote, owner: other, channel: "lr1:x", token: token - 100})
+	for node, want := range []status{statusGranted, statusGranted, statusDenied} {
+		ask(node, want, command{op: opVote, owner: owner, channel: "lr1:o", ticket: token, wait: true})
+	}
+	for node := range 2 {
+		ask(node, statusGranted, command{op: opAccept, owner: owner, channel: "lr1:o", token: token})
+	}
+	if err := s.Oust(ctx, "k", token); err != nil {
+		t.Fatal(err)
+	}
+	defer f.proxies[1].Stall()()
+	err := p.Release(ctx, []driver.Ending{{ID: driver.ID{Key: "k", Owner: owner}, Token: token, Deadline: time.Now().Add(time.Minute)}})[0]
+	if !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the release returns %v", err)
 	}
 }

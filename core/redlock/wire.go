@@ -59,7 +59,7 @@ type answer struct {
 	status   status
 	clock    int64 // the node's time in µs
 	token    int64 // the largest token ever accepted
-	ousted   int64 // leases with tokens up to this were ousted; only of an end, by an owner who had nothing
+	ousted   int64 // leases with tokens up to this were ousted; only of an end, by an owner without the vote
 	boot     int64 // when the node's data began, in µs by its clock; 0: not known; bootUntold
 	accepted int64 // the token accepted with the requester's vote; 0: none
 	ticket   int64 // the largest ticket ever seen

@@ -14,9 +14,8 @@ elseif s.queued and redis.call('ZSCORE', queue, owner) then
   status = 'withdrawn'
 elseif s.t == 0 then
   status = 'absent'
-else
-  ousted = tonumber(redis.call('HGET', key, 'u') or 0)
 end
+if status ~= 'ended' then ousted = tonumber(redis.call('HGET', key, 'u') or 0) end
 bury(s, owner)
 save(s, was, true)
 drop(s, owner)

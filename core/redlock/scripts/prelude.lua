@@ -81,10 +81,11 @@ local function save(s, was, frees)
   local keep = math.max(s.x - s.now, 0) + LINGER
   local there = frees and redis.call('PEXPIRE', s.key, keep) == 1
   if s.changed then
-    local text = string.format -- a number takes Redis longer
-    local t = text('%d', s.t)
+    -- A number takes Redis longer than its text; %d would have 32 bits on some servers.
+    local text = string.format
+    local t = text('%.0f', s.t)
     local a = s.a == s.t and t or s.a
-    redis.call('HSET', s.key, 'o', s.o, 'p', s.p, 'x', text('%d', s.x), 'l', s.l, 'a', a, 'g', text('%d', s.g), 't', t, 'z', s.z)
+    redis.call('HSET', s.key, 'o', s.o, 'p', s.p, 'x', text('%.0f', s.x), 'l', s.l, 'a', a, 'g', text('%.0f', s.g), 't', t, 'z', s.z)
   elseif s.z ~= was[6] then
     redis.call('HSET', s.key, 'z', s.z)
   end
