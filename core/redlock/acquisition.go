@@ -40,17 +40,23 @@ type acquisition struct {
 	cancel   context.CancelFunc
 	pending  int    // requests without a reply
 	voting   uint64 // nodes with a vote under way, a bit each
-	after    []afterVote
+	after    []*afterVote
 	askNowAt []bool // nodes to be asked at once
 	returned bool   // Acquire has returned
 	token    int64  // of the grant; 0: not granted
 }
 
-// afterVote is to be called when a node has answered the vote that is under way there.
+// afterVote is to be called when a node has answered the vote that is under way there, or when
+// that has taken too long.
 type afterVote struct {
-	node int
-	call func()
+	node  int
+	call  func()
+	timer *time.Timer
 }
+
+// maxVoteWait is how long an end waits for the answer to a vote. Of a vote that comes later the
+// node is told again that it has ended.
+const maxVoteWait = 20 * time.Millisecond
 
 // maxPlace is how long a place in the queue lasts at most unless it is refreshed, which is
 // done three times as often.
@@ -111,10 +117,10 @@ func (a *acquisition) send(node int, c command) {
 func (a *acquisition) onReply(e event) {
 	a.mu.Lock()
 	a.pending--
-	var calls []func()
+	var after []*afterVote
 	if e.op == opVote {
 		a.voting &^= 1 << e.node
-		calls = a.takeAfter(e.node)
+		after = a.takeAfter(func(w *afterVote) bool { return w.node == e.node })
 	}
 	returned, last := a.returned, a.pending == 0
 	switch {
@@ -124,39 +130,53 @@ func (a *acquisition) onReply(e event) {
 		a.cancel()
 	}
 	a.mu.Unlock()
-	if !returned {
-		return
+	if returned {
+		a.takeLate(&e, len(after) > 0)
 	}
-	a.takeLate(&e, len(calls) > 0)
-	for _, call := range calls {
-		call()
+	for _, w := range after {
+		w.call()
+		if w.timer.Stop() {
+			a.s.sending.Done()
+		}
 	}
-	if last {
+	if returned && last {
 		a.s.claims.noteVoted(a.r.Owner, a)
 	}
 }
 
-// afterVote calls call when a node has answered the vote that is under way there, on another
-// goroutine. It reports false if there is none.
+// afterVote calls call, once and on another goroutine, when a node has answered the vote that is
+// under way there, or after maxVoteWait. It reports false if there is none.
 func (a *acquisition) afterVote(node int, call func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !contains(a.voting, node) {
 		return false
 	}
-	a.after = append(a.after, afterVote{node, call})
+	w := &afterVote{node: node, call: call}
+	a.s.sending.Add(1) // of the timer, as the vote under way is counted
+	w.timer = time.AfterFunc(maxVoteWait, func() {
+		defer a.s.sending.Done()
+		a.mu.Lock()
+		late := a.takeAfter(func(other *afterVote) bool { return other == w })
+		a.mu.Unlock()
+		for _, w := range late {
+			w.call()
+		}
+	})
+	a.after = append(a.after, w)
 	return true
 }
 
-// takeAfter removes and returns what is to be called for a node. a.mu is held.
-func (a *acquisition) takeAfter(node int) (calls []func()) {
-	a.after = slices.DeleteFunc(a.after, func(w afterVote) bool {
-		if w.node == node {
-			calls = append(calls, w.call)
+// takeAfter removes and returns what is to be called. a.mu is held.
+func (a *acquisition) takeAfter(which func(*afterVote) bool) (taken []*afterVote) {
+	a.after = slices.DeleteFunc(a.after, func(w *afterVote) bool {
+		if which(w) {
+			taken = append(taken, w)
+			return true
 		}
-		return w.node == node
+		return false
 	})
-	return calls
+	return taken
 }
 
 // takeLate undoes a vote that arrives after Acquire has returned, or adds it to the lease.

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -100,35 +99,14 @@ func (c *claims) noteVoted(o driver.Owner, a asker) {
 	}
 }
 
-// afterVotes calls send when the node has answered the votes of leases that are to end there,
-// so that it cannot execute one after the end. It reports false if none is under way.
-func (c *claims) afterVotes(node int, ends []command, send func()) bool {
-	var left atomic.Int32
-	left.Store(1)
-	answered := func() {
-		if left.Add(-1) == 0 {
-			send()
-		}
-	}
-	waits := false
+// afterVote calls send soon, on another goroutine, and if it can when the node has answered the
+// vote of a lease that is to end there, so that it does not execute the vote after the end. It
+// reports false if no vote is under way.
+func (c *claims) afterVote(node int, o driver.Owner, send func()) bool {
 	c.mu.Lock()
-	for i := range ends {
-		cl := c.all[ends[i].owner]
-		if cl == nil || cl.voting == nil {
-			continue
-		}
-		left.Add(1)
-		if cl.voting.afterVote(node, answered) {
-			waits = true
-		} else {
-			left.Add(-1)
-		}
-	}
-	c.mu.Unlock()
-	if waits {
-		answered()
-	}
-	return waits
+	defer c.mu.Unlock()
+	cl := c.all[o]
+	return cl != nil && cl.voting != nil && cl.voting.afterVote(node, send)
 }
 
 // noteRenewal notes the deadline of a renewed lease.

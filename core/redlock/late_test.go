@@ -16,13 +16,18 @@ import (
 type gatedWire struct {
 	wire
 	votes, ends chan struct{}
+	mute        string // the key whose votes have no answer
 
 	mu   sync.Mutex
 	done []operation // in the order of their execution
 }
 
-func (w *gatedWire) run(_ context.Context, cmds []command) []reply {
+func (w *gatedWire) run(ctx context.Context, cmds []command) []reply {
 	rs := make([]reply, len(cmds))
+	if w.mute != "" && cmds[0].op == opVote && cmds[0].key == w.mute {
+		<-ctx.Done()
+		return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
+	}
 	switch cmds[0].op {
 	case opVote:
 		<-w.votes
@@ -94,6 +99,49 @@ func TestNodeIsToldOfTheEndOnceItHasVoted(t *testing.T) {
 			t.Errorf("the node has executed %v; want %v", slow.done, want)
 		}
 	})
+}
+
+// TestEndDoesNotWaitLongForAVote has the votes of two keys hang at a node each.
+func TestEndDoesNotWaitLongForAVote(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, all := openGated(t)
+			for _, w := range all {
+				close(w.ends)
+				close(w.votes)
+			}
+			all[0].mute, all[1].mute = "a", "b"
+			var ends []driver.Ending
+			for _, key := range []string{"a", "b", "c"} {
+				g, err := s.Acquire(t.Context(), request(key, time.Minute))
+				if err != nil {
+					t.Fatal(key, err)
+				}
+				ends = append(ends, driver.Ending{ID: g.ID, Token: g.Token, Deadline: g.Deadline})
+			}
+			began := time.Now()
+			release := func(ends []driver.Ending) {
+				for i, err := range s.Release(t.Context(), ends) {
+					if err != nil {
+						t.Errorf("release of %s: %v", ends[i].Key, err)
+					}
+				}
+			}
+			if together {
+				release(ends)
+			} else {
+				for i := range ends {
+					release(ends[i : i+1])
+				}
+			}
+			if took := time.Since(began); took > 5*maxVoteWait {
+				t.Errorf("together %v: the releases took %v", together, took)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // cancelled starts an Acquire over three such wires and cancels it when the votes are on

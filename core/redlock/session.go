@@ -49,8 +49,8 @@ func (s *session) bound(ttl time.Duration) time.Duration {
 
 // ask sends commands to a node and calls done once, on another goroutine: with the
 // replies, with a kit.SilenceError when the bound has passed, or with the error of ctx if it
-// ended before they were sent. done must not block. The ends of leases are sent after the answers
-// to their votes.
+// ended before they were sent. done must not block. The end of one lease is sent
+// after the answer to its vote, if that comes soon.
 func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds []command, done func([]reply)) {
 	l := s.lanes[node]
 	if cmds[0].op == opRenew {
@@ -64,7 +64,7 @@ func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds [
 			done(rs)
 		})
 	}
-	if cmds[0].op != opEnd || !s.claims.afterVotes(node, cmds, send) {
+	if cmds[0].op != opEnd || len(cmds) > 1 || !s.claims.afterVote(node, cmds[0].owner, send) {
 		send()
 	}
 }
