@@ -100,13 +100,13 @@
 //
 // # Beside redsync
 //
-// On three servers redsync is faster with free keys and few callers. Redlock makes 0.46 to 0.66
-// times as many sections with one caller, 0.54 to 0.59 with 8 and 0.79 to 1.01 with 64 (medians of
-// three runs, on two cores that the client and the servers share). A section is two round trips and at least
-// six requests for both. Those of redlock take the servers 734, 371 and 332 µs of processor
-// time, and those of redsync 317, 133 and 157: a script here also keeps a token, a queue, who
-// ended and a deadline by the node's clock. The client takes 819, 265 and 173 µs, with redsync
-// 549, 192 and 251. core/lab/peers has the table. redsync has no fencing tokens and no queue,
+// On three servers redsync is faster with free keys and few callers. Redlock makes 0.84 times as
+// many sections with one caller, 0.70 with 8 and 1.01 with 64 (medians of five rounds, on two
+// cores that the client and the servers share). A section is two round trips and six requests for
+// both. Those of redlock take the servers 629, 320 and 238 µs of processor time, and those of
+// redsync 327, 158 and 155: a script here also keeps a token, a queue, who ended and a deadline by
+// the node's clock. The client takes 737, 241 and 150 µs, with redsync 601, 224 and 237.
+// core/lab/peers has the table. redsync has no fencing tokens and no queue,
 // and does not renew by itself.
 //
 // # In the servers
