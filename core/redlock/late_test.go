@@ -308,6 +308,7 @@ func TestVoteThatIsExecutedAfterTheEndIsUndone(t *testing.T) {
 					time.Sleep(c.held)
 					p.drop(g)
 				}
+				time.Sleep(maxVoteWait) // the end is sent by then
 				synctest.Wait()
 				for range 20 {
 					tardy.execute(&command{op: opEnd, key: "k", owner: newOwner()})
