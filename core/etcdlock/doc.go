@@ -67,22 +67,23 @@
 // # Cost
 //
 // A free key takes two requests: one creates the place, which is the grant, and one deletes
-// it. Each is agreed on by a majority and written to its disks. While etcd answers within 25 ms, the
-// caller's own goroutine asks. Releases that come while eight
-// others are under way travel together in the next request. The session keeps the etcd
-// lease of a deleted place for its next place with the same TTL: for up to half of the TTL,
-// and 256 of them. Without one, another request grants a lease first. A shared or semaphore
-// lease that joins others takes one more, and so does a request that has to wait for a key that
-// no request of the session has waited for in the last ten seconds.
+// it. Each is agreed on by a majority and written to its disks. While etcd answers within 25
+// ms, the caller's own goroutine asks. Releases that come while eight others are under way
+// travel together in the next request. The session keeps the etcd lease of a deleted place for
+// its next place with the same TTL: for up to half of the TTL, and 256 of them. Without one,
+// another request grants a lease first. A shared or semaphore lease that joins others takes
+// one more, and so does a request that has to wait for a key that no request of the session
+// has waited for in the last ten seconds.
 //
 // concurrency.Mutex of etcd's own client is ahead with some callers: here are 1.01 times as
-// many sections with one caller, 0.88 with eight, and 0.95 with 64, and the client takes 1.1 times
-// the processor time. Between 32 processes the Mutex hands over in 0.8 of the time. Between two it
-// takes 2.4 ms; here it is 3 ms in some trials, and 90 ms in others. These are medians of five rounds
-// on two cores, with servers on loopback and without fsync. Up to eight callers take two requests
-// for a section, as the Mutex does with any number, and 64 take 1.3. Each acquisition needs a request of its own, since its token is the request's
-// revision. A Mutex has one lease for all locks of a session, which are lost together. It does not
-// exclude goroutines of one session from each other, and has no deadline.
+// many sections with one caller, 0.88 with eight, and 0.95 with 64, and the client takes 1.1
+// times the processor time. Between 32 processes the Mutex hands over in 0.8 of the time.
+// Between two it takes 2.4 ms; here it is 3 ms in some trials, and 90 ms in others. These are
+// medians of five rounds on two cores, with servers on loopback and without fsync. Up to eight
+// callers take two requests for a section, as the Mutex does with any number, and 64 take 1.3.
+// Each acquisition needs a request of its own, since its token is the request's revision. A
+// Mutex has one lease for all locks of a session, which are lost together. It does not exclude
+// goroutines of one session from each other, and has no deadline.
 //
 // etcd searches all names that a key's places have had, until they are compacted away. So the
 // places of a key on one etcd lease have one name, one after the other, and a key that is in
