@@ -1,6 +1,8 @@
 package etcdlock_test
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,4 +94,42 @@ func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
 func BenchmarkDriver(b *testing.B) {
 	server := etcdtest.Start(b)
 	driverbench.Run(b, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
+}
+
+// etcd looks after watches that begin in the past every 100 ms only.
+func TestWaiterHearsAtOnceOfAReleaseThatCameBeforeItsWatch(t *testing.T) {
+	server := etcdtest.Start(t)
+	a, b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))), open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
+	writes, stop := etcdtest.Client(t, server.Addr()), make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() { // so that each revision is soon a past one
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = writes.Put(t.Context(), "revision", "") // some are enough
+			}
+		}
+	})
+	defer writing.Wait()
+	defer close(stop)
+	var free, handOvers []time.Duration
+	for range 20 {
+		began := time.Now()
+		a.drop(a.take("free", long))
+		free = append(free, time.Since(began))
+		g := a.take("k", long)
+		w := b.queue(within(t), "k", long)
+		began = time.Now()
+		a.drop(g)
+		g = w.granted(t)
+		handOvers = append(handOvers, time.Since(began))
+		b.drop(g)
+	}
+	slices.Sort(free)
+	slices.Sort(handOvers)
+	if got, unit := handOvers[len(handOvers)/2], free[len(free)/2]; got > 10*unit {
+		t.Errorf("half of the hand-overs took over %v, where a section of a free key takes %v", got, unit)
+	}
 }

@@ -110,15 +110,14 @@ func (req *request) commitTake(ctx context.Context, admitted bool, before predec
 func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	changed := kit.NewSignal()
+	changed, missed := kit.NewSignal(), kit.NewSignal()
 	req.s.Start(func() {
-		// The late start misses nothing: the watch begins at the revision after rev.
 		if kit.Sleep(ctx, ownWatchDelay) {
-			req.watch(ctx, watchTarget{name: req.names.place}, rev, changed.Set)
+			req.watch(ctx, watchTarget{name: req.names.place}, rev, changed.Set, func() {}) // a poll looks at the place as well
 		}
 	})
-	req.s.Start(func() { req.watch(ctx, w, rev, changed.Set) })
-	req.s.Start(func() { req.poll(ctx, w, rev, changed.Set) })
+	req.s.Start(func() { req.watch(ctx, w, rev, changed.Set, missed.Set) })
+	req.s.Start(func() { req.poll(ctx, w, rev, changed.Set, missed) })
 
 	end := time.NewTimer(req.remaining())
 	defer end.Stop()
@@ -146,17 +145,24 @@ const pollInterval = 800 * time.Millisecond
 // rarely goes, most waiters are served sooner, and each grant checks the place itself.
 const ownWatchDelay = 100 * time.Millisecond
 
-// watch watches the target from the revision after rev on, and calls notify when it has
-// changed. A watch may end early: by a compaction, a lost leader or a revoked permission.
-// Then notify is called too, after a pause, so that the waiter reads the queue again.
-func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify func()) {
-	name, options := w.name, []clientv3.OpOption{clientv3.WithRev(rev + 1)}
+// watch watches the target, and calls notify when it has changed. It begins at etcd's present
+// revision: a watch that begins in the past hears of everything up to 100 ms late, as etcd looks
+// after those only so often. If that revision is after rev, and nothing but the target is before the
+// waiter, it calls missed: the target may have changed meanwhile.
+//
+// A watch may end early: by a compaction, a lost leader or a revoked permission. Then notify is
+// called too, after a pause, so that the waiter reads the queue again.
+func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify, missed func()) {
+	name, options := w.name, []clientv3.OpOption{clientv3.WithCreatedNotify()}
 	if name == "" {
 		name, options = req.names.queue, append(options, clientv3.WithPrefix())
 	}
 	for r := range req.s.client.Watch(clientv3.WithRequireLeader(ctx), name, options...) {
 		if r.Err() != nil {
 			break
+		}
+		if r.Created && r.Header.Revision > rev && w.head == "" {
+			missed()
 		}
 		for _, event := range r.Events {
 			req.notePut(event)
@@ -173,8 +179,9 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify 
 }
 
 // poll calls notify if the target or the owner's place has changed and the watch has not
-// reported it. It also reads how long the predecessors' etcd leases last.
-func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify func()) {
+// reported it: from time to time, and once when the watch may have missed it. It also reads how long
+// the predecessors' etcd leases last.
+func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify func(), missed <-chan struct{}) {
 	ops := []clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), req.names.read()}
 	if w.name != "" {
 		ops[1] = clientv3.OpGet(w.name)
@@ -182,7 +189,18 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 			ops = append(ops, clientv3.OpGet(w.head))
 		}
 	}
-	for pause := ownWatchDelay; kit.Sleep(ctx, pause); pause = pollInterval {
+	next := time.NewTimer(ownWatchDelay)
+	defer next.Stop()
+	for {
+		timed := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-missed:
+		case <-next.C:
+			timed = true
+			next.Reset(pollInterval)
+		}
 		before := req.knownPredecessors()
 		if w.name != "" { // others are not read below
 			before = slices.DeleteFunc(before, func(pred predecessor) bool { return pred.name != w.name && pred.name != w.head })
@@ -211,7 +229,9 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 			notify()
 			return
 		}
-		req.readTTLs(ctx)
+		if timed {
+			req.readTTLs(ctx)
+		}
 	}
 }
 
