@@ -50,13 +50,13 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	if ctx.Err() != nil {
 		return driver.Grant{}, contextError(ctx)
 	}
-	if req.s.claims.endReason(req.ID) != 0 {
+	cl, ended := req.s.claims.find(req.ID)
+	switch {
+	case ended != 0:
 		return driver.Grant{}, driver.ErrPlaceLost
-	}
-	if req.leased { // begun
+	case req.leased: // begun
 		return req.askOnLease(ctx)
-	}
-	if cl := req.s.claims.get(req.ID); cl != nil {
+	case cl != nil:
 		return req.answerAgain(ctx, cl)
 	}
 	if err := req.awaitHiddenHolders(ctx); err != nil {

@@ -21,6 +21,8 @@ type claims struct {
 	young  map[driver.ID]endReason
 	old    map[driver.ID]endReason
 	closed bool
+
+	unwatched []*claim // in the order of their grants, for startWatches
 }
 
 // claim is a lease that the session was granted. Its fields from leases on are guarded by
@@ -45,6 +47,7 @@ type claim struct {
 	releasing   bool // a release has been sent
 	inTime      bool // the first release was sent before the deadline
 	cancelWatch func()
+	unwatched   bool // for good
 }
 
 // endReason is how an owner ended.
@@ -64,8 +67,8 @@ func (c *claims) init(g *grants) {
 	c.young = make(map[driver.ID]endReason)
 }
 
-// add adds a lease that was granted, and starts to watch it.
-func (c *claims) add(cl *claim, startWatch func(*claim) (stop func())) {
+// add adds a lease that was granted, and calls startWatches after watchDelay.
+func (c *claims) add(cl *claim, startWatches func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before := c.byID[cl.id]; before != nil {
@@ -73,7 +76,9 @@ func (c *claims) add(cl *claim, startWatch func(*claim) (stop func())) {
 	}
 	c.byID[cl.id] = cl
 	if !c.closed {
-		cl.cancelWatch = startWatch(cl)
+		if c.unwatched = append(c.unwatched, cl); len(c.unwatched) == 1 {
+			time.AfterFunc(watchDelay, startWatches)
+		}
 	}
 	c.grants.add(cl.token, grant{name: cl.names.place, create: cl.create})
 }
@@ -95,21 +100,17 @@ func (c *claims) get(id driver.ID) *claim {
 	return c.byID[id]
 }
 
-// knows reports whether an owner was granted a lease, or has ended.
-func (c *claims) knows(id driver.ID) bool {
+// find returns the lease of an owner, or else how the owner has ended.
+func (c *claims) find(id driver.ID) (*claim, endReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.byID[id] != nil || c.endReasonOf(id) != 0
+	if cl := c.byID[id]; cl != nil {
+		return cl, 0
+	}
+	return nil, c.endReasonOf(id)
 }
 
-// endReason returns how an owner has ended; 0 if that is not known.
-func (c *claims) endReason(id driver.ID) endReason {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.endReasonOf(id)
-}
-
-// endReasonOf is endReason. c.mu is held.
+// endReasonOf returns how an owner has ended; 0 if that is not known. c.mu is held.
 func (c *claims) endReasonOf(id driver.ID) endReason {
 	if reason := c.young[id]; reason != 0 {
 		return reason
@@ -176,8 +177,9 @@ func (c *claims) giveUp(cl *claim) ([]clientv3.LeaseID, time.Duration) {
 // foreign reports whether another session was granted the lease.
 func (cl *claim) foreign() bool { return cl.granted.IsZero() }
 
-// stopWatch stops watching the lease. A lease of another session is not watched.
+// stopWatch stops watching the lease. A lease of another session is not watched. claims.mu is held.
 func (cl *claim) stopWatch() {
+	cl.unwatched = true
 	if cl.cancelWatch != nil {
 		cl.cancelWatch()
 	}

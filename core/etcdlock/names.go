@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/url"
@@ -30,7 +31,8 @@ func namesOf(id driver.ID) names {
 // a lease one after the other have one name. It is as long as that of an owner, which releases
 // before this one write, and which begins with zeros for nobody.
 func (n names) withPlace(on clientv3.LeaseID, from driver.Origin) names {
-	n.place = n.queue + fmt.Sprintf("%032x", int64(on)) + suffix(from)
+	number := binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(on)) //nolint:gosec // its bits
+	n.place = n.queue + hex.EncodeToString(number) + suffix(from)
 	return n
 }
 

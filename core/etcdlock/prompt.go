@@ -21,7 +21,7 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 		return g, false, nil
 	}
 	defer s.Leave()
-	if s.refusals.recently(r.Key, now) || s.claims.knows(r.ID) || now.Before(s.hidden.until(r.Key)) {
+	if cl, ended := s.claims.find(r.ID); cl != nil || ended != 0 || s.refusals.recently(r.Key, now) || now.Before(s.hidden.until(r.Key)) {
 		return g, false, nil
 	}
 	l, ok := s.spares.take(seconds(r.TTL), r.Key, now)

@@ -26,14 +26,13 @@ func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
 
 // release ends one lease.
 func (s *session) release(ctx context.Context, e driver.Ending) error {
-	switch s.claims.endReason(e.ID) {
-	case released:
+	cl, ended := s.claims.find(e.ID)
+	switch {
+	case ended == released:
 		return nil
-	case notHeld:
+	case ended == notHeld:
 		return driver.ErrNotHeld
-	}
-	cl := s.claims.get(e.ID)
-	if cl == nil {
+	case cl == nil:
 		var err error
 		if cl, err = s.findOfOtherSession(ctx, e.ID, e.Ref, e.Token); err != nil {
 			return err

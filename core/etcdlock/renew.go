@@ -25,11 +25,11 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 
 // renew extends one lease.
 func (s *session) renew(ctx context.Context, r driver.Renewal) driver.Renewed {
-	if s.claims.endReason(r.ID) != 0 {
+	cl, ended := s.claims.find(r.ID)
+	switch {
+	case ended != 0:
 		return driver.Renewed{Err: driver.ErrNotHeld}
-	}
-	cl := s.claims.get(r.ID)
-	if cl == nil {
+	case cl == nil:
 		var err error
 		if cl, err = s.findOfOtherSession(ctx, r.ID, r.Ref, r.Token); err != nil {
 			return driver.Renewed{Err: err}

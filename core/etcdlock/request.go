@@ -97,7 +97,7 @@ func (req *request) grant(ctx context.Context, create, token int64, contended bo
 		writing: make(chan struct{}, 1),
 		leases:  []clientv3.LeaseID{l.id}, seconds: l.seconds, sent: l.sent, uncertain: req.uncertain,
 		place: place, contended: contended,
-	}, req.s.startWatch)
+	}, req.s.startWatches)
 	return driver.Grant{ID: req.ID, Ref: req.names.ref(req.ID), Token: token, Deadline: deadline, Contended: contended}, nil
 }
 

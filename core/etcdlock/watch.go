@@ -11,21 +11,32 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// startWatch watches a lease, and tells the sink of its events, until stop is called.
-func (s *session) startWatch(cl *claim) (stop func()) {
-	ctx, cancel := context.WithCancel(s.Open)
-	timer := time.AfterFunc(watchDelay, func() {
-		s.Start(func() { s.watch(ctx, cl) })
-	})
-	return func() {
-		timer.Stop()
-		cancel()
-	}
-}
-
 // watchDelay is how long a lease is held before its key is watched. Most leases are released
 // sooner. The delay misses nothing: the watch begins at the revision of the grant.
 const watchDelay = 20 * time.Millisecond
+
+// startWatches watches the leases that are held for watchDelay, and tells the sink of their events.
+func (s *session) startWatches() {
+	c := &s.claims
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for now := time.Now(); len(c.unwatched) > 0; c.unwatched = c.unwatched[1:] {
+		cl := c.unwatched[0]
+		c.unwatched[0] = nil
+		if cl.unwatched {
+			continue
+		}
+		if left := watchDelay - now.Sub(cl.granted); left > 0 {
+			c.unwatched[0] = cl
+			time.AfterFunc(left, s.startWatches)
+			return
+		}
+		ctx, cancel := context.WithCancel(s.Open)
+		cl.cancelWatch = cancel
+		s.Start(func() { s.watch(ctx, cl) })
+	}
+	c.unwatched = nil
+}
 
 // watch tells the sink when a lease has ended and when others wait for its key.
 func (s *session) watch(ctx context.Context, cl *claim) {
