@@ -232,7 +232,8 @@ func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clien
 		then = append([]clientv3.Op{clientv3.OpDelete(old.names.place)}, then...)
 		more = append([]clientv3.Op{old.names.deleteIfOld(old.create)}, more...)
 	}
-	r, err := req.commit(ctx, []clientv3.Cmp{free}, then, more)
+	r, uncertain, err := req.s.commitAlong(ctx, req.names, []clientv3.Cmp{free}, then, more)
+	req.uncertain = req.uncertain || uncertain
 	if err == nil {
 		req.replaced = true
 	}

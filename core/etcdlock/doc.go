@@ -68,8 +68,9 @@
 //
 // A free key takes two requests: one creates the place, which is the grant, and one deletes
 // it. Each is agreed on by a majority and written to its disks. While etcd answers within 25
-// ms, the caller's own goroutine asks. Releases that come while eight others are under way
-// travel together in the next request. The session keeps the etcd lease of a deleted place for
+// ms, the caller's own goroutine asks. An acquisition takes along the releases of other keys that
+// are about to be sent, and those that come while eight others are under way travel together in
+// the next request. The session keeps the etcd lease of a deleted place for
 // its next place with the same TTL: for up to half of the TTL, and 256 of them. Without one,
 // another request grants a lease first. A shared or semaphore lease that joins others takes
 // one more, and so does a request that has to wait for a key that no request of the session

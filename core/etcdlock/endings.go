@@ -2,23 +2,27 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// endings are places that are to be deleted. Those that come while requests are under way travel
-// together in the next one, which etcd agrees on and writes to its disks once. None waits for
-// others to come. The zero value is ready for use.
+// endings are places that are to be deleted. An acquisition takes along those that are in the queue
+// when it is sent, and otherwise one request takes all of them: etcd agrees on them and writes them
+// to its disks once. None waits for others to come. The zero value is ready for use.
 type endings struct {
 	mu      sync.Mutex
 	queue   []*ending
-	sending int // requests under way, without those that are late
+	sending int  // requests under way, without those that are late, and without acquisitions
+	asking  int  // acquisitions under way
+	alone   bool // acquisitions take none along: etcd refuses so many operations
 }
 
 const (
@@ -31,11 +35,19 @@ const (
 	// maxTogether bounds the places that are deleted together. etcd itself refuses more than
 	// 128 operations in a transaction, unless it is told to.
 	maxTogether = 64
+
+	// company is how many other requests are under way when the one who deletes a place first
+	// lets those run who could run at once: they may be about to acquire.
+	company = 3
+
+	// maxAlong bounds the places that an acquisition takes along, which delay it.
+	maxAlong = 16
 )
 
 // ending is a place of this session that is to be deleted.
 type ending struct {
-	place string
+	names names
+	taken bool // out of the queue
 
 	done      chan struct{} // closed when the rest is set
 	deleted   bool
@@ -45,34 +57,126 @@ type ending struct {
 
 // delete deletes a place of this session. If uncertain, the request may be executed once more at any
 // time, so that the name must not be used again.
-func (s *session) delete(ctx context.Context, place string) (deleted, uncertain bool, err error) {
-	e := &ending{place: place, done: make(chan struct{})}
+func (s *session) delete(ctx context.Context, n names) (deleted, uncertain bool, err error) {
+	e := &ending{names: n, done: make(chan struct{})}
 	q := &s.endings
 	q.mu.Lock()
-	if q.sending < maxSending && len(q.queue) == 0 {
-		q.sending++
-		q.mu.Unlock()
-		if s.send(ctx, []*ending{e}) {
-			q.mu.Lock()
-			q.sending--
-			q.start(s)
-			q.mu.Unlock()
-		}
-		return e.deleted, e.uncertain, e.err
-	}
 	q.queue = append(q.queue, e)
-	q.start(s)
+	others := q.sending + q.asking
 	q.mu.Unlock()
-	timeout := time.NewTimer(s.timeout + late)
-	defer timeout.Stop()
+	if others >= company {
+		runtime.Gosched()
+	}
+	if batch := q.takeWith(e, s); batch != nil && s.send(ctx, batch) {
+		q.mu.Lock()
+		q.sending--
+		q.start(s)
+		q.mu.Unlock()
+	}
+	ctx, cancel := atMost(ctx, s.timeout+late)
+	defer cancel()
 	select {
 	case <-e.done:
 		return e.deleted, e.uncertain, e.err
 	case <-ctx.Done():
 		return false, true, contextError(ctx)
-	case <-timeout.C:
-		return false, true, silenceError(s.timeout + late)
 	}
+}
+
+// takeWith takes e out of the queue, and others with it, for a request. It returns nil if e has gone
+// with another request, or will go with the next.
+func (q *endings) takeWith(e *ending, s *session) []*ending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e.taken || q.sending >= maxSending {
+		return nil
+	}
+	if !slices.Contains(q.queue[:min(len(q.queue), maxTogether)], e) {
+		q.start(s)
+		return nil
+	}
+	q.sending++
+	return q.take(maxTogether, func(*ending) bool { return true })
+}
+
+// take takes up to n of those that fit out of the queue. q.mu is held.
+func (q *endings) take(n int, fits func(*ending) bool) (batch []*ending) {
+	q.queue = slices.DeleteFunc(q.queue, func(e *ending) bool {
+		e.taken = len(batch) < n && fits(e)
+		if e.taken {
+			batch = append(batch, e)
+		}
+		return e.taken
+	})
+	return batch
+}
+
+// takeAlong takes out of the queue what an acquisition of another key takes along. etcd compares
+// before it executes anything: it would not find a key free whose place it is about to delete.
+func (q *endings) takeAlong(n names) []*ending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asking++
+	if q.alone || len(q.queue) == 0 {
+		return nil
+	}
+	return q.take(maxAlong, func(e *ending) bool { return e.names.queue != n.queue })
+}
+
+// asked ends what takeAlong has begun.
+func (q *endings) asked() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asking--
+}
+
+// deleteBy runs an acquisition's transaction that begins with the deletions of places, and returns the
+// rest of its answer. refused reports that etcd executes no such transaction, and has not this one:
+// then acquisitions take none along any more.
+func (q *endings) deleteBy(txn clientv3.Txn, batch []*ending, s *session) (r *clientv3.TxnResponse, refused bool, err error) {
+	r, err = txn.Commit()
+	if err == nil {
+		answer(batch, r.Responses)
+		r.Responses = r.Responses[len(batch):]
+		return r, false, nil
+	}
+	var permanent *driver.PermanentError
+	refused = errors.As(classify(err), &permanent)
+	if refused {
+		q.mu.Lock()
+		q.alone = true
+		q.mu.Unlock()
+	}
+	q.putBack(s, batch, !refused && !leaseNotFound(err))
+	return nil, refused, err
+}
+
+// putBack puts places that were not deleted, or perhaps not, into the queue again, and sends it.
+func (q *endings) putBack(s *session, batch []*ending, uncertain bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range batch {
+		e.taken, e.uncertain = false, e.uncertain || uncertain
+	}
+	q.queue = slices.Concat(batch, q.queue)
+	q.start(s)
+}
+
+// answer answers those that etcd has deleted, with the responses to their deletions.
+func answer(batch []*ending, rs []*pb.ResponseOp) {
+	for i, e := range batch {
+		e.deleted = rs[i].GetResponseDeleteRange().Deleted > 0
+		close(e.done)
+	}
+}
+
+// deletions are the operations that delete the places.
+func deletions(batch []*ending) []clientv3.Op {
+	ops := make([]clientv3.Op, len(batch), len(batch)+3)
+	for i, e := range batch {
+		ops[i] = clientv3.OpDelete(e.names.place)
+	}
+	return ops
 }
 
 // start starts a goroutine that sends what is in the queue, if there is room for one. q.mu is held.
@@ -101,16 +205,12 @@ func (q *endings) start(s *session) {
 func (s *session) sendNext() bool {
 	q := &s.endings
 	q.mu.Lock()
-	n := min(len(q.queue), maxTogether)
-	batch := slices.Clone(q.queue[:n])
-	q.queue = slices.Delete(q.queue, 0, n)
-	if n == 0 {
+	batch := q.take(maxTogether, func(*ending) bool { return true })
+	if len(batch) == 0 {
 		q.sending--
-		q.mu.Unlock()
-		return false
 	}
 	q.mu.Unlock()
-	return s.send(s.Open, batch)
+	return len(batch) > 0 && s.send(s.Open, batch)
 }
 
 // send sends one request. It reports false if another took its place because it was late.
@@ -140,33 +240,33 @@ func (s *session) deleteTogether(ctx context.Context, batch []*ending) {
 		batch[0].delete(ctx, s)
 		return
 	}
-	ops := make([]clientv3.Op, len(batch))
-	for i, e := range batch {
-		ops[i] = clientv3.OpDelete(e.place)
-	}
+	ops := deletions(batch)
 	r, uncertain, err := retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
 	for _, e := range batch {
-		e.uncertain = uncertain
+		e.uncertain = e.uncertain || uncertain
 	}
-	if err != nil && !retryable(err) && ctx.Err() == nil {
-		each(len(batch), func(i int) { batch[i].delete(ctx, s) })
-		return
-	}
-	for i, e := range batch {
-		e.uncertain, e.err = uncertain || err != nil, err
-		if err == nil {
-			e.deleted = r.Responses[i].GetResponseDeleteRange().Deleted > 0
+	switch {
+	case err == nil:
+		answer(batch, r.Responses)
+	case ctx.Err() != nil && s.Open.Err() == nil: // one caller has ended, who sends for the others
+		s.endings.putBack(s, batch, true)
+	case !retryable(err) && ctx.Err() == nil && s.Start(func() {
+		each(len(batch), func(i int) { batch[i].delete(s.Open, s) })
+	}):
+	default:
+		for _, e := range batch {
+			e.uncertain, e.err = true, err
+			close(e.done)
 		}
-		close(e.done)
 	}
 }
 
 // delete deletes one place.
 func (e *ending) delete(ctx context.Context, s *session) {
 	r, uncertain, err := retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
-		return s.client.Delete(ctx, e.place)
+		return s.client.Delete(ctx, e.names.place)
 	})
 	e.uncertain, e.err = e.uncertain || uncertain || err != nil, err
 	if err == nil {

@@ -80,7 +80,7 @@ func (s *session) endPlace(ctx context.Context, cl *claim, keep time.Duration, f
 		r, uncertain, err := s.commitUncertain(ctx, []clientv3.Cmp{cl.names.isOld(cl.create)}, []clientv3.Op{clientv3.OpDelete(cl.names.place)}, nil)
 		return err == nil && (r.Succeeded || uncertain || !first), err
 	}
-	deleted, uncertain, err := s.delete(ctx, cl.names.place)
+	deleted, uncertain, err := s.delete(ctx, cl.names)
 	if err != nil {
 		return false, err
 	}

@@ -23,11 +23,8 @@ func retry[T any](ctx context.Context, s *session, call func(context.Context) (T
 func retryBy[T any](
 	ctx context.Context, s *session, attempt func(context.Context, *session, func(context.Context) (T, error)) (T, error), call func(context.Context) (T, error),
 ) (v T, uncertain bool, err error) {
-	if end, ends := ctx.Deadline(); !ends || time.Until(end) > s.timeout {
-		var cancel func()
-		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, silenceError(s.timeout))
-		defer cancel()
-	}
+	ctx, cancel := atMost(ctx, s.timeout)
+	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		sent := time.Now()
 		v, err = attempt(ctx, s, call)
@@ -44,6 +41,14 @@ func retryBy[T any](
 			return v, uncertain, contextError(ctx)
 		}
 	}
+}
+
+// atMost returns a context that ends with ctx, and after that time at the latest, in silence.
+func atMost(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if end, ends := ctx.Deadline(); ends && time.Until(end) <= timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, silenceError(timeout))
 }
 
 // attempt makes one attempt.

@@ -32,6 +32,21 @@ func (s *session) commitUncertain(ctx context.Context, ifs []clientv3.Cmp, then,
 	return r, uncertain || err != nil && !leaseNotFound(err), err
 }
 
+// commitAlong is commitUncertain for an acquisition, which takes along places that are to be deleted.
+func (s *session) commitAlong(ctx context.Context, n names, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, uncertain bool, err error) {
+	r, uncertain, err = retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		defer s.endings.asked()
+		if along := s.endings.takeAlong(n); len(along) > 0 {
+			txn := s.client.Txn(ctx).If(ifs...).Then(append(deletions(along), then...)...).Else(append(deletions(along), otherwise...)...)
+			if r, refused, err := s.endings.deleteBy(txn, along, s); !refused {
+				return r, err
+			}
+		}
+		return s.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
+	})
+	return r, uncertain || err != nil && !leaseNotFound(err), err
+}
+
 // newLease asks etcd for a lease. If the answer is lost, the lease has no keys and expires.
 func (s *session) newLease(ctx context.Context, ttl time.Duration) (etcdLease, error) {
 	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
