@@ -39,7 +39,7 @@ func lines(title string, rows []Row) (string, error) {
 
 func (r Row) bar(peer string) chart.Bar {
 	cell := r.Cells[peer]
-	b := chart.Bar{Name: peer, Text: "failed", Mine: ours(peer), None: cell.Counted == 0}
+	b := chart.Bar{Name: peer, Text: cell.missing(), Mine: ours(peer), None: cell.Counted == 0}
 	if b.None {
 		return b
 	}

@@ -25,7 +25,8 @@ func (r Row) ours() string {
 	return ""
 }
 
-// Cell is one metric of one peer over all rounds. If no trial counts, only Failed is set.
+// Cell is one metric of one peer over all rounds. If no trial counts, only Failed is set, which is
+// 0 for what is not counted there at all.
 type Cell struct {
 	Median, Min, Max float64
 	Counted, Failed  int     // trials
@@ -69,7 +70,9 @@ func summary(m Metric, peer string, trials []Trial) (c Cell) {
 		}
 		v, ok := t.figure(m)
 		if !ok {
-			c.Failed++
+			if t.Error != "" {
+				c.Failed++
+			}
 			continue
 		}
 		values = append(values, v)

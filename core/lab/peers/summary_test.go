@@ -48,6 +48,13 @@ func TestRatioIsToTheBestOtherPeerOfTheRound(t *testing.T) {
 	if theirs := summary(rate, "redislock", trials); theirs.Counted != 1 || theirs.Failed != 1 {
 		t.Errorf("a peer with a failure has %d trials and %d failures; want 1 and 1", theirs.Counted, theirs.Failed)
 	}
+	uncounted := Metric{Name: "requests"}
+	for peer, want := range map[string]string{subject: "not counted", "redislock": "failed"} {
+		row := Row{Metric: uncounted, Cells: map[string]Cell{peer: summary(uncounted, peer, trials)}}
+		if got := row.text(peer); got != want {
+			t.Errorf("a figure that nobody counts is %q for %s, want %q", got, peer, want)
+		}
+	}
 }
 
 func TestNotesSayEachThingOnce(t *testing.T) {

@@ -171,7 +171,7 @@ func (r Row) text(peer string) string {
 	case !ok:
 		return "–"
 	case c.Counted == 0:
-		return "failed"
+		return c.missing()
 	}
 	text := r.Metric.Unit.Format(c.Median)
 	if r.best(peer) {
@@ -187,6 +187,14 @@ func (r Row) text(peer string) string {
 		text += fmt.Sprintf("; %d failed", c.Failed)
 	}
 	return text
+}
+
+// missing is what is said of a cell without a figure.
+func (c Cell) missing() string {
+	if c.Failed == 0 {
+		return "not counted"
+	}
+	return "failed"
 }
 
 // best reports whether nobody's median is better.
