@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -90,20 +89,11 @@ func inline[T any](ctx context.Context, _ *session, call func(context.Context) (
 	if ctx.Err() != nil {
 		return v, contextError(ctx)
 	}
-	growStack()
+	kit.GrowStack()
 	if v, err = call(ctx); err != nil && ctx.Err() != nil {
 		return v, contextError(ctx)
 	}
 	return v, classify(err)
-}
-
-// growStack grows the stack of a fresh goroutine, which has 2 KiB, at once to what a request takes.
-// Otherwise it grows in steps, which copies ever more frames: a tenth of the client's time.
-//
-//go:noinline
-func growStack() {
-	var frame [8 << 10]byte
-	runtime.KeepAlive(&frame)
 }
 
 const (

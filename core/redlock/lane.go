@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	//nolint:gosec // Redis names scripts by their SHA-1.
-
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
@@ -56,7 +54,7 @@ type call struct {
 	bound    time.Duration
 	deadline time.Time // when the bound has passed
 	done     func([]reply)
-	cancel   context.CancelFunc
+	timer    *time.Timer // gives it up at its deadline
 	detach   func() bool // detaches the call from its context
 }
 
@@ -67,10 +65,13 @@ type call struct {
 func (l *lane) enqueue(ctx context.Context, bound time.Duration, cmds []command, done func([]reply)) {
 	now := time.Now()
 	c := &call{sent: now, cmds: cmds, bound: bound, deadline: now.Add(bound), done: done}
-	ctx, c.cancel = context.WithDeadline(ctx, c.deadline)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.workers.Add(1) // of the function that is called when ctx is done
+	l.workers.Add(2) // of the two functions
+	c.timer = time.AfterFunc(bound, func() {
+		defer l.workers.Done()
+		l.giveUp(c, context.DeadlineExceeded)
+	})
 	c.detach = context.AfterFunc(ctx, func() {
 		defer l.workers.Done()
 		l.giveUp(c, ctx.Err())
@@ -78,6 +79,16 @@ func (l *lane) enqueue(ctx context.Context, bound time.Duration, cmds []command,
 	c.queued = true
 	l.queue = append(l.queue, c)
 	l.startWorker()
+}
+
+// release lets go of a call's timer and context.
+func (l *lane) release(c *call) {
+	if c.timer.Stop() {
+		l.workers.Done()
+	}
+	if c.detach() {
+		l.workers.Done()
+	}
 }
 
 // giveUp ends a call that has no reply yet. If it is still queued, it is never sent.
@@ -97,6 +108,7 @@ func (l *lane) giveUp(c *call, why error) {
 		}
 	}
 	l.mu.Unlock()
+	l.release(c)
 	if timedOut {
 		r.err = &kit.SilenceError{After: c.bound}
 	}
@@ -127,6 +139,7 @@ func (l *lane) startWorker() {
 
 // work sends one batch after the other until the queue is empty.
 func (l *lane) work() {
+	kit.GrowStack()
 	for {
 		// Callers that are about to enqueue get the chance to travel in this batch.
 		runtime.Gosched()
@@ -203,10 +216,7 @@ func (l *lane) sendBatch(calls []*call) (goOn bool) {
 	}
 	l.mu.Unlock()
 	for _, c := range calls {
-		if c.detach() {
-			l.workers.Done()
-		}
-		c.cancel()
+		l.release(c)
 		n := len(c.cmds)
 		l.reply(c, replies[:n:n])
 		replies = replies[n:]
