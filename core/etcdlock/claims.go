@@ -47,7 +47,7 @@ type claim struct {
 	releasing   bool // a release has been sent
 	inTime      bool // the first release was sent before the deadline
 	cancelWatch func()
-	unwatched   bool // for good
+	stopped     bool // it is not watched, or not any more
 }
 
 // endReason is how an owner ended.
@@ -179,7 +179,7 @@ func (cl *claim) foreign() bool { return cl.granted.IsZero() }
 
 // stopWatch stops watching the lease. A lease of another session is not watched. claims.mu is held.
 func (cl *claim) stopWatch() {
-	cl.unwatched = true
+	cl.stopped = true
 	if cl.cancelWatch != nil {
 		cl.cancelWatch()
 	}

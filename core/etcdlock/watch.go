@@ -23,7 +23,7 @@ func (s *session) startWatches() {
 	for now := time.Now(); len(c.unwatched) > 0; c.unwatched = c.unwatched[1:] {
 		cl := c.unwatched[0]
 		c.unwatched[0] = nil
-		if cl.unwatched {
+		if cl.stopped {
 			continue
 		}
 		if left := watchDelay - now.Sub(cl.granted); left > 0 {
