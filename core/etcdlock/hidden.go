@@ -41,6 +41,7 @@ type predecessors []predecessor
 type predecessor struct {
 	name        string // of the place
 	create      int64
+	mod         int64 // the revision of the write that was noted last
 	lease       clientv3.LeaseID
 	ttl         time.Duration // of the lease, from a renewal on
 	readAt      time.Time     // when leftAtLeast was read; zero: never
@@ -52,6 +53,14 @@ type predecessor struct {
 // in whole seconds.
 func (p *predecessor) mayHaveExpired(now time.Time) bool {
 	return p.leftAtLeast == 0 && now.Sub(p.readAt) < freshness
+}
+
+// readPlaces reads each place.
+func (ps predecessors) readPlaces() (ops []clientv3.Op) {
+	for i := range ps {
+		ops = append(ops, clientv3.OpGet(ps[i].name))
+	}
+	return ops
 }
 
 // readAliveKeys reads the alive key of each lease.

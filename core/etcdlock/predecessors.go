@@ -49,7 +49,7 @@ func (req *request) notePredecessors(before []entry) {
 		if b.stage == kept { // nobody holds it
 			continue
 		}
-		pred := predecessor{name: b.name, create: b.create, lease: b.lease, ttl: secondsToDuration(seconds(b.ttl))}
+		pred := predecessor{name: b.name, create: b.create, mod: b.mod, lease: b.lease, ttl: secondsToDuration(seconds(b.ttl))}
 		if known := slices.IndexFunc(req.predecessors, func(other predecessor) bool {
 			return other.name == pred.name && other.create == pred.create && other.lease == pred.lease
 		}); known >= 0 {
@@ -67,25 +67,27 @@ func (req *request) knownPredecessors() predecessors {
 	return slices.Clone(req.predecessors)
 }
 
-// notePut notes that a place was written: it may now be on another lease, or kept by nobody.
-func (req *request) notePut(event *clientv3.Event) {
-	if event.Type == mvccpb.Event_DELETE {
-		return
-	}
-	p, err := parsePlace(string(event.Kv.Value))
+// notePut notes what was written to a place: it may now be on another lease, or kept by nobody.
+func (req *request) notePut(kv *mvccpb.KeyValue) {
+	p, err := parsePlace(string(kv.Value))
 	if err != nil {
 		return
 	}
 	req.mu.Lock()
 	defer req.mu.Unlock()
+	is := func(pred predecessor) bool {
+		return pred.name == string(kv.Key) && pred.create == kv.CreateRevision && pred.mod <= kv.ModRevision
+	}
 	if p.stage == kept {
-		req.predecessors = slices.DeleteFunc(req.predecessors, func(pred predecessor) bool {
-			return pred.name == string(event.Kv.Key) && pred.create == event.Kv.CreateRevision
-		})
+		req.predecessors = slices.DeleteFunc(req.predecessors, is)
 	}
 	for i := range req.predecessors {
-		if pred := &req.predecessors[i]; pred.name == string(event.Kv.Key) && pred.create == event.Kv.CreateRevision && pred.lease != clientv3.LeaseID(event.Kv.Lease) {
-			pred.lease, pred.ttl, pred.readAt = clientv3.LeaseID(event.Kv.Lease), secondsToDuration(seconds(p.ttl)), time.Time{}
+		pred := &req.predecessors[i]
+		if !is(*pred) {
+			continue
+		}
+		if pred.mod = kv.ModRevision; pred.lease != clientv3.LeaseID(kv.Lease) {
+			pred.lease, pred.ttl, pred.readAt = clientv3.LeaseID(kv.Lease), secondsToDuration(seconds(p.ttl)), time.Time{}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package etcdlock_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -93,6 +94,107 @@ func TestLeaseThatHasExpiredIsNotWaitedOut(t *testing.T) {
 	t.Logf("the next had the key %v after the lease had expired", took)
 	if most := machine.Allow(ttl / 2); took > most {
 		t.Errorf("the next had the key %v after the lease had expired, want less than %v, or %v on this machine", took, ttl/2, most)
+	}
+}
+
+// lateWatcher begins its watches when told to.
+type lateWatcher struct {
+	clientv3.Watcher
+	begin <-chan struct{}
+}
+
+func (w lateWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	select {
+	case <-w.begin:
+	case <-ctx.Done():
+	}
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
+// The mark of an etcd lease that was given up goes after seconds. Whoever looks then must not take its
+// owner for one who still holds the key.
+func TestWaiterBelievesAnOwnerThatGaveItsPlaceUpLongAgo(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	for i, tt := range []struct {
+		name    string
+		waiters int
+		late    bool // the last waiter's watches begin when the holder's lease has moved
+		moves   bool
+		leaves  bool // the first waiter gives up
+	}{
+		{name: "one that waited, two places before", waiters: 3, leaves: true},
+		{name: "a lease that moved, two places before", waiters: 2, moves: true},
+		{name: "a lease that moved before the watch", waiters: 1, moves: true, late: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			key := strconv.Itoa(i)
+			holder := open(t, etcdlock.New(c))
+			g := holder.take(key, long)
+			ctx, giveUp := context.WithCancel(within(t))
+			defer giveUp()
+			begin := make(chan struct{})
+			var waiters []*waiter
+			var processes []*process
+			for i := range tt.waiters {
+				client := etcdtest.Client(t, server.Addr())
+				if i == tt.waiters-1 && tt.late {
+					client.Watcher = lateWatcher{client.Watcher, begin}
+				}
+				p := open(t, etcdlock.New(client))
+				waiters, processes = append(waiters, p.queue(ctx, key, long)), append(processes, p)
+				if i == 0 && tt.leaves {
+					ctx = within(t)
+				}
+			}
+			var left clientv3.LeaseID
+			if tt.moves {
+				left = leaseOf(t, c, g)
+				if out := holder.renew(g, 2*long); out.Err != nil {
+					t.Fatal(out.Err)
+				}
+				close(begin)
+			}
+			if tt.leaves {
+				queue, err := c.Get(within(t), etcdlock.KeyPrefix+key+"/q/", clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithPrefix())
+				if err != nil || len(queue.Kvs) != 1+tt.waiters {
+					t.Fatalf("read the queue: %v, %v", queue, err)
+				}
+				left = clientv3.LeaseID(queue.Kvs[1].Lease)
+				giveUp()
+				if r := receive(t, waiters[0].done, "the end of the waiter that gave up"); r.err == nil {
+					t.Fatal("a waiter was granted a key that is held")
+				}
+				if err := processes[0].Close(within(t)); err != nil { // or else it keeps the lease as a spare
+					t.Fatal(err)
+				}
+				waiters, processes = waiters[1:], processes[1:]
+			}
+			for mark := fmt.Sprintf("%s%%/%x", etcdlock.KeyPrefix, int64(left)); ; {
+				r, err := c.Get(within(t), mark)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(r.Kvs) == 0 {
+					break
+				}
+				yield()
+			}
+			holder.drop(g)
+			for i, w := range waiters {
+				select {
+				case r := <-w.done:
+					if r.err != nil {
+						t.Fatal(i, r.err)
+					}
+					processes[i].drop(r.Grant)
+				case <-time.After(15 * time.Second): // the lease lasts for minutes
+					t.Fatalf("waiter %d of %d is not granted a free key", i, len(waiters))
+				}
+			}
+		})
 	}
 }
 

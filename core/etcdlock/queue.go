@@ -66,7 +66,7 @@ func admits(p place, before []entry) bool {
 type watchTarget struct {
 	name string // of a place; "" is the whole queue
 	puts bool   // writes count too; otherwise only deletions
-	head string // the first place of the queue, to be polled too; "" if that is name or not needed
+	head string // the first place of the queue; "" if that is name or not needed
 
 	places int // how many places the target has before the waiter's own
 }

@@ -165,7 +165,9 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify,
 			missed()
 		}
 		for _, event := range r.Events {
-			req.notePut(event)
+			if event.Type == mvccpb.Event_PUT {
+				req.notePut(event.Kv)
+			}
 			// Places that were created later do not matter to this one.
 			if event.Type == mvccpb.Event_DELETE || w.puts && event.Kv.CreateRevision <= req.create {
 				notify()
@@ -179,15 +181,13 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify,
 }
 
 // poll calls notify if the target or the owner's place has changed and the watch has not
-// reported it: from time to time, and once when the watch may have missed it. It also reads how long
-// the predecessors' etcd leases last.
+// reported it: from time to time, and once when the watch may have missed it. It also reads on which
+// etcd leases the predecessors are, and how long those last: the mark of one that was given up is
+// there for seconds only.
 func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify func(), missed <-chan struct{}) {
-	ops := []clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), req.names.read()}
+	target := req.names.read()
 	if w.name != "" {
-		ops[1] = clientv3.OpGet(w.name)
-		if w.head != "" {
-			ops = append(ops, clientv3.OpGet(w.head))
-		}
+		target = clientv3.OpGet(w.name)
 	}
 	next := time.NewTimer(ownWatchDelay)
 	defer next.Stop()
@@ -202,16 +202,17 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 			next.Reset(pollInterval)
 		}
 		before := req.knownPredecessors()
-		if w.name != "" { // others are not read below
-			before = slices.DeleteFunc(before, func(pred predecessor) bool { return pred.name != w.name && pred.name != w.head })
-		}
+		ops := append([]clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), target}, before.readPlaces()...)
 		r, err := req.s.commit(ctx, nil, slices.Concat(ops, before.readAliveKeys()), nil)
 		if err != nil {
 			continue
 		}
 		var kvs []*mvccpb.KeyValue
-		for _, read := range r.Responses[1:len(ops)] {
+		for _, read := range r.Responses[2:len(ops)] {
 			kvs = append(kvs, read.GetResponseRange().Kvs...)
+		}
+		for _, kv := range kvs {
+			req.notePut(kv)
 		}
 		req.checkPredecessors(before, among(kvs), r.Responses[len(ops):])
 		if len(r.Responses[0].GetResponseRange().Kvs) == 0 {
