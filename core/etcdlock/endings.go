@@ -79,6 +79,11 @@ func (s *session) delete(ctx context.Context, n names) (deleted, uncertain bool,
 	case <-e.done:
 		return e.deleted, e.uncertain, e.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-e.done: // both were ready
+		return e.deleted, e.uncertain, e.err
+	default:
 		return false, true, contextError(ctx)
 	}
 }
@@ -131,8 +136,8 @@ func (q *endings) asked() {
 }
 
 // deleteBy runs an acquisition's transaction that begins with the deletions of places, and returns the
-// rest of its answer. refused reports that etcd executes no such transaction, and has not this one:
-// then acquisitions take none along any more.
+// rest of its answer. refused reports that etcd does not execute such a transaction, and has not
+// executed this one.
 func (q *endings) deleteBy(txn clientv3.Txn, batch []*ending, s *session) (r *clientv3.TxnResponse, refused bool, err error) {
 	r, err = txn.Commit()
 	if err == nil {
@@ -142,13 +147,15 @@ func (q *endings) deleteBy(txn clientv3.Txn, batch []*ending, s *session) (r *cl
 	}
 	var permanent *driver.PermanentError
 	refused = errors.As(classify(err), &permanent)
-	if refused {
-		q.mu.Lock()
-		q.alone = true
-		q.mu.Unlock()
-	}
 	q.putBack(s, batch, !refused && !leaseNotFound(err))
 	return nil, refused, err
+}
+
+// goAlone lets acquisitions take none along any more.
+func (q *endings) goAlone() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.alone = true
 }
 
 // putBack puts places that were not deleted, or perhaps not, into the queue again, and sends it.
@@ -238,6 +245,10 @@ func (s *session) send(ctx context.Context, batch []*ending) bool {
 func (s *session) deleteTogether(ctx context.Context, batch []*ending) {
 	if len(batch) == 1 {
 		batch[0].delete(ctx, s)
+		return
+	}
+	if ctx.Err() != nil && s.Open.Err() == nil { // nothing is sent
+		s.endings.putBack(s, batch, false)
 		return
 	}
 	ops := deletions(batch)

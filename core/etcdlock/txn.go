@@ -36,13 +36,18 @@ func (s *session) commitUncertain(ctx context.Context, ifs []clientv3.Cmp, then,
 func (s *session) commitAlong(ctx context.Context, n names, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, uncertain bool, err error) {
 	r, uncertain, err = retryBy(ctx, s, inline, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		defer s.endings.asked()
-		if along := s.endings.takeAlong(n); len(along) > 0 {
+		along := s.endings.takeAlong(n)
+		if len(along) > 0 {
 			txn := s.client.Txn(ctx).If(ifs...).Then(append(deletions(along), then...)...).Else(append(deletions(along), otherwise...)...)
 			if r, refused, err := s.endings.deleteBy(txn, along, s); !refused {
 				return r, err
 			}
 		}
-		return s.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
+		r, err := s.client.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
+		if err == nil && len(along) > 0 {
+			s.endings.goAlone()
+		}
+		return r, err
 	})
 	return r, uncertain || err != nil && !leaseNotFound(err), err
 }

@@ -165,6 +165,9 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify,
 			missed()
 		}
 		for _, event := range r.Events {
+			if event.Kv.ModRevision <= rev { // of a member that is behind
+				continue
+			}
 			if event.Type == mvccpb.Event_PUT {
 				req.notePut(event.Kv)
 			}
