@@ -70,18 +70,18 @@
 // it. Each is agreed on by a majority and written to its disks. While etcd answers within 25
 // ms, the caller's own goroutine asks. An acquisition takes along the releases of other keys that
 // are about to be sent, and those that come while eight others are under way travel together in
-// the next request. The session keeps the etcd lease of a deleted place for
-// its next place with the same TTL: for up to half of the TTL, and 256 of them. Without one,
-// another request grants a lease first. A shared or semaphore lease that joins others takes
-// one more, and so does a request that has to wait for a key that no request of the session
-// has waited for in the last ten seconds.
+// the next request. The session keeps the etcd lease of a deleted place for its next place with
+// the same TTL: for up to half of the TTL, and 256 of them. Without one, another request grants
+// a lease first. A shared or semaphore lease that joins others takes one more, and so does a
+// request that has to wait for a key that no request of the session has waited for in the last
+// ten seconds.
 //
-// concurrency.Mutex of etcd's own client is ahead with some callers: here are 1.01 times as
-// many sections with one caller, 0.88 with eight, and 0.95 with 64, and the client takes 1.1
-// times the processor time. Between 32 processes the Mutex hands over in 0.8 of the time.
-// Between two it takes 2.4 ms; here it is 3 ms in some trials, and 90 ms in others. These are
-// medians of five rounds on two cores, with servers on loopback and without fsync. Up to eight
-// callers take two requests for a section, as the Mutex does with any number, and 64 take 1.3.
+// concurrency.Mutex of etcd's own client is ahead with one caller, and where processes hand over:
+// here are 0.99 times as many sections with one caller, 1.05 with eight and with 64. Between two
+// processes the Mutex takes 0.7 of the time, and between 32 of them 0.6, with 0.6 of the requests.
+// The client takes up to 1.15 times the processor time. These are medians of five rounds on two
+// cores, with servers on loopback and without fsync. A section takes two requests with one caller,
+// as the Mutex does with any number, 1.4 with eight and 1.1 with 64.
 // Each acquisition needs a request of its own, since its token is the request's revision. A
 // Mutex has one lease for all locks of a session, which are lost together. It does not exclude
 // goroutines of one session from each other, and has no deadline.
@@ -93,8 +93,8 @@
 //
 // A hand-over takes two requests: the release, which wakes the next waiter by its watch, and
 // that waiter's grant. Only the waiter right behind is woken. All watches of holders and
-// waiters share the client's one stream. In case an event is lost, a waiter polls the places
-// before it about once a second, and reads how long up to four of their leases last. It renews
+// waiters share the client's one stream. In case an event is lost, a waiter polls up to four
+// places before it about once a second, and reads how long their leases last. It renews
 // its place every third of its TTL. A holder's renewal is a keep-alive and, at the same time,
 // a read: nothing is written to disk. Leases held for less than 20 ms are not watched.
 //

@@ -100,12 +100,13 @@
 //
 // # Beside redsync
 //
-// On three servers redsync is faster with free keys and few callers. Redlock makes 0.84 times as
-// many sections with one caller, 0.70 with 8 and 1.01 with 64 (medians of five rounds, on two
-// cores that the client and the servers share). A section is two round trips and six requests for
-// both. Those of redlock take the servers 629, 320 and 238 µs of processor time, and those of
-// redsync 327, 158 and 155: a script here also keeps a token, a queue, who ended and a deadline by
-// the node's clock. The client takes 737, 241 and 150 µs, with redsync 601, 224 and 237.
+// On three servers redsync is faster with free keys and few callers. Redlock makes 0.72 times as
+// many sections with one caller, 0.66 with 8 and 0.94 with 64 (medians of five rounds, on two
+// cores that the client and the servers share; 0.94 to 1.08 with 64 in runs of other hours). A
+// section is two round trips and six requests for both. Those of redlock take the servers 553, 269
+// and 207 µs of processor time, and those of redsync 291, 135 and 132: a script here also keeps a
+// token, a queue, who ended and a deadline by the node's clock. The client takes 593, 205 and 132
+// µs, with redsync 555, 181 and 191.
 // core/lab/peers has the table. redsync has no fencing tokens and no queue,
 // and does not renew by itself.
 //
