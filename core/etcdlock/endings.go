@@ -36,9 +36,9 @@ const (
 	// 128 operations in a transaction, unless it is told to.
 	maxTogether = 64
 
-	// company is how many other requests are under way when the one who deletes a place first
-	// lets those run who could run at once: they may be about to acquire.
-	company = 3
+	// crowd is how many other requests are under way when the one who deletes a place first lets
+	// those run who could run at once: they may be about to acquire.
+	crowd = 3
 
 	// maxAlong bounds the places that an acquisition takes along, which delay it.
 	maxAlong = 16
@@ -64,7 +64,7 @@ func (s *session) delete(ctx context.Context, n names) (deleted, uncertain bool,
 	q.queue = append(q.queue, e)
 	others := q.sending + q.asking
 	q.mu.Unlock()
-	if others >= company {
+	if others >= crowd {
 		runtime.Gosched()
 	}
 	if batch := q.takeWith(e, s); batch != nil && s.send(ctx, batch) {
