@@ -54,7 +54,7 @@ type call struct {
 	bound    time.Duration
 	deadline time.Time // when the bound has passed
 	done     func([]reply)
-	timer    *time.Timer // gives it up at its deadline
+	cancel   context.CancelFunc
 	detach   func() bool // detaches the call from its context
 }
 
@@ -65,13 +65,10 @@ type call struct {
 func (l *lane) enqueue(ctx context.Context, bound time.Duration, cmds []command, done func([]reply)) {
 	now := time.Now()
 	c := &call{sent: now, cmds: cmds, bound: bound, deadline: now.Add(bound), done: done}
+	ctx, c.cancel = context.WithDeadline(ctx, c.deadline)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.workers.Add(2) // of the two functions
-	c.timer = time.AfterFunc(bound, func() {
-		defer l.workers.Done()
-		l.giveUp(c, context.DeadlineExceeded)
-	})
+	l.workers.Add(1) // of the function that is called when ctx is done
 	c.detach = context.AfterFunc(ctx, func() {
 		defer l.workers.Done()
 		l.giveUp(c, ctx.Err())
@@ -79,16 +76,6 @@ func (l *lane) enqueue(ctx context.Context, bound time.Duration, cmds []command,
 	c.queued = true
 	l.queue = append(l.queue, c)
 	l.startWorker()
-}
-
-// release lets go of a call's timer and context.
-func (l *lane) release(c *call) {
-	if c.timer.Stop() {
-		l.workers.Done()
-	}
-	if c.detach() {
-		l.workers.Done()
-	}
 }
 
 // giveUp ends a call that has no reply yet. If it is still queued, it is never sent.
@@ -108,7 +95,6 @@ func (l *lane) giveUp(c *call, why error) {
 		}
 	}
 	l.mu.Unlock()
-	l.release(c)
 	if timedOut {
 		r.err = &kit.SilenceError{After: c.bound}
 	}
@@ -139,7 +125,6 @@ func (l *lane) startWorker() {
 
 // work sends one batch after the other until the queue is empty.
 func (l *lane) work() {
-	kit.GrowStack()
 	for {
 		// Callers that are about to enqueue get the chance to travel in this batch.
 		runtime.Gosched()
@@ -216,7 +201,10 @@ func (l *lane) sendBatch(calls []*call) (goOn bool) {
 	}
 	l.mu.Unlock()
 	for _, c := range calls {
-		l.release(c)
+		if c.detach() {
+			l.workers.Done()
+		}
+		c.cancel()
 		n := len(c.cmds)
 		l.reply(c, replies[:n:n])
 		replies = replies[n:]
