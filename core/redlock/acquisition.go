@@ -76,7 +76,6 @@ type nodeState struct {
 	ackedAt    time.Time // when the request was sent that was answered last
 	askAt      time.Time // when to ask again
 	accepted   bool      // the proposed token
-	refused    bool      // likewise
 	oldEnded   bool      // the replaced lease has ended at this node
 	mayKnow    bool      // the node may know the owner, now or later, so that it has to be told of the end
 	mayRunLate bool      // a copy of some request may be executed after its reply

@@ -88,58 +88,39 @@ func (a *acquisition) acceptedToken() int64 {
 	return cmp.Or(token, bid)
 }
 
-// propose sends a token to the voters, and returns when a majority has accepted it or no
-// longer can. A vote that comes meanwhile counts too.
+// propose sends a token to the voters. It returns when a majority has accepted it, or when all of
+// them have answered and no vote is under way: whoever proposes again has no answer to come that
+// is of an older token. A vote that comes meanwhile counts too.
 func (a *acquisition) propose(ctx context.Context, token int64) error {
-	proposed := 0
-	sendAccept := func(i int) {
-		proposed++
-		a.send(i, command{op: opAccept, channel: a.s.channel, ttl: a.r.TTL, token: token})
-	}
-	accepted := 0
-	for i := range a.nodes {
+	underWay := 0
+	see := func(i int) {
 		n := &a.nodes[i]
-		n.accepted, n.refused = n.voted && n.last.accepted == token, false
-		if n.accepted {
-			accepted++
+		if n.accepted = n.voted && n.last.accepted == token; n.voted && !n.accepted {
+			underWay++
+			a.send(i, command{op: opAccept, channel: a.s.channel, ttl: a.r.TTL, token: token})
 		}
-	}
-	if accepted >= a.s.quorum {
-		return nil
 	}
 	for i := range a.nodes {
-		if n := &a.nodes[i]; n.voted && !n.accepted {
-			sendAccept(i)
-		}
+		see(i)
 	}
-	for accepted < a.s.quorum && (proposed > 0 || a.count((*nodeState).isAsked) > 0) {
+	for a.count((*nodeState).hasAccepted) < a.s.quorum && (underWay > 0 || a.count((*nodeState).isAsked) > 0) {
 		e, err := a.await(ctx)
 		if err != nil {
 			return err
 		}
 		n := &a.nodes[e.node]
-		switch {
-		case e.op != opAccept:
+		if e.op != opAccept {
 			a.noteReply(&e)
-			switch {
-			case !n.voted || n.accepted:
-			case n.last.accepted == token:
-				n.accepted = true
-				accepted++
-			default:
-				sendAccept(e.node)
-			}
+			see(e.node)
 			continue
-		case e.err != nil:
-			n.mayRunLate, n.answered, n.err = true, false, e.err
-		case e.status == statusGranted:
-			n.accepted, n.last = true, e.answer
-			accepted++
-		default:
-			n.refused = true
-			n.last = e.answer
 		}
-		proposed--
+		underWay--
+		if e.err != nil {
+			n.mayRunLate, n.answered, n.err = true, false, e.err
+			continue
+		}
+		n.last = e.answer
+		n.accepted = n.accepted || e.status == statusGranted
 	}
 	return nil
 }

@@ -1,0 +1,92 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+// lag is how long a request takes to its node, and its reply back. A lost request is never
+// executed.
+type lag struct {
+	to, back time.Duration
+	lost     bool
+}
+
+// laggingNode executes the nth request of each operation after its lag, and others at once.
+type laggingNode struct {
+	*model
+	lags map[operation][]lag
+}
+
+func (n *laggingNode) run(ctx context.Context, cmds []command) []reply {
+	op, l := cmds[0].op, lag{}
+	n.mu.Lock()
+	if left := n.lags[op]; len(left) > 0 {
+		l, n.lags[op] = left[0], left[1:]
+	}
+	n.mu.Unlock()
+	if !l.lost && kit.Sleep(ctx, l.to) {
+		if rs := n.model.run(ctx, cmds); kit.Sleep(ctx, l.back) {
+			return rs
+		}
+	}
+	<-ctx.Done()
+	return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
+}
+
+// TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce shows node 0's acceptance of a token twice: by
+// the answer to a vote that was under way, and by that to the proposal. Node 1 accepts the token
+// late, and never hears of a second one.
+func TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		nodes := []*laggingNode{
+			{lags: map[operation][]lag{opVote: {{}, {to: 7 * ms}}, opAccept: {{back: 10 * ms}}}},
+			{lags: map[operation][]lag{opVote: {{}, {to: 5 * ms}}, opAccept: {{back: 60 * ms}, {lost: true}}}},
+			{},
+		}
+		var ws []wire
+		other := driver.ID{Key: "k", Owner: newOwner()}
+		for i, n := range nodes {
+			n.model = newModel(fmt.Sprint("node ", i))
+			n.logic = true
+			if i > 0 {
+				n.execute(&command{op: opVote, key: "k", owner: other.Owner, ttl: time.Minute, token: 5})
+			}
+			ws = append(ws, n)
+		}
+		d := newDriver(make([]string, len(nodes)), func(time.Duration) ([]wire, error) { return ws, nil }, nil)
+		d.clock = func() int64 { return 0 }
+		p := open(t, d)
+		time.AfterFunc(ms, func() { nodes[1].execute(&command{op: opEnd, key: "k", owner: other.Owner}) })
+		r := request("k", time.Minute)
+		r.Wait = true
+		g, err := p.Acquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted := 0
+		for _, n := range nodes {
+			if a := n.execute(&command{op: opInspect, key: "k"}); a.holder == r.Owner && a.accepted == g.Token {
+				accepted++
+			}
+		}
+		if accepted < 2 {
+			t.Errorf("token %d was granted, which %d of 3 nodes have accepted", g.Token, accepted)
+		}
+		if len(nodes[0].lags[opVote])+len(nodes[0].lags[opAccept]) > 0 {
+			t.Error("node 0 has answered no vote beside the proposal, so that nothing is tested")
+		}
+		p.drop(g)
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
