@@ -20,6 +20,13 @@ type model struct {
 	boot  int64
 	keys  map[string]*record
 	subs  map[string]map[*subscription]bool
+	saw   map[acceptance]bool // all that it ever accepted, kept when it is wiped; nil: not kept
+}
+
+// acceptance is a token that a node has accepted with its vote for an owner.
+type acceptance struct {
+	owner driver.Owner
+	token int64
 }
 
 type subscription struct{ message func(string) }
@@ -138,6 +145,9 @@ func (m *model) execute(c *command) answer {
 	}
 	if writes {
 		m.keys[c.key] = r
+	}
+	if m.saw != nil && r.accepted != 0 {
+		m.saw[acceptance{r.owner, r.accepted}] = true
 	}
 	a := answer{
 		status: st, token: r.token, ticket: r.ticket, clock: m.micros(), waiting: r.others(c.owner),

@@ -164,7 +164,7 @@ func (w *world) turn(p *process, r driver.Request) {
 	if err != nil {
 		return
 	}
-	w.count("grants")
+	w.granted(&g)
 	deadline := g.Deadline
 	for w.chance(50) {
 		time.Sleep(w.span(r.TTL / 2))

@@ -100,6 +100,7 @@ type world struct {
 	down   []bool
 	calm   bool // the network works
 	claims []span
+	alone  []int64 // tokens that were granted, though no majority had accepted them
 	counts map[string]int
 	finish chan struct{}
 }
@@ -141,7 +142,7 @@ func (w *world) simulate(t testing.TB, seed uint64) map[string]int {
 		size := 3 + 2*w.draw(2)
 		for i := range size {
 			m := newModel(fmt.Sprint("node ", i))
-			m.logic = !w.forgetful
+			m.logic, m.saw = !w.forgetful, make(map[acceptance]bool)
 			w.nodes = append(w.nodes, m)
 		}
 		w.down = make([]bool, size)
@@ -218,9 +219,31 @@ func (w *world) quiet(t testing.TB, seed uint64) {
 	_ = p.Release(ctx, []driver.Ending{{ID: g.ID, Token: g.Token, Deadline: g.Deadline}})
 }
 
-// verify checks that claims are disjoint and that tokens rise in their order.
+// granted notes a grant, which a majority must have accepted.
+func (w *world) granted(g *driver.Grant) {
+	w.count("grants")
+	accepted := 0
+	for _, m := range w.nodes {
+		m.mu.Lock()
+		if m.saw[acceptance{g.Owner, g.Token}] {
+			accepted++
+		}
+		m.mu.Unlock()
+	}
+	if 2*accepted <= len(w.nodes) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.alone = append(w.alone, g.Token)
+	}
+}
+
+// verify checks that claims are disjoint, that tokens rise in their order, and that majorities
+// have accepted them.
 func (w *world) verify(t testing.TB, seed uint64) {
 	overlaps, regressions := judge(w.claims)
+	for _, token := range w.alone {
+		regressions = append(regressions, fmt.Sprintf("token %d was granted, which no majority had accepted", token))
+	}
 	if faults := slices.Concat(overlaps, regressions); len(faults) > 0 {
 		t.Errorf("simulation: seed %d: %s", seed, faults[0])
 	}
