@@ -99,7 +99,7 @@ func (w *clientWire) sendOnce(ctx context.Context, cmds []command, replies []rep
 		case value == nil && err != nil:
 			r.err = err // a pipeline that got no connection leaves its commands untouched
 		default:
-			r.answer, r.err = parseAnswer(cmds[i].op, value)
+			r.answer, r.err = parseAnswer(&cmds[i], value)
 		}
 	}
 }

@@ -166,9 +166,9 @@ func (m *model) execute(c *command) answer {
 		}
 	}
 	if c.op == opEnd {
-		a = answer{status: st, clock: a.clock, token: r.token, boot: bootUntold}
+		a = answer{status: st, clock: a.clock, boot: bootUntold}
 		if st != statusEnded {
-			a.ousted = r.ousted
+			a.token, a.ousted = r.token, r.ousted
 		}
 	}
 	if c.op == opInspect {

@@ -21,17 +21,31 @@ func words(ws ...string) []any {
 
 func TestMalformedRepliesAreRefused(t *testing.T) {
 	good := []string{"granted", "1", "2", "3", "4", "5", "6", "1", "0", "8", "channel", "trace"}
-	if a, err := parseAnswer(opVote, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 || a.taker != (taker{"channel", "trace"}) {
+	if a, err := parseAnswer(&command{op: opVote}, words(good...)); err != nil || a.status != statusGranted || a.left != 5*time.Millisecond || !a.first || a.firm || a.boot != 8 || a.taker != (taker{"channel", "trace"}) {
 		t.Errorf("a vote's reply: %+v, %v", a, err)
 	}
 	owner := string(make([]byte, 16))
-	if a, err := parseAnswer(opInspect, append(words(good...), words(owner, "9", "10", "0", owner+owner)...)); err != nil || !a.held || len(a.queue) != 2 || a.accepted != 9 {
+	if a, err := parseAnswer(&command{op: opInspect}, append(words(good...), words(owner, "9", "10", "0", owner+owner)...)); err != nil || !a.held || len(a.queue) != 2 || a.accepted != 9 {
 		t.Errorf("an inspection's reply: %+v, %v", a, err)
 	}
-	if a, err := parseAnswer(opEnd, words("ended", "1", "2", "3")); err != nil || a.status != statusEnded || a.clock != 1 || a.token != 2 || a.ousted != 3 || a.boot != bootUntold {
+	if a, err := parseAnswer(&command{op: opVote, token: 7, ttl: time.Second}, words("1", "2", "3")); err != nil || a.status != statusGranted || a.clock != 1 || a.ticket != 2 || a.boot != 3 || a.token != 7 || a.accepted != 7 || a.left != time.Second {
+		t.Errorf("a vote's short reply: %+v, %v", a, err)
+	}
+	if a, err := parseAnswer(&command{op: opEnd}, words("notmine", "1", "2", "3")); err != nil || a.status != statusNotMine || a.clock != 1 || a.token != 2 || a.ousted != 3 || a.boot != bootUntold {
 		t.Errorf("an end's reply: %+v, %v", a, err)
 	}
-	if _, err := parseAnswer(opEnd, words(good...)); !errors.Is(err, errMalformed) {
+	if a, err := parseAnswer(&command{op: opEnd}, int64(1)); err != nil || a.status != statusEnded || a.clock != 1 || a.boot != bootUntold {
+		t.Errorf("the reply to an end that has ended a vote: %+v, %v", a, err)
+	}
+	for _, us := range []int64{-1, 1 << 53} {
+		if _, err := parseAnswer(&command{op: opEnd}, us); !errors.Is(err, errMalformed) {
+			t.Errorf("an end at %d: %v", us, err)
+		}
+		if _, err := parseAnswer(&command{op: opVote}, []any{us, int64(0), int64(0)}); !errors.Is(err, errMalformed) {
+			t.Errorf("a vote's short reply at %d: %v", us, err)
+		}
+	}
+	if _, err := parseAnswer(&command{op: opEnd}, words(good...)); !errors.Is(err, errMalformed) {
 		t.Errorf("a long reply to an end: %v", err)
 	}
 	for name, value := range map[string]any{
@@ -46,7 +60,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 		"2^53":                words("granted", "9007199254740992", "2", "3", "4", "5", "6", "1", "0", "8", "", ""),
 		"a word":              words("granted", "x", "2", "3", "4", "5", "6", "1", "0", "8", "", ""),
 	} {
-		if _, err := parseAnswer(opVote, value); !errors.Is(err, errMalformed) {
+		if _, err := parseAnswer(&command{op: opVote}, value); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -54,11 +68,11 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 		"a short owner":   append(words(good...), words("abc", "9", "10", "0", "")...),
 		"a short in line": append(words(good...), words("", "9", "10", "0", owner+"x")...),
 	} {
-		if _, err := parseAnswer(opInspect, value); !errors.Is(err, errMalformed) {
+		if _, err := parseAnswer(&command{op: opInspect}, value); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := parseAnswer(opProbe, words("hset")); !errors.Is(err, errMalformed) {
+	if _, err := parseAnswer(&command{op: opProbe}, words("hset")); !errors.Is(err, errMalformed) {
 		t.Errorf("a probe's reply with half a pair: %v", err)
 	}
 }
@@ -79,7 +93,7 @@ func FuzzParseAnswer(f *testing.F) {
 			}
 		}
 		for _, op := range []operation{opVote, opEnd, opInspect, opProbe} {
-			got, err := parseAnswer(op, list)
+			got, err := parseAnswer(&command{op: op}, list)
 			if err == nil && op != opProbe && (got.token < 0 || got.token >= 1<<53 || got.left < 0) {
 				t.Errorf("%v was read as %+v", list, got)
 			}

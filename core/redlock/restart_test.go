@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -202,6 +203,39 @@ func TestBootMarkerStaysForEverOnlyForTheDelayedRestart(t *testing.T) {
 			if stays := left == -1; err != nil || stays != step.stays || !stays && (left <= 24*time.Hour || left > 48*time.Hour) {
 				t.Errorf("the marker lasts %v, %v; want for ever: %v", left, err, step.stays)
 			}
+		}
+	}
+}
+
+// TestVoteForAnyKeyPutsTheMarkerRight asks for keys that the node does not know yet, with tokens
+// that it can accept at once.
+func TestVoteForAnyKeyPutsTheMarkerRight(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1)
+	c := f.direct[0]
+	const day = 24 * time.Hour
+	for i, step := range []struct {
+		was, delay time.Duration // was 0: there is none; -1: for ever
+		stays      bool
+	}{{0, 0, false}, {time.Hour, 0, false}, {47 * time.Hour, 0, false}, {47 * time.Hour, time.Millisecond, true}, {-1, 0, true}, {-1, time.Millisecond, true}} {
+		c.Del(t.Context(), bootKey)
+		if step.was != 0 {
+			c.Set(t.Context(), bootKey, time.Now().Add(-time.Hour).UnixMicro(), max(step.was, 0))
+		}
+		before := c.Get(t.Context(), bootKey).Val()
+		vote := command{
+			op: opVote, key: fmt.Sprint("k", i), owner: newOwner(), ttl: ttl, placeTTL: time.Second,
+			restartDelay: step.delay, token: time.Now().Add(time.Second).UnixMicro(),
+		}
+		if r := newClientWire(c, patience).run(within(t, patience), []command{vote})[0]; r.status != statusGranted {
+			t.Fatalf("step %d: %s, %v", i, r.status, r.err)
+		}
+		left := c.PTTL(t.Context(), bootKey).Val()
+		if stays := left == -1; stays != step.stays || !stays && (left <= day || left > 2*day) {
+			t.Errorf("step %d: the marker lasts %v; want for ever: %v", i, left, step.stays)
+		}
+		if after := c.Get(t.Context(), bootKey).Val(); before != "" && after != before {
+			t.Errorf("step %d: the node's data began at %s, and then at %s", i, before, after)
 		}
 	}
 }

@@ -22,9 +22,13 @@ var sources embed.FS
 
 var scripts = func() map[operation]script {
 	all := make(map[operation]script)
-	prelude := mustRead("prelude")
+	opening, prelude := mustRead("opening"), mustRead("prelude")
 	for _, op := range []operation{opVote, opAccept, opYield, opRenew, opEnd, opOust, opInspect} {
-		all[op] = newScript(prelude + mustRead(string(op)))
+		fast := ""
+		if op == opVote || op == opEnd {
+			fast = mustRead(string(op) + "_fast")
+		}
+		all[op] = newScript(opening + fast + prelude + mustRead(string(op)))
 	}
 	all[opProbe] = newScript(mustRead(string(opProbe)))
 	return all
@@ -98,14 +102,26 @@ func flag(b bool) string {
 	return "0"
 }
 
-// parseAnswer reads a script's reply.
-func parseAnswer(op operation, value any) (answer, error) {
+// parseAnswer reads the reply to a command's script.
+func parseAnswer(c *command, value any) (answer, error) {
+	p := reader{}
+	if us, ok := value.(int64); ok && c.op == opEnd {
+		a := answer{status: statusEnded, clock: p.number(us), boot: bootUntold}
+		return a, p.err
+	}
 	list, ok := value.([]any)
 	if !ok {
 		return answer{}, fmt.Errorf("%w: %T instead of a list", errMalformed, value)
 	}
+	if len(list) == 3 && c.op == opVote { // of the fast path
+		a := answer{
+			status: statusGranted, token: c.token, accepted: c.token, left: time.Duration(millis(c.ttl)) * time.Millisecond,
+			clock: p.number(list[0]), ticket: p.number(list[1]), boot: p.number(list[2]),
+		}
+		return a, p.err
+	}
 	want := 12
-	switch op {
+	switch c.op {
 	case opProbe:
 		return parseProbe(list)
 	case opInspect:
@@ -116,9 +132,8 @@ func parseAnswer(op operation, value any) (answer, error) {
 	if len(list) != want {
 		return answer{}, fmt.Errorf("%w: %d words instead of %d", errMalformed, len(list), want)
 	}
-	p := reader{}
 	a := answer{status: status(p.text(list[0])), clock: p.number(list[1]), token: p.number(list[2])}
-	if op == opEnd {
+	if c.op == opEnd {
 		a.boot, a.ousted = bootUntold, p.number(list[3])
 		return a, p.err
 	}
@@ -130,7 +145,7 @@ func parseAnswer(op operation, value any) (answer, error) {
 	a.firm = p.number(list[8]) == 1
 	a.boot = p.number(list[9])
 	a.taker = taker{channel: p.text(list[10]), trace: p.text(list[11])}
-	if op == opInspect {
+	if c.op == opInspect {
 		holder := p.text(list[12])
 		a.accepted = p.number(list[13])
 		a.since = time.UnixMilli(p.number(list[14]))

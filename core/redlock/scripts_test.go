@@ -53,12 +53,13 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 	for seed := range uint64(total+each-1) / each {
 		compareWithModel(t, n, seed, each, seen)
 	}
+	seen["brief vote"] = n.brief
 	t.Log(seen)
 	for _, what := range []string{
 		"vote granted", "vote denied", "vote over", "vote out", "accept granted", "accept denied", "accept over",
 		"renew granted", "renew lost", "end ended", "end withdrawn", "end notmine", "end absent", "oust ended", "oust absent",
 		"push f", "push w", "push l", "kept", "2 wait",
-		"vote with a token", "yield of a token", "vote behind a traced one", "inspect behind a traced one",
+		"vote with a token", "brief vote", "yield of a token", "vote behind a traced one", "inspect behind a traced one",
 	} {
 		if seen[what] == 0 {
 			t.Errorf("no history contained %q", what)
@@ -81,7 +82,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 	keys := []string{"k", "other"}
 	owners := []driver.Owner{newOwner(), newOwner(), newOwner(), newOwner()}
 	owner := func() driver.Owner {
-		if rng.IntN(8) == 0 {
+		if rng.IntN(4) == 0 {
 			owners[rng.IntN(len(owners))] = newOwner()
 		}
 		return owners[rng.IntN(len(owners))]
@@ -93,7 +94,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 		case x < 0.03:
 			at = at.Add(-ms(1, 100, 1000, 8000, 40_000))
 		case x < 0.06:
-			at = at.Add(ms(1000, 8000, 40_000))
+			at = at.Add(ms(1000, 8000, 40_000, 400_000, 2_000_000))
 		case x < 0.8:
 			at = at.Add(time.Duration(rng.IntN(100)) * time.Millisecond)
 		}
@@ -105,6 +106,9 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 			op:    []operation{opVote, opVote, opVote, opAccept, opAccept, opYield, opRenew, opEnd, opOust, opInspect}[rng.IntN(10)],
 			key:   keys[rng.IntN(5)/4],
 			owner: owner(), ttl: ms(10, 300, 3000, 30_000), placeTTL: ms(300, 1000, 3000), wait: rng.IntN(2) == 0, create: rng.IntN(4) == 0,
+		}
+		if r := m.keys[c.key]; r != nil && r.taken && !r.kept && (c.op == opEnd || c.op == opRenew) && rng.IntN(2) == 0 {
+			c.owner = r.owner
 		}
 		c.channel = "lr1:" + strconv.Itoa(int(c.owner[0])%3)
 		hear(c.channel)
@@ -127,7 +131,7 @@ func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen
 				c.restartDelay = ms(1000, 10_000)
 			}
 			if rng.IntN(2) == 0 {
-				tokens = max(tokens, at.UnixMicro()-rng.Int64N(3_600_000_000))
+				tokens = max(tokens, at.UnixMicro()-rng.Int64N([]int64{1_000_000, 3_600_000_000}[rng.IntN(2)]))
 				c.token = tokens + int64(rng.IntN(3)) - 1
 			}
 		case opAccept, opRenew, opYield:

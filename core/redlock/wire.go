@@ -54,7 +54,8 @@ const (
 	statusAbsent    status = "absent"    // and on one that never was
 )
 
-// answer is the state of a key at one node. That of an end has the fields up to boot.
+// answer is the state of a key at one node. That of an end has the fields up to boot, and neither
+// token nor ousted if a vote has ended.
 type answer struct {
 	status   status
 	clock    int64 // the node's time in µs

@@ -1,4 +1,5 @@
--- end: owner, keep. Whatever the owner is at, it is over, and never granted again.
+-- end: owner, keep. Whatever the owner is at, it is over, and never granted again. Answers the time
+-- alone if a vote has ended.
 local owner, keep = ARGV[1], tonumber(ARGV[2])
 local status, ousted = 'notmine', 0
 if s.o == owner then
@@ -20,4 +21,5 @@ bury(s, owner)
 save(s, was, true)
 drop(s, owner)
 if s.o == '' or status == 'ended' then free(s, owner) end
+if status == 'ended' then return us end
 return {status, us, s.t, ousted}

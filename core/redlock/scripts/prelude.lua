@@ -1,22 +1,8 @@
--- What all scripts begin with. KEYS: the lock's hash, its queue, the node's boot marker.
--- Times are the node's own, read once, in ms; us is the same moment in microseconds.
---
--- The hash: o whose vote it is, p its channel, x when the vote ends, l how long it was
--- given for, a the token accepted with it (0: a bare vote), g when, t the largest
--- token accepted ever, n the largest ticket seen, z the last owners that ended, u up to
--- which token leases were ousted, and e<owner> for each place in the queue:
--- "limit:length:channel". d is an owner and the trace of its request, and counts only while
--- that owner has the vote. The queue is a sorted set of owners by ticket.
+-- What the general paths begin with.
 --
 -- Every call makes the functions anew, and each local name that a function takes from outside is
 -- looked for then. So they take few, and are given what they need.
-local key, queue, marker = KEYS[1], KEYS[2], KEYS[3]
-local time = redis.call('TIME')
-local us = time[1] * 1000000 + time[2]
-local now = math.floor(us / 1000)
-
-local LINGER = 3600000 -- how long the hash stays after its last lease
-local KEPT = '-'       -- in o while nobody has the key and it is kept
+local KEPT = '-' -- in o while nobody has the key and it is kept
 
 -- s is the hash, but for p, a, g and d, which more reads: most calls do not need them. They are
 -- as here while there is no vote. Nobody waits at a key that has had no ticket.
@@ -78,7 +64,7 @@ end
 -- needs memory, but nothing after it: PEXPIRE in front needs none, so whoever frees
 -- something succeeds.
 local function save(s, was, frees)
-  local keep = math.max(s.x - s.now, 0) + LINGER
+  local keep = math.max(s.x - s.now, 0) + LINGER + STEP
   local there = frees and redis.call('PEXPIRE', s.key, keep) == 1
   if s.changed then
     -- A number takes Redis longer than its text; %d would have 32 bits on some servers.

@@ -7,7 +7,6 @@ local ticket, wait, old, rest, token = tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7
 
 -- The marker stays for ever only if nodes are to stay out, for which it is needed after
 -- the longest silence.
-local DAY = 86400000
 local boot = redis.call('GET', marker)
 local left = boot and redis.call('PTTL', marker) or 0
 boot = tonumber(boot) or us
