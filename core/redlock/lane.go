@@ -2,12 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
@@ -23,13 +23,15 @@ import (
 type lane struct {
 	wire    wire
 	ctx     context.Context // of the session
-	workers *sync.WaitGroup // counts the goroutines of all lanes
+	workers *sync.WaitGroup // counts the calls and the goroutines of all lanes
 
-	mu        sync.Mutex
-	queue     []*call
-	abandoned int // calls in queue that were given up
-	active    int // workers that are not overdue
-	overdue   int
+	mu       sync.Mutex
+	queue    []*call
+	underWay []*batch
+	active   int         // workers that are not overdue
+	overdue  int         // those that are
+	timer    *time.Timer // runs giveUp; nil: it never ran
+	giveAt   time.Time   // when it does so next; zero: it does not
 }
 
 const (
@@ -46,78 +48,127 @@ const (
 
 // call is one caller's commands for a node. Its first fields are guarded by the lane's mutex.
 type call struct {
-	queued   bool
 	answered bool // done was called, or is about to be
 	sent     time.Time
 
+	ctx      context.Context
 	cmds     []command
 	bound    time.Duration
 	deadline time.Time // when the bound has passed
 	done     func([]reply)
-	cancel   context.CancelFunc
-	detach   func() bool // detaches the call from its context
 }
 
-// enqueue queues commands. done is called once, on another goroutine: with the replies, or
-// with an error for each command when the bound has passed, or when ctx has ended before they
-// were sent. Commands that were sent get their replies although ctx has ended, since the
+// batch is calls that travel together. Its fields are guarded by the lane's mutex.
+type batch struct {
+	calls    []*call
+	late     bool // the bound of one of them has passed
+	replaced bool // another worker has taken the place of its worker
+}
+
+// newLane returns a lane of the session whose context is ctx. workers counts its calls, until each
+// has been told of its reply, and its workers.
+func newLane(ctx context.Context, w wire, workers *sync.WaitGroup) *lane {
+	l := &lane{wire: w, ctx: ctx, workers: workers}
+	context.AfterFunc(ctx, l.giveUp)
+	return l
+}
+
+// enqueue queues commands. done is called once, on another goroutine: with the replies, or with an
+// error for each command when the bound has passed. Commands that are not sent when ctx ends get
+// its error, when the lane next looks at them. Those that were sent get their replies, since the
 // caller may have to undo them. done must not block.
 func (l *lane) enqueue(ctx context.Context, bound time.Duration, cmds []command, done func([]reply)) {
 	now := time.Now()
-	c := &call{sent: now, cmds: cmds, bound: bound, deadline: now.Add(bound), done: done}
-	ctx, c.cancel = context.WithDeadline(ctx, c.deadline)
+	c := &call{ctx: ctx, sent: now, cmds: cmds, bound: bound, deadline: now.Add(bound), done: done}
+	l.workers.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.workers.Add(1) // of the function that is called when ctx is done
-	c.detach = context.AfterFunc(ctx, func() {
-		defer l.workers.Done()
-		l.giveUp(c, ctx.Err())
-	})
-	c.queued = true
 	l.queue = append(l.queue, c)
+	if l.ctx.Err() != nil { // it was looked at for the last time
+		go l.giveUp()
+		return
+	}
+	l.giveUpAt(c.deadline)
 	l.startWorker()
 }
 
-// giveUp ends a call that has no reply yet. If it is still queued, it is never sent.
-func (l *lane) giveUp(c *call, why error) {
-	timedOut := errors.Is(why, context.DeadlineExceeded)
-	l.mu.Lock()
-	if !timedOut && !c.queued && l.ctx.Err() == nil {
-		l.mu.Unlock()
-		return
+// isOver reports whether a call is over without a reply, and has it told so. l.mu is held.
+func (l *lane) isOver(c *call, queued bool, now time.Time) bool {
+	why := l.ctx.Err()
+	switch {
+	case !now.Before(c.deadline):
+		why = &kit.SilenceError{After: c.bound}
+	case queued && c.ctx.Err() != nil:
+		why = c.ctx.Err()
 	}
-	r := reply{err: why, neverRun: c.queued}
-	if c.queued {
-		c.queued = false
-		if l.abandoned++; l.abandoned > len(l.queue)/2 {
-			l.queue = slices.DeleteFunc(l.queue, func(c *call) bool { return !c.queued })
-			l.abandoned = 0
-		}
+	if why == nil {
+		return false
 	}
-	l.mu.Unlock()
-	if timedOut {
-		r.err = &kit.SilenceError{After: c.bound}
-	}
-	l.reply(c, slices.Repeat([]reply{r}, len(c.cmds)))
+	c.answered = true
+	go l.tell(c, slices.Repeat([]reply{{err: why, neverRun: queued}}, len(c.cmds)))
+	return true
 }
 
-// reply calls done, unless it was called before.
-func (l *lane) reply(c *call, rs []reply) {
+// giveUpAt makes giveUp run at a time, unless it runs before. l.mu is held.
+func (l *lane) giveUpAt(at time.Time) {
+	switch {
+	case l.timer == nil:
+		l.timer = time.AfterFunc(time.Until(at), l.giveUp)
+	case l.giveAt.IsZero() || at.Before(l.giveAt):
+		l.timer.Reset(time.Until(at))
+	default:
+		return
+	}
+	l.giveAt = at
+}
+
+// giveUp ends the calls that are over without a reply, and replaces the workers of batches that
+// are overdue.
+func (l *lane) giveUp() {
 	l.mu.Lock()
-	answered := c.answered
-	c.answered = true
+	defer l.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	isOver := func(c *call, queued bool) bool {
+		over := l.isOver(c, queued, now)
+		if !over && (next.IsZero() || c.deadline.Before(next)) {
+			next = c.deadline
+		}
+		return over
+	}
+	l.queue = slices.DeleteFunc(l.queue, func(c *call) bool { return isOver(c, true) })
+	for _, b := range l.underWay {
+		late := b.late
+		for _, c := range b.calls {
+			if !c.answered && isOver(c, false) {
+				late = true
+			}
+		}
+		if late && !b.late && l.overdue < maxOverdue {
+			b.replaced = true
+			l.overdue++
+			l.active--
+			l.startWorker()
+		}
+		b.late = late
+	}
+	if l.giveAt = (time.Time{}); !next.IsZero() {
+		l.giveUpAt(next)
+	}
+}
+
+// tell calls done. c.answered is set.
+func (l *lane) tell(c *call, rs []reply) {
+	defer l.workers.Done()
 	for i := range rs {
 		rs[i].sent = c.sent
 	}
-	l.mu.Unlock()
-	if !answered {
-		c.done(rs)
-	}
+	c.done(rs)
 }
 
 // startWorker starts a worker if there is work for one more. l.mu is held.
 func (l *lane) startWorker() {
-	if l.active < laneWidth && len(l.queue) > l.abandoned {
+	if l.active < laneWidth && len(l.queue) > 0 {
 		l.active++
 		l.workers.Go(l.work)
 	}
@@ -125,88 +176,76 @@ func (l *lane) startWorker() {
 
 // work sends one batch after the other until the queue is empty.
 func (l *lane) work() {
+	kit.GrowStack()
 	for {
 		// Callers that are about to enqueue get the chance to travel in this batch.
 		runtime.Gosched()
-		calls := l.nextBatch()
-		if len(calls) == 0 || !l.sendBatch(calls) {
+		b := l.nextBatch()
+		if len(b.calls) == 0 || !l.sendBatch(b) {
 			return
 		}
 	}
 }
 
-// nextBatch returns the next batch. If there is none, the worker no longer counts and must
-// end.
-func (l *lane) nextBatch() (calls []*call) {
+// nextBatch returns the next batch. If it is empty, the worker no longer counts and must end.
+func (l *lane) nextBatch() *batch {
+	b := new(batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	n := 0
 	for size := 0; n < len(l.queue); n++ {
 		c := l.queue[n]
-		if !c.queued {
-			l.abandoned--
+		if l.isOver(c, true, now) {
 			continue
 		}
-		if size += len(c.cmds); size > maxBatch && len(calls) > 0 {
+		if size += len(c.cmds); size > maxBatch && len(b.calls) > 0 {
 			break
 		}
-		c.queued, c.sent = false, now
-		calls = append(calls, c)
+		c.sent = now
+		b.calls = append(b.calls, c)
 	}
 	l.queue = slices.Delete(l.queue, 0, n)
-	if len(calls) == 0 {
+	if len(b.calls) == 0 {
 		l.active--
+	} else {
+		l.underWay = append(l.underWay, b)
 	}
-	return calls
+	return b
 }
 
 // sendBatch sends a batch and hands out the replies. If it returns false, the worker was
 // replaced and must end.
-func (l *lane) sendBatch(calls []*call) (goOn bool) {
+func (l *lane) sendBatch(b *batch) (goOn bool) {
 	var cmds []command
-	first, last := calls[0].deadline, calls[0].deadline
-	for _, c := range calls {
+	last := b.calls[0].deadline
+	for _, c := range b.calls {
 		cmds = append(cmds, c.cmds...)
-		if first.After(c.deadline) {
-			first = c.deadline
-		}
-		if last.Before(c.deadline) {
-			last = c.deadline
-		}
+		last = driver.Later(last, c.deadline)
 	}
-	returned, replaced := false, false // guarded by l.mu
-	overdue := time.AfterFunc(time.Until(first), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !returned && l.overdue < maxOverdue {
-			replaced = true
-			l.overdue++
-			l.active--
-			l.startWorker()
-		}
-	})
 	ctx, cancel := context.WithDeadline(l.ctx, last)
 	replies := l.wire.run(ctx, cmds)
 	cancel()
-	overdue.Stop()
 
+	told := make([]bool, len(b.calls))
 	l.mu.Lock()
-	returned, goOn = true, true
-	if replaced {
+	goOn = true
+	if b.replaced {
 		l.overdue--
 		if goOn = l.active < laneWidth; goOn {
 			l.active++
 		}
 	}
+	l.underWay = slices.DeleteFunc(l.underWay, func(other *batch) bool { return other == b })
+	for i, c := range b.calls {
+		told[i], c.answered = c.answered, true
+	}
 	l.mu.Unlock()
-	for _, c := range calls {
-		if c.detach() {
-			l.workers.Done()
-		}
-		c.cancel()
+	for i, c := range b.calls {
 		n := len(c.cmds)
-		l.reply(c, replies[:n:n])
+		if !told[i] {
+			l.tell(c, replies[:n:n])
+		}
 		replies = replies[n:]
 	}
 	return goOn

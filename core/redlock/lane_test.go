@@ -49,7 +49,7 @@ type testLane struct {
 
 func newTestLane(ctx context.Context) *testLane {
 	l := &testLane{wire: &slowWire{batches: make(chan []command, 1024), answer: make(chan struct{})}}
-	l.lane = &lane{wire: l.wire, ctx: ctx, workers: &l.workers}
+	l.lane = newLane(ctx, l.wire, &l.workers)
 	return l
 }
 
@@ -157,8 +157,8 @@ func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
 		}
 		close(l.wire.answer)
 		l.workers.Wait()
-		if l.active != 0 || l.overdue != 0 || l.abandoned != 0 || len(l.queue) != 0 {
-			t.Errorf("%d workers, %d overdue ones, %d calls of which %d are given up, when all is over", l.active, l.overdue, len(l.queue), l.abandoned)
+		if l.active != 0 || l.overdue != 0 || len(l.queue)+len(l.underWay) != 0 {
+			t.Errorf("%d workers, %d overdue ones, %d calls and %d batches, when all is over", l.active, l.overdue, len(l.queue), len(l.underWay))
 		}
 	})
 }
@@ -187,6 +187,57 @@ func TestCallThatIsGivenUpInTheQueueIsNeverSent(t *testing.T) {
 			t.Errorf("%d commands were sent; want %d", sent, want)
 		}
 	})
+}
+
+// TestNextBatchLeavesOutWhatIsGivenUp frees a worker before the lane looks at its queue by itself.
+func TestNextBatchLeavesOutWhatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		l.occupy(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := l.add(ctx, 40, time.Minute)
+		kept := l.add(t.Context(), 3, time.Minute)
+		cancel()
+		l.wire.answer <- struct{}{}
+		synctest.Wait()
+		canceled.expect(t, "canceled", 0, 0, 40, 40)
+		close(l.wire.answer)
+		l.workers.Wait()
+		kept.expect(t, "kept", 3, 0, 0, 0)
+		for len(l.wire.batches) > 0 {
+			if n := len(<-l.wire.batches); n != 1 && n != 3 {
+				t.Errorf("a batch of %d", n)
+			}
+		}
+	})
+}
+
+// TestCallIsToldOnceThoughItsReplyComesAtItsBound answers at the instant at which calls are given up.
+func TestCallIsToldOnceThoughItsReplyComesAtItsBound(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newTestLane(t.Context())
+			var all []*told
+			for range laneWidth {
+				all = append(all, l.add(t.Context(), 1, time.Second))
+				synctest.Wait()
+			}
+			all = append(all, l.add(t.Context(), 20, time.Second))
+			time.Sleep(time.Second)
+			close(l.wire.answer)
+			l.workers.Wait()
+			n := int32(0)
+			for _, got := range all {
+				n += got.granted.Load() + got.silent.Load()
+				if wrong := got.wrong.Load(); wrong != 0 {
+					t.Errorf("%d calls were told what another was answered", wrong)
+				}
+			}
+			if n != laneWidth+20 {
+				t.Errorf("%d calls were told; want %d", n, laneWidth+20)
+			}
+		})
+	}
 }
 
 func TestReplyComesThoughTheCallerHasLeftButNotAfterTheBound(t *testing.T) {

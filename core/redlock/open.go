@@ -48,8 +48,8 @@ func newSession(d *Driver, c driver.Config, ws []wire) *session {
 	s.stopGauge = sync.OnceFunc(d.gauge.stop)
 	s.claims.all = make(map[driver.Owner]*claim)
 	for _, w := range ws {
-		s.lanes = append(s.lanes, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
-		s.renewals = append(s.renewals, &lane{wire: w, ctx: s.Ctx, workers: &s.sending})
+		s.lanes = append(s.lanes, newLane(s.Ctx, w, &s.sending))
+		s.renewals = append(s.renewals, newLane(s.Ctx, w, &s.sending))
 		s.cleaners = append(s.cleaners, newCleaner(s.Life, w, s.timeout, s.jitter))
 	}
 	return s
