@@ -90,3 +90,25 @@ func TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestVotesWithoutATokenAreNoHolder inspects a key that was held before, in the middle of an
+// acquisition.
+func TestVotesWithoutATokenAreNoHolder(t *testing.T) {
+	ls := newLines(3)
+	p := open(t, ls.driver(false))
+	p.drop(p.take("k", time.Minute))
+	other := newOwner()
+	eventually(t, "the end at all nodes", func() bool { return !slices.ContainsFunc(ls.nodes, func(m *model) bool { return m.held("k") }) })
+	for i, n := range ls.nodes {
+		n.execute(&command{op: opVote, key: "k", owner: other, ttl: time.Minute})
+		if st, err := p.Inspect(t.Context(), "k"); err != nil || st.Held || len(st.Holders) > 0 {
+			t.Errorf("%d nodes have voted: %+v, %v", i+1, st, err)
+		}
+	}
+	n := ls.nodes[0]
+	token := n.execute(&command{op: opInspect, key: "k"}).token + 1
+	n.execute(&command{op: opAccept, key: "k", owner: other, ttl: time.Minute, token: token})
+	if st, err := p.Inspect(t.Context(), "k"); err != nil || !st.Held || len(st.Holders) != 1 || st.Holders[0].Token != token {
+		t.Errorf("one node has accepted a token, so that others may have: %+v, %v", st, err)
+	}
+}

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings" //nolint:gosec // Redis names scripts by their SHA-1.
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
 
 // Inspect reports the state of a key as the nodes see it together: it is held if a
-// majority has voted for the same owner, or keeps it.
+// majority has voted for the same owner, of which some have accepted its token, or keeps it.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
 	if err := s.Enter(); err != nil {
 		return driver.State{}, err
@@ -101,14 +101,11 @@ func (s *session) mergeAnswers(answers []answer) driver.State {
 		}
 	}
 	for _, p := range candidates {
-		if len(p.left) < s.quorum {
+		if len(p.left) < s.quorum || p.Token == 0 { // or its token is on its way
 			continue
 		}
 		slices.SortFunc(p.left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		p.Remaining = p.left[s.quorum-1] // then no majority is left
-		if p.Token == 0 {
-			p.Token = st.Token // votes alone: the token is on its way
-		}
 		st.Held, st.Remaining, st.Token = true, p.Remaining, p.Token
 		st.Holders = []driver.Holder{p.Holder}
 	}
