@@ -25,6 +25,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/redlock"
 )
 
 const (
@@ -69,6 +70,31 @@ func TestReleasesShareARedis(t *testing.T) {
 				t.Errorf("the witness saw %d faults, and none with %q", len(faults), tt.caught)
 			}
 		})
+	}
+}
+
+// TestReleasesShareThreeRedisServers is the same for a majority of servers.
+func TestReleasesShareThreeRedisServers(t *testing.T) {
+	here, err := filepath.Abs(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, redistest.Start(t).Addr())
+	}
+	store := store{name: "quorum", addr: strings.Join(addrs, ","), patience: ttl + 6500*time.Millisecond, prompt: prompt, open: func(t *testing.T) (driver.Driver, io.Closer) {
+		var clients []*redis.Client
+		for _, addr := range addrs {
+			client := redis.NewClient(&redis.Options{Addr: addr})
+			t.Cleanup(func() { _ = client.Close() })
+			clients = append(clients, client)
+		}
+		return redlock.New(clients), io.NopCloser(nil)
+	}} // the next after a crash may have crashed too, and lapses after 3 seconds
+	programs := map[string]string{older: store.build(t, before(t), nil), newer: store.build(t, here, nil)}
+	for _, fault := range share(t, store, programs, 10*time.Second, false) {
+		t.Error(fault)
 	}
 }
 

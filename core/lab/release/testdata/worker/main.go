@@ -1,6 +1,6 @@
 // Worker takes locks in a store until a witness tells it to stop. It uses exported API only, of
-// the release that it is built with and of the one before. It is built with redis.go or etcd.go,
-// which open the store.
+// the release that it is built with and of the one before. It is built with the file of
+// its store, which opens that.
 //
 //	worker VERSION STORE WITNESS NAMESPACE
 //
@@ -17,6 +17,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +68,11 @@ func work(version, store, witness, namespace string) error {
 		return err
 	}
 	var running sync.WaitGroup
+	can := driver.Capabilities()
 	for _, u := range uses {
+		if !slices.Contains(can.Modes, u.policy.Mode) || u.lower && len(can.Modes) == 1 || u.policy.Fairness == core.Strict && !can.Strict {
+			continue
+		}
 		u.policy.TTL, u.policy.Wait = ttl, time.Minute
 		for range u.callers {
 			conn, err := net.Dial("tcp", witness)
