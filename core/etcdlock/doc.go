@@ -76,12 +76,12 @@
 // request that has to wait for a key that no request of the session has waited for in the last
 // ten seconds.
 //
-// concurrency.Mutex of etcd's own client is ahead with one caller, and where processes hand over:
-// here are 0.99 times as many sections with one caller, 1.05 with eight and with 64. Between two
-// processes the Mutex takes 0.7 of the time, and between 32 of them 0.6, with 0.6 of the requests.
-// The client takes up to 1.15 times the processor time. These are medians of five rounds on two
-// cores, with servers on loopback and without fsync. A section takes two requests with one caller,
-// as the Mutex does with any number, 1.4 with eight and 1.1 with 64.
+// concurrency.Mutex of etcd's own client is ahead where processes hand over: between two it takes
+// 0.8 of the time, and between 32 of them 0.7, with 0.6 of the requests. On free keys here are 1.11
+// times as many sections with one caller, 1.08 with eight and 1.05 with 64. The client takes up to
+// 1.05 times the processor time. These are medians of five rounds on two cores, with servers on
+// loopback and without fsync. A section takes two requests with one caller, as the Mutex does with
+// any number, 1.3 with eight and 1.1 with 64.
 // Each acquisition needs a request of its own, since its token is the request's revision. A
 // Mutex has one lease for all locks of a session, which are lost together. It does not exclude
 // goroutines of one session from each other, and has no deadline.

@@ -100,22 +100,23 @@
 //
 // # Beside redsync
 //
-// On three servers redsync is faster with free keys and few callers. Redlock makes 0.72 times as
-// many sections with one caller, 0.66 with 8 and 0.94 with 64 (medians of five rounds, on two
-// cores that the client and the servers share; 0.94 to 1.08 with 64 in runs of other hours). A
-// section is two round trips and six requests for both. Those of redlock take the servers 553, 269
-// and 207 µs of processor time, and those of redsync 291, 135 and 132: a script here also keeps a
-// token, a queue, who ended and a deadline by the node's clock. The client takes 593, 205 and 132
-// µs, with redsync 555, 181 and 191.
+// On three servers redsync is faster with free keys and few callers. Redlock makes 0.88 times as
+// many sections with one caller, as many with 8, and 1.43 times as many with 64 (medians of five
+// rounds, on two cores that the client and the servers share). A section is two round trips and
+// six requests for both. Those of redlock take the servers 473, 196 and 137 µs of processor time,
+// and those of redsync 323, 154 and 147: a script here also keeps a token, a queue, who ended and a
+// deadline by the node's clock, but many requests share a round trip. The client takes 649, 196 and
+// 114 µs, with redsync 613, 219 and 224.
 // core/lab/peers has the table. redsync has no fencing tokens and no queue,
 // and does not renew by itself.
 //
 // # In the servers
 //
 // For each lock a hash, lr1:l:key, and while somebody waits a sorted set, lr1:q:key.
-// The hash stays for an hour after its last lease, about 200 bytes, and 45 more if requests are
-// traced, to remember the token and the latest owners; lr1:boot for two days after the last
-// vote, or for ever with [WithRestartDelay]. Give the servers the policy noeviction. In an ACL
+// The hash stays for an hour after its last lease, and up to the TTL and 5 minutes more, to
+// remember the token and the latest eight owners: about 250 bytes, and 1.1 kB from the fifth lease
+// on; 45 bytes more if requests are traced. lr1:boot stays for a day or two after the last vote, or
+// for ever with [WithRestartDelay]. Give the servers the policy noeviction. In an ACL
 // a user needs
 //
 //	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~lr1:* &lr1:*
