@@ -73,18 +73,26 @@ func (s *session) delete(ctx context.Context, n names) (deleted, uncertain bool,
 		q.start(s)
 		q.mu.Unlock()
 	}
-	ctx, cancel := atMost(ctx, s.timeout+late)
-	defer cancel()
+	if !e.isDone() {
+		ctx, cancel := atMost(ctx, s.timeout+late)
+		defer cancel()
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			if !e.isDone() {
+				return false, true, contextError(ctx)
+			}
+		}
+	}
+	return e.deleted, e.uncertain, e.err
+}
+
+func (e *ending) isDone() bool {
 	select {
 	case <-e.done:
-		return e.deleted, e.uncertain, e.err
-	case <-ctx.Done():
-	}
-	select {
-	case <-e.done: // both were ready
-		return e.deleted, e.uncertain, e.err
+		return true
 	default:
-		return false, true, contextError(ctx)
+		return false
 	}
 }
 
@@ -101,13 +109,13 @@ func (q *endings) takeWith(e *ending, s *session) []*ending {
 		return nil
 	}
 	q.sending++
-	return q.take(maxTogether, func(*ending) bool { return true })
+	return q.take(maxTogether, nil)
 }
 
-// take takes up to n of those that fit out of the queue. q.mu is held.
+// take takes up to n of those that fit, or of all if fits is nil, out of the queue. q.mu is held.
 func (q *endings) take(n int, fits func(*ending) bool) (batch []*ending) {
 	q.queue = slices.DeleteFunc(q.queue, func(e *ending) bool {
-		e.taken = len(batch) < n && fits(e)
+		e.taken = len(batch) < n && (fits == nil || fits(e))
 		if e.taken {
 			batch = append(batch, e)
 		}
@@ -212,7 +220,7 @@ func (q *endings) start(s *session) {
 func (s *session) sendNext() bool {
 	q := &s.endings
 	q.mu.Lock()
-	batch := q.take(maxTogether, func(*ending) bool { return true })
+	batch := q.take(maxTogether, nil)
 	if len(batch) == 0 {
 		q.sending--
 	}

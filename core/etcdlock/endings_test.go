@@ -76,7 +76,7 @@ func TestNameIsNotUsedAgainAfterAReleaseThatMayComeTwice(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- p.end(first) }()
 	for before := proxy.Count(methodDelete); proxy.Count(methodDelete) == before; {
-		time.Sleep(time.Millisecond) // until the request is on its way
+		runtime.Gosched() // until the request is on its way
 	}
 	proxy.Cut()
 	resume()
