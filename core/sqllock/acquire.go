@@ -10,27 +10,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// answer is an outcome with its details.
-type answer struct {
-	outcome    outcome
-	token      int64
-	sentAt     time.Time     // when the request that set the lease's end was sent
-	serverTime int64         // of the decision, or of the grant
-	contended  bool          // somebody else waits for the key
-	remaining  time.Duration // of the lease that ends first; 0 if there is none
-	holder     driver.Origin // of one of the leases, if queued or busy
-}
-
-// outcome is the result of a request for a lease.
-type outcome uint8
-
-const (
-	granted outcome = iota + 1
-	queued
-	busy      // the key is taken, and the request does not wait
-	placeLost // the owner has ended, or its place has expired
-)
-
 // Acquire requests a lease, and waits for it if r.Wait is set.
 func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if err := s.Enter(); err != nil {
@@ -232,9 +211,6 @@ func (d *decision) reportBusy() error {
 	}
 	return nil
 }
-
-// placeTTL returns how long a place in the queue lasts without a refresh.
-func placeTTL(ttl time.Duration) time.Duration { return min(ttl, maxPlaceTTL) }
 
 // endLeftovers cleans up after a request that failed. It ends the lease that was to be
 // replaced, and the owner if the request may have left a claim.

@@ -18,54 +18,26 @@ import (
 // with a COMMIT that is not sent then. So the clean-up of an owner has the key's row remember it,
 // and a statement that comes later finds its owner ended.
 
-// free are these statements. Values are part of their text, so that they cost one round trip
-// whatever the client library does with parameters; see Dialect.literal. The comments list their
-// values.
-type free struct {
-	begin string // before it, in the same request in PostgreSQL; key
-	take  string // owner, room, TTL, TTL, session, listens, key, owner; with the column origin after listens
-	end   string // key, owner, key, owner, retention, owner, length of ended, key
-	lease string // the token of a lease, and whether somebody waits: key, owner
+// answer is an outcome with its details.
+type answer struct {
+	outcome    outcome
+	token      int64
+	sentAt     time.Time     // when the request that set the lease's end was sent
+	serverTime int64         // of the decision, or of the grant
+	contended  bool          // somebody else waits for the key
+	remaining  time.Duration // of the lease that ends first; 0 if there is none
+	holder     lock.Origin   // of one of the leases, if queued or busy
 }
 
-// atReadCommitted begins a transaction of one request, whatever the connection's level is.
-const atReadCommitted = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
+// outcome is the result of a request for a lease.
+type outcome uint8
 
-func newFree(d Dialect, column, value string) free {
-	f := free{
-		lease: `SELECT c.token, ` + contendedSQL + ` FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1`,
-	}
-	const columns = `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens`
-	if d == PostgreSQL {
-		// The row is locked by a statement before, as each sees what was committed before it began.
-		f.begin = atReadCommitted + `; SELECT 1 FROM lockaround_lock WHERE lock_key = ? FOR UPDATE; `
-		f.take = columns + column + `)
-SELECT l.lock_key, ?, 1, 9223372036854775807, ?, n.t, n.t, n.t + ?, ?, ?, ?` + value + `
-FROM lockaround_lock l CROSS JOIN (SELECT {now} AS t) n
-WHERE l.lock_key = ? AND l.token < n.t AND l.floor_token < n.t AND position(? IN l.ended) = 0
-AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key)`
-		f.end = `WITH g AS (DELETE FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1 AND c.expires_us > {now}
-AND EXISTS (SELECT 1 FROM lockaround_lock r WHERE r.lock_key = c.lock_key)
-AND NOT EXISTS (SELECT 1 FROM lockaround_claim o WHERE o.lock_key = ? AND o.owner <> ?) RETURNING c.token, c.expires_us)
-UPDATE lockaround_lock l SET token = GREATEST(l.token, g.token), keep_us = GREATEST(l.keep_us, g.expires_us, {now} + ?),
-ended = substring(? || l.ended FROM 1 FOR ?) FROM g WHERE l.lock_key = ?`
-		return f
-	}
-	// The row is the first table of the join, and locked before claims are read. A locking read
-	// sees what was committed last.
-	f.take = columns + column + `)
-SELECT l.lock_key, ?, 1, 9223372036854775807, ?, LAST_INSERT_ID({now}), {now}, {now} + ?, ?, ?, ?` + value + `
-FROM lockaround_lock l LEFT JOIN lockaround_claim c ON c.lock_key = l.lock_key AND c.expires_us > 0
-WHERE l.lock_key = ? AND l.token < {now} AND l.floor_token < {now} AND LOCATE(?, l.ended) = 0 AND c.lock_key IS NULL FOR UPDATE`
-	// MySQL cannot delete from one table and update another in one statement. So the claim is
-	// spent: it has expired long ago, and is deleted a little later.
-	f.end = `UPDATE lockaround_lock l JOIN lockaround_claim c ON c.lock_key = ? AND c.owner = ?
-LEFT JOIN lockaround_claim o ON o.lock_key = ? AND LOCATE(?, o.owner) = 0 AND o.expires_us > 0
-SET l.token = GREATEST(l.token, c.token), l.keep_us = GREATEST(l.keep_us, {now} + GREATEST(?, c.ttl_us)),
-l.ended = LEFT(CONCAT(?, l.ended), ?), c.expires_us = 0
-WHERE l.lock_key = ? AND c.state = 1 AND c.expires_us > {now} AND o.owner IS NULL`
-	return f
-}
+const (
+	granted outcome = iota + 1
+	queued
+	busy      // the key is taken, and the request does not wait
+	placeLost // the owner has ended, or its place has expired
+)
 
 // takeFree grants a key that nobody else wants. ok is false if there may be somebody, or it is
 // for a decision to say; then it has changed nothing. a.token is the server's time of the grant.

@@ -21,6 +21,9 @@ const (
 	maxPoll = 10 * time.Second
 )
 
+// placeTTL returns how long a place in the queue lasts without a refresh.
+func placeTTL(ttl time.Duration) time.Duration { return min(ttl, maxPlaceTTL) }
+
 // Option configures a driver.
 type Option interface{ apply(*config) }
 

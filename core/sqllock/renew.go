@@ -187,6 +187,3 @@ FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
 	}
 	return leases, rows.Err()
 }
-
-// contendedSQL is the condition that somebody waits for the key of c.
-const contendedSQL = `EXISTS (SELECT 1 FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.expires_us > {now})`

@@ -33,7 +33,7 @@ func newSession(c config, dc driver.Config) *session {
 	s := &session{config: c, identity: dc.Identity, sink: dc.Sink, timeout: dc.StoreTimeout, id: newSessionID(), renewalSlots: make(chan struct{}, 4), Life: kit.NewLife("sql", "the server")}
 	s.tables.init(c)
 	s.claims.init()
-	s.spent.init(s)
+	s.spent.init(c, s.Life)
 	s.debts = kit.NewDebts[driver.Owner](s.Life, 4) // few at a time, which leaves connections for other calls
 	return s
 }

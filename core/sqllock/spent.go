@@ -13,6 +13,7 @@ import (
 // spentClaims are claims of MySQL that were released, and whose rows are to be deleted. Nobody
 // counts them any more. Those that a session leaves behind are swept.
 type spentClaims struct {
+	config
 	mu     sync.Mutex
 	ids    []driver.ID
 	since  time.Time // when the first of ids was added
@@ -24,7 +25,10 @@ const (
 	spentFor    = 20 * time.Millisecond // how long one may wait for others
 )
 
-func (c *spentClaims) init(s *session) { c.worker = kit.NewWorker(s.Life, s.clearSpent) }
+func (c *spentClaims) init(of config, life *kit.Life) {
+	c.config = of
+	c.worker = kit.NewWorker(life, func() time.Duration { return c.clear(life.Ctx) })
+}
 
 // add adds a claim.
 func (c *spentClaims) add(id driver.ID) {
@@ -55,23 +59,23 @@ func (c *spentClaims) next() (ids []driver.ID, wait time.Duration) {
 	return ids, 0
 }
 
-// clearSpent deletes spent claims, and returns when to do so again.
-func (s *session) clearSpent() time.Duration {
-	ids, wait := s.spent.next()
+// clear deletes spent claims, and returns when to do so again.
+func (c *spentClaims) clear(ctx context.Context) time.Duration {
+	ids, wait := c.next()
 	if wait != 0 {
 		return wait
 	}
-	_ = s.deleteSpent(s.Ctx, ids...) // otherwise they are swept
+	_ = c.delete(ctx, ids...) // otherwise they are swept
 	return 0
 }
 
-// deleteSpent deletes spent claims in one statement.
-func (s *session) deleteSpent(ctx context.Context, ids ...driver.ID) error {
+// delete deletes spent claims in one statement.
+func (c *spentClaims) delete(ctx context.Context, ids ...driver.ID) error {
 	var values []any
 	for _, id := range ids {
 		values = append(values, []byte(id.Key), id.Owner[:])
 	}
 	among := strings.TrimPrefix(strings.Repeat(" OR (lock_key = ? AND owner = ?)", len(ids)), " OR ")
-	_, err := s.db.ExecContext(ctx, s.d.text(`DELETE c FROM lockaround_claim c FORCE INDEX (PRIMARY) WHERE expires_us = 0 AND (`+among+`)`, values...))
+	_, err := c.db.ExecContext(ctx, c.d.text(`DELETE c FROM lockaround_claim c FORCE INDEX (PRIMARY) WHERE expires_us = 0 AND (`+among+`)`, values...))
 	return err
 }

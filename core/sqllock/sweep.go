@@ -123,7 +123,7 @@ func (s *session) sweepSpent(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for _, id := range spent {
-		if err := s.deleteSpent(ctx, id); err == nil {
+		if err := s.spent.delete(ctx, id); err == nil {
 			n++
 		}
 	}
