@@ -2,13 +2,11 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
@@ -156,19 +154,6 @@ func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	_, err := attempt(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
-	return err
-}
-
-// endForeign deletes the place of a lease that another session was granted.
-func (s *session) endForeign(ctx context.Context, e *driver.Ending) error {
-	cl, err := s.findOfOtherSession(ctx, e.ID, e.Ref, e.Token)
-	switch {
-	case errors.Is(err, driver.ErrNotHeld):
-		return nil
-	case err != nil:
-		return err
-	}
-	_, err = s.commit(ctx, nil, []clientv3.Op{cl.names.deleteIfOld(cl.create)}, nil)
 	return err
 }
 

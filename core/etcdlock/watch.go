@@ -11,10 +11,6 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// watchDelay is how long a lease is held before its key is watched. Most leases are released
-// sooner. The delay misses nothing: the watch begins at the revision of the grant.
-const watchDelay = 20 * time.Millisecond
-
 // startWatches watches the leases that are held for watchDelay, and tells the sink of their events.
 func (s *session) startWatches() {
 	c := &s.claims
