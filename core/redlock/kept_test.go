@@ -101,6 +101,28 @@ func TestTimeOfBeforeTheClockWentBackIsNotBelieved(t *testing.T) {
 	}
 }
 
+// TestReleasedVoteLeavesNoToken ends votes on both paths. Clients of the release before take a token
+// for that of a lease though nobody has the vote, and count how long to keep a key from its grant.
+func TestReleasedVoteLeavesNoToken(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1)
+	for name, keep := range map[string]time.Duration{"short": 0, "general": time.Millisecond} {
+		owner := newOwner()
+		vote := command{op: opVote, key: name, owner: owner, ttl: ttl, placeTTL: time.Second, token: time.Now().Add(time.Second).UnixMicro()}
+		w := newClientWire(f.direct[0], patience)
+		if r := w.run(within(t, patience), []command{vote})[0]; r.accepted != vote.token {
+			t.Fatalf("%s: %s, %v", name, r.status, r.err)
+		}
+		time.Sleep(10 * time.Millisecond) // longer than the key is kept
+		if r := w.run(within(t, patience), []command{{op: opEnd, key: name, owner: owner, keep: keep}})[0]; r.status != statusEnded {
+			t.Fatalf("%s: %s, %v", name, r.status, r.err)
+		}
+		if a := f.direct[0].HGet(t.Context(), hashPrefix+name, "a").Val(); a != "0" {
+			t.Errorf("%s: the token of a released vote is %q, want 0", name, a)
+		}
+	}
+}
+
 // TestNodeOutOfMemoryFreesWhatIsReleased shows that a server that refuses writes lets leases end.
 func TestNodeOutOfMemoryFreesWhatIsReleased(t *testing.T) {
 	t.Parallel()
