@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // knowledge is all that a node keeps of a key. Times are in ms.
@@ -61,6 +63,28 @@ type clockedNode struct {
 	client *redis.Client
 	shas   map[operation]string
 	brief  int // votes that were answered by the fast path
+}
+
+func newClockedNode(t *testing.T, server *redistest.Server) *clockedNode {
+	t.Helper()
+	n := &clockedNode{client: newClient(t, server.Addr()), shas: make(map[operation]string)}
+	for op, s := range scripts {
+		const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
+		if op == opProbe {
+			continue
+		}
+		if strings.Count(s.source, time) != 1 || strings.Count(s.source, "'PUBLISH'") != strings.Count(s.source, publish) {
+			t.Fatalf("the script %s does not read the time once, or publishes in another way", op)
+		}
+		source := strings.Replace(s.source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
+		source = strings.ReplaceAll(source, publish, "redis.call('RPUSH', 'published', ")
+		sha, err := n.client.ScriptLoad(t.Context(), source).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.shas[op] = sha
+	}
+	return n
 }
 
 func (n *clockedNode) flush(t *testing.T) {

@@ -101,8 +101,41 @@ func TestTimeOfBeforeTheClockWentBackIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestReleasedVoteLeavesNoToken ends votes on both paths. Clients of the release before take a token
-// for that of a lease though nobody has the vote, and count how long to keep a key from its grant.
+// TestHashOutlivesItsVoteThoughTheClockGoesBackAndForth renews a lease while the node's clock is an
+// hour behind, which keeps the hash for a shorter time, and votes when it is right again.
+func TestHashOutlivesItsVoteThoughTheClockGoesBackAndForth(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1)
+	n := newClockedNode(t, f.servers[0])
+	at := time.Now()
+	run := func(op operation, owner driver.Owner, ttl time.Duration) {
+		t.Helper()
+		c := command{op: op, key: "k", owner: owner, ttl: ttl, placeTTL: time.Second, token: at.UnixMicro()}
+		if op == opRenew {
+			c.token = 1
+		}
+		if a, _ := n.execute(t, at, &c); a.status != statusGranted && a.status != statusEnded {
+			t.Fatalf("%s: %s", op, a.status)
+		}
+	}
+	a, b, last := newOwner(), newOwner(), newOwner()
+	run(opVote, a, time.Second)
+	run(opEnd, a, 0)
+	at = at.Add(time.Second)
+	run(opVote, b, time.Second)
+	at = at.Add(-64 * time.Minute)
+	run(opRenew, b, time.Second)
+	run(opEnd, b, 0)
+	n.client.PExpire(t.Context(), hashPrefix+"k", n.client.PTTL(t.Context(), hashPrefix+"k").Val()-64*time.Minute)
+	at = at.Add(64*time.Minute + time.Second)
+	run(opVote, last, 4*time.Minute)
+	if left := n.client.PTTL(t.Context(), hashPrefix+"k").Val(); left < 4*time.Minute {
+		t.Errorf("a vote of 4m is kept for %v", left)
+	}
+}
+
+// TestReleasedVoteLeavesNoToken ends votes on both paths. Clients of other releases take a token for
+// that of a lease though nobody has the vote, and count from its grant how long to keep a key.
 func TestReleasedVoteLeavesNoToken(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,24 +30,7 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 		}
 		total = n
 	}
-	server := redistest.Start(t)
-	n := &clockedNode{client: newClient(t, server.Addr()), shas: make(map[operation]string)}
-	for op, s := range scripts {
-		const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
-		if op == opProbe {
-			continue
-		}
-		if strings.Count(s.source, time) != 1 || strings.Count(s.source, "'PUBLISH'") != strings.Count(s.source, publish) {
-			t.Fatalf("the script %s does not read the time once, or publishes in another way", op)
-		}
-		source := strings.Replace(s.source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
-		source = strings.ReplaceAll(source, publish, "redis.call('RPUSH', 'published', ")
-		sha, err := n.client.ScriptLoad(t.Context(), source).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.shas[op] = sha
-	}
+	n := newClockedNode(t, redistest.Start(t))
 	seen := make(map[string]int)
 	for seed := range uint64(total+each-1) / each {
 		compareWithModel(t, n, seed, each, seen)

@@ -1,6 +1,6 @@
 -- end of a live vote at which nobody waits, without keep. A server out of memory refuses the
--- write here; the general path copes with that. The scripts of the release before look at a though
--- nobody has the vote.
+-- write here; the general path copes with that. Scripts of other releases look at a though nobody
+-- has the vote.
 if ARGV[2] == '0' then
   local owner = ARGV[1]
   local read = redis.call('HMGET', key, 'o', 'x', 'n', 'z')

@@ -20,7 +20,8 @@ local DAY = 86400000
 -- The server is told to keep the hash for a STEP longer than it has to, and k is a STEP from then.
 -- So a vote that ends by k need neither tell it again, nor look at the marker. Scripts without k
 -- keep the hash for LINGER at least, so that k holds beside them, too. A k of more than a STEP from
--- now is of before the clock went back.
+-- now is of before the clock went back: it is not believed, and removed before the hash is kept for
+-- a shorter time.
 local STEP = 300000
 
 -- Next comes a fast path for the commonest case, if the script has one. It does the same as the

@@ -6,7 +6,7 @@ local KEPT = '-' -- in o while nobody has the key and it is kept
 
 -- s is the hash, but for p, a, g and d, which more reads: most calls do not need them. They are
 -- as here while there is no vote. Nobody waits at a key that has had no ticket.
-local was = redis.call('HMGET', key, 'o', 'x', 'l', 't', 'n', 'z')
+local was = redis.call('HMGET', key, 'o', 'x', 'l', 't', 'n', 'z', 'k')
 local s = {
   key = key, queue = queue, now = now, queued = (was[5] or '0') ~= '0' and redis.call('ZCARD', queue) > 0,
   o = was[1] or '', x = (was[2] or 0) + 0, l = (was[3] or 0) + 0, t = (was[4] or 0) + 0, n = (was[5] or 0) + 0, z = was[6] or '',
@@ -64,6 +64,7 @@ end
 -- needs memory, but nothing after it: PEXPIRE in front needs none, so whoever frees
 -- something succeeds.
 local function save(s, was, frees)
+  if was[7] and was[7] - STEP > s.now then redis.call('HDEL', s.key, 'k') end -- the clock went back
   local keep = math.max(s.x - s.now, 0) + LINGER + STEP
   local there = frees and redis.call('PEXPIRE', s.key, keep) == 1
   if s.changed then

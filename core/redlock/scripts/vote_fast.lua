@@ -7,7 +7,7 @@ if ARGV[5] == '0' and ARGV[7] == '' then
   if (read[1] or '') == '' and ((read[3] or '0') == '0' or redis.call('ZCARD', queue) == 0)
     and not (read[4] and string.find(read[4], owner, 1, true)) then
     local x, boot = now + length, read[6]
-    local told = boot and x <= read[5] + 0 and read[5] - STEP <= now
+    local told = boot and read[5] and x <= read[5] + 0 and read[5] - STEP <= now
     if not told then
       boot = redis.call('GET', marker)
       local left = boot and redis.call('PTTL', marker)
