@@ -20,7 +20,8 @@ type nodeHealth struct {
 	clock        int64     // what the node's clock showed, in µs, in the quickest of its latest replies
 	clockAt      time.Time // when that reply came
 	boot         int64     // when the node's data began, as it says; 0: not known
-	emptiedSince time.Time // when that was first seen to change
+	votedAt      time.Time // when it last answered a vote
+	emptiedSince time.Time // when its data was first seen to be lost
 }
 
 func newHealth(names []string) *health {
@@ -42,7 +43,7 @@ func (h *health) noteTTL(ttl time.Duration) {
 const missesDown = 3
 
 // noteReply takes the reply to a request that had the time bound.
-func (h *health) noteReply(node int, r *reply, bound time.Duration) {
+func (h *health) noteReply(node int, op operation, r *reply, bound time.Duration) {
 	now := time.Now()
 	took := now.Sub(r.sent)
 	h.mu.Lock()
@@ -54,10 +55,10 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 		if r.status != "" {
 			n.noteClock(r.clock, now)
 			if r.boot != bootUntold {
-				if n.boot != 0 && n.boot != r.boot {
-					n.emptiedSince = now
-				}
-				n.boot = r.boot
+				n.noteBoot(r.boot, now)
+			}
+			if op == opVote {
+				n.votedAt = now
 			}
 		}
 		if took > bound/2 {
@@ -74,6 +75,18 @@ func (h *health) noteReply(node int, r *reply, bound time.Duration) {
 	default:
 		n.setCondition(driver.NodeDown, now)
 	}
+}
+
+// markerLasts is how long a node says after a vote when its data began, at least.
+const markerLasts = 24 * time.Hour
+
+// noteBoot notes when a node's data began. If that changes long after the latest vote, the marker
+// may have run out, which says so, and nothing was lost.
+func (n *nodeHealth) noteBoot(boot int64, now time.Time) {
+	if n.boot != 0 && n.boot != boot && now.Sub(n.votedAt) < markerLasts {
+		n.emptiedSince = now
+	}
+	n.boot = boot
 }
 
 // noteClock notes what a node's clock showed before its reply came. A reply that took longer

@@ -101,13 +101,26 @@ func TestStatesFollowWhatNodesAnswer(t *testing.T) {
 			t.Errorf("before anything was asked: %+v", got)
 		}
 		for i, st := range steps {
-			h.noteReply(0, &st.reply, bound)
+			h.noteReply(0, opVote, &st.reply, bound)
 			if got := h.states(time.Now())[0]; got.Condition != st.want || got.Since.IsZero() {
 				t.Fatalf("step %d: %+v, want %v", i, got, st.want)
 			}
 		}
 		if got := h.states(time.Now().Add(2 * time.Minute))[0].Condition; got != driver.NodeUp {
 			t.Errorf("when the largest TTL has passed: %v", got)
+		}
+		// A leader renews for days, and then the marker runs out, and another vote makes one.
+		for i, boot := range []int64{9, 9, 0, 12} {
+			time.Sleep(markerLasts)
+			h.noteReply(0, []operation{opRenew, opVote}[i/3], &reply{answer: answer{status: statusGranted, boot: boot}, sent: time.Now()}, bound)
+			if got := h.states(time.Now())[0].Condition; got != driver.NodeUp {
+				t.Errorf("a day later, boot %d: %v", boot, got)
+			}
+		}
+		time.Sleep(time.Hour)
+		h.noteReply(0, opRenew, &reply{answer: answer{status: statusLost, boot: 15}, sent: time.Now()}, bound)
+		if got := h.states(time.Now())[0].Condition; got != driver.NodeRestartedEmpty {
+			t.Errorf("empty an hour after a vote: %v", got)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (s *session) ask(ctx context.Context, node int, bound time.Duration, cmds [
 	send := func() {
 		l.enqueue(ctx, bound, cmds, func(rs []reply) {
 			if !errors.Is(rs[0].err, context.Canceled) { // the caller gave up; it says nothing about the node
-				s.health.noteReply(node, &rs[0], bound)
+				s.health.noteReply(node, cmds[0].op, &rs[0], bound)
 			}
 			done(rs)
 		})
