@@ -138,22 +138,28 @@ func (l *lane) giveUp() {
 	}
 	l.queue = slices.DeleteFunc(l.queue, func(c *call) bool { return isOver(c, true) })
 	for _, b := range l.underWay {
-		late := b.late
 		for _, c := range b.calls {
 			if !c.answered && isOver(c, false) {
-				late = true
+				b.late = true
 			}
 		}
-		if late && !b.late && l.overdue < maxOverdue {
+	}
+	l.replaceLate()
+	if l.giveAt = (time.Time{}); !next.IsZero() {
+		l.giveUpAt(next)
+	}
+}
+
+// replaceLate lets other workers take the places of those whose batches are overdue, as long as
+// there may be more of these. l.mu is held.
+func (l *lane) replaceLate() {
+	for _, b := range l.underWay {
+		if b.late && !b.replaced && l.overdue < maxOverdue {
 			b.replaced = true
 			l.overdue++
 			l.active--
 			l.startWorker()
 		}
-		b.late = late
-	}
-	if l.giveAt = (time.Time{}); !next.IsZero() {
-		l.giveUpAt(next)
 	}
 }
 
@@ -237,6 +243,7 @@ func (l *lane) sendBatch(b *batch) (goOn bool) {
 		}
 	}
 	l.underWay = slices.DeleteFunc(l.underWay, func(other *batch) bool { return other == b })
+	l.replaceLate()
 	for i, c := range b.calls {
 		told[i], c.answered = c.answered, true
 	}

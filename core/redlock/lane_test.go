@@ -163,6 +163,33 @@ func TestStuckBatchesGiveWayUpToABound(t *testing.T) {
 	})
 }
 
+// TestLateBatchIsReplacedAsSoonAsThereIsRoom has more batches stuck than may be overdue, of which
+// those end first that are.
+func TestLateBatchIsReplacedAsSoonAsThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(t.Context())
+		const bound = time.Second
+		for range laneWidth + maxOverdue {
+			l.add(t.Context(), 1, bound)
+			l.add(t.Context(), 1, time.Hour)
+			time.Sleep(2 * bound)
+		}
+		waiting := l.add(t.Context(), 1, time.Minute)
+		synctest.Wait()
+		if n := len(l.queue); n != 1 {
+			t.Fatalf("%d calls wait; want 1", n)
+		}
+		l.wire.answer <- struct{}{}
+		synctest.Wait()
+		if n := len(l.queue); n != 0 {
+			t.Errorf("%d calls wait though one of the stuck batches has ended, and others are late", n)
+		}
+		close(l.wire.answer)
+		l.workers.Wait()
+		waiting.expect(t, "waiting", 1, 0, 0, 0)
+	})
+}
+
 func TestCallThatIsGivenUpInTheQueueIsNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t.Context())
