@@ -166,9 +166,12 @@ func (a *acquisition) retryAfter() time.Duration {
 // finish cleans up before Acquire returns g and err.
 func (a *acquisition) finish(g *driver.Grant, err error) {
 	a.detach(g, err)
-	old, late := a.r.Replace, uint64(0)
+	old, late, ownLate := a.r.Replace, uint64(0), uint64(0)
 	if old != nil {
 		late = a.s.claims.remove(old.Owner)
+	}
+	if err != nil {
+		ownLate = a.s.claims.remove(a.r.Owner)
 	}
 	for i := range a.nodes {
 		n, c := &a.nodes[i], a.s.cleaners[i]
@@ -176,8 +179,8 @@ func (a *acquisition) finish(g *driver.Grant, err error) {
 			c.owe(old.ID, 0, max(time.Until(old.Deadline), a.r.TTL), contains(late, i))
 		}
 		switch {
-		case err != nil && n.mayKnow:
-			c.owe(a.r.ID, 0, a.r.TTL, n.mayRunLate)
+		case err != nil && (n.mayKnow || contains(ownLate, i)):
+			c.owe(a.r.ID, 0, a.r.TTL, n.mayRunLate || contains(ownLate, i))
 			continue
 		case err == nil && !n.accepted && !n.asking && (n.voted || n.queued):
 			a.sendLease(i)
@@ -185,9 +188,6 @@ func (a *acquisition) finish(g *driver.Grant, err error) {
 		if n.mayRunLate {
 			a.markLate(i)
 		}
-	}
-	if err != nil {
-		a.s.claims.remove(a.r.Owner)
 	}
 }
 

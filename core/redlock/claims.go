@@ -25,6 +25,7 @@ type asker interface {
 type claim struct {
 	id        driver.ID
 	acquiring asker     // nil once the lease is granted
+	granted   bool      // also while it is acquired once more
 	voting    asker     // who was granted the lease, while some node has not answered
 	deadline  time.Time // of the lease, the latest known
 	contended bool      // a node has said that others want the key
@@ -38,8 +39,12 @@ type claim struct {
 func (c *claims) add(id driver.ID, a asker) (known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known = c.all[id.Owner] != nil
-	c.all[id.Owner] = &claim{id: id, acquiring: a}
+	cl := c.all[id.Owner]
+	if known = cl != nil; !known {
+		cl = &claim{id: id}
+		c.all[id.Owner] = cl
+	}
+	cl.acquiring = a
 	return known
 }
 
@@ -60,7 +65,7 @@ func (c *claims) markLate(o driver.Owner, node int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.all[o]
-	if cl == nil || cl.acquiring != nil || !cl.endAsked.IsZero() {
+	if !cl.holds() {
 		return false
 	}
 	cl.late |= 1 << node
@@ -86,7 +91,7 @@ func (c *claims) noteGrant(id driver.ID, a asker, deadline time.Time) (contended
 		cl = &claim{id: id}
 		c.all[id.Owner] = cl
 	}
-	cl.acquiring, cl.voting, cl.deadline = nil, a, deadline
+	cl.acquiring, cl.granted, cl.voting, cl.deadline = nil, true, a, deadline
 	return cl.contended
 }
 
@@ -122,9 +127,10 @@ func (c *claims) noteRenewal(o driver.Owner, deadline time.Time) {
 func (c *claims) holds(o driver.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.all[o]
-	return cl != nil && cl.acquiring == nil && cl.endAsked.IsZero()
+	return c.all[o].holds()
 }
+
+func (cl *claim) holds() bool { return cl != nil && cl.granted && cl.endAsked.IsZero() }
 
 // noteEnd notes that the end of a lease is asked for. It returns when this was first the
 // case, and the nodes that may execute the owner's requests late.
