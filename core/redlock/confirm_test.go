@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -111,4 +112,40 @@ func TestVotesWithoutATokenAreNoHolder(t *testing.T) {
 	if st, err := p.Inspect(t.Context(), "k"); err != nil || !st.Held || len(st.Holders) != 1 || st.Holders[0].Token != token {
 		t.Errorf("one node has accepted a token, so that others may have: %+v, %v", st, err)
 	}
+}
+
+// TestLateVoteDoesNotEndALeaseThatItsOwnerAsksForAgain answers the first request at node 2 while the
+// second is under way.
+func TestLateVoteDoesNotEndALeaseThatItsOwnerAsksForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		slow := map[operation][]lag{opVote: {{}, {back: 50 * ms}}}
+		nodes := []*laggingNode{{lags: maps.Clone(slow)}, {lags: maps.Clone(slow)}, {lags: map[operation][]lag{opVote: {{back: 30 * ms}}}}}
+		var ws []wire
+		for _, n := range nodes {
+			n.model = newModel("")
+			ws = append(ws, n)
+		}
+		p := open(t, newDriver(make([]string, len(nodes)), func(time.Duration) ([]wire, error) { return ws, nil }, nil))
+		r := request("k", time.Minute)
+		first, err := p.Acquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * ms)
+		again, err := p.Acquire(t.Context(), r)
+		if err != nil || again.Token != first.Token {
+			t.Fatalf("token %d, %v; want %d", again.Token, err, first.Token)
+		}
+		time.Sleep(time.Second)
+		for i, n := range nodes {
+			if !n.held("k") {
+				t.Errorf("node %d has no vote of a lease that lasts for a minute", i)
+			}
+		}
+		p.drop(again)
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
