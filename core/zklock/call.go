@@ -125,12 +125,6 @@ func (s *session) getW(c caller, path string) (node, error) {
 	})
 }
 
-// written is the result of a write, and when it was sent.
-type written struct {
-	stat *zk.Stat
-	sent time.Time
-}
-
 // set writes a record to a node that has that version.
 func (s *session) set(c caller, path string, r record, version int32) (written, error) {
 	return call(s, c, nil, func(conn *zk.Conn) (written, error) {

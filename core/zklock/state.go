@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
@@ -139,4 +141,10 @@ type debt struct {
 	name   string          // of its node; empty if not known
 	after  <-chan struct{} // closed when the call that creates the node has ended; may be nil
 	ttl    time.Duration   // of the node
+}
+
+// written is the result of a write, and when it was sent.
+type written struct {
+	stat *zk.Stat
+	sent time.Time
 }
