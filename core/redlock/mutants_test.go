@@ -18,11 +18,15 @@ var mutants = []struct{ name, file, old, bug string }{
 	},
 	{
 		name: "a token counts before it is written back", file: "confirm.go",
-		old: "n.voted && n.last.accepted == token, false", bug: "n.voted, false",
+		old: "n.accepted = n.voted && n.last.accepted == token;", bug: "n.accepted = n.voted;",
 	},
 	{
 		name: "a token that was refused counts", file: "confirm.go",
-		old: "case e.status == statusGranted:", bug: "case e.status != statusOver:",
+		old: "n.accepted || e.status == statusGranted", bug: "n.accepted || e.status != statusOver",
+	},
+	{
+		name: "a token is proposed before the nodes have answered about another", file: "confirm.go",
+		old: "for a.count((*nodeState).hasAccepted) < a.s.quorum && (", bug: "for a.count((*nodeState).hasAccepted) < 1 && (",
 	},
 	{
 		name: "a token is not larger than what voters have accepted", file: "confirm.go",
