@@ -6,6 +6,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,14 +32,26 @@ const (
 func TestSimulation(t *testing.T) {
 	n := schedulesToRun(t)
 	total := make(map[string]int)
-	for seed := range uint64(n) {
-		w := world{forgetful: seed%2 == 0, delayed: true}
-		for what, k := range w.simulate(t, seed) {
-			total[what] += k
+	var mu sync.Mutex // of total
+	t.Run("schedules", func(t *testing.T) {
+		each := uint64(runtime.GOMAXPROCS(0))
+		for first := range each {
+			t.Run(fmt.Sprint("from seed ", first), func(t *testing.T) {
+				t.Parallel()
+				for seed := first; seed < uint64(n) && !t.Failed(); seed += each {
+					w := world{forgetful: seed%2 == 0, delayed: true}
+					counts := w.simulate(t, seed)
+					mu.Lock()
+					for what, k := range counts {
+						total[what] += k
+					}
+					mu.Unlock()
+				}
+			})
 		}
-		if t.Failed() {
-			return
-		}
+	})
+	if t.Failed() {
+		return
 	}
 	t.Log(total)
 	for _, what := range []string{"grants", "waits", "crashes", "losses of data", "partitions", "renewals", "held", "lost replies"} {
