@@ -56,8 +56,9 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 
 # What only examples need, tests on databases, the comparison with peers, or a driver
 # that needs a client library of its own, is a module of its own. The main
-# module is tested without the workspace, which would move its dependencies up to theirs.
-NESTED := core/dashboards core/etcdlock core/fence/databases core/lab core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
+# module is tested without the workspace, which would move its dependencies up to theirs. Those
+# that take longest come first.
+NESTED := core/lab core/fence/databases core/etcdlock core/dashboards core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
 	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
 
 # What lockvet is tried on, in a module of its own for what it imports.
@@ -93,7 +94,7 @@ LONG := TestBrokenDriversWear TestClusterNodeOfTheSubscriptionMayDie TestCluster
 	TestKeyWithoutHolderAndWaitersTakesNoMemory TestKilledLoadersAreSucceededOverProcesses TestLeaderKilledUnderLoad \
 	TestLeaderKilledUnderLoadOverlapsNobody TestMutantsAreCaught TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses \
 	TestOfEightWhoDoNotWaitOneIsServed TestPurgeBesideUsersLetsNobodyInTwice TestReadersAndWritersShareAKeyFairly \
-	TestReleasesAreMadeOneAfterTheOther TestReleasesShareARedis \
+	TestReleasesAreMadeOneAfterTheOther TestReleasesShareARedis TestReleasesShareThreeRedisServers \
 	TestSentinelFailoverThatLosesWritesTellsTheOldHolder TestTablesAreSmallAfterAThousandKeysAndTokensGoOn \
 	TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver TestTokensNeverGoBackWhileNodesAreKilledInTurn \
 	TestTokensRiseOverEvictions TestTokensRiseThoughANodesClockJumpsByAnHour \
