@@ -15,13 +15,12 @@ func TestNodeKeepsAKeyForAnHourAfterItsLease(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1)
 	w, client := newClientWire(f.direct[0], patience), f.direct[0]
-	run := func(c command) answer {
+	run := func(c command) {
 		t.Helper()
 		r := w.run(within(t, patience), []command{c})[0]
 		if r.err != nil || r.status != statusGranted && r.status != statusEnded {
 			t.Fatalf("%+v: %s, %v", c, r.status, r.err)
 		}
-		return r.answer
 	}
 	const short, long, longer = time.Minute, 10 * time.Minute, 3 * time.Hour
 	for name, lives := range map[string][]struct {
