@@ -19,10 +19,11 @@
 //
 // # What holds
 //
-// Callers of one process queue for a key inside the engine, first come first
-// served. The store sees one of them, and a lease that was granted is handed on
-// among them without it: freely while nobody else waits, and a bounded number
-// of times when another process does.
+// Callers of one process queue for a key inside the engine, first come, first
+// served. They share one request to the store, and hand the lease that it grants on
+// among themselves without the store: freely while nobody else waits, and a bounded
+// number of times when another process does. With a semaphore each holder has a lease of
+// its own, and so has each caller if the policy's Fairness is Strict.
 //
 // A hold ends when it is released, when its function returns, panics or exits
 // its goroutine, when the lease is lost, at MaxHold, and when the engine is
@@ -31,8 +32,8 @@
 // context of the guarded call is cancelled, with the cause ErrLost, ErrMaxHold or
 // ErrClosed.
 //
-// A lease is considered over when its TTL, counted from before it was asked for,
-// has passed, less 1% and 2 ms. Until then no other process is granted the key,
+// The holder takes its lease for over at its deadline: the TTL after the request was about
+// to be sent, less 1% and 2 ms. Until then no other process is granted the key,
 // provided that the store keeps what it has acknowledged and clocks run at the
 // same rate. A process that is paused past that moment cannot know it. Only the
 // resource can stop its late writes: it refuses a fencing token, [Lease.Token], below
@@ -40,10 +41,9 @@
 //
 // # Who holds together
 //
-// [Policy].Mode lets readers hold a key together, or a number of callers; they may
-// be mixed on one key, as said there. Readers of one process join the lease that it
-// has, as long as nobody else waits: one more reader costs the store nothing. As soon
-// as somebody does, they queue behind. When the process is granted a share again, all
+// [Policy].Mode makes a lock exclusive, shared or a semaphore. Modes may be mixed on one
+// key. Readers of one process join the lease that it has, as long as nobody else waits:
+// one more reader costs the store nothing. Once somebody waits, new readers queue behind. When the process is granted a share again, all
 // its readers that have waited for it come in. So neither readers nor writers starve.
 //
 // [Lease.Downgrade] makes a writer a reader. The other way is refused with
@@ -58,8 +58,8 @@
 // [Engine.Watch] shows who holds and who waits, in this process and in the others of the
 // namespace, and counts, waits and events from then on. While somebody watches, each engine
 // reports by a message every 4 s, and at once when a caller has waited 200 ms for a key that the
-// last report did not name: 30 messages a minute at most, of 16 KiB at most. Beyond that a wait is
-// seen when the next message is due, 2.5 s later at the latest. An engine that is silent for
+// last report did not name: 30 messages a minute at most, of 16 KiB at most. An engine that has
+// used them up sends the next one within 2.5 s, so a wait may show that much later. An engine that is silent for
 // 10 s counts as gone. Reports end by themselves 30 s after the last watch. While nobody watches
 // there are none.
 //
@@ -78,8 +78,8 @@
 // # Several releases on one store
 //
 // Processes of different releases may use one store at the same time, and so a rolling
-// deployment needs no preparation: roll out in any order, and roll back. This holds for releases
-// whose drivers write the same version of their protocol, which what they write begins with:
+// deployment needs no preparation: roll out in any order, and roll back. Releases exclude each
+// other if their drivers have the same version of their protocol. The names in the store say which:
 //
 //	redislock   la1:{key}
 //	redlock     lr1:l:key, lr1:q:key, lr1:boot

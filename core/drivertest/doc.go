@@ -25,8 +25,8 @@
 //
 // Every check is a subtest named after the promise it tests, so that one runs
 // alone with -run 'TestConformance/LostWakeUpDelaysByAtMostWake'. They use random
-// keys, and sessions that stand for processes. What a driver's Capabilities do not
-// promise, modes too, is not asked of it. Most of the time checks wait, so
+// keys, and sessions that stand for processes. The suite tests what a driver's
+// Capabilities promise, modes too, and nothing else. Most of the time checks wait, so
 // -parallel 16 makes the suite much faster even on a small machine.
 //
 // # Bounds
@@ -34,18 +34,18 @@
 // Every bound comes from the contract: the end of a context plus 50 ms,
 // Capabilities.Wake, MinTTL, or the TTL of a lease. To each the suite adds
 // [Slack], for a busy machine, and twenty times what the machine is seen to
-// oversleep while the check runs. A failure that says that something took too
-// long is therefore no matter of a slow computer.
+// oversleep while the check runs. So a driver that takes too long
+// is at fault, and not a slow computer.
 //
 // # Counts
 //
-// What is tested once here, or a few times, package endurance below does thousands of
-// times, with the same harness, and tells how often it held.
+// Package endurance repeats these checks thousands of times, with the same harness, and says how
+// often each promise was kept.
 //
 // # How the suite is itself tested
 //
-// A small correct driver passes it. The same driver, with one of a hundred
-// classical mistakes switched on, fails the checks that are meant to notice, and
-// there is no check that no mistake fails: see broken_test.go, which is also a
-// list of what to think of when writing a driver.
+// A small correct driver passes it. Each of a hundred classical mistakes, switched on in
+// the same driver, makes the checks fail that are meant to notice it. Every check is failed
+// by at least one mistake. See broken_test.go, which is also a list of what to think of when
+// writing a driver.
 package drivertest

@@ -18,8 +18,8 @@
 // As long as a majority of the cluster keeps its data, a key has one holder at a time, also
 // while members or the leader crash, restart or are cut off: etcd acknowledges nothing that
 // it may lose. A member without a majority grants nothing. A holder considers its lease over
-// before etcd does: it counts by its monotonic clock, from before the request was sent. No
-// other clock of a client matters, and of the servers' clocks only the rate. A new leader
+// before etcd does: it counts from before the request was sent, by its monotonic clock and by
+// its wall clock, whichever leaves less. Of the servers' clocks only the rate matters. A new leader
 // starts every lease anew, which keeps others out for longer and extends no deadline.
 //
 // There is one exception. If a leader is stopped (SIGSTOP, a frozen machine) for longer than

@@ -10,8 +10,8 @@
 // It follows "Distributed Locks with Redis" (redis.io), whose algorithm is called
 // Redlock, and answers what M. Kleppmann found missing in it ("How to do distributed
 // locking", 2016): it has fencing tokens. S. Sanfilippo's reply ("Is Redlock safe?",
-// 2016) is right that a lease which is checked after the votes bears slow messages,
-// and does not help a process that is paused after the check. Tokens do.
+// 2016) is right that it helps against slow messages to check the lease after the votes.
+// It does not help a process that is paused after the check. Fencing tokens do.
 //
 // # What it is for
 //
@@ -34,11 +34,11 @@
 //
 // # Guarantees
 //
-// While at most a minority of the nodes is down, slow or out, the lock can be had and
-// renewed, and it takes no longer than with all of them. While clocks run at the same
-// rate and no node forgets what it has acknowledged, or stays out as said below, a key
-// has one holder at a time. A holder considers its lease over before a majority of
-// nodes does. Without a majority nothing is granted and nothing renewed: callers get a
+// While a majority of the nodes answers and may vote, locks are granted and renewed. A node
+// that is down or slow is not waited for; the nearest majority may then be farther away.
+// A key has one holder at a time if clocks run at the same rate, and if each node keeps
+// what it has acknowledged or, having lost it, has no vote until the restart delay below has
+// passed. A holder takes its lease for over before a majority of nodes does. Without a majority nothing is granted and nothing renewed: callers get a
 // [NoMajorityError], and holders on the wrong side of a partition end at their
 // deadline.
 //
@@ -49,8 +49,8 @@
 // than the largest TTL in use. Otherwise, of three nodes, a lease with the votes of A
 // and B is in danger as soon as B restarts empty: B and C may vote for somebody else,
 // and two hold the key until the first one's next renewal, which finds no majority, or
-// its deadline. The second one's token is the larger one, unless the nodes' clocks are
-// behind by more than the outage took, so that a guard refuses the first.
+// its deadline. The second holder's token is larger, so that a guard refuses the first
+// holder's writes, unless the nodes' clocks are behind by more than the outage took.
 //
 // [WithRestartDelay] makes the nodes keep the rule by themselves: each has a key,
 // lr1:boot, with the time at which its data began, and has no vote until the delay has
@@ -73,11 +73,11 @@
 //
 // # Waiting
 //
-// Waiters queue at all nodes, with tickets that a majority knows, and are served in
-// that order: nobody overtakes a place that a majority knows. Across processes this
-// cannot be promised for good, and Capabilities.Strict is false: nodes that lose their
-// data, or that a waiter cannot reach for 3 seconds or its TTL, forget places. A waiter
-// repeats its ticket every second, so that a node learns it again. The callers of one
+// Waiters queue at all nodes with tickets, and nobody overtakes a place that a majority knows.
+// But a node forgets places when it loses its data, and those of waiters that cannot reach it
+// for 3 seconds or their TTL. So the order over processes is not promised, and
+// Capabilities.Strict is false. A waiter repeats its ticket every second, so that a node
+// learns it again. The callers of one
 // process are served in turn by the engine in any case.
 //
 // A release tells the first in the queue of each node by Pub/Sub. Whoever misses all
@@ -91,24 +91,30 @@
 // With N nodes asked at once, taking a free key is one round trip, to the nearest majority,
 // and N commands: the votes and the token together. It is two, and 2N, if a majority does not
 // accept the token, as when a session asks for the first time, or when others had the key an
-// instant ago. A release is one and N. A hand-over to a waiter is the message, and then two
-// round trips: a token goes with the votes of those only who have no place in the queue. A waiter sends N commands a second, and
-// a holder N every third of its TTL. What many ask of a node at about the same time
+// instant ago. A release is one round trip and N commands. For a hand-over the release tells
+// the waiter, which then takes two round trips, for the votes and for the token: only who has
+// no place in the queue sends the token with the votes. A waiter sends N commands a second, and a
+// holder N every third of its TTL. What many ask of a node at about the same time
 // travels together: a session uses 4 connections of a client at once, and 4 more for
 // renewals; while a node does not answer, up to 12 each. Each session has one
 // subscription at each node, beside the clients' pools.
 //
 // # Beside redsync
 //
-// On three servers redsync is faster with free keys and few callers. Redlock makes 0.88 times as
-// many sections with one caller, as many with 8, and 1.43 times as many with 64 (medians of five
-// rounds, on two cores that the client and the servers share). A section is two round trips and
-// six requests for both. Those of redlock take the servers 473, 196 and 137 µs of processor time,
-// and those of redsync 323, 154 and 147: a script here also keeps a token, a queue, who ended and a
-// deadline by the node's clock, but many requests share a round trip. The client takes 649, 196 and
-// 114 µs, with redsync 613, 219 and 224.
-// core/lab/peers has the table. redsync has no fencing tokens and no queue,
-// and does not renew by itself.
+// On three servers redsync is faster with free keys and few callers. A critical section takes two
+// round trips and six requests with both libraries. Medians of five rounds, on two cores that the
+// client and the servers share:
+//
+//	callers                                        1     8    64
+//	critical sections, redlock ÷ redsync        0.88  1.00  1.43
+//	server's µs for a section, redlock           473   196   137
+//	server's µs for a section, redsync           323   154   147
+//	client's µs for a section, redlock           649   196   114
+//	client's µs for a section, redsync           613   219   224
+//
+// A script here also keeps a token, a queue, who ended and a deadline by the node's clock; many
+// requests share a round trip. core/lab/peers has the table. redsync has no fencing tokens and no
+// queue, and does not renew by itself.
 //
 // # In the servers
 //

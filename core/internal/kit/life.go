@@ -1,5 +1,6 @@
-// Package kit holds what drivers need beside their stores: the life of a session, the end
-// of owners that were given up, and waits that end with a context.
+// Package kit has what drivers share: the life of a session (Life), releases in the background
+// (Debts), waits that end with a context (Sleep, Run), what was seen of keys lately (Recent), and
+// errors.
 package kit
 
 import (

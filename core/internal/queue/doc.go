@@ -27,16 +27,16 @@
 // by observe.go.
 //
 // The store grants a lease to the process. A hold is one caller's time on a lease. A share is a
-// lease in mode Shared: several callers may hold it together. Of an exclusive lease and of a
-// semaphore's there is one hold at a time.
+// lease in mode Shared: several callers may hold it together. An exclusive lease has one hold at a
+// time, and so has each lease of a semaphore.
 //
 // A key has a lock, with a line for each kind of use: its mode, its limit, and whether its
-// callers are strict. Of strict callers each has a line of its own. A line has its waiters in
+// callers are strict. Each strict caller has a line of its own. A line has its waiters in
 // order, at most one request, and the leases of this process.
 //
 // # The states of a lease
 //
-//	granted ──► held ◄──► refreshing          renewed before the next hold
+//	granted ──► held ◄──► refreshing          renewed before the next hold, or before readers join
 //	              │  ▲
 //	              ▼  │ wanted again
 //	          lingering                       kept although nobody holds
@@ -45,9 +45,8 @@
 //	   replaced · given back · sent · lost    the line has parted from it
 //
 // situation.decide, in decide.go, chooses the next step of a lease and changes nothing.
-// line.move, in steps.go, asks it and takes the step: when a lease was granted, when a hold ends,
-// when a renewal that it asked for is over, and when a caller comes who may share or reuse the
-// lease. A lease that lingers is also asked about when another process is heard to wait, and when
+// line.move, in steps.go, calls it and takes the step: when a lease was granted, when a hold ends,
+// when a refresh is over, and when a caller comes who may share or reuse the lease. A lease that lingers is also asked about when another process is heard to wait, and when
 // the time to linger is over. Nothing is decided about a lease that was lost or that Close finds.
 //
 // # Rules
@@ -61,9 +60,10 @@
 //  3. A lease that was lost, a grant that comes after its own deadline, and a release that failed
 //     go to the releaser. It repeats the release until the store has answered or the lease must
 //     have ended there by itself.
-//  4. A line of an exclusive key never asks for a lease while the release of its last one is
-//     under way, unless the request itself ends that one before.
-//  5. Each hold has a fencing token of its own: the grant's times block, plus its number.
+//  4. A line of an exclusive key asks for no lease while the release of its last one is under
+//     way, unless the request itself ends the old lease first (its Replace or After).
+//  5. Each hold has a fencing token of its own: the lease's token times 1024, which is block, plus
+//     the hold's number on the lease.
 //  6. A caller is decided once: it gets a [Hold] or a [Refusal]. A caller whose context ended
 //     while it was granted the key gives it back.
 //  7. Close finds every lease: one that the line has parted from counts as a call until the
