@@ -72,9 +72,9 @@ func (c *claims) markLate(o driver.Owner, node int) bool {
 	return true
 }
 
-// noteGrant notes the lease of an owner, and reports whether a node has said that others
-// want the key.
-func (c *claims) noteGrant(id driver.ID, a asker, deadline time.Time) (contended bool) {
+// noteGrant notes the lease of an owner. It reports whether a node has said that others want the
+// key, and the nodes that have ousted the lease already.
+func (c *claims) noteGrant(id driver.ID, a asker, deadline time.Time) (contended bool, lost uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.all) >= c.sweepAt {
@@ -92,7 +92,7 @@ func (c *claims) noteGrant(id driver.ID, a asker, deadline time.Time) (contended
 		c.all[id.Owner] = cl
 	}
 	cl.acquiring, cl.granted, cl.voting, cl.deadline = nil, true, a, deadline
-	return cl.contended
+	return cl.contended, cl.lost
 }
 
 // noteVoted notes that all nodes have answered an acquisition.

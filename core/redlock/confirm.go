@@ -33,7 +33,7 @@ import (
 // may have given back.
 //
 // The nodes must keep what they have accepted. A node that has lost its data accepts any
-// token; then the order depends on the clocks of the nodes, see nextToken.
+// token; then the order depends on the clocks of the nodes, see health.clock.
 func (a *acquisition) confirm(ctx context.Context) (driver.Grant, error) {
 	// The same owner may have been granted the lease before: then a majority has
 	// accepted the token, and every majority shows it. If fewer have, it is proposed
@@ -46,10 +46,10 @@ func (a *acquisition) confirm(ctx context.Context) (driver.Grant, error) {
 			return a.grant(token)
 		}
 	}
-	var token int64
+	token := a.s.clock() // as a hybrid logical clock does (Kulkarni and others, 2014)
 	for i := range a.nodes {
 		if n := &a.nodes[i]; n.voted {
-			token = max(token, n.last.nextToken())
+			token = max(token, n.last.token+1)
 		}
 	}
 	token = a.newToken(token)
@@ -144,6 +144,9 @@ func (a *acquisition) grant(token int64) (driver.Grant, error) {
 		}
 		return driver.Grant{}, errTooLate
 	}
-	contended := a.s.claims.noteGrant(a.r.ID, a, deadline)
+	contended, lost := a.s.claims.noteGrant(a.r.ID, a, deadline)
+	if a.s.ousted(lost) {
+		return driver.Grant{}, driver.ErrPlaceLost
+	}
 	return driver.Grant{ID: a.r.ID, Token: token, Deadline: deadline, Contended: contended || waiting > 0}, nil
 }

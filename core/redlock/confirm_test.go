@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,18 @@ func (n *laggingNode) run(ctx context.Context, cmds []command) []reply {
 	return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
 }
 
+// openLagging opens a session on three such nodes. Those without a model get one.
+func openLagging(t *testing.T, nodes []*laggingNode) *peer {
+	var ws []wire
+	for i, n := range nodes {
+		if n.model == nil {
+			n.model = newModel(fmt.Sprint("node ", i))
+		}
+		ws = append(ws, n)
+	}
+	return open(t, newDriver(make([]string, len(nodes)), func(time.Duration) ([]wire, error) { return ws, nil }, nil))
+}
+
 // TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce shows node 0's acceptance of a token twice: by
 // the answer to a vote that was under way, and by that to the proposal. Node 1 accepts the token
 // late, and never hears of a second one.
@@ -53,7 +66,6 @@ func TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce(t *testing.T) {
 			{lags: map[operation][]lag{opVote: {{}, {to: 5 * ms}}, opAccept: {{back: 60 * ms}, {lost: true}}}},
 			{},
 		}
-		var ws []wire
 		other := driver.ID{Key: "k", Owner: newOwner()}
 		for i, n := range nodes {
 			n.model = newModel(fmt.Sprint("node ", i))
@@ -61,11 +73,8 @@ func TestNodeThatSaysTwiceThatItHasAcceptedCountsOnce(t *testing.T) {
 			if i > 0 {
 				n.execute(&command{op: opVote, key: "k", owner: other.Owner, ttl: time.Minute, token: 5})
 			}
-			ws = append(ws, n)
 		}
-		d := newDriver(make([]string, len(nodes)), func(time.Duration) ([]wire, error) { return ws, nil }, nil)
-		d.clock = func() int64 { return 0 }
-		p := open(t, d)
+		p := openLagging(t, nodes)
 		time.AfterFunc(ms, func() { nodes[1].execute(&command{op: opEnd, key: "k", owner: other.Owner}) })
 		r := request("k", time.Minute)
 		r.Wait = true
@@ -121,12 +130,7 @@ func TestLateVoteDoesNotEndALeaseThatItsOwnerAsksForAgain(t *testing.T) {
 		const ms = time.Millisecond
 		slow := map[operation][]lag{opVote: {{}, {back: 50 * ms}}}
 		nodes := []*laggingNode{{lags: maps.Clone(slow)}, {lags: maps.Clone(slow)}, {lags: map[operation][]lag{opVote: {{back: 30 * ms}}}}}
-		var ws []wire
-		for _, n := range nodes {
-			n.model = newModel("")
-			ws = append(ws, n)
-		}
-		p := open(t, newDriver(make([]string, len(nodes)), func(time.Duration) ([]wire, error) { return ws, nil }, nil))
+		p := openLagging(t, nodes)
 		r := request("k", time.Minute)
 		first, err := p.Acquire(t.Context(), r)
 		if err != nil {
@@ -146,6 +150,40 @@ func TestLateVoteDoesNotEndALeaseThatItsOwnerAsksForAgain(t *testing.T) {
 		p.drop(again)
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestLeaseThatIsOustedWhileItIsGrantedIsNotGranted ousts a lease when the nodes have accepted its
+// token, and before they have said so.
+func TestLeaseThatIsOustedWhileItIsGrantedIsNotGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		late := func() map[operation][]lag { return map[operation][]lag{opAccept: {{back: 100 * ms}}} }
+		nodes := []*laggingNode{{lags: late()}, {lags: late()}, {lags: late()}}
+		p := openLagging(t, nodes)
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.try("k", time.Minute)
+			done <- err
+		}()
+		time.Sleep(50 * ms)
+		other := openLagging(t, nodes)
+		st, err := other.Inspect(t.Context(), "k")
+		if err != nil || !st.Held {
+			t.Fatalf("the key is %+v, %v", st, err)
+		}
+		if err := other.Oust(t.Context(), "k", st.Token); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, driver.ErrPlaceLost) {
+			t.Errorf("a lease that was ousted is granted: %v", err)
+		}
+		other.drop(other.take("k", time.Minute))
+		for _, p := range []*peer{p, other} {
+			if err := p.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

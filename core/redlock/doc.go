@@ -64,12 +64,13 @@
 //
 // # Tokens
 //
-// They rise per key, strictly, in the order of the leases, for as long as no majority
-// of nodes loses its data: a token counts only when a majority has accepted it, and a
+// They rise per key, strictly, in the order of the leases, as long as some node of each majority
+// remembers the latest one: a token counts only when a majority has accepted it, and a
 // node accepts only larger ones; the reason is told in confirm.go. They are made of the
-// nodes' clocks in microseconds, as a session knows them from earlier replies, so that they
-// also rise when all data is lost, unless the clocks are then behind by more than the outage
-// took. With its vote a node accepts no token from before its data began.
+// nodes' clocks in microseconds, as a session knows them from earlier replies. So they also rise
+// when data is lost, unless the clocks of a majority are then behind by more than the outage took.
+// The wrong clocks of a minority put a token ahead by a second at most. With its vote a node
+// accepts no token from before its data began.
 //
 // # Waiting
 //

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -106,15 +107,27 @@ func (n *nodeHealth) clockNow(now time.Time) int64 {
 	return n.clock + now.Sub(n.clockAt).Microseconds()
 }
 
-// clock is what the latest of the nodes' clocks shows at least.
-func (h *health) clock() (latest int64) {
+// maxAhead is how far a token may be ahead of the clocks of a majority, in µs.
+const maxAhead = int64(time.Second / time.Microsecond)
+
+// clock is what the latest of the nodes' clocks shows at least, in µs, or maxAhead more than those
+// of a majority show, if that is less: a wrong clock of a minority makes no tokens that are larger
+// than those of later, when the nodes have forgotten them. 0: fewer than a majority are known.
+func (h *health) clock() int64 {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var all [maxNodes]int64
+	clocks := all[:len(h.nodes)]
 	for i := range h.nodes {
-		latest = max(latest, h.nodes[i].clockNow(now))
+		clocks[i] = h.nodes[i].clockNow(now)
 	}
-	return latest
+	slices.Sort(clocks)
+	shown := clocks[len(clocks)-majority(len(clocks))]
+	if shown == 0 {
+		return 0
+	}
+	return min(clocks[len(clocks)-1], shown+maxAhead)
 }
 
 func (n *nodeHealth) setCondition(c driver.Condition, now time.Time) {

@@ -30,7 +30,7 @@ var mutants = []struct{ name, file, old, bug string }{
 	},
 	{
 		name: "a token is not larger than what voters have accepted", file: "confirm.go",
-		old: "token = max(token, n.last.nextToken())", bug: "token = 1",
+		old: "token = max(token, n.last.token+1)", bug: "token = 1",
 	},
 	{
 		name: "the deadline counts from the reply", file: "confirm.go",

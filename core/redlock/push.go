@@ -73,7 +73,7 @@ func (s *session) onPush(node int, payload string) {
 		cl.contended = true
 	case pushLost:
 		cl.lost |= 1 << node
-		lost = held && len(s.nodes)-bits.OnesCount64(cl.lost) < s.quorum
+		lost = held && s.ousted(cl.lost)
 		if lost {
 			delete(c.all, m.owner)
 		}
@@ -93,6 +93,9 @@ func (s *session) onPush(node int, payload string) {
 		s.sink.Lost(id, errOusted)
 	}
 }
+
+// ousted reports whether so many nodes have ousted a lease that no majority is left.
+func (s *session) ousted(lost uint64) bool { return len(s.nodes)-bits.OnesCount64(lost) < s.quorum }
 
 // push is a Pub/Sub message from a node to a session about one of its owners: a letter and
 // the owner.

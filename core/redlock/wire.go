@@ -88,10 +88,6 @@ type taker struct {
 // bootUntold is the boot of an answer that does not tell it.
 const bootUntold = -1
 
-// nextToken is larger than every token that the node has accepted, and than most that
-// it has forgotten: a hybrid logical clock (Kulkarni and others, 2014).
-func (a *answer) nextToken() int64 { return max(a.token+1, a.clock) }
-
 // nextTicket is larger than every ticket that the node has seen.
 func (a *answer) nextTicket() int64 { return max(a.ticket+1, a.clock) }
 
