@@ -342,6 +342,8 @@ func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
 	case r.Detail != "":
 	case r.Why == queue.Unavailable:
 		err.Detail = describe(r.Cause)
+	case r.Why == queue.Released:
+		err.Detail = releasedBefore
 	case r.Why == queue.Closed && op == "acquire":
 		err.Detail = "Shutdown or Close was called before; let callers end first"
 	case r.Why == queue.Closed && op == "release":

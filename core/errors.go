@@ -138,6 +138,7 @@ var kinds = [...]error{
 	queue.Busy: ErrBusy, queue.Timeout: ErrTimeout, queue.Unavailable: ErrUnavailable, queue.Mismatch: ErrPolicy,
 	queue.Canceled: context.Canceled, queue.DeadlineExceeded: context.DeadlineExceeded, queue.Closed: ErrClosed,
 	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold, queue.Deadlock: ErrDeadlock,
+	queue.Released: ErrNotHeld,
 }
 
 // because says what was wrong and what would be right.

@@ -229,9 +229,11 @@ func (l *Lease) Release(ctx context.Context) error {
 // over is the error of op on a lease that was released.
 func (l *Lease) over(op string) error {
 	err := l.failure(op, l.hold, ErrNotHeld)
-	err.Detail = "the lease was released before; release it once, when nothing uses it any more"
+	err.Detail = releasedBefore
 	return err
 }
+
+const releasedBefore = "the lease was released before; release it once, when nothing uses it any more"
 
 // none is the error of op on a nil Lease.
 func (*Lease) none(op string) error {

@@ -189,8 +189,8 @@ const (
 	// Strict serves all callers of all processes first come first served. Every
 	// caller has a place of its own in the store's queue, and the key goes
 	// through the store each time: on a key that one process uses much, that is
-	// slower by the time of the round trips. Readers still share the lease of
-	// their process. It is refused by drivers that cannot.
+	// slower by the time of the round trips. Each reader has a lease of its own, and
+	// counts for itself beside a semaphore. It is refused by drivers that cannot.
 	Strict
 )
 

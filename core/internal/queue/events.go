@@ -41,10 +41,12 @@ func (s events) Contended(id driver.ID, waiting bool) {
 
 // Lost ends a hold whose lease is gone at the store.
 func (s events) Lost(id driver.ID, _ error) {
-	s.visit(id, func(ln *line, _ *request, l *lease) {
-		if l != nil {
-			ln.lose(l)
+	s.visit(id, func(ln *line, rq *request, l *lease) {
+		if l == nil {
+			rq.lost = true // the grant is still on its way
+			return
 		}
+		ln.lose(l)
 	})
 }
 

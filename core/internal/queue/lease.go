@@ -35,9 +35,10 @@ func (l *lease) ending(keep time.Duration) driver.Ending {
 	return driver.Ending{ID: l.ID, Ref: l.Ref, Token: l.Token, Deadline: l.Deadline, Keep: keep}
 }
 
-// renewal returns the driver's order to renew the lease. If the lease was lowered, each renewal
+// renewal returns the driver's order to renew the lease, which is about to be sent. If the lease was lowered, each renewal
 // asks for a share again: the first one may not have arrived at the store.
 func (l *lease) renewal(ttl time.Duration) driver.Renewal {
+	l.length = max(l.length, ttl) // also if the answer is lost
 	return driver.Renewal{ID: l.ID, Ref: l.Ref, Token: l.Token, TTL: ttl, Share: l.lowered}
 }
 
@@ -102,7 +103,6 @@ func (l *lease) schedule() {
 // extend notes a renewal that succeeded.
 func (l *lease) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	l.Deadline = driver.Later(l.Deadline, r.Deadline)
-	l.length = max(l.length, ttl)
 	now := time.Now()
 	l.heard(r.Contended, at(sent), now)
 	l.planRenewal(ttl, now)

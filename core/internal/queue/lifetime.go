@@ -35,6 +35,16 @@ func (l *lifetime) enter() bool {
 	return true
 }
 
+// enterAgain counts a part of a call in that was counted in itself, and still is.
+func (l *lifetime) enterAgain() bool {
+	l.calls.Add(1)
+	if l.isClosed() {
+		l.leave()
+		return false
+	}
+	return true
+}
+
 // leave counts a call out, when it gave up or its hold was released.
 func (l *lifetime) leave() {
 	if l.calls.Add(-1) > 0 || l.isOpen() {

@@ -127,6 +127,8 @@ type request struct {
 	withdrawn bool   // nobody wants it any more
 
 	contended bool          // others wait, as a push said that came before the grant
+	lost      bool          // the lease has ended, as a push said that came before the grant
+	dropped   int64         // leases with tokens up to this were dropped meanwhile; 0: none
 	holder    driver.Origin // of the key, as the store said last; zero if it has not said
 }
 
@@ -148,7 +150,7 @@ type lease struct {
 	Deadline time.Time
 	hold     *Hold         // who hold, linked; nil while the process decides on the next one
 	single   Hold          // memory for the first hold
-	length   time.Duration // the longest TTL that it was granted or renewed for
+	length   time.Duration // the longest TTL that it was asked or renewed for
 
 	// heardAt is how old contended is. If contended is true: when the process first heard of it, or
 	// last during a renewal. If it is false: when the request was sent whose answer said so; 0 if

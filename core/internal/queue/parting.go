@@ -19,7 +19,7 @@ func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 			p.next = stillUsed // by that goroutine
 		}
 	}
-	all.finish(ctx, now, len(all))
+	all.finish(ctx, now, len(all), true)
 	out := make([]*Refusal, len(all))
 	for i := range all {
 		out[i] = all[i].why
@@ -27,7 +27,7 @@ func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 	return out
 }
 
-// GiveUp releases the holds of a call that cannot have all that it needs. It waits for the store
+// GiveUp releases the holds of a call that cannot have all that it needs, without MinHold. It waits for the store
 // for patience at most, or until ctx ends: then the release goes on in the background.
 func GiveUp(ctx context.Context, holds []*Hold, patience time.Duration) {
 	giveUp(ctx, holds, len(holds), patience)
@@ -58,7 +58,7 @@ func abandon(holds []*Hold, granted int) <-chan struct{} {
 	now, done := time.Now(), make(chan struct{})
 	all := partAll(holds, now)
 	finish := func() {
-		all.finish(context.Background(), now, granted)
+		all.finish(context.Background(), now, granted, false)
 		close(done)
 	}
 	for _, p := range all {
@@ -90,13 +90,17 @@ func partAll(holds []*Hold, now time.Time) partings {
 }
 
 // finish ends the leases that are to end at the store, and counts the holds out. The first few
-// were reported as granted.
-func (all partings) finish(ctx context.Context, now time.Time, granted int) {
+// were reported as granted. MinHold counts only if the holds were used.
+func (all partings) finish(ctx context.Context, now time.Time, granted int, used bool) {
 	ends := make([]driver.Ending, 0, len(all))
 	for i := range all {
 		if p := &all[i]; p.next == endsLease {
 			p.span.ctx, p.span.Span = p.hold.terms.Signals.Release(ctx, p.hold.span)
-			ends = append(ends, p.hold.lease.ending(p.hold.terms.MinHold))
+			keep := time.Duration(0)
+			if used {
+				keep = p.hold.terms.MinHold
+			}
+			ends = append(ends, p.hold.lease.ending(keep))
 		}
 	}
 	var errs []error

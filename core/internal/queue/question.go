@@ -22,9 +22,12 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 	if now := time.Now(); l.current() && !h.over && !h.live(now) {
 		l.expire(h, now)
 	}
-	if r := refuse(h.ended); r != nil {
-		h.unlock()
-		return r
+	if h.over { // its lease may be another caller's by now
+		defer h.unlock()
+		if h.ended == 0 {
+			return refuse(Released)
+		}
+		return refuse(h.ended)
 	}
 	ttl, extends := h.terms.TTL, !h.terms.NoRenew || about.TTL > 0
 	switch {

@@ -38,7 +38,7 @@ func Open(c Config) (*Queue, error) {
 func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration, held Held) (*Hold, *Refusal) {
 	start := time.Now()
 	sctx, sp := t.Signals.Acquire(ctx)
-	h, r := q.wait(sctx, t, key, patience, start, held, sp)
+	h, r := q.wait(sctx, t, key, patience, start, held, sp, q.life.enter)
 	if r != nil {
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
 		q.noteRefused(t, key, r, start)
@@ -59,12 +59,13 @@ func (h *Hold) granted(ctx, sctx context.Context, sp signals.Span, start time.Ti
 	}
 }
 
-// wait is Acquire without its metrics, for a caller who came at start. sp is its span.
-func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held, sp signals.Span) (*Hold, *Refusal) {
+// wait is Acquire without its metrics, for a caller who came at start. sp is its span, and enter
+// counts it in.
+func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held, sp signals.Span, enter func() bool) (*Hold, *Refusal) {
 	if ctx.Err() != nil {
 		return nil, overdue(ctx)
 	}
-	if !q.life.enter() {
+	if !enter() {
 		return nil, refuse(Closed)
 	}
 	w := waiters.Get().(*waiter)
@@ -129,7 +130,7 @@ func (q *Queue) Ask(ctx context.Context, do func(context.Context, driver.Session
 }
 
 // Drop loses the leases of a key up to a token, which the store has ended: its push comes
-// later, or never.
+// later, or never. A grant that is on its way counts too.
 func (q *Queue) Drop(key string, upTo int64) {
 	s := q.shardOf(key)
 	s.mu.Lock()
@@ -140,6 +141,9 @@ func (q *Queue) Drop(key string, upTo int64) {
 	}
 	var over []*lease // collected first, since lose changes the lists
 	for ln := lk.lines; ln != nil; ln = ln.next {
+		if ln.asking != nil {
+			ln.asking.dropped = max(ln.asking.dropped, upTo)
+		}
 		for l := ln.leases; l != nil; l = l.next {
 			if l.Token <= upTo {
 				over = append(over, l)

@@ -35,6 +35,7 @@ const (
 	Lost                               // the lease ended before the release
 	MaxHold                            // the hold lasted for longer than that
 	Deadlock                           // the call would wait for itself
+	Released                           // the hold was released before
 )
 
 // ErrSilent is the cause when the store has said nothing at all.
@@ -43,7 +44,7 @@ var ErrSilent = errors.New("no answer from the store")
 // errStale is the cause when a grant arrives after its own deadline.
 var errStale = errors.New("the store answered after the lease's TTL")
 
-var plain = func() (all [Deadlock + 1]Refusal) {
+var plain = func() (all [Released + 1]Refusal) {
 	for r := range all {
 		all[r].Why = Reason(r)
 	}
@@ -73,7 +74,7 @@ func overdue(ctx context.Context) *Refusal {
 var outcomes = [...]signals.Outcome{
 	Busy: signals.Busy, Timeout: signals.Timeout, Unavailable: signals.Unavailable, Mismatch: signals.Failed,
 	Canceled: signals.Canceled, DeadlineExceeded: signals.DeadlineExceeded, Closed: signals.Closed,
-	Lost: signals.Lost, MaxHold: signals.MaxHold, Deadlock: signals.Failed,
+	Lost: signals.Lost, MaxHold: signals.MaxHold, Deadlock: signals.Failed, Released: signals.Failed,
 }
 
 // Outcome is what telemetry says of it; well if r is nil.

@@ -157,6 +157,10 @@ func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Ti
 	if rq.queued() {
 		ln.lastHeld = at(now)
 	}
+	if err == nil && (rq.lost || 0 < g.Token && g.Token <= rq.dropped) {
+		ln.queue.releaser.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, rq.TTL)
+		err = driver.ErrPlaceLost
+	}
 	if err == nil {
 		ln.trouble, ln.asking = nil, nil
 		g.Contended = g.Contended || rq.contended

@@ -59,6 +59,16 @@ func (q *Queue) AcquireAll(ctx context.Context, t *Terms, keys []string, patienc
 	for i := range s.spans {
 		s.spans[i].ctx, s.spans[i].Span = t.Signals.Acquire(ctx)
 	}
+	// Shutdown lets a call that waits or holds go on to its other keys.
+	if !q.life.enter() {
+		r := refuse(Closed)
+		if ctx.Err() != nil {
+			r = overdue(ctx)
+		}
+		s.fail(r)
+		return nil, r
+	}
+	defer q.life.leave()
 	for len(s.holds) < len(keys) {
 		if r := s.next(); r != nil {
 			s.fail(r)
@@ -84,7 +94,7 @@ func (s *several) next() *Refusal {
 		s.beyond = nil
 	}
 	i := len(s.holds)
-	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds}, s.spans[i].Span)
+	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds}, s.spans[i].Span, s.queue.life.enterAgain)
 	if r != nil {
 		return s.late(r)
 	}
@@ -194,7 +204,7 @@ func (t *tries) join(q *Queue, terms *Terms, keys []string, spans []spanned, now
 	for i, key := range keys {
 		w := &t.waiters[i]
 		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided, trace: (*driver.Trace)(spans[i].Trace())}
-		if !q.life.enter() {
+		if !q.life.enterAgain() {
 			w.refusal = refuse(Closed)
 		} else if rq, r := q.join(w, key, willing); r != nil {
 			w.refusal = r
