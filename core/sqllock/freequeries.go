@@ -21,14 +21,17 @@ func newFree(d Dialect, column, value string) free {
 	const columns = `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens`
 	if d == PostgreSQL {
 		// The row is locked by a statement before, as each sees what was committed before it began.
-		f.begin = atReadCommitted + `; SELECT 1 FROM lockaround_lock WHERE lock_key = ? FOR UPDATE; `
+		// That statement says so in a setting of the transaction: a row that it has not found may be
+		// there when the next statement looks, and is then not locked.
+		f.begin = atReadCommitted + `; SELECT set_config('lockaround.locked', 'yes', true) FROM (SELECT 1 FROM lockaround_lock WHERE lock_key = ? FOR UPDATE) l; `
+		const locked = `current_setting('lockaround.locked', true) = 'yes'`
 		f.take = columns + column + `)
 SELECT l.lock_key, ?, 1, 9223372036854775807, ?, n.t, n.t, n.t + ?, ?, ?, ?` + value + `
 FROM lockaround_lock l CROSS JOIN (SELECT {now} AS t) n
-WHERE l.lock_key = ? AND l.token < n.t AND l.floor_token < n.t AND position(? IN l.ended) = 0
+WHERE l.lock_key = ? AND l.token < n.t AND l.floor_token < n.t AND position(? IN l.ended) = 0 AND ` + locked + `
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key)`
 		f.end = `WITH g AS (DELETE FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1 AND c.expires_us > {now}
-AND EXISTS (SELECT 1 FROM lockaround_lock r WHERE r.lock_key = c.lock_key)
+AND ` + locked + `
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim o WHERE o.lock_key = ? AND o.owner <> ?) RETURNING c.token, c.expires_us)
 UPDATE lockaround_lock l SET token = GREATEST(l.token, g.token), keep_us = GREATEST(l.keep_us, g.expires_us, {now} + ?),
 ended = substring(? || l.ended FROM 1 FOR ?) FROM g WHERE l.lock_key = ?`

@@ -99,11 +99,12 @@ func migrate(ctx context.Context, db *sql.DB, d Dialect) (made *object, err erro
 		if _, err := tx.ExecContext(ctx, `SET SESSION lock_wait_timeout = 1`); err != nil {
 			return nil, err
 		}
-		defer func() {
-			_, _ = tx.ExecContext(context.WithoutCancel(ctx), `SET SESSION lock_wait_timeout = DEFAULT`) // the connection goes back to its pool
-		}()
 	}
-	if _, err := tx.ExecContext(ctx, o.create); err != nil && code(err) != duplicateColumn { // another process was faster
+	_, err = tx.ExecContext(ctx, o.create)
+	if d == MySQL && o.isColumn() {
+		_, _ = tx.ExecContext(context.WithoutCancel(ctx), `SET SESSION lock_wait_timeout = DEFAULT`) // the connection goes back to its pool
+	}
+	if err != nil && code(err) != duplicateColumn { // another process was faster
 		return nil, err
 	}
 	return o, tx.Commit()

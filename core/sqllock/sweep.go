@@ -27,6 +27,7 @@ func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	}
 	s := &session{config: config{db: db, d: d, q: newQueries(d, true)}}
 	s.tables.init(s.config)
+	s.spent.config = s.config
 	total := 0
 	for _, sweep := range []func(context.Context) (int, error){
 		func(ctx context.Context) (int, error) { return s.sweep(ctx, &attempt{}) },

@@ -5,9 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
@@ -185,5 +189,89 @@ func TestKeyWaitsForNoRowOfItsNeighbours(t *testing.T) {
 			}
 			return left == 0
 		})
+	})
+}
+
+// statements keeps the statements that mention a text.
+type statements struct {
+	of string
+	mu sync.Mutex
+	in []string
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, s.of) {
+		s.mu.Lock()
+		s.in = append(s.in, q.SQL)
+		s.mu.Unlock()
+	}
+	return ctx
+}
+
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestKeyWhoseRowComesMeanwhileIsNotTaken executes a request for a free key step by step. The key's
+// row is made by others between the step that looks for it and the one that takes the key, which
+// would not exclude anybody without its lock. MySQL has one step.
+func TestKeyWhoseRowComesMeanwhileIsNotTaken(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		if d.dialect == sqllock.MySQL {
+			return
+		}
+		config, err := pgx.ParseConfig(d.SourceAt(d.On.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := &statements{of: "INSERT INTO lockaround_claim"}
+		config.Tracer = seen
+		db := stdlib.OpenDB(*config)
+		defer func() { _ = db.Close() }()
+		p, other := open(t, d.locks(t, db)), open(t, d.locks(t, d.DB))
+		use := func(p *process) {
+			t.Helper()
+			g, err := p.Acquire(t.Context(), request("stock", false))
+			if err == nil {
+				err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		use(p)
+		seen.mu.Lock()
+		steps := strings.Split(seen.in[0], "; ")
+		seen.mu.Unlock()
+		if len(steps) != 3 || !strings.Contains(steps[1], "FOR UPDATE") {
+			t.Fatalf("the steps are %q", steps)
+		}
+		for _, there := range []bool{false, true} { // the key's row, from the beginning
+			d.Must(t, `DELETE FROM lockaround_lock WHERE lock_key <> ''`)
+			if there {
+				use(other)
+			}
+			tx, err := d.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rows int64
+			for i, step := range steps {
+				done, err := tx.ExecContext(t.Context(), step)
+				if err != nil {
+					t.Fatalf("%s: %v", step, err)
+				}
+				if rows, err = done.RowsAffected(); err != nil {
+					t.Fatal(err)
+				}
+				if i == 1 && !there {
+					use(other)
+				}
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if taken := rows == 1; taken != there {
+				t.Errorf("the key is taken: %t, though its row is locked: %t", taken, there)
+			}
+		}
 	})
 }

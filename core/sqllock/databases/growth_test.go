@@ -77,6 +77,9 @@ func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
 			}
 		}
 		d.Must(t, `UPDATE lockaround_claim SET expires_us = 1 WHERE lock_key <> 'held'`)
+		if d.dialect == sqllock.MySQL { // some had been released
+			d.Must(t, `UPDATE lockaround_claim SET expires_us = 0 WHERE lock_key IN ('crashed 7', 'crashed 8')`)
+		}
 		d.purge(t)
 		if n := d.Number(t, `SELECT count(*) FROM lockaround_claim`); n != 1 {
 			t.Errorf("%d claims are there, of which 1 is alive", n)
