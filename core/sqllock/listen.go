@@ -53,7 +53,9 @@ func (s *session) handleNotification(payload string) {
 	case kind == notifyKept && !held:
 		c.expectExpiry(time.Now())
 	}
-	own.contended = own.contended || kind == notifyContended
+	if kind == notifyContended {
+		c.hear(own, true)
+	}
 	if kind == notifyLost && held && !releasing {
 		c.forgetLocked(id.Owner)
 	}

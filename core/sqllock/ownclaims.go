@@ -29,7 +29,7 @@ type ownClaim struct {
 	contended      bool          // what the holder was last told
 	askedAt        int64         // the latest keyState.askedAt that the holder was told of
 	releaseAskedAt time.Time     // when its release was first requested; zero before
-	version        uint64        // ownClaims.version when it became a place or a lease
+	version        uint64        // ownClaims.version when it became a place or a lease, or was heard of last
 	placeTTL       time.Duration // of a waiter
 	ahead          int64         // how many waiters the last poll found before it; -1 before the first
 }
@@ -74,6 +74,22 @@ func (c *ownClaims) put(own *ownClaim) {
 	c.byOwner[own.id.Owner] = own
 	c.byHash[ownerHash(own.id.Owner)] = own
 	c.changed.Set()
+}
+
+// noteContended records what the engine hears of a lease other than by a poll. A poll that is under
+// way may be older.
+func (c *ownClaims) noteContended(o driver.Owner, waiting bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if own := c.byOwner[o]; own != nil && own.held {
+		c.hear(own, waiting)
+	}
+}
+
+// hear is noteContended with c locked.
+func (c *ownClaims) hear(own *ownClaim, waiting bool) {
+	c.version++
+	own.contended, own.version = waiting, c.version
 }
 
 // noteRelease records that a release was requested, and returns when that first happened.

@@ -103,7 +103,7 @@ func (s *session) poll(version uint64) (moved bool) {
 			own.wake.Set()
 		case ok && !own.held && p.ahead == 0 && p.firstExpiryIn > 0:
 			c.expectExpiry(now.Add(p.firstExpiryIn + time.Millisecond))
-		case ok && own.held && p.state == holds:
+		case ok && own.held && p.state == holds && own.version <= version:
 			waiting := p.ahead > 0
 			if waiting != own.contended || p.askedAt > own.askedAt {
 				contended[own.id] = waiting || p.askedAt > own.askedAt

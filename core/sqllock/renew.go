@@ -60,6 +60,7 @@ func (s *session) renewBatch(ctx context.Context, rs []driver.Renewal, out []dri
 			continue
 		}
 		out[i] = driver.Renewed{Deadline: driver.Deadline(ext.sentAt, r.TTL), Contended: l.contended}
+		s.claims.noteContended(r.Owner, l.contended)
 		if r.Share && l.contended {
 			s.grantToQueue(r.Key)
 		}

@@ -21,9 +21,10 @@ type process struct {
 
 // sink records a session's events.
 type sink struct {
-	queued chan driver.ID
-	mu     sync.Mutex
-	lost   int
+	queued    chan driver.ID
+	mu        sync.Mutex
+	lost      int
+	contended bool // what was told last
 }
 
 func (s *sink) Waiting(id driver.ID) {
@@ -33,7 +34,11 @@ func (s *sink) Waiting(id driver.ID) {
 	}
 }
 
-func (*sink) Contended(driver.ID, bool) {}
+func (s *sink) Contended(_ driver.ID, waiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contended = waiting
+}
 
 func (s *sink) Lost(driver.ID, error) {
 	s.mu.Lock()

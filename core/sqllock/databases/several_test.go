@@ -3,6 +3,7 @@ package databases_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/sqllock"
 )
 
 func (d *database) engine(t *testing.T, db *sql.DB) *core.Engine {
@@ -57,6 +60,53 @@ func TestSeveralKeysTakeFewConnectionsOfThePool(t *testing.T) {
 		// Four requests at a time, and what polls, renews and sweeps beside them.
 		if n := pool.Stats().OpenConnections; n > 4+3 {
 			t.Errorf("%d connections were used at a time", n)
+		}
+	})
+}
+
+// TestHolderHearsOfEachWaiterThoughARenewalSaysThatNobodyWaits has one waiter go and the next come
+// between two polls, and a renewal in between.
+func TestHolderHearsOfEachWaiterThoughARenewalSaysThatNobodyWaits(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		holder, other := open(t, d.locks(t, d.DB, sqllock.WithPoll(time.Second))), open(t, d.locks(t, d.DB))
+		g, err := holder.Acquire(t.Context(), request("stock", false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := func() bool {
+			holder.mu.Lock()
+			defer holder.mu.Unlock()
+			return holder.contended
+		}
+		wait := func() (leave func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				if _, err := other.Acquire(ctx, request("stock", true)); !errors.Is(err, context.Canceled) {
+					t.Errorf("a wait ends with %v", err)
+				}
+			}()
+			<-other.queued
+			return func() { cancel(); <-gone }
+		}
+		first := wait()
+		eventually(t, "a poll that tells of the first waiter", told)
+		first()
+		places := `SELECT count(*) FROM lockaround_claim WHERE state = 0`
+		eventually(t, "the end of the first waiter's place", func() bool { return d.Number(t, places) == 0 })
+		r := holder.Renew(t.Context(), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: longTTL}})[0]
+		if r.Err != nil || r.Contended {
+			t.Fatalf("a renewal while nobody waits: %+v", r)
+		}
+		holder.mu.Lock()
+		holder.sink.contended = r.Contended // an engine goes by that
+		holder.mu.Unlock()
+		second := wait()
+		eventually(t, "a poll that tells of the second waiter", told)
+		second()
+		if err := holder.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+			t.Error(err)
 		}
 	})
 }
