@@ -43,8 +43,9 @@
 //
 // [Policy].Mode makes a lock exclusive, shared or a semaphore. Modes may be mixed on one
 // key. Readers of one process join the lease that it has, as long as nobody else waits:
-// one more reader costs the store nothing. Once somebody waits, new readers queue behind. When the process is granted a share again, all
-// its readers that have waited for it come in. So neither readers nor writers starve.
+// one more reader costs the store nothing. Once somebody waits, new readers queue behind.
+// When the process is granted a share again, all its readers that have waited for it come
+// in. So neither readers nor writers starve.
 //
 // [Lease.Downgrade] makes a writer a reader. The other way is refused with
 // ErrDeadlock, since two readers that wait to be the writer wait for each other.
@@ -59,9 +60,9 @@
 // namespace, and counts, waits and events from then on. While somebody watches, each engine
 // reports by a message every 4 s, and at once when a caller has waited 200 ms for a key that the
 // last report did not name: 30 messages a minute at most, of 16 KiB at most. An engine that has
-// used them up sends the next one within 2.5 s, so a wait may show that much later. An engine that is silent for
-// 10 s counts as gone. Reports end by themselves 30 s after the last watch. While nobody watches
-// there are none.
+// used them up sends the next one within 2.5 s, so a wait may show that much later. An
+// engine that is silent for 10 s counts as gone. Reports end by themselves 30 s after the
+// last watch. While nobody watches there are none.
 //
 // Other processes are shown if the driver's sessions are a driver.Gossip, as those of redislock
 // and memlock are, from their first acquisition on. Otherwise, View.Alone says why only this process

@@ -99,7 +99,8 @@ type Policy struct {
 	MaxHold time.Duration
 
 	// MinHold keeps the key taken for that long after it was granted, by the
-	// store's clock, even if the call ends sooner. Zero is none.
+	// store's clock, even if the call ends sooner. A key that is given back because its
+	// call cannot run is free at once. Zero is none.
 	MinHold time.Duration
 
 	// Linger lets the process keep the lease for that long after a release with

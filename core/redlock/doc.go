@@ -38,9 +38,9 @@
 // that is down or slow is not waited for; the nearest majority may then be farther away.
 // A key has one holder at a time if clocks run at the same rate, and if each node keeps
 // what it has acknowledged or, having lost it, has no vote until the restart delay below has
-// passed. A holder takes its lease for over before a majority of nodes does. Without a majority nothing is granted and nothing renewed: callers get a
-// [NoMajorityError], and holders on the wrong side of a partition end at their
-// deadline.
+// passed. A holder takes its lease for over before a majority of nodes does. Without a
+// majority nothing is granted and nothing renewed: callers get a [NoMajorityError], and
+// holders on the wrong side of a partition end at their deadline.
 //
 // # The delayed restart
 //

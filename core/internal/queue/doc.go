@@ -46,8 +46,9 @@
 //
 // situation.decide, in decide.go, chooses the next step of a lease and changes nothing.
 // line.move, in steps.go, calls it and takes the step: when a lease was granted, when a hold ends,
-// when a refresh is over, and when a caller comes who may share or reuse the lease. A lease that lingers is also asked about when another process is heard to wait, and when
-// the time to linger is over. Nothing is decided about a lease that was lost or that Close finds.
+// when a refresh is over, and when a caller comes who may share or reuse the lease. A lease that
+// lingers is also asked about when another process is heard to wait, and when the time to linger
+// is over. Nothing is decided about a lease that was lost or that Close finds.
 //
 // # Rules
 //

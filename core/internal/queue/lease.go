@@ -35,8 +35,8 @@ func (l *lease) ending(keep time.Duration) driver.Ending {
 	return driver.Ending{ID: l.ID, Ref: l.Ref, Token: l.Token, Deadline: l.Deadline, Keep: keep}
 }
 
-// renewal returns the driver's order to renew the lease, which is about to be sent. If the lease was lowered, each renewal
-// asks for a share again: the first one may not have arrived at the store.
+// renewal returns the driver's order to renew the lease, which is about to be sent. If the lease
+// was lowered, each renewal asks for a share again: the first one may not have arrived at the store.
 func (l *lease) renewal(ttl time.Duration) driver.Renewal {
 	l.length = max(l.length, ttl) // also if the answer is lost
 	return driver.Renewal{ID: l.ID, Ref: l.Ref, Token: l.Token, TTL: ttl, Share: l.lowered}

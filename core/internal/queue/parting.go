@@ -27,8 +27,9 @@ func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 	return out
 }
 
-// GiveUp releases the holds of a call that cannot have all that it needs, without MinHold. It waits for the store
-// for patience at most, or until ctx ends: then the release goes on in the background.
+// GiveUp releases the holds of a call that cannot have all that it needs, without MinHold. It waits
+// for the store for patience at most, or until ctx ends: then the release goes on in the
+// background.
 func GiveUp(ctx context.Context, holds []*Hold, patience time.Duration) {
 	giveUp(ctx, holds, len(holds), patience)
 }
