@@ -306,7 +306,7 @@ func (req *request) writeGrant(c caller) (written, error) {
 func (req *request) giveUp() {
 	req.s.claims.fail(req)
 	if req.creation.sent && !req.knownGone() {
-		req.s.owe(debt{parent: req.parent, mark: req.mark, name: req.name, after: req.creation.done, ttl: req.TTL})
+		req.s.owe(debt{parent: req.parent, mark: req.mark, name: req.name, after: req.creation.done})
 	}
 	req.endReplaced()
 }
@@ -323,7 +323,7 @@ func (req *request) endReplaced() {
 	if old := req.Replace; old != nil && !req.replaced {
 		req.replaced = true
 		req.s.claims.remove(old.Owner, released)
-		req.s.owe(debt{parent: req.s.keyPath(old.Key), mark: mark(old.Owner), name: nodeNameOf(old), after: req.creation.done, ttl: req.TTL})
+		req.s.owe(debt{parent: req.s.keyPath(old.Key), mark: mark(old.Owner), name: nodeNameOf(old), after: req.creation.done})
 	}
 }
 

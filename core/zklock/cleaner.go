@@ -17,9 +17,10 @@ const (
 	cleaners = 1024
 )
 
-// owe starts to delete an owner. When the TTL is over, other sessions may do so too.
+// owe starts to delete an owner. When the TTL is over, other sessions that wait may do so too; but
+// for them its node lasts as long as this process's session at the servers. So there is no limit.
 func (s *session) owe(d debt) {
-	s.debts.Owe(d, kit.Debt{Limit: d.ttl + 2*s.timeout, After: d.after, End: func(ctx context.Context) error {
+	s.debts.Owe(d, kit.Debt{After: d.after, End: func(ctx context.Context) error {
 		return s.deleteOwner(caller{ctx, s.Ctx.Done()}, d)
 	}})
 }

@@ -156,6 +156,36 @@ func TestCrashedHolderIsFollowedAfterItsTTL(t *testing.T) {
 	b.drop(next.Grant)
 }
 
+// TestLeaseThatEndedDuringAnOutageIsGoneAfterIt cuts a process off until its lease is over, and for
+// longer than its store time-outs. Its session at the servers lasts.
+func TestLeaseThatEndedDuringAnOutageIsGoneAfterIt(t *testing.T) {
+	t.Parallel()
+	const ttl, timeout = time.Second, time.Second
+	s := zktest.Start(t)
+	proxy := zktest.NewProxy(t, s.Addr())
+	a := openWith(t, zklock.New([]string{proxy.Addr()}, long), timeout)
+	b := open(t, zklock.New([]string{s.Addr()}, long))
+	a.obtain("k", ttl)
+	hear := proxy.BlackHole()
+	restore := func() {
+		hear()
+		proxy.Cut()
+	}
+	t.Cleanup(restore)
+	time.Sleep(2*ttl + 4*timeout)
+	if _, err := b.Acquire(t.Context(), request("k", hold)); err == nil {
+		t.Fatal("the process's session has ended, so that nothing is tested")
+	}
+	restore()
+	eventually(t, "the end of a lease whose process can reach the servers again", func() bool {
+		g, err := b.Acquire(t.Context(), request("k", hold))
+		if err == nil {
+			b.drop(g)
+		}
+		return err == nil
+	})
+}
+
 // TestCrashedSharersAreFollowedAfterOneTTL has several holders that end together.
 func TestCrashedSharersAreFollowedAfterOneTTL(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func (s *session) release(c caller, e driver.Ending, now time.Time) error {
 		return driver.ErrNotHeld
 	}
 	if !owed {
-		s.owe(debt{parent: parent, mark: mark(e.Owner), name: name, ttl: max(time.Until(e.Deadline), 0)})
+		s.owe(debt{parent: parent, mark: mark(e.Owner), name: name})
 	}
 	return err
 }

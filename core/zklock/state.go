@@ -140,7 +140,6 @@ type debt struct {
 	mark   string
 	name   string          // of its node; empty if not known
 	after  <-chan struct{} // closed when the call that creates the node has ended; may be nil
-	ttl    time.Duration   // of the node
 }
 
 // written is the result of a write, and when it was sent.

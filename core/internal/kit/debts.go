@@ -14,7 +14,7 @@ const (
 // Debt is an owner that was given up, and that the store is to end.
 type Debt struct {
 	// Limit is how long the store is asked: until it has forgotten the owner by itself, which
-	// it does when the TTL is over that the owner's last request asked for.
+	// it does when the TTL is over that the owner's last request asked for. 0 is without a limit.
 	Limit time.Duration
 
 	// End asks the store once. It may be called several times, but never twice at a time,
@@ -73,8 +73,12 @@ func (d *Debts[K]) pay(debt Debt) {
 			return
 		}
 	}
-	ctx, cancel := context.WithTimeout(d.life.Ctx, debt.Limit)
-	defer cancel()
+	ctx := d.life.Ctx
+	if debt.Limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, debt.Limit)
+		defer cancel()
+		ctx = limited
+	}
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		select {
 		case d.turns <- struct{}{}:
