@@ -186,6 +186,43 @@ func TestLeaseThatEndedDuringAnOutageIsGoneAfterIt(t *testing.T) {
 	})
 }
 
+// TestRoomBesideALoweredWriterIsFoundSoon has a semaphore of two, of which a writer that has lowered
+// its lease takes one place.
+func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
+	t.Parallel()
+	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
+	writer, first, second := open(t, d), open(t, d), open(t, d)
+	machine := hiccups.Start(t)
+	lowered := writer.take("k", hold)
+	if r := writer.Renew(t.Context(), []driver.Renewal{{ID: lowered.ID, Ref: lowered.Ref, Token: lowered.Token, TTL: hold, Share: true}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	permit := func() driver.Request {
+		r := request("k", hold)
+		r.Mode, r.Limit = driver.Semaphore, 2
+		return r
+	}
+	g, err := first.Acquire(t.Context(), permit())
+	if err != nil {
+		t.Fatalf("a place beside a writer that has lowered its lease: %v", err)
+	}
+	r := permit()
+	r.Wait = true
+	w := second.ask(r)
+	<-second.told(second.waiting, r.ID)
+	first.drop(g)
+	freed := time.Now()
+	next := await(t, "the grant of the place that became free", w)
+	if next.err != nil {
+		t.Fatal(next.err)
+	}
+	if late, limit := next.at.Sub(freed), machine.Allow(d.Capabilities().Wake+slow); late > limit {
+		t.Errorf("the place was found after %v, want at most %v on this machine", late, limit)
+	}
+	second.drop(next.Grant)
+	writer.drop(lowered)
+}
+
 // TestCrashedSharersAreFollowedAfterOneTTL has several holders that end together.
 func TestCrashedSharersAreFollowedAfterOneTTL(t *testing.T) {
 	t.Parallel()

@@ -218,9 +218,11 @@ func (req *request) takeEvent(c caller, t target) (changed bool, err error) {
 	return req.checkMember(c, t.name, true)
 }
 
-// poll reads the target although no event came, and checks the preceding members.
+// poll reads the target although no event came, and checks the preceding members. Room in a
+// semaphore may come without a change of the target: beside a writer that has lowered its lease, or
+// if the line moved before the target was read.
 func (req *request) poll(c caller, t target, preceding []member) (changed bool, err error) {
-	if t.name == "" {
+	if t.name == "" || req.Limit > 1 {
 		if changed, err = req.lineChanged(c); changed || err != nil {
 			return changed, err
 		}
@@ -233,14 +235,25 @@ func (req *request) poll(c caller, t target, preceding []member) (changed bool, 
 	return false, nil
 }
 
-// lineChanged reads the line for a request that watches all of it.
+// lineChanged reads the line, and reports whether the request may hold the key by now.
 func (req *request) lineChanged(c caller) (changed bool, err error) {
 	all, err := req.s.list(c, req.parent)
 	if err != nil {
 		return err == zk.ErrNoNode, ignore(err, zk.ErrNoNode)
 	}
 	i := all.index(req.name)
-	return i < 0 || i < all.holders(false), nil
+	switch {
+	case i < all.holders(false): // also if the place is gone
+		return true, nil
+	case req.Limit <= 1 || !all.writerFirst(i):
+		return false, nil
+	}
+	head, err := req.s.get(c, req.parent+"/"+all.line[0].name)
+	if err != nil {
+		return err == zk.ErrNoNode, ignore(err, zk.ErrNoNode)
+	}
+	rec, err := parseRecord(head.data)
+	return rec.state == lowered, err
 }
 
 // checkMember reads a member before the place. changed reports that the member is gone, has
