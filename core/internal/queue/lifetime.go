@@ -25,24 +25,15 @@ const (
 	closed
 )
 
-// enter counts a call in, unless the queue takes no more.
-func (l *lifetime) enter() bool {
+// enter counts a call in, unless the queue takes no more. again says that it is part of a call that
+// was counted in itself, and still is: that is taken until the queue is closed.
+func (l *lifetime) enter(again bool) bool {
 	l.calls.Add(1) // before the look: whoever sets the stage looks at calls after that
-	if !l.isOpen() {
-		l.leave()
-		return false
+	if s := l.stage.Load(); s == open || again && s == draining {
+		return true
 	}
-	return true
-}
-
-// enterAgain counts a part of a call in that was counted in itself, and still is.
-func (l *lifetime) enterAgain() bool {
-	l.calls.Add(1)
-	if l.isClosed() {
-		l.leave()
-		return false
-	}
-	return true
+	l.leave()
+	return false
 }
 
 // leave counts a call out, when it gave up or its hold was released.

@@ -38,7 +38,7 @@ func Open(c Config) (*Queue, error) {
 func (q *Queue) Acquire(ctx context.Context, t *Terms, key string, patience time.Duration, held Held) (*Hold, *Refusal) {
 	start := time.Now()
 	sctx, sp := t.Signals.Acquire(ctx)
-	h, r := q.wait(sctx, t, key, patience, start, held, sp, q.life.enter)
+	h, r := q.wait(sctx, t, key, patience, start, held, sp, false)
 	if r != nil {
 		t.Signals.Refused(sctx, sp, time.Since(start), r.Outcome(signals.Acquired))
 		q.noteRefused(t, key, r, start)
@@ -59,13 +59,13 @@ func (h *Hold) granted(ctx, sctx context.Context, sp signals.Span, start time.Ti
 	}
 }
 
-// wait is Acquire without its metrics, for a caller who came at start. sp is its span, and enter
-// counts it in.
-func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held, sp signals.Span, enter func() bool) (*Hold, *Refusal) {
+// wait is Acquire without its metrics, for a caller who came at start. sp is its span. again says
+// that it is part of a call that was counted in.
+func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Duration, start time.Time, held Held, sp signals.Span, again bool) (*Hold, *Refusal) {
 	if ctx.Err() != nil {
 		return nil, overdue(ctx)
 	}
-	if !enter() {
+	if !q.life.enter(again) {
 		return nil, refuse(Closed)
 	}
 	w := waiters.Get().(*waiter)

@@ -60,7 +60,7 @@ func (q *Queue) AcquireAll(ctx context.Context, t *Terms, keys []string, patienc
 		s.spans[i].ctx, s.spans[i].Span = t.Signals.Acquire(ctx)
 	}
 	// Shutdown lets a call that waits or holds go on to its other keys.
-	if !q.life.enter() {
+	if !q.life.enter(false) {
 		r := refuse(Closed)
 		if ctx.Err() != nil {
 			r = overdue(ctx)
@@ -94,7 +94,7 @@ func (s *several) next() *Refusal {
 		s.beyond = nil
 	}
 	i := len(s.holds)
-	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds}, s.spans[i].Span, s.queue.life.enterAgain)
+	h, r := s.queue.wait(s.spans[i].ctx, s.terms, s.keys[i], s.left(), time.Now(), &heldMore{s.held, s.holds}, s.spans[i].Span, true)
 	if r != nil {
 		return s.late(r)
 	}
@@ -204,7 +204,7 @@ func (t *tries) join(q *Queue, terms *Terms, keys []string, spans []spanned, now
 	for i, key := range keys {
 		w := &t.waiters[i]
 		*w = waiter{terms: terms, since: now, tries: true, ready: t.decided, trace: (*driver.Trace)(spans[i].Trace())}
-		if !q.life.enterAgain() {
+		if !q.life.enter(true) {
 			w.refusal = refuse(Closed)
 		} else if rq, r := q.join(w, key, willing); r != nil {
 			w.refusal = r
