@@ -187,3 +187,22 @@ func TestLeaseThatIsOustedWhileItIsGrantedIsNotGranted(t *testing.T) {
 		}
 	})
 }
+
+// TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow asks nodes whose clocks stand still.
+func TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow(t *testing.T) {
+	const accepted = 1 << 40
+	ls := newLines(3)
+	for _, n := range ls.nodes {
+		n.logic = true
+		owner := newOwner()
+		n.execute(&command{op: opVote, key: "k", owner: owner, ttl: time.Minute})
+		n.execute(&command{op: opAccept, key: "k", owner: owner, ttl: time.Minute, token: accepted})
+		n.execute(&command{op: opEnd, key: "k", owner: owner})
+	}
+	p := open(t, ls.driver(false))
+	g, err := p.try("k", time.Minute)
+	if err != nil || g.Token <= accepted {
+		t.Fatalf("of 3 nodes: token %d is granted after token %d, %v", g.Token, int64(accepted), err)
+	}
+	p.drop(g)
+}
