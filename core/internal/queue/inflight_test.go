@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,25 +49,13 @@ func (s slowSession) Renew(ctx context.Context, rs []driver.Renewal) []driver.Re
 	return out
 }
 
-// inProcesses opens queues on one store, and closes them when test has ended.
+// inProcesses opens queues on one store.
 func inProcesses(t *testing.T, n int, test func(t *testing.T, store *slowStore, qs []*Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{Driver: memlock.New()}
 		var qs []*Queue
 		for range n {
-			q, err := Open(Config{
-				Driver: store, Capabilities: store.Capabilities(), StoreTimeout: 3 * time.Second, MaxWaiters: 10, MaxHeld: 10,
-				Logger: func() *slog.Logger { return slog.New(slog.DiscardHandler) },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if r := q.Close(); r != nil {
-					t.Errorf("%+v", r)
-				}
-			}()
-			qs = append(qs, q)
+			qs = append(qs, openQueue(t, store))
 		}
 		test(t, store, qs)
 	})

@@ -13,11 +13,11 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
-// openQueue returns a queue on a store of its own.
-func openQueue(t *testing.T) *Queue {
-	d := memlock.New()
+// openQueue returns a queue on a store, which is closed when the test has ended.
+func openQueue(t *testing.T, d driver.Driver) *Queue {
+	t.Helper()
 	q, err := Open(Config{
-		Driver: d, Capabilities: d.Capabilities(), StoreTimeout: time.Second, MaxWaiters: 10, MaxHeld: 10,
+		Driver: d, Capabilities: d.Capabilities(), StoreTimeout: 3 * time.Second, MaxWaiters: 10, MaxHeld: 10,
 		Logger: func() *slog.Logger { return slog.New(slog.DiscardHandler) },
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func openQueue(t *testing.T) *Queue {
 // renewals has been made and not been sent, which takes a moment that only the scheduler
 // can make longer.
 func TestReleasedLeaseIsLeftOutOfARenewal(t *testing.T) {
-	q := openQueue(t)
+	q := openQueue(t, memlock.New())
 	s, err := signals.New(nil, noop.NewMeterProvider(), "memory")
 	if err != nil {
 		t.Fatal(err)
