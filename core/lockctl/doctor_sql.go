@@ -141,7 +141,7 @@ func (s *session) mysqlSettings(ctx context.Context, f findings) {
 func (s *session) idle(ctx context.Context, f findings) {
 	var idle string
 	if s.ask(ctx, f, "idle_transaction_timeout", `SELECT @@idle_transaction_timeout`, &idle) {
-		f.judge(idle != "0", warn, "idle_transaction_timeout", idle, "a process that is stopped in the middle of a decision keeps the key's row locked for as long as its connection lives", "SET GLOBAL idle_transaction_timeout = 1, for the locks' user at least")
+		f.judge(idle != "0", warn, "idle_transaction_timeout", idle, "a process that is stopped in the middle of a decision keeps the key's row locked for as long as its connection lives", "SET GLOBAL idle_transaction_timeout = 1, for the locks' user at least; where queues have payloads over 64 KiB, a second more for each 64 KiB")
 	}
 }
 

@@ -83,8 +83,8 @@
 // A process that is stopped in the middle of a step keeps the key's row locked. PostgreSQL ends
 // its transaction after a second, because the store sets idle_in_transaction_session_timeout. An
 // Append has a second more for each 64 KiB of its payload, which a slow link may need. For
-// MariaDB set idle_transaction_timeout; MySQL ends it when the connection dies. Other keys go on
-// meanwhile. If rows were deleted by hand, operations on the key fail with [queue.ErrDamaged].
+// MariaDB set idle_transaction_timeout, to as much as the largest payload needs; MySQL ends it
+// when the connection dies. Other keys go on meanwhile. If rows were deleted by hand, operations on the key fail with [queue.ErrDamaged].
 //
 // [decorator.SerialTx]: https://pkg.go.dev/github.com/lockaround/lockaround/decorator#SerialTx
 package sqlqueue

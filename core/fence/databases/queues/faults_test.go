@@ -251,12 +251,12 @@ func TestStepIsRepeatedUntilOthersAreThrough(t *testing.T) {
 	})
 }
 
-// TestStepOfAStoppedProcessIsEndedByTheServer has the statements of a process come so late
-// that its transaction idles for longer than a second.
+// TestStepOfAStoppedProcessIsEndedByTheServer delays the statements of a process, so that its
+// transaction idles for longer than a second.
 func TestStepOfAStoppedProcessIsEndedByTheServer(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
 		link := newProxy(t, d.On.Addr())
-		slow := d.open(t, d.store(t, d.Connect(t, link.Addr(), d.text)), plainRules)
+		slow := d.open(t, d.store(t, d.Connect(t, link.Addr(), d.textAndIdle(1))), plainRules)
 		place, err := slow.Append(t.Context(), "refund:1", item("1"))
 		if err != nil {
 			t.Fatal(err)
@@ -296,32 +296,31 @@ func TestRowsThatWereDeletedByHandShow(t *testing.T) {
 // TestPayloadOverASlowLinkIsAppended holds the middle of a payload back for longer than an idle
 // transaction of the store may last.
 func TestPayloadOverASlowLinkIsAppended(t *testing.T) {
-	t.Parallel()
-	p := products[0]
-	d := p.database(t, p.Server)
-	payload := []byte(strings.Repeat("slowly ", 100_000))
-	var stalls sync.Once
-	var link *proxy.Proxy[string]
-	held := make(chan struct{})
-	link = newProxyThatTells(t, p.Addr(), func(data []byte) {
-		if len(data) < 32<<10 || bytes.Contains(data, []byte("INSERT")) {
-			return // not yet the middle
-		}
-		stalls.Do(func() {
-			resume := link.Stall()
-			time.AfterFunc(3*time.Second, func() {
-				close(held)
-				resume()
+	onEach(t, func(t *testing.T, d *database) {
+		payload := []byte(strings.Repeat("slowly ", 100_000))
+		var stalls sync.Once
+		var link *proxy.Proxy[string]
+		held := make(chan struct{})
+		link = newProxyThatTells(t, d.On.Addr(), func(data []byte) {
+			if len(data) < 32<<10 || bytes.Contains(data, []byte("INSERT")) {
+				return // not yet the middle
+			}
+			stalls.Do(func() {
+				resume := link.Stall()
+				time.AfterFunc(3*time.Second, func() {
+					close(held)
+					resume()
+				})
 			})
 		})
+		q := d.open(t, d.store(t, d.Connect(t, link.Addr(), d.textAndIdle(1+len(payload)>>16))), plainRules)
+		if _, err := q.Append(t.Context(), "refund:A-1", queue.New{ID: "r-1", Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-held:
+		default:
+			t.Fatal("nothing was held back")
+		}
 	})
-	q := d.open(t, d.store(t, d.Connect(t, link.Addr(), p.text)), plainRules)
-	if _, err := q.Append(t.Context(), "refund:A-1", queue.New{ID: "r-1", Payload: payload}); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-held:
-	default:
-		t.Fatal("nothing was held back")
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"runtime"
@@ -52,6 +53,7 @@ type product struct {
 	dialect sqlqueue.Dialect
 	fences  fence.Dialect
 	text    string // options of a data source: send statements as text, so that the proxy can read them
+	idle    string // and end a transaction that sends nothing for a while of %d seconds, unless the store asks for that
 	other   string // options that another process may have
 	kill    string // ends another connection
 	others  string // the other connections of a database
@@ -67,7 +69,8 @@ var products = []*product{
 	{
 		Server: dbserver.MariaDB(), another: dbserver.MariaDB, dialect: sqlqueue.MySQL, fences: fence.MySQL,
 		other:  "?clientFoundRows=true",
-		text:   "?interpolateParams=true&idle_transaction_timeout=1",
+		text:   "?interpolateParams=true",
+		idle:   "&idle_transaction_timeout=%d",
 		kill:   `KILL %d`,
 		others: `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
 	},
@@ -97,6 +100,15 @@ func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// textAndIdle returns options by which an idle transaction ends after some seconds, as the store asks for
+// by itself where it can.
+func (p *product) textAndIdle(seconds int) string {
+	if p.idle == "" {
+		return p.text
+	}
+	return p.text + fmt.Sprintf(p.idle, seconds)
 }
 
 // store returns the queues of the database, by way of db.
