@@ -34,7 +34,7 @@ SUITE := .bin/suite
 # anything else is missing; in CI nothing may be.
 MISSING := .bin/missing
 REQUIRE := $$([[ -s $(CURDIR)/$(MISSING) ]] || echo LOCKAROUND_REQUIRE_SERVERS=1)
-DETECTOR := $$(grep -qx compiler $(CURDIR)/$(MISSING) || echo -race)
+DETECTOR := $$(grep -sqx compiler $(CURDIR)/$(MISSING) || echo -race)
 
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)/golangci-lint
