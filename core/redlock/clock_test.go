@@ -60,7 +60,7 @@ func TestTokensRiseThoughAClockWasAheadAndANodeForgets(t *testing.T) {
 				warm := p.take("another", time.Minute) // so that it knows all clocks
 				p.drop(warm)
 				if len(c.forget) == 1 {
-					nodes[2].lags = map[operation][]lag{opVote: {{lost: true}}, opAccept: {{lost: true}}}
+					nodes[2].lag(map[operation][]lag{opVote: {{lost: true}}, opAccept: {{lost: true}}})
 				}
 				first := p.take("k", time.Minute)
 				p.drop(first)
@@ -71,7 +71,7 @@ func TestTokensRiseThoughAClockWasAheadAndANodeForgets(t *testing.T) {
 				for _, i := range c.forget {
 					nodes[i].wipe()
 				}
-				nodes[0].lags = map[operation][]lag{opVote: {{to: time.Second}}}
+				nodes[0].lag(map[operation][]lag{opVote: {{to: time.Second}}})
 				other := openLagging(t, nodes)
 				second := other.take("k", time.Minute)
 				if second.Token <= first.Token {

@@ -43,6 +43,13 @@ func (n *laggingNode) run(ctx context.Context, cmds []command) []reply {
 	return slices.Repeat([]reply{{err: ctx.Err()}}, len(cmds))
 }
 
+// lag sets the lags of requests from now on.
+func (n *laggingNode) lag(lags map[operation][]lag) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lags = lags
+}
+
 // openLagging opens a session on three such nodes. Those without a model get one.
 func openLagging(t *testing.T, nodes []*laggingNode) *peer {
 	var ws []wire
