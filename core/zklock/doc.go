@@ -80,7 +80,7 @@
 //	refused at once       4   make the node (w), read the line, read the holder, delete the node and tell it (w)
 //	renewal               1   write to the node (w), reading the line at the same time
 //	a waiter              3   writes in its TTL, or in 10 s if that is less, and
-//	                      3   small reads in 2 s; of a semaphore as many more, of the line
+//	                      3   small reads in 2 s; for room in a semaphore as many more, of the line
 //
 // A lease that is held for more than 5 ms costs one read more, which watches the key for other
 // requests; a shared one does at a session's first use of the key. Three requests, as for a shared

@@ -193,34 +193,48 @@ func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
 	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
 	writer, first, second := open(t, d), open(t, d), open(t, d)
 	machine := hiccups.Start(t)
-	lowered := writer.take("k", hold)
-	if r := writer.Renew(t.Context(), []driver.Renewal{{ID: lowered.ID, Ref: lowered.Ref, Token: lowered.Token, TTL: hold, Share: true}})[0]; r.Err != nil {
-		t.Fatal(r.Err)
+	for _, mode := range []driver.Mode{driver.Semaphore, driver.Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			lowered := writer.takeLowered("k")
+			g, err := first.Acquire(t.Context(), permit("k", hold))
+			if err != nil {
+				t.Fatalf("a place beside a writer that has lowered its lease: %v", err)
+			}
+			r := permit("k", hold)
+			if mode == driver.Shared {
+				r.Mode, r.Limit = driver.Shared, 0
+			}
+			w := second.queueAs(r)
+			first.drop(g)
+			freed := time.Now()
+			next := await(t, "the grant of the place that became free", w)
+			if next.err != nil {
+				t.Fatal(next.err)
+			}
+			if late, limit := next.at.Sub(freed), machine.Allow(d.Capabilities().Wake+slow); late > limit {
+				t.Errorf("the place was found after %v, want at most %v on this machine", late, limit)
+			}
+			second.drop(next.Grant)
+			writer.drop(lowered)
+		})
 	}
-	permit := func() driver.Request {
-		r := request("k", hold)
-		r.Mode, r.Limit = driver.Semaphore, 2
-		return r
+}
+
+// permit asks for one of two places.
+func permit(key string, ttl time.Duration) driver.Request {
+	r := request(key, ttl)
+	r.Mode, r.Limit = driver.Semaphore, 2
+	return r
+}
+
+// takeLowered acquires a key that must be free, and lowers the lease.
+func (p *process) takeLowered(key string) driver.Grant {
+	p.t.Helper()
+	g := p.take(key, hold)
+	if err := p.Renew(p.t.Context(), []driver.Renewal{{ID: g.ID, Ref: g.Ref, Token: g.Token, TTL: hold, Share: true}})[0].Err; err != nil {
+		p.t.Fatalf("lowering a lease: %v", err)
 	}
-	g, err := first.Acquire(t.Context(), permit())
-	if err != nil {
-		t.Fatalf("a place beside a writer that has lowered its lease: %v", err)
-	}
-	r := permit()
-	r.Wait = true
-	w := second.ask(r)
-	<-second.told(second.waiting, r.ID)
-	first.drop(g)
-	freed := time.Now()
-	next := await(t, "the grant of the place that became free", w)
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	if late, limit := next.at.Sub(freed), machine.Allow(d.Capabilities().Wake+slow); late > limit {
-		t.Errorf("the place was found after %v, want at most %v on this machine", late, limit)
-	}
-	second.drop(next.Grant)
-	writer.drop(lowered)
+	return g
 }
 
 // TestCrashedSharersAreFollowedAfterOneTTL has several holders that end together.

@@ -169,7 +169,11 @@ func (p *process) obtain(key string, ttl time.Duration) (g driver.Grant) {
 // being false, when it has no reason to wait.
 func (p *process) enqueue(key string, ttl time.Duration) (done <-chan outcome, waits bool) {
 	p.t.Helper()
-	r := request(key, ttl)
+	return p.enqueueAs(request(key, ttl))
+}
+
+func (p *process) enqueueAs(r driver.Request) (done <-chan outcome, waits bool) {
+	p.t.Helper()
 	r.Wait = true
 	done = p.ask(r)
 	limit := time.NewTimer(patience)
@@ -190,7 +194,12 @@ func (p *process) enqueue(key string, ttl time.Duration) (done <-chan outcome, w
 // queue waits for a key that is taken and returns when it has its place.
 func (p *process) queue(key string, ttl time.Duration) <-chan outcome {
 	p.t.Helper()
-	done, waits := p.enqueue(key, ttl)
+	return p.queueAs(request(key, ttl))
+}
+
+func (p *process) queueAs(r driver.Request) <-chan outcome {
+	p.t.Helper()
+	done, waits := p.enqueueAs(r)
 	if !waits {
 		p.t.Fatalf("a wait for a key that is taken has ended: %v", (<-done).err)
 	}

@@ -218,21 +218,25 @@ func (req *request) takeEvent(c caller, t target) (changed bool, err error) {
 	return req.checkMember(c, t.name, true)
 }
 
-// poll reads the target although no event came, and checks the preceding members. Room in a
-// semaphore may come without a change of the target: beside a writer that has lowered its lease, or
-// if the line moved before the target was read.
+// poll reads the target although no event came, and checks the preceding members.
 func (req *request) poll(c caller, t target, preceding []member) (changed bool, err error) {
-	if t.name == "" || req.Limit > 1 {
-		if changed, err = req.lineChanged(c); changed || err != nil {
-			return changed, err
-		}
-	}
 	for _, m := range preceding {
 		if changed, err = req.checkMember(c, m.name, false); changed || err != nil {
 			return changed, err
 		}
 	}
-	return false, nil
+	if !req.mayMissRoom(t) {
+		return false, nil
+	}
+	return req.lineChanged(c)
+}
+
+// mayMissRoom reports whether room may come without a change of the target: beside a writer that has
+// lowered its lease, or if the line moved before the target was read. Another writer lets nobody in
+// without a change of its own, and a request that is a writer has to be the first.
+func (req *request) mayMissRoom(t target) bool {
+	m, _ := parseMember(t.name)
+	return req.capacity != 1 && (m.capacity != 1 || req.predecessors[t.name].state == lowered)
 }
 
 // lineChanged reads the line, and reports whether the request may hold the key by now.
@@ -245,7 +249,7 @@ func (req *request) lineChanged(c caller) (changed bool, err error) {
 	switch {
 	case i < all.holders(false): // also if the place is gone
 		return true, nil
-	case req.Limit <= 1 || !all.writerFirst(i):
+	case !all.writerFirst(i):
 		return false, nil
 	}
 	head, err := req.s.get(c, req.parent+"/"+all.line[0].name)
