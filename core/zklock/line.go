@@ -40,12 +40,12 @@ func (l line) marked(mark string) (m member, ok bool) {
 	return l[i], true
 }
 
-// holders returns how many members at the front hold the key. lowered says that the first is a
-// writer that has lowered its lease, so that readers may hold the key too.
+// holders returns how many members at the front hold the key. lowered says that the first, if it is
+// a writer, has lowered its lease, so that others may hold the key too.
 func (l line) holders(lowered bool) int {
 	capacity := int32(math.MaxInt32)
 	for i, m := range l {
-		if m.capacity != 0 && (i > 0 || !lowered) {
+		if m.capacity != 0 && (i > 0 || m.capacity != 1 || !lowered) {
 			capacity = min(capacity, m.capacity)
 		}
 		if int32(i) >= capacity {
