@@ -3,9 +3,12 @@ package zklock_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
@@ -218,6 +221,41 @@ func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
 			writer.drop(lowered)
 		})
 	}
+}
+
+// TestHoldersBesideALoweredWriterAreToldOfWaiters has one more ask for a semaphore than it has
+// places, of which the lowered lease takes one.
+func TestHoldersBesideALoweredWriterAreToldOfWaiters(t *testing.T) {
+	t.Parallel()
+	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
+	writer, beside, next := open(t, d), open(t, d), open(t, d)
+	lowered := writer.takeLowered("k")
+	g, err := beside.Acquire(t.Context(), permit("k", hold))
+	if err != nil {
+		t.Fatalf("a place beside a writer that has lowered its lease: %v", err)
+	}
+	w := next.queueAs(permit("k", hold))
+	await(t, "the writer's news of a waiter", writer.told(writer.contended, lowered.ID))
+	await(t, "the other holder's news of a waiter", beside.told(beside.contended, g.ID))
+	writer.drop(lowered)
+	next.drop(granted(t, "the grant of the writer's place", w))
+	beside.drop(g)
+}
+
+// TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL has a holder whose node stays as it is,
+// and whose session lasts.
+func TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL(t *testing.T) {
+	t.Parallel()
+	s := zktest.Start(t)
+	d := zklock.New([]string{s.Addr()}, long)
+	writer, next := open(t, d), open(t, d)
+	lowered := writer.takeLowered("k")
+	crashed := zklock.DefaultRoot + "/=k/s2-" + strings.Repeat("0", 32) + "-"
+	if _, err := raw(t, s).Create(crashed, []byte("granted 1000"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	next.drop(granted(t, "the grant of the place of a holder that has crashed", next.queueAs(permit("k", hold))))
+	writer.drop(lowered)
 }
 
 // permit asks for one of two places.

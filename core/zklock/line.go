@@ -62,12 +62,6 @@ func (l line) behind(i int, lowered bool) int {
 	return len(l) - max(l.holders(i > 0 || lowered), i+1)
 }
 
-// writerFirst reports whether the member at index i holds the key if the first member is a
-// writer that has lowered its lease.
-func (l line) writerFirst(i int) bool {
-	return i > 0 && l[0].capacity == 1 && i < l.holders(true)
-}
-
 // target is what a waiter watches: one node, or all of the key if name is empty.
 type target struct {
 	name string
@@ -89,10 +83,10 @@ func (l line) target(i, n int) target {
 		j--
 	}
 	switch {
-	case j >= 0 && l[j+1:].holders(false) > i-j-1:
-		return target{name: l[j].name} // all in between are let in together
 	case i == n && n > 1:
 		return target{} // any of several holders makes room
+	case j >= 0 && l[j+1:].holders(false) > i-j-1:
+		return target{name: l[j].name} // all in between are let in together
 	}
 	return before
 }

@@ -82,7 +82,7 @@ func (req *request) readLine(c caller) (t target, preceding []member, err error)
 	}
 	req.keyVersion = all.version
 	n := all.holders(false)
-	if i >= n && all.writerFirst(i) {
+	if most := all.holders(true); n <= i && n < most && i <= most { // or else it is the same for i
 		head, err := req.readMember(c, all.line[0].name, false)
 		if err != nil && err != zk.ErrNoNode {
 			return t, nil, err
@@ -91,7 +91,7 @@ func (req *request) readLine(c caller) (t target, preceding []member, err error)
 			return req.readLine(c)
 		}
 		if head.state == lowered {
-			n = all.holders(true)
+			n = most
 		}
 	}
 	if i < n {
@@ -196,7 +196,7 @@ func (req *request) setWatch(c caller, t target) (changed bool, err error) {
 		return false, err
 	}
 	i := names.index(req.name)
-	return i < 0 || i < names.holders(false), nil
+	return i < names.holders(true), nil // also if the place is gone
 }
 
 // takeEvent handles an event of the target.
@@ -249,7 +249,7 @@ func (req *request) lineChanged(c caller) (changed bool, err error) {
 	switch {
 	case i < all.holders(false): // also if the place is gone
 		return true, nil
-	case !all.writerFirst(i):
+	case i >= all.holders(true):
 		return false, nil
 	}
 	head, err := req.s.get(c, req.parent+"/"+all.line[0].name)
