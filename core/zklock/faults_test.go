@@ -258,6 +258,37 @@ func TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL(t *testing.T) {
 	writer.drop(lowered)
 }
 
+// TestRoomIsFoundThoughTheLineMovedBeforeItWasWatched holds a reader back between its first two looks
+// at the line. Meanwhile two of those before it leave, and the third, whom it is about to watch, is
+// let in.
+func TestRoomIsFoundThoughTheLineMovedBeforeItWasWatched(t *testing.T) {
+	t.Parallel()
+	s := zktest.Start(t)
+	d := zklock.New([]string{s.Addr()}, long)
+	watching := newGate(t, setsWatch)
+	a, b, c := open(t, d), open(t, d), open(t, d)
+	reader := open(t, zklock.New([]string{s.Addr()}, long, watching.dialer()))
+	var held []driver.Grant
+	for _, p := range []*process{a, b} {
+		g, err := p.Acquire(t.Context(), permit("k", hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, g)
+	}
+	third := c.queueAs(permit("k", hold))
+	r := request("k", hold)
+	r.Mode, r.Wait = driver.Shared, true
+	last := reader.ask(r)
+	await(t, "the reader's watch of the one before it", watching.reached)
+	a.drop(held[0])
+	b.drop(held[1])
+	g := granted(t, "the grant of a place that became free", third)
+	watching.open()
+	reader.drop(granted(t, "the grant of the other place", last))
+	c.drop(g)
+}
+
 // permit asks for one of two places.
 func permit(key string, ttl time.Duration) driver.Request {
 	r := request(key, ttl)

@@ -16,6 +16,7 @@ type Op int32
 const (
 	Create Op = 1
 	Delete Op = 2
+	Get    Op = 4
 	Set    Op = 5
 	Multi  Op = 14
 	ping   Op = 11
