@@ -181,11 +181,10 @@ func call[T any](s *session, c caller, pending *pendingCall, f func(*zk.Conn) (T
 		return a.v, a.err
 	case <-c.ctx.Done():
 		err = c.ctx.Err()
+		time.AfterFunc(time.Until(sent.Add(s.timeout)), func() { s.client.leave(l, sent) })
 	case <-limit.C:
 		err = silenceError(s.timeout)
-		if l.silentSince(sent) {
-			s.client.disconnect(l) // another server may answer
-		}
+		s.client.leave(l, sent)
 	case <-c.closing:
 		err = driver.ErrClosed
 	}

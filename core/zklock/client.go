@@ -130,8 +130,12 @@ func (c *client) setDown() {
 	}
 }
 
-// disconnect closes a connection that does not answer. The client library makes another.
-func (c *client) disconnect(l *link) {
+// leave closes a connection on which nothing has come since a request was sent. The client library
+// makes another: another server may answer.
+func (c *client) leave(l *link, sent time.Time) {
+	if !l.silentSince(sent) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == l {

@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -138,6 +139,30 @@ func TestHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	}
 	restore()
 	eventually(t, "an answer on another connection", answered)
+}
+
+// TestHungServerIsLeftForAnotherHoweverShortTheCallersWait has a server that is heard no more, and
+// callers who never wait for as long as the store time-out.
+func TestHungServerIsLeftForAnotherHoweverShortTheCallersWait(t *testing.T) {
+	t.Parallel()
+	const timeout = 4 * time.Second
+	s := zktest.Start(t)
+	proxies := []*zktest.Proxy{zktest.NewProxy(t, s.Addr()), zktest.NewProxy(t, s.Addr())}
+	p := openWith(t, zklock.New([]string{proxies[0].Addr(), proxies[1].Addr()}, long), timeout)
+	answered := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/4)
+		defer cancel()
+		return p.Ping(ctx) == nil
+	}
+	eventually(t, "an answer", answered)
+	hung := proxies[0]
+	before := hung.Count(zktest.Requests)
+	eventually(t, "another answer", answered)
+	if hung.Count(zktest.Requests) == before {
+		hung = proxies[1]
+	}
+	t.Cleanup(hung.BlackHole())
+	eventually(t, "an answer of the other server", answered)
 }
 
 // TestCrashedHolderIsFollowedAfterItsTTL cuts a process off whose session lasts for
