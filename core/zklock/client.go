@@ -35,7 +35,7 @@ type client struct {
 	up      chan struct{}
 	isUp    bool
 	authed  bool
-	refused error // set if the servers refuse the credentials
+	refused error // set while the servers refuse the credentials
 }
 
 func newClient(c *config, attempt time.Duration, start func(func()) bool, event func(zk.Event)) *client {
@@ -162,7 +162,7 @@ func (c *client) authenticate() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.authed = true
+	c.authed, c.refused = true, nil
 	c.setUp()
 }
 

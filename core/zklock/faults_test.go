@@ -1,11 +1,14 @@
 package zklock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -524,4 +527,36 @@ func TestRefusedRightsAreAPermanentError(t *testing.T) {
 		t.Errorf("acquire without rights: %v, want a PermanentError", err)
 	}
 	owner.drop(g)
+}
+
+// TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight has a server refuse the credentials of a
+// session at first, as their kind has another name than it knows.
+func TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight(t *testing.T) {
+	t.Parallel()
+	var right atomic.Bool
+	p := open(t, zklock.New([]string{zktest.Start(t).Addr()}, zklock.WithAuth("digest", []byte("locks:secret")),
+		zklock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &misnaming{conn, &right}, err
+		})))
+	var permanent *driver.PermanentError
+	if err := p.Ping(t.Context()); !errors.As(err, &permanent) {
+		t.Fatalf("ping with credentials that the server refuses: %v, want a PermanentError", err)
+	}
+	right.Store(true)
+	eventually(t, "an answer to who has the right credentials", func() bool { return p.Ping(t.Context()) == nil })
+	p.drop(p.take("k", hold))
+}
+
+// misnaming is a connection that gives credentials another kind, until right is set.
+type misnaming struct {
+	net.Conn
+	right *atomic.Bool
+}
+
+func (c *misnaming) Write(b []byte) (int, error) {
+	if !c.right.Load() {
+		b = bytes.Replace(b, []byte("digest"), []byte("refuse"), 1)
+	}
+	return c.Conn.Write(b)
 }
