@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	tproxy "github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/zklock"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
@@ -507,6 +508,46 @@ func TestKeysGoAndComeUnderLoad(t *testing.T) {
 		})
 	}
 	running.Wait()
+}
+
+// TestOustSparesALeaseThatWasGrantedMeanwhile has a request come to a key that its session has not
+// heard of, and lose touch at once: its node says that it is granted, as if it had found the key
+// free, until it hears that others were before it. When they have gone, somebody ends the lease of
+// the last of them once more, and the request is granted the key just before its node would be
+// deleted.
+func TestOustSparesALeaseThatWasGrantedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s, proxy, bold, d := pair(t)
+	a, b := open(t, d), open(t, d)
+	deleting := newGate(t, deletes)
+	operator := open(t, zklock.New([]string{s.Addr()}, long, deleting.dialer()))
+	g := a.take("k", hold)
+	w := b.queue("k", hold)
+	eventually(t, "an answer", func() bool { return bold.Ping(t.Context()) == nil })
+	hear := proxy.BlackHole(tproxy.ToClient)
+	t.Cleanup(hear)
+	r := request("k", hold)
+	r.Wait = true
+	last := bold.ask(r)
+	eventually(t, "the last request's place", func() bool { return a.state("k").Waiting == 2 })
+	a.drop(g)
+	g = granted(t, "the grant to the second", w)
+	b.drop(g)
+	ousted := make(chan error, 1)
+	ctx := t.Context()
+	go func() { ousted <- operator.Oust(ctx, "k", g.Token) }()
+	await(t, "the request that deletes a node", deleting.reached)
+	hear()
+	proxy.Cut()
+	next := granted(t, "the grant to the last", last)
+	deleting.open()
+	if err := await(t, "the end of the oust", ousted); err != nil {
+		t.Errorf("oust: %v", err)
+	}
+	if next.Token <= g.Token {
+		t.Errorf("token %d follows %d", next.Token, g.Token)
+	}
+	bold.drop(next)
 }
 
 // TestRefusedRightsAreAPermanentError asks with the rights of nobody.

@@ -64,3 +64,8 @@ func kindAt(request []byte, i int) zktest.Op {
 func setsWatch(request []byte) bool {
 	return kindAt(request, 8) == zktest.Get && request[len(request)-1] == 1
 }
+
+// deletes matches a request of several parts, of which the first deletes a node.
+func deletes(request []byte) bool {
+	return kindAt(request, 8) == zktest.Multi && kindAt(request, 12) == zktest.Delete
+}

@@ -57,16 +57,20 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		if err != nil {
 			return callerError(err)
 		}
-		var names []string
+		var over []deletion
 		for _, h := range holders {
 			if token, _ := tokenOf(h.rec, h.stat); 0 < token && token <= upTo {
-				names = append(names, h.name)
+				d := deletion{h.name, -1}
+				if h.rec.token == 0 { // its next write may be the grant of a later token
+					d.version = h.stat.Version
+				}
+				over = append(over, d)
 			}
 		}
-		if len(names) == 0 {
+		if len(over) == 0 {
 			return nil
 		}
-		if err := s.deleteAndTell(c, parent, -1, names...); err != zk.ErrNoNode {
+		if err := s.deleteAndTell(c, parent, over...); err != zk.ErrNoNode && err != zk.ErrBadVersion {
 			return callerError(err)
 		}
 	}

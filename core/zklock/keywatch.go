@@ -176,12 +176,18 @@ func (s *session) tellContended(c caller, parent string) error {
 	})
 }
 
-// deleteAndTell deletes members if their nodes have that version, or any if it is -1, and tells
-// the holders that their key is contended. It does all in one step, or nothing.
-func (s *session) deleteAndTell(c caller, parent string, version int32, names ...string) error {
-	ops := make([]any, 0, len(names)+1)
-	for _, name := range names {
-		ops = append(ops, &zk.DeleteRequest{Path: parent + "/" + name, Version: version})
+// deletion is a member whose node is to be deleted if it has that version, or any if that is -1.
+type deletion struct {
+	name    string
+	version int32
+}
+
+// deleteAndTell deletes members, and tells the holders that their key is contended. It does all in
+// one step, or nothing.
+func (s *session) deleteAndTell(c caller, parent string, all ...deletion) error {
+	ops := make([]any, 0, len(all)+1)
+	for _, d := range all {
+		ops = append(ops, &zk.DeleteRequest{Path: parent + "/" + d.name, Version: d.version})
 	}
 	ops = append(ops, &zk.SetDataRequest{Path: parent, Version: -1})
 	return do(s, c, func(conn *zk.Conn) error {

@@ -125,7 +125,7 @@ func (req *request) refuse(c caller, first member) error {
 	if head, err := req.readMember(c, first.name, false); err == nil && head.state != waiting {
 		held.RetryAfter = head.ttl
 	}
-	if err := req.s.deleteAndTell(c, req.parent, -1, req.name); err == nil || err == zk.ErrNoNode {
+	if err := req.s.deleteAndTell(c, req.parent, deletion{req.name, -1}); err == nil || err == zk.ErrNoNode {
 		req.s.claims.mu.Lock()
 		req.nodeLost = true
 		req.s.claims.mu.Unlock()
@@ -282,7 +282,7 @@ func (req *request) checkMember(c caller, name string, watch bool) (changed bool
 	if time.Since(a.since) <= a.ttl+driver.Margin(a.ttl) {
 		return false, nil
 	}
-	err = req.s.deleteAndTell(c, req.parent, a.version, name)
+	err = req.s.deleteAndTell(c, req.parent, deletion{name, a.version})
 	return true, ignore(err, zk.ErrNoNode, zk.ErrBadVersion)
 }
 
