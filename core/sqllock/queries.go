@@ -54,7 +54,11 @@ WHERE lock_key = ? AND owner = ?`,
 		saveRow:       `UPDATE lockaround_lock SET token = ?, ousted = ?, asked_us = ?, keep_us = ?, ended = ? WHERE lock_key = ?`,
 		notify:        `SELECT pg_notify(?, ?)`,
 
-		refresh: `UPDATE lockaround_claim SET expires_us = {now} + ttl_us WHERE session = ? AND state = 0 AND expires_us > {now}`,
+		// A place whose row a decision has locked is left to the next refresh: the decision may be
+		// stuck, and the session's other places must not wait for it. In MySQL the LIMIT has the
+		// places read before one is changed.
+		refresh: `UPDATE (SELECT lock_key, owner FROM lockaround_claim WHERE session = ? AND state = 0 AND expires_us > {now} LIMIT 1000000 FOR UPDATE SKIP LOCKED) p
+STRAIGHT_JOIN lockaround_claim c FORCE INDEX (PRIMARY) ON c.lock_key = p.lock_key AND c.owner = p.owner SET c.expires_us = {now} + c.ttl_us`,
 		poll: `SELECT c.lock_key, c.owner, c.state, c.room, COALESCE(l.asked_us, 0),
 (SELECT COUNT(*) FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.turn < c.turn AND w.expires_us > n.t),
 (SELECT COUNT(*) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t),
@@ -72,6 +76,9 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JO
 		// A process that stops in the middle of a decision must not keep the key's row
 		// locked.
 		q.lockRow = strings.Replace(q.lockRow, "ended FROM", "ended, set_config('idle_in_transaction_session_timeout', '1000', true) FROM", 1)
+		q.refresh = `UPDATE lockaround_claim w SET expires_us = {now} + w.ttl_us
+FROM (SELECT lock_key, owner FROM lockaround_claim WHERE session = ? AND state = 0 AND expires_us > {now} FOR UPDATE SKIP LOCKED) p
+WHERE w.lock_key = p.lock_key AND w.owner = p.owner`
 	} else {
 		// ON DUPLICATE KEY locks an existing row exclusively. IGNORE would take a shared
 		// lock, and two transactions that both upgrade it deadlock.

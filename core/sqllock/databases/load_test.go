@@ -59,8 +59,14 @@ const (
 
 func open(t testing.TB, locks driver.Driver) *process {
 	t.Helper()
+	return openWith(t, locks, storeTimeout)
+}
+
+// openWith is open with another time-out for the server's answers.
+func openWith(t testing.TB, locks driver.Driver, timeout time.Duration) *process {
+	t.Helper()
 	s := &sink{queued: make(chan driver.ID, 64)}
-	session, err := locks.Open(driver.Config{Sink: s, StoreTimeout: storeTimeout})
+	session, err := locks.Open(driver.Config{Sink: s, StoreTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

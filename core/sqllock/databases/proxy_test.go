@@ -54,7 +54,7 @@ func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[drivertest.
 	case has("INSERT INTO lockaround_claim"), has("SET state = 1"), has("DELETE FROM lockaround_claim"), has("SET state = 2"):
 		c.adds = c.adds || has("INSERT INTO lockaround_claim") || has("SET state = 1")
 		c.removes = c.removes || has("DELETE FROM lockaround_claim") || has("SET state = 2")
-	case c.early && has("FOR UPDATE"):
+	case c.early && has("FOR UPDATE") && !has("SKIP LOCKED"): // which a refresh has
 		m.Requests = append(m.Requests, drivertest.OpAcquire)
 	case has("UPDATE lockaround_claim c SET"):
 		m.Requests = append(m.Requests, drivertest.OpRenew)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,60 @@ func TestHolderHearsOfEachWaiterThoughARenewalSaysThatNobodyWaits(t *testing.T) 
 		second()
 		if err := holder.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestPlaceOutlastsATransactionThatIsStuckOnAnotherKey stops a decision that has granted one of a
+// session's two places, and has not committed.
+func TestPlaceOutlastsATransactionThatIsStuckOnAnotherKey(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		holder := open(t, d.locks(t, d.DB))
+		waiter := openWith(t, d.locks(t, d.DB), 2*patience) // a refresh that waits is not given up
+		ctx, leave := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		defer leave()
+		for _, key := range []string{"stuck", "stock"} {
+			if _, err := holder.Acquire(t.Context(), request(key, false)); err != nil {
+				t.Fatal(err)
+			}
+			waiting.Go(func() {
+				for { // if the machine stalls for as long as a place lasts, that is lost
+					if _, err := waiter.Acquire(ctx, request(key, true)); err != driver.ErrPlaceLost {
+						return
+					}
+				}
+			})
+			<-waiter.queued
+		}
+		stuck := d.begin(t, nil)
+		for _, statement := range []string{
+			`SELECT 1 FROM lockaround_lock WHERE lock_key = 'stuck' FOR UPDATE`,
+			`UPDATE lockaround_claim SET state = 1 WHERE lock_key = 'stuck' AND state = 0`,
+		} {
+			if _, err := stuck.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := make(map[string]int64)
+		eventually(t, "a refresh of the other place", func() bool {
+			var owner []byte
+			var expires int64
+			err := d.QueryRowContext(t.Context(), `SELECT owner, expires_us FROM lockaround_claim WHERE lock_key = 'stock' AND state = 0`).Scan(&owner, &expires)
+			if err == sql.ErrNoRows {
+				return false
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first[string(owner)] == 0 {
+				first[string(owner)] = expires
+			}
+			return expires > first[string(owner)]
+		})
+		if err := stuck.Rollback(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
