@@ -29,6 +29,7 @@ type ownClaim struct {
 	contended      bool          // what the holder was last told
 	askedAt        int64         // the latest keyState.askedAt that the holder was told of
 	releaseAskedAt time.Time     // when its release was first requested; zero before
+	releaseEnds    time.Time     // when its release is no longer repeated; zero before
 	version        uint64        // ownClaims.version when it became a place or a lease, or was heard of last
 	placeTTL       time.Duration // of a waiter
 	ahead          int64         // how many waiters the last poll found before it; -1 before the first
@@ -92,8 +93,9 @@ func (c *ownClaims) hear(own *ownClaim, waiting bool) {
 	own.contended, own.version = waiting, c.version
 }
 
-// noteRelease records that a release was requested, and returns when that first happened.
-func (c *ownClaims) noteRelease(id driver.ID, now time.Time) time.Time {
+// noteRelease records that a release was requested, which is not repeated after ends. It returns
+// when that first happened.
+func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own := c.byOwner[id.Owner]
@@ -106,6 +108,7 @@ func (c *ownClaims) noteRelease(id driver.ID, now time.Time) time.Time {
 	if own.releaseAskedAt.IsZero() {
 		own.releaseAskedAt = now
 	}
+	own.releaseEnds = driver.Later(own.releaseEnds, ends)
 	return own.releaseAskedAt
 }
 
@@ -123,13 +126,17 @@ func (c *ownClaims) forgetLocked(o driver.Owner) {
 }
 
 // beginPoll starts a poll. Claims that change later have a larger version, and the poll does
-// not judge them. ttl is the shortest time that a place lasts, or 0 if none waits.
+// not judge them. Leases that the server has forgotten, or soon will, whether or not it has heard of
+// their release, are polled no more. ttl is the shortest time that a place lasts, or 0 if none waits.
 func (c *ownClaims) beginPoll() (version uint64, found bool, ttl time.Duration, nextExpiry time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version++
-	for _, own := range c.byOwner {
-		if !own.held && (ttl == 0 || own.placeTTL < ttl) {
+	for o, own := range c.byOwner {
+		switch {
+		case !own.releaseEnds.IsZero() && time.Now().After(own.releaseEnds):
+			c.forgetLocked(o)
+		case !own.held && (ttl == 0 || own.placeTTL < ttl):
 			ttl = own.placeTTL
 		}
 	}

@@ -22,7 +22,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	now := time.Now()
 	asked := make([]time.Time, len(rs))
 	for i, r := range rs {
-		asked[i] = s.claims.noteRelease(r.ID, now)
+		asked[i] = s.claims.noteRelease(r.ID, now, driver.Later(now, r.Deadline).Add(2*s.timeout))
 	}
 	// Each release is a transaction of its own, so that a failure concerns one key only.
 	// Only a few run at a time, which leaves connections for others.
