@@ -249,8 +249,15 @@ func (r *mysqlRow) lock(wait time.Duration) error {
 		return err
 	}
 	err := r.lockOrInsert()
-	// The setting belongs to the connection, which goes back to the pool.
-	_, after := r.tx.ExecContext(r.ctx, `SET SESSION innodb_lock_wait_timeout = `+strconv.FormatInt(before, 10))
+	// The setting belongs to the connection, which goes back to the pool, or is closed if the server
+	// does not answer.
+	restore := `SET SESSION innodb_lock_wait_timeout = ` + strconv.FormatInt(before, 10)
+	_, after := r.tx.ExecContext(r.ctx, restore)
+	if r.ctx.Err() != nil { // it may not have been sent
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), statementGrace)
+		defer cancel()
+		_, after = r.tx.ExecContext(ctx, restore)
+	}
 	switch {
 	case code(err) == "1205":
 		return errors.Join(ErrBusy, after)
