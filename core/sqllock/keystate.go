@@ -177,6 +177,12 @@ func (k *keyState) isEnded(o driver.Owner) bool {
 	return false
 }
 
+// mayHaveEnded reports whether an owner has ended, or may have ended so long ago that others are
+// remembered instead.
+func (k *keyState) mayHaveEnded(o driver.Owner) bool {
+	return k.isEnded(o) || len(k.ended) == maxRememberedEnds*len(o)
+}
+
 // maxRememberedEnds is how many of the owners that ended last a key's row remembers.
 const maxRememberedEnds = 8
 

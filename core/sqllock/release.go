@@ -43,7 +43,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 // releaseOne ends a lease. asked is when the caller first asked for that.
 func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Time) error {
 	type result struct {
-		ended         bool
+		ended, known  bool
 		token, ousted int64
 	}
 	alone := e.Keep == 0 && !s.claims.crowded.Was(e.Key)
@@ -55,7 +55,7 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 			alone = false
 		}
 		err = s.decide(ctx, a, e.Key, func(d *decision) (err error) {
-			r.token, r.ousted = d.latestToken(), d.ousted
+			r.known, r.token, r.ousted = d.mayHaveEnded(e.Owner), d.latestToken(), d.ousted
 			r.ended, err = d.endOwner(e.Owner, e.Keep)
 			return err
 		})
@@ -71,9 +71,9 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 		return nil
 	}
 	// The lease is gone. If the release was requested in time and the lease was not
-	// ousted, an earlier copy of this request has ended it. But if the key's latest token
-	// is smaller, the server has lost its data, and the lease with it.
-	if r.token >= e.Token && r.ousted < e.Token && driver.Remaining(e.Deadline, asked) > 0 {
+	// ousted, an earlier copy of this request has ended it. But if the key's row does not know
+	// of that, or its latest token is smaller, the server has lost its data, and the lease with it.
+	if r.known && r.token >= e.Token && r.ousted < e.Token && driver.Remaining(e.Deadline, asked) > 0 {
 		return nil
 	}
 	return driver.ErrNotHeld

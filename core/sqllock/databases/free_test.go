@@ -275,3 +275,39 @@ func TestKeyWhoseRowComesMeanwhileIsNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseOfALeaseThatTheServerHasLostIsNotHeld has others use the key after the loss.
+func TestReleaseOfALeaseThatTheServerHasLostIsNotHeld(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		for name, releases := range map[string]bool{"another one holds the key": false, "another one has released it": true} {
+			t.Run(name, func(t *testing.T) {
+				p, other := open(t, d.locks(t, d.DB)), open(t, d.locks(t, d.DB))
+				lost, err := p.Acquire(t.Context(), request("stock", false))
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Must(t, `DELETE FROM lockaround_claim`, `DELETE FROM lockaround_lock`)
+				next, err := other.Acquire(t.Context(), request("stock", false))
+				if err != nil || next.Token <= lost.Token {
+					t.Fatalf("token %d after %d, %v", next.Token, lost.Token, err)
+				}
+				release := func(p *process, g driver.Grant) error { return p.Release(t.Context(), []driver.Ending{ending(g)})[0] }
+				if releases {
+					if err := release(other, next); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 2 {
+					if err := release(p, lost); err != driver.ErrNotHeld {
+						t.Errorf("release of the lost lease: %v, want %v", err, driver.ErrNotHeld)
+					}
+				}
+				for range 2 {
+					if err := release(other, next); err != nil {
+						t.Errorf("release of the other lease: %v", err)
+					}
+				}
+			})
+		}
+	})
+}
