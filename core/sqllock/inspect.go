@@ -45,7 +45,7 @@ func (s *session) inspectBy(ctx context.Context, q *queries, key string) (st dri
 		}
 		st.Token = max(st.Token, last, token.Int64)
 		switch {
-		case !state.Valid:
+		case expires.Int64 <= now: // only its token counts, if there is one: the key's row may not have it
 			continue
 		case claimState(state.Int64) == waits:
 			st.Waiting++

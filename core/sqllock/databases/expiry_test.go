@@ -103,3 +103,22 @@ func (d *database) measureSlowest(t *testing.T) func() time.Duration {
 		return <-worst
 	}
 }
+
+// TestInspectShowsTheTokenOfALeaseThatHasExpired reads it before the next request, whose decision
+// would remove the lease and note its token.
+func TestInspectShowsTheTokenOfALeaseThatHasExpired(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		p := open(t, d.locks(t, d.DB))
+		for range 2 {
+			g, err := p.Acquire(t.Context(), request("stock", false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Must(t, `UPDATE lockaround_claim SET expires_us = 1`)
+			st, err := p.Inspect(t.Context(), "stock")
+			if err != nil || st.Token != g.Token || st.Held || len(st.Holders) > 0 {
+				t.Errorf("after the end of token %d: %+v, %v", g.Token, st, err)
+			}
+		}
+	})
+}
