@@ -74,7 +74,8 @@ FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JO
 		q.insertRow = strings.Replace(q.insertRow, "SELECT ? AS lock_key", "SELECT CAST(? AS bytea) AS lock_key", 1) + ` ON CONFLICT (lock_key) DO NOTHING`
 		q.insertRow = strings.Replace(q.insertRow, "{now} + ?", "{now} + CAST(? AS bigint)", 1)
 		// A process that stops in the middle of a decision must not keep the key's row
-		// locked.
+		// locked. If there is no row yet, lockRow has set nothing.
+		q.insertRow = `SET LOCAL idle_in_transaction_session_timeout = 1000; ` + q.insertRow
 		q.lockRow = strings.Replace(q.lockRow, "ended FROM", "ended, set_config('idle_in_transaction_session_timeout', '1000', true) FROM", 1)
 		q.refresh = `UPDATE lockaround_claim w SET expires_us = {now} + w.ttl_us
 FROM (SELECT lock_key, owner FROM lockaround_claim WHERE session = ? AND state = 0 AND expires_us > {now} FOR UPDATE SKIP LOCKED) p
