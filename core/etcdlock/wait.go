@@ -28,7 +28,8 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 			}
 			return driver.Grant{}, driver.ErrPlaceLost
 		case own.stage == holding: // granted by a transaction whose answer was lost
-			return req.grant(ctx, own.create, own.token, false)
+			newest := q.entries[len(q.entries)-1] // if that one does not wait, nobody does
+			return req.grant(ctx, own.create, own.token, newest.stage == waiting)
 		}
 		req.notePredecessors(before)
 		if req.create == 0 { // set once, before goroutines read it
