@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -37,15 +38,17 @@ type claim struct {
 	// writing is a lock. A renewal holds it while it writes the owner's place, and so does a
 	// release that keeps the key.
 	writing chan struct{}
+	readAt  atomic.Int64 // the revision at which whoever had it has last read the queue
 
 	leases      []clientv3.LeaseID // the owner's place is on one of them
 	seconds     int64              // the TTL of the last of them, from sent on
 	sent        time.Time          // when its last grant or renewal was sent
 	uncertain   bool               // a transaction that writes the place may have run twice, or may still run
 	place       place
-	contended   bool // as last reported to the sink
-	releasing   bool // a release has been sent
-	inTime      bool // the first release was sent before the deadline
+	contended   bool  // as last reported to the sink, or by a grant or a renewal
+	contendedAt int64 // the revision at which etcd said so
+	releasing   bool  // a release has been sent
+	inTime      bool  // the first release was sent before the deadline
 	cancelWatch func()
 	stopped     bool // it is not watched, or not any more
 }
@@ -155,6 +158,17 @@ func (c *claims) beginRelease(cl *claim, deadline, now time.Time) (first, inTime
 	cl.stopWatch()
 	c.grants.remove(cl.token)
 	return true, cl.inTime
+}
+
+// hear notes whether others wait, as etcd said at that revision, and returns what it said last.
+func (c *claims) hear(cl *claim, others bool, rev int64) (last, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rev >= cl.contendedAt {
+		changed = cl.contended != others
+		cl.contended, cl.contendedAt = others, rev
+	}
+	return cl.contended, changed
 }
 
 // close stops watching all leases, as the session is closed.

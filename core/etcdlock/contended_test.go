@@ -1,8 +1,13 @@
 package etcdlock_test
 
 import (
+	"context"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 )
@@ -28,4 +33,108 @@ func TestGrantWhoseReplyWasLostSaysThatOthersWait(t *testing.T) {
 	}
 	p.drop(g)
 	direct.drop(last.granted(t))
+}
+
+// inTurn is a client whose watches the test passes on, and one of whose replies it holds back.
+type inTurn struct {
+	clientv3.Watcher
+	clientv3.KV
+	watches chan watching
+	replies chan reply // to hold back
+}
+
+// watching is what etcd has sent, and what the session has.
+type watching struct {
+	from clientv3.WatchChan
+	to   chan clientv3.WatchResponse
+}
+
+func (c *inTurn) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w := watching{c.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)}
+	context.AfterFunc(ctx, func() { close(w.to) })
+	c.watches <- w
+	return w.to
+}
+
+// passUntil passes on what etcd has sent until there was an event of that kind. It returns when the
+// session has seen it.
+func (w watching) passUntil(t testing.TB, kind mvccpb.Event_EventType) {
+	t.Helper()
+	for there := false; !there; {
+		r := receive(t, w.from, "an event")
+		for _, e := range r.Events {
+			there = there || e.Type == kind
+		}
+		w.to <- r
+	}
+	w.to <- clientv3.WatchResponse{}
+}
+
+// reply is that of a transaction: it has come, and may go on.
+type reply struct{ came, goOn chan struct{} }
+
+type txnInTurn struct {
+	clientv3.Txn
+	replies <-chan reply
+}
+
+func (c *inTurn) Txn(ctx context.Context) clientv3.Txn { return txnInTurn{c.KV.Txn(ctx), c.replies} }
+
+func (t txnInTurn) If(cs ...clientv3.Cmp) clientv3.Txn { return txnInTurn{t.Txn.If(cs...), t.replies} }
+
+func (t txnInTurn) Then(ops ...clientv3.Op) clientv3.Txn {
+	return txnInTurn{t.Txn.Then(ops...), t.replies}
+}
+
+func (t txnInTurn) Else(ops ...clientv3.Op) clientv3.Txn {
+	return txnInTurn{t.Txn.Else(ops...), t.replies}
+}
+
+func (t txnInTurn) Commit() (*clientv3.TxnResponse, error) {
+	r, err := t.Txn.Commit()
+	select {
+	case held := <-t.replies:
+		close(held.came)
+		<-held.goOn
+	default:
+	}
+	return r, err
+}
+
+// One waiter goes, etcd answers a renewal, and another comes before the answer does.
+func TestRenewalSaysWhatAnEventBesideItHasSaid(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	turn := &inTurn{c.Watcher, c.KV, make(chan watching, 1), make(chan reply, 1)}
+	c.Watcher, c.KV = turn, turn
+	holder, other := open(t, etcdlock.New(c)), open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
+	g := holder.take("k", long)
+	events := receive(t, turn.watches, "the watch of a lease")
+	ctx, giveUp := context.WithCancel(within(t))
+	defer giveUp()
+	first := other.queue(ctx, "k", long)
+	events.passUntil(t, mvccpb.Event_PUT)
+	receive(t, holder.event(holder.contended, g.ID), "Sink.Contended")
+	giveUp()
+	receive(t, first.done, "the end of a wait that was given up")
+	for st, err := other.Inspect(within(t), "k"); st.Waiting > 0 || err != nil; st, err = other.Inspect(within(t), "k") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		yield()
+	}
+	held := reply{make(chan struct{}), make(chan struct{})}
+	turn.replies <- held
+	renewed := make(chan driver.Renewed, 1)
+	go func() { renewed <- holder.renew(g, long) }()
+	receive(t, held.came, "etcd's answer to a renewal")
+	second := other.queue(within(t), "k", long)
+	events.passUntil(t, mvccpb.Event_PUT)
+	close(held.goOn)
+	if out := receive(t, renewed, "a renewal"); out.Err != nil || !out.Contended {
+		t.Errorf("another process waits, and the renewal says %+v", out)
+	}
+	holder.drop(g)
+	other.drop(second.granted(t))
 }

@@ -38,9 +38,7 @@ func (s *session) renew(ctx context.Context, r driver.Renewal) driver.Renewed {
 	out := s.extend(ctx, cl, r)
 	switch {
 	case out.Err == nil:
-		s.claims.mu.Lock()
-		cl.contended = out.Contended
-		s.claims.mu.Unlock()
+		out.Contended, _ = s.claims.hear(cl, out.Contended, cl.readAt.Load()) // an event may be newer
 	case isLost(out.Err):
 		out.Err = driver.ErrNotHeld
 		s.claims.mu.Lock()
@@ -164,5 +162,6 @@ func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, w
 	case !r.Succeeded:
 		return false, driver.ErrNotHeld
 	}
+	cl.readAt.Store(r.Header.Revision)
 	return othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), cl.names.place)
 }

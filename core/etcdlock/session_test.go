@@ -17,9 +17,8 @@ type process struct {
 	driver.Session
 	t testing.TB
 
-	mu      sync.Mutex
-	waiting map[driver.ID]chan struct{}
-	lost    map[driver.ID]chan struct{}
+	mu                       sync.Mutex
+	waiting, contended, lost map[driver.ID]chan struct{}
 }
 
 // What is to happen has this long for it. The limit ends a test that would hang, and is no
@@ -33,7 +32,10 @@ const (
 
 func open(t testing.TB, d driver.Driver) *process {
 	t.Helper()
-	p := &process{t: t, waiting: make(map[driver.ID]chan struct{}), lost: make(map[driver.ID]chan struct{})}
+	p := &process{t: t}
+	for _, of := range []*map[driver.ID]chan struct{}{&p.waiting, &p.contended, &p.lost} {
+		*of = make(map[driver.ID]chan struct{})
+	}
 	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: storeTimeout})
 	if err != nil {
 		t.Fatalf("open a session: %v", err)
@@ -51,7 +53,11 @@ func open(t testing.TB, d driver.Driver) *process {
 func (p *process) Waiting(id driver.ID) { tell(p.event(p.waiting, id)) }
 
 // Contended implements driver.Sink.
-func (*process) Contended(driver.ID, bool) {}
+func (p *process) Contended(id driver.ID, waiting bool) {
+	if waiting {
+		tell(p.event(p.contended, id))
+	}
+}
 
 // Lost implements driver.Sink.
 func (p *process) Lost(id driver.ID, _ error) { tell(p.event(p.lost, id)) }

@@ -52,7 +52,7 @@ func (s *session) watch(ctx context.Context, cl *claim) {
 			return
 		}
 		if others, err := othersWait(r.Responses[1].GetResponseRange(), cl.names.place); err == nil {
-			s.setContended(cl, others)
+			s.setContended(cl, others, r.Header.Revision)
 		}
 		rev = r.Header.Revision
 	}
@@ -90,7 +90,7 @@ func (s *session) readEvents(ctx context.Context, cl *claim, rev *int64) bool {
 				recheck = true
 			default:
 				if p, err := parsePlace(string(event.Kv.Value)); err == nil && p.stage == waiting {
-					s.setContended(cl, true)
+					s.setContended(cl, true, *rev)
 				} else {
 					recheck = true
 				}
@@ -115,13 +115,9 @@ func (s *session) lose(cl *claim) {
 	s.sink.Lost(cl.id, errLeaseEnded)
 }
 
-// setContended tells the sink whether others wait, if that has changed.
-func (s *session) setContended(cl *claim, others bool) {
-	s.claims.mu.Lock()
-	changed := cl.contended != others
-	cl.contended = others
-	s.claims.mu.Unlock()
-	if changed {
+// setContended tells the sink whether others wait, as etcd said at that revision, if that has changed.
+func (s *session) setContended(cl *claim, others bool, rev int64) {
+	if _, changed := s.claims.hear(cl, others, rev); changed {
 		s.sink.Contended(cl.id, others)
 	}
 }
@@ -139,6 +135,6 @@ func (s *session) recheckContended(ctx context.Context, cl *claim) {
 		return
 	}
 	if others, err := othersWait(r.Responses[0].GetResponseRange(), cl.names.place); err == nil && !others {
-		s.setContended(cl, false)
+		s.setContended(cl, false, r.Header.Revision)
 	}
 }
