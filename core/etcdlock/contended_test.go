@@ -70,8 +70,13 @@ func (w watching) passUntil(t testing.TB, kind mvccpb.Event_EventType) {
 	w.to <- clientv3.WatchResponse{}
 }
 
-// reply is that of a transaction: it has come, and may go on.
-type reply struct{ came, goOn chan struct{} }
+// reply is that of a transaction: it has come, and may go on. With err it is lost.
+type reply struct {
+	came, goOn chan struct{}
+	err        error
+}
+
+func newReply(err error) reply { return reply{make(chan struct{}), make(chan struct{}), err} }
 
 type txnInTurn struct {
 	clientv3.Txn
@@ -95,7 +100,9 @@ func (t txnInTurn) Commit() (*clientv3.TxnResponse, error) {
 	select {
 	case held := <-t.replies:
 		close(held.came)
-		<-held.goOn
+		if <-held.goOn; held.err != nil {
+			return nil, held.err
+		}
 	default:
 	}
 	return r, err
@@ -124,7 +131,7 @@ func TestRenewalSaysWhatAnEventBesideItHasSaid(t *testing.T) {
 		}
 		yield()
 	}
-	held := reply{make(chan struct{}), make(chan struct{})}
+	held := newReply(nil)
 	turn.replies <- held
 	renewed := make(chan driver.Renewed, 1)
 	go func() { renewed <- holder.renew(g, long) }()

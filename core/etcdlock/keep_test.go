@@ -1,8 +1,15 @@
 package etcdlock_test
 
 import (
+	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
@@ -67,6 +74,76 @@ func TestKeptKeyIsFreedByItsProcessOrByItsLease(t *testing.T) {
 					t.Fatal("the process has never ended the keeping")
 				}
 				yield()
+			}
+			next.drop(g)
+		})
+	}
+}
+
+// endedLease is a client whose next lease ends before the answer of its grant comes.
+type endedLease struct {
+	clientv3.Lease
+	end atomic.Bool
+}
+
+func (c *endedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	r, err := c.Lease.Grant(ctx, ttl)
+	if err == nil && c.end.CompareAndSwap(true, false) {
+		_, err = c.Revoke(ctx, r.ID)
+	}
+	return r, err
+}
+
+// The lease of a kept key may last for less long than a release is retried.
+func TestReleaseOutlivesTheLeaseOfTheKeyThatItKeeps(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	direct := etcdtest.Client(t, server.Addr())
+	next := open(t, etcdlock.New(direct))
+	for _, tt := range []struct {
+		name string
+		keep time.Duration
+		lost bool
+	}{
+		{name: "that ends before the place is on it", keep: 3 * time.Second},
+		{name: "that ends with the place, whose answer is lost", keep: long, lost: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			key := strconv.FormatBool(tt.lost)
+			c := etcdtest.Client(t, server.Addr())
+			turn, leases := &inTurn{KV: c.KV, replies: make(chan reply, 1)}, &endedLease{Lease: c.Lease}
+			c.KV, c.Lease = turn, leases
+			p := open(t, etcdlock.New(c))
+			start := time.Now()
+			g := p.take(key, long)
+			e := ending(g)
+			e.Keep = tt.keep
+			held := newReply(status.Error(codes.Unavailable, "lost"))
+			if tt.lost {
+				turn.replies <- held
+			} else {
+				leases.end.Store(true)
+			}
+			released := make(chan error, 1)
+			go func() { released <- p.Release(within(t), []driver.Ending{e})[0] }()
+			if tt.lost {
+				receive(t, held.came, "the answer of the release")
+				if _, err := direct.Revoke(within(t), leaseOf(t, direct, g)); err != nil {
+					t.Fatal(err)
+				}
+				close(held.goOn)
+			}
+			if err := receive(t, released, "the release"); err != nil {
+				t.Errorf("the release of a lease that is held returned %v", err)
+			}
+			r := request(key, long)
+			r.Wait = true
+			g, err := next.Acquire(within(t), r)
+			if err != nil {
+				t.Fatalf("acquire of a key that was kept for %v: %v", tt.keep, err)
+			}
+			if took := time.Since(start); took < tt.keep && !tt.lost {
+				t.Errorf("a key kept for %v was free after %v", tt.keep, took)
 			}
 			next.drop(g)
 		})

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -67,13 +68,14 @@ func (s *session) release(ctx context.Context, e driver.Ending) error {
 // endPlace deletes the place of a lease, or keeps the key. held is false if the place was
 // gone, unless an earlier request whose answer was lost may have deleted it.
 func (s *session) endPlace(ctx context.Context, cl *claim, keep time.Duration, first bool) (held bool, err error) {
-	if keep > 0 {
-		left := keep
+	for left := keep; left > 0; {
 		if !cl.foreign() { // otherwise only another session knows when it was granted
-			left = time.Until(cl.granted.Add(keep))
+			if left = time.Until(cl.granted.Add(keep)); left <= 0 {
+				break
+			}
 		}
-		if left > 0 {
-			return s.keepKey(ctx, cl, left)
+		if held, err = s.keepKey(ctx, cl, left); !leaseNotFound(err) {
+			return held || !first, err
 		}
 	}
 	if cl.foreign() { // its session may use the name again
@@ -89,7 +91,8 @@ func (s *session) endPlace(ctx context.Context, cl *claim, keep time.Duration, f
 }
 
 // keepKey keeps the key taken, by nobody, for the time that is left. Then this process frees
-// it. If the process has ended, etcd frees it when the lease expires, a few seconds later.
+// it. If the process has ended, etcd frees it when the lease expires, a few seconds later. If that
+// lease has ended before the key was on it, the error says that it was not found.
 func (s *session) keepKey(ctx context.Context, cl *claim, left time.Duration) (held bool, err error) {
 	until := time.Now().Add(left)
 	if err := cl.lockWriting(ctx); err != nil {
@@ -107,11 +110,11 @@ func (s *session) keepKey(ctx context.Context, cl *claim, left time.Duration) (h
 	p := cl.place
 	p.stage = kept
 	l.used = true // it needs no alive key: nobody waits for its holder
-	_, err = s.touch(ctx, cl, l, p, true)
+	_, uncertain, err := s.touch(ctx, cl, l, p, true)
 	switch {
-	case isLost(err):
+	case errors.Is(err, driver.ErrNotHeld):
 		s.owe(debt{leases: []clientv3.LeaseID{l.id}}, left)
-		return false, nil
+		return uncertain, nil // it may have been put on that lease, and have ended with it
 	case err != nil:
 		return false, err
 	}

@@ -87,7 +87,7 @@ func (s *session) keepAliveAndRead(ctx context.Context, cl *claim, on clientv3.L
 		defer close(both)
 		l, keepAliveErr = s.keepAlive(ctx, on)
 	})
-	contended, err := s.touch(ctx, cl, etcdLease{id: on, used: true}, p, lower)
+	contended, _, err := s.touch(ctx, cl, etcdLease{id: on, used: true}, p, lower)
 	<-both // ends with ctx, like the other
 	switch {
 	case err == nil && keepAliveErr != nil:
@@ -121,7 +121,7 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 	s.claims.mu.Unlock()
 
 	p.ttl = max(p.ttl, r.TTL)
-	contended, err := s.touch(ctx, cl, l, p, true)
+	contended, _, err := s.touch(ctx, cl, l, p, true)
 	if err != nil && !isLost(err) {
 		return driver.Renewed{Err: err} // the place is on one of the two leases
 	}
@@ -142,8 +142,9 @@ func (s *session) move(ctx context.Context, cl *claim, p place, r driver.Renewal
 	return driver.Renewed{Deadline: l.deadline(r.TTL), Contended: contended}
 }
 
-// touch checks that the owner has its place, and writes p to it if write is set.
-func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, write bool) (contended bool, err error) {
+// touch checks that the owner has its place, and writes p to it if write is set. uncertain reports
+// that an earlier attempt may have written it.
+func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, write bool) (contended, uncertain bool, err error) {
 	then := []clientv3.Op{cl.names.newest()}
 	ifs := []clientv3.Cmp{cl.names.isOld(cl.create)}
 	if write {
@@ -158,10 +159,11 @@ func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, w
 	}
 	switch {
 	case err != nil:
-		return false, err
+		return false, uncertain, err
 	case !r.Succeeded:
-		return false, driver.ErrNotHeld
+		return false, uncertain, driver.ErrNotHeld
 	}
 	cl.readAt.Store(r.Header.Revision)
-	return othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), cl.names.place)
+	contended, err = othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), cl.names.place)
+	return contended, uncertain, err
 }
