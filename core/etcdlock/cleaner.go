@@ -58,12 +58,8 @@ const cleaners = 16
 // after that. If the session is closed before d is due, a kept key is left to expire.
 func (s *session) owe(d debt, ttl time.Duration) {
 	pay := func() {
-		s.debts.Owe(&d, kit.Debt{Limit: ttl + 2*s.timeout, Over: d.done, End: func(ctx context.Context) error {
-			if err := s.cleanUp(ctx, &d); retryable(err) {
-				return err
-			}
-			return nil
-		}})
+		end := func(ctx context.Context) error { return s.cleanUp(ctx, &d) }
+		s.debts.Owe(&d, kit.Debt{Limit: ttl + 2*s.timeout, Over: d.done, End: end})
 	}
 	if d.due.IsZero() {
 		pay()
@@ -138,13 +134,14 @@ func (s *session) tellContended(ctx context.Context, d *debt) {
 
 // deletePlace deletes a debt's place, and moves the alive keys of its leases to another lease.
 func (s *session) deletePlace(ctx context.Context, d *debt) error {
+	var on clientv3.LeaseID
 	var ops []clientv3.Op
 	if d.place != "" {
 		ops = append(ops, clientv3.OpDelete(d.place))
 	}
 	if len(d.leases) > 0 {
-		on, err := s.leaseForAliveKeys(ctx)
-		if err != nil {
+		var err error
+		if on, err = s.leaseForAliveKeys(ctx); err != nil {
 			return err
 		}
 		for _, lease := range d.leases {
@@ -154,6 +151,13 @@ func (s *session) deletePlace(ctx context.Context, d *debt) error {
 	_, err := attempt(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
+	if leaseNotFound(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.aliveKeyLease.id == on {
+			s.aliveKeyLease = etcdLease{} // or else it would be used again
+		}
+	}
 	return err
 }
 
