@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -79,30 +80,56 @@ func (ps predecessors) allAlive() (all []clientv3.Cmp) {
 	return all
 }
 
-// hiddenHolders are the keys that somebody may hold without having a place, and until when.
-// They belong to the session, as they outlive the requests that found them. The zero value
-// is ready for use.
+// hiddenHolders are those who may hold a key without having a place, by key. They belong to the
+// session, as they outlive the requests that found them. The zero value is ready for use.
 type hiddenHolders struct {
 	mu    sync.Mutex
-	byKey map[string]time.Time
+	byKey map[string][]*hiddenHolder
 }
 
-func (h *hiddenHolders) add(key string, until time.Time) {
+// hiddenHolder is one of them. It does not change.
+type hiddenHolder struct {
+	until time.Time // it believes in its lease no longer than that
+	place *entry    // of a suspect: nobody has looked whether it is still there; otherwise nil
+}
+
+func (h *hiddenHolders) add(key string, one *hiddenHolder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byKey == nil {
-		h.byKey = make(map[string]time.Time)
+		h.byKey = make(map[string][]*hiddenHolder)
 	}
-	for key, at := range h.byKey {
-		if time.Until(at) <= 0 {
-			delete(h.byKey, key)
-		}
+	for key := range h.byKey {
+		h.remove(key, func(other *hiddenHolder) bool { return time.Until(other.until) <= 0 })
 	}
-	h.byKey[key] = driver.Later(h.byKey[key], until)
+	h.byKey[key] = append(h.byKey[key], one)
 }
 
-func (h *hiddenHolders) until(key string) time.Time {
+// remove removes some of a key. h.mu is held.
+func (h *hiddenHolders) remove(key string, some func(*hiddenHolder) bool) {
+	if h.byKey[key] = slices.DeleteFunc(h.byKey[key], some); len(h.byKey[key]) == 0 {
+		delete(h.byKey, key)
+	}
+}
+
+// clear removes a suspect of a key that is no hidden holder.
+func (h *hiddenHolders) clear(key string, suspect *hiddenHolder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.byKey[key]
+	h.remove(key, func(other *hiddenHolder) bool { return other == suspect })
+}
+
+// of returns all of a key.
+func (h *hiddenHolders) of(key string) []*hiddenHolder {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.byKey[key])
+}
+
+// until returns until when somebody may hold the key without having a place.
+func (h *hiddenHolders) until(key string) (last time.Time) {
+	for _, one := range h.of(key) {
+		last = driver.Later(last, one.until)
+	}
+	return last
 }

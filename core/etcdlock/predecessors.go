@@ -16,6 +16,9 @@ import (
 // awaitHiddenHolders waits until the key has no hidden holder. It refuses a request that
 // would not wait.
 func (req *request) awaitHiddenHolders(ctx context.Context) error {
+	if err := req.checkSuspects(ctx); err != nil {
+		return err
+	}
 	left := time.Until(req.s.hidden.until(req.Key))
 	switch {
 	case left <= 0:
@@ -24,13 +27,29 @@ func (req *request) awaitHiddenHolders(ctx context.Context) error {
 		return &driver.HeldError{RetryAfter: left}
 	}
 	req.s.sink.Waiting(req.ID)
-	return req.sleepUntilNoneHidden(ctx)
+	if !kit.Sleep(ctx, left) {
+		return contextError(ctx)
+	}
+	return nil
 }
 
-// sleepUntilNoneHidden sleeps until the key has no hidden holder.
-func (req *request) sleepUntilNoneHidden(ctx context.Context) error {
-	if left := time.Until(req.s.hidden.until(req.Key)); left > 0 && !kit.Sleep(ctx, left) {
-		return contextError(ctx)
+// checkSuspects looks for the places of the key's suspects. One is no hidden holder if its place is
+// still there, or has gone and its etcd lease has not.
+func (req *request) checkSuspects(ctx context.Context) error {
+	for _, one := range req.s.hidden.of(req.Key) {
+		e := one.place
+		if e == nil {
+			continue
+		}
+		r, err := req.s.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(e.name), clientv3.OpGet(aliveKeyOf(e.lease))}, nil)
+		if err != nil {
+			return err
+		}
+		there, mark := r.Responses[0].GetResponseRange().Kvs, r.Responses[1].GetResponseRange().Kvs
+		if !sameAs(there, e.create) && (len(mark) == 0 || mark[0].Lease != int64(e.lease)) {
+			req.s.hidden.add(req.Key, &hiddenHolder{until: one.until})
+		}
+		req.s.hidden.clear(req.Key, one)
 	}
 	return nil
 }
@@ -125,22 +144,20 @@ func (req *request) checkPredecessors(before predecessors, present func(name str
 		}
 		req.predecessors = slices.DeleteFunc(req.predecessors, func(other predecessor) bool { return other.name == pred.name && other.create == pred.create })
 		if lived := len(aliveKeys[i].GetResponseRange().Kvs) > 0; !lived && !pred.mayHaveExpired(now) {
-			req.s.hidden.add(req.Key, now.Add(pred.ttl))
+			req.s.hidden.add(req.Key, &hiddenHolder{until: now.Add(pred.ttl)})
 		}
 	}
 }
 
 // suspectPredecessors is called when the owner's place has gone too early. The places
-// before it may have gone in the same way, so those that are not in the queue now are noted
-// as hidden holders; all of them if now is nil.
+// before it may have gone in the same way, so those that are not in the queue now are suspects;
+// all of them if now is nil.
 func (req *request) suspectPredecessors(now *queue) {
-	var longest time.Duration
+	at := time.Now()
 	for i := range req.before {
 		if b := &req.before[i]; b.stage != kept && (now == nil || !now.has(b.name, b.create)) {
-			longest = max(longest, secondsToDuration(seconds(b.ttl)))
+			req.s.hidden.add(req.Key, &hiddenHolder{until: at.Add(secondsToDuration(seconds(b.ttl))), place: b})
 		}
 	}
-	if req.before = nil; longest > 0 {
-		req.s.hidden.add(req.Key, time.Now().Add(longest))
-	}
+	req.before = nil
 }

@@ -198,6 +198,63 @@ func TestWaiterBelievesAnOwnerThatGaveItsPlaceUpLongAgo(t *testing.T) {
 	}
 }
 
+// A client that was cut off for longer than its place lasts knows nothing of those before it.
+func TestWaiterThatWasCutOffWaitsOutOnlyThoseWhoseLeaseHasGone(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	c := etcdtest.Client(t, server.Addr())
+	for i, tt := range []struct {
+		name      string
+		meanwhile func(holder *process, g driver.Grant)
+		after     func(holder *process, g driver.Grant)
+		hidden    bool
+	}{
+		{name: "who has the key still", after: (*process).drop},
+		{name: "who has released it", meanwhile: (*process).drop},
+		{name: "whose lease was revoked", meanwhile: func(p *process, g driver.Grant) {
+			if _, err := c.Revoke(within(p.t), leaseOf(p.t, c, g)); err != nil {
+				p.t.Fatal(err)
+			}
+		}, hidden: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := etcdtest.NewProxy(t, server.Addr())
+			holder, p := open(t, etcdlock.New(c)), open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
+			key, ttl := strconv.Itoa(i), long
+			if tt.hidden {
+				ttl = 20 * time.Second
+			}
+			g := holder.take(key, ttl)
+			w := p.queue(within(t), key, 5*time.Second)
+			resume := proxy.Stall()
+			if tt.meanwhile != nil {
+				tt.meanwhile(holder, g)
+			}
+			if r := receive(t, w.done, "the end of a wait that was cut off"); r.err == nil {
+				t.Fatal("a waiter that was cut off was granted the key")
+			}
+			resume()
+			r := request(key, long)
+			r.Wait = true
+			next := make(chan result, 1)
+			go func() {
+				g, err := p.Acquire(within(t), r)
+				next <- result{g, err}
+			}()
+			if tt.after != nil {
+				receive(t, p.event(p.waiting, r.ID), "Sink.Waiting")
+				tt.after(holder, g)
+			}
+			got := (&waiter{done: next}).granted(t)
+			if at := time.Now(); tt.hidden && at.Before(g.Deadline) {
+				t.Errorf("the next had the key %v before the holder's deadline", g.Deadline.Sub(at))
+			}
+			p.drop(got)
+		})
+	}
+}
+
 // pauses is how often the leader is stopped. Each has a dozen leases revoked before their time.
 // It is a figure: with etcd 3.4.23 one in a hundred holds still overlaps another for a moment,
 // with 3.6.5 none of a thousand did.

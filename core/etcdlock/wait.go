@@ -37,7 +37,7 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 		}
 		admitted := true
 		if admits(own.place, before) {
-			if err := req.sleepUntilNoneHidden(ctx); err != nil {
+			if err := req.awaitHiddenHolders(ctx); err != nil {
 				return driver.Grant{}, err
 			}
 		} else {
