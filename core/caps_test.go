@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,4 +146,82 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNoMoreLeasesAreHeldThanTheCapHoweverTheyWereAskedFor has callers come while there is room, for
+// more than there is room for.
+func TestNoMoreLeasesAreHeldThanTheCapHoweverTheyWereAskedFor(t *testing.T) {
+	const most, callers = 2, 4
+	waits := core.Policy{Wait: core.Forever}
+	for name, policy := range map[string]func(i int) core.Policy{
+		"for several keys": func(i int) core.Policy {
+			p := waits
+			p.Key = fmt.Sprint("k", i)
+			return p
+		},
+		"for one key together": func(int) core.Policy {
+			p := waits
+			p.Key, p.Mode = "k", core.Shared
+			return p
+		},
+		"for the slots of a key": func(int) core.Policy {
+			p := waits
+			p.Key, p.Mode, p.Limit = "k", core.Semaphore, callers
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := memlock.New()
+				e, other := open(t, d, core.WithMaxHeld(most)), open(t, d)
+				var before []*core.Lease
+				for i := range callers {
+					if p := policy(i); i == 0 || p.Mode == core.Exclusive {
+						before = append(before, mustAcquire(t, other, core.Policy{Key: p.Key}))
+					}
+				}
+				granted := make(chan *core.Lease, callers)
+				var all sync.WaitGroup
+				for i := range callers {
+					all.Go(func() {
+						l, err := e.Acquire(t.Context(), policy(i))
+						if err == nil {
+							granted <- l
+							return
+						}
+						mustBe(t, err, core.ErrUnavailable)
+					})
+				}
+				synctest.Wait()
+				for _, l := range before {
+					mustBe(t, l.Release(t.Context()), nil)
+				}
+				all.Wait()
+				if n := len(granted); n != most {
+					t.Errorf("%d leases are held of an engine that may hold %d", n, most)
+				}
+				for range len(granted) {
+					mustBe(t, (<-granted).Release(t.Context()), nil)
+				}
+				synctest.Wait()
+				for i := range callers { // what nobody could have was given back
+					p := policy(i)
+					mustBe(t, mustAcquire(t, other, core.Policy{Key: p.Key}).Release(t.Context()), nil)
+				}
+			})
+		})
+	}
+	t.Run("for all keys of a call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := memlock.New()
+			e, other := open(t, d, core.WithMaxHeld(most)), open(t, d)
+			for _, wait := range []time.Duration{0, core.Forever} {
+				_, err := e.Acquire(t.Context(), core.Policy{Keys: []string{"a", "b", "c", "d"}, Wait: wait})
+				mustBe(t, err, core.ErrUnavailable)
+				synctest.Wait()
+				mustBe(t, mustAcquire(t, other, core.Policy{Keys: []string{"a", "b", "c", "d"}}).Release(t.Context()), nil)
+			}
+			mustBe(t, mustAcquire(t, e, core.Policy{Keys: []string{"a", "b"}}).Release(t.Context()), nil)
+		})
+	})
 }

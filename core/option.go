@@ -95,8 +95,8 @@ func WithMaxWaiters(n int) Option {
 }
 
 // WithMaxHeld bounds how many leases this engine holds at a time; with that many
-// held, a further acquisition is ErrUnavailable at once. The default is 100,000;
-// it must be positive.
+// held, a further acquisition is ErrUnavailable at once, and one that waits is when its turn
+// comes. The default is 100,000; it must be positive.
 func WithMaxHeld(n int) Option {
 	return optionFunc(func(s *settings) { s.maxHeld = n })
 }

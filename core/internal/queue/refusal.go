@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -61,6 +62,11 @@ func refuse(why Reason) *Refusal {
 
 // unavailable is the refusal that a store's error is.
 func unavailable(cause error) *Refusal { return &Refusal{Why: Unavailable, Cause: cause} }
+
+// atCap is the refusal of a caller for whom MaxHeld leaves no room.
+func (q *Queue) atCap() *Refusal {
+	return &Refusal{Why: Unavailable, Detail: fmt.Sprintf("this engine holds %d leases, which is the cap", q.MaxHeld)}
+}
 
 // overdue is the refusal that the end of a context is.
 func overdue(ctx context.Context) *Refusal {

@@ -111,14 +111,21 @@ func (ln *line) take(l *lease, now time.Time) {
 }
 
 // serve grants the line's first waiter a hold on l, a lease that the process has. In a line of
-// readers it also grants one to each waiter behind that may join.
+// readers it also grants one to each waiter behind that may join. It refuses whom MaxHeld leaves no
+// room for, with all who wait behind, and gives back a lease that so nobody holds.
 func (ln *line) serve(l *lease, now time.Time) {
-	joined, fresh := l.hold != nil, l.handoffs < 0
-	if !joined && !fresh {
-		ln.first.terms.Signals.HandedOn(ln.queue.ctx)
-	}
+	q, joined, fresh := ln.queue, l.hold != nil, l.handoffs < 0
 	for more := true; more; more = ln.follows(l, fresh, now) {
+		if q.held.Add(1) > int64(q.MaxHeld) { // others have come since the waiter joined
+			q.held.Add(-1)
+			ln.failIf(always, q.atCap())
+			ln.withdrawn()
+			break
+		}
 		w := ln.first
+		if l.hold == nil && !fresh {
+			w.terms.Signals.HandedOn(q.ctx)
+		}
 		ln.remove(w)
 		h := &l.single
 		if h.lease != nil {
@@ -129,8 +136,11 @@ func (ln *line) serve(l *lease, now time.Time) {
 		h.begin(now)
 		l.hold = h
 		l.closed = l.closed || w.terms.MinHold > 0
-		ln.queue.held.Add(1)
 		w.decide(h, nil)
+	}
+	if l.hold == nil {
+		ln.giveBack(l, 0)
+		return
 	}
 	if ttl := l.ttl(); !joined || at(now).add(ttl/3) < l.renewAt {
 		l.planRenewal(ttl, now)

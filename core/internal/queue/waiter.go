@@ -30,7 +30,7 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	case lk.waiting > q.MaxWaiters:
 		ln.fail(w, &Refusal{Why: Busy, Holder: ln.holder(), Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", q.MaxWaiters)})
 	case q.held.Load() >= int64(q.MaxHeld):
-		ln.fail(w, &Refusal{Why: Unavailable, Detail: fmt.Sprintf("this engine holds %d leases, which is the cap", q.MaxHeld)})
+		ln.fail(w, q.atCap())
 	default:
 		lk.recall(ln)
 		ln.reuse(w)
