@@ -125,6 +125,34 @@ func TestSentReleaseIsNotOvertaken(t *testing.T) {
 	}
 }
 
+// A request that was to follow the release has not reached the store, nor has the release.
+func TestSentReleaseIsNotOvertakenAfterARequestThatFailed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault func(d late)
+		want  error
+	}{
+		"since the store was down":      {func(d late) { d.Fail(errors.New("down")) }, core.ErrUnavailable},
+		"since its caller has given up": {func(d late) { d.Stall() }, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newLate(true)
+				e := open(t, d)
+				mustBe(t, mustAcquire(t, e, sent(core.Policy{})).Release(t.Context()), nil)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				tt.fault(d)
+				_, err := e.Acquire(ctx, core.Policy{Key: "k"})
+				mustBe(t, err, tt.want)
+				d.Heal()
+				for range 2 {
+					mustBe(t, mustAcquire(t, e, sent(core.Policy{})).Release(t.Context()), nil)
+				}
+			})
+		})
+	}
+}
+
 func TestCallerInALoopOfSentReleasesNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newLate(true)

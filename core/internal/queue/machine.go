@@ -125,6 +125,7 @@ type request struct {
 	began     uint64 // shard.steps when it began
 	queuedAt  uint64 // shard.steps when the store said that the key is taken; 0 if it has not
 	withdrawn bool   // nobody wants it any more
+	follows   *lease // whose end is After; nil if there is none
 
 	contended bool          // others wait, as a push said that came before the grant
 	lost      bool          // the lease has ended, as a push said that came before the grant

@@ -29,7 +29,7 @@ func (ln *line) newRequest(replace *driver.Ending) *request {
 	*rq = request{Request: ln.driverRequest(), began: ln.shard.step()}
 	rq.Replace = replace
 	if replace == nil {
-		rq.After = ln.follow()
+		ln.follow(rq)
 	}
 	ln.asking = rq
 	ln.queue.calls.Add(1)
@@ -176,10 +176,13 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 	var held *driver.HeldError
 	var permanent *driver.PermanentError
 	transient := false
+	if !errors.As(err, &held) {
+		ln.unfollow(rq)
+	}
 	switch {
 	case ln.queue.life.isClosed(), errors.Is(err, driver.ErrClosed):
 		ln.failIf(always, refuse(Closed))
-	case errors.As(err, &held):
+	case held != nil:
 		ln.trouble = nil
 		rq.holder = held.Holder
 		ln.failTries(held.RetryAfter)

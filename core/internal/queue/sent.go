@@ -1,16 +1,12 @@
 package queue
 
-import (
-	"time"
-
-	"github.com/lockaround/lockaround/core/driver"
-)
+import "time"
 
 // A release that is sent (Terms.Sent) returns before the store has answered. A later request of
 // this process for the key must not overtake it. If the driver has Capabilities.After, the next
 // request of the line may follow it: the request names the lease as its After, and the driver
-// ends that lease first if the request arrives before the release. In all other cases the line
-// waits for the answer.
+// ends that lease first if the request arrives before the release. In all other cases, and if that
+// request fails, the line waits for the answer.
 
 // depart notes that a lease's release is sent.
 func (ln *line) depart(l *lease, keep time.Duration) {
@@ -21,17 +17,25 @@ func (ln *line) depart(l *lease, keep time.Duration) {
 	}
 }
 
-// follow returns a lease whose release is under way, as the After of the next request; nil if
-// there is none.
-func (ln *line) follow() *driver.Ending {
+// follow makes a request follow a release that is under way, if there is one.
+func (ln *line) follow(rq *request) {
 	l := ln.sent
 	if l == nil {
-		return nil
+		return
 	}
 	ln.sent, l.followed = l.next, true
 	ln.followed++
 	end := l.ending(0)
-	return &end
+	rq.After, rq.follows = &end, l
+}
+
+// unfollow lets the line wait for the release that a request follows, since nobody knows whether
+// the request has reached the store. Nor may another one follow it, since the first one may have.
+func (ln *line) unfollow(rq *request) {
+	if l := rq.follows; l != nil && l.followed {
+		l.followed = false
+		ln.followed--
+	}
 }
 
 // confirm notes that the store has answered to a lease's release.
@@ -40,6 +44,7 @@ func (ln *line) confirm(l *lease) {
 		return
 	}
 	if l.followed {
+		l.followed = false
 		ln.followed--
 	} else {
 		for link := &ln.sent; *link != nil; link = &(*link).next {
