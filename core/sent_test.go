@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -147,6 +149,36 @@ func TestSentReleaseIsNotOvertakenAfterARequestThatFailed(t *testing.T) {
 				d.Heal()
 				for range 2 {
 					mustBe(t, mustAcquire(t, e, sent(core.Policy{})).Release(t.Context()), nil)
+				}
+			})
+		})
+	}
+}
+
+func TestStrictServesCallersInOrderAlsoAfterASentRelease(t *testing.T) {
+	for _, mode := range []core.Mode{core.Exclusive, core.Shared} {
+		t.Run("of a lease that is "+mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newLate(true)
+				engines := []*core.Engine{open(t, d), open(t, d)}
+				strict := sent(core.Policy{Fairness: core.Strict, Wait: core.Forever})
+				first := strict
+				first.Mode = mode
+				mustBe(t, mustAcquire(t, engines[0], first).Release(t.Context()), nil)
+				var order []int
+				var all sync.WaitGroup
+				for i := range 8 { // while the release is on its way
+					all.Go(func() {
+						mustBe(t, engines[i/2%2].Do(t.Context(), strict, func(context.Context) error {
+							order = append(order, i)
+							return nil
+						}), nil)
+					})
+					synctest.Wait()
+				}
+				all.Wait()
+				if !slices.IsSorted(order) {
+					t.Errorf("served in the order %v", order)
 				}
 			})
 		})

@@ -6,7 +6,8 @@ import "time"
 // this process for the key must not overtake it. If the driver has Capabilities.After, the next
 // request of the line may follow it: the request names the lease as its After, and the driver
 // ends that lease first if the request arrives before the release. In all other cases, and if that
-// request fails, the line waits for the answer.
+// request fails, the line waits for the answer. But a strict caller who would wait takes its place
+// in the store's queue at once: it is served in that order, and loses nothing by the overtaking.
 
 // depart notes that a lease's release is sent.
 func (ln *line) depart(l *lease, keep time.Duration) {
@@ -75,10 +76,10 @@ func (ln *line) unconfirmed() int32 {
 	return n
 }
 
-// behind reports whether a line must wait for the answers to releases: those of other lines, and
-// those of its own that no request may follow.
+// behind reports whether a line, in which somebody waits, must wait for the answers to releases:
+// those of other lines, and those of its own that no request may follow.
 func (lk *lock) behind(ln *line) bool {
-	if lk.sent == 0 {
+	if lk.sent == 0 || ln.strict && !ln.first.try() {
 		return false
 	}
 	own := ln.followed
