@@ -156,6 +156,26 @@ func TestLeaseThatLingersIsRecalledByAnotherUseOfTheProcess(t *testing.T) {
 	}
 }
 
+// A call without Wait finds the key free, though the end of the lease takes its time.
+func TestLeaseThatLingersFailsNoOtherUseOfTheProcess(t *testing.T) {
+	for name, p := range map[string]core.Policy{
+		"shared":    {Key: "k", Mode: core.Shared},
+		"semaphore": {Key: "k", Mode: core.Semaphore, Limit: 2},
+		"strict":    {Key: "k", Fairness: core.Strict},
+	} {
+		for _, after := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := open(t, newLate(after))
+					mustBe(t, mustAcquire(t, e, lingering(0)).Release(t.Context()), nil)
+					mustBe(t, mustAcquire(t, e, p).Release(t.Context()), nil)
+					mustBe(t, mustAcquire(t, e, lingering(0)).Release(t.Context()), nil)
+				})
+			})
+		}
+	}
+}
+
 func TestNothingLingersWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()

@@ -172,7 +172,7 @@ type lease struct {
 	lowered    bool  // from an exclusive lease to a share
 	renewing   bool
 	refreshing bool // it is being renewed before it is handed on
-	sent       bool // its release was sent, and the caller did not wait for the answer
+	sent       bool // its release was sent, and nobody waited for the answer
 	followed   bool // a request follows that release
 }
 

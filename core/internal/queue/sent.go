@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// A release that is sent (Terms.Sent) returns before the store has answered. A later request of
-// this process for the key must not overtake it. If the driver has Capabilities.After, the next
+// A release that is sent (Terms.Sent) returns before the store has answered, and for the end of a
+// lease that lingers nobody waits. A later request of this process for the key must not overtake it. If the driver has Capabilities.After, the next
 // request of the line may follow it: the request names the lease as its After, and the driver
 // ends that lease first if the request arrives before the release. In all other cases, and if that
 // request fails, the line waits for the answer. But a strict caller who would wait takes its place

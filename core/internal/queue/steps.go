@@ -244,11 +244,15 @@ func (l *lease) recall(now time.Time) {
 	}
 }
 
-// giveBack releases a lease at the store in the background.
+// giveBack releases a lease at the store in the background. One that lingers is in nobody's way, also
+// while its release is.
 func (ln *line) giveBack(l *lease, keep time.Duration) {
-	now := time.Now()
+	now, lingered := time.Now(), l.lingers > 0
 	ln.forget(l, now)
 	ln.ending++
+	if lingered {
+		ln.depart(l, keep)
+	}
 	ln.queue.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now) })
 }
 
