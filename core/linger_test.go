@@ -137,6 +137,36 @@ func TestAnswerOlderThanAPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
 	})
 }
 
+// It is as above, but somebody has asked before who would not wait, and the answer is a check's.
+func TestAnswerOlderThanAnotherPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		c := &counted{Driver: d}
+		a, b := open(t, c), open(t, d)
+		l := mustAcquire(t, a, lingering(0))
+		_, err := b.Acquire(t.Context(), core.Policy{Key: "k"})
+		mustBe(t, err, core.ErrBusy)
+		time.Sleep(time.Millisecond)
+		var granted time.Time
+		var waiter sync.WaitGroup
+		c.renewed = func() {
+			waiter.Go(func() {
+				l := mustAcquire(t, b, core.Policy{Key: "k", Wait: core.Forever})
+				granted = time.Now()
+				mustBe(t, l.Release(t.Context()), nil)
+			})
+			time.Sleep(time.Millisecond) // so that its push comes before the answer
+		}
+		mustBe(t, l.Check(t.Context()), nil)
+		released := time.Now()
+		mustBe(t, l.Release(t.Context()), nil)
+		waiter.Wait()
+		if late := granted.Sub(released); late > 0 {
+			t.Errorf("the lease went to who waits %v after its release", late)
+		}
+	})
+}
+
 func TestLeaseThatLingersIsRecalledByAnotherUseOfTheProcess(t *testing.T) {
 	for name, p := range map[string]core.Policy{
 		"shared": {Key: "k", Mode: core.Shared, Wait: time.Second},

@@ -31,7 +31,7 @@ func (s events) Contended(id driver.ID, waiting bool) {
 			return
 		}
 		now := time.Now()
-		if waiting != l.contended || l.renewing {
+		if waiting != l.contended || l.expecting() {
 			l.heard(waiting, 0, now) // a push may be old: it says nothing about now
 		}
 		l.recall(now)

@@ -21,11 +21,14 @@ func (l *lease) heard(waiting bool, sent instant, now time.Time) {
 		// The answer may be older than what was pushed meanwhile.
 	case !waiting:
 		l.contended, l.heardAt = false, sent
-	case !l.contended || l.renewing:
+	case !l.contended || l.expecting():
 		l.contended, l.heardAt = true, at(now)
 		l.tellContended()
 	}
 }
+
+// expecting reports whether the answer to a renewal is on its way. It may be older than a push.
+func (l *lease) expecting() bool { return l.renewing || l.refreshing || l.asks > 0 }
 
 // current reports whether the process still has this lease.
 func (l *lease) current() bool { return !l.gone }

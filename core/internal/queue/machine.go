@@ -166,6 +166,7 @@ type lease struct {
 
 	renewals   int32
 	handoffs   int16 // holds on this grant, less one
+	asks       int16 // how many calls of Hold.Ask await their answers
 	gone       bool  // the line has parted from it: forget
 	contended  bool  // another process is known to wait
 	closed     bool  // nobody joins those who hold

@@ -38,6 +38,7 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 	}
 	l.lowered = l.lowered || about.Lower && h.terms.Mode == driver.Exclusive // from now on, whatever the store answers
 	renewal := l.renewal(ttl)
+	l.asks++
 	h.unlock()
 
 	sctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
@@ -48,6 +49,7 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 
 	h.lock()
 	defer h.unlock()
+	l.asks--
 	if l.current() {
 		if res.Err == nil && extends {
 			if h.terms.NoRenew {
