@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -165,6 +166,58 @@ func TestAnswerOlderThanAnotherPushDoesNotUnsayThatSomebodyWaits(t *testing.T) {
 			t.Errorf("the lease went to who waits %v after its release", late)
 		}
 	})
+}
+
+// unpushed is a store whose pushes that somebody waits are lost.
+type unpushed struct{ driver.Driver }
+
+type unpushedSink struct{ driver.Sink }
+
+func (d unpushed) Open(c driver.Config) (driver.Session, error) {
+	c.Sink = unpushedSink{c.Sink}
+	return d.Driver.Open(c)
+}
+
+func (unpushedSink) Contended(driver.ID, bool) {}
+
+// The release comes between the store's answer and its arrival, and no push has said the same.
+func TestLeaseThatLingersIsRecalledByAnAnswerThatIsLate(t *testing.T) {
+	for name, ask := range map[string]func(l *core.Lease){
+		"to a renewal": func(*core.Lease) {},
+		"to a check":   func(l *core.Lease) { _ = l.Check(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := memlock.New()
+				c := &counted{Driver: unpushed{d}}
+				a, b := open(t, c), open(t, d)
+				p := lingering(0)
+				p.TTL = 3 * time.Second // the renewal is a second after the grant
+				l := mustAcquire(t, a, p)
+				var answered, granted time.Time
+				c.renewed = func() {
+					time.Sleep(100 * time.Millisecond)
+					answered = time.Now()
+				}
+				var all sync.WaitGroup
+				all.Go(func() {
+					l := mustAcquire(t, b, core.Policy{Key: "k", Wait: core.Forever})
+					granted = time.Now()
+					mustBe(t, l.Release(t.Context()), nil)
+				})
+				synctest.Wait()
+				all.Go(func() { ask(l) })
+				for synctest.Wait(); c.renew.Load() == 0; synctest.Wait() {
+					time.Sleep(10 * time.Millisecond)
+				}
+				mustBe(t, l.Release(t.Context()), nil)
+				all.Wait()
+				if late := granted.Sub(answered); late > 0 {
+					t.Errorf("the lease went to who waits %v after the answer", late)
+				}
+			})
+		})
+	}
 }
 
 func TestLeaseThatLingersIsRecalledByAnotherUseOfTheProcess(t *testing.T) {

@@ -103,6 +103,14 @@ func (l *lease) schedule() {
 	l.line.queue.renewer.put(l, due, early)
 }
 
+// goOn schedules a lease after an answer of the store. One that lingers is given back if the answer
+// says that another process wants it.
+func (l *lease) goOn(now time.Time) {
+	if l.recall(now); l.current() {
+		l.schedule()
+	}
+}
+
 // extend notes a renewal that succeeded.
 func (l *lease) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	l.Deadline = driver.Later(l.Deadline, r.Deadline)

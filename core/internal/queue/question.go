@@ -56,8 +56,9 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 				h.extras.end = driver.Later(h.extras.end, res.Deadline)
 			}
 			l.extend(res, ttl, sent)
-			l.planRenewal(l.ttl(), time.Now())
-			l.schedule()
+			now := time.Now()
+			l.planRenewal(l.ttl(), now)
+			l.goOn(now)
 		}
 		switch now := time.Now(); {
 		case errors.Is(res.Err, driver.ErrNotHeld):

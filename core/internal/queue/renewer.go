@@ -168,5 +168,5 @@ func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 		// Repeat it soon, until the deadline.
 		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, ttl/50)), 0
 	}
-	l.schedule()
+	l.goOn(now)
 }
