@@ -290,3 +290,31 @@ func TestCloseWaitsForSentReleases(t *testing.T) {
 		mustBe(t, mustAcquire(t, other, core.Policy{Key: "k"}).Release(t.Context()), nil)
 	})
 }
+
+// slowLog takes a second for a line.
+type slowLog struct {
+	slog.Handler
+	lines *atomic.Int64 // that are written
+}
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s slowLog) Handle(context.Context, slog.Record) error {
+	time.Sleep(time.Second)
+	s.lines.Add(1)
+	return nil
+}
+
+func TestCloseWaitsUntilTheLogSaysWhatASentReleaseDidNotHear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newLate(true)
+		d.answer = func() error { return driver.ErrNotHeld }
+		log := slowLog{slog.DiscardHandler, new(atomic.Int64)}
+		e := open(t, d, core.WithLogger(slog.New(log)))
+		mustBe(t, mustAcquire(t, e, sent(core.Policy{})).Release(t.Context()), nil)
+		mustBe(t, e.Close(), nil)
+		if n := log.lines.Load(); n != 1 {
+			t.Errorf("%d lines are written when the engine has closed, want 1", n)
+		}
+	})
+}

@@ -86,11 +86,10 @@ func (h *Hold) leave() {
 
 // send releases a hold's lease at the store without making its caller wait.
 func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
-	ctx = context.WithoutCancel(ctx)
-	go func() {
+	ctx, q := context.WithoutCancel(ctx), h.lease.line.queue
+	q.workers.Go(func() { // Close waits for the call of part, and so for this
 		r := h.giveBack(ctx, now)
 		if r != nil {
-			q := h.lease.line.queue
 			q.Logger().Warn("lockaround: the store did not confirm a release that was sent",
 				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", r.Outcome(signals.Released).String())
 		}
@@ -98,7 +97,7 @@ func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
 			ended = r
 		}
 		h.released(ctx, now, ended)
-	}()
+	})
 }
 
 // giveBack releases the lease of the hold at the store.
