@@ -32,6 +32,12 @@ func (q *Queue) watchCaller(ctx context.Context, w *waiter, key string, token in
 	case here:
 		return stop
 	}
+	s := w.line.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.decided() { // as by Close, which may no longer wait for a call that begins
+		return stop
+	}
 	ctx, stop = context.WithCancel(ctx)
 	q.calls.Go(func() {
 		grace := time.NewTimer(callerGrace)
