@@ -140,8 +140,8 @@ const (
 	// until the release.
 	Confirmed ReleaseMode = iota
 	// Sent saves the round trip. The release returns once it is on its way, ahead of any
-	// later request of this engine for the key, or of its grant if that is Strict and
-	// waits, and its error says only what the process knew by then. A lease that had been lost before, or a store that could not be
+	// later grant of the key to this engine, and its error says only what the process
+	// knew by then. A lease that had been lost before, or a store that could not be
 	// reached, goes to telemetry and to the log. The release is repeated as any other
 	// until the store has answered; Close waits for it. A process that is killed right
 	// after may leave the key taken for the rest of its TTL.

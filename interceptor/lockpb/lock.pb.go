@@ -210,8 +210,8 @@ const (
 	Lock_RELEASE_UNSPECIFIED Lock_Release = 0
 	// When the store has answered.
 	Lock_CONFIRMED Lock_Release = 1
-	// When the release is on its way, ahead of any later request of this process for
-	// the key. What the store answers goes to telemetry and to the log.
+	// When the release is on its way, ahead of any later grant of the key to this
+	// process. What the store answers goes to telemetry and to the log.
 	Lock_SENT Lock_Release = 2
 )
 

@@ -2,12 +2,13 @@ package queue
 
 import "time"
 
-// A release that is sent (Terms.Sent) returns before the store has answered, and for the end of a
-// lease that lingers nobody waits. A later request of this process for the key must not overtake it. If the driver has Capabilities.After, the next
-// request of the line may follow it: the request names the lease as its After, and the driver
-// ends that lease first if the request arrives before the release. In all other cases, and if that
-// request fails, the line waits for the answer. But a strict caller who would wait takes its place
-// in the store's queue at once: it is served in that order, and loses nothing by the overtaking.
+// A release that is sent (Terms.Sent) returns before the store has answered, and nobody waits for
+// the end of a lease that lingers. A later request of this process for the key must not overtake
+// it. If the driver has Capabilities.After, the next request of the line may follow it: the request
+// names the lease as its After, and the driver ends that lease first if the request arrives before
+// the release. In all other cases, and if that request fails, the line waits for the answer. But a
+// strict caller who would wait takes its place in the store's queue at once: it is served in that
+// order, and loses nothing by the overtaking.
 
 // depart notes that a lease's release is sent.
 func (ln *line) depart(l *lease, keep time.Duration) {
