@@ -148,8 +148,8 @@ func TestEveryCapBearsItsNumberAndRefusesOneMore(t *testing.T) {
 	}
 }
 
-// TestNoMoreLeasesAreHeldThanTheCapHoweverTheyWereAskedFor has callers come while there is room, for
-// more than there is room for.
+// TestNoMoreLeasesAreHeldThanTheCapHoweverTheyWereAskedFor starts callers while there is room, and
+// more of them than there is room for.
 func TestNoMoreLeasesAreHeldThanTheCapHoweverTheyWereAskedFor(t *testing.T) {
 	const most, callers = 2, 4
 	waits := core.Policy{Wait: core.Forever}
