@@ -276,7 +276,7 @@ func TestKeyWhoseRowComesMeanwhileIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestReleaseOfALeaseThatTheServerHasLostIsNotHeld has others use the key after the loss.
+// TestReleaseOfALeaseThatTheServerHasLostIsNotHeld gives the key to another after the loss.
 func TestReleaseOfALeaseThatTheServerHasLostIsNotHeld(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		for name, releases := range map[string]bool{"another one holds the key": false, "another one has released it": true} {
