@@ -145,8 +145,8 @@ func TestHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	eventually(t, "an answer on another connection", answered)
 }
 
-// TestHungServerIsLeftForAnotherHoweverShortTheCallersWait has a server that is heard no more, and
-// callers who never wait for as long as the store time-out.
+// TestHungServerIsLeftForAnotherHoweverShortTheCallersWait hangs a server, whose callers never wait
+// for as long as the store time-out.
 func TestHungServerIsLeftForAnotherHoweverShortTheCallersWait(t *testing.T) {
 	t.Parallel()
 	const timeout = 4 * time.Second
@@ -252,8 +252,8 @@ func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
 	}
 }
 
-// TestHoldersBesideALoweredWriterAreToldOfWaiters has one more ask for a semaphore than it has
-// places, of which the lowered lease takes one.
+// TestHoldersBesideALoweredWriterAreToldOfWaiters asks for one more place than a semaphore has. The
+// lowered lease takes one of them.
 func TestHoldersBesideALoweredWriterAreToldOfWaiters(t *testing.T) {
 	t.Parallel()
 	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
@@ -271,8 +271,8 @@ func TestHoldersBesideALoweredWriterAreToldOfWaiters(t *testing.T) {
 	beside.drop(g)
 }
 
-// TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL has a holder whose node stays as it is,
-// and whose session lasts.
+// TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL makes the node of a holder that has
+// crashed. Nobody renews it, and its session lasts.
 func TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	s := zktest.Start(t)
@@ -510,11 +510,10 @@ func TestKeysGoAndComeUnderLoad(t *testing.T) {
 	running.Wait()
 }
 
-// TestOustSparesALeaseThatWasGrantedMeanwhile has a request come to a key that its session has not
-// heard of, and lose touch at once: its node says that it is granted, as if it had found the key
-// free, until it hears that others were before it. When they have gone, somebody ends the lease of
-// the last of them once more, and the request is granted the key just before its node would be
-// deleted.
+// TestOustSparesALeaseThatWasGrantedMeanwhile cuts off a request for a key that its session has not
+// heard of. Its node says that it is granted, as if it had found the key free, until it hears that
+// others were before it. When they have gone, somebody ends the lease of the last of them once more,
+// and the request is granted the key just before its node would be deleted.
 func TestOustSparesALeaseThatWasGrantedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s, proxy, bold, d := pair(t)
@@ -570,8 +569,8 @@ func TestRefusedRightsAreAPermanentError(t *testing.T) {
 	owner.drop(g)
 }
 
-// TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight has a server refuse the credentials of a
-// session at first, as their kind has another name than it knows.
+// TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight sends credentials of a kind that the
+// server does not know, until they are put right.
 func TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight(t *testing.T) {
 	t.Parallel()
 	var right atomic.Bool
