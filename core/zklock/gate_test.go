@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockaround/lockaround/core/driver"
+	tproxy "github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/zklock"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
@@ -68,4 +70,74 @@ func setsWatch(request []byte) bool {
 // deletes matches a request of several parts, of which the first deletes a node.
 func deletes(request []byte) bool {
 	return kindAt(request, 8) == zktest.Multi && kindAt(request, 12) == zktest.Delete
+}
+
+// TestRoomIsFoundThoughTheLineMovedBeforeItWasWatched holds a reader back between its first two looks
+// at the line. Meanwhile two of those before it leave, and the third, whom it is about to watch, is
+// let in.
+func TestRoomIsFoundThoughTheLineMovedBeforeItWasWatched(t *testing.T) {
+	t.Parallel()
+	s := zktest.Start(t)
+	d := zklock.New([]string{s.Addr()}, long)
+	watching := newGate(t, setsWatch)
+	a, b, c := open(t, d), open(t, d), open(t, d)
+	reader := open(t, zklock.New([]string{s.Addr()}, long, watching.dialer()))
+	var held []driver.Grant
+	for _, p := range []*process{a, b} {
+		g, err := p.Acquire(t.Context(), permit("k", hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, g)
+	}
+	third := c.queueAs(permit("k", hold))
+	r := request("k", hold)
+	r.Mode, r.Wait = driver.Shared, true
+	last := reader.ask(r)
+	await(t, "the reader's watch of the one before it", watching.reached)
+	a.drop(held[0])
+	b.drop(held[1])
+	g := granted(t, "the grant of a place that became free", third)
+	watching.open()
+	reader.drop(granted(t, "the grant of the other place", last))
+	c.drop(g)
+}
+
+// TestOustSparesALeaseThatWasGrantedMeanwhile cuts off a request for a key that its session has not
+// heard of. Its node says that it is granted, as if it had found the key free, until it hears that
+// others were before it. When they have gone, somebody ends the lease of the last of them once more,
+// and the request is granted the key just before its node would be deleted.
+func TestOustSparesALeaseThatWasGrantedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s, proxy, bold, d := pair(t)
+	a, b := open(t, d), open(t, d)
+	deleting := newGate(t, deletes)
+	operator := open(t, zklock.New([]string{s.Addr()}, long, deleting.dialer()))
+	g := a.take("k", hold)
+	w := b.queue("k", hold)
+	eventually(t, "an answer", func() bool { return bold.Ping(t.Context()) == nil })
+	hear := proxy.BlackHole(tproxy.ToClient)
+	t.Cleanup(hear)
+	r := request("k", hold)
+	r.Wait = true
+	last := bold.ask(r)
+	eventually(t, "the last request's place", func() bool { return a.state("k").Waiting == 2 })
+	a.drop(g)
+	g = granted(t, "the grant to the second", w)
+	b.drop(g)
+	ousted := make(chan error, 1)
+	ctx := t.Context()
+	go func() { ousted <- operator.Oust(ctx, "k", g.Token) }()
+	await(t, "the request that deletes a node", deleting.reached)
+	hear()
+	proxy.Cut()
+	next := granted(t, "the grant to the last", last)
+	deleting.open()
+	if err := await(t, "the end of the oust", ousted); err != nil {
+		t.Errorf("oust: %v", err)
+	}
+	if next.Token <= g.Token {
+		t.Errorf("token %d follows %d", next.Token, g.Token)
+	}
+	bold.drop(next)
 }
