@@ -55,8 +55,8 @@ WHERE lock_key = ? AND owner = ?`,
 		notify:        `SELECT pg_notify(?, ?)`,
 
 		// A place whose row a decision has locked is left to the next refresh: the decision may be
-		// stuck, and the session's other places must not wait for it. In MySQL the LIMIT has the
-		// places read before one is changed.
+		// stuck, and the session's other places must not wait for it. In MySQL the LIMIT makes it
+		// read all places before it changes one.
 		refresh: `UPDATE (SELECT lock_key, owner FROM lockaround_claim WHERE session = ? AND state = 0 AND expires_us > {now} LIMIT 1000000 FOR UPDATE SKIP LOCKED) p
 STRAIGHT_JOIN lockaround_claim c FORCE INDEX (PRIMARY) ON c.lock_key = p.lock_key AND c.owner = p.owner SET c.expires_us = {now} + c.ttl_us`,
 		poll: `SELECT c.lock_key, c.owner, c.state, c.room, COALESCE(l.asked_us, 0),
