@@ -52,6 +52,9 @@ func expiries(t *testing.T) int {
 }
 
 func TestEachExpiryIsOneLoadOverProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for many expiries")
+	}
 	t.Parallel()
 	f := newFair(t, expiries(t), 0)
 	f.run()
@@ -59,6 +62,9 @@ func TestEachExpiryIsOneLoadOverProcesses(t *testing.T) {
 }
 
 func TestKilledLoadersAreSucceededOverProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes for seconds")
+	}
 	t.Parallel()
 	n := expiries(t)
 	f := newFair(t, n, n/oneKillIn)

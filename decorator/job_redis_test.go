@@ -37,6 +37,9 @@ const (
 // A job bears what its schedule says. On a machine that was later than that it is given
 // more time, and only what holds however late a replica is counts for the last try.
 func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes for seconds")
+	}
 	t.Parallel()
 	for scale := time.Duration(1); ; scale *= 2 {
 		_, _, bears := realTimes(scale)

@@ -63,6 +63,7 @@ func (p serialProcess) Cont() error { return p.cmd.Process.Signal(syscall.SIGCON
 
 // TestHistoryOverProcesses runs items by processes that are killed, stopped and cut off.
 func TestHistoryOverProcesses(t *testing.T) {
+	t.Parallel()
 	items := 2000
 	if text := os.Getenv(serialItems); text != "" {
 		n, err := strconv.Atoi(text)

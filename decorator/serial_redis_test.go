@@ -189,6 +189,7 @@ func TestBurstCostsOneRoundTripForEachItem(t *testing.T) {
 // TestKilledWorkerIsReplacedWithinItsTTL kills a process in a run, and another one has to begin
 // the item within the TTL and a second.
 func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
+	t.Parallel()
 	kills := 3
 	if n := os.Getenv("LOCKAROUND_KILLS"); n != "" {
 		if _, err := fmt.Sscan(n, &kills); err != nil {

@@ -14,6 +14,9 @@ import (
 )
 
 func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a clock, and restarts servers")
+	}
 	clock := wallclock.New(t)
 	addr := redistest.StartIn(t, clock.Environment()).Addr()
 	asks := newClient(t, redis.Options{Addr: addr})

@@ -20,6 +20,7 @@ import (
 // TestClusterConformance runs the suite on three masters, each behind a proxy of
 // the check's own.
 func TestClusterConformance(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	open := func(t *testing.T, proxies map[string]*redistest.Proxy) *redis.ClusterClient {
 		client := redis.NewClusterClient(&redis.ClusterOptions{

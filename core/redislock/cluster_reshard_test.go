@@ -20,6 +20,9 @@ import (
 // pause while three processes use its keys: for 3 s, or a minute if full counts are
 // asked for, or LOCKAROUND_RESHARD.
 func TestClusterReshardingLosesNoLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("moves slots for seconds")
+	}
 	t.Parallel()
 	duration := counts.Time(t, "LOCKAROUND_RESHARD", 3*time.Second, time.Minute)
 	c := redistest.StartCluster(t, 3, 0)

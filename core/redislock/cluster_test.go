@@ -273,6 +273,9 @@ func TestClusterSubscriptionLeavesADeadMaster(t *testing.T) {
 // TestClusterNodeOfTheSubscriptionMayDie kills the node that carries a waiter's
 // subscription, which is another one than its key's.
 func TestClusterNodeOfTheSubscriptionMayDie(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a Cluster has replaced a node")
+	}
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	a, b := member(t, c, core.WithStoreTimeout(outage)), member(t, c, core.WithStoreTimeout(outage))

@@ -110,6 +110,7 @@ func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client) *dr
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		o    redis.Options
@@ -127,5 +128,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
 	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redistest.Start, redis.Options{}) })
 }

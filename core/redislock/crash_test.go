@@ -24,9 +24,11 @@ var crashing = crash.Store{
 // TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 processes that hold a lock, while
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
+	t.Parallel()
 	crashing.Run(t, redistest.Start(t).Addr(), 5)
 }
 
 func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
+	t.Parallel()
 	crashing.RunSeveral(t, redistest.Start(t).Addr(), 3)
 }

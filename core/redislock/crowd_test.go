@@ -12,6 +12,9 @@ import (
 )
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
@@ -23,6 +26,9 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 }
 
 func TestCrowdIsLetInOneByOneByACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	crowd.Run(t, 2000, false, func(t testing.TB) driver.Driver {

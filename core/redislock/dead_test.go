@@ -20,6 +20,7 @@ import (
 // TestWaiterBehindDeadOnesIsServedHalfASecondAfterTheirPlacesHaveLapsed has processes queue,
 // all but the last of them die, and the holder release or die after a while. In virtual time.
 func TestWaiterBehindDeadOnesIsServedHalfASecondAfterTheirPlacesHaveLapsed(t *testing.T) {
+	t.Parallel()
 	const (
 		ttl   = 10 * time.Second
 		limit = 500 * time.Millisecond

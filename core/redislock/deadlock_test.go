@@ -48,6 +48,7 @@ func beCalled(told string) error {
 // TestServiceThatCallsAnotherUnderTheSameLockIsToldAtOnce has two processes and a real server
 // between them: one holds a key and posts to the other, whose route takes the same key.
 func TestServiceThatCallsAnotherUnderTheSameLockIsToldAtOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	other, err := child.Start(t, calledRole, server.Addr())
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 // TestTokensRiseOverEvictions has the server evict a lock that is held, with all that it
 // knew of the key: 5 times, or 100 if full counts are asked for, or LOCKAROUND_EVICTIONS.
 func TestTokensRiseOverEvictions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("evicts in many rounds")
+	}
 	evictions := counts.Of(t, "LOCKAROUND_EVICTIONS", 5, 100)
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())

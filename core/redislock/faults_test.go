@@ -125,6 +125,7 @@ func TestWaiterOnAWipedServerLosesItsPlace(t *testing.T) {
 }
 
 func TestAbandonedHolderAndHeadDelayTheNextByTheirLimits(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	dead, c := joinWithin(t, proxy.Addr(), outage, noRetries), join(t, server.Addr())

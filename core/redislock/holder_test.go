@@ -19,6 +19,7 @@ import (
 // TestRefusedCallNamesTheHolderAfterAHandOverToo has the key handed over by the server, and
 // looks at the spans and the log of calls that it refuses before and after that.
 func TestRefusedCallNamesTheHolderAfterAHandOverToo(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	spans := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))

@@ -14,6 +14,7 @@ import (
 // TestIdleWaiterCostsOneCommandARefresh counts what candidates send while another process holds the key and
 // nothing happens: a refresh of their places each, not more often than every 28% of the 3 s that a place lasts.
 func TestIdleWaiterCostsOneCommandARefresh(t *testing.T) {
+	t.Parallel()
 	const candidates, refreshes, least = 3, 3, 840 * time.Millisecond
 	addr := redistest.Start(t).Addr()
 	p := core.Policy{Key: "leader", Wait: core.Forever, TTL: time.Hour} // no renewal comes between

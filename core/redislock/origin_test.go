@@ -56,6 +56,7 @@ func (f hearer) hears(t *testing.T, identity string) {
 }
 
 func TestWaiterLearnsWhoHoldsAfterAHandOver(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	a, _ := called(t, server.Addr(), "orders-1")
 	b, heardB := called(t, server.Addr(), "orders-2")

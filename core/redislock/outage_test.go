@@ -35,6 +35,7 @@ func engineOn(t testing.TB, addr string, o ...core.Option) *core.Engine {
 }
 
 func TestStoppedServerHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := engineOn(t, s.Addr())
 	const ttl = 2 * time.Second
@@ -136,6 +137,9 @@ func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 }
 
 func TestHeldLeaseCostsNoGoroutine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("holds thousands of leases")
+	}
 	const n = 10_000
 	s := redistest.Start(t)
 	e := engineOn(t, s.Addr())

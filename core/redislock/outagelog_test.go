@@ -19,6 +19,7 @@ import (
 // grants too little: one line for each, with what the server or the system said, and one when
 // it is over.
 func TestOutageIsTwoLinesOfTheLog(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		spoil func(*testing.T, *redistest.Server)

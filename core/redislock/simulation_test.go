@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// defaultSchedules are run beside other tests; make simulation runs more, and the mutants.
+// defaultSchedules are run beside other tests; make test-full runs more, and the mutants.
 const defaultSchedules = 150
 
 const (
@@ -23,6 +23,7 @@ const (
 // over a network that fails on purpose, each schedule from a seed of its own, and
 // checks what the driver and the engine promise together.
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	next, schedules := firstSeed(t), schedulesToRun(t)
 	over := next + uint64(schedules)
 	var mu sync.Mutex

@@ -11,8 +11,12 @@ import (
 )
 
 // startValkey starts a server that says itself that it is Valkey, and no Redis by that name.
+// Its tests repeat those on Redis.
 func startValkey(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("is tried on Redis")
+	}
 	server := redistest.StartValkey(t, args...)
 	info, err := newClient(t, redis.Options{Addr: server.Addr()}).Info(t.Context(), "server").Result()
 	if err != nil || !strings.Contains(info, "valkey_version:") {
@@ -30,6 +34,9 @@ func TestConformanceOnValkey(t *testing.T) {
 		{"RESP2, without retries", redis.Options{Protocol: 2, MaxRetries: -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("runs the whole suite once more")
+			}
 			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, startValkey, c.o) })
 		})
 	}

@@ -92,6 +92,9 @@ func waitInTurn(told string) error {
 // processes want one key all the time: few of them, or a thousand in twenty processes if
 // full counts are asked for. Then nobody waits longer than ten times the median.
 func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	processes, w := 4, waiters{Addr: redistest.Start(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
 	if counts.Full() {
 		processes, w.Turns = 20, 20

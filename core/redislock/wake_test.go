@@ -30,6 +30,7 @@ func wokenInTime(t testing.TB, machine *hiccups.Meter, late time.Duration) {
 }
 
 func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	a, b := join(t, server.Addr()), join(t, proxy.Addr())
@@ -51,6 +52,7 @@ func TestLostPushDelaysAWaiterByWakeAtMost(t *testing.T) {
 }
 
 func TestSilentSubscriptionIsReplacedAfterTwoMissedGrants(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	// Its silence alone would be noticed much later.

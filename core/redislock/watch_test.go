@@ -52,6 +52,7 @@ func watchOf(t *testing.T, e *engine) *core.Watch {
 }
 
 func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := watchOf(t, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	told := struct{ Addr, Key string }{server.Addr(), "stock:1"}

@@ -17,6 +17,9 @@ import (
 // frees its votes too soon, or too late. The former ends leases that rest on its vote and
 // one more.
 func TestTokensRiseThoughANodesClockJumpsByAnHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a clock, and restarts servers")
+	}
 	t.Parallel()
 	clock := wallclock.New(t)
 	servers := append(startServers(t, 2), redistest.StartIn(t, clock.Environment()))

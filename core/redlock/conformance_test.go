@@ -153,12 +153,18 @@ func harnesses(t *testing.T, n int) func(t *testing.T) *drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprintf("%dNodes", n), func(t *testing.T) { drivertest.Run(t, harnesses(t, n)) })
 	}
 }
 
-func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t, 3)) }
+func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
+	endurance.Run(t, harnesses(t, 3))
+}
 
 // holder is whose the key is at a node, which may not be known.
 func (f *fleet) holder(t testing.TB, node int, key string) string {

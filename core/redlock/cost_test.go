@@ -56,6 +56,9 @@ func TestFreeKeyCostsTwoCommandsOfEachNode(t *testing.T) {
 }
 
 func TestHandOverCostsWithManyWaiters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	for _, waiters := range []int{2, 32} {
 		f := startFleet(t, 3)
 		a := join(t, f.direct)

@@ -44,6 +44,9 @@ func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	t.Parallel()
 	servers := startServers(t, 3)
 	turns.Run(t, 500, false, func(t testing.TB) driver.Driver {

@@ -17,6 +17,9 @@ import (
 // other two: 1 time, or 100 if full counts are asked for, or LOCKAROUND_ROUNDS. Nodes that
 // have lost their data stay out for the largest TTL.
 func TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills servers for seconds")
+	}
 	t.Parallel()
 	const lease, enough = time.Second, 10
 	rounds := counts.Of(t, "LOCKAROUND_ROUNDS", 1, 100)

@@ -141,6 +141,9 @@ var operations = map[drivertest.Op]operation{
 // TestConformanceOverModelledNodes needs no server, so that it shows whether a failure
 // is the driver's or the scripts'.
 func TestConformanceOverModelledNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the whole suite once more")
+	}
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			drivertest.Run(t, func(*testing.T) *drivertest.Harness {

@@ -122,6 +122,9 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 // TestTokensNeverGoBackWhileNodesAreKilledInTurn kills nodes during 120 acquisitions, or 1,000 if
 // full counts are asked for, or LOCKAROUND_ACQUISITIONS.
 func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills servers for seconds")
+	}
 	t.Parallel()
 	// Each node is killed once, or some 16 times.
 	acquisitions := int64(counts.Of(t, "LOCKAROUND_ACQUISITIONS", 120, 1000))

@@ -87,6 +87,9 @@ func TestEightWhoWaitAreAllServedSoon(t *testing.T) {
 }
 
 func TestOfEightWhoDoNotWaitOneIsServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tries many rounds")
+	}
 	for _, n := range []int{3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			const contenders, rounds = 8, 50

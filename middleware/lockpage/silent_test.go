@@ -51,6 +51,7 @@ func TestPageOfAKeySaysThatTheStoreDoesNotAnswer(t *testing.T) {
 }
 
 func TestStoreIsAskedOnceForAllWhoLookAtAKey(t *testing.T) {
+	t.Parallel()
 	d := newSilent()
 	c := openCounterOn(t, d)
 	c.hold()

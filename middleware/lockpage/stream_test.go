@@ -357,6 +357,7 @@ type told func(context.Context) core.Panel
 func (f told) Panel(ctx context.Context) core.Panel { return f(ctx) }
 
 func TestPanelsAreShownAndDoNoHarm(t *testing.T) {
+	t.Parallel()
 	s := &scene{view: wanted("k")}
 	p := s.page(t, WithPanels(
 		told(func(context.Context) core.Panel {
