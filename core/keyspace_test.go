@@ -132,6 +132,9 @@ func (k *keyprints) key(t *testing.T, n int) (key, from string, ok bool) {
 // TestFuzzedKeysStayApart renders 100,000 keys, ten million if LOCKAROUND_FIGURES is
 // set, of values that differ, and finds no key twice.
 func TestFuzzedKeysStayApart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tries many keys")
+	}
 	total := 100_000
 	if counts.Full() {
 		total = 10_000_000

@@ -11,6 +11,9 @@ import (
 )
 
 func TestHeldLeaseCostsNoGoroutineAndLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("holds thousands of leases")
+	}
 	const n = 10_000
 	e := open(t, memlock.New())
 	heap := func() uint64 {

@@ -37,6 +37,9 @@ type hold struct {
 }
 
 func TestLeaderKilledUnderLoadOverlapsNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills servers for seconds")
+	}
 	t.Parallel()
 	const processes, callers, rounds = 3, 3, 12
 	members := etcdtest.StartCluster(t, 3)

@@ -100,7 +100,12 @@ var alone = []string{"Restart", "LossOfData", "Silence", "SilentStore"}
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harnesses(t)) }
 
-func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t)) }
+func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
+	endurance.Run(t, harnesses(t))
+}
 
 // harnesses returns what makes harnesses on one server, or on a server each.
 func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {

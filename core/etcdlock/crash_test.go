@@ -35,6 +35,9 @@ func TestKilledHolderIsSucceededWithinTTLPlusASecond(t *testing.T) {
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	t.Parallel()
 	server := etcdtest.Start(t)
 	crowd.Run(t, 500, false, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })

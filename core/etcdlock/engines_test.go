@@ -34,6 +34,9 @@ func add(ctx context.Context, c *clientv3.Client, owner clientv3.Cmp) error {
 }
 
 func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts for seconds")
+	}
 	t.Parallel()
 	const engines, callers, rounds = 3, 5, 10
 	server := etcdtest.Start(t)

@@ -21,4 +21,9 @@ func harness(*testing.T) *drivertest.Harness {
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harness) }
 
-func TestEndurance(t *testing.T) { endurance.Run(t, harness) }
+func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
+	endurance.Run(t, harness)
+}

@@ -9,6 +9,9 @@ import (
 )
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	d := memlock.New()
 	crowd.Run(t, 5000, false, func(testing.TB) driver.Driver { return d })
 }

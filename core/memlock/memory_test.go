@@ -35,6 +35,9 @@ func kept(d *Driver) (keys, waiters, spare, over int) {
 }
 
 func TestKeyWithoutHolderAndWaitersTakesNoMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("locks a million keys")
+	}
 	d := New()
 	s, _ := d.Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Second})
 	ctx := context.Background()

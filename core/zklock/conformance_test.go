@@ -63,7 +63,12 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, harnesses(t))
 }
 
-func TestEndurance(t *testing.T) { endurance.Run(t, harnesses(t)) }
+func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
+	endurance.Run(t, harnesses(t))
+}
 
 // harnesses returns what makes harnesses on one server, or, for what restarts it, on a
 // server each.

@@ -27,6 +27,9 @@ func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	t.Parallel()
 	server := zktest.Start(t)
 	crowd.Run(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })

@@ -25,6 +25,9 @@ func engine(t *testing.T, addr string, opts ...zklock.Option) *core.Engine {
 
 // TestEnginesTakeTurns has callers of several processes count with a lock around it.
 func TestEnginesTakeTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
 	t.Parallel()
 	const engines, callers, rounds = 3, 8, 10
 	s := zktest.Start(t)

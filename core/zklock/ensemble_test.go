@@ -28,6 +28,9 @@ type section struct {
 // processes take turns at one key, twice: nobody holds it together with another,
 // tokens rise, and everybody finishes.
 func TestLeaderKilledUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills servers for seconds")
+	}
 	t.Parallel()
 	const processes, rounds = 6, 25
 	servers := zktest.StartEnsemble(t, 3)

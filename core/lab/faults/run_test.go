@@ -94,6 +94,9 @@ func hold(t *testing.T, faults []fault, r *Run) {
 // TestMutantsAreCaught has those that show in nearly every run. Whether the others do is a
 // matter of which section a fault hits, which a busy machine decides: the command runs all.
 func TestMutantsAreCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the laboratory once for each bug")
+	}
 	daemon.Need(t, "redis-server")
 	t.Parallel()
 	const runs = 10

@@ -15,6 +15,9 @@ import (
 )
 
 func TestEachPeerServesAllCallers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts every peer")
+	}
 	for store, program := range map[Store]string{Redis: "redis-server", Three: "redis-server", Etcd: "etcd"} {
 		t.Run(string(store), func(t *testing.T) {
 			daemon.Need(t, program)

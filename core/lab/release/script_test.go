@@ -13,6 +13,9 @@ import (
 // TestReleasesAreMadeOneAfterTheOther makes two releases of a copy of the tree, and has
 // another module go from the one to the other.
 func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes several releases")
+	}
 	copied := &outside{T: t, folder: t.TempDir()}
 	if err := stage(tree, copied.folder); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,9 @@ import (
 // use its wall clock. If the clock jumps for the server alone, it waits for an hour, or not
 // at all.
 func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a clock, and restarts servers")
+	}
 	p := products[0]
 	srv := p.newServer().EndWith(t)
 	clock := wallclock.New(t)

@@ -116,6 +116,9 @@ func TestConformanceAsTheDriverComes(t *testing.T) {
 // TestEndurance uses notifications where the product has them. The others have no wake-ups,
 // so none can be lost.
 func TestEndurance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
 	for _, p := range products {
 		notified := p == products[0]
 		t.Run(p.server.Name, func(t *testing.T) {

@@ -45,6 +45,9 @@ func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		crowd.Run(t, 300, false, func(t testing.TB) driver.Driver {
 			return d.locks(t, d.Connect(t, d.On.Addr(), d.options))

@@ -27,6 +27,9 @@ func (d *database) purge(t testing.TB) int {
 }
 
 func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("locks a thousand keys")
+	}
 	const keys = 1000
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		p := open(t, d.locks(t, d.DB))
@@ -91,6 +94,9 @@ func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
 }
 
 func TestPurgeBesideUsersLetsNobodyInTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("works for seconds without a pause")
+	}
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 2 {

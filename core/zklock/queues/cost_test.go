@@ -86,6 +86,9 @@ func TestRequestsAreFew(t *testing.T) {
 // TestIdleWorkerHearsAndAsksSeldom counts the requests of a worker that has nothing to do, and then
 // gives it something.
 func TestIdleWorkerHearsAndAsksSeldom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("watches an idle worker for seconds")
+	}
 	srv := zktest.Start(t)
 	link := zktest.NewProxy(t, srv.Addr())
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
