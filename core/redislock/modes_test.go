@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/internal/counts"
 )
 
 // readersVar is for how long the readers and writers contend; the default is 2 s.
@@ -108,7 +108,7 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 		slices.Sort(waits)
 		median, worst := waits[len(waits)/2], waits[len(waits)-1]
 		t.Logf("%s: %d holds, median wait %v, 99%% %v, worst %v (%.1f × the median)", mode, len(waits), median, waits[len(waits)*99/100], worst, float64(worst)/float64(median))
-		if counts.Full() && worst > machine.Allow(10*median) {
+		if counts.Full(t) && worst > machine.Allow(10*median) {
 			t.Errorf("a caller waited %v, more than ten times the median of %v", worst, median)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -20,10 +19,8 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
+	"github.com/lockaround/lockaround/internal/counts"
 )
-
-// serialKills is the name of a variable: how often TestKilledWorkersLeaveOneEffectOfEachItem kills.
-const serialKills = "LOCKAROUND_SERIAL_KILLS"
 
 // payout is what is queued.
 type payout struct{ Order, ID string }
@@ -106,14 +103,7 @@ func workSerially(words []string) error {
 }
 
 func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
-	kills := 10
-	if text := os.Getenv(serialKills); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kills = n
-	}
+	kills := counts.Of(t, "kills", 10, 500)
 	d := postgres.database(t)
 	d.Must(t, `CREATE TABLE paid (lock_order text, id text, n serial)`)
 	addr := redistest.Start(t).Addr()
