@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -161,15 +160,9 @@ func TestDetachedCallClosesNoCircle(t *testing.T) {
 // out. Then somebody is refused if there was one, nobody if there was none, and no wait runs
 // out.
 func TestCirclesAreFoundAndOnlyThose(t *testing.T) {
-	schedules := uint64(300)
-	if text, ok := os.LookupEnv("LOCKAROUND_CIRCLES"); ok {
-		var err error
-		if schedules, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	first, schedules := counts.Seeds(t, "circles", 0, 300, 10_000)
 	circular := 0
-	for seed := range schedules {
+	for seed := first; seed < first+schedules; seed++ {
 		var hidden, shown ended
 		synctest.Test(t, func(t *testing.T) { hidden = circles(t, seed, core.Detach) })
 		synctest.Test(t, func(t *testing.T) { shown = circles(t, seed, func(ctx context.Context) context.Context { return ctx }) })

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 // keyspaces are templates whose keys are compared with each other. Those that begin with
@@ -129,14 +129,14 @@ func (k *keyprints) key(t *testing.T, n int) (key, from string, ok bool) {
 	return strconv.Itoa(k.space[at]) + " " + rendered, b.String(), !empty
 }
 
-// TestFuzzedKeysStayApart renders 100,000 keys, ten million if LOCKAROUND_FIGURES is
-// set, of values that differ, and finds no key twice.
+// TestFuzzedKeysStayApart renders 100,000 keys, ten million if full counts
+// are asked for, of values that differ, and finds no key twice.
 func TestFuzzedKeysStayApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tries many keys")
 	}
 	total := 100_000
-	if counts.Full() {
+	if counts.Full(t) {
 		total = 10_000_000
 	}
 	k := &keyprints{seed: maphash.MakeSeed()}

@@ -3,14 +3,13 @@ package decorator_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
@@ -29,24 +28,21 @@ const (
 // late is by how much a machine may be late with what comes between a loader's beginning and
 // its successor's: to kill the one, to wake the other. It is 2 s where figures are
 // taken. A busy machine may take longer; callers who are never let in wait for minutes.
-func late() time.Duration {
-	if os.Getenv("LOCKAROUND_FIGURES") == "1" {
+func late(t testing.TB) time.Duration {
+	t.Helper()
+	if counts.Full(t) {
 		return 2 * time.Second
 	}
 	return 20 * time.Second
 }
 
-// expiries is how many values are to end while everybody wants them: 20, or
-// LOCKAROUND_EXPIRIES.
+// expiries is how many values are to end while everybody wants them: 20, or 100 if full counts
+// are asked for, or as many as LOCKAROUND_COUNTS says.
 func expiries(t *testing.T) int {
 	t.Helper()
-	v := os.Getenv("LOCKAROUND_EXPIRIES")
-	if v == "" {
-		return 20
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < oneKillIn {
-		t.Fatalf("LOCKAROUND_EXPIRIES is %q; a number from %d is right", v, oneKillIn)
+	n := counts.Of(t, "expiries", 20, 100)
+	if n < oneKillIn {
+		t.Fatalf("%s has expiries=%d; a number from %d is right", counts.Variable, n, oneKillIn)
 	}
 	return n
 }
@@ -213,8 +209,8 @@ func (f *fair) checkLoads(loads []begun, ended []stamped) {
 			}
 			after := micros(next.at - f.killed[kills].UnixMicro())
 			longest = max(longest, after)
-			if after > f.TTL+late() {
-				f.Errorf("load %d began %v after its predecessor was killed; want at most %v", number+1, after, f.TTL+late())
+			if after > f.TTL+late(f.T) {
+				f.Errorf("load %d began %v after its predecessor was killed; want at most %v", number+1, after, f.TTL+late(f.T))
 			}
 			kills++
 		}
@@ -269,7 +265,7 @@ func (f *fair) checkReports(loads []begun, ended, stored []stamped) {
 		}
 	}
 	f.Logf("%d gets, at least %d of each edition; the longest, of edition %d, took %v, the longest load %v", gets, fewest, of, micros(longest), load)
-	bound := load + late()
+	bound := load + late(f.T)
 	if len(f.killed) > 0 {
 		bound += f.TTL
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
@@ -168,20 +169,6 @@ func (e *election) count(key string) int {
 	return int(n)
 }
 
-// times is how often to do something: few times, or as often as the variable says.
-func times(t *testing.T, variable string, few int) int {
-	t.Helper()
-	text, ok := os.LookupEnv(variable)
-	if !ok {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
-}
-
 // logTimes logs the median and the longest of some times.
 func logTimes(t *testing.T, what string, all []time.Duration) {
 	slices.Sort(all)
@@ -199,7 +186,7 @@ func TestKilledLeaderIsSucceededByOneOverProcesses(t *testing.T) {
 	e := newElection(t, 5, inside)
 	var took []time.Duration
 	term, pid, _ := e.leader("")
-	for range times(t, "LOCKAROUND_LEADERS_KILLED", 5) {
+	for range counts.Of(t, "leaders", 5, 50) {
 		stalls := watchStalls(t)
 		e.candidates[pid].kill()
 		_ = e.candidates[pid].wait()
@@ -232,7 +219,7 @@ func TestStoppedLeaderIsSucceededAndItsWritesRefusedOverProcesses(t *testing.T) 
 	heard.begin(t)
 	var took []time.Duration
 	term, pid, _ := e.leader("")
-	for range times(t, "LOCKAROUND_LEADERS_STOPPED", 3) {
+	for range counts.Of(t, "leaders", 3, 50) {
 		stalls := watchStalls(t)
 		stopped := e.candidates[pid].cmd.Process
 		if err := stopped.Signal(syscall.SIGSTOP); err != nil {

@@ -5,8 +5,6 @@ package decorator_test
 import (
 	"context"
 	"log/slog"
-	"os"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -14,14 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 	"github.com/lockaround/lockaround/decorator/serialtest"
 )
-
-// serialItems is the name of a variable: how many items TestHistoryOverProcesses runs.
-const serialItems = "LOCKAROUND_SERIAL_ITEMS"
 
 // openSerial opens what the serial function of a process needs.
 func openSerial(rdb *redis.Client) (*core.Engine, *redisqueue.Store, error) {
@@ -64,14 +60,7 @@ func (p serialProcess) Cont() error { return p.cmd.Process.Signal(syscall.SIGCON
 // TestHistoryOverProcesses runs items by processes that are killed, stopped and cut off.
 func TestHistoryOverProcesses(t *testing.T) {
 	t.Parallel()
-	items := 2000
-	if text := os.Getenv(serialItems); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		items = n
-	}
+	items := counts.Of(t, "items", 2000, 30_000)
 	plan := serialtest.Plan{TTL: 2 * time.Second, Takes: 2 * time.Millisecond, Fails: 50}
 	spaced := plan
 	spaced.Spacing = 20 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
@@ -138,7 +139,7 @@ func TestItemStartsSoonAndCostsFewRoundTrips(t *testing.T) {
 	if float64(appends)/lonely > 1 || float64(rest)/lonely+1 > 4.1 { // a look now and then comes on top
 		t.Errorf("a lonely item costs %.2f appends and %.2f round trips; want 1 and 4", float64(appends)/lonely, float64(rest)/lonely+1)
 	}
-	if os.Getenv("LOCKAROUND_FIGURES") == "1" && waits[lonely*99/100] > 10*time.Millisecond {
+	if counts.Full(t) && waits[lonely*99/100] > 10*time.Millisecond {
 		t.Errorf("99 of 100 items start within %v; want 10ms", waits[lonely*99/100])
 	}
 
@@ -181,7 +182,7 @@ func TestBurstCostsOneRoundTripForEachItem(t *testing.T) {
 	if each := float64(rest) / burst; each > 1.2 {
 		t.Errorf("%.2f round trips for each item of a burst; want 1.2 or less", each)
 	}
-	if os.Getenv("LOCKAROUND_FIGURES") == "1" && perSecond < 3000 {
+	if counts.Full(t) && perSecond < 3000 {
 		t.Errorf("%.0f items of one key in a second; want 3000", perSecond)
 	}
 }
@@ -190,12 +191,7 @@ func TestBurstCostsOneRoundTripForEachItem(t *testing.T) {
 // the item within the TTL and a second.
 func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 	t.Parallel()
-	kills := 3
-	if n := os.Getenv("LOCKAROUND_KILLS"); n != "" {
-		if _, err := fmt.Sscan(n, &kills); err != nil {
-			t.Fatal(err)
-		}
-	}
+	kills := counts.Of(t, "kills", 3, 100)
 	srv := redisserver.Start(t)
 	p := serialtest.Plan{Store: srv.Addr, TTL: 2 * time.Second}
 	rdb := patientClient(srv.Addr)

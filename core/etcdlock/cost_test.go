@@ -15,7 +15,7 @@ import (
 // methods are those of requests, with what they cost by the documentation.
 var methods = []string{methodGrant, methodTxn, methodDelete, methodRevoke, methodKeepAlive}
 
-func counts(p *etcdtest.Proxy) map[string]int {
+func callsOf(p *etcdtest.Proxy) map[string]int {
 	n := make(map[string]int)
 	for _, m := range methods {
 		n[m] = p.Count(m)
@@ -30,11 +30,11 @@ func TestFreeKeyCostsTwoRequests(t *testing.T) {
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	p.drop(p.take("k", long))
 	const n = 20
-	before := counts(proxy)
+	before := callsOf(proxy)
 	for range n {
 		p.drop(p.take("k", long))
 	}
-	after := counts(proxy)
+	after := callsOf(proxy)
 	for m, each := range map[string]int{methodGrant: 0, methodTxn: 1, methodDelete: 1, methodRevoke: 0, methodKeepAlive: 0} {
 		if got := after[m] - before[m]; got != n*each {
 			t.Errorf("%d times a free key took %d of %s", n, got, m)
@@ -57,12 +57,12 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 		for i := range waiters {
 			queue = append(queue, ps[i%2].queue(within(t), "k", long))
 		}
-		start, before := time.Now(), counts(proxy)
+		start, before := time.Now(), callsOf(proxy)
 		direct.drop(g)
 		for i, w := range queue {
 			ps[i%2].drop(w.granted(t))
 		}
-		after := counts(proxy)
+		after := callsOf(proxy)
 		polls := waiters * int(time.Since(start)/(500*time.Millisecond)+2)
 		t.Logf("%d hand-overs took %v: %v before, %v after", waiters, time.Since(start), before, after)
 		got := after[methodTxn] + after[methodDelete] - before[methodTxn] - before[methodDelete]

@@ -38,9 +38,9 @@ func TestReleasesThatComeTogetherTravelTogether(t *testing.T) {
 	const n = 40
 	held := p.takeMany(n)
 	proxy.DelayReplies(20 * time.Millisecond)
-	before := counts(proxy)
+	before := callsOf(proxy)
 	p.dropAll(held)
-	after := counts(proxy)
+	after := callsOf(proxy)
 	got := after[methodTxn] + after[methodDelete] - before[methodTxn] - before[methodDelete]
 	if got > n/2 {
 		t.Errorf("%d releases took %d requests", n, got)
@@ -57,9 +57,9 @@ func TestReleasesThatAreRefusedTogetherAreMadeOneByOne(t *testing.T) {
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	held := p.takeMany(40)
 	proxy.DelayReplies(20 * time.Millisecond)
-	before := counts(proxy)
+	before := callsOf(proxy)
 	p.dropAll(held)
-	if counts(proxy)[methodTxn] == before[methodTxn] {
+	if callsOf(proxy)[methodTxn] == before[methodTxn] {
 		t.Error("no releases travelled together, so nothing was tested")
 	}
 	p.dropAll(p.takeMany(40))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
@@ -255,23 +255,14 @@ func TestWaiterThatWasCutOffWaitsOutOnlyThoseWhoseLeaseHasGone(t *testing.T) {
 	}
 }
 
-// pauses is how often the leader is stopped. Each has a dozen leases revoked before their time.
-// It is a figure: with etcd 3.4.23 one in a hundred holds still overlaps another for a moment,
-// with 3.6.5 none of a thousand did.
-func pauses(t *testing.T) int {
-	text := os.Getenv("LOCKAROUND_PAUSES")
-	if text == "" {
-		t.Skip("takes minutes; LOCKAROUND_PAUSES says how often the leader is to be stopped")
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("LOCKAROUND_PAUSES: %v", err)
-	}
-	return n
-}
-
+// TestLeaderThatWasStoppedOverlapsNobody stops the leader as often as LOCKAROUND_COUNTS says of
+// pauses. Each has a dozen leases revoked before their time. It is a figure: with etcd 3.4.23 one
+// in a hundred holds still overlaps another for a moment, with 3.6.5 none of a thousand did.
 func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
-	rounds := pauses(t)
+	rounds := counts.Of(t, "pauses", 0, 0)
+	if rounds == 0 {
+		t.Skip("takes minutes: set " + counts.Asks("pauses", 20))
+	}
 	members := etcdtest.StartCluster(t, 3)
 	var addrs []string
 	for _, m := range members {

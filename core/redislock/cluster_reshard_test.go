@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // TestClusterReshardingLosesNoLease moves a slot between two masters without a
 // pause while three processes use its keys: for 3 s, or a minute if full counts are
-// asked for, or LOCKAROUND_RESHARD.
+// asked for, or for as long as LOCKAROUND_COUNTS says of reshard.
 func TestClusterReshardingLosesNoLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("moves slots for seconds")
 	}
 	t.Parallel()
-	duration := counts.Time(t, "LOCKAROUND_RESHARD", 3*time.Second, time.Minute)
+	duration := counts.Time(t, "reshard", 3*time.Second, time.Minute)
 	c := redistest.StartCluster(t, 3, 0)
 	masters := c.Masters()
 	keys, slot := keysOfOneSlot(t, c, masters[0], 3)

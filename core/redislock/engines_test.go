@@ -136,7 +136,7 @@ func handOver(t testing.TB, a, b *engine, key string) {
 	lease := a.take(t, key, lasting)
 	limit := bounded(t)
 	for woken, missed := 0, 0; lease != nil && woken < 7; {
-		machine, began := hiccups.Measure(), time.Now()
+		machine, began := hiccups.Measure(t), time.Now()
 		got := b.queue(t, key, lasting)
 		giveBack(t, lease)
 		lease = <-got

@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // TestTokensRiseOverEvictions has the server evict a lock that is held, with all that it
-// knew of the key: 5 times, or 100 if full counts are asked for, or LOCKAROUND_EVICTIONS.
+// knew of the key: 5 times, or 100 if full counts are asked for, or as often as
+// LOCKAROUND_COUNTS says.
 func TestTokensRiseOverEvictions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("evicts in many rounds")
 	}
-	evictions := counts.Of(t, "LOCKAROUND_EVICTIONS", 5, 100)
+	evictions := counts.Of(t, "evictions", 5, 100)
 	server := redistest.Start(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	set := func(name, value string) {

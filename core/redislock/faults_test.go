@@ -168,7 +168,7 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 		func() {
 			server.Stop()
 			defer server.Cont()
-			machine := hiccups.Measure()
+			machine := hiccups.Measure(t)
 			defer machine.Stop()
 			var late [64]time.Duration
 			gather(len(late), func(i int) {

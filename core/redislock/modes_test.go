@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
@@ -111,7 +111,7 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 		slices.Sort(waits)
 		median, worst := waits[len(waits)/2], waits[len(waits)-1]
 		t.Logf("%s: %d holds, median wait %v, 99%% %v, worst %v (%.1f × the median)", mode, len(waits), median, waits[len(waits)*99/100], worst, float64(worst)/float64(median))
-		if counts.Full() && worst > machine.Allow(10*median) {
+		if counts.Full(t) && worst > machine.Allow(10*median) {
 			t.Errorf("a caller waited %v, more than ten times the median of %v", worst, median)
 		}
 	}

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // TestSentinelFailoverThatLosesWritesTellsTheOldHolder has a master die with
-// locks that no replica knows of: 2 times, or 100 if full counts are asked for, or
-// LOCKAROUND_FAILOVERS. The locks may be granted twice. Then the old holder is told, by its
+// locks that no replica knows of: 2 times, or 100 if full counts are asked for, or as
+// often as LOCKAROUND_COUNTS says. The locks may be granted twice. Then the old holder is told, by its
 // deadline at the latest, and its token is the smaller one.
 func TestSentinelFailoverThatLosesWritesTellsTheOldHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for failovers")
 	}
 	t.Parallel()
-	rounds := counts.Of(t, "LOCKAROUND_FAILOVERS", 2, 100)
+	rounds := counts.Of(t, "failovers", 2, 100)
 	var sum lostWrites
 	for i := range rounds {
 		t.Run(fmt.Sprint("failover ", i+1), func(t *testing.T) { sum.add(loseWrites(t)) })

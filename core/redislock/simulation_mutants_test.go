@@ -3,9 +3,9 @@ package redislock_test
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"testing"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
@@ -130,8 +130,8 @@ func TestSimulationCatchesMutants(t *testing.T) {
 		t.Skip("compiles and runs the simulation once for each bug")
 	}
 	const enough = 2000
-	if n := schedulesToRun(t); n < enough {
-		t.Skipf("%s=%d asks for few schedules, in which a bug need not show", simulationSchedules, n)
+	if _, n := schedulesToRun(t); n < enough {
+		t.Skipf("%d schedules are few, in which a bug need not show: set %s", n, counts.Asks("schedules", enough))
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			mutation.Mutant{
 				File: filepath.Join("..", m.file), Old: m.old, Bug: m.bug,
 				Args: []string{"-p=1", "-run", pattern, folder},
-				Env:  []string{simulationSchedules + "=" + strconv.Itoa(enough), simulationSeed + "=", "GOMAXPROCS=1"},
+				Env:  []string{counts.Asks("schedules", enough), counts.Seed + "=", "GOMAXPROCS=1"},
 				Sign: []string{sign},
 			}.MustBeFound(t)
 		})

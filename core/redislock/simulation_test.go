@@ -2,30 +2,29 @@ package redislock_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
-// defaultSchedules are run beside other tests; make test-full runs more, and the mutants.
-const defaultSchedules = 150
-
-const (
-	simulationSchedules = "LOCKAROUND_SIM_SCHEDULES" // how many; the default is defaultSchedules, and 1 from a given seed
-	simulationSeed      = "LOCKAROUND_SIM_SEED"      // of the first one; the others' follow it
-)
+// schedulesToRun are 150 beside other tests; make test-full runs more, and the mutants. Each is
+// from a seed of its own, of which the first is returned too.
+func schedulesToRun(t *testing.T) (seed, n uint64) {
+	t.Helper()
+	return counts.Seeds(t, "schedules", 1, 150, 100_000)
+}
 
 // TestSimulation runs whole engines in virtual time against the reference server
 // over a network that fails on purpose, each schedule from a seed of its own, and
 // checks what the driver and the engine promise together.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	next, schedules := firstSeed(t), schedulesToRun(t)
-	over := next + uint64(schedules)
+	next, schedules := schedulesToRun(t)
+	over := next + schedules
 	var mu sync.Mutex
 	total := make(map[string]int)
 	draw := func() (uint64, bool) {
@@ -42,9 +41,9 @@ func TestSimulation(t *testing.T) {
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
 				for seed, ok := draw(); ok && !t.Failed(); seed, ok = draw() {
-					counts := simulate(t, seed)
+					tally := simulate(t, seed)
 					mu.Lock()
-					for what, n := range counts {
+					for what, n := range tally {
 						total[what] += n
 					}
 					mu.Unlock()
@@ -71,37 +70,8 @@ func TestSimulation(t *testing.T) {
 	t.Attr("figure-5", fmt.Sprintf("%d seeds, %d grants: 0 violations", schedules, total["granted"]))
 }
 
-func firstSeed(t *testing.T) uint64 {
-	t.Helper()
-	text := os.Getenv(simulationSeed)
-	if text == "" {
-		return 1
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", simulationSeed, err)
-	}
-	return seed
-}
-
-func schedulesToRun(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv(simulationSchedules)
-	switch {
-	case text == "" && os.Getenv(simulationSeed) != "":
-		return 1
-	case text == "":
-		return defaultSchedules
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s: %q is not a number of schedules", simulationSchedules, text)
-	}
-	return n
-}
-
 // simulate runs one schedule and returns its tally.
-func simulate(t *testing.T, seed uint64) (counts map[string]int) {
+func simulate(t *testing.T, seed uint64) (tally map[string]int) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
@@ -111,14 +81,14 @@ func simulate(t *testing.T, seed uint64) (counts map[string]int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(t, seed)
 		s.run()
-		counts = s.Counts()
+		tally = s.Counts()
 		if broken := s.Check(s.rules()); len(broken) > 0 {
 			t.Fatalf("%s\n%s\n\n%s\n%s", replay(seed), strings.Join(broken, "\n"), s.plan(), s.History.String())
 		}
 	})
-	return counts
+	return tally
 }
 
 func replay(seed uint64) string {
-	return fmt.Sprintf("simulation: seed %d fails; replay it with\n  %s=%d go test -count=1 -run 'TestSimulation$' ./core/redislock", seed, simulationSeed, seed)
+	return fmt.Sprintf("simulation: seed %d fails; replay it with\n  %s=%d go test -count=1 -run 'TestSimulation$' ./core/redislock", seed, counts.Seed, seed)
 }

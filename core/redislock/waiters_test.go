@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -96,7 +96,7 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 		t.Skip("lets a crowd in")
 	}
 	processes, w := 4, waiters{Addr: redistest.Start(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
-	if counts.Full() {
+	if counts.Full(t) {
 		processes, w.Turns = 20, 20
 	}
 	var all []*child.Process
@@ -168,14 +168,14 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	// A busy machine makes the processes wait long enough to refresh their places, and takes
 	// subscriptions for deaf.
 	more := 0.0
-	if !counts.Full() {
+	if !counts.Full(t) {
 		refreshes := float64(processes) * (1 + float64(took)/float64(protocol.MaxPlaceTTL/4))
 		more = (refreshes + float64(2*(after["subscribe"]-before["subscribe"]))) / float64(handOvers)
 	}
 	if each > 2+more {
 		t.Errorf("%.2f commands for each hand-over, want at most 2, or %.2f on this machine", each, 2+more)
 	}
-	if counts.Full() && longest > 10*median {
+	if counts.Full(t) && longest > 10*median {
 		t.Errorf("somebody waited %v, more than ten times the median of %v", longest, median)
 	}
 }

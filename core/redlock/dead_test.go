@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 // TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice has callers of three processes use two
 // keys, while two of five nodes are killed and a third one is restarted empty, and then the
-// other two: 1 time, or 100 if full counts are asked for, or LOCKAROUND_ROUNDS. Nodes that
-// have lost their data stay out for the largest TTL.
+// other two: 1 time, or 100 if full counts are asked for, or as often as
+// LOCKAROUND_COUNTS says of rounds. Nodes that have lost their data stay out for the largest TTL.
 func TestTwoOfFiveDeadAndOneBackEmptyLetNobodyInTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills servers for seconds")
 	}
 	t.Parallel()
 	const lease, enough = time.Second, 10
-	rounds := counts.Of(t, "LOCKAROUND_ROUNDS", 1, 100)
+	rounds := counts.Of(t, "rounds", 1, 100)
 	f := startFleet(t, 5)
 	var seen crowd
 	var running sync.WaitGroup

@@ -2,9 +2,9 @@ package redlock
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
@@ -90,15 +90,15 @@ var mutants = []struct{ name, file, old, bug string }{
 // simulation to fail.
 func TestSimulationCatchesMutants(t *testing.T) {
 	const enough = 4000
-	if n := schedulesToRun(t); n < enough {
-		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s=%d", simulationSchedules, enough)
+	if _, n := schedulesToRun(t); n < enough {
+		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s", counts.Asks("schedules", enough))
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			mutation.Mutant{
 				File: m.file, Old: m.old, Bug: m.bug,
 				Args: []string{"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed|TestTokenThatMayBeGivenBackIsNotTakenUp|TestRenewedVoteIsNotGivenBack|TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow)$", "."},
-				Env:  []string{simulationSchedules + "=" + strconv.Itoa(enough)},
+				Env:  []string{counts.Asks("schedules", enough), counts.Seed + "="},
 				Sign: []string{"simulation: seed ", "nodes: "},
 			}.MustBeFound(t)
 		})

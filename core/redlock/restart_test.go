@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
@@ -120,14 +120,14 @@ func TestTheDelayedRestartKeepsTwoFromHolding(t *testing.T) {
 }
 
 // TestTokensNeverGoBackWhileNodesAreKilledInTurn kills nodes during 120 acquisitions, or 1,000 if
-// full counts are asked for, or LOCKAROUND_ACQUISITIONS.
+// full counts are asked for, or as many as LOCKAROUND_COUNTS says.
 func TestTokensNeverGoBackWhileNodesAreKilledInTurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills servers for seconds")
 	}
 	t.Parallel()
 	// Each node is killed once, or some 16 times.
-	acquisitions := int64(counts.Of(t, "LOCKAROUND_ACQUISITIONS", 120, 1000))
+	acquisitions := int64(counts.Of(t, "acquisitions", 120, 1000))
 	f := startFleet(t, 3)
 	ps := []*peer{join(t, f.direct), join(t, f.direct)}
 	var done atomic.Int64

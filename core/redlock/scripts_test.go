@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,24 +11,19 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 )
 
 // TestScriptsDoWhatTheModelDoes runs random histories of two keys at a real node, by a
 // clock of the test's that also leaps and steps back, and at the model by which the
 // simulation proves the protocol. It compares every answer, all that the node knows, and
-// the messages after every step. LOCKAROUND_PROTOCOL_STEPS says how many steps.
+// the messages after every step. It does 4,500 steps, or as many as
+// LOCKAROUND_COUNTS says.
 func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 	t.Parallel()
 	const each = 150
-	total := 4_500
-	if text := os.Getenv("LOCKAROUND_PROTOCOL_STEPS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("LOCKAROUND_PROTOCOL_STEPS: %v", err)
-		}
-		total = n
-	}
+	total := counts.Of(t, "steps", 4_500, 100_000)
 	n := newClockedNode(t, redistest.Start(t))
 	seen := make(map[string]int)
 	for seed := range uint64(total+each-1) / each {

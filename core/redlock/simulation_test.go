@@ -5,22 +5,23 @@ import (
 	"crypto/rand"
 	"fmt"
 	mathrand "math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
-const (
-	simulationSchedules = "LOCKAROUND_REDLOCK_SCHEDULES" // how many; the default is defaultSchedules
-	defaultSchedules    = 200
-)
+// schedulesToRun are 200 beside other tests, each from a seed of its own, of which the first is
+// returned too.
+func schedulesToRun(t *testing.T) (seed, n uint64) {
+	t.Helper()
+	return counts.Seeds(t, "schedules", 0, 200, 400_000)
+}
 
 // TestSimulation runs sessions of the driver in virtual time over modelled nodes and a
 // network that loses, delays and reorders, with processes that crash at any moment and
@@ -30,19 +31,19 @@ const (
 // rise by counting alone. In even ones nodes lose their data and stay out for the
 // largest TTL, so that the rule of the delayed restart is proven to be enough.
 func TestSimulation(t *testing.T) {
-	n := schedulesToRun(t)
+	seed, n := schedulesToRun(t)
 	total := make(map[string]int)
 	var mu sync.Mutex // of total
 	t.Run("schedules", func(t *testing.T) {
 		each := uint64(runtime.GOMAXPROCS(0))
-		for first := range each {
+		for first := seed; first < seed+each; first++ {
 			t.Run(fmt.Sprint("from seed ", first), func(t *testing.T) {
 				t.Parallel()
-				for seed := first; seed < uint64(n) && !t.Failed(); seed += each {
-					w := world{forgetful: seed%2 == 0, delayed: true}
-					counts := w.simulate(t, seed)
+				for at := first; at < seed+n && !t.Failed(); at += each {
+					w := world{forgetful: at%2 == 0, delayed: true}
+					tally := w.simulate(t, at)
 					mu.Lock()
-					for what, k := range counts {
+					for what, k := range tally {
 						total[what] += k
 					}
 					mu.Unlock()
@@ -60,18 +61,6 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Attr("figure-5", fmt.Sprintf("%d seeds, %d grants: 0 violations", n, total["grants"]))
-}
-
-func schedulesToRun(t *testing.T) int {
-	text := os.Getenv(simulationSchedules)
-	if text == "" {
-		return defaultSchedules
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", simulationSchedules, err)
-	}
-	return n
 }
 
 // TestWithoutRestartDelayTwoMayHold shows what the delayed restart is for: without it

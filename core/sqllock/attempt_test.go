@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 func TestAnAnswerIsNeverTakenForSilence(t *testing.T) {
 	s := newSession(config{}, driver.Config{StoreTimeout: time.Minute})
 	defer func() { _ = s.Close(t.Context()) }()
 	rounds := 20_000
-	if counts.Full() {
+	if counts.Full(t) {
 		rounds *= 10
 	}
 	for i := range rounds {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 // Mistake is put into a source file, to see that tests find it.
@@ -18,11 +20,9 @@ type Mistake struct {
 	Flags    []string // of go test, besides
 }
 
-const mutants = "LOCKAROUND_SERIAL_MUTANTS"
-
 // MustBeFound expects the tests to fail that are to find the mistake. It compiles and runs them if
-// the variable LOCKAROUND_SERIAL_MUTANTS is 1, which takes a minute or so. Otherwise it expects only
-// that the text to replace is there. It does not change the file.
+// the environment says LOCKAROUND_COUNTS=mutants=1, which takes a minute or so. Otherwise it expects
+// only that the text to replace is there. It does not change the file.
 func (m Mistake) MustBeFound(t *testing.T) {
 	t.Helper()
 	file, err := filepath.Abs(m.File)
@@ -36,8 +36,8 @@ func (m Mistake) MustBeFound(t *testing.T) {
 	if n := strings.Count(string(source), m.Old); n != 1 {
 		t.Fatalf("%s has the text to replace %d times; it must be there once", m.File, n)
 	}
-	if os.Getenv(mutants) != "1" {
-		t.Skipf("compiles and runs other tests: set %s=1", mutants)
+	if counts.Of(t, "mutants", 0, 0) == 0 {
+		t.Skip("compiles and runs other tests: set " + counts.Asks("mutants", 1))
 	}
 	dir := t.TempDir()
 	mutated := filepath.Join(dir, filepath.Base(file))
@@ -55,7 +55,7 @@ func (m Mistake) MustBeFound(t *testing.T) {
 	folder, pattern, _ := strings.Cut(m.By, " ")
 	args := append([]string{"test", "-count=1", "-vet=off", "-overlay", list, "-run", pattern}, m.Flags...)
 	cmd := exec.Command("go", append(args, folder)...)
-	cmd.Env = append(os.Environ(), mutants+"=0")
+	cmd.Env = append(os.Environ(), counts.Variable+"=")
 	out, err := cmd.CombinedOutput()
 	switch names := failedTests.FindAllStringSubmatch(string(out), 3); {
 	case err == nil:

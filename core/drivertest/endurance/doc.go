@@ -7,8 +7,8 @@
 //
 // Each figure is a subtest that says what must hold and how often it was tried. Those
 // that need an ability which the harness lacks are skipped and name it. So that it can
-// be part of every run, only about one in a hundred is tried; with [Variable] set to 1
-// all are.
+// be part of every run, only about one in a hundred is tried; with [Variable] set to
+// all every one is.
 //
 // A figure that was reached tells so by an attribute of its subtest, which go test -v
 // prints:

@@ -7,10 +7,10 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
-// Variable is the environment variable that, set to 1, has every instance of each
+// Variable is the environment variable that, set to all, has every instance of each
 // figure tried. Some minutes pass then.
 const Variable = counts.Variable
 
@@ -90,7 +90,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *drivertest.Harness) {
 }
 
 func (fig figure) start(t *testing.T, newHarness func(t *testing.T) *drivertest.Harness) {
-	full := counts.Full()
+	full := counts.Full(t)
 	n, lanes := fig.few, 1
 	switch {
 	case full:

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/redistest"
@@ -21,9 +21,6 @@ import (
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 )
-
-// serialKills is the name of a variable: how often TestKilledWorkersLeaveOneEffectOfEachItem kills.
-const serialKills = "LOCKAROUND_SERIAL_KILLS"
 
 // payout is what is queued.
 type payout struct{ Order, ID string }
@@ -106,14 +103,7 @@ func workSerially(words []string) error {
 }
 
 func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
-	kills := 10
-	if text := os.Getenv(serialKills); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kills = n
-	}
+	kills := counts.Of(t, "kills", 10, 500)
 	d := postgres.database(t)
 	d.Must(t, `CREATE TABLE paid (lock_order text, id text, n serial)`)
 	addr := redistest.Start(t).Addr()

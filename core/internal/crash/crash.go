@@ -21,8 +21,8 @@ import (
 	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are held as users hold them: by an engine
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
@@ -87,11 +87,11 @@ func newEngine(d driver.Driver) (*core.Engine, error) {
 }
 
 // Run kills -9 one holder after the other, each of which somebody waits behind: few times,
-// or 500 if full counts are asked for, or LOCKAROUND_KILLS. It does so with some keys at a
-// time, since it mostly waits.
+// or 500 if full counts are asked for, or as many kills as LOCKAROUND_COUNTS says. It does so
+// with some keys at a time, since it mostly waits.
 func (s Store) Run(t *testing.T, addr string, few int) {
 	const lanes = 5
-	kills := counts.Of(t, "LOCKAROUND_KILLS", few, 500)
+	kills := counts.Of(t, "kills", few, 500)
 	d, disconnect, err := s.Open(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 	slices.Sort(waits)
 	median, longest := waits[len(waits)/2], waits[len(waits)-1]
 	bound := s.TTL + s.After
-	if !counts.Full() {
+	if !counts.Full(t) {
 		bound += drivertest.Slack // it shares the machine with other tests
 	}
 	if limit := machine.Allow(bound); longest > limit {

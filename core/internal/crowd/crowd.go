@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 const (
@@ -35,11 +35,11 @@ type door struct {
 }
 
 // Run has callers take turns at some keys, few times in all, or a million times if full
-// counts are asked for, or LOCKAROUND_TURNS. Each engine has a driver of its own, as
-// another process would. Strict has all of them served by the store, first come, first
+// counts are asked for, or as many turns as LOCKAROUND_COUNTS says. Each engine has a driver
+// of its own, as another process would. Strict has all of them served by the store, first come, first
 // served; without, an engine also hands a key on among its own callers.
 func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver) {
-	turns := counts.Of(t, "LOCKAROUND_TURNS", few, 1_000_000)
+	turns := counts.Of(t, "turns", few, 1_000_000)
 	policy := core.Policy{Wait: core.Forever, TTL: 30 * time.Second}
 	if strict {
 		policy.Fairness = core.Strict

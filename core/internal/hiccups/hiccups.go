@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
 // steps is how many sleepers, in this process and in others, one call may wait for in
 // turn: each may be woken late. A figure is taken on a quiet machine, where hardly one is.
-func steps() time.Duration {
-	if counts.Full() {
+func steps(t testing.TB) time.Duration {
+	if counts.Full(t) {
 		return 1
 	}
 	return 20
@@ -21,14 +21,15 @@ func steps() time.Duration {
 
 // Meter measures by how much this machine oversleeps. It is safe for concurrent use.
 type Meter struct {
+	steps time.Duration
 	worst atomic.Int64 // nanoseconds
 	done  chan struct{}
 	once  sync.Once
 }
 
 // Measure measures until Stop is called.
-func Measure() *Meter {
-	m := &Meter{done: make(chan struct{})}
+func Measure(t testing.TB) *Meter {
+	m := &Meter{steps: steps(t), done: make(chan struct{})}
 	go func() {
 		const nap = time.Millisecond
 		for {
@@ -46,7 +47,7 @@ func Measure() *Meter {
 
 // Start measures until the test ends.
 func Start(t testing.TB) *Meter {
-	m := Measure()
+	m := Measure(t)
 	t.Cleanup(m.Stop)
 	return m
 }
@@ -59,4 +60,4 @@ func (m *Meter) Worst() time.Duration { return time.Duration(m.worst.Load()) }
 
 // Allow returns what a bound is on this machine, as far as it is known by now: the bound
 // itself, and what a call may lose by late wake-ups.
-func (m *Meter) Allow(bound time.Duration) time.Duration { return bound + steps()*m.Worst() }
+func (m *Meter) Allow(bound time.Duration) time.Duration { return bound + m.steps*m.Worst() }

@@ -15,7 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/wallclock"
 )
@@ -45,13 +45,14 @@ type Store struct {
 }
 
 // Run has callers of three engines use two keys of a store, while its clock jumps forward
-// and back: few times, or 100 if full counts are asked for, or LOCKAROUND_JUMPS.
+// and back: few times, or 100 if full counts are asked for, or as many jumps as
+// LOCKAROUND_COUNTS says.
 //
 // A jump forward ends leases early, so that two may believe that they hold a key until the
 // first one is told. Tokens rise all the same, a guard refuses what the first one writes
 // then, and nobody waits for the hour to pass.
 func Run(t *testing.T, few int, s Store) {
-	jumps := counts.Of(t, "LOCKAROUND_JUMPS", few, 100)
+	jumps := counts.Of(t, "jumps", few, 100)
 	var users []*core.Engine
 	for range 3 {
 		e, err := core.New(s.Join(t), core.WithNamespace("test"), core.WithStoreTimeout(storeTimeout), core.WithLogger(slog.New(slog.DiscardHandler)))

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,27 +15,10 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/signals"
 	"github.com/lockaround/lockaround/core/memlock"
 )
-
-const (
-	cartSchedules = "LOCKAROUND_CART_SCHEDULES" // how many; the default is 200
-	cartSeed      = "LOCKAROUND_CART_SEED"      // of the first one; the others' follow it
-)
-
-func numberFrom(t *testing.T, variable string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 63)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
-}
 
 // TestCarts runs callers who want several keys each, beside others who want one, in several
 // processes, in virtual time and each schedule from a seed of its own. It checks that
@@ -47,7 +28,7 @@ func numberFrom(t *testing.T, variable string, otherwise uint64) uint64 {
 //   - whoever waits for a key holds no larger one,
 //   - whoever is refused holds nothing, and is refused for a reason that is there.
 func TestCarts(t *testing.T) {
-	first, n := numberFrom(t, cartSeed, 1), numberFrom(t, cartSchedules, 200)
+	first, n := counts.Seeds(t, "carts", 1, 200, 10_000)
 	total := map[string]int{}
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -57,7 +38,7 @@ func TestCarts(t *testing.T) {
 				total[what] += n
 			}
 			if len(c.broken) > 0 {
-				t.Errorf("carts: seed %d fails; replay it with %s=%d %s=1\n%s", seed, cartSeed, seed, cartSchedules,
+				t.Errorf("carts: seed %d fails; replay it with %s=%d\n%s", seed, counts.Seed, seed,
 					strings.Join(c.broken[:min(len(c.broken), 5)], "\n"))
 			}
 		})

@@ -159,19 +159,20 @@ func (n *Node) Send(words ...string) (string, error) {
 // ready asks whether the server at the address is this process, and serves.
 func (n *Node) ready() error {
 	return n.converse("INFO server\r\nPING", func(answer *bufio.Reader) error {
-		pid := ""
+		pid, version := "", ""
 		for lines := bufio.NewScanner(answer); lines.Scan(); {
 			line := strings.TrimSpace(lines.Text())
 			if id, ok := strings.CutPrefix(line, "process_id:"); ok {
 				pid = id
 			}
-			if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
-				n.Version = "Redis " + version
+			if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+				version = "Redis " + v
 			}
-			if version, ok := strings.CutPrefix(line, "valkey_version:"); ok { // after what it is compatible with
-				n.Version = "Valkey " + version
+			if v, ok := strings.CutPrefix(line, "valkey_version:"); ok { // after what it is compatible with
+				version = "Valkey " + v
 			}
-			if line == "+PONG" && pid == strconv.Itoa(n.Pid()) {
+			if line == "+PONG" && pid == strconv.Itoa(n.Pid()) && version != "" {
+				n.Version = version
 				return nil
 			}
 			if line == "+PONG" || strings.HasPrefix(line, "-") { // it is still loading its data

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
@@ -15,7 +15,7 @@ import (
 // TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind on
 // Redis, and some on other stores, whose TTLs are longer. Those that have much to do for
 // an acquisition, or several servers, go one at a time, before the others, and most of them
-// only if LOCKAROUND_EVERY_STORE says 1: each takes half a minute. The command runs all.
+// only if LOCKAROUND_COUNTS says stores=1: each takes half a minute. The command runs all.
 func TestPromisesHoldUnderFaults(t *testing.T) {
 	for _, c := range []struct {
 		store  server.Kind
@@ -33,8 +33,8 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 		{server.Etcd, "partition|freeze|kept-restart", true, false},
 	} {
 		t.Run(string(c.store), func(t *testing.T) {
-			if c.asked && os.Getenv("LOCKAROUND_EVERY_STORE") != "1" {
-				t.Skipf("%s is tried only if LOCKAROUND_EVERY_STORE=1 asks for it", c.store)
+			if c.asked && counts.Of(t, "stores", 0, 0) == 0 {
+				t.Skip("takes half a minute: set " + counts.Asks("stores", 1))
 			}
 			if c.beside {
 				t.Parallel()

@@ -151,7 +151,8 @@ func TestWhatIsToldDecidesTheOutcome(t *testing.T) {
 func TestTrialRunsItsCommandToTheEnd(t *testing.T) {
 	say := trial{single, []int{7, 8}, []string{"WORD=kills"}, []string{"sh", "-c", `echo "=== ATTR  it figure-7 3 $WORD"; echo "=== ATTR  it figure-9 4 $WORD"; exit $CODE`}}
 	for code, want := range map[string][]outcome{"0": {reached, fellShort, reached}, "1": {fellShort, fellShort, fellShort}} {
-		tr := say.with("CODE=" + code)
+		tr := say
+		tr.Env = append(slices.Clone(say.Env), "CODE="+code)
 		rows, err := tr.run(t.Context(), time.Now(), t.Logf)
 		var got []outcome
 		for _, r := range rows {

@@ -10,7 +10,7 @@
 //	go run ./core/lab/figures -out core/lab/figures/results -only '7|1[0-9]' -driver 'redislock.*'
 //
 // Every row is a command that anybody can run by itself, most often a test, which counts
-// in full if the environment says LOCKAROUND_FIGURES=1. What was counted is what the
+// in full if the environment says LOCKAROUND_COUNTS=all. What was counted is what the
 // command tells of: a test by its attribute, t.Attr("figure-7", "500 holders killed, …"),
 // another program by a line that looks like go test -v's for such an attribute. A command
 // that fails, or that tells nothing, has fallen short. What cannot be asked of a driver is a

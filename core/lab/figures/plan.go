@@ -4,13 +4,7 @@ import "slices"
 
 // test is a trial of tests in a package's folder, which count in full.
 func test(driver, pattern, folder string, told ...int) trial {
-	return trial{driver, told, []string{"LOCKAROUND_FIGURES=1"}, []string{"go", "test", "-v", "-count=1", "-timeout=90m", "-run", pattern, folder}}
-}
-
-// with is the trial with more of the environment said.
-func (t trial) with(env ...string) trial {
-	t.Env = slices.Concat(t.Env, env)
-	return t
+	return trial{driver, told, []string{"LOCKAROUND_COUNTS=all"}, []string{"go", "test", "-v", "-count=1", "-timeout=90m", "-run", pattern, folder}}
 }
 
 // without is the trial but for the tests that match.
@@ -66,11 +60,11 @@ var trials = []trial{
 	test(mariadb, "^TestCrowdIsLetInOneByOne$/^MariaDB$", "./core/sqllock/databases", 3),
 	test(memory, "^TestCrowdIsLetInOneByOne$", "./core/memlock", 3),
 
-	test(single, "^TestSimulation$", "./core/redislock", 5).with("LOCKAROUND_SIM_SCHEDULES=100000"),
-	test(quorum, "^TestSimulation$", "./core/redlock", 5).with("LOCKAROUND_REDLOCK_SCHEDULES=400000"),
+	test(single, "^TestSimulation$", "./core/redislock", 5),
+	test(quorum, "^TestSimulation$", "./core/redlock", 5),
 
-	test(single, "^TestSimulationCatchesMutants$", "./core/redislock", 6).with("LOCKAROUND_SIM_SCHEDULES=2000"),
-	test(quorum, "^TestSimulationCatchesMutants$", "./core/redlock", 6).with("LOCKAROUND_REDLOCK_SCHEDULES=4000"),
+	test(single, "^TestSimulationCatchesMutants$", "./core/redislock", 6),
+	test(quorum, "^TestSimulationCatchesMutants$", "./core/redlock", 6),
 	test(engine, "^TestBrokenDriversAreCaught$", "./core/drivertest", 6),
 	{single, []int{6}, nil, []string{"core/redislock/internal/protocol/model/check"}},
 

@@ -3,11 +3,11 @@ package databases_test
 import (
 	"context"
 	"database/sql"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
@@ -102,8 +102,8 @@ func TestConformanceWithNotifications(t *testing.T) {
 // TestConformanceAsTheDriverComes uses prepared statements, as most of the other tests do.
 // The proxy does not understand them, so no replies are lost.
 func TestConformanceAsTheDriverComes(t *testing.T) {
-	if os.Getenv("LOCKAROUND_KILLING") == "" {
-		t.Skip("with LOCKAROUND_KILLING, which asks for long tests")
+	if counts.Of(t, "prepared", 0, 0) == 0 {
+		t.Skip("takes minutes: set " + counts.Asks("prepared", 1))
 	}
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -29,9 +29,10 @@ func (d *database) waitUntilEmpty(t testing.TB) {
 }
 
 // TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing kills connections for at least 2 s,
-// or for a minute if full counts or LOCKAROUND_KILLING ask for it.
+// or for a minute if full counts are asked for, or as long as LOCKAROUND_COUNTS says of
+// killing.
 func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
-	duration := counts.Time(t, "LOCKAROUND_KILLING", 2*time.Second, time.Minute)
+	duration := counts.Time(t, "killing", 2*time.Second, time.Minute)
 	onEachDatabase(t, func(t *testing.T, d *database) {
 		var processes []*process
 		for range 3 {
@@ -59,7 +60,7 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 		over := time.Now()
 		d.waitUntilEmpty(t)
 		n := all.verify(t)
-		if killed == 0 || counts.Full() && killed < 100 || n < 10 {
+		if killed == 0 || counts.Full(t) && killed < 100 || n < 10 {
 			t.Errorf("%d connections were killed and %d leases granted, so nothing was tested", killed, n)
 		}
 		t.Attr("figure-19", fmt.Sprintf("%d connections killed in %v, %d leases, no overlap, tokens rise, no row left %v after the load", killed, duration, n, time.Since(over).Round(time.Millisecond)))

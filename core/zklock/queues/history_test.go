@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/counts"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 	"github.com/lockaround/lockaround/decorator/serialtest"
 )
@@ -13,11 +13,11 @@ import (
 // restartOneIn is how seldom the server is killed in place of cutting its connections.
 const restartOneIn = 5
 
-// TestHistoryOverProcessesAndRestarts runs 400 items, or LOCKAROUND_SERIAL_ITEMS of them, by processes that
+// TestHistoryOverProcessesAndRestarts runs 400 items, or as many as LOCKAROUND_COUNTS says, by processes that
 // are killed, stopped and cut off from a server that is killed and started again. Locks and queue
 // are in ZooKeeper. In the spaced form it is a tenth of them.
 func TestHistoryOverProcessesAndRestarts(t *testing.T) {
-	items := counts.Of(t, "LOCKAROUND_SERIAL_ITEMS", 400, 100_000)
+	items := counts.Of(t, "items", 400, 100_000)
 	for name, tt := range map[string]struct {
 		spacing    time.Duration
 		keys, each int

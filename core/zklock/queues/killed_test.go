@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -19,14 +19,14 @@ import (
 )
 
 // TestKilledWorkersLeaveOneEffectOfEachItem kills -9 worker processes at random times,
-// LOCKAROUND_KILLED_WORKERS of them, two of which work at a time, and stops the other one past its leases
+// as often as LOCKAROUND_COUNTS says, two of which work at a time, and stops the other one past its leases
 // now and then. The effect of an item is a node that is made once. The numbers of the transactions that made them
 // say in which order.
 func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server of its own")
 	}
-	kills := counts.Of(t, "LOCKAROUND_KILLED_WORKERS", 6, 100)
+	kills := counts.Of(t, "kills", 6, 100)
 	srv := zktest.Start(t)
 	p := own(t, srv.Addr())
 	for _, path := range []string{"/shop", effects} {

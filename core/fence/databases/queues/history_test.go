@@ -13,8 +13,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/sqllock"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
 	"github.com/lockaround/lockaround/decorator/serialtest"
@@ -55,11 +55,11 @@ func (p *product) writeHistory(told string) error {
 	return serialtest.Work(context.Background(), plan, e, store)
 }
 
-// TestHistoryOverProcessesAndRestarts runs 1,000 items, or LOCKAROUND_SERIAL_ITEMS of them, by processes
+// TestHistoryOverProcessesAndRestarts runs 1,000 items, or as many as LOCKAROUND_COUNTS says, by processes
 // that are killed, stopped and cut off from a server that is restarted and killed.
 func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 	t.Parallel()
-	items := counts.Of(t, "LOCKAROUND_SERIAL_ITEMS", 1000, 100_000)
+	items := counts.Of(t, "items", 1000, 100_000)
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
 			srv := p.another().EndWith(t)

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/counts"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/sqllock"
 	"github.com/lockaround/lockaround/decorator"
@@ -83,11 +83,11 @@ func (p *product) work(told string) error {
 }
 
 // TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem has locks, queue and effects in one database. It
-// kills -9 worker processes at random times, LOCKAROUND_KILLED_WORKERS of them, two of which work
+// kills -9 worker processes at random times, as often as LOCKAROUND_COUNTS says, two of which work
 // at a time, and stops the other one past its leases now and then. An item has one row: its effect. Its
 // attempt is that of the run that was committed.
 func TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem(t *testing.T) {
-	kills := counts.Of(t, "LOCKAROUND_KILLED_WORKERS", 6, 200)
+	kills := counts.Of(t, "kills", 6, 200)
 	onEach(t, func(t *testing.T, d *database) {
 		tokens, err := fence.NewSQL(d.fences, "")
 		if err != nil {

@@ -46,10 +46,16 @@ func StartEtcd(ctx context.Context, folder string, n int) ([]*Member, error) {
 // Answers returns why an etcd server does not answer, be it without a leader.
 func (m *Member) Answers() error {
 	said, err := get("http://" + m.Addr + "/version")
+	if err != nil {
+		return err
+	}
 	_, said, _ = strings.Cut(said, `"etcdserver":"`)
-	said, _, _ = strings.Cut(said, `"`)
-	m.Version = "etcd " + said
-	return err
+	version, err := versionIn(said)
+	if err != nil {
+		return err
+	}
+	m.Version = "etcd " + version
+	return nil
 }
 
 func get(url string) (string, error) {

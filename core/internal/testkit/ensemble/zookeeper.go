@@ -54,14 +54,8 @@ func (z ZooKeeper) Start(ctx context.Context, folder string, n int) ([]*Member, 
 			"-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		}, z.Properties, []string{"-cp", serverJar + ":" + messagesJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file})...)
 		m.Ready = func() error {
-			status, settings := m.ask("srvr"), m.ask("conf")
-			if m.Mode() == "" || !strings.Contains(settings, "dataDir="+m.folder+string(filepath.Separator)) {
-				return fmt.Errorf("it says %q, or serves another folder", status)
-			}
-			status, _, _ = strings.Cut(status, ",")
-			m.Version = "ZooKeeper " + strings.TrimPrefix(status, "Zookeeper version: ")
-			if z.Warm == nil {
-				return nil
+			if err := m.serves(); err != nil || z.Warm == nil {
+				return err
 			}
 			return z.Warm(m.Addr)
 		}
@@ -70,10 +64,27 @@ func (z ZooKeeper) Start(ctx context.Context, folder string, n int) ([]*Member, 
 	})
 }
 
+// serves returns why a ZooKeeper server does not serve its folder. Mode and version come from one
+// answer: the one before it may be of a server that did not serve yet.
+func (m *Member) serves() error {
+	status, settings := m.ask("srvr"), m.ask("conf")
+	if mode(status) == "" || !strings.Contains(settings, "dataDir="+m.folder+string(filepath.Separator)) {
+		return fmt.Errorf("it says %q, or serves another folder", status)
+	}
+	version, err := versionIn(strings.TrimPrefix(status, "Zookeeper version: "))
+	if err != nil {
+		return err
+	}
+	m.Version = "ZooKeeper " + version
+	return nil
+}
+
 // Mode returns what a ZooKeeper server is: standalone, leader, follower, or "" if it does not
 // serve.
-func (m *Member) Mode() string {
-	_, mode, _ := strings.Cut(m.ask("srvr"), "\nMode: ")
+func (m *Member) Mode() string { return mode(m.ask("srvr")) }
+
+func mode(status string) string {
+	_, mode, _ := strings.Cut(status, "\nMode: ")
 	mode, _, _ = strings.Cut(mode, "\n")
 	return mode
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
@@ -20,17 +20,10 @@ import (
 // TestScriptsFollowTheReference runs random histories of a few keys against a real
 // server and the reference, by a clock of the test's that also leaps and steps back, and
 // compares every reply, all that is known of all keys, and the messages after every step.
-// LOCKAROUND_PROTOCOL_STEPS says how many steps; the default is 22,000.
+// It does 22,000 steps, or as many as LOCKAROUND_COUNTS says.
 func TestScriptsFollowTheReference(t *testing.T) {
 	const each = 250
-	total := 22_000
-	if text := os.Getenv("LOCKAROUND_PROTOCOL_STEPS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("LOCKAROUND_PROTOCOL_STEPS: %v", err)
-		}
-		total = n
-	}
+	total := counts.Of(t, "steps", 22_000, 100_000)
 	s := start(t)
 	shas := make(map[string]string)
 	for _, script := range protocol.Scripts() {

@@ -1,3 +1,6 @@
+// Systems says what of packages and their tests would not compile on another system:
+//
+//	systems windows/386 PACKAGE…
 package main
 
 import (
@@ -12,6 +15,19 @@ import (
 
 	"golang.org/x/tools/go/packages"
 )
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "systems: it is used as systems OS/ARCH PACKAGE…")
+		os.Exit(2)
+	}
+	code, err := system(os.Args[1], os.Args[2:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "systems:", err)
+		code = 2
+	}
+	os.Exit(code)
+}
 
 // system says what would not compile of packages and their tests on another system. It
 // checks types, for which go vet would compile all that they import: minutes of work on a
