@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
@@ -29,7 +30,7 @@ func TestWaiterBehindDeadOnesIsServedHalfASecondAfterTheirPlacesHaveLapsed(t *te
 		for _, holderDies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d dead, holder dies %v", dead, holderDies), func(t *testing.T) {
 				var worst time.Duration
-				for seed := range uint64(30) {
+				for seed := range uint64(counts.Short(3, 30)) {
 					synctest.Test(t, func(t *testing.T) {
 						late := serveBehind(t, seed, dead, ttl, holderDies)
 						if late > limit {

@@ -18,12 +18,12 @@ import (
 // TestScriptsDoWhatTheModelDoes runs random histories of two keys at a real node, by a
 // clock of the test's that also leaps and steps back, and at the model by which the
 // simulation proves the protocol. It compares every answer, all that the node knows, and
-// the messages after every step. It does 4,500 steps, or as many as
+// the messages after every step. It does 4,500 steps, 1,500 with -short, or as many as
 // LOCKAROUND_COUNTS says.
 func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 	t.Parallel()
 	const each = 150
-	total := counts.Of(t, "steps", 4_500, 100_000)
+	total := counts.Of(t, "steps", counts.Short(1500, 4_500), 100_000)
 	n := newClockedNode(t, redistest.Start(t))
 	seen := make(map[string]int)
 	for seed := range uint64(total+each-1) / each {

@@ -20,7 +20,7 @@ import (
 // returned too.
 func schedulesToRun(t *testing.T) (seed, n uint64) {
 	t.Helper()
-	return counts.Seeds(t, "schedules", 0, 200, 400_000)
+	return counts.Seeds(t, "schedules", 0, counts.Short(50, 200), 400_000)
 }
 
 // TestSimulation runs sessions of the driver in virtual time over modelled nodes and a

@@ -42,6 +42,15 @@ func Of(t testing.TB, name string, few, all int) int {
 	})
 }
 
+// Short returns one number for the tests that a change should pass first, which go test runs with
+// -short, and another for all.
+func Short(short, other int) int {
+	if testing.Short() {
+		return short
+	}
+	return other
+}
+
 // Time is Of for how long something goes on.
 func Time(t testing.TB, name string, short, long time.Duration) time.Duration {
 	t.Helper()

@@ -20,10 +20,10 @@ import (
 // TestScriptsFollowTheReference runs random histories of a few keys against a real
 // server and the reference, by a clock of the test's that also leaps and steps back, and
 // compares every reply, all that is known of all keys, and the messages after every step.
-// It does 22,000 steps, or as many as LOCKAROUND_COUNTS says.
+// It does 22,000 steps, 1,500 with -short, or as many as LOCKAROUND_COUNTS says.
 func TestScriptsFollowTheReference(t *testing.T) {
 	const each = 250
-	total := counts.Of(t, "steps", 22_000, 100_000)
+	total := counts.Of(t, "steps", counts.Short(1500, 22_000), 100_000)
 	s := start(t)
 	shas := make(map[string]string)
 	for _, script := range protocol.Scripts() {
