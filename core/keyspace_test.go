@@ -108,7 +108,7 @@ type keyprints struct {
 
 // key is the n-th key of all, with what made it. It is not ok if a value is empty.
 func (k *keyprints) key(t *testing.T, n int) (key, from string, ok bool) {
-	g := guise{rand.New(rand.NewPCG(uint64(n), 20))} //nolint:gosec // values of a test
+	g := guise{rand.New(rand.NewPCG(uint64(n), 20))}
 	at := g.IntN(len(k.texts))
 	v := g.values()
 	rendered, err := k.renders[at](v)

@@ -31,7 +31,7 @@ func namesOf(id driver.ID) names {
 // a lease one after the other have one name. It is as long as that of an owner, which releases
 // before this one write, and which begins with zeros for nobody.
 func (n names) withPlace(on clientv3.LeaseID, from driver.Origin) names {
-	number := binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(on)) //nolint:gosec // its bits
+	number := binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(on)) // its bits
 	n.place = n.queue + hex.EncodeToString(number) + suffix(from)
 	return n
 }

@@ -2,7 +2,7 @@ package redislock
 
 import (
 	"cmp"
-	"context" //nolint:gosec // Redis names scripts by their SHA-1.
+	"context"
 	"errors"
 	"net"
 	"slices"

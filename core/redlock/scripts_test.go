@@ -46,7 +46,7 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 // compareWithModel runs one history.
 func compareWithModel(t *testing.T, n *clockedNode, seed uint64, steps int, seen map[string]int) {
 	t.Helper()
-	rng := mathrand.New(mathrand.NewPCG(seed, 3)) //nolint:gosec // a schedule, no secret
+	rng := mathrand.New(mathrand.NewPCG(seed, 3))
 	ms := func(of ...int) time.Duration { return time.Duration(of[rng.IntN(len(of))]) * time.Millisecond }
 	at := time.UnixMilli(1_700_000_000_000)
 	m := newModel("model")

@@ -32,7 +32,7 @@ func (l lateWire) run(ctx context.Context, cmds []command) []reply {
 }
 
 func lateSessions(n, contenders int) []driver.Session {
-	mu, rng := new(sync.Mutex), mathrand.New(mathrand.NewPCG(1, 2)) //nolint:gosec // a schedule, no secret
+	mu, rng := new(sync.Mutex), mathrand.New(mathrand.NewPCG(1, 2))
 	var ws []wire
 	for i := range n {
 		ws = append(ws, lateWire{newModel(fmt.Sprint(i)), mu, rng})

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"crypto/sha1" // it is how Redis names scripts
 	_ "embed"
 	"encoding/hex"
 	"fmt"

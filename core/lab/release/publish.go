@@ -47,7 +47,7 @@ func publish(tree, version, proxy string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(staged, folder, "LICENSE"), license, 0o644); err != nil { //nolint:gosec // all may read what is published
+		if err := os.WriteFile(filepath.Join(staged, folder, "LICENSE"), license, 0o644); err != nil { // all may read what is published
 			return err
 		}
 		if err := add(filepath.Join(staged, folder), module.Version{Path: path, Version: version}, proxy); err != nil {
@@ -82,7 +82,7 @@ func stage(tree, into string) error {
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(target, content, 0o644); err != nil { //nolint:gosec // all may read what is published
+		if err := os.WriteFile(target, content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func require(file, version string) (path string, err error) {
 	if content, err = f.Format(); err != nil {
 		return "", err
 	}
-	return path, os.WriteFile(file, content, 0o644) //nolint:gosec // as above
+	return path, os.WriteFile(file, content, 0o644)
 }
 
 // add writes a module's files into the folder of a proxy, as `go help goproxy` says.
@@ -153,7 +153,7 @@ func add(folder string, m module.Version, proxy string) error {
 		name    string
 		content []byte
 	}{{m.Version + ".zip", archive.Bytes()}, {m.Version + ".mod", gomod}, {m.Version + ".info", info}, {"list", list}} { // the list last: it says that the others are there
-		if err := os.WriteFile(filepath.Join(at, file.name), file.content, 0o644); err != nil { //nolint:gosec // as above
+		if err := os.WriteFile(filepath.Join(at, file.name), file.content, 0o644); err != nil {
 			return err
 		}
 	}

@@ -190,7 +190,7 @@ func (v *vault) entrances(e *core.Engine, rdb *redis.Client, ttl time.Duration, 
 	v.Helper()
 	policy := func(key string) core.Policy { return core.Policy{Key: key, TTL: ttl} }
 	send := func(url string) string {
-		resp, err := http.Post(url, "", http.NoBody) //nolint:noctx // of a test's own server
+		resp, err := http.Post(url, "", http.NoBody)
 		if err != nil {
 			return v.failed(err)
 		}

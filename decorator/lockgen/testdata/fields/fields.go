@@ -113,7 +113,7 @@ type Misnamed struct {
 
 // Unseen has a tag on a field that is not exported.
 type Unseen struct {
-	l string `lock:"a"` //nolint:unused // for its tag
+	l string `lock:"a"` // for its tag
 	B string
 }
 
