@@ -58,14 +58,14 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
-NESTED := core/lab core/fence/databases core/etcdlock core/dashboards core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
+NESTED := core/lab core/fence/databases core/etcdlock core/dashboards core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/extra \
 	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.
-LOCKGEN := decorator/lockgen/clients examples/orders
+LOCKGEN := decorator/lockgen/clients examples/extra
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it. A process for each core takes

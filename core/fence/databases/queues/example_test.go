@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestRefundsKeepTheProvidersLimitInADatabase runs examples/refunds, which kills a worker.
+// TestRefundsKeepTheProvidersLimitInADatabase runs examples/extra/refunds, which kills a worker.
 func TestRefundsKeepTheProvidersLimitInADatabase(t *testing.T) {
 	flags := map[string]string{"PostgreSQL": "-postgres", "MariaDB": "-mysql"}
 	program := filepath.Join(t.TempDir(), "refunds")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/lockaround/lockaround/examples/refunds").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/lockaround/lockaround/examples/extra/refunds").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	onEach(t, func(t *testing.T, d *database) {
