@@ -35,7 +35,7 @@ var oldWords = []oldWord{
 	{forms: []string{"news", "rare"}, now: "heardAt, extras", in: []string{"core/internal/queue"}, code: true},
 	{forms: []string{"straight"}, now: "alone, sendAlone", in: []string{"core/redislock", "core/redlock"}},
 	{forms: []string{"spell", "spells"}, now: "sharedDeadline", in: []string{"core/redislock", "core/redlock"}, code: true},
-	{forms: []string{"board", "boards", "look", "looks"}, now: "keyState, poll", in: []string{"core/sqllock"}, code: true},
+	{forms: []string{"board", "boards", "look", "looks"}, now: "keyState, poll", in: []string{"core/sqllock", "core/lab/databases/sqllock"}, code: true},
 	{forms: []string{"turning", "turned"}, now: "the writing lock", in: []string{"core/etcdlock"}, code: true},
 }
 
