@@ -58,7 +58,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
-NESTED := core/lab core/etcdlock core/dashboards core/lockctl core/zklock core/zklock/queues examples/extra \
+NESTED := core/lab core/etcdlock core/dashboards core/lockctl core/zklock examples/extra \
 	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
 
 # What lockvet is tried on, in a module of its own for what it imports.
@@ -254,7 +254,7 @@ test-long:
 	@.ci/step "items once each in PostgreSQL, 500 kills" sh -c 'cd core/lab/databases/fence && LOCKAROUND_SERIAL_KILLS=500 go test -count=1 -v -timeout=30m -run "^TestKilledWorkersLeave" .'
 	@.ci/step "queues in databases, 200 workers killed, connections killed for 60 s" sh -c 'cd core/lab/databases/queues && LOCKAROUND_KILLED_WORKERS=200 LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=30m -run "^TestKilled" .'
 	@.ci/step "serial functions over 4 processes in databases that are restarted and killed, 100,000 items" sh -c 'cd core/lab/databases/queues && LOCKAROUND_SERIAL_ITEMS=100000 go test -count=1 -v -timeout=60m -run "^TestHistoryOver" .'
-	@.ci/step "queues in ZooKeeper, which is killed: 100,000 items, 100 workers killed, mistakes of the store" sh -c 'cd core/zklock/queues && LOCKAROUND_SERIAL_ITEMS=100000 LOCKAROUND_KILLED_WORKERS=100 LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=120m .'
+	@.ci/step "queues in ZooKeeper, which is killed: 100,000 items, 100 workers killed, mistakes of the store" sh -c 'cd core/lab/zookeeper/queues && LOCKAROUND_SERIAL_ITEMS=100000 LOCKAROUND_KILLED_WORKERS=100 LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=120m .'
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
 	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/lab/databases/sqllock && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \

@@ -18,6 +18,7 @@ require (
 	github.com/lockaround/lockaround v0.0.0
 	github.com/lockaround/lockaround/core/etcdlock v0.0.0
 	github.com/lockaround/lockaround/core/zklock v0.0.0
+	github.com/lockaround/lockaround/decorator/queue/zkqueue v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidisaside v1.0.78
@@ -98,6 +99,7 @@ replace (
 	github.com/lockaround/lockaround => ../..
 	github.com/lockaround/lockaround/core/etcdlock => ../etcdlock
 	github.com/lockaround/lockaround/core/zklock => ../zklock
+	github.com/lockaround/lockaround/decorator/queue/zkqueue => ../../decorator/queue/zkqueue
 )
 
 // Only redsync's own tests need it, and not every proxy has the release that they name.

@@ -1,4 +1,4 @@
-// Package queues_test tests package zkqueue on real servers, beside the driver whose servers these are.
+// Package queues_test tests package zkqueue on real servers.
 package queues_test
 
 import (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/queuetest"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
@@ -16,7 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
-			srv := zktest.Start(t)
+			srv := zktest.Start(t, warm)
 			queuetest.Run(t, func(t *testing.T) *queuetest.Harness {
 				link := zktest.NewProxy(t, srv.Addr())
 				store := newStore(t, dial(t, link.Addr()), zkqueue.WithShards(shards))
@@ -75,7 +75,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 		t.Skip("starts three servers")
 	}
 	var followers []*zktest.Server
-	for _, s := range zktest.StartEnsemble(t, 3) {
+	for _, s := range zktest.StartEnsemble(t, 3, warm) {
 		if s.Mode() == "follower" {
 			followers = append(followers, s)
 		}

@@ -20,27 +20,30 @@ type Server struct {
 }
 
 // Empty containers are looked for every second. Who has said nothing yet is not sent away:
-// whether the driver gives up a silent handshake is seen.
+// whether a client gives up a silent handshake is seen.
 var zookeeper = ensemble.ZooKeeper{
 	Settings:   "tickTime=100\ninitLimit=100\nsyncLimit=20\nminSessionTimeout=200\nmaxSessionTimeout=1000000",
 	Properties: []string{"-Dznode.container.checkIntervalMs=1000", "-Dzookeeper.nio.sessionlessCnxnTimeout=600000"},
-	Warm:       warm,
 }
 
-// Start starts a server and returns when it answers.
+// Start starts a server and returns when it answers, and warm has asked it for a little of
+// everything: what it does for the first time takes long on a busy machine, and is not to be taken
+// for silence by a test.
 //
 // If there is no ZooKeeper the test is skipped, or fails if the environment says
 // LOCKAROUND_REQUIRE_SERVERS=1.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB, warm func(addr string) error) *Server {
 	t.Helper()
-	return StartEnsemble(t, 1)[0]
+	return StartEnsemble(t, 1, warm)[0]
 }
 
 // StartEnsemble starts an ensemble of n servers and returns when all serve. It is like [Start]
 // otherwise.
-func StartEnsemble(t testing.TB, n int) (all []*Server) {
+func StartEnsemble(t testing.TB, n int, warm func(addr string) error) (all []*Server) {
 	t.Helper()
-	members, err := zookeeper.Start(t.Context(), t.TempDir(), n)
+	z := zookeeper
+	z.Warm = warm
+	members, err := z.Start(t.Context(), t.TempDir(), n)
 	if errors.Is(err, exec.ErrNotFound) {
 		daemon.Missing(t, "Debian's package zookeeper, and java", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/counts"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/serialtest"
@@ -27,7 +27,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 		t.Skip("starts a server of its own")
 	}
 	kills := counts.Of(t, "LOCKAROUND_KILLED_WORKERS", 6, 100)
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	p := own(t, srv.Addr())
 	for _, path := range []string{"/shop", effects} {
 		if _, err := p.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {

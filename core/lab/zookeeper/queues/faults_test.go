@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
 )
@@ -55,7 +55,7 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server of its own")
 	}
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	rules := plainRules
 	rules.Spacing = time.Hour
 	q := open(t, newStore(t, dial(t, srv.Addr())), "refund", rules)
@@ -88,7 +88,7 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 
 // TestExpiredSessionLosesNothing cuts a process off until its session has expired.
 func TestExpiredSessionLosesNothing(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	link := zktest.NewProxy(t, srv.Addr())
 	conn := dialFor(t, link.Addr(), time.Second)
 	q := open(t, newStore(t, conn), "refund", plainRules)
@@ -116,7 +116,7 @@ func TestExpiredSessionLosesNothing(t *testing.T) {
 
 // TestListenerEndsWithItsConnection and does not wait for events that nobody sends.
 func TestListenerEndsWithItsConnection(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	conn := dial(t, srv.Addr())
 	q := open(t, newStore(t, conn), "refund", plainRules)
 	up, ended := make(chan bool, 1), make(chan error, 1)
@@ -130,7 +130,7 @@ func TestListenerEndsWithItsConnection(t *testing.T) {
 
 // TestWhatOthersHaveDeletedIsDamage deletes nodes of a key behind the store's back.
 func TestWhatOthersHaveDeletedIsDamage(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	conn := dial(t, srv.Addr())
 	for what, damage := range map[string]func(t *testing.T, base string, p queue.Place){
 		"item": func(t *testing.T, base string, p queue.Place) {
@@ -171,7 +171,7 @@ func remove(t *testing.T, conn *zk.Conn, path string) {
 
 // TestShardHasAsManyKeysAsAnAnswerCanName appends to one key more.
 func TestShardHasAsManyKeysAsAnAnswerCanName(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	const most = (64<<10 - 1<<10) / (12 + 1 + 22 + 4)
 	q := open(t, newStore(t, dial(t, srv.Addr()), zkqueue.WithMaxBuffer(64<<10)), "refund", plainRules)
 	errs := make(chan error, most)
@@ -196,7 +196,7 @@ func TestShardHasAsManyKeysAsAnAnswerCanName(t *testing.T) {
 
 // TestIdleKeyIsForgotten opens queues until one of them has looked where the key is.
 func TestIdleKeyIsForgotten(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	conn := dial(t, srv.Addr())
 	store := newStore(t, conn)
 	rules := plainRules
@@ -238,7 +238,7 @@ func TestIdleKeyIsForgotten(t *testing.T) {
 
 // TestEndedItemsAreDeleted counts nodes of a key that is never idle.
 func TestEndedItemsAreDeleted(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	conn := dial(t, srv.Addr())
 	rules := plainRules
 	rules.KeepCount = 5

@@ -1,4 +1,4 @@
-package zktest
+package zklock_test
 
 import (
 	"fmt"
@@ -7,8 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// warm asks a server for a little of everything, so that what it does for the first
-// time, which takes long on a busy machine, is not taken for silence by a test.
+// warm asks a server for a little of everything that the driver does.
 func warm(addr string) error {
 	conn, events, err := zk.Connect([]string{addr}, 30*time.Second, zk.WithLogger(quiet{}))
 	if err != nil {
@@ -47,7 +46,3 @@ func warm(addr string) error {
 	}
 	return conn.Delete(dir, -1)
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

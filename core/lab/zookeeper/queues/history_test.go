@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/counts"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/decorator/serialtest"
 )
 
@@ -29,7 +29,7 @@ func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a server of its own")
 			}
-			srv := zktest.Start(t)
+			srv := zktest.Start(t, warm)
 			link := zktest.NewProxy(t, srv.Addr())
 			p := own(t, link.Addr())
 			restarts := 0

@@ -11,7 +11,7 @@ import (
 const (
 	bySuite  = ". ^TestConformance$/^1_shards$" // and a check
 	byFaults = ". ^Test(WhatOthers|Shard|IdleKey|EndedItems)"
-	byRecord = "../../../decorator/queue/zkqueue ."
+	byRecord = "../../../../decorator/queue/zkqueue ."
 )
 
 var mistakes = []struct{ name, by, file, old, bug string }{
@@ -45,7 +45,7 @@ var mistakes = []struct{ name, by, file, old, bug string }{
 func TestMistakesOfTheStoreAreFound(t *testing.T) {
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
-			file := filepath.Join("../../../decorator/queue/zkqueue", m.file)
+			file := filepath.Join("../../../../decorator/queue/zkqueue", m.file)
 			serialtest.Mistake{File: file, Old: m.old, New: m.bug, By: m.by, Flags: []string{"-timeout=4m", "-failfast"}}.MustBeFound(t)
 		})
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/serialtest"
 )
@@ -19,7 +19,7 @@ import (
 // TestRequestsAreFew counts what passes the proxy, and compares it with the package's
 // documentation.
 func TestRequestsAreFew(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	link := zktest.NewProxy(t, srv.Addr())
 	q := open(t, newStore(t, dial(t, link.Addr())), "refund", plainRules)
 	peer := open(t, newStore(t, dial(t, srv.Addr())), "refund", plainRules)
@@ -86,7 +86,7 @@ func TestRequestsAreFew(t *testing.T) {
 // TestIdleWorkerHearsAndAsksSeldom counts the requests of a worker that has nothing to do, and then
 // gives it something.
 func TestIdleWorkerHearsAndAsksSeldom(t *testing.T) {
-	srv := zktest.Start(t)
+	srv := zktest.Start(t, warm)
 	link := zktest.NewProxy(t, srv.Addr())
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
 	if err != nil {
