@@ -59,13 +59,13 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
 NESTED := core/lab core/etcdlock core/dashboards core/lockctl core/zklock examples/extra \
-	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
+	decorator/lockgen decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.
-LOCKGEN := decorator/lockgen/clients examples/extra
+LOCKGEN := core/lab examples/extra
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it. A process for each core takes

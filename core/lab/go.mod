@@ -2,6 +2,8 @@ module github.com/lockaround/lockaround/core/lab
 
 go 1.26.0
 
+tool github.com/lockaround/lockaround/decorator/lockgen
+
 // gin, go-redis, gRPC, protobuf and OpenTelemetry are the newest, as in .ci/newest.mod, for the
 // whole workspace.
 require (
@@ -32,6 +34,7 @@ require (
 	golang.org/x/mod v0.42.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/tools v0.52.0
+	google.golang.org/grpc v1.85.0
 )
 
 require (
@@ -63,6 +66,7 @@ require (
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/leodido/go-urn v1.4.0 // indirect
 	github.com/lithammer/shortuuid v3.0.0+incompatible // indirect
+	github.com/lockaround/lockaround/decorator/lockgen v0.0.0-00010101000000-000000000000 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
@@ -91,7 +95,6 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
@@ -99,6 +102,7 @@ replace (
 	github.com/lockaround/lockaround => ../..
 	github.com/lockaround/lockaround/core/etcdlock => ../etcdlock
 	github.com/lockaround/lockaround/core/zklock => ../zklock
+	github.com/lockaround/lockaround/decorator/lockgen => ../../decorator/lockgen
 	github.com/lockaround/lockaround/decorator/queue/zkqueue => ../../decorator/queue/zkqueue
 )
 

@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/lab/clients"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator/lockgen/clients"
 )
 
 func TestGeneratedCodeIsWhatGoGenerateWrites(t *testing.T) {
