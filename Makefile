@@ -59,7 +59,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
 NESTED := core/lab core/etcdlock core/dashboards core/lockctl core/zklock examples/extra \
-	decorator/lockgen decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
+	decorator/lockgen decorator/lockvet decorator/queue/zkqueue
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata

@@ -7,18 +7,37 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/middleware/internal/logtest"
 	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
+// logged is what was logged, also while more is.
+type logged struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
 func TestOperatorReleasesByForceOnceAndIsNamedInTheLog(t *testing.T) {
-	var log logtest.Buffer
+	var log logged
 	var may atomic.Bool
 	may.Store(true)
 	s := serve(t, []core.Option{core.WithForceRelease(), core.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))},

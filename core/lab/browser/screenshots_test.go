@@ -55,7 +55,7 @@ func TestScreenshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join("..", "pictures", shot.name), png, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join("../../../middleware/lockpage/pictures", shot.name), png, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,7 +17,7 @@ var hostile = []string{
 	`</td></tr></table><h1>owned</h1>`,
 	`{{.}}${window.owned=1}` + "`",
 	`javascript:window.owned=1`,
-	"\u202Egnp.exe\u202C \u2066x", "zero\u200bwidth\u00ad\ufeff", "bell\a\x1b[31m\r\n\tline", "\xff\xfe\x00 bytes",
+	"\u202Egnp.exe\u202C \u2066x", "zero\u200bwidth\u00ad\ufeff", "beep\a\x1b[31m\r\n\tline", "\xff\xfe\x00 bytes",
 	"مفتاح", "z̸̢̛͍̗͓̔̾", "data: x\n\ndata: {\"d\":[]}\n\nevent: y",
 	strings.Repeat("long ", 200),
 	strings.Repeat("<b>", 300),
