@@ -58,7 +58,7 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
-NESTED := core/lab core/etcdlock core/dashboards core/lockctl core/zklock examples/extra \
+NESTED := core/lab core/etcdlock core/lockctl core/zklock examples/extra \
 	decorator/lockgen decorator/lockvet decorator/queue/zkqueue
 
 # What lockvet is tried on, in a module of its own for what it imports.

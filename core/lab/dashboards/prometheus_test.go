@@ -38,13 +38,13 @@ scrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]
 func startPrometheus(t *testing.T, e *exported) *prometheusServer {
 	t.Helper()
 	daemon.Need(t, "prometheus")
-	rules, err := filepath.Abs("prometheus/rules.yml")
+	alerts, err := filepath.Abs(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, rules, strings.TrimPrefix(e.server.URL, "http://")), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, alerts, strings.TrimPrefix(e.server.URL, "http://")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,23 +21,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "write the files anew")
 
+// How the files are written anew, and where they are.
+const (
+	anew     = "go test ./core/lab/dashboards -update"
+	readme   = "../../dashboards/README.md"
+	grafana  = "../../dashboards/grafana/lockaround.json"
+	rules    = "../../dashboards/prometheus/rules.yml"
+	ruleTest = "../../dashboards/prometheus/rules_test.yml"
+)
+
 func TestFilesAreCurrent(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile(readme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	runbook, names := Pages()
 	for mark, text := range map[string]string{"runbook": runbook, "names": names} {
-		begin, end := fmt.Appendf(nil, "<!-- %s: go test . -update -->\n", mark), fmt.Appendf(nil, "<!-- end of %s -->\n", mark)
-		before, rest, ok := bytes.Cut(readme, begin)
+		begin, end := fmt.Appendf(nil, "<!-- %s: %s -->\n", mark, anew), fmt.Appendf(nil, "<!-- end of %s -->\n", mark)
+		before, rest, ok := bytes.Cut(page, begin)
 		_, after, ended := bytes.Cut(rest, end)
 		if !ok || !ended {
 			t.Fatalf("README.md does not have the marks of %s", mark)
 		}
-		readme = bytes.Join([][]byte{before, begin, []byte(text), end, after}, nil)
+		page = bytes.Join([][]byte{before, begin, []byte(text), end, after}, nil)
 	}
 	for path, want := range map[string][]byte{
-		"README.md": readme, "grafana/lockaround.json": Grafana(), "prometheus/rules.yml": Rules(),
+		readme: page, grafana: Grafana(), rules: Rules(),
 	} {
 		if *update {
 			if err := os.WriteFile(path, want, 0o644); err != nil {
@@ -45,14 +54,14 @@ func TestFilesAreCurrent(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the code makes (%v); go test . -update writes it", path, err)
+			t.Errorf("%s is not what the code makes (%v); %s writes it", path, err, anew)
 		}
 	}
 }
 
 func TestPromtoolTakesTheRulesAndTheirTestsPass(t *testing.T) {
 	daemon.Need(t, "promtool")
-	for _, args := range [][]string{{"check", "rules", "prometheus/rules.yml"}, {"test", "rules", "prometheus/rules_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", ruleTest}} {
 		out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -62,7 +71,7 @@ func TestPromtoolTakesTheRulesAndTheirTestsPass(t *testing.T) {
 
 // TestEveryAlertIsSeenToFireAndToKeepQuiet looks for both in the unit tests that promtool runs.
 func TestEveryAlertIsSeenToFireAndToKeepQuiet(t *testing.T) {
-	text, err := os.ReadFile("prometheus/rules_test.yml")
+	text, err := os.ReadFile(ruleTest)
 	if err != nil {
 		t.Fatal(err)
 	}
