@@ -58,14 +58,14 @@ PROTOC_GEN_GO_GRPC := .bin/protoc-gen-go-grpc-v1.5.1
 # that needs a client library of its own, is a module of its own. The main
 # module is tested without the workspace, which would move its dependencies up to theirs. Those
 # that take longest come first.
-NESTED := core/lab core/fence/databases core/etcdlock core/dashboards core/lockctl core/sqllock/databases core/zklock core/zklock/queues examples/adapters examples/jobs examples/migrate examples/orders examples/refunds examples/stores \
-	decorator/lockgen decorator/lockgen/clients decorator/lockvet decorator/queue/zkqueue middleware/lockpage/browser
+NESTED := core/lab core/etcdlock core/lockctl core/zklock examples/extra \
+	decorator/lockgen decorator/lockvet decorator/queue/zkqueue
 
 # What lockvet is tried on, in a module of its own for what it imports.
 CASES := decorator/lockvet/testdata
 
 # Those of them whose go.mod has lockgen for a tool, and that hold code of its making.
-LOCKGEN := decorator/lockgen/clients examples/orders
+LOCKGEN := core/lab examples/extra
 
 # The simulation has a step of its own without the race detector, which slows it
 # down many times; the other steps run a few schedules of it. A process for each core takes
@@ -251,12 +251,12 @@ test-long:
 	@.ci/step "a cache refilled by 4 processes, 100 expiries, 10 kills" env LOCKAROUND_EXPIRIES=100 go test -count=1 -v -timeout=20m -run 'OverProcesses$$' ./decorator
 	@.ci/step "serial functions over 4 processes, 30,000 items, 100 kills" env LOCKAROUND_SERIAL_ITEMS=30000 LOCKAROUND_KILLS=100 go test -count=1 -v -timeout=30m -run '^(TestHistoryOverProcesses|TestKilledWorkerIsReplacedWithinItsTTL)$$' ./decorator
 	@.ci/step "mistakes of serial functions and their stores" env LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=40m -run '^TestMistakesOfSerialFunctionsAreFound$$' ./decorator
-	@.ci/step "items once each in PostgreSQL, 500 kills" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_KILLS=500 go test -count=1 -v -timeout=30m -run "^TestKilledWorkersLeave" .'
-	@.ci/step "queues in databases, 200 workers killed, connections killed for 60 s" sh -c 'cd core/fence/databases && LOCKAROUND_KILLED_WORKERS=200 LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=30m -run "^TestKilled" ./queues'
-	@.ci/step "serial functions over 4 processes in databases that are restarted and killed, 100,000 items" sh -c 'cd core/fence/databases && LOCKAROUND_SERIAL_ITEMS=100000 go test -count=1 -v -timeout=60m -run "^TestHistoryOver" ./queues'
-	@.ci/step "queues in ZooKeeper, which is killed: 100,000 items, 100 workers killed, mistakes of the store" sh -c 'cd core/zklock/queues && LOCKAROUND_SERIAL_ITEMS=100000 LOCKAROUND_KILLED_WORKERS=100 LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=120m .'
+	@.ci/step "items once each in PostgreSQL, 500 kills" sh -c 'cd core/lab/databases/fence && LOCKAROUND_SERIAL_KILLS=500 go test -count=1 -v -timeout=30m -run "^TestKilledWorkersLeave" .'
+	@.ci/step "queues in databases, 200 workers killed, connections killed for 60 s" sh -c 'cd core/lab/databases/queues && LOCKAROUND_KILLED_WORKERS=200 LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=30m -run "^TestKilled" .'
+	@.ci/step "serial functions over 4 processes in databases that are restarted and killed, 100,000 items" sh -c 'cd core/lab/databases/queues && LOCKAROUND_SERIAL_ITEMS=100000 go test -count=1 -v -timeout=60m -run "^TestHistoryOver" .'
+	@.ci/step "queues in ZooKeeper, which is killed: 100,000 items, 100 workers killed, mistakes of the store" sh -c 'cd core/lab/zookeeper/queues && LOCKAROUND_SERIAL_ITEMS=100000 LOCKAROUND_KILLED_WORKERS=100 LOCKAROUND_SERIAL_MUTANTS=1 go test -count=1 -v -timeout=120m .'
 	@.ci/step "a Cluster resharded for 60 s" env LOCKAROUND_RESHARD=60s go test -count=1 -v -timeout=20m -run '^TestCluster' ./core/redislock
-	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/sqllock/databases && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
+	@.ci/step "databases whose connections are killed for 60 s" sh -c 'cd core/lab/databases/sqllock && LOCKAROUND_KILLING=60s go test -count=1 -v -timeout=20m -run "^TestKilledConnections|AsTheDriverComes" .'
 	@.ci/step "the fault laboratory, 5 minutes on Redis and 2 on each other store" sh -ec 'go run ./core/lab/faults -time 5m; \
 		for store in $(OTHERS); do go run ./core/lab/faults -store $$store -time 2m; done'
 	@.ci/step "what is promised in milliseconds, which wants a quiet machine" env LOCKAROUND_FIGURES=1 go test -count=1 -v -timeout=20m -run '^(TestReadersAndWritersShareAKeyFairly|TestLostPushDelaysAWaiterByWakeAtMost|TestKilledConnectionsAreReplaced|TestAbandonedHolderAndHeadDelayTheNextByTheirLimits)$$' ./core/redislock

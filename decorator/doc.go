@@ -56,7 +56,7 @@
 // stampede, and then none; core/lab/caches/results/caches.md compares it with other caches.
 //
 // [Job] runs each tick of a schedule on one of several replicas, under any scheduler.
-// examples/jobs does so with robfig/cron and gocron, and kills a replica in a run.
+// examples/extra/jobs does so with robfig/cron and gocron, and kills a replica in a run.
 //
 // [Leader] lets one process of several lead, until it resigns, ends or dies.
 //
@@ -64,7 +64,7 @@
 //
 // [Serial] accepts a call at once and runs it later: the calls of one key one after the other, in
 // order, spaced, with retries, over all processes, and whoever dies. [SerialTx] makes that once for
-// what a call writes to a database. go run ./examples/refunds shows a provider's limit broken, and
+// what a call writes to a database. go run ./examples/extra/refunds shows a provider's limit broken, and
 // then kept.
 //
 // # Errors

@@ -43,7 +43,7 @@
 // method. [WithRules] replaces the whole option of a method from within the program or
 // adds a method's lock, and [WithFiles] adds descriptors that are not linked. The option
 // alone locks nothing: a server without the interceptor runs the methods unlocked.
-// examples/orders is a service with such options.
+// examples/extra/orders is a service with such options.
 //
 // With protoc, lock.proto is found in the module's folder, of the very release that the
 // program uses:

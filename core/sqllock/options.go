@@ -49,7 +49,7 @@ func WithNotifications(n Notifications) Option {
 }
 
 // Notifications receives PostgreSQL's notifications, which database/sql cannot. It is safe
-// for concurrent use. The tests in core/sqllock/databases implement it with pgx in twenty
+// for concurrent use. The tests in core/lab/databases/sqllock implement it with pgx in twenty
 // lines: connect, Exec "LISTEN", call ready, and call notify after each WaitForNotification.
 type Notifications interface {
 	// Listen listens on the channel until ctx ends or the connection breaks, and returns

@@ -13,8 +13,8 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/endurance"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // requests are what a session sends first for each kind of request.
@@ -73,11 +73,11 @@ func TestEndurance(t *testing.T) {
 // harnesses returns what makes harnesses on one server, or, for what restarts it, on a
 // server each.
 func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
-	shared := zktest.Start(t)
+	shared := zktest.Start(t, warm)
 	return func(t *testing.T) *drivertest.Harness {
 		server := shared
 		if strings.Contains(t.Name(), "Restart") {
-			server = zktest.Start(t)
+			server = zktest.Start(t, warm)
 		}
 		proxy := zktest.NewProxy(t, server.Addr())
 		d, peer, root := on(proxy.Addr(), server.Addr())
@@ -100,7 +100,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 		t.Skip("the suite on one server is enough with -short")
 	}
 	var addrs []string
-	for _, s := range zktest.StartEnsemble(t, 3) {
+	for _, s := range zktest.StartEnsemble(t, 3, warm) {
 		addrs = append(addrs, s.Addr())
 	}
 	drivertest.Run(t, func(t *testing.T) *drivertest.Harness {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // TestCostInRequests keeps doc.go honest.
@@ -105,9 +105,9 @@ func BenchmarkDriver(b *testing.B) {
 		b.Run(fmt.Sprintf("%dServers", n), func(b *testing.B) {
 			var addrs []string
 			if n == 1 {
-				addrs = append(addrs, zktest.Start(b).Addr())
+				addrs = append(addrs, zktest.Start(b, warm).Addr())
 			} else {
-				for _, s := range zktest.StartEnsemble(b, n) {
+				for _, s := range zktest.StartEnsemble(b, n, warm) {
 					addrs = append(addrs, s.Addr())
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // crashing is where holders are killed.
@@ -23,7 +23,7 @@ var crashing = crash.Store{
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	t.Parallel()
-	crashing.Run(t, zktest.Start(t).Addr(), 2)
+	crashing.Run(t, zktest.Start(t, warm).Addr(), 2)
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
@@ -31,6 +31,6 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 		t.Skip("lets a crowd in")
 	}
 	t.Parallel()
-	server := zktest.Start(t)
+	server := zktest.Start(t, warm)
 	crowd.Run(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 func engine(t *testing.T, addr string, opts ...zklock.Option) *core.Engine {
@@ -30,7 +30,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 	}
 	t.Parallel()
 	const engines, callers, rounds = 3, 8, 10
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	var (
 		running sync.WaitGroup
 		mu      sync.Mutex
@@ -70,7 +70,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 func TestCallIsCancelledWhenItsProcessIsCutOff(t *testing.T) {
 	t.Parallel()
 	const session = 8 * time.Second // two fifths of it outlast a busy machine's pauses
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	proxy := zktest.NewProxy(t, s.Addr())
 	a := engine(t, proxy.Addr(), zklock.WithSessionTimeout(session))
 	b := engine(t, s.Addr())

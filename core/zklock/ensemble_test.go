@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 func digest() []zk.ACL { return zk.DigestACL(zk.PermAll, "locks", "secret") }
@@ -33,7 +33,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	}
 	t.Parallel()
 	const processes, rounds = 6, 25
-	servers := zktest.StartEnsemble(t, 3)
+	servers := zktest.StartEnsemble(t, 3, warm)
 	var addrs []string
 	for _, s := range servers {
 		addrs = append(addrs, s.Addr())

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // slow is how much longer than it should a server may take that shares its machine with
@@ -19,7 +19,7 @@ const slow = 5 * time.Second
 // pair is a process behind a proxy and others that are not.
 func pair(t *testing.T, opts ...zklock.Option) (s *zktest.Server, proxy *zktest.Proxy, behind *process, direct driver.Driver) {
 	t.Helper()
-	s = zktest.Start(t)
+	s = zktest.Start(t, warm)
 	proxy = zktest.NewProxy(t, s.Addr())
 	direct = zklock.New([]string{s.Addr()}, long)
 	return s, proxy, open(t, zklock.New([]string{proxy.Addr()}, append([]zklock.Option{long}, opts...)...)), direct
@@ -122,7 +122,7 @@ func TestWaiterOfAnExpiredSessionLosesItsPlace(t *testing.T) {
 // lost that it sends and would hear, and never be answered on it.
 func TestHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	t.Parallel()
-	proxy := zktest.NewProxy(t, zktest.Start(t).Addr())
+	proxy := zktest.NewProxy(t, zktest.Start(t, warm).Addr())
 	p := openWith(t, zklock.New([]string{proxy.Addr()}, long), 2*time.Second)
 	answered := func() bool { return p.Ping(t.Context()) == nil }
 	eventually(t, "an answer", answered)
@@ -141,7 +141,7 @@ func TestHandshakeThatIsNotAnsweredIsGivenUp(t *testing.T) {
 func TestHungServerIsLeftForAnotherHoweverShortTheCallersWait(t *testing.T) {
 	t.Parallel()
 	const timeout = 4 * time.Second
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	proxies := []*zktest.Proxy{zktest.NewProxy(t, s.Addr()), zktest.NewProxy(t, s.Addr())}
 	p := openWith(t, zklock.New([]string{proxies[0].Addr(), proxies[1].Addr()}, long), timeout)
 	answered := func() bool {
@@ -184,7 +184,7 @@ func TestCrashedHolderIsFollowedAfterItsTTL(t *testing.T) {
 func TestLeaseThatEndedDuringAnOutageIsGoneAfterIt(t *testing.T) {
 	t.Parallel()
 	const ttl, timeout = time.Second, time.Second
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	proxy := zktest.NewProxy(t, s.Addr())
 	a := openWith(t, zklock.New([]string{proxy.Addr()}, long), timeout)
 	b := open(t, zklock.New([]string{s.Addr()}, long))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	tproxy "github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // gate holds back the first request of a session that matches, and what comes after it.
@@ -77,7 +77,7 @@ func deletes(request []byte) bool {
 // let in.
 func TestRoomIsFoundThoughTheLineMovedBeforeItWasWatched(t *testing.T) {
 	t.Parallel()
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	d := zklock.New([]string{s.Addr()}, long)
 	watching := newGate(t, setsWatch)
 	a, b, c := open(t, d), open(t, d), open(t, d)

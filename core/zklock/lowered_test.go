@@ -9,15 +9,15 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // TestRoomBesideALoweredWriterIsFoundSoon has a semaphore of two, of which a writer that has lowered
 // its lease takes one place.
 func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
 	t.Parallel()
-	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
+	d := zklock.New([]string{zktest.Start(t, warm).Addr()}, long)
 	writer, first, second := open(t, d), open(t, d), open(t, d)
 	machine := hiccups.Start(t)
 	for _, mode := range []driver.Mode{driver.Semaphore, driver.Shared} {
@@ -51,7 +51,7 @@ func TestRoomBesideALoweredWriterIsFoundSoon(t *testing.T) {
 // lowered lease takes one of them.
 func TestHoldersBesideALoweredWriterAreToldOfWaiters(t *testing.T) {
 	t.Parallel()
-	d := zklock.New([]string{zktest.Start(t).Addr()}, long)
+	d := zklock.New([]string{zktest.Start(t, warm).Addr()}, long)
 	writer, beside, next := open(t, d), open(t, d), open(t, d)
 	lowered := writer.takeLowered("k")
 	g, err := beside.Acquire(t.Context(), permit("k", hold))
@@ -70,7 +70,7 @@ func TestHoldersBesideALoweredWriterAreToldOfWaiters(t *testing.T) {
 // crashed. Nobody renews it, and its session lasts.
 func TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL(t *testing.T) {
 	t.Parallel()
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	d := zklock.New([]string{s.Addr()}, long)
 	writer, next := open(t, d), open(t, d)
 	lowered := writer.takeLowered("k")

@@ -15,7 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 )
 
 func TestMain(m *testing.M) {

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/core/zklock/internal/zktest"
 )
 
 // TestRefusedRightsAreAPermanentError asks with the rights of nobody.
 func TestRefusedRightsAreAPermanentError(t *testing.T) {
 	t.Parallel()
-	s := zktest.Start(t)
+	s := zktest.Start(t, warm)
 	owner := open(t, zklock.New([]string{s.Addr()}, zklock.WithAuth("digest", []byte("locks:secret")), zklock.WithACL(digest()...)))
 	if err := owner.Ping(t.Context()); err != nil {
 		t.Fatalf("ping with all rights: %v", err)
@@ -38,7 +38,7 @@ func TestRefusedRightsAreAPermanentError(t *testing.T) {
 func TestRefusedCredentialsAreForgottenWhenTheyHaveBeenPutRight(t *testing.T) {
 	t.Parallel()
 	var right atomic.Bool
-	p := open(t, zklock.New([]string{zktest.Start(t).Addr()}, zklock.WithAuth("digest", []byte("locks:secret")),
+	p := open(t, zklock.New([]string{zktest.Start(t, warm).Addr()}, zklock.WithAuth("digest", []byte("locks:secret")),
 		zklock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return &misnaming{conn, &right}, err

@@ -23,7 +23,7 @@
 //
 //	-store redlock -at 10.0.1.1:6379,10.0.2.1:6379,10.0.3.1:6379
 //
-// Command examples/stores is this program with more stores.
+// Command examples/extra/stores is this program with more stores.
 package main
 
 import (

@@ -44,7 +44,7 @@ func WithNotifications(n Notifications) Option { return func(s *Store) { s.notif
 
 // Notifications receives PostgreSQL's notifications, which database/sql cannot. It is safe
 // for concurrent use. What implements sqllock.Notifications implements this as well: the tests of
-// core/sqllock/databases do so with pgx in twenty lines.
+// core/lab/databases/sqllock do so with pgx in twenty lines.
 type Notifications interface {
 	// Listen listens on the channel until ctx ends or the connection breaks, and returns
 	// why. The connection is Listen's own, and does not go through a transaction pooler.

@@ -1,4 +1,4 @@
-// Package sale is the program of examples/stock and examples/stores, which keep their
+// Package sale is the program of examples/stock and examples/extra/stores, which keep their
 // locks in different stores: buyers, a shop with three guarded entrances, and a stock
 // behind it.
 package sale

@@ -1,4 +1,0 @@
-// Package databases tests the fence and transactions under a lock on real databases:
-// PostgreSQL and MariaDB. It is a module of its own, so that their drivers are none of
-// lockaround's dependencies.
-package databases

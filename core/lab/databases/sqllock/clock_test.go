@@ -1,0 +1,32 @@
+package sqllock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/wallclock"
+)
+
+// TestTokensRiseThoughTheServersClockJumpsByAnHour does not run on MariaDB, whose lock waits
+// use its wall clock. If the clock jumps for the server alone, it waits for an hour, or not
+// at all.
+func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a clock, and restarts servers")
+	}
+	p := products[0]
+	srv := p.newServer().EndWith(t)
+	clock := wallclock.New(t)
+	srv.Env = clock.Environment()
+	d := p.database(t, srv)
+	jumps.Run(t, 2, jumps.Store{
+		Clock: clock,
+		Now: func() time.Time {
+			return time.Unix(d.Number(t, `SELECT extract(epoch FROM clock_timestamp())::bigint`), 0)
+		},
+		Join:    func(t testing.TB) driver.Driver { return d.locks(t, d.Connect(t, srv.Addr(), "")) },
+		Lasting: true,
+	})
+}

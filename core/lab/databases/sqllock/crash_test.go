@@ -1,0 +1,56 @@
+package sqllock_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/sqllock"
+)
+
+// crashRole is the role of a child process that holds locks in such a database.
+func (p *product) crashRole() string { return crash.Role + " in " + p.server.Name }
+
+// crashStore describes the store of the crash tests. An address is a data source.
+func (p *product) crashStore() crash.Store {
+	return crash.Store{
+		Role: p.crashRole(),
+		Open: func(source string) (driver.Driver, func() error, error) {
+			db, err := sql.Open(p.server.Driver, source)
+			if err != nil {
+				return nil, nil, err
+			}
+			locks, err := sqllock.New(db, p.dialect)
+			return locks, db.Close, err
+		},
+		TTL: time.Second, After: 200 * time.Millisecond, // between two polls
+	}
+}
+
+// TestKilledHolderIsSucceededWithinTTLPlusWake kills -9 processes that hold a lock,
+// while another waits.
+func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		d.crashStore().Run(t, d.SourceAt(d.On.Addr()), 2)
+	})
+}
+
+func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		d.crashStore().RunSeveral(t, d.SourceAt(d.On.Addr()), 2)
+	})
+}
+
+func TestCrowdIsLetInOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets a crowd in")
+	}
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		crowd.Run(t, 300, false, func(t testing.TB) driver.Driver {
+			return d.locks(t, d.Connect(t, d.On.Addr(), d.options))
+		})
+	})
+}
