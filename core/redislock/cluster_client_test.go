@@ -20,6 +20,9 @@ import (
 // TestClusterConformance runs the suite on three masters, each behind a proxy of
 // the check's own.
 func TestClusterConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite on one server is enough with -short")
+	}
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	open := func(t *testing.T, proxies map[string]*redistest.Proxy) *redis.ClusterClient {

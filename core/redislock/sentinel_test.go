@@ -28,6 +28,9 @@ func follower(t testing.TB, s *redistest.Sentinel) *engine {
 // TestSentinelConformance runs the suite on a master that Sentinels watch. What restarts
 // or wipes servers is told by the tests of failovers.
 func TestSentinelConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite on one server is enough with -short")
+	}
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)
 	master := s.Master().Addr()

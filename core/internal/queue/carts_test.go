@@ -28,7 +28,7 @@ import (
 //   - whoever waits for a key holds no larger one,
 //   - whoever is refused holds nothing, and is refused for a reason that is there.
 func TestCarts(t *testing.T) {
-	first, n := counts.Seeds(t, "carts", 1, 200, 10_000)
+	first, n := counts.Seeds(t, "carts", 1, counts.Short(60, 200), 10_000)
 	total := map[string]int{}
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) {
