@@ -12,6 +12,9 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 NESTED := core/etcdlock core/zklock decorator/queue/zkqueue core/lockctl decorator/lockgen decorator/lockvet core/lab examples/extra
 ALL    := ./... $(NESTED:%=./%/...)
 
+# The other drivers, with their tests on servers.
+DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/databases/... ./core/lab/zookeeper/...
+
 # The race detector slows tests down several times, so make test has it only where goroutines share memory by
 # locks and atomics of our own: in the engine, what drivers are made of, and the driver in memory.
 RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals ./core/memlock
@@ -19,7 +22,7 @@ RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals
 # Tests wait most of the time, so more of them run at a time than there are cores.
 GOTEST := -p 4 -parallel 16 -timeout 20m
 
-.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-stores lint race test-full \
+.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-stores lint check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
 
 ## help: print this
@@ -47,28 +50,29 @@ test-mariadb:
 test-valkey:
 	@.ci/tests valkey valkey $(GOTEST) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
-## test-stores: all five, one after the other
+## test-stores: all five
 test-stores: test-valkey test-etcd test-zookeeper test-postgres test-mariadb
 
-## lint: golangci-lint, lockvet, tidy modules, current code, and types on other systems
-lint:
-	@.ci/servers protoc compiler
-	@.ci/tidy . decorator/lockvet/testdata $(NESTED)
-	@$(MAKE) generated
-	@go run ./core/lab/systems windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED))) ./core/lab/{databases,zookeeper,browser,clients,dashboards}/...
-	@go run ./core/lab/systems darwin/arm64 $(ALL)
+## lint: golangci-lint, lockvet, and check
+lint: check
 	@GOWORK=off $(GOLANGCI) run
 	@$(GOLANGCI) run $(NESTED:%=./%/...)
 	@go build -o .bin/lockvet ./decorator/lockvet && go vet -vettool=$(CURDIR)/.bin/lockvet $(ALL)
 
-## race: the short tests of all modules under the race detector, with the newest gin, grpc, go-redis and OpenTelemetry
-race:
-	@.ci/tests race "redis valkey etcd zookeeper postgres mariadb prometheus chromium compiler" -race -short $(GOTEST) $(ALL)
+## check: are modules tidy, is generated code current, do types check on Windows, macOS, arm64 and 386?
+check: generated
+	@.ci/tidy . decorator/lockvet/testdata $(NESTED)
+	@go run ./core/lab/systems windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED))) ./core/lab/{databases,zookeeper,browser,clients,dashboards}/...
+	@go run ./core/lab/systems darwin/arm64 $(ALL)
 
-## test-full: what the other targets leave out: long tests, a longer simulation, and the bugs that tests must catch
+## race: short tests of all that users import under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
+race:
+	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short $(GOTEST) ./... $(DRIVERS)
+
+## test-full: what is left: long tests, a longer simulation, laboratories, tools, examples, bugs that must be caught
 test-full:
 	@LOCKAROUND_COUNTS=schedules=2500 .ci/tests full "redis etcd zookeeper postgres mariadb prometheus chromium compiler" $(GOTEST) \
-		./... ./core/lockctl/... ./decorator/lockgen/... ./decorator/lockvet/... ./examples/extra/... $$(go list ./core/lab/... | grep -vE '/(databases|zookeeper)/')
+		-skip 'OnValkey$$' $$(go list $(ALL) | grep -vxF "$$(go list $(DRIVERS))")
 
 ## test-long: hours: more simulation, more kills, and time for each fuzz target
 test-long:

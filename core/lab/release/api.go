@@ -16,11 +16,11 @@ import (
 
 // compare writes what the packages of two trees export differently: what breaks users first.
 func compare(old, next string, out io.Writer) error {
-	before, err := exported(old)
+	before, err := exported(old, packages.NeedTypes)
 	if err != nil {
 		return err
 	}
-	after, err := exported(next)
+	after, err := exported(next, packages.NeedTypes)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,17 @@ func compare(old, next string, out io.Writer) error {
 	return nil
 }
 
-// exported are the packages of a tree's modules that others can import, by their path.
-func exported(tree string) (map[string]*packages.Package, error) {
+// exported are the packages of a tree's modules that others can import, by their path, with their
+// names and what else is asked for. Types are those that the compiler has written down: to read
+// the source of all that is imported would take gigabytes.
+func exported(tree string, more packages.LoadMode) (map[string]*packages.Package, error) {
 	all := make(map[string]*packages.Package)
 	for _, folder := range modules {
 		if _, err := os.Stat(filepath.Join(tree, folder, "go.mod")); errors.Is(err, os.ErrNotExist) {
 			continue // of an older release, which did not have it
 		}
 		found, err := packages.Load(&packages.Config{
-			Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
+			Mode: packages.NeedName | packages.NeedFiles | more,
 			Dir:  filepath.Join(tree, folder),
 			Env:  os.Environ(),
 		}, "./...")

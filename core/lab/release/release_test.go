@@ -138,9 +138,12 @@ func main() {
 // TestStrangersFetchAndRunWhatIsPublished has a program of another module for each package,
 // and runs the commands of the documentation.
 func TestStrangersFetchAndRunWhatIsPublished(t *testing.T) {
+	if testing.Short() {
+		t.Skip("publishes and builds all modules")
+	}
 	v := version(0)
 	o := newOutside(t, v)
-	all, err := exported(tree)
+	all, err := exported(tree, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +185,9 @@ func TestStrangersFetchAndRunWhatIsPublished(t *testing.T) {
 // TestDriverBringsTheCoreOfItsRelease keeps users from a driver beside a core that it was not
 // tested with.
 func TestDriverBringsTheCoreOfItsRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("publishes all modules twice")
+	}
 	older, newer := version(1), version(2)
 	o := newOutside(t, older, newer)
 	o.run("go", "get", root+"@"+older)

@@ -106,6 +106,9 @@ func TestReleasesShareThreeRedisServers(t *testing.T) {
 
 // TestReleasesShareAnEtcd is the same for etcd, of which names say who holds, and no scripts.
 func TestReleasesShareAnEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the release before")
+	}
 	here, err := filepath.Abs(tree)
 	if err != nil {
 		t.Fatal(err)
