@@ -32,9 +32,10 @@ func expiryServesTheWaiter(f *fixture) {
 
 func shortestTTLWorks(f *fixture) {
 	a, b := f.process(), f.process()
+	const tries = 500
 	var err error
-	for range 20 {
-		// A lease that is over when the answer comes may be refused.
+	for range tries {
+		// A lease that is over when the answer comes may be refused: often, on a busy machine.
 		var l *lease
 		if l, err = a.try(f.key, f.caps.MinTTL); err != nil {
 			f.takeSoon(b)
@@ -49,7 +50,7 @@ func shortestTTLWorks(f *fixture) {
 		next.drop()
 		return
 	}
-	f.t.Fatalf("no lease of MinTTL (%v) in 20 tries: %v", f.caps.MinTTL, err)
+	f.t.Fatalf("no lease of MinTTL (%v) in %d tries: %v", f.caps.MinTTL, tries, err)
 }
 
 // silentWaiter lets a waiting process fall silent, as a crash does, and then
