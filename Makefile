@@ -67,7 +67,7 @@ check: generated
 
 ## race: short tests of all that users import under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short $(GOTEST) ./... $(DRIVERS)
+	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m ./... $(DRIVERS)
 
 ## test-full: what is left: long tests, a longer simulation, laboratories, tools, examples, bugs that must be caught
 test-full:
