@@ -96,7 +96,10 @@
 // waiters share the client's one stream. In case an event is lost, a waiter polls up to four
 // places before it about once a second, and reads how long their leases last. It renews
 // its place every third of its TTL. A holder's renewal is a keep-alive and, at the same time,
-// a read: nothing is written to disk. Leases held for less than 20 ms are not watched.
+// a read: nothing is written to disk. All keep-alives of a session share one stream, or up to eight
+// if more than 64 wait for their answers; it ends when none has come for 30 s. With authentication
+// etcd checks a password for each new stream, which takes 60 ms of its processor: a renewal takes
+// 0.2 ms with it, and 0.3 ms without. Leases held for less than 20 ms are not watched.
 //
 // # The client
 //
