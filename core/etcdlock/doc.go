@@ -28,9 +28,11 @@
 // leaves a mark, and the waiter has read how long the others last. It then waits until the
 // holder's deadline has passed. Of a thousand holds of a dozen busy keys, with the leader
 // stopped a hundred times, none overlapped the next with etcd 3.6.5, and seven did with
-// 3.4.23, by less than 100 ms; before 3.4.31 and 3.5.13 a leader that was stopped may also
+// 3.4.23, by less than 100 ms. On a loaded machine that happened in 6 of 13 rounds, by 20 to 187 ms,
+// and no bound is known but the deadline; before 3.4.31 and 3.5.13 a leader that was stopped may also
 // answer a renewal. If nobody waits, a request in just that moment may be granted the key
-// before the holder has heard of its loss. Its token is the larger one. See package fence.
+// before the holder has heard of its loss. Its token is the larger one. With 3.4.23 it once was the
+// smaller one, in two grants 2.7 ms apart: a guard refuses it then. See package fence.
 //
 // A fencing token is the revision of the transaction that granted the lease. Tokens rise for
 // ever, over all keys of the cluster, whatever happens to a single server. If etcd is
@@ -96,7 +98,10 @@
 // waiters share the client's one stream. In case an event is lost, a waiter polls up to four
 // places before it about once a second, and reads how long their leases last. It renews
 // its place every third of its TTL. A holder's renewal is a keep-alive and, at the same time,
-// a read: nothing is written to disk. Leases held for less than 20 ms are not watched.
+// a read: nothing is written to disk. All keep-alives of a session share one stream, or up to eight
+// if more than 64 wait for their answers; it ends when none has come for 30 s. With authentication
+// etcd checks a password for each new stream, which takes 60 ms of its processor: a renewal takes
+// 0.2 ms with it, and 0.3 ms without. Leases held for less than 20 ms are not watched.
 //
 // # The client
 //

@@ -26,6 +26,8 @@ type session struct {
 	pace     pace
 	begun    begun
 
+	keepAlives keepAlives
+
 	mu            sync.Mutex
 	aliveKeyLease etcdLease // of leaseForAliveKeys
 

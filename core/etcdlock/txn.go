@@ -67,14 +67,7 @@ func (s *session) newLease(ctx context.Context, ttl time.Duration) (etcdLease, e
 
 // keepAlive renews a lease for as long as it was granted.
 func (s *session) keepAlive(ctx context.Context, id clientv3.LeaseID) (etcdLease, error) {
-	l, _, err := retry(ctx, s, func(ctx context.Context) (etcdLease, error) {
-		sent := time.Now()
-		r, err := s.client.KeepAliveOnce(ctx, id)
-		if err != nil {
-			return etcdLease{}, err
-		}
-		return etcdLease{id: id, seconds: r.TTL, sent: sent}, nil
-	})
+	l, _, err := retryBy(ctx, s, inline, func(ctx context.Context) (etcdLease, error) { return s.keepAlives.renew(ctx, s, id) })
 	return l, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // client is a ZooKeeper session. The first call that needs it begins it. When it has expired,
@@ -36,6 +37,7 @@ type client struct {
 	isUp    bool
 	authed  bool
 	refused error // set while the servers refuse the credentials
+	trouble error // why there was no session, as far as a server or the network has said it; nil once there is one
 }
 
 func newClient(c *config, attempt time.Duration, start func(func()) bool, event func(zk.Event)) *client {
@@ -76,6 +78,7 @@ func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, erro
 	defer cancel()
 	conn, err := c.config.dial(ctx, network, addr)
 	if err != nil {
+		c.noteTrouble(err)
 		return nil, err
 	}
 	l := &link{Conn: conn, client: c, limit: c.attempt, zxidBefore: c.zxid.Load()}
@@ -87,6 +90,20 @@ func (c *client) dial(network, addr string, limit time.Duration) (net.Conn, erro
 	}
 	c.link = l
 	return l, nil
+}
+
+// noteTrouble notes why a connection did not come to a session.
+func (c *client) noteTrouble(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trouble = err
+}
+
+// unconnected returns the error of a call that has waited so long for a session.
+func (c *client) unconnected(after time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &kit.SilenceError{Store: "zookeeper", After: after, Last: c.trouble}
 }
 
 // noLog drops the client library's messages: they name nodes.
@@ -118,7 +135,7 @@ func (c *client) onEvent(e zk.Event) {
 // setUp lets calls through. c.mu is held.
 func (c *client) setUp() {
 	if !c.isUp {
-		c.isUp = true
+		c.isUp, c.trouble = true, nil
 		close(c.up)
 	}
 }
@@ -177,14 +194,23 @@ func (c *client) ready(ctx context.Context, stop <-chan struct{}, limit <-chan t
 	select {
 	case <-up:
 	default:
-		select {
-		case <-up:
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-stop:
-			return nil, nil, driver.ErrClosed
-		case <-limit:
-			return nil, nil, silenceError(c.attempt)
+		half := time.NewTimer(c.attempt / 2)
+		defer half.Stop()
+		for waits := true; waits; {
+			select {
+			case <-up:
+				waits = false
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			case <-stop:
+				return nil, nil, driver.ErrClosed
+			case <-half.C: // early enough for the caller to hear why
+				if err := c.unconnected(c.attempt / 2); errors.Unwrap(err) != nil {
+					return nil, nil, err
+				}
+			case <-limit:
+				return nil, nil, c.unconnected(c.attempt)
+			}
 		}
 	}
 	c.mu.Lock()

@@ -102,7 +102,8 @@
 // address by default (maxClientCnxns). The library's calls know no context, so they run on
 // goroutines of the session. When the context ends, the driver leaves such a call behind and
 // undoes what it may still do; the goroutine ends with the connection at the latest. If a server
-// has not answered anything for the engine's store time-out, the driver connects to another. It
+// has not answered anything for the engine's store time-out, the driver connects to another. If
+// there is no session for half of that time, the error says why the last connection failed. It
 // drops the library's log messages, since they name nodes.
 //
 // A lost reply leaves nothing behind: a node's name contains a hash of its owner, by which the

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
@@ -72,5 +73,36 @@ func (d *zkDriver) usable(c driver.Config) error {
 	case !strings.HasPrefix(d.root, "/") || d.root == "/" || path.Clean(d.root) != d.root:
 		return fmt.Errorf("WithRoot(%q); use a path such as %q", d.root, DefaultRoot)
 	}
+	for i, s := range d.servers {
+		if fault := addressFault(s); fault != "" {
+			return fmt.Errorf("servers[%d] is %q: %s", i, s, fault)
+		}
+	}
 	return nil
+}
+
+// addressFault says what is wrong with a server's address, and what would be right; "" is nothing.
+func addressFault(s string) string {
+	switch {
+	case strings.TrimSpace(s) == "":
+		return "it is empty; use host:port"
+	case strings.Contains(s, ","):
+		return "it names several servers; give each of them alone"
+	case strings.Contains(s, "://"):
+		return "it has a scheme; use host:port"
+	case strings.Contains(s, "/"):
+		return "it has a path; use host:port, and WithRoot for the node under which the keys are"
+	case strings.ContainsFunc(s, unicode.IsSpace):
+		return "it has blanks; use host:port"
+	case !strings.Contains(s, ":"):
+		return ""
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" {
+		return "it is no host:port; an IPv6 address is in brackets, as in [::1]:2181"
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+		return "its port is not one of 1 to 65535"
+	}
+	return ""
 }

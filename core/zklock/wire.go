@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -63,8 +64,12 @@ func (l *link) Read(b []byte) (int, error) {
 	if n > 0 {
 		l.heard.Store(int64(time.Since(l.client.epoch)))
 		if !l.scan(b[:n]) {
+			l.client.noteTrouble(errNotZooKeeper)
 			return n, errNotZooKeeper
 		}
+	}
+	if err != nil && !l.up.Load() {
+		l.client.noteTrouble(fmt.Errorf("the handshake with %v: %w", l.RemoteAddr(), err))
 	}
 	return n, err
 }
