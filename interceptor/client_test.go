@@ -65,7 +65,7 @@ func TestClientIsToldByErrorAndByStatus(t *testing.T) {
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err() // as a call whose context has ended
 	})
-	if !errors.Is(err, core.ErrLost) || tell(err) != (told{code: codes.Aborted, reason: "LOCK_LOST"}) {
+	if !errors.Is(err, core.ErrLost) || tell(err) != (told{code: codes.Internal, reason: "LOCK_LOST"}) {
 		t.Errorf("lost: %v, %+v", err, tell(err))
 	}
 	sold := status.Error(codes.ResourceExhausted, "sold out")

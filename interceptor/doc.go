@@ -152,7 +152,7 @@
 //	return nil, interceptor.Status(err)
 //
 // Take the lock before doing anything that has an effect, since clients repeat UNAVAILABLE
-// unasked, and ABORTED invites them to. Let all callers take keys in one order; a key that the
+// and ABORTED unasked. Let all callers take keys in one order; a key that the
 // call holds already is taken again only by a policy that is Reentrant.
 //
 // # Clients
@@ -198,10 +198,23 @@
 // These are for calls that never ran; an error of the handler passes through as it
 // is; [Status] is for one of a lock that it took by itself. If the lease ends while the handler
 // runs and the handler returns nil, or an error that only says that its context was
-// cancelled, the call fails with ABORTED and LOCK_LOST, LOCK_MAX_HOLD or
-// LOCK_CLOSED, without RetryInfo, and that is logged: it may have had an effect. It
-// is never UNAVAILABLE, which many clients repeat unasked. Any other error of the
-// handler wins. [WithErrorMapper] replaces all of this.
+// cancelled, the call fails with INTERNAL and LOCK_LOST, LOCK_MAX_HOLD or
+// LOCK_CLOSED, without RetryInfo, and that is logged: it may have had an effect. Any other
+// error of the handler wins. [WithErrorMapper] replaces all of this.
+//
+// # What may be sent again
+//
+// ABORTED, UNAVAILABLE, RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED are of calls that have not run, and
+// a client's retry policy may name them; QUEUE_UNAVAILABLE, below, and "out of time" of a queue are
+// of calls that may be queued, which an ItemID made of the request keeps from being queued twice.
+//
+// A call that may have had an effect has the trailer grpc-retry-pushback-ms: -1: one whose lease has
+// ended, whatever its handler or an error mapper says then, and one whose handler returns an error of a
+// lock that [core.FailureOf] calls Unconfirmed or Ended. With it, gRPC's clients do not repeat
+// the call, whatever codes their service config names (gRFC A6), and send no further copies of one that
+// they hedge. Copies that are under way wait for each other's lock; if it is lost, the next one runs: do not
+// hedge what must not run twice. Clients and proxies that do not know the trailer go by the
+// code: do not have them repeat INTERNAL. The README of package core has a table of all answers.
 //
 // # Queues
 //

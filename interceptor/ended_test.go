@@ -45,7 +45,7 @@ func TestLossIsToldByItsCause(t *testing.T) {
 					<-ctx.Done()
 					return &testpb.Reply{}, result(ctx)
 				})
-				want := told{code: codes.Aborted, reason: tc.reason}
+				want := told{code: codes.Internal, reason: tc.reason}
 				if how == "own error wins" {
 					want = told{code: codes.NotFound}
 				} else if !errors.Is(err, tc.is) {
@@ -71,7 +71,7 @@ func TestOuterLocksLossIsNotTakenForAnInnersSuccess(t *testing.T) {
 			return nil, ctx.Err()
 		})
 	})
-	if got := tell(err); got != (told{code: codes.Aborted, reason: "LOCK_LOST"}) {
+	if got := tell(err); got != (told{code: codes.Internal, reason: "LOCK_LOST"}) {
 		t.Errorf("told %+v", got)
 	}
 }

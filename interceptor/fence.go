@@ -116,7 +116,9 @@ func (f *Fence) UnaryServer() grpc.UnaryServerInterceptor {
 				return nil, err
 			}
 		}
-		return handler(inner, req)
+		res, err := handler(inner, req)
+		onceUnary(ctx, err)
+		return res, err
 	}
 }
 
@@ -141,7 +143,9 @@ func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
 			}
 		}
 		s.ctx = inner
-		return handler(srv, s)
+		err = handler(srv, s)
+		once(ss, err)
+		return err
 	}
 }
 

@@ -74,14 +74,17 @@ func (i *Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		r := i.rule(ctx, info.FullMethod)
 		if r == nil {
-			return handler(ctx, req)
+			res, err := handler(ctx, req)
+			onceUnary(ctx, err)
+			return res, err
 		}
 		var res any
-		err := i.around(ctx, r, call{ctx: ctx, req: req}, func(ctx context.Context) (err error) {
+		err, cause := i.around(ctx, r, call{ctx: ctx, req: req}, func(ctx context.Context) (err error) {
 			res, err = handler(ctx, req)
 			return err
 		})
 		if err != nil {
+			onceUnary(ctx, cause)
 			return nil, err
 		}
 		return res, nil
@@ -97,23 +100,29 @@ func (i *Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
 		if r == nil {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		}
-		return i.around(ctx, r, call{ctx: ctx, outgoing: true, req: req}, func(ctx context.Context) error {
+		err, _ := i.around(ctx, r, call{ctx: ctx, outgoing: true, req: req}, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		})
+		return err
 	}
 }
 
-// around runs a call while it holds the lock of its rule.
-func (i *Interceptor) around(ctx context.Context, r *rule, c call, run func(context.Context) error) error {
+// around runs a call while it holds the lock of its rule. failed is what the caller gets, and
+// cause why, in case that it is not told: a lease may have ended, and the handler speak of
+// something else.
+func (i *Interceptor) around(ctx context.Context, r *rule, c call, run func(context.Context) error) (failed, cause error) {
 	section, err := r.guard.Enter(ctx, c)
 	if err != nil {
-		return i.refuse(ctx, r, err)
+		return i.refuse(ctx, r, err), err
 	}
 	failed, own, ended := inside(section, run)
-	if own || ended == nil {
-		return failed
+	switch {
+	case ended == nil:
+		return failed, failed
+	case own:
+		return failed, ended
 	}
-	return i.fail(ctx, r, loss(ended), ended)
+	return i.fail(ctx, r, loss(ended), ended), ended
 }
 
 // inside runs a call in its section and leaves that. failed is what the call returned,

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -46,10 +48,11 @@ func (f *failure) Unwrap() error { return f.cause }
 // package queue counts as one. Any other error, and nil, is returned as it is. Of one of a lock, clients are told nothing else: no text
 // that was wrapped around it. In the process, errors.Is and errors.As find err in the result.
 //
-// A lease that ended while it was held is ABORTED without RetryInfo, and a release or a check
-// that the store did not confirm, or whose context was cancelled, is INTERNAL: never UNAVAILABLE
-// or CANCELLED, since the call may have had an effect. For the same reason, take the lock before
-// doing anything else that has one. [core.FailureOf] says which is which. A [WithErrorMapper]
+// A lease that ended while it was held, and a release or a check that the store did not confirm,
+// or whose context was cancelled, are INTERNAL: never ABORTED, UNAVAILABLE or CANCELLED, since the
+// call may have had an effect. Behind a server's [Interceptor], [Fence] or [Tokens], whatever their
+// rules, clients are told besides not to send it again. For the same reason, take the lock before
+// doing anything else that has an effect. [core.FailureOf] says which is which. A [WithErrorMapper]
 // has no part in it. What is logged goes to slog.Default, because the engine is not known here.
 func Status(err error) error {
 	if f, ok := err.(*failure); ok { //nolint:errorlint // what is wrapped around one would be told to clients
@@ -200,10 +203,10 @@ func ofKey(err error, e *core.Error) string {
 }
 
 // loss returns the answer for a call whose lease ended, by err, while it ran. It
-// may have had an effect: no code that clients try again unasked.
+// may have had an effect: not the code of what has had none.
 func loss(err error) answer {
 	a := answer{
-		code: codes.Aborted, reason: "LOCK_LOST", log: true,
+		code: codes.Internal, reason: "LOCK_LOST", log: true,
 		message: "the call lost its lock while it was being worked on; it may or may not have had an effect",
 	}
 	switch {
@@ -213,6 +216,31 @@ func loss(err error) answer {
 		a.reason = "LOCK_CLOSED"
 	}
 	return a
+}
+
+// pushback keeps clients that retry or hedge by a service config (gRFC A6) from sending a call
+// again, whatever codes they do that for.
+var pushback = metadata.Pairs("grpc-retry-pushback-ms", "-1")
+
+// mayHaveRun reports whether err is of a lock and leaves open what the call has done.
+func mayHaveRun(err error) bool {
+	failure, _ := core.FailureOf(err)
+	return failure > core.Refused
+}
+
+// onceUnary tells the client of a unary call that err has failed not to send it again, if it may
+// have had an effect.
+func onceUnary(ctx context.Context, err error) {
+	if mayHaveRun(err) {
+		_ = grpc.SetTrailer(ctx, pushback) // without a server of gRPC's there is nobody who repeats by gRPC
+	}
+}
+
+// once is onceUnary for a stream.
+func once(ss grpc.ServerStream, err error) {
+	if mayHaveRun(err) {
+		ss.SetTrailer(pushback)
+	}
 }
 
 // The bounds of RetryInfo. What is left of a lease tells when the lock of a

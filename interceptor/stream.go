@@ -30,16 +30,22 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 		ctx := ss.Context()
 		r := i.rule(ctx, info.FullMethod)
 		if r == nil {
-			return handler(srv, ss)
+			err := handler(srv, ss)
+			once(ss, err)
+			return err
 		}
 		c, s, err := i.begin(r, ss, info)
 		if err != nil {
 			return err
 		}
-		return i.around(ctx, r, c, func(ctx context.Context) error {
+		err, cause := i.around(ctx, r, c, func(ctx context.Context) error {
 			s.ctx = ctx
 			return handler(srv, s)
 		})
+		if err != nil {
+			once(ss, cause)
+		}
+		return err
 	}
 }
 

@@ -228,7 +228,7 @@ func TestStreamThatLosesItsLockIsTold(t *testing.T) {
 	if err := stream.Send(order("a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); tell(err) != (told{code: codes.Aborted, reason: "LOCK_LOST"}) {
+	if _, err := stream.Recv(); tell(err) != (told{code: codes.Internal, reason: "LOCK_LOST"}) {
 		t.Errorf("told %+v", tell(err))
 	}
 }

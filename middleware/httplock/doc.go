@@ -172,6 +172,14 @@
 // LOCK_LOST, LOCK_MAX_HOLD or LOCK_CLOSED. A status from 100 to 199 other than
 // 101 is no answer. [WithErrorHandler] replaces all of this.
 //
+// # What may be sent again
+//
+// 409, 429, 503 and 504, which clients and proxies repeat by themselves, are of requests that the
+// handler has not worked on; 503 and 504 of a queue are of requests that may be queued, which an
+// ItemID made of the request keeps from being queued twice. A request that may have had an
+// effect gets 500 and never a Retry-After, not even one that the handler had set. Do not have a proxy
+// repeat POST at 500 (nginx: http_500 with non_idempotent). The README of package core has a table of all answers.
+//
 // # Queues
 //
 // [Enqueue] queues a request in place of working on it, see decorator.Serial, and answers 202

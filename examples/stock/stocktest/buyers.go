@@ -34,7 +34,7 @@ var answers = []answer{
 	{"sold", nil, 200, codes.OK, ""},
 	{"sold out", errSoldOut, 410, codes.ResourceExhausted, ""},
 	{"stale", fence.ErrStale, 412, codes.FailedPrecondition, ""},
-	{"lost", core.ErrLost, 500, codes.Aborted, "LOCK_LOST"},
+	{"lost", core.ErrLost, 500, codes.Internal, "LOCK_LOST"},
 	{"busy", core.ErrBusy, 409, codes.Aborted, "LOCK_BUSY"},
 	{"timeout", core.ErrTimeout, 409, codes.Aborted, "LOCK_TIMEOUT"},
 	{"unavailable", core.ErrUnavailable, 503, codes.Unavailable, "LOCK_UNAVAILABLE"},

@@ -255,11 +255,11 @@ func (p Problem) after(e *core.Error) Problem {
 func EncodingOf(h http.Header) []string { return h["Content-Encoding"] }
 
 // Undescribe removes what handlers have set to describe an answer that they did not
-// give. encoding is what [EncodingOf] noted.
+// give, and when to ask again for one. encoding is what [EncodingOf] noted.
 func Undescribe(h http.Header, encoding []string) {
 	for _, name := range []string{
 		"Accept-Ranges", "Cache-Control", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
-		"Content-Location", "Content-Range", "Digest", "Etag", "Expires", "Last-Modified", "Repr-Digest", "Trailer", "Transfer-Encoding",
+		"Content-Location", "Content-Range", "Digest", "Etag", "Expires", "Last-Modified", "Repr-Digest", "Retry-After", "Trailer", "Transfer-Encoding",
 	} {
 		h.Del(name)
 	}

@@ -77,6 +77,8 @@ func Test(t *testing.T, s Surface) {
 		{"BodyThatDoesNotComeIsRefused", bodyThatDoesNotCome},
 		{"ErrorHandlerAnswersInPlaceOfTheLock", errorHandlerAnswers},
 		{"AnswerAboutALostLeaseCanBeReadBesideCompression", answerBesideCompression},
+		{"RequestThatMayHaveRunIsNotSentAgain", notSentAgain},
+		{"RequestThatNeverRanIsSentAgain", sentAgain},
 		{"RequestRunsUnderTheTokenOfItsOwnKeyOnly", tokenOfItsOwnKey},
 		{"GuardThatFailsKeepsTheHandlerFromRunning", failingGuard},
 		{"CancelledRequestIsNotRefusedForTheGuard", cancelledAtTheGuard},

@@ -46,7 +46,7 @@ func Lock[Req any](e *core.Engine, p core.Policy) connect.UnaryInterceptorFunc {
 func code(err error) connect.Code {
 	switch failure, _ := core.FailureOf(err); {
 	case failure > core.Refused:
-		return connect.CodeAborted // no code that clients repeat unasked: it may have had an effect
+		return connect.CodeInternal // no code that clients repeat unasked: it may have had an effect
 	case errors.Is(err, core.ErrUnavailable):
 		return connect.CodeUnavailable
 	case errors.Is(err, core.ErrKey):

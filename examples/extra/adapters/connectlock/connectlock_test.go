@@ -88,7 +88,7 @@ func TestFailuresAreToldByTheirCodes(t *testing.T) {
 	}{
 		"a key without its value": {sku: "", want: connect.CodeInvalidArgument},
 		"a store that is down":    {sku: "book", down: true, want: connect.CodeUnavailable},
-		"a lost lock": {sku: "book", want: connect.CodeAborted, call: func(store *memlock.Driver, ctx context.Context) error {
+		"a lost lock": {sku: "book", want: connect.CodeInternal, call: func(store *memlock.Driver, ctx context.Context) error {
 			store.Expire("test/stock:book")
 			<-ctx.Done()
 			return ctx.Err()
@@ -134,7 +134,7 @@ func TestEndOfTheLeaseAroundAnotherLockIsNoCancellation(t *testing.T) {
 		t.Error("the procedure ran without a lock")
 		return nil, nil
 	}))(t.Context(), want("book"))
-	if connect.CodeOf(err) != connect.CodeAborted {
-		t.Errorf("%v; want %v", err, connect.CodeAborted)
+	if connect.CodeOf(err) != connect.CodeInternal {
+		t.Errorf("%v; want %v", err, connect.CodeInternal)
 	}
 }

@@ -191,7 +191,7 @@ func TestFailuresAreToldByTheirCodes(t *testing.T) {
 			key: "{tenant}", header: []string{"1", "2"}, reason: "LOCK_KEY_INVALID", http: 400, grpc: codes.InvalidArgument,
 		},
 		"a store that is down": {key: "{sku}", down: true, reason: "LOCK_UNAVAILABLE", http: 503, grpc: codes.Unavailable},
-		"a lost lock": {key: "{tenant}", header: []string{"7"}, reason: "LOCK_LOST", http: 500, grpc: codes.Aborted, call: func(store *memlock.Driver, ctx context.Context) error {
+		"a lost lock": {key: "{tenant}", header: []string{"7"}, reason: "LOCK_LOST", http: 500, grpc: codes.Internal, call: func(store *memlock.Driver, ctx context.Context) error {
 			store.Expire("test/7")
 			<-ctx.Done()
 			return ctx.Err()
