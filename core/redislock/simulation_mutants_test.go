@@ -108,8 +108,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a request overtakes a release that was sent", core: "^TestSent", file: "internal/queue/sent.go",
-		old: "end := l.ending(0)\n\treturn &end",
-		bug: "return nil",
+		old: "rq.After, rq.follows = &end, l",
+		bug: "_, rq.follows = &end, l",
 	},
 	{
 		name: "a release that was sent and not answered is not repeated", core: "^TestSent", file: "internal/queue/steps.go",
