@@ -319,6 +319,14 @@ func nobodyIsTooMany(f *fixture) {
 			}
 		}
 	}
+	stay := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		if most < 2 {
+			return 100 * time.Millisecond
+		}
+		return 5 * time.Millisecond
+	}
 	leave := func(m mode) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -337,7 +345,7 @@ func nobodyIsTooMany(f *fixture) {
 					l, err := acquireAnew(ctx, p, r)
 					if err == nil {
 						enter(m)
-						linger(5 * time.Millisecond) // a store may tell one after the other of a grant that they share
+						linger(stay()) // a store may tell one after the other of a grant that they share
 						leave(m)
 						err = p.s.Release(ctx, []driver.Ending{l.ending()})[0]
 					}

@@ -317,6 +317,8 @@ type secretStream struct{ grpc.ServerStream }
 
 func (*secretStream) Context() context.Context { return context.Background() }
 
+func (*secretStream) SetTrailer(metadata.MD) {}
+
 func (*secretStream) RecvMsg(m any) error {
 	proto.Merge(m.(proto.Message), &stockpb.DeductRequest{Sku: secretSKU})
 	return nil

@@ -22,12 +22,12 @@ var again = []int{
 }
 
 // insist posts as a client does that repeats what it may: at those statuses, and after any
-// Retry-After, four times in all.
-func insist(t testing.TB, srv *httptest.Server, path string) (a Answer, sent int) {
+// Retry-After, so many times in all.
+func insist(t testing.TB, srv *httptest.Server, path string, most int) (a Answer, sent int) {
 	t.Helper()
 	for sent = 1; ; sent++ {
 		a = Post(t, srv, path)
-		if sent == 4 || !slices.Contains(again, a.Status) && a.Header.Get("Retry-After") == "" {
+		if sent == most || !slices.Contains(again, a.Status) && a.Header.Get("Retry-After") == "" {
 			return a, sent
 		}
 	}
@@ -69,7 +69,7 @@ func notSentAgain(t *testing.T, s Surface) {
 					tc.handler(e, d, w, r)
 				}
 			}, Wrap{Engine: e, Policy: p}))
-			a, sent := insist(t, srv, "/")
+			a, sent := insist(t, srv, "/", 4)
 			a.MustBe(t, 500, tc.code)
 			if runs.Load() != 1 || sent != 1 || a.Header.Get("Retry-After") != "" {
 				t.Errorf("%d runs of %d requests, Retry-After %q; want one", runs.Load(), sent, a.Header.Get("Retry-After"))
@@ -103,9 +103,9 @@ func sentAgain(t *testing.T, s Surface) {
 				}
 				locked.ServeHTTP(w, r)
 			}))
-			a, sent := insist(t, srv, "/")
-			if a.Status != 200 || runs.Load() != 1 || sent != 2 {
-				t.Errorf("got %d %s, %d runs of %d requests; want a run of two", a.Status, a.Body, runs.Load(), sent)
+			a, sent := insist(t, srv, "/", 1000) // a busy machine may let a wait of 1 ms run out again
+			if a.Status != 200 || runs.Load() != 1 || sent < 2 {
+				t.Errorf("got %d %s, %d runs of %d requests; want a run of two or more", a.Status, a.Body, runs.Load(), sent)
 			}
 		})
 	}
