@@ -19,7 +19,7 @@ type decision struct {
 	s       *session
 	attempt *attempt
 	ctx     context.Context
-	tx      *sql.Tx
+	tx      tx
 	q       *queries
 	key     string
 
@@ -32,10 +32,6 @@ type decision struct {
 	notifications []notification
 	granted       []driver.Owner // waiters of this session
 }
-
-// readCommitted is the isolation level of all decisions. Each statement sees what others
-// committed before it, and MySQL locks no gaps between keys.
-var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 // errKey refuses keys that are too long for the index, and the empty key, whose row has the
 // floor.
@@ -71,11 +67,11 @@ func (s *session) decideBy(ctx context.Context, q *queries, a *attempt, key stri
 		return errAbandoned
 	}
 	a.progress()
-	tx, err := s.db.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
+	return s.inTx(ctx, func(tx tx) error { return s.decideIn(ctx, tx, q, a, key, f) })
+}
+
+// decideIn is decideBy in a transaction that has just begun.
+func (s *session) decideIn(ctx context.Context, tx tx, q *queries, a *attempt, key string, f func(*decision) error) error {
 	a.progress()
 	if a.isAbandoned() {
 		return errAbandoned

@@ -45,10 +45,20 @@ func (d Dialect) check() error {
 	return nil
 }
 
-// sql translates a statement into the dialect: it replaces each ? by a placeholder, and each
-// {now} by the server's time.
+// words translates what statements have in braces: {now} is the server's time; {alone} is the
+// condition that a statement is a transaction of its own, see alone.go; and {all} stands at the end of
+// a query, whatever sql_select_limit is.
+func (d Dialect) words(statement string) string {
+	alone, all := aloneSQL, " LIMIT 9223372036854775807"
+	if d == PostgreSQL {
+		alone, all = "TRUE", ""
+	}
+	return strings.NewReplacer("{now}", d.now(), "{alone}", alone, "{all}", all).Replace(statement)
+}
+
+// sql translates a statement into the dialect: its words, and each ? by a placeholder.
 func (d Dialect) sql(statement string) string {
-	statement = strings.ReplaceAll(statement, "{now}", d.now())
+	statement = d.words(statement)
 	if d != PostgreSQL {
 		return statement
 	}
@@ -74,9 +84,9 @@ func (d Dialect) bind(statement string, values ...any) (string, []any) {
 	return d.text(statement, values...), nil
 }
 
-// text replaces each ? of a statement by a value, and {now}.
+// text translates the words of a statement, and replaces each ? by a value.
 func (d Dialect) text(statement string, values ...any) string {
-	statement = strings.ReplaceAll(statement, "{now}", d.now())
+	statement = d.words(statement)
 	var b strings.Builder
 	for _, v := range values {
 		before, after, _ := strings.Cut(statement, "?")

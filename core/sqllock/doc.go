@@ -97,6 +97,20 @@
 // progress, 4 for cleaning up, and 1 for polls. Transaction poolers (PgBouncer) work, but
 // [Notifications] need a connection to the server itself.
 //
+// # Settings of connections
+//
+// The locks are right whatever these are set to, in the data source, for the user, or for the server:
+// the isolation level, the time zone, and, in MySQL, autocommit, completion_type, sql_select_limit and
+// sql_mode; and the time-outs of statements, locks and idle transactions, if they leave a statement the
+// time that it takes. They are tested one by one, with all that a session does. In MySQL each statement that is to be a transaction of its own asks the server whether it is,
+// without a round trip for that. If it is not, with autocommit off or completion_type=CHAIN, it is sent
+// again between START TRANSACTION and COMMIT, which takes four round trips more, and a free key is left
+// to a decision.
+//
+// Ping refuses, and says what to change: transactions that are read-only by default
+// (default_transaction_read_only, tx_read_only), tables that are not in the search_path, and, in MySQL,
+// sql_safe_updates, and a clock that SET timestamp has stopped.
+//
 // # Advisory locks
 //
 // The databases have locks that belong to a connection: pg_advisory_lock, GET_LOCK. This

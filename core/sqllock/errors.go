@@ -29,7 +29,7 @@ func classify(err error) error {
 // database or the user's rights.
 var permanentCodes = map[string]string{
 	// SQLSTATE, of PostgreSQL
-	"42P01": "a table is missing; run Migrate, or the statements of Schema",
+	"42P01": "a table is missing, or not in the search_path; run Migrate, or the statements of Schema",
 	"3F000": "the schema does not exist",
 	"42703": "a column is missing; the tables are of another version",
 	"42501": "the user has no right to it; grant SELECT, INSERT, UPDATE and DELETE on the three tables",
@@ -49,6 +49,7 @@ var permanentCodes = map[string]string{
 	"1046": "the connection has chosen no database; name one in the data source",
 	"1305": "the server lacks a function; is the dialect right?",
 	"1064": "the server does not understand the statement; is the dialect right?",
+	"1792": "the connection's transactions are read-only; set tx_read_only (transaction_read_only) off",
 	"1665": "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW",
 }
 

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"time"
 
 	lock "github.com/lockaround/lockaround/core/driver"
@@ -11,7 +10,8 @@ import (
 
 // A key that nobody else wants is acquired, and released, by one statement that does what a
 // decision would do, in a transaction of its own. If somebody else has a claim on the key, the
-// statement changes nothing, and a decision follows. Like a decision it locks the key's row before
+// statement changes nothing, and a decision follows. So it does if the connection's settings would
+// not have it be a transaction of its own, see alone.go. Like a decision it locks the key's row before
 // it looks at claims, so that each sees what the other has done.
 //
 // Such a statement may be executed after its caller has given up, unlike a decision, which ends
@@ -92,8 +92,8 @@ type done struct {
 	id     int64 // LAST_INSERT_ID; 0 in PostgreSQL
 }
 
-// execAlone executes a statement in a transaction of its own. Like a decision it is the only one
-// of the session for the key.
+// execAlone executes a statement in a transaction of its own, or changes nothing. Like a decision it
+// is the only one of the session for the key.
 func (s *session) execAlone(ctx context.Context, q *queries, a *attempt, key, statement string, values ...any) (out done, err error) {
 	unlock, err := s.keyMutexes.lock(ctx, key)
 	if err != nil {
@@ -115,6 +115,9 @@ func (s *session) execAlone(ctx context.Context, q *queries, a *attempt, key, st
 	} else {
 		result, err = s.execOnConn(ctx, a, statement)
 	}
+	if notAlone(err) {
+		return done{}, nil
+	}
 	if err != nil {
 		return done{}, err
 	}
@@ -128,25 +131,20 @@ func (s *session) execAlone(ctx context.Context, q *queries, a *attempt, key, st
 // execOnConn is execAlone in MySQL, where the level is set by a request of its own, for the
 // connection's next transaction.
 func (s *session) execOnConn(ctx context.Context, a *attempt, statement string) (result sql.Result, err error) {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil { // the level may still wait for a transaction, which must not be the user's
-			if _, cerr := conn.ExecContext(ctx, `COMMIT`); cerr != nil {
-				_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it is closed
+	err = s.onConn(ctx, func(conn *sql.Conn) (err error) {
+		defer func() {
+			if err != nil { // the level may still wait for a transaction, which must not be the user's
+				_ = settle(ctx, conn, commitSQL)
 			}
+		}()
+		if _, err = conn.ExecContext(ctx, atReadCommitted); err != nil {
+			return err
 		}
-		_ = conn.Close() // what was executed was answered
-	}()
-	if _, err = conn.ExecContext(ctx, atReadCommitted); err != nil {
-		return nil, err
-	}
-	a.progress()
-	err = a.commit(func() error {
-		result, err = conn.ExecContext(ctx, statement)
-		return err
+		a.progress()
+		return a.commit(func() error {
+			result, err = conn.ExecContext(ctx, statement)
+			return err
+		})
 	})
 	return result, err
 }

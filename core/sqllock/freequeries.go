@@ -11,12 +11,12 @@ type free struct {
 	lease string // the token of a lease, and whether somebody waits: key, owner
 }
 
-// atReadCommitted begins a transaction of one request, whatever the connection's level is.
+// atReadCommitted sets the level of the next transaction, whatever the connection's is.
 const atReadCommitted = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 
 func newFree(d Dialect, column, value string) free {
 	f := free{
-		lease: `SELECT c.token, ` + contendedSQL + ` FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1`,
+		lease: `SELECT c.token, ` + contendedSQL + ` FROM lockaround_claim c WHERE c.lock_key = ? AND c.owner = ? AND c.state = 1`, // of PostgreSQL
 	}
 	const columns = `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens`
 	if d == PostgreSQL {
@@ -42,14 +42,14 @@ ended = substring(? || l.ended FROM 1 FOR ?) FROM g WHERE l.lock_key = ?`
 	f.take = columns + column + `)
 SELECT l.lock_key, ?, 1, 9223372036854775807, ?, LAST_INSERT_ID({now}), {now}, {now} + ?, ?, ?, ?` + value + `
 FROM lockaround_lock l LEFT JOIN lockaround_claim c ON c.lock_key = l.lock_key AND c.expires_us > 0
-WHERE l.lock_key = ? AND l.token < {now} AND l.floor_token < {now} AND LOCATE(?, l.ended) = 0 AND c.lock_key IS NULL FOR UPDATE`
+WHERE {alone} AND l.lock_key = ? AND l.token < {now} AND l.floor_token < {now} AND LOCATE(?, l.ended) = 0 AND c.lock_key IS NULL FOR UPDATE`
 	// MySQL cannot delete from one table and update another in one statement. So the claim is
 	// spent: it has expired long ago, and is deleted a little later.
 	f.end = `UPDATE lockaround_lock l JOIN lockaround_claim c ON c.lock_key = ? AND c.owner = ?
 LEFT JOIN lockaround_claim o ON o.lock_key = ? AND LOCATE(?, o.owner) = 0 AND o.expires_us > 0
 SET l.token = GREATEST(l.token, c.token), l.keep_us = GREATEST(l.keep_us, {now} + GREATEST(?, c.ttl_us)),
 l.ended = LEFT(CONCAT(?, l.ended), ?), c.expires_us = 0
-WHERE l.lock_key = ? AND c.state = 1 AND c.expires_us > {now} AND o.owner IS NULL`
+WHERE {alone} AND l.lock_key = ? AND c.state = 1 AND c.expires_us > {now} AND o.owner IS NULL`
 	return f
 }
 

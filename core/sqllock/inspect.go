@@ -31,25 +31,20 @@ func (s *session) inspect(ctx context.Context, key string) (st driver.State, err
 
 // inspectBy is inspect by those queries.
 func (s *session) inspectBy(ctx context.Context, q *queries, key string) (st driver.State, err error) {
-	rows, err := s.db.QueryContext(ctx, q.inspect, []byte(key), []byte(key))
-	if err != nil {
-		return st, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
-	for rows.Next() {
+	err = s.query(ctx, func(rows *sql.Rows) error {
 		var now, last int64
 		var state, room, token, grantedAt, expires sql.NullInt64
 		var from []byte
 		if err := rows.Scan(&now, &last, &state, &room, &token, &grantedAt, &expires, &from); err != nil {
-			return driver.State{}, err
+			return err
 		}
 		st.Token = max(st.Token, last, token.Int64)
 		switch {
 		case expires.Int64 <= now: // only its token counts, if there is one: the key's row may not have it
-			continue
+			return nil
 		case claimState(state.Int64) == waits:
 			st.Waiting++
-			continue
+			return nil
 		}
 		h := driver.Holder{
 			Token: token.Int64, Since: time.UnixMicro(grantedAt.Int64),
@@ -64,8 +59,9 @@ func (s *session) inspectBy(ctx context.Context, q *queries, key string) (st dri
 		}
 		st.Held = true
 		st.Holders = append(st.Holders, h)
-	}
-	return st, rows.Err()
+		return nil
+	}, q.inspect, []byte(key), []byte(key))
+	return st, err
 }
 
 // maxToken is the largest token that the contract allows.

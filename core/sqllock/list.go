@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -23,24 +24,19 @@ func (s *session) List(ctx context.Context, prefix, after string, limit int) (dr
 
 // list reads keys from first on. Those with the prefix are next to each other.
 func (s *session) list(ctx context.Context, prefix, first string, limit int) (page driver.Page, err error) {
-	rows, err := s.db.QueryContext(ctx, s.tables.queries().list, []byte(first), limit)
-	if err != nil {
-		return page, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
 	n := 0
-	for ; rows.Next(); n++ {
+	err = s.query(ctx, func(rows *sql.Rows) error {
 		var key []byte
 		if err := rows.Scan(&key); err != nil {
-			return driver.Page{}, err
+			return err
 		}
-		if !strings.HasPrefix(string(key), prefix) {
-			return page, rows.Err()
+		if n++; strings.HasPrefix(string(key), prefix) {
+			page.Keys = append(page.Keys, string(key))
 		}
-		page.Keys = append(page.Keys, string(key))
-	}
-	if n == limit {
+		return nil
+	}, s.tables.queries().list, []byte(first), limit)
+	if n == limit && n == len(page.Keys) {
 		page.Next = page.Keys[n-1] + "\x00" // the key that would follow at once
 	}
-	return page, rows.Err()
+	return page, err
 }

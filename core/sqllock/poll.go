@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -70,7 +71,7 @@ func (s *session) pollLoop() {
 // refreshPlaces extends the session's places in the queue.
 func (s *session) refreshPlaces() {
 	_, _, _ = runAttempt(s.Ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) { // the next one is soon, and a poll finds a place that has expired
-		_, err := s.db.ExecContext(ctx, s.q.refresh, s.id[:])
+		_, err := s.exec(ctx, s.q.refresh, s.id[:])
 		return struct{}{}, err
 	})
 }
@@ -140,23 +141,19 @@ type polledClaim struct {
 }
 
 func (s *session) selectClaims(ctx context.Context) (map[driver.Owner]polledClaim, error) {
-	rows, err := s.db.QueryContext(ctx, s.q.poll, s.id[:])
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
 	all := make(map[driver.Owner]polledClaim)
-	for rows.Next() {
+	err := s.query(ctx, func(rows *sql.Rows) error {
 		var key, owner []byte
 		var state, room, holders, minRoom, expiresIn int64
 		var p polledClaim
 		if err := rows.Scan(&key, &owner, &state, &room, &p.askedAt, &p.ahead, &holders, &minRoom, &expiresIn); err != nil {
-			return nil, err
+			return err
 		}
 		p.id, p.state = newID(key, owner), claimState(state)
 		p.firstExpiryIn = micros(expiresIn)
 		p.mayHold = p.ahead == 0 && (minRoom == 0 || holders < minRoom) && (room == 0 || holders < room)
 		all[p.id.Owner] = p
-	}
-	return all, rows.Err()
+		return nil
+	}, s.q.poll, s.id[:])
+	return all, err
 }

@@ -39,10 +39,10 @@ func newQueries(d Dialect, named bool) *queries {
 
 		// The row of the empty key has the floor. No lock uses that key.
 		insertRow: `INSERT INTO lockaround_lock (lock_key, floor_token, keep_us)
-SELECT k.lock_key, COALESCE((SELECT f.floor_token FROM lockaround_lock f WHERE f.lock_key = ''), 0), {now} + ? FROM (SELECT ? AS lock_key) k`,
-		lockRow: `SELECT token, floor_token, ousted, asked_us, keep_us, ended FROM lockaround_lock WHERE lock_key = ? FOR UPDATE`,
+SELECT k.lock_key, COALESCE((SELECT f.floor_token FROM lockaround_lock f WHERE f.lock_key = x''), 0), {now} + ? FROM (SELECT ? AS lock_key) k`,
+		lockRow: `SELECT token, floor_token, ousted, asked_us, keep_us, ended FROM lockaround_lock WHERE lock_key = ?{all} FOR UPDATE`,
 		selectClaims: `SELECT n.t, c.owner, c.state, c.turn, c.room, c.token, c.granted_us, c.expires_us, c.ttl_us, c.session, c.listens, ` + from + `
-FROM (SELECT {now} AS t) n LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > 0`,
+FROM (SELECT {now} AS t) n LEFT JOIN lockaround_claim c ON c.lock_key = ? AND c.expires_us > 0{all}`,
 		insertClaim: `INSERT INTO lockaround_claim (lock_key, owner, state, turn, room, token, granted_us, expires_us, ttl_us, session, listens` + column + `)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?` + value + `)`,
 		grant: `UPDATE lockaround_claim SET state = 1, turn = 9223372036854775807, token = ?, granted_us = ?, expires_us = ?, ttl_us = ?
@@ -57,20 +57,22 @@ WHERE lock_key = ? AND owner = ?`,
 		// A place whose row a decision has locked is left to the next refresh: the decision may be
 		// stuck, and the session's other places must not wait for it. In MySQL the LIMIT makes it
 		// read all places before it changes one.
-		refresh: `UPDATE (SELECT lock_key, owner FROM lockaround_claim WHERE session = ? AND state = 0 AND expires_us > {now} LIMIT 1000000 FOR UPDATE SKIP LOCKED) p
+		refresh: `UPDATE (SELECT lock_key, owner FROM lockaround_claim WHERE {alone} AND session = ? AND state = 0 AND expires_us > {now} LIMIT 1000000 FOR UPDATE SKIP LOCKED) p
 STRAIGHT_JOIN lockaround_claim c FORCE INDEX (PRIMARY) ON c.lock_key = p.lock_key AND c.owner = p.owner SET c.expires_us = {now} + c.ttl_us`,
 		poll: `SELECT c.lock_key, c.owner, c.state, c.room, COALESCE(l.asked_us, 0),
 (SELECT COUNT(*) FROM lockaround_claim w WHERE w.lock_key = c.lock_key AND w.state = 0 AND w.turn < c.turn AND w.expires_us > n.t),
 (SELECT COUNT(*) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t),
 COALESCE((SELECT MIN(h.room) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.room > 0 AND h.expires_us > n.t), 0),
 COALESCE((SELECT MIN(h.expires_us) FROM lockaround_claim h WHERE h.lock_key = c.lock_key AND h.state > 0 AND h.expires_us > n.t) - n.t, 0)
-FROM (SELECT {now} AS t) n CROSS JOIN lockaround_claim c LEFT JOIN lockaround_lock l ON l.lock_key = c.lock_key WHERE c.session = ?`,
+FROM (SELECT {now} AS t) n CROSS JOIN lockaround_claim c LEFT JOIN lockaround_lock l ON l.lock_key = c.lock_key WHERE {alone} AND c.session = ?{all}`,
 		inspect: `SELECT n.t, COALESCE(l.token, 0), c.state, c.room, c.token, c.granted_us, c.expires_us, ` + from + `
-FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JOIN lockaround_claim c ON c.lock_key = ?`,
-		list: `SELECT DISTINCT c.lock_key FROM lockaround_claim c WHERE c.lock_key >= ? AND c.expires_us > {now} ORDER BY c.lock_key LIMIT ?`,
-		ping: `SELECT COUNT(*) FROM lockaround_claim c CROSS JOIN lockaround_row r WHERE c.lock_key = '' AND r.lock_key = ''`,
+FROM (SELECT {now} AS t) n LEFT JOIN lockaround_lock l ON l.lock_key = ? LEFT JOIN lockaround_claim c ON c.lock_key = ? WHERE {alone}{all}`,
+		list: `SELECT DISTINCT c.lock_key FROM lockaround_claim c WHERE {alone} AND c.lock_key >= ? AND c.expires_us > {now} ORDER BY c.lock_key LIMIT ?`,
+		ping: `SELECT COUNT(*) FROM lockaround_claim c CROSS JOIN lockaround_row r WHERE c.lock_key = x'' AND r.lock_key = x''{all}`,
 	}
 	if d == PostgreSQL {
+		q.insertRow = strings.Replace(q.insertRow, "x''", "''", 1)
+		q.ping = strings.ReplaceAll(q.ping, "x''", "''")
 		q.insertRow = strings.Replace(q.insertRow, "SELECT ? AS lock_key", "SELECT CAST(? AS bytea) AS lock_key", 1) + ` ON CONFLICT (lock_key) DO NOTHING`
 		q.insertRow = strings.Replace(q.insertRow, "{now} + ?", "{now} + CAST(? AS bigint)", 1)
 		// A process that stops in the middle of a decision must not keep the key's row

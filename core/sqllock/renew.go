@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -118,30 +119,24 @@ func (s *session) extendBatch(ctx context.Context, a *attempt, rs []driver.Renew
 }
 
 func (s *session) extendReturning(ctx context.Context, rs []driver.Renewal) (map[driver.ID]extendedLease, error) {
+	leases := make(map[driver.ID]extendedLease)
 	var args []any
 	for _, r := range rs {
 		args = append(args, []byte(r.Key), r.Owner[:], r.TTL.Microseconds(), r.Share)
 	}
 	values := strings.Repeat("(CAST(? AS bytea), CAST(? AS bytea), CAST(? AS bigint), CAST(? AS boolean)), ", len(rs))
-	rows, err := s.db.QueryContext(ctx, s.d.sql(`UPDATE lockaround_claim c SET expires_us = GREATEST(c.expires_us, {now} + r.ttl),
+	err := s.query(ctx, func(rows *sql.Rows) error {
+		var key, owner []byte
+		var l extendedLease
+		err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &l.contended)
+		leases[newID(key, owner)] = l
+		return err
+	}, s.d.sql(`UPDATE lockaround_claim c SET expires_us = GREATEST(c.expires_us, {now} + r.ttl),
 ttl_us = GREATEST(c.ttl_us, r.ttl), room = CASE WHEN r.share AND c.room = 1 THEN 0 ELSE c.room END
 FROM (VALUES `+strings.TrimSuffix(values, ", ")+`) AS r (lock_key, owner, ttl, share)
 WHERE c.lock_key = r.lock_key AND c.owner = r.owner AND c.state = 1 AND c.expires_us > {now}
 RETURNING c.lock_key, c.owner, c.token, c.granted_us, `+contendedSQL), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
-	leases := make(map[driver.ID]extendedLease)
-	for rows.Next() {
-		var key, owner []byte
-		var l extendedLease
-		if err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &l.contended); err != nil {
-			return nil, err
-		}
-		leases[newID(key, owner)] = l
-	}
-	return leases, rows.Err()
+	return leases, err
 }
 
 func (s *session) extendAndSelect(ctx context.Context, a *attempt, rs []driver.Renewal, sentAt time.Time) (map[driver.ID]extendedLease, error) {
@@ -154,30 +149,29 @@ func (s *session) extendAndSelect(ctx context.Context, a *attempt, rs []driver.R
 	ttl := "CASE owner" + strings.Repeat(" WHEN ? THEN ?", len(rs)) + " ELSE 0 END"
 	where := "(" + strings.TrimPrefix(strings.Repeat(" OR (c.lock_key = ? AND c.owner = ?)", len(rs)), " OR ") + ")"
 	args := append(append(append(append([]any{}, ttls...), ttls...), shares...), ids...)
-	if _, err := s.db.ExecContext(ctx, s.d.sql(fmt.Sprintf(`UPDATE lockaround_claim c SET expires_us = GREATEST(expires_us, {now} + %s),
+	update := s.d.sql(fmt.Sprintf(`UPDATE lockaround_claim c SET expires_us = GREATEST(expires_us, {now} + %s),
 ttl_us = GREATEST(ttl_us, %s), room = CASE WHEN room = 1 AND CASE owner%s ELSE 0 END THEN 0 ELSE room END
-WHERE %s AND state = 1 AND expires_us > {now}`, ttl, ttl, strings.Repeat(" WHEN ? THEN ?", len(rs)), where)), args...); err != nil {
-		return nil, err
-	}
-	a.progress()
-	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT c.lock_key, c.owner, c.token, c.granted_us, c.expires_us, {now}, `+contendedSQL+`
-FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
+WHERE {alone} AND %s AND state = 1 AND expires_us > {now}`, ttl, ttl, strings.Repeat(" WHEN ? THEN ?", len(rs)), where))
+	read := s.d.sql(`SELECT c.lock_key, c.owner, c.token, c.granted_us, c.expires_us, {now}, ` + contendedSQL + `
+FROM lockaround_claim c WHERE {alone} AND ` + where + ` AND c.state = 1{all}`)
 	leases := make(map[driver.ID]extendedLease)
 	remaining := make(map[driver.ID]time.Duration)
-	for rows.Next() {
-		var key, owner []byte
-		var end, now int64
-		var l extendedLease
-		if err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &end, &now, &l.contended); err != nil {
-			return nil, err
+	err := s.alone(ctx, func(x executor) error {
+		if _, err := x.ExecContext(ctx, update, args...); err != nil {
+			return err
 		}
-		leases[newID(key, owner)] = l
-		remaining[newID(key, owner)] = micros(end - now)
-	}
+		a.progress()
+		rows, err := x.QueryContext(ctx, read, ids...)
+		return scanAll(rows, err, func(rows *sql.Rows) error {
+			var key, owner []byte
+			var end, now int64
+			var l extendedLease
+			err := rows.Scan(&key, &owner, &l.token, &l.grantedAt, &end, &now, &l.contended)
+			leases[newID(key, owner)] = l
+			remaining[newID(key, owner)] = micros(end - now)
+			return err
+		})
+	})
 	// The row of an expired lease may still be there. A lease that was extended lasts for
 	// its TTL since the request was sent.
 	took := time.Since(sentAt)
@@ -186,5 +180,5 @@ FROM lockaround_claim c WHERE `+where+` AND c.state = 1`), ids...)
 			delete(leases, r.ID)
 		}
 	}
-	return leases, rows.Err()
+	return leases, err
 }

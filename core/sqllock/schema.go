@@ -116,7 +116,7 @@ func missing(ctx context.Context, from interface {
 }, d Dialect,
 ) (*object, error) {
 	names := `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'lockaround%'
-UNION ALL SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockaround_claim'`
+UNION ALL SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockaround_claim' LIMIT 1000`
 	if d == PostgreSQL {
 		names = `SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = current_schema() AND c.relname LIKE 'lockaround%'
@@ -124,25 +124,20 @@ UNION ALL SELECT c.relname || '.' || a.attname FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = current_schema() AND c.relname = 'lockaround_claim' AND a.attnum > 0 AND NOT a.attisdropped`
 	}
-	rows, err := from.QueryContext(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
 	there := make(map[string]bool)
-	for rows.Next() {
+	rows, err := from.QueryContext(ctx, names)
+	err = scanAll(rows, err, func(rows *sql.Rows) error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&name)
 		there[name] = true
-	}
+		return err
+	})
 	for i, o := range schemas[d] {
 		if !there[o.name] {
-			return &schemas[d][i], rows.Err()
+			return &schemas[d][i], err
 		}
 	}
-	return nil, rows.Err()
+	return nil, err
 }
 
 // object is a table, an index, or a column that was added to a table, and the statement that

@@ -76,6 +76,6 @@ func (c *spentClaims) delete(ctx context.Context, ids ...driver.ID) error {
 		values = append(values, []byte(id.Key), id.Owner[:])
 	}
 	among := strings.TrimPrefix(strings.Repeat(" OR (lock_key = ? AND owner = ?)", len(ids)), " OR ")
-	_, err := c.db.ExecContext(ctx, c.d.text(`DELETE c FROM lockaround_claim c FORCE INDEX (PRIMARY) WHERE expires_us = 0 AND (`+among+`)`, values...))
+	_, err := c.exec(ctx, c.d.text(`DELETE c FROM lockaround_claim c FORCE INDEX (PRIMARY) WHERE {alone} AND expires_us = 0 AND (`+among+`)`, values...))
 	return err
 }

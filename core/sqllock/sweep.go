@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -66,7 +65,7 @@ const sweepBatch = 256
 // sweep removes claims that expired more than ten seconds ago, and idle rows of keys without
 // claims.
 func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
-	expired, err := s.selectKeys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE expires_us < {now} - 10000000 AND expires_us > 0 ORDER BY lock_key LIMIT ?`, sweepBatch)
+	expired, err := s.selectKeys(ctx, `SELECT DISTINCT lock_key FROM lockaround_claim WHERE {alone} AND expires_us < {now} - 10000000 AND expires_us > 0 ORDER BY lock_key LIMIT ?`, sweepBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +79,7 @@ func (s *session) sweep(ctx context.Context, a *attempt) (int, error) {
 	if err != nil {
 		return n, err
 	}
-	idle, err := s.selectKeys(ctx, `SELECT lock_key FROM lockaround_lock l WHERE keep_us < {now} AND lock_key <> ''
+	idle, err := s.selectKeys(ctx, `SELECT lock_key FROM lockaround_lock l WHERE {alone} AND keep_us < {now} AND OCTET_LENGTH(lock_key) > 0
 AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) ORDER BY keep_us LIMIT ?`, sweepBatch)
 	if err != nil || len(idle) == 0 {
 		return n, err
@@ -89,14 +88,15 @@ AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) 
 	// Commit the floor first, so that a row that is created again starts above its old
 	// tokens.
 	var highest int64
-	if err := s.db.QueryRowContext(ctx, s.d.sql(`SELECT COALESCE(MAX(GREATEST(token, floor_token)), 0) FROM lockaround_lock WHERE lock_key IN `+placeholders), args...).Scan(&highest); err != nil {
+	if err := s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&highest) },
+		s.d.sql(`SELECT COALESCE(MAX(GREATEST(token, floor_token)), 0) FROM lockaround_lock WHERE {alone} AND lock_key IN `+placeholders+`{all}`), args...); err != nil {
 		return n, err
 	}
 	if err := s.raiseFloor(ctx, highest); err != nil {
 		return n, err
 	}
 	// A claim that was added meanwhile does not need the row: it has its token itself.
-	done, err := s.db.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_lock WHERE lock_key IN `+placeholders+` AND keep_us < {now} AND token <= ?`), append(args, highest)...)
+	done, err := s.exec(ctx, s.d.sql(`DELETE FROM lockaround_lock WHERE {alone} AND lock_key IN `+placeholders+` AND keep_us < {now} AND token <= ?`), append(args, highest)...)
 	if err != nil {
 		return n, err
 	}
@@ -107,20 +107,13 @@ AND NOT EXISTS (SELECT 1 FROM lockaround_claim c WHERE c.lock_key = l.lock_key) 
 // sweepSpent deletes spent claims that sessions have left behind. What fails is left to the next
 // sweep.
 func (s *session) sweepSpent(ctx context.Context) (n int, err error) {
-	rows, err := s.db.QueryContext(ctx, s.d.sql(`SELECT lock_key, owner FROM lockaround_claim WHERE expires_us = 0 LIMIT ?`), sweepBatch)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
 	var spent []driver.ID
-	for rows.Next() {
+	if err := s.query(ctx, func(rows *sql.Rows) error {
 		var key, owner []byte
-		if err := rows.Scan(&key, &owner); err != nil {
-			return 0, err
-		}
+		err := rows.Scan(&key, &owner)
 		spent = append(spent, newID(key, owner))
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}, s.d.sql(`SELECT lock_key, owner FROM lockaround_claim WHERE {alone} AND expires_us = 0 LIMIT ?`), sweepBatch); err != nil {
 		return 0, err
 	}
 	for _, id := range spent {
@@ -133,51 +126,49 @@ func (s *session) sweepSpent(ctx context.Context) (n int, err error) {
 
 // raiseFloor makes every key whose row is created from now on start above a token.
 func (s *session) raiseFloor(ctx context.Context, token int64) error {
-	statement := `INSERT INTO lockaround_lock (lock_key, floor_token) VALUES (?, ?) ON DUPLICATE KEY UPDATE floor_token = GREATEST(floor_token, VALUES(floor_token))`
+	statement := `INSERT INTO lockaround_lock (lock_key, floor_token) SELECT x'', ? FROM DUAL WHERE {alone}
+ON DUPLICATE KEY UPDATE floor_token = GREATEST(lockaround_lock.floor_token, VALUES(floor_token))`
 	if s.d == PostgreSQL {
-		statement = `INSERT INTO lockaround_lock AS f (lock_key, floor_token) VALUES (?, ?) ON CONFLICT (lock_key) DO UPDATE SET floor_token = GREATEST(f.floor_token, excluded.floor_token)`
+		statement = `INSERT INTO lockaround_lock AS f (lock_key, floor_token) VALUES ('', ?) ON CONFLICT (lock_key) DO UPDATE SET floor_token = GREATEST(f.floor_token, excluded.floor_token)`
 	}
-	_, err := s.db.ExecContext(ctx, s.d.sql(statement), []byte{}, token)
+	_, err := s.exec(ctx, s.d.sql(statement), token)
 	return err
 }
 
 // sweepTxRows removes old rows of InTx that no transaction holds.
-func (s *session) sweepTxRows(ctx context.Context) (int, error) {
-	tx, err := s.db.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
-	rows, err := tx.QueryContext(ctx, s.d.sql(`SELECT lock_key FROM lockaround_row WHERE created_us < {now} - 3600000000 LIMIT ? FOR UPDATE SKIP LOCKED`), sweepBatch)
-	keys, err := scanKeys(rows, err)
-	if err != nil || len(keys) == 0 {
-		return 0, err
-	}
-	placeholders, args := inList(keys)
-	if _, err := tx.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_row WHERE lock_key IN `+placeholders), args...); err != nil {
-		return 0, err
-	}
-	return len(keys), tx.Commit()
+func (s *session) sweepTxRows(ctx context.Context) (n int, err error) {
+	err = s.inTx(ctx, func(tx tx) error {
+		rows, err := tx.QueryContext(ctx, s.d.sql(`SELECT lock_key FROM lockaround_row WHERE created_us < {now} - 3600000000 LIMIT ? FOR UPDATE SKIP LOCKED`), sweepBatch)
+		keys, err := scanKeys(rows, err)
+		if n = len(keys); err != nil || n == 0 {
+			return err
+		}
+		placeholders, args := inList(keys)
+		if _, err := tx.ExecContext(ctx, s.d.sql(`DELETE FROM lockaround_row WHERE lock_key IN `+placeholders), args...); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	return n, err
 }
 
-func (s *session) selectKeys(ctx context.Context, query string, args ...any) ([][]byte, error) {
-	rows, err := s.db.QueryContext(ctx, s.d.sql(query), args...)
-	return scanKeys(rows, err)
+func (s *session) selectKeys(ctx context.Context, query string, args ...any) (keys [][]byte, err error) {
+	err = s.alone(ctx, func(x executor) error {
+		rows, err := x.QueryContext(ctx, s.d.sql(query), args...)
+		keys, err = scanKeys(rows, err)
+		return err
+	})
+	return keys, err
 }
 
 func scanKeys(rows *sql.Rows, err error) (keys [][]byte, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err has its error
-	for rows.Next() {
+	err = scanAll(rows, err, func(rows *sql.Rows) error {
 		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&key)
 		keys = append(keys, key)
-	}
-	return keys, rows.Err()
+		return err
+	})
+	return keys, err
 }
 
 // inList returns the placeholders of an IN list, and the keys as arguments.

@@ -146,7 +146,9 @@ func (r *postgresRow) lock(wait time.Duration) error {
 	}
 	switch wait {
 	case Forever:
-		return r.lockOrInsert(``)
+		if before == "0" {
+			return r.lockOrInsert(``)
+		}
 	case 0:
 		found, err := r.selectForUpdate(` SKIP LOCKED`)
 		if err != nil || found {
@@ -159,7 +161,10 @@ func (r *postgresRow) lock(wait time.Duration) error {
 // lockWithin waits for the row, for at most wait. before is the transaction's own
 // lock_timeout, which it restores.
 func (r *postgresRow) lockWithin(wait time.Duration, before string) error {
-	limit := max(1, int64((wait+time.Millisecond-1)/time.Millisecond))
+	limit := int64(0) // none
+	if wait != Forever {
+		limit = max(1, int64((wait+time.Millisecond-1)/time.Millisecond))
+	}
 	if err := r.set(strconv.FormatInt(limit, 10)); err != nil {
 		return err
 	}
@@ -235,7 +240,7 @@ type mysqlRow struct {
 func (r *mysqlRow) lock(wait time.Duration) error {
 	var before int64
 	var rollsBack bool
-	if err := r.tx.QueryRowContext(r.ctx, `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout`).Scan(&before, &rollsBack); err != nil {
+	if err := r.tx.QueryRowContext(r.ctx, `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout LIMIT 1`).Scan(&before, &rollsBack); err != nil {
 		return err
 	}
 	if rollsBack {
