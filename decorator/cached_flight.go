@@ -92,6 +92,7 @@ func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
 // join counts one more caller of the key's refill, which may be over, if what it came to is
 // for a call that began at that moment. outer is the load that the call is of, or nil. mine says that this call has begun the refill.
 func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (fl *flight, mine bool, err error) {
+	holds := core.AssertHeld(ctx, key) == nil // without the mutex: the context is the caller's
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -101,7 +102,7 @@ func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key stri
 	switch {
 	case fl == nil || fl.over && fl.landed.asOf < began:
 		fl, mine = f.begin(ctx, outer, key, in), true
-	case !fl.over && core.AssertHeld(ctx, key) == nil:
+	case !fl.over && holds:
 		return nil, false, f.deadlock("the call holds the lock that the load of the value waits for")
 	}
 	fl.callers++

@@ -293,11 +293,14 @@ func TestLocksAreFreeWhenWorkHasEnded(t *testing.T) {
 	})
 }
 
-// slowValues is a context that takes a second to look into.
-type slowValues struct{ context.Context }
+// slowValues is a context that takes some time to look into.
+type slowValues struct {
+	context.Context
+	time.Duration
+}
 
 func (c slowValues) Value(key any) any {
-	time.Sleep(time.Second)
+	time.Sleep(c.Duration)
 	return c.Context.Value(key)
 }
 
@@ -317,14 +320,14 @@ func TestDeadlockOfWhoBeganARefillIsHisAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				guilty := begin(func() error {
-					_, err := f.Get(slowValues{lease.Context(t.Context())}, "a")
+					_, err := f.Get(slowValues{lease.Context(t.Context()), time.Second}, "a")
 					return err
 				})
 				time.Sleep(time.Second / 2) // he begins the refill before the others join it, and they have called before it asks for the lock
 				var all []<-chan error
 				for range 9 {
 					all = append(all, begin(func() error {
-						_, err := f.Get(slowValues{t.Context()}, "a")
+						_, err := f.Get(slowValues{t.Context(), 750 * time.Millisecond}, "a")
 						return err
 					}))
 				}
