@@ -139,7 +139,8 @@ func (e *Engine) Ping(ctx context.Context) error {
 
 // Logger returns where the engine's log goes, for a surface that has something of its own to
 // say: what [WithLogger] set, or slog.Default at the time of the call, also for a nil
-// engine. It is never nil.
+// engine. It is never nil. But for a nil engine its handler is guarded as [WithLogger] says, so
+// that it can be used on any goroutine.
 func (e *Engine) Logger() *slog.Logger {
 	if e == nil {
 		return slog.Default()
@@ -175,7 +176,8 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // every hold with ErrClosed and releases it at the store, and stops every
 // goroutine of the engine. It returns within about two store timeouts, whatever
 // the store does; leases that could not be released in that time end with their
-// TTL. A second Close waits for the first.
+// TTL. A second Close waits for the first. Lines of the log that are late are waited for up to
+// 3 s more.
 //
 // Calls that are still running lose their lock here: use Shutdown first to let
 // them finish.
@@ -184,6 +186,7 @@ func (e *Engine) Close() error {
 		return err
 	}
 	e.hub.Close()
+	defer e.logs.settle(logSettles)
 	return e.refused("close", "", e.queue.Close())
 }
 

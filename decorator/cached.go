@@ -44,7 +44,9 @@ import (
 //
 // load runs on a goroutine of its own, with the values of the context of the caller who
 // began the refill, and the lease. Its context ends when the lease does, and when nobody
-// waits any longer. If it panics, so does every caller that waits.
+// waits any longer. If it panics, or the codec or the store does in a refill, so does every caller
+// that waits. One that does not return when its lease has ended is left to itself: who comes then
+// begins another refill.
 //
 // # What Get returns
 //
@@ -120,7 +122,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	f := &CachedFunc[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{})}
+	f := &CachedFunc[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{}), left: make(chan struct{})}
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
 		return nil, err
 	}
@@ -159,6 +161,8 @@ type CachedFunc[In, Out any] struct {
 	paused  map[string]struct{} // keys whose refresh has failed just now
 	closed  bool
 	running sync.WaitGroup
+	gone    sync.Once
+	left    chan struct{} // closed by gone when Close waits for nobody any longer
 }
 
 // Get returns the value for in: from the cache, or as the one caller who loads it, or
@@ -167,7 +171,8 @@ type CachedFunc[In, Out any] struct {
 // The errors are those of the function; an [ErrNotFound]; a [*CacheError]; and those of
 // [core.Engine.Acquire] if the lock was not to be had: [core.ErrTimeout] and so on. A call
 // by the function itself, for the key that it is loading or for one whose load waits for
-// that, is a [core.ErrDeadlock], and so is one by whoever holds the lock that a load waits for.
+// that, is a [core.ErrDeadlock], and so is one by whoever holds the lock that a load waits for. That
+// error is for the call alone: others that had joined its refill begin one of their own.
 func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err error) {
 	out, outcome, err := f.get(ctx, in)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -264,7 +269,8 @@ func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the loads that are under way, and waits for their goroutines. Calls of Get
+// Close ends the loads that are under way, and waits for their goroutines: for 5 s, if a
+// load does not heed its context, which then goes on and is named in the log. Calls of Get
 // that wait get a [core.ErrClosed], as do those to come that find no fresh value. It
 // leaves the store and the engine as they are; close them after it.
 func (f *CachedFunc[In, Out]) Close() {
@@ -274,8 +280,23 @@ func (f *CachedFunc[In, Out]) Close() {
 		fl.cancel(core.ErrClosed)
 	}
 	f.mu.Unlock()
-	f.running.Wait()
+	done := make(chan struct{})
+	go func() {
+		f.running.Wait()
+		close(done)
+	}()
+	late := time.NewTimer(closesWithin)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		f.engine.Logger().Error("a cached function was closed while a load goes on that does not heed its context", "lock.name", f.guard.Name())
+	}
+	f.gone.Do(func() { close(f.left) })
 }
+
+// closesWithin is how long Close waits for loads.
+const closesWithin = 5 * time.Second
 
 // moment is later than all that were returned before.
 func (f *CachedFunc[In, Out]) moment() int64 { return f.moments.Add(1) }

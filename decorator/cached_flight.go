@@ -3,6 +3,7 @@ package decorator
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -31,12 +32,13 @@ type landing struct {
 	// for those who called later, and a wait for the lock has been shorter than theirs.
 	asOf int64
 
-	panicked any // the panic of the function, if it did
-}
+	panicked any  // the panic of the function, if it did
+	failed   bool // there is no answer
+	ran      bool // the function did
 
-// failed reports whether there is no answer.
-func (l *landing) failed() bool {
-	return l.panicked != nil || l.err != nil && !errors.Is(l.err, ErrNotFound)
+	// starters says that the error is about what the caller holds who began the refill: it is not
+	// for those who have joined.
+	starters bool
 }
 
 // await joins the refill of the key, or begins it, and waits for what it comes to, for a
@@ -46,7 +48,7 @@ func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, bega
 		return landing{}, f.deadlock("the function asks for the value that it is loading")
 	}
 	outer, _ := ctx.Value(loadingKey{}).(*loading)
-	fl, err := f.join(ctx, outer, key, in, began)
+	fl, mine, err := f.join(ctx, outer, key, in, began)
 	if err != nil {
 		return landing{}, err
 	}
@@ -62,7 +64,12 @@ func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, bega
 		if fl.landed.panicked != nil {
 			panic(fl.landed.panicked)
 		}
+		if fl.landed.starters && !mine {
+			return landing{}, nil // as one of before the call: it asks anew, for itself
+		}
 		return fl.landed, nil
+	case <-f.left:
+		return landing{}, f.closedError(nil)
 	case <-ctx.Done():
 		return landing{}, f.unanswered(ctx, "get", ctx.Err())
 	}
@@ -77,27 +84,29 @@ func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
 	if under != nil && !under.over || paused || f.closed {
 		return
 	}
-	fl := f.begin(ctx, nil, key, in) // nobody waits for it, whatever ctx is of
+	// Nobody waits for it, whatever ctx is of, and it outlives what ctx holds.
+	fl := f.begin(core.Detach(ctx), nil, key, in)
 	fl.callers, fl.background = 1, true
 }
 
 // join counts one more caller of the key's refill, which may be over, if what it came to is
-// for a call that began at that moment. outer is the load that the call is of, or nil.
-func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (*flight, error) {
+// for a call that began at that moment. outer is the load that the call is of, or nil. mine says that this call has begun the refill.
+func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (fl *flight, mine bool, err error) {
+	holds := core.AssertHeld(ctx, key) == nil // without the mutex: the context is the caller's
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, f.closedError(nil)
+		return nil, false, f.closedError(nil)
 	}
-	fl := f.flights[key]
+	fl = f.flights[key]
 	switch {
 	case fl == nil || fl.over && fl.landed.asOf < began:
-		fl = f.begin(ctx, outer, key, in)
-	case !fl.over && core.AssertHeld(ctx, key) == nil:
-		return nil, f.deadlock("the call holds the lock that the load of the value waits for")
+		fl, mine = f.begin(ctx, outer, key, in), true
+	case !fl.over && holds:
+		return nil, false, f.deadlock("the call holds the lock that the load of the value waits for")
 	}
 	fl.callers++
-	return fl, nil
+	return fl, mine, nil
 }
 
 // begin begins a refill, for which the load outer waits. f.mu is held.
@@ -127,18 +136,47 @@ func (f *CachedFunc[In, Out]) forget(key string, fl *flight) {
 	}
 }
 
-// fly is a flight's goroutine. It lands also if the function ends the goroutine.
+// leaveAlone takes the flight out of sight that ctx is of, for it has lost the lock and its load
+// goes on: nobody else joins it.
+func (f *CachedFunc[In, Out]) leaveAlone(ctx context.Context, key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.flights[key]; fl != nil && fl.load == ctx.Value(loadingKey{}) {
+		delete(f.flights, key)
+	}
+}
+
+// fly is a flight's goroutine. It lands also if a call ends the goroutine, and if it panics: then
+// so does whoever waits.
 func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, in In) {
-	fl.landed = landing{err: errGone, asOf: f.moment()}
+	fl.landed = landing{err: errGone, asOf: f.moment(), failed: true}
 	defer func() {
 		f.land(key, fl)
 		fl.cancel(nil)
 		close(fl.done)
 	}()
-	fl.landed = f.refill(ctx, key, in)
-	if fl.landed.err != nil && errors.Is(context.Cause(ctx), core.ErrClosed) {
-		fl.landed.err = f.closedError(fl.landed.err)
+	defer func() {
+		if fault := recover(); fault != nil {
+			fl.landed = f.panicked(fault)
+		}
+	}()
+	l := f.refill(ctx, key, in)
+	if l.err != nil && errors.Is(context.Cause(ctx), core.ErrClosed) {
+		l.err = f.closedError(l.err)
 	}
+	// An error of the program's is asked here and not with the mutex held.
+	l.failed = l.panicked != nil || l.err != nil && !errors.Is(l.err, ErrNotFound)
+	// A deadlock is of whoever holds something. Where the caller who began this holds nothing, it is
+	// of the function itself, and the same for all.
+	l.starters = l.failed && errors.Is(l.err, core.ErrDeadlock) && (!l.ran || len(core.LeasesFrom(ctx)) > 0)
+	fl.landed = l
+}
+
+// panicked is what a refill came to that panicked. It is called where that was recovered.
+func (f *CachedFunc[In, Out]) panicked(fault any) landing {
+	// Whoever waits panics as well, without this stack.
+	f.engine.Logger().Error("the function under a cache panicked, or its codec or store did", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
+	return landing{panicked: fault, asOf: f.moment(), failed: true}
 }
 
 // landedFor is how long what a refill came to is there for calls that had missed the value
@@ -155,7 +193,7 @@ func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl.over = true
-	if !fl.landed.failed() {
+	if !fl.landed.failed {
 		f.later(landedFor, func() { f.forget(key, fl) })
 		return
 	}

@@ -3,7 +3,6 @@ package decorator
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -52,7 +51,10 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 	unclaimed := err
 
 	begun, since := f.moment(), time.Now()
+	stay := context.AfterFunc(section.Context(), func() { f.leaveAlone(ctx, key) })
 	l = f.run(section.Context(), in)
+	l.ran = true
+	stay()
 	var outcome loadOutcome
 	switch cause := lease.Err(); {
 	case l.panicked != nil:
@@ -82,9 +84,8 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 // run calls the function.
 func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
 	defer func() {
-		if l.panicked = recover(); l.panicked != nil {
-			// Whoever waits panics as well, without this stack.
-			f.engine.Logger().Error("the function under a cache panicked", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
+		if fault := recover(); fault != nil {
+			l = f.panicked(fault)
 		}
 	}()
 	out, err := f.load(ctx, in)

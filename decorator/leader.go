@@ -175,6 +175,7 @@ type leaderTerm struct {
 	lease  *core.Lease
 	resign context.CancelCauseFunc
 	over   chan struct{} // closed when its lease has been released
+	kept   error         // before that: the store has not confirmed the release
 }
 
 // LeaderStatus is what a [LeaderRunner] has done in this process.
@@ -226,7 +227,7 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 	}()
 	failures := 0
 	for {
-		section, err := l.guard.Enter(ctx, struct{}{})
+		lease, err := l.guard.Acquire(ctx, struct{}{})
 		if err != nil {
 			if ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) && !isBusy(err) {
 				return err
@@ -239,7 +240,7 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		outcome := l.lead(ctx, section)
+		outcome := l.lead(ctx, lease)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -256,10 +257,10 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 	}
 }
 
-// lead is one term, in the section that it is granted.
-func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome leaderOutcome) {
-	inTerm, resign := context.WithCancelCause(section.Context())
-	t := &leaderTerm{lease: section.Lease(), resign: resign, over: make(chan struct{})}
+// lead is one term, on the lease that it is granted.
+func (l *LeaderRunner) lead(ctx context.Context, lease *core.Lease) (outcome leaderOutcome) {
+	inTerm, resign := context.WithCancelCause(lease.Context(ctx))
+	t := &leaderTerm{lease: lease, resign: resign, over: make(chan struct{})}
 	l.mu.Lock()
 	l.term = t
 	l.status.Term, l.status.Since = t.lease.Token(), time.Now()
@@ -269,9 +270,14 @@ func (l *LeaderRunner) lead(ctx context.Context, section *core.Section) (outcome
 	outcome = leaderFailed // also if the function panics
 	err := errPanicked
 	defer func() {
-		resigned := errors.Is(context.Cause(inTerm), ErrResigned)
+		resigned := context.Cause(inTerm) == ErrResigned //nolint:errorlint // an error of the program's is not asked
 		lost := t.lease.Err() != nil
-		section.Leave(&err)
+		switch ended := lease.Release(context.WithoutCancel(ctx)); {
+		case errors.Is(ended, core.ErrUnavailable):
+			t.kept = ended
+		case err == nil:
+			err = ended // the function cannot know that it led alone to the end
+		}
 		leave()
 		resign(nil)
 		switch {
@@ -301,7 +307,9 @@ func (l *LeaderRunner) refuse(op, why string) error {
 
 // Resign ends the term of this process, if it leads: the context of the function ends with the
 // cause [ErrResigned]. It returns when the function has returned and the key was released, or
-// ctx has ended, then with ctx's error; the term ends all the same. The process then campaigns
+// ctx has ended, then with ctx's error; the term ends all the same. A [core.ErrUnavailable] says
+// that the term is over and the store has not confirmed that the key is free: the release goes on
+// in the background, and at the latest the key is free when the TTL is over. The process then campaigns
 // again, behind those who wait. It returns nil at once if this process does not lead. The
 // function itself just returns: Resign would wait for it in vain.
 func (l *LeaderRunner) Resign(ctx context.Context) error {
@@ -314,7 +322,7 @@ func (l *LeaderRunner) Resign(ctx context.Context) error {
 	t.resign(ErrResigned)
 	select {
 	case <-t.over:
-		return nil
+		return t.kept
 	case <-ctx.Done():
 		return ctx.Err()
 	}

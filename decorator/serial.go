@@ -50,7 +50,7 @@ import (
 // error is a failure: the item runs again after a pause, before the items behind it,
 // until its Attempts are used up. Then it is dead, and OnDead says what that means for those behind it. A function
 // that returns an [ErrGiveUp] makes its item dead at once. A panic, and a Goexit, are failures, and go to the
-// engine's log. So is a payload that cannot be decoded, as after a new release.
+// engine's log. So is a payload that cannot be decoded, as after a new release, or whose decoding panics.
 //
 // A function that never returns keeps its key, as the lease is renewed for it. With a MaxHold the
 // context ends then, and the key is free a TTL later: another worker runs the item again,
@@ -110,7 +110,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 		p.MaxHold = core.Forever
 	}
 	p.Tokens = max(p.Tokens, core.ClockTokens)
-	p.Release = core.Sent // the end of the run is recorded by then
+	p.Release = core.Confirmed // nobody waits for it but the end of Work
 	guard, err := core.NewGuard(e, p, core.Fields[In]())
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 	if f.queue, err = store.Open(guard.Name(), s.rules()); err != nil {
 		return nil, refuse(guard.Name(), err)
 	}
-	if f.signals, err = newSerialSignals(e, guard.Name(), f.queue); err != nil {
+	if f.signals, err = newSerialSignals(e, guard.Name(), guardedQueue{f.queue}); err != nil {
 		return nil, err
 	}
 	return f, nil

@@ -16,7 +16,8 @@ import (
 // every other operation on the key waits for it, the end of a run among them: so call it last, and
 // commit soon.
 //
-// The error is a [core.ErrPolicy] if the store cannot do that, and otherwise as Enqueue's. After one
+// The error is a [core.ErrPolicy] if the store cannot do that, a [*queue.Error] around [sql.ErrTxDone] if tx was over before, so that nothing was
+// queued, and otherwise as Enqueue's. After one
 // that is not [queue.ErrFull] or a [core.ErrKey] roll tx back.
 func (f *SerialFunc[In]) EnqueueTx(ctx context.Context, tx *sql.Tx, in In, opts ...EnqueueOption) (queue.Place, error) {
 	q, can := f.queue.(queue.TxAppender)

@@ -2,6 +2,7 @@ package decorator
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -36,6 +37,9 @@ func (f *SerialFunc[In]) unanswered(ctx context.Context, op string, err error) e
 			}
 			return e
 		}
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return f.failure(op, sql.ErrTxDone, "the transaction was over before, by its Commit or Rollback or the end of its context; call EnqueueTx in one that goes on, as its last statement", err)
 	}
 	if ended := ctx.Err(); ended != nil {
 		return f.failure(op, ended, "", context.Cause(ctx))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -15,20 +14,12 @@ import (
 // takes longer to answer gets more.
 const leastGrace = 250 * time.Millisecond
 
-// serve takes the lock of a claimed key, and runs its items while they are due and nobody
-// else waits for it.
-func (w *serialWorker[In]) serve(h *claimedKey) {
+// serve runs the items of a claimed key, whose lock was taken, while they are due and nobody else
+// waits for it.
+func (w *serialWorker[In]) serve(h *claimedKey, lease *core.Lease) {
 	defer w.letGo(h)
-	lease, err := w.lease(h)
-	if err != nil {
-		return
-	}
-	defer func() {
-		// It was sent; whether the lease had ended before, the records of the runs show.
-		_ = lease.Release(context.WithoutCancel(w.ctx))
-	}()
 	if h.lease == nil {
-		return // Work has ended, and gives up the claim
+		return // there is none, or Work has ended, and gives up the claim
 	}
 	inside, cancel := context.WithCancel(lease.Context(context.WithoutCancel(w.ctx)))
 	defer cancel()
@@ -166,11 +157,11 @@ func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call
 // once runs an item and records how that has ended.
 func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
 	ctx, span := w.signals.begins(inside, holder.Token, &item)
-	started, failure := w.call(ctx, holder, item)
+	started, gaveUp, failure := w.call(ctx, holder, item)
 	lasted := time.Since(started)
 	e := queue.Ending{Sequence: item.Sequence, Attempt: item.Attempt, Outcome: queue.Done, Late: started.Sub(begun)}
 	switch {
-	case errors.Is(failure, ErrGiveUp):
+	case gaveUp:
 		e.Outcome = queue.Dead
 	case failure != nil:
 		e.Outcome, e.After = queue.Retry, doubled(w.policy.Backoff.Least, w.policy.Backoff.Most, item.Attempt)
@@ -211,25 +202,22 @@ func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
 }
 
 // call runs the function for an item, and says when it has started: as late as can be, for the
-// spacing counts from there. A panic and a Goexit are errors.
-func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, err error) {
-	var in In
-	if err := w.policy.Codec.Unmarshal(item.Payload, &in); err != nil {
-		return time.Now(), fmt.Errorf("the item cannot be decoded: %w", err)
-	}
-	done := make(chan struct{})
-	err = errors.New("the function has ended its goroutine")
-	go func() {
-		defer close(done)
-		defer func() {
-			if fault := recover(); fault != nil {
-				err = fmt.Errorf("the function panicked: %v\n%s", fault, debug.Stack())
-			}
-		}()
-		started = time.Now()
+// spacing counts from there. A panic and a Goexit are errors, also of the codec.
+func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, gaveUp bool, err error) {
+	running := "codec"
+	err = apart(func() error {
+		var in In
+		if err := w.policy.Codec.Unmarshal(item.Payload, &in); err != nil {
+			return fmt.Errorf("the item cannot be decoded: %w", err)
+		}
+		running, started = "function", time.Now()
 		ctx = context.WithValue(ctx, runInfoKey{}, RunInfo{ID: item.ID, Sequence: item.Sequence, Attempt: item.Attempt, Last: item.Attempt >= w.policy.Attempts, Started: started})
-		err = w.run(ctx, holder, item, in)
-	}()
-	<-done
-	return started, err
+		err := w.run(ctx, holder, item, in)
+		gaveUp = errors.Is(err, ErrGiveUp) // which may ask a method of the error
+		return err
+	})
+	if started.IsZero() {
+		started = time.Now()
+	}
+	return started, gaveUp, faultOf(running, err)
 }

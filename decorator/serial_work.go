@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ const (
 )
 
 // Work runs what is queued, in this process, until ctx ends. Then it begins nothing more, waits
-// for the runs that it has begun, and returns ctx's error. Any number of processes may work on one queue.
+// for the runs that it has begun and for the store to confirm that their locks are free, and returns ctx's error. Any number of processes may work on one queue.
 //
 // It returns before that with a [core.ErrClosed] when the engine is closed or shutting down, and with a
 // [core.ErrPolicy] if Work runs already. A store that does not answer, of the queue or of the locks, is asked
@@ -64,6 +65,7 @@ func (f *SerialFunc[In]) misused(why string) error {
 // serialWorker is one Work.
 type serialWorker[In any] struct {
 	*SerialFunc[In]
+	queue     guardedQueue
 	name      string          // of the process, to the store
 	ctx       context.Context // of Work; ended when nothing more is to be begun
 	stop      context.CancelCauseFunc
@@ -74,25 +76,27 @@ type serialWorker[In any] struct {
 	mu      sync.Mutex
 	looks   []time.Time // by shard: when to look there
 	claimed map[*claimedKey]bool
-	waiting int       // of them, those that do not count as one of Workers
-	unlucky int       // failures of the locks' store in a row
-	later   time.Time // nothing is claimed before, for a store does not answer
+	parting map[*claimedKey]bool // and those whose leases are being released
+	waiting int                  // of them, those that do not count as one of Workers
+	unlucky int                  // failures of the locks' store in a row
+	later   time.Time            // nothing is claimed before, for a store does not answer
 }
 
 // claimedKey is a key that this process has claimed.
 type claimedKey struct {
 	key     string
 	shard   int
-	waits   bool        // for a lock that somebody else has, and counts no more as one of Workers
-	lease   *core.Lease // nil: not granted
-	touched time.Time   // when the claim was made or prolonged last
-	done    chan struct{}
+	waits   bool          // for a lock that somebody else has, and counts no more as one of Workers
+	lease   *core.Lease   // nil: not granted
+	touched time.Time     // when the claim was made or prolonged last
+	done    chan struct{} // closed when its run has returned
+	parted  chan struct{} // closed when its lease has been released, too
 }
 
 func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWorker[In] {
 	w := &serialWorker[In]{
-		SerialFunc: f, name: randomID(), knew: make(chan struct{}, 1),
-		looks: make([]time.Time, f.queue.Shards()), claimed: make(map[*claimedKey]bool),
+		SerialFunc: f, queue: guardedQueue{f.queue}, name: randomID(), knew: make(chan struct{}, 1),
+		looks: make([]time.Time, f.queue.Shards()), claimed: make(map[*claimedKey]bool), parting: make(map[*claimedKey]bool),
 	}
 	w.ctx, w.stop = context.WithCancelCause(ctx)
 	return w
@@ -117,6 +121,7 @@ func (w *serialWorker[In]) work() error {
 	if stuck := w.drain(); stuck > 0 {
 		err = errors.Join(err, w.failure("work", ErrStuck, fmt.Sprintf("%d of them have lost their leases and go on", stuck), nil))
 	}
+	w.confirm()
 	w.stop(nil)
 	w.listening.Wait()
 	return err
@@ -221,7 +226,7 @@ func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
 	for _, key := range c.Keys {
 		// Whoever serves the key already is through with it and about to let go, or has
 		// lost its lease and goes on. The lock keeps the two apart.
-		w.take(&claimedKey{key: key, shard: shard, touched: asked, done: make(chan struct{})})
+		w.take(&claimedKey{key: key, shard: shard, touched: asked, done: make(chan struct{}), parted: make(chan struct{})})
 	}
 	if due && c.Next >= 0 {
 		w.lookBy(shard, time.Now().Add(c.Next))
@@ -230,11 +235,41 @@ func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
 
 // take begins to serve a key that was claimed. w.mu is held.
 func (w *serialWorker[In]) take(h *claimedKey) {
-	w.claimed[h] = true
+	w.claimed[h], w.parting[h] = true, true
 	go func() {
+		defer w.parted(h)
+		lease, err := w.lease(h)
+		if err == nil {
+			// By now the key is none of Workers any more. Whether the lease had ended before, the
+			// records of the runs show; a release without an answer goes on in the background.
+			defer func() { _ = lease.Release(context.WithoutCancel(w.ctx)) }()
+		}
 		defer close(h.done)
-		w.serve(h)
+		w.serve(h, lease)
 	}()
+}
+
+// parted notes that nothing is left to do for a key.
+func (w *serialWorker[In]) parted(h *claimedKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.parting, h)
+	close(h.parted)
+}
+
+// confirm waits until the store has answered to the releases of all runs that have returned, or its
+// time is over.
+func (w *serialWorker[In]) confirm() {
+	w.mu.Lock()
+	all := slices.Collect(maps.Keys(w.parting))
+	w.mu.Unlock()
+	for _, h := range all {
+		select {
+		case <-h.done:
+			<-h.parted
+		default: // it is stuck
+		}
+	}
 }
 
 // lookBy sees to it that a shard is looked at by then. w.mu is held.

@@ -169,7 +169,7 @@ func (t *transaction) end() {
 func (t *transaction) rollBack() {
 	t.once.Do(func() {
 		late := time.AfterFunc(t.EndTimeout, t.cancel)
-		err := t.tx.Rollback()
+		err := apart(t.tx.Rollback) // perhaps on a goroutine of ours, and others wait for it
 		late.Stop()
 		if err != nil {
 			t.outlast()

@@ -207,12 +207,13 @@ const (
 
 // listen keeps the subscription.
 func (t *Tiered) listen() {
+	defer t.set(errClosed) // also if the remote store ends the goroutine
 	pause := firstPause
 	for t.ctx.Err() == nil {
-		err := t.remote.Listen(t.ctx, func() {
+		err := t.hear(func() {
 			pause = firstPause
 			t.set(nil)
-		}, t.changed)
+		})
 		if err == nil {
 			err = errEnded
 		}
@@ -225,5 +226,14 @@ func (t *Tiered) listen() {
 		}
 		pause = min(2*pause, maxPause)
 	}
-	t.set(errClosed)
+}
+
+// hear hears of changes until it does not any more, and returns why.
+func (t *Tiered) hear(up func()) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("cache: the remote store panicked: %v", fault)
+		}
+	}()
+	return t.remote.Listen(t.ctx, up, t.changed)
 }

@@ -30,7 +30,7 @@ var (
 type Error struct {
 	Op         string        // "enqueue", "status", "parked", "resume", "work"
 	Queue      string        // its name
-	Kind       error         // one of the errors above, or a context's
+	Kind       error         // one of the errors above, a context's, or sql.ErrTxDone
 	Detail     string        // what was wrong; may be empty
 	RetryAfter time.Duration // with ErrFull, when there may be room; 0 otherwise
 	Cause      error         // may be nil

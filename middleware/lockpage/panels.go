@@ -36,7 +36,11 @@ func (p *panels) ask(ctx context.Context) {
 		p.busy[i] = true
 		p.mu.Unlock()
 		if !busy {
-			asked.Go(func() { p.note(i, answer(ctx, p.of[i])) })
+			asked.Go(func() {
+				a := core.Panel{Err: errPanelPanicked}
+				defer func() { p.note(i, a) }() // also if it ends the goroutine
+				a = answer(ctx, p.of[i])
+			})
 		}
 	}
 	asked.Wait()
@@ -48,7 +52,7 @@ func (p *panels) ask(ctx context.Context) {
 	}
 }
 
-var errPanelPanicked = errors.New("its method Panel panicked, or its error did")
+var errPanelPanicked = errors.New("its method Panel panicked or ended its goroutine, or its error did")
 
 // answer is what one says. Its panic is no reason for the service to end, nor is that of its error.
 func answer(ctx context.Context, p core.Paneler) (a core.Panel) {
