@@ -33,9 +33,10 @@
 // ErrClosed.
 //
 // The holder takes its lease for over at its deadline: the TTL after the request was about
-// to be sent, less 1% and 2 ms. Until then no other process is granted the key,
-// provided that the store keeps what it has acknowledged and clocks run at the
-// same rate. A process that is paused past that moment cannot know it. Only the
+// to be sent, less 1% and 2 ms. A store may grant less than the TTL to who has waited: such a lease
+// is renewed 50 ms after the hold has begun, and has its TTL from then on. Until the deadline
+// no other process is granted the key, provided that the store keeps what it has acknowledged
+// and clocks run at the same rate. A process that is paused past that moment cannot know it. Only the
 // resource can stop its late writes: it refuses a fencing token, [Lease.Token], below
 // the largest it has seen.
 //

@@ -36,6 +36,7 @@ const (
 	renewalCreates           fault = "renewal creates"
 	renewalShortens          fault = "renewal shortens"
 	renewalDoesNothing       fault = "renewal does nothing"
+	renewalIsOfThePlace      fault = "renewal is of the place"
 	placeNeverLapses         fault = "place never lapses"
 	ttlIsRoundedDown         fault = "TTL is rounded down"
 	shortTTLNeverEnds        fault = "short TTL never ends"
@@ -153,6 +154,7 @@ var caught = map[fault][]string{
 	renewalCreates:           {"RenewalNeverCreates", "RenewalNeverCreatesAfterLossOfData"},
 	renewalShortens:          {"RenewalNeverShortens"},
 	renewalDoesNothing:       {"RenewalExtends"},
+	renewalIsOfThePlace:      {"RenewalGivesAHandedOverLeaseItsTTL"},
 	placeNeverLapses:         {"SilentWaiterDelaysNobodyForLong"},
 	ttlIsRoundedDown:         {"DeadlineIsBeforeTheStoresExpiry", "OneHolderAcrossExpiry"},
 	shortTTLNeverEnds:        {"ShortestTTLWorks", "ExpiryServesTheWaiter", "ReleaseAfterExpiryIsNotHeld"},

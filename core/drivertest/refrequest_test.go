@@ -68,7 +68,9 @@ func (s *store) ask(a ask) reply {
 			s.grant(r, now, a)
 			return s.granted(r, r.heldBy(a.Owner))
 		}
-		h.expiry = driver.Later(h.expiry, now.Add(s.stored(a.TTL)))
+		if !h.waited {
+			h.expiry = driver.Later(h.expiry, now.Add(s.stored(a.TTL)))
+		}
 		return s.granted(r, h)
 	}
 	if how := r.over[a.Owner]; how != 0 && !(s.fault == releasedOwnerLivesAgain && how == released) && !(s.fault == expiredOwnerLivesAgain && how == expired) {
@@ -246,6 +248,9 @@ func (s *store) renew(n driver.Renewal) (held, contended bool) {
 }
 
 func (s *store) extend(h *holder, now time.Time, ttl time.Duration) {
+	if s.fault == renewalIsOfThePlace && h.waited {
+		ttl = min(ttl, 3*referenceWake)
+	}
 	next := now.Add(s.stored(ttl))
 	if s.fault != renewalShortens {
 		next = driver.Later(h.expiry, next)

@@ -41,6 +41,7 @@ type holder struct {
 	token   int64
 	granted time.Time
 	expiry  time.Time
+	waited  bool // for the grant, which is short for that: by a fault
 	driver.Origin
 }
 
@@ -134,6 +135,10 @@ func (s *store) settle(r *record, now time.Time) {
 			p.token = r.token
 		}
 		s.grant(r, now, p.ask)
+		if s.fault == renewalIsOfThePlace {
+			h := r.heldBy(p.Owner)
+			h.waited, h.expiry = true, now.Add(min(p.TTL, 3*referenceWake))
+		}
 		p.from.push(func() { p.from.wake(p.Owner) })
 	}
 }

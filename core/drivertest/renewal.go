@@ -9,6 +9,7 @@ import (
 
 var renewalChecks = []check{
 	{"RenewalExtends", nil, renewalExtends},
+	{"RenewalGivesAHandedOverLeaseItsTTL", nil, renewalAfterAHandOver},
 	{"RenewalNeverShortens", nil, renewalNeverShortens},
 	{"RenewalNeverCreates", nil, renewalNeverCreates},
 	{"RenewalNeverCreatesAfterLossOfData", needs(wiping), renewalNeverCreatesAfterWipe},
@@ -54,6 +55,28 @@ func renewalExtends(f *fixture) {
 	l.holds()
 	l.drop()
 	w.granted(f.handOver(), "the waiter's grant after a release").drop()
+}
+
+// renewalAfterAHandOver is about stores whose waiters have places of a shorter time than their
+// leases, and whose grants to waiters are as short: the engine renews such a grant soon.
+func renewalAfterAHandOver(f *fixture) {
+	p, q := f.process(), f.process()
+	holder := p.take(f.key, f.long())
+	w := q.queue(f.key)
+	holder.drop()
+	l := w.granted(f.handOver(), "the waiter's grant after a release")
+	sent := time.Now()
+	r := l.renew(f.long())
+	if r.Err != nil {
+		f.t.Fatalf("renewal of a lease that was just handed over: %v", r.Err)
+	}
+	if least := driver.Deadline(sent, f.long()); r.Deadline.Before(least) {
+		f.t.Errorf("a renewal by %v gives a lease that was handed over %v less", f.long(), least.Sub(r.Deadline))
+	}
+	if st := f.state(f.key); st.Token != l.Token || st.Remaining < f.long()/2 || st.Remaining > f.long()+time.Millisecond {
+		f.t.Errorf("after a renewal by %v of a lease that was handed over, with token %d, Inspect says %+v", f.long(), l.Token, st)
+	}
+	l.drop()
 }
 
 func renewalNeverShortens(f *fixture) {

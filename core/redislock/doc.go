@@ -13,7 +13,9 @@
 // Waiters queue in the server, one place for each process and key, and are
 // served in turn, however many may hold the key together. A release hands the key
 // to the first of them in the same command and tells it by Pub/Sub, so that a
-// hand-over takes one round trip. If that message is lost the waiter finds out
+// hand-over takes one round trip. Such a grant lasts as long as the waiter's place, up to 3 s;
+// the engine renews it to the TTL 50 ms after the hold has begun, unless the hold is over by then.
+// If that message is lost the waiter finds out
 // within a second. However many waiters crash, with the holder or without, the next one
 // alive is served within 3.5 seconds of the release or of the end of the holder's TTL.
 // A waiter that is paused for longer than
@@ -89,7 +91,8 @@
 // Acquiring and releasing a free key are two commands. So are acquiring and releasing several free
 // keys of one policy: one round trip each, at each server of a Cluster. A contended key costs
 // two for each critical section too, plus one a second for each process that
-// waits and one every third of the TTL for the process that holds. Of these, callers
+// waits and one every third of the TTL for the process that holds, the first of them after 50 ms
+// if the key was handed to it and the TTL is longer than 3 s. Of these, callers
 // of one process that hand a key on among themselves, or read it together, need none;
 // with strict fairness each caller needs its own two, and the time of a hand-over:
 // 64 callers of one process on one key take 50 times as long. All holders of a key are in

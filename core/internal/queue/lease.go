@@ -75,8 +75,27 @@ func (l *lease) renewable() bool {
 	return false
 }
 
-// planRenewal sets when the lease is next renewed: after a third of its TTL, or
-// half of what is left if that is sooner.
+// soon is when a lease is renewed on which a hold begins with less than a renewal leaves. A hold
+// that is shorter costs no renewal.
+const soon = 50 * time.Millisecond
+
+// planHold sees to it that the lease is renewed in time for a hold that begins: when two thirds of
+// the hold's TTL are left, and soon if that is past. So it may be if the store's grant was for less
+// than the TTL, if the lease is another hold's of a shorter TTL, or if nobody has renewed it for a
+// while. A sooner plan stays: many short holds do not put it off.
+func (l *lease) planHold(ttl time.Duration, now time.Time) {
+	left := driver.Remaining(l.Deadline, now)
+	after, leeway := min(left+driver.Margin(ttl)-ttl/3*2, ttl/3), 8
+	if least := min(soon, left/2, ttl/3); after < least {
+		after, leeway = least, 2
+	}
+	if due := at(now).add(after); l.renewAt == 0 || due < l.renewAt {
+		l.renewAt, l.leeway = due, after/time.Duration(leeway)
+	}
+}
+
+// planRenewal sets when a lease that was renewed is next renewed: after a third of its TTL, or half
+// of what is left if that is sooner.
 func (l *lease) planRenewal(ttl time.Duration, now time.Time) {
 	after := min(ttl/3, driver.Remaining(l.Deadline, now)/2)
 	l.renewAt, l.leeway = at(now).add(after), after/8
@@ -116,6 +135,10 @@ func (l *lease) extend(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	l.Deadline = driver.Later(l.Deadline, r.Deadline)
 	now := time.Now()
 	l.heard(r.Contended, at(sent), now)
-	l.planRenewal(ttl, now)
+	if wanted := l.ttl(); wanted > ttl {
+		l.planHold(wanted, now)
+	} else {
+		l.planRenewal(ttl, now)
+	}
 	l.noteRenewed()
 }

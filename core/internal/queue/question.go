@@ -56,9 +56,7 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 				h.extras.end = driver.Later(h.extras.end, res.Deadline)
 			}
 			l.extend(res, ttl, sent)
-			now := time.Now()
-			l.planRenewal(l.ttl(), now)
-			l.goOn(now)
+			l.goOn(time.Now())
 		}
 		switch now := time.Now(); {
 		case errors.Is(res.Err, driver.ErrNotHeld):

@@ -165,8 +165,8 @@ func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 		l.line.lose(l)
 		return
 	default:
-		// Repeat it soon, until the deadline.
-		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, ttl/50)), 0
+		// Repeat it soon, until the deadline. The lease may have much less left than its TTL.
+		l.renewAt, l.leeway = at(now).add(max(driver.Remaining(l.Deadline, now)/8, min(ttl, 3*time.Second)/50)), 0
 	}
 	l.goOn(now)
 }

@@ -114,7 +114,7 @@ func (ln *line) take(l *lease, now time.Time) {
 // readers it also grants one to each waiter behind that may join. It refuses whom MaxHeld leaves no
 // room for, with all who wait behind, and gives back a lease that so nobody holds.
 func (ln *line) serve(l *lease, now time.Time) {
-	q, joined, fresh := ln.queue, l.hold != nil, l.handoffs < 0
+	q, fresh := ln.queue, l.handoffs < 0
 	for more := true; more; more = ln.follows(l, fresh, now) {
 		if q.held.Add(1) > int64(q.MaxHeld) { // others have come since the waiter joined
 			q.held.Add(-1)
@@ -142,8 +142,8 @@ func (ln *line) serve(l *lease, now time.Time) {
 		ln.giveBack(l, 0)
 		return
 	}
-	if ttl := l.ttl(); !joined || at(now).add(ttl/3) < l.renewAt {
-		l.planRenewal(ttl, now)
+	if l.renewable() {
+		l.planHold(l.ttl(), now)
 	}
 	l.schedule()
 	if ln.full() {
@@ -219,6 +219,7 @@ func (ln *line) linger(l *lease, d time.Duration, now time.Time) {
 func (ln *line) reuse(w *waiter) {
 	if l := ln.lingering(); l != nil && ln.first == w {
 		l.settle()
+		l.renewAt = 0 // nobody has renewed it meanwhile
 		now := time.Now()
 		ln.move(l, ln.situation(l, nil, now), now)
 	}
