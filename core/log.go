@@ -90,16 +90,22 @@ func (h *logHandler) Enabled(ctx context.Context, l slog.Level) (yes bool) {
 	return h.own.Enabled(ctx, l)
 }
 
-func (h *logHandler) WithAttrs(attrs []slog.Attr) (with slog.Handler) {
-	with = h
-	defer h.rescue()
-	return &logHandler{h.logs, h.own.WithAttrs(attrs)}
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return h.with(func() slog.Handler { return h.own.WithAttrs(attrs) })
 }
 
-func (h *logHandler) WithGroup(name string) (with slog.Handler) {
-	with = h
-	defer h.rescue()
-	return &logHandler{h.logs, h.own.WithGroup(name)}
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	return h.with(func() slog.Handler { return h.own.WithGroup(name) })
+}
+
+// with guards what derive makes of the handler. If that panics, the handler stays as it is.
+func (h *logHandler) with(derive func() slog.Handler) slog.Handler {
+	own := h.own
+	func() {
+		defer h.rescue()
+		own = derive()
+	}()
+	return &logHandler{h.logs, own}
 }
 
 // line is one that is being handled. Its fields are guarded by logs.mu.

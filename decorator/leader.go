@@ -270,7 +270,7 @@ func (l *LeaderRunner) lead(ctx context.Context, lease *core.Lease) (outcome lea
 	outcome = leaderFailed // also if the function panics
 	err := errPanicked
 	defer func() {
-		resigned := context.Cause(inTerm) == ErrResigned //nolint:errorlint // an error of the program's is not asked
+		resigned := context.Cause(inTerm) == ErrResigned // an error of the program's is not asked
 		lost := t.lease.Err() != nil
 		switch ended := lease.Release(context.WithoutCancel(ctx)); {
 		case errors.Is(ended, core.ErrUnavailable):
