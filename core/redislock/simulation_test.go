@@ -11,11 +11,11 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
-// schedulesToRun are 150, or 50 with -short; make test-full runs more, and the mutants. Each is
-// from a seed of its own, of which the first is returned too.
+// schedulesToRun are 1,000, or 50 with -short. Each is from a seed of its own, of which the first
+// is returned too.
 func schedulesToRun(t *testing.T) (seed, n uint64) {
 	t.Helper()
-	return counts.Seeds(t, "schedules", 1, counts.Short(50, 150), 100_000)
+	return counts.Seeds(t, "schedules", 1, counts.Short(50, 1000), 100_000)
 }
 
 // TestSimulation runs whole engines in virtual time against the reference server

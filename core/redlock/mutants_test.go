@@ -8,16 +8,16 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
 )
 
-// mutants are bugs that the simulation has to find, or a test of one schedule that it seldom
+// mutants are bugs that the simulation has to find, or the named test of a schedule that it seldom
 // makes: in the driver, and in the modelled nodes what would be one in the scripts, which are
 // compared with the model elsewhere.
-var mutants = []struct{ name, file, old, bug string }{
+var mutants = []struct{ name, by, file, old, bug string }{
 	{
 		name: "half of the nodes pass for a majority", file: "quorum.go",
 		old: "return n/2 + 1", bug: "return n / 2",
 	},
 	{
-		name: "a token counts before it is written back", file: "confirm.go",
+		name: "a token counts before it is written back", by: "TestTokenThatMayBeGivenBackIsNotTakenUp", file: "confirm.go",
 		old: "n.accepted = n.voted && n.last.accepted == token;", bug: "n.accepted = n.voted;",
 	},
 	{
@@ -25,11 +25,11 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "n.accepted || e.status == statusGranted", bug: "n.accepted || e.status != statusOver",
 	},
 	{
-		name: "a token is proposed before the nodes have answered about another", file: "confirm.go",
+		name: "a token is proposed before the nodes have answered about another", by: "TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow", file: "confirm.go",
 		old: "for a.count((*nodeState).hasAccepted) < a.s.quorum && (", bug: "for a.count((*nodeState).hasAccepted) < 1 && (",
 	},
 	{
-		name: "a token is not larger than what voters have accepted", file: "confirm.go",
+		name: "a token is not larger than what voters have accepted", by: "TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow", file: "confirm.go",
 		old: "token = max(token, n.last.token+1)", bug: "token = 1",
 	},
 	{
@@ -45,7 +45,7 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "deadline := driver.Deadline(sent, r.TTL)", bug: "deadline := driver.Deadline(sent.Add(r.TTL/2), r.TTL)",
 	},
 	{
-		name: "an acquisition that gives up keeps its votes", file: "acquisition.go",
+		name: "an acquisition that gives up keeps its votes", by: "TestEightWhoWaitAreAllServedSoon", file: "acquisition.go",
 		old: "n.voted, n.askAt = false, again\n", bug: "n.askAt = again\n\t\t\tcontinue\n",
 	},
 	{
@@ -57,23 +57,23 @@ var mutants = []struct{ name, file, old, bug string }{
 		old: "c.token > max(r.token, m.boot,", bug: "c.token > max(0, m.boot,",
 	},
 	{
-		name: "a yield gives back whatever its owner has", file: "model_test.go",
+		name: "a yield gives back whatever its owner has", by: "TestTokenThatMayBeGivenBackIsNotTakenUp", file: "model_test.go",
 		old: "(r.accepted == 0 || r.accepted == c.token)", bug: "true",
 	},
 	{
-		name: "a renewal leaves the token of an earlier attempt", file: "model_test.go",
+		name: "a renewal leaves the token of an earlier attempt", by: "TestRenewedVoteIsNotGivenBack", file: "model_test.go",
 		old: "if r.has(c.owner) && c.token > r.token {", bug: "if r.has(c.owner) && r.accepted == 0 && c.token > r.token {",
 	},
 	{
-		name: "a token that may have been given back is taken up", file: "confirm.go",
+		name: "a token that may have been given back is taken up", by: "TestTokenThatMayBeGivenBackIsNotTakenUp", file: "confirm.go",
 		old: "case !slices.Contains(a.proposed, n.last.accepted):", bug: "default:",
 	},
 	{
-		name: "a token that was given back is taken up by who waits", file: "acquisition.go",
+		name: "a token that was given back is taken up by who waits", by: "TestTokenThatMayBeGivenBackIsNotTakenUp", file: "acquisition.go",
 		old: "a.splitSince, a.bid = time.Time{}, 0", bug: "a.splitSince = time.Time{}",
 	},
 	{
-		name: "a token is made twice", file: "acquisition.go",
+		name: "a token is made twice", by: "TestTokenThatMayBeGivenBackIsNotTakenUp", file: "acquisition.go",
 		old: "token = max(token, a.proposed[n-1]+1)", bug: "token = max(token, a.proposed[n-1])",
 	},
 	{
@@ -87,21 +87,25 @@ var mutants = []struct{ name, file, old, bug string }{
 }
 
 // TestSimulationCatchesMutants puts one bug after the other in and expects the
-// simulation to fail.
+// simulation to fail, or the test that is to find it.
 func TestSimulationCatchesMutants(t *testing.T) {
-	const enough = 4000
-	if _, n := schedulesToRun(t); n < enough {
-		t.Skipf("compiles and runs the simulation once for each bug, which takes minutes: set %s", counts.Asks("schedules", enough))
+	if testing.Short() {
+		t.Skip("compiles and runs the simulation once for each bug")
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			by, sign := "TestSimulation", "simulation: seed "
+			if m.by != "" {
+				by, sign = m.by, "--- FAIL: "+m.by
+			}
 			mutation.Mutant{
 				File: m.file, Old: m.old, Bug: m.bug,
-				Args: []string{"-run", "^(TestSimulation|TestEightWhoWaitAreAllServedSoon|TestOfEightWhoDoNotWaitOneIsServed|TestTokenThatMayBeGivenBackIsNotTakenUp|TestRenewedVoteIsNotGivenBack|TestTokenIsLargerThanThoseOfVotersWhateverTheClocksShow)$", "."},
-				Env:  []string{counts.Asks("schedules", enough), counts.Seed + "="},
-				Sign: []string{"simulation: seed ", "nodes: "},
+				Args: []string{"-p=1", "-run", "^" + by + "$", "."},
+				Env:  []string{counts.Asks("schedules", 4000), counts.Seed + "=", "GOMAXPROCS=1"},
+				Sign: []string{sign},
 			}.MustBeFound(t)
 		})
 	}
-	t.Attr("figure-6", fmt.Sprintf("%d bugs, each caught by the simulation", len(mutants)))
+	t.Attr("figure-6", fmt.Sprintf("%d bugs, each caught by the simulation or by a test of the schedule", len(mutants)))
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 )
 
-// schedulesToRun are 200 beside other tests, each from a seed of its own, of which the first is
-// returned too.
+// schedulesToRun are 1,000, or 50 with -short. Each is from a seed of its own, of which the first
+// is returned too.
 func schedulesToRun(t *testing.T) (seed, n uint64) {
 	t.Helper()
-	return counts.Seeds(t, "schedules", 0, counts.Short(50, 200), 400_000)
+	return counts.Seeds(t, "schedules", 0, counts.Short(50, 1000), 400_000)
 }
 
 // TestSimulation runs sessions of the driver in virtual time over modelled nodes and a
