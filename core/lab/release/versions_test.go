@@ -68,10 +68,14 @@ func TestReleasesShareARedis(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			programs := map[string]string{older: programs[older], newer: store.build(t, here, rewritten(t, here, tt.old, tt.new))}
-			faults := share(t, store, programs, 4*time.Second, true)
-			if !strings.Contains(strings.Join(faults, "\n"), tt.caught) {
-				t.Errorf("the witness saw %d faults, and none with %q", len(faults), tt.caught)
+			for range 5 { // hand-overs are few where they wait for polls, and one tenth of them decides
+				faults := share(t, store, programs, 4*time.Second, true)
+				if strings.Contains(strings.Join(faults, "\n"), tt.caught) {
+					return
+				}
+				t.Logf("the witness saw %d faults, and none with %q", len(faults), tt.caught)
 			}
+			t.Error("the witness did not see it")
 		})
 	}
 }
