@@ -32,7 +32,7 @@ var silences = figure{
 		resume()
 		s.quiet()
 		// A pool of connections may have grown up to its size; a leak goes on.
-		for range 3 {
+		for range 7 {
 			if s.settles(before) {
 				return
 			}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,10 +17,14 @@ type Mutant struct {
 	File string   // with the bug
 	Old  string   // occurs once in the file
 	Bug  string   // in its place
+	Of   []string // the files of tests in the folder of the test that the run is made of, which is compiled sooner; none: all
 	Args []string // of go test, beside the bug: what to run, in which package
 	Env  []string // beside the environment
 	Sign []string // of a failure, any of them, in the line that says what was found
 }
+
+// running has room for as many runs as there are processors: a test that runs in parallel is mostly a compiler.
+var running = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // MustBeFound fails the test unless a run with the bug fails, and says so with a sign. It skips the
 // test without the go command.
@@ -27,6 +33,8 @@ func (m Mutant) MustBeFound(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skipf("needs the go command: %v", err)
 	}
+	running <- struct{}{}
+	defer func() { <-running }()
 	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=5m", "-overlay", m.overlay(t)}, m.Args...)
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), m.Env...)
@@ -65,7 +73,19 @@ func (m Mutant) overlay(t *testing.T) string {
 	dir := t.TempDir()
 	mutated, list := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json")
 	must(os.WriteFile(mutated, []byte(strings.Replace(string(source), m.Old, m.Bug, 1)), 0o600))
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+	replaced := map[string]string{file: mutated}
+	if len(m.Of) > 0 {
+		tests, err := filepath.Glob("*_test.go")
+		must(err)
+		for _, name := range tests {
+			path, err := filepath.Abs(name)
+			must(err)
+			if !slices.Contains(m.Of, name) {
+				replaced[path] = "" // as if it were not there
+			}
+		}
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": replaced})
 	must(err)
 	must(os.WriteFile(list, replace, 0o600))
 	return list
