@@ -29,10 +29,6 @@ func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What this machine lacks, the copy goes without as well.
-	if missing, err := os.ReadFile(filepath.Join(tree, ".bin", "missing")); err == nil {
-		copied.write(".bin/missing", string(missing))
-	}
 	for _, name := range []string{"AUTHOR", "COMMITTER"} {
 		copied.env = append(copied.env, "GIT_"+name+"_NAME=release", "GIT_"+name+"_EMAIL=release@example.com")
 	}
@@ -59,6 +55,9 @@ func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
 	first, second := fmt.Sprintf("v0.1.%d", now), fmt.Sprintf("v0.2.%d", now)
 	refused("is no version", "0.1.0")
 	refused("is no version", "v2.0.0")
+	env := copied.env
+	with := func(makes, goes string) { copied.env = append(env, path(t, makes, goes)) }
+	with("exit", `case "$1 $3" in "test "* | "run api") exit ;; esac`)
 	copied.run("bash", ".ci/release", first, proxy)
 	refused("does not come after "+first, first, proxy)
 	copied.write("core/added.go", "package core\n\n// Added is new.\nconst Added = 1\n")
@@ -67,14 +66,18 @@ func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
 	state := func() string {
 		return copied.run("git", "rev-parse", "HEAD") + copied.run("git", "tag") + copied.run("git", "status", "--porcelain")
 	}
-	before, env := state(), copied.env
-	copied.env = append(env, "PATH="+unchecked(t)+":"+os.Getenv("PATH"))
+	before := state()
 	copied.write(".bin/taken", "by a file")
 	refused("not a directory", second, ".bin/taken")
+	with("echo a check fails; exit 1", "")
+	refused("a check fails", second, proxy)
+	with("exit", `if [ "$1" = test ]; then echo a stranger fails; exit 1; fi`)
+	refused("a stranger fails", second, proxy)
 	if after := state(); after != before {
-		t.Errorf("a release that could not be published leaves\n%swhere there was\n%s", after, before)
+		t.Errorf("a release that was not made leaves\n%swhere there was\n%s", after, before)
 	}
-	copied.env = env
+	// The other tests of this package show what strangers fetch, and what is said of two trees.
+	with("", `case "$1 $3" in "test "*) exit ;; "run api") git -C "$4" tag --points-at HEAD; exit ;; esac`)
 	copied.run("bash", ".ci/release", second, proxy)
 
 	tags := strings.Fields(copied.run("git", "tag"))
@@ -89,7 +92,7 @@ func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# Changes\n\n## " + second + ", ", "\n## " + first + ", ", "\n+ " + root + "/core: Added: added\n", "\n- core: add a constant\n"} {
+	for _, want := range []string{"# Changes\n\n## " + second + ", ", "\n## " + first + ", ", "\n" + first + "\n", "\n- core: add a constant\n"} {
 		if strings.Count(string(changes), want) != 1 {
 			t.Errorf("the changes are\n%s\nwithout %q", changes, want)
 		}
@@ -108,18 +111,18 @@ func TestReleasesAreMadeOneAfterTheOther(t *testing.T) {
 	o.run("go", "build", "-o", os.DevNull, ".")
 }
 
-// unchecked is a folder with programs that let each check of a release pass at once.
-func unchecked(t *testing.T) string {
+// path is the environment's PATH behind a folder whose make and go do that before what they do.
+func path(t *testing.T, makes, goes string) string {
 	t.Helper()
-	goes, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	folder := t.TempDir()
-	for name, script := range map[string]string{"make": "", "go": `[ "$1" = test ] || exec ` + goes + ` "$@"`} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+	for name, before := range map[string]string{"make": makes, "go": goes} {
+		real, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+before+"\nexec "+real+` "$@"`+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return folder
+	return "PATH=" + folder + ":" + os.Getenv("PATH")
 }
