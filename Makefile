@@ -22,7 +22,7 @@ RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals
 # Tests wait most of the time, so more of them run at a time than there are cores.
 GOTEST := -p 4 -parallel 16 -timeout 20m
 
-.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-stores lint check race test-full \
+.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-stores lint golangci lockvet check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
 
 ## help: print this
@@ -54,9 +54,13 @@ test-valkey:
 test-stores: test-valkey test-etcd test-zookeeper test-postgres test-mariadb
 
 ## lint: golangci-lint, lockvet, and check
-lint: check
+lint: golangci lockvet check
+
+golangci:
 	@GOWORK=off $(GOLANGCI) run
 	@$(GOLANGCI) run $(NESTED:%=./%/...)
+
+lockvet:
 	@go build -o .bin/lockvet ./decorator/lockvet && go vet -vettool=$(CURDIR)/.bin/lockvet $(ALL)
 
 ## check: are modules tidy, is generated code current, do types check on Windows, macOS, arm64 and 386?
