@@ -150,9 +150,12 @@ func (e *Error) because(format string, a ...any) *Error {
 // describe says what may be told of a store's error.
 func describe(err error) string {
 	var p *driver.PermanentError
+	var r *driver.RefusedError
 	switch {
 	case errors.As(err, &p):
 		return "the store refuses what the lock needs; the cause says what"
+	case errors.As(err, &r):
+		return "the store refuses for now; the cause says why"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the store did not answer in time"
 	}

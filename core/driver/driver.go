@@ -77,7 +77,9 @@ type Session interface {
 	//
 	// [ErrPlaceLost] says that the place in the queue is gone and the caller
 	// may ask again, with a fresh owner. A [*PermanentError] says that asking
-	// again is useless. Any other error is a store that could not be reached.
+	// again is useless, a [*RefusedError] that the store will not now. Any other error is a
+	// store that could not be reached. A driver that asks again by itself reports each
+	// failure by [Failed], and wraps the last one in what it returns when its time is over.
 	// After every error the owner is burnt.
 	Acquire(ctx context.Context, r Request) (Grant, error)
 
@@ -139,6 +141,23 @@ type Follower interface {
 func TakenBy(s Sink, id ID, holder Origin) {
 	if f, ok := s.(Follower); ok && holder.Known() {
 		f.TakenBy(id, holder)
+	}
+}
+
+// Hearer is an optional interface of a [Sink], found by a type assertion.
+type Hearer interface {
+	Sink
+
+	// Failed reports what a try of the Acquire of id has come to that the driver repeats: the
+	// store has refused, or could not be reached. If the caller's patience ends before the
+	// Acquire, that is why.
+	Failed(id ID, err error)
+}
+
+// Failed calls the method of that name, if the sink has it.
+func Failed(s Sink, id ID, err error) {
+	if h, ok := s.(Hearer); ok {
+		h.Failed(id, err)
 	}
 }
 

@@ -31,6 +31,17 @@ type HeldError struct {
 
 func (*HeldError) Error() string { return "held by another owner" }
 
+// RefusedError says that the store has answered that it will not do what it was asked, for now: it
+// is read-only, full or not ready. Asking again may help. An error of a store that could not be
+// asked is none.
+type RefusedError struct {
+	Err error // not nil
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // PermanentError says that repeating the call cannot help: the store refuses
 // it for lack of rights, or is of the wrong kind or version.
 type PermanentError struct {

@@ -48,6 +48,7 @@ const (
 	contextIsIgnored         fault = "context is ignored"
 	cancelIsIgnored          fault = "cancel is ignored"
 	storeTimeoutIsIgnored    fault = "store timeout is ignored"
+	refusalIsTakenForSilence fault = "refusal is taken for silence"
 	givenUpIsForgotten       fault = "given up is forgotten"
 	givenUpIsNotBurnt        fault = "given up is not burnt"
 	waiterDoesNotPoll        fault = "waiter does not poll"
@@ -166,6 +167,7 @@ var caught = map[fault][]string{
 	contextIsIgnored:         {"SilentStoreDelaysNoCall"},
 	cancelIsIgnored:          {"SilentStoreDelaysNoCall"},
 	storeTimeoutIsIgnored:    {"SilentStoreEndsEachAttempt"},
+	refusalIsTakenForSilence: {"StoresRefusalIsToldWithItsCause"},
 	givenUpIsForgotten:       {"WithdrawnWaiterLeavesNothing", "WithdrawalRacingWithReleaseLeavesNothing", "WithdrawnOwnerIsNeverGranted", "AcquireGivenUpInSilenceLeavesNothing", "WaiterGivenUpInSilenceLeavesNothing", "CloseEndsWaits", "ReplaceGivenUpLeavesNothing"},
 	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
@@ -268,6 +270,7 @@ func harness(f fault) func(*testing.T) *drivertest.Harness {
 			Driver:       &reference{fault: f, store: s, wire: w},
 			Peer:         &reference{fault: f, store: s, wire: past},
 			Stall:        w.stall,
+			Refuse:       w.refuse,
 			DropReply:    w.dropReply,
 			DelayReplies: w.delayReplies,
 			LosePushes:   w.losePushes,

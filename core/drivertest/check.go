@@ -25,6 +25,7 @@ type need struct {
 
 var (
 	stalling      = need{"Harness.Stall", true, func(f *fixture) bool { return f.h.Stall != nil }}
+	refusing      = need{"Harness.Refuse", true, func(f *fixture) bool { return f.h.Refuse != nil }}
 	dropping      = need{"Harness.DropReply", true, func(f *fixture) bool { return f.h.DropReply != nil }}
 	delaying      = need{"Harness.DelayReplies", false, func(f *fixture) bool { return f.h.DelayReplies != nil }}
 	losing        = need{"Harness.LosePushes", false, func(f *fixture) bool { return f.h.LosePushes != nil }}
@@ -103,6 +104,7 @@ var checks = slices.Concat(
 	tokenChecks,
 	deadlineChecks,
 	silenceChecks,
+	refusalChecks,
 	withdrawalChecks,
 	wakeChecks,
 	replaceChecks,

@@ -30,6 +30,11 @@ type Harness struct {
 	// left open. The connections stay open.
 	Stall func() (resume func())
 
+	// Refuse has the store answer acquisitions with an error, or not be reached with one, and end
+	// no lease, until restore is called. The driver's error has cause in its text. What else
+	// the store refuses is left open.
+	Refuse func() (cause string, restore func())
+
 	// DropReply loses the reply to the next request of that kind, after it was
 	// executed. The client may see a closed connection or silence. The
 	// function returned tells whether a reply was dropped.

@@ -153,13 +153,17 @@ func send[T any](ctx context.Context, s *session, op drivertest.Op, request func
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		sent = time.Now()
 		v, err = exchange(attempt, s.d.wire, &s.requests, s.dead, op, request)
-		cancel()
 		if s.d.fault == deadlineFromTheReply {
 			sent = time.Now()
 		}
 		if err != nil && s.d.fault == silenceLeavesAGoroutine {
 			go func() { <-make(chan struct{}) }()
 		}
+		if s.d.fault == refusalIsTakenForSilence && errors.Is(err, errReadOnly) {
+			<-attempt.Done() // as if it had tried again and again
+			err = attempt.Err()
+		}
+		cancel()
 		if !errors.Is(err, errConnection) || s.d.fault == failureIsTakenForLoss || s.d.fault == lostReplyLeavesAGhost {
 			return v, sent, err
 		}

@@ -18,9 +18,12 @@ type wire struct {
 	delay   time.Duration // of each reply
 	drops   map[drivertest.Op]int
 	losing  bool
+	refuses error // what is answered instead; nil: nothing
 }
 
 var errConnection = errors.New("connection closed")
+
+var errReadOnly = errors.New("the store is read-only")
 
 // opNone is a request whose reply cannot be dropped.
 const opNone = drivertest.Op(255)
@@ -44,6 +47,14 @@ func exchange[T any](ctx context.Context, w *wire, running *sync.WaitGroup, dead
 			case <-dead:
 				return
 			}
+		}
+		w.mu.Lock()
+		refuses := w.refuses
+		w.mu.Unlock()
+		if refuses != nil {
+			time.Sleep(time.Millisecond) // or virtual time would stand still while it is asked again
+			answered <- answer{err: refuses}
+			return
 		}
 		v := request()
 		w.mu.Lock()
@@ -89,6 +100,17 @@ func (w *wire) stall() (resume func()) {
 		w.mu.Unlock()
 		close(silence)
 	}
+}
+
+func (w *wire) refuse() (cause string, restore func()) {
+	w.setRefusal(errReadOnly)
+	return errReadOnly.Error(), func() { w.setRefusal(nil) }
+}
+
+func (w *wire) setRefusal(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuses = err
 }
 
 func (w *wire) dropReply(op drivertest.Op) (dropped func() bool) {

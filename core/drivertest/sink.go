@@ -13,6 +13,7 @@ type sink struct {
 	contended map[driver.ID]chan bool
 	lost      map[driver.ID]error
 	holders   map[driver.ID]driver.Origin
+	failures  map[driver.ID]error
 }
 
 func newSink() *sink {
@@ -21,6 +22,7 @@ func newSink() *sink {
 		contended: make(map[driver.ID]chan bool),
 		lost:      make(map[driver.ID]error),
 		holders:   make(map[driver.ID]driver.Origin),
+		failures:  make(map[driver.ID]error),
 	}
 }
 
@@ -54,6 +56,20 @@ func (s *sink) takenBy(id driver.ID) driver.Origin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holders[id]
+}
+
+// Failed implements driver.Hearer.
+func (s *sink) Failed(id driver.ID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[id] = err
+}
+
+// failure returns what a try of the Acquire of id was last reported to have come to.
+func (s *sink) failure(id driver.ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failures[id]
 }
 
 // Lost implements driver.Sink.

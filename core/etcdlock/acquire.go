@@ -23,6 +23,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		req = &request{s: s, Request: r, names: namesOf(r.ID)}
 		req.beginReplacement()
 	}
+	ctx = s.telling(ctx, r.ID)
 	g, err := req.run(ctx)
 	if err != nil && ctx.Err() == nil {
 		req.suspectPredecessors(nil)

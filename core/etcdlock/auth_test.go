@@ -56,6 +56,7 @@ func as(t *testing.T, user, addr string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	etcdlock.KeepLoggedIn(c)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close the client: %v", err)

@@ -94,9 +94,9 @@ func harness(t *testing.T, server *etcdtest.Server) *drivertest.Harness {
 	}
 }
 
-// alone are the checks that restart the server or empty it, and those whose time-outs are
+// alone are the checks that restart the server, empty it or fill it, and those whose time-outs are
 // so short that the load of others must not be in the way: they do not share it.
-var alone = []string{"Restart", "LossOfData", "Silence", "SilentStore"}
+var alone = []string{"Restart", "LossOfData", "Silence", "SilentStore", "StoresRefusal"}
 
 func TestConformance(t *testing.T) { drivertest.Run(t, harnesses(t)) }
 
@@ -117,11 +117,31 @@ func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 				h := harness(t, server)
 				h.Restart = server.Restart
 				h.Wipe = func() { wipe(t, server) }
+				h.Refuse = func() (string, func()) { return fill(t, server) }
 				return h
 			}
 		}
 		return harness(t, shared)
 	}
+}
+
+// fill has the server refuse what takes room, as if it had none, until restore is called.
+func fill(t *testing.T, server *etcdtest.Server) (cause string, restore func()) {
+	t.Helper()
+	c := etcdtest.Client(t, server.Addr())
+	alarm := func(action pb.AlarmRequest_AlarmAction) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // t's context may be over
+		defer cancel()
+		st, err := c.Status(ctx, server.Addr())
+		if err == nil {
+			_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: st.Header.MemberId, Alarm: pb.AlarmType_NOSPACE})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	alarm(pb.AlarmRequest_ACTIVATE)
+	return "database space exceeded", func() { alarm(pb.AlarmRequest_DEACTIVATE) }
 }
 
 // wipe removes all keys and leases.

@@ -111,7 +111,10 @@
 //
 //	etcdctl role grant-permission locks readwrite la1/ --prefix
 //
-// and Ping reports if that is missing. Anyone who may write there may end the locks.
+// and Ping reports if that is missing. Anyone who may write there may end the locks. At etcd 3.4,
+// which Debian 12 has, a client with a Username also needs [KeepLoggedIn]: without it, each request
+// fails for ever once none was made for the life of its token, which is 5 minutes unless
+// --auth-token-ttl says otherwise. Ping reports that, too.
 //
 // # In etcd
 //

@@ -38,6 +38,8 @@ func classify(err error) error {
 		if !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
 			return &driver.PermanentError{Err: wrapped}
 		}
+	case codes.ResourceExhausted, codes.Unauthenticated, codes.FailedPrecondition: // such as no room left
+		return &driver.RefusedError{Err: wrapped}
 	}
 	return wrapped
 }

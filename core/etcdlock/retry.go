@@ -5,6 +5,11 @@ import (
 	"errors"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
@@ -21,8 +26,17 @@ func retry[T any](ctx context.Context, s *session, call func(context.Context) (T
 func retryBy[T any](
 	ctx context.Context, s *session, attempt func(context.Context, *session, func(context.Context) (T, error)) (T, error), call func(context.Context) (T, error),
 ) (v T, uncertain bool, err error) {
+	tell, _ := ctx.Value(tellKey{}).(func(error))
+	tries := kit.Tries{Tell: tell}
 	ctx, cancel := atMost(ctx, s.timeout)
 	defer cancel()
+	if !s.connected() {
+		s.Start(func() {
+			if err := s.unconnected(ctx); err != nil {
+				tries.Failed(err)
+			}
+		})
+	}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		sent := time.Now()
 		v, err = attempt(ctx, s, call)
@@ -31,14 +45,40 @@ func retryBy[T any](
 		if !retryable(err) {
 			return v, uncertain, err
 		}
+		if ctx.Err() == nil {
+			tries.Failed(err)
+		}
 		uncertain = true
 		if s.client.Ctx().Err() != nil {
 			return v, uncertain, &driver.PermanentError{Err: errors.New("etcd: the client is closed")}
 		}
 		if !kit.Sleep(ctx, pause) {
-			return v, uncertain, contextError(ctx)
+			return v, uncertain, tries.Ended(contextError(ctx))
 		}
 	}
+}
+
+// tellKey is the key of what a context's requests tell.
+type tellKey struct{}
+
+// telling returns a context whose requests tell the sink what their tries come to.
+func (s *session) telling(ctx context.Context, id driver.ID) context.Context {
+	return context.WithValue(ctx, tellKey{}, func(err error) { driver.Failed(s.sink, id, err) })
+}
+
+// connected reports whether there is a connection to etcd.
+func (s *session) connected() bool {
+	return s.client.ActiveConnection().GetState() == connectivity.Ready
+}
+
+// unconnected waits for a connection to etcd, and returns why there is none. The client library says
+// that only to a request which does not wait for one.
+func (s *session) unconnected(ctx context.Context) error {
+	_, err := pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
+	if ctx.Err() != nil || code(err) != codes.Unavailable {
+		return nil
+	}
+	return classify(err)
 }
 
 // atMost returns a context that ends with ctx, and after that time at the latest, in silence.

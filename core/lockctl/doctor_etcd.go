@@ -42,6 +42,9 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 		leaders[st.Leader] = true
 		revision = max(revision, st.Header.Revision)
 		etcdVersion(r, st.Version)
+		if s.at.user != "" && atLeast(st.Version, 3, 4) && !atLeast(st.Version, 3, 5) {
+			r.add(warn, "login", "etcd "+st.Version, "once nothing was asked for the life of its token, 5 minutes by default, a client with a user is refused for ever", "pass each program's client to etcdlock.KeepLoggedIn, or use 3.5.13 or later")
+		}
 		r.judge(st.DbSize < etcdMuch, warn, "size", fmt.Sprintf("%d MiB", st.DbSize>>20), "at its quota, 2 GiB unless --quota-backend-bytes says otherwise, etcd takes no writes, and nobody gets a lock", "compact and defragment: etcdctl compact, etcdctl defrag")
 	}
 	quorum := voters/2 + 1

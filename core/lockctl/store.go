@@ -189,6 +189,7 @@ func (s *session) connectEtcd(secure bool) error {
 	if err != nil {
 		return err
 	}
+	etcdlock.KeepLoggedIn(client)
 	s.etcd, s.driver, s.ends = client, etcdlock.New(client), append(s.ends, client.Close)
 	return nil
 }

@@ -67,6 +67,7 @@ func harness(t *testing.T, start starter, o redis.Options) *drivertest.Harness {
 			t.Fatal(err)
 		}
 	}
+	h.Refuse = func() (string, func()) { return redistest.Refuse(t, direct) }
 	h.Evict = func() { evict(t, direct) }
 	return h
 }

@@ -38,6 +38,14 @@
 // lose what was acknowledged even if only its process dies. Give it maxmemory-policy
 // noeviction: any other policy may evict a lock.
 //
+// Such a server refuses acquisitions while it is out of memory, as it refuses a SET, and lets
+// renewals and releases through, which need no more and soon free some. It looks at its memory
+// before the first write of a script only. So an acquisition that shares a script with a release
+// or a renewal, as some do when there are several requests at a time, is granted all the same,
+// and so is the next request of a process that hands a key on to it by its release. Their locks are
+// as good as others, and each takes the room of one key. The log says that the store refuses, with
+// its answer, and that it answers again when one is granted.
+//
 // # On the caller's goroutine
 //
 // While the server answers quickly, a few callers at a time send their requests themselves,

@@ -65,6 +65,7 @@ func classify(err error) error {
 				return &driver.PermanentError{Err: wrapped}
 			}
 		}
+		return &driver.RefusedError{Err: wrapped}
 	}
 	return wrapped
 }

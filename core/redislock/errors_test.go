@@ -56,6 +56,9 @@ func TestErrorsAreTransientUnlessRepeatingIsUseless(t *testing.T) {
 		if errors.As(got, new(*driver.PermanentError)) != c.permanent {
 			t.Errorf("%v: permanent is %v", c.err, !c.permanent)
 		}
+		if refused := errors.As(got, new(*driver.RefusedError)); refused != (!c.permanent && isReply(c.err)) {
+			t.Errorf("%v: an answer that it will not for now is %v", c.err, refused)
+		}
 		if !errors.Is(got, c.err) && !errors.As(got, new(*driver.PermanentError)) {
 			t.Errorf("%v is not found in %v", c.err, got)
 		}

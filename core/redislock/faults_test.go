@@ -223,13 +223,16 @@ func TestUnansweredCloseIsBounded(t *testing.T) {
 	}
 }
 
-func TestOutOfMemoryServerStillReleases(t *testing.T) {
+func TestOutOfMemoryServerStillRenewsAndReleases(t *testing.T) {
 	server := redistest.Start(t)
 	a := join(t, server.Addr())
 	warm(a)
 	g := a.take("k", lasting)
 	if err := a.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
+	}
+	if out := a.Renew(bounded(t), []driver.Renewal{{ID: g.ID, Token: g.Token, TTL: lasting}}); out[0].Err != nil {
+		t.Errorf("renewal without memory: %v", out[0].Err)
 	}
 	_, err := a.try("other", lasting)
 	if permanent := new(driver.PermanentError); err == nil || errors.As(err, &permanent) {

@@ -15,17 +15,38 @@ import (
 	"github.com/lockaround/lockaround/core/redislock"
 )
 
+// spoiled is a way to have a server not do what a lock needs, and what the log says of it.
+type spoiled struct {
+	name  string
+	spoil func(*testing.T, *redistest.Server)
+	mend  func(*testing.T, *redistest.Server)
+	want  []string
+}
+
+// settings is that by a setting of the server.
+func settings(name, setting, bad, good string) spoiled {
+	return spoiled{
+		name,
+		func(t *testing.T, s *redistest.Server) { command(t, s, "CONFIG", "SET", setting, bad) },
+		func(t *testing.T, s *redistest.Server) { command(t, s, "CONFIG", "SET", setting, good) },
+		[]string{`msg="lockaround: the store refuses what a lock needs"`, name},
+	}
+}
+
+// command sends a server a command.
+func command(t *testing.T, s *redistest.Server, words ...any) {
+	t.Helper()
+	if err := newClient(t, redis.Options{Addr: s.Addr()}).Do(t.Context(), words...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What an operator reads when the server is gone, when it knows another password and when it
 // grants too little: one line for each, with what the server or the system said, and one when
 // it is over.
 func TestOutageIsTwoLinesOfTheLog(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name  string
-		spoil func(*testing.T, *redistest.Server)
-		mend  func(*testing.T, *redistest.Server)
-		want  []string
-	}{
+	for _, tc := range []spoiled{
 		{
 			"connection refused",
 			func(_ *testing.T, s *redistest.Server) { s.Kill() },
@@ -54,6 +75,24 @@ func TestOutageIsTwoLinesOfTheLog(t *testing.T) {
 			func(t *testing.T, s *redistest.Server) { setUser(t, s, "-hset") },
 			func(t *testing.T, s *redistest.Server) { setUser(t, s, "+hset") },
 			[]string{`msg="lockaround: the store refuses what a lock needs"`, "script"},
+		},
+		// It answers each try, but refuses for now.
+		settings("OOM", "maxmemory", "1", "0"),
+		settings("NOREPLICAS", "min-replicas-to-write", "1", "0"),
+		{
+			"READONLY",
+			func(t *testing.T, s *redistest.Server) { command(t, s, "REPLICAOF", "127.0.0.1", "1") },
+			func(t *testing.T, s *redistest.Server) { command(t, s, "REPLICAOF", "NO", "ONE") },
+			[]string{`msg="lockaround: the store refuses what a lock needs"`, "READONLY"},
+		},
+		{
+			"MASTERDOWN",
+			func(t *testing.T, s *redistest.Server) {
+				command(t, s, "CONFIG", "SET", "replica-serve-stale-data", "no")
+				command(t, s, "REPLICAOF", "127.0.0.1", "1")
+			},
+			func(t *testing.T, s *redistest.Server) { command(t, s, "REPLICAOF", "NO", "ONE") },
+			[]string{`msg="lockaround: the store refuses what a lock needs"`, "MASTERDOWN"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

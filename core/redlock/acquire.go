@@ -33,6 +33,7 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 		s.health.noteTTL(r.TTL)
 		a.again = s.claims.add(r.ID, a)
 		g, err = a.run(ctx)
+		err = a.tries.Ended(err)
 	}
 	a.finish(&g, err)
 	return g, err
@@ -91,6 +92,7 @@ func (a *acquisition) run(ctx context.Context) (driver.Grant, error) {
 			if time.Since(a.began) >= a.s.timeout || a.refusedForGood() {
 				return driver.Grant{}, a.unreachable()
 			}
+			a.tries.Failed(a.unreachable())
 		case a.r.Wait:
 			return a.wait(ctx)
 		case a.refusals() > n-a.s.quorum || a.splits >= maxSplits:

@@ -34,6 +34,7 @@ type acquisition struct {
 	splitSince      time.Time // since when it holds votes, but no majority; zero: it holds none
 	askedOthers     bool      // since splitSince
 	rtt             time.Duration
+	tries           kit.Tries // those without a majority
 
 	mu       sync.Mutex      // taken after claims.mu, if both are held
 	ctx      context.Context // of the requests
@@ -97,6 +98,7 @@ func (s *session) newAcquisition(r driver.Request) *acquisition {
 		events:   make(chan event, 4*len(s.nodes)), // one vote and one proposal at a time
 		wake:     kit.NewSignal(),
 	}
+	a.tries.Tell = func(err error) { driver.Failed(s.sink, r.ID, err) }
 	a.ctx, a.cancel = context.WithCancel(s.Ctx)
 	return a
 }

@@ -110,6 +110,7 @@ func (f *fleet) harness() *drivertest.Harness {
 	return &drivertest.Harness{
 		Driver: New(f.proxied),
 		Peer:   New(f.direct),
+		Refuse: func() (string, func()) { return redistest.Refuse(f.t, f.direct...) },
 		Stall:  func() func() { return f.each((*redistest.Proxy).Stall) },
 		DropReply: func(op drivertest.Op) func() bool {
 			var dropped []func() bool
@@ -138,12 +139,12 @@ func (f *fleet) harness() *drivertest.Harness {
 	}
 }
 
-// harnesses returns what makes harnesses. Those that are to restart servers or to wipe
-// them have some of their own. All others share some, by proxies of their own.
+// harnesses returns what makes harnesses. Those that are to restart servers, to wipe
+// them or to have them refuse have some of their own. All others share some, by proxies of their own.
 func harnesses(t *testing.T, n int) func(t *testing.T) *drivertest.Harness {
 	shared := startServers(t, n)
 	return func(t *testing.T) *drivertest.Harness {
-		if strings.Contains(t.Name(), "Restart") || strings.Contains(t.Name(), "LossOfData") {
+		if strings.Contains(t.Name(), "Restart") || strings.Contains(t.Name(), "LossOfData") || strings.Contains(t.Name(), "StoresRefusal") {
 			return startFleet(t, n, "--appendonly", "yes", "--appendfsync", "always").harness()
 		}
 		h := newFleet(t, shared).harness()

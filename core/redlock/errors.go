@@ -55,6 +55,7 @@ func classify(err error) error {
 				return &driver.PermanentError{Err: err}
 			}
 		}
+		return &driver.RefusedError{Err: err}
 	}
 	return err
 }

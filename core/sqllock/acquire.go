@@ -128,7 +128,8 @@ func (s *session) recheck(ctx context.Context, r driver.Request) (answer, error)
 // place: it only returns what the owner already has.
 func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
 	alone := create && r.Replace == nil && !s.claims.crowded.Was(r.Key)
-	return runAttempt(ctx, s, s.Closing, func(ctx context.Context, at *attempt) (a answer, err error) {
+	tries := &kit.Tries{Tell: func(err error) { driver.Failed(s.sink, r.ID, err) }}
+	return runTries(ctx, s, s.Closing, tries, func(ctx context.Context, at *attempt) (a answer, err error) {
 		if alone {
 			if a, ok, err := s.takeFree(ctx, at, r); ok || err != nil {
 				return a, err

@@ -16,6 +16,13 @@ import (
 // for the session's time-out. If err is not nil, unchanged reports whether the attempt has
 // certainly changed nothing.
 func runAttempt[T any](ctx context.Context, s *session, stop <-chan struct{}, f func(context.Context, *attempt) (T, error)) (out T, unchanged bool, err error) {
+	return runTries(ctx, s, stop, new(kit.Tries), f)
+}
+
+// runTries is runAttempt, and notes the tries that it repeats.
+func runTries[T any](
+	ctx context.Context, s *session, stop <-chan struct{}, tries *kit.Tries, f func(context.Context, *attempt) (T, error),
+) (out T, unchanged bool, err error) {
 	type result struct {
 		out T
 		err error
@@ -31,7 +38,7 @@ func runAttempt[T any](ctx context.Context, s *session, stop <-chan struct{}, f 
 		defer cancel() // after the result was sent: before, it would look like a time-out
 		defer limit.Stop()
 		var r result
-		r.err = retry(inner, s.timeout, func() (err error) {
+		r.err = retry(inner, s.timeout, tries, func() (err error) {
 			r.out, err = f(inner, a)
 			return err
 		})
@@ -54,14 +61,14 @@ func runAttempt[T any](ctx context.Context, s *session, stop <-chan struct{}, f 
 		// Client libraries close the connection of a cancelled statement, and a new
 		// connection costs as much as many statements. So the statement may finish.
 		limit.Reset(min(statementGrace, s.timeout))
-		return out, unchanged, ctx.Err()
+		return out, unchanged, tries.Ended(ctx.Err())
 	case <-inner.Done():
 		select {
 		case r := <-finished: // f returned first, and cancelled inner
 			return answered(r)
 		default:
 		}
-		err = &kit.SilenceError{Store: "sql", After: s.timeout}
+		err = tries.Ended(silence(s.timeout))
 		if s.Ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
@@ -76,15 +83,18 @@ func runAttempt[T any](ctx context.Context, s *session, stop <-chan struct{}, f 
 const statementGrace = 250 * time.Millisecond
 
 // retry runs f until it succeeds, fails permanently, ctx ends, or limit has passed.
-func retry(ctx context.Context, limit time.Duration, f func() error) error {
+func retry(ctx context.Context, limit time.Duration, tries *kit.Tries, f func() error) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := f()
 		if err = classify(err); kit.Final(err) || errors.Is(err, errAbandoned) {
 			return err
 		}
+		if ctx.Err() == nil { // otherwise the error is of the statement that was given up
+			tries.Failed(err)
+		}
 		if time.Since(start) > limit || !kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(pause))) {
-			return &kit.SilenceError{Store: "sql", After: limit, Last: err}
+			return tries.Ended(silence(limit))
 		}
 	}
 }

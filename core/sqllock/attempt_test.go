@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 func TestAnAnswerIsNeverTakenForSilence(t *testing.T) {
@@ -52,5 +54,37 @@ func TestAnAttemptIsGivenUpWithNothingChangedOnlyBeforeACommit(t *testing.T) {
 	}
 	if err := a.commit(tx.Commit); err != errAbandoned || tx.commits != 0 {
 		t.Errorf("after it was given up it has committed %d times, with %v", tx.commits, err)
+	}
+}
+
+// stateError is an error of PostgreSQL.
+type stateError string
+
+func (e stateError) Error() string    { return "SQLSTATE " + string(e) }
+func (e stateError) SQLState() string { return string(e) }
+
+func TestWhatTheServerAnsweredIsToldOfAnAttemptThatIsGivenUp(t *testing.T) {
+	full := stateError("53300")
+	for name, end := range map[string]time.Duration{"by its caller": time.Second, "after its time": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSession(config{}, driver.Config{StoreTimeout: 3 * time.Second})
+			defer func() { _ = s.Close(t.Context()) }()
+			ctx, cancel := context.WithTimeout(t.Context(), end)
+			defer cancel()
+			told := 0
+			tries := &kit.Tries{Tell: func(err error) {
+				if errors.Is(err, full) {
+					told++
+				}
+			}}
+			_, unchanged, err := runTries(ctx, s, s.Closing, tries, func(context.Context, *attempt) (int, error) { return 0, full })
+			synctest.Wait()
+			if !unchanged || !errors.Is(err, full) || !errors.As(err, new(*driver.RefusedError)) || errors.Is(err, context.DeadlineExceeded) != (end < s.timeout) {
+				t.Errorf("given up %s: %v, unchanged %v", name, err, unchanged)
+			}
+			if told < 10 {
+				t.Errorf("given up %s: the sink was told %d times", name, told)
+			}
+		})
 	}
 }

@@ -3,10 +3,14 @@ package sqllock
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
+
+// silence is the error of an attempt that got no answer in time.
+func silence(after time.Duration) error { return &kit.SilenceError{Store: "sql", After: after} }
 
 // classify wraps an error of database/sql. If retrying is useless it returns a
 // *driver.PermanentError. All other errors are retried: deadlocks (40P01, 1213),
@@ -22,7 +26,11 @@ func classify(err error) error {
 	if err.Error() == "sql: database is closed" { // database/sql does not export it
 		return &driver.PermanentError{Err: fmt.Errorf("sql: the *sql.DB is closed; close it after its sessions: %w", err)}
 	}
-	return fmt.Errorf("sql: %w", err)
+	wrapped := fmt.Errorf("sql: %w", err)
+	if code(err) != "" {
+		return &driver.RefusedError{Err: wrapped}
+	}
+	return wrapped
 }
 
 // permanentCodes are the errors that a statement gets again until somebody changes the

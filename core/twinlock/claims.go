@@ -91,7 +91,13 @@ type ear struct {
 	side int
 }
 
-var _ driver.Follower = ear{}
+var (
+	_ driver.Follower = ear{}
+	_ driver.Hearer   = ear{}
+)
+
+// Failed passes on what a try at a store has come to.
+func (e ear) Failed(id driver.ID, err error) { driver.Failed(e.s.sink, id, err) }
 
 // TakenBy passes on who holds the key at a store that the owner waits at.
 func (e ear) TakenBy(id driver.ID, holder driver.Origin) { driver.TakenBy(e.s.sink, id, holder) }

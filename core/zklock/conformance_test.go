@@ -1,9 +1,12 @@
 package zklock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,16 +84,56 @@ func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 		}
 		proxy := zktest.NewProxy(t, server.Addr())
 		d, peer, root := on(proxy.Addr(), server.Addr())
+		way := &way{}
+		if strings.Contains(t.Name(), "StoresRefusal") {
+			d = zklock.New([]string{server.Addr()}, zklock.WithRoot(root), long, zklock.WithDialer(way.dial))
+		}
 		return &drivertest.Harness{
 			Driver:       d,
 			Peer:         peer,
 			Stall:        proxy.Stall,
+			Refuse:       way.close,
 			DropReply:    func(op drivertest.Op) func() bool { return proxy.DropReply(requests[op]) },
 			DelayReplies: proxy.DelayReplies,
 			LosePushes:   proxy.LosePushes,
 			Restart:      server.Restart,
 			Wipe:         func() { wipe(t, raw(t, server), root) },
 		}
+	}
+}
+
+// way is a way to servers that can be closed.
+type way struct {
+	mu     sync.Mutex
+	closed error
+	conns  []net.Conn
+}
+
+func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed != nil {
+		return nil, w.closed
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err == nil {
+		w.conns = append(w.conns, c)
+	}
+	return c, err
+}
+
+// close has no server be reached, until restore is called.
+func (w *way) close() (cause string, restore func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = errors.New("no route to host")
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
+	return w.closed.Error(), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.closed = nil
 	}
 }
 

@@ -1,8 +1,10 @@
 package kit
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -42,3 +44,45 @@ func Refused(err error) bool {
 	var refused *driver.PermanentError
 	return errors.As(err, &refused)
 }
+
+// Tries is what the tries of one request have come to so far. The zero value is ready for use.
+type Tries struct {
+	Tell func(error) // called with what each try that failed has come to; may be nil
+
+	mu   sync.Mutex
+	last error
+}
+
+// Failed notes what a try has come to that is to be repeated.
+func (t *Tries) Failed(err error) {
+	t.mu.Lock()
+	t.last = err
+	t.mu.Unlock()
+	if t.Tell != nil {
+		t.Tell(err)
+	}
+}
+
+// Ended returns err, the error of a request that has ended by a context or in silence, together with
+// what its last try has come to.
+func (t *Tries) Ended(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		return err
+	}
+	if s, ok := err.(*SilenceError); ok { //nolint:errorlint // as made by a caller, not wrapped
+		return &SilenceError{Store: s.Store, After: s.After, Last: t.last}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &endedError{err, t.last}
+	}
+	return err
+}
+
+// endedError is the error of a request whose context has ended after a try that failed.
+type endedError struct{ ended, last error }
+
+func (e *endedError) Error() string { return fmt.Sprintf("%v; the last try: %v", e.ended, e.last) }
+
+func (e *endedError) Unwrap() []error { return []error{e.ended, e.last} }

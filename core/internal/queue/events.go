@@ -9,16 +9,28 @@ import (
 // events handles what the store pushes.
 type events struct{ queue *Queue }
 
-var _ driver.Follower = events{}
+var (
+	_ driver.Follower = events{}
+	_ driver.Hearer   = events{}
+)
 
 // Waiting notes that the store has queued a request of this process.
 func (s events) Waiting(id driver.ID) {
 	s.visit(id, func(ln *line, rq *request, _ *lease) {
 		if rq != nil && !rq.queued() {
 			rq.queuedAt = ln.shard.step()
-			ln.trouble = nil
+			ln.trouble, rq.failed = nil, nil
 			ln.failTries(0)
 			s.queue.changed(ln.lock)
+		}
+	})
+}
+
+// Failed notes what a try of a request has come to, which the driver repeats.
+func (s events) Failed(id driver.ID, err error) {
+	s.visit(id, func(_ *line, rq *request, _ *lease) {
+		if rq != nil {
+			rq.failed = err
 		}
 	})
 }

@@ -127,6 +127,7 @@ type request struct {
 	withdrawn bool   // nobody wants it any more
 	follows   *lease // whose end is After; nil if there is none
 
+	failed    error         // what its latest try has come to, which the driver repeats; nil if it has not said
 	contended bool          // others wait, as a push said that came before the grant
 	lost      bool          // the lease has ended, as a push said that came before the grant
 	dropped   int64         // leases with tokens up to this were dropped meanwhile; 0: none
@@ -270,5 +271,5 @@ type condition uint8
 const (
 	answers condition = iota
 	silent            // it cannot be reached, fails, or says nothing for the store timeout
-	refuses           // it answers that it will not, as for lack of a right
+	refuses           // it answers that it will not, as for lack of a right or of memory
 )

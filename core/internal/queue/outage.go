@@ -22,10 +22,18 @@ func (q *Queue) heard(ctx context.Context, err error) {
 			q.recovered()
 		}
 	case errors.Is(err, driver.ErrClosed), errors.Is(err, context.Canceled): // nor does that
-	case errors.As(err, new(*driver.PermanentError)):
+	case errors.As(err, new(*driver.PermanentError)), errors.As(err, new(*driver.RefusedError)):
 		q.troubled(refuses, err)
 	default:
 		q.troubled(silent, err)
+	}
+}
+
+// heardLate notes that a caller who came at start was refused because the store had done nothing for
+// it in all of the store timeout. r may be nil.
+func (q *Queue) heardLate(ctx context.Context, r *Refusal, start time.Time) {
+	if r != nil && r.Why == Unavailable && r.Cause != nil && time.Since(start) >= q.StoreTimeout {
+		q.heard(ctx, r.Cause)
 	}
 }
 

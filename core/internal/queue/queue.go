@@ -97,9 +97,7 @@ func (q *Queue) wait(ctx context.Context, t *Terms, key string, patience time.Du
 		if ctx.Err() != nil {
 			return nil, overdue(ctx)
 		}
-		if patience >= q.StoreTimeout && refused.Cause == ErrSilent {
-			q.heard(ctx, ErrSilent)
-		}
+		q.heardLate(ctx, refused, start)
 		return nil, refused
 	case ctx.Err() != nil:
 		giveBackAll([]*Hold{h})

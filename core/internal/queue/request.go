@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -117,6 +118,7 @@ func (ln *line) carryOut(rq *request) {
 	sent := time.Now()
 	g, err := q.session.Acquire(rq.ctx, rq.Request)
 	now := time.Now()
+	err = ln.because(rq, err)
 	q.heard(q.ctx, err)
 	err = q.usable(rq, g, err, now)
 	ln.shard.mu.Lock()
@@ -125,6 +127,17 @@ func (ln *line) carryOut(rq *request) {
 	if pause > 0 {
 		ln.pause(rq.ctx, pause)
 	}
+}
+
+// because returns err, or what the latest try of the request has come to if err says only that its time
+// is over.
+func (ln *line) because(rq *request, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ln.shard.mu.Lock()
+	defer ln.shard.mu.Unlock()
+	return cmp.Or(rq.failed, err)
 }
 
 // pause leaves the store alone for a while before the line asks again.

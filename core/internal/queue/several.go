@@ -183,9 +183,7 @@ func (s *several) try() *Refusal {
 		all.settle(s.ctx, min(time.Since(now), s.left()))
 	}
 	s.beyond = all.retract(len(got))
-	if r != nil && r.Cause == ErrSilent && patience >= q.StoreTimeout {
-		q.heard(s.ctx, ErrSilent)
-	}
+	q.heardLate(s.ctx, r, now)
 	return r
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -120,6 +121,8 @@ func (ln *line) leave(w *waiter, cancelled bool) {
 		w.refusal = ln.refuse(Timeout)
 	case ln.fault() != nil:
 		w.refusal = unavailable(ln.fault())
+	case ln.asking != nil:
+		w.refusal = unavailable(cmp.Or(ln.asking.failed, ErrSilent))
 	default:
 		w.refusal = unavailable(ErrSilent)
 	}

@@ -22,15 +22,16 @@ func (p *product) harnesses(t *testing.T, options string, notified bool) func(t 
 
 func (d *database) harness(t *testing.T, options string, notified bool) *drivertest.Harness {
 	srv := d.On
-	restarts, loses := strings.Contains(t.Name(), "Restart"), strings.Contains(t.Name(), "LossOfData")
+	has := func(word string) bool { return strings.Contains(t.Name(), word) }
+	restarts, loses, refuses := has("Restart"), has("LossOfData"), has("StoresRefusal")
 	switch {
-	case restarts:
+	case restarts, refuses && d.dialect == sqllock.MySQL:
 		srv = d.newServer().EndWith(t)
 		d = d.database(t, srv)
-	case loses:
+	case loses, refuses:
 		d = d.database(t, srv)
 	}
-	early := strings.Contains(t.Name(), "GivenUpAfterALostReply") // on a busy machine its COMMIT may never be sent
+	early := has("GivenUpAfterALostReply") // on a busy machine its COMMIT may never be sent
 	link := newProxy(t, srv.Addr(), early)
 	opts := func(addr string) (all []sqllock.Option) {
 		if notified {
@@ -60,6 +61,9 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	h.LosePushes = func() func() { return func() {} } // sessions that only poll have none to lose
 	if notified {
 		h.LosePushes = link.LosePushes
+	}
+	if refuses {
+		h.Refuse = func() (string, func()) { return d.refuse(t) }
 	}
 	if restarts {
 		h.Restart = func() { srv.Restart(t) }
