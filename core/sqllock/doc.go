@@ -85,8 +85,12 @@
 // Each of these commits once, and waits for the disk. With synchronous_commit=off or
 // innodb_flush_log_at_trx_commit=2 it does not, but a crash of the machine loses leases.
 // PostgreSQL commits transactions that use NOTIFY one by one; only decisions that have a
-// session to notify use it. Sessions sweep: a key that was unused for a minute or two
-// leaves nothing in the tables.
+// session to notify use it.
+//
+// A key's row stays for a minute after its last lease. Sessions sweep such rows, once a minute and after
+// every 1,024 acquisitions, in steps of 512 between which the database has four times as long to itself. So
+// the tables grow with the keys of a minute or two. What a process used in the last two minutes before it
+// closed its engine is left to the sweeps of others, or to [Purge].
 //
 // The engine's store time-out limits how long the server may take to answer one statement.
 // A decision has several statements, so it may take longer, but not longer than its caller's

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -14,9 +13,12 @@ type ownClaims struct {
 	mu         sync.Mutex
 	byOwner    map[driver.Owner]*ownClaim
 	byHash     map[string]*ownClaim
-	version    uint64      // counts changes and polls
-	used       atomic.Bool // a claim was added since the last sweep
-	changed    kit.Signal  // wakes pollLoop
+	version    uint64     // counts changes and polls
+	usedAt     time.Time  // when a claim was last added or released
+	sweptAt    time.Time  // when the last sweep began
+	added      int        // claims since then
+	manyAdded  kit.Signal // wakes sweepLoop
+	changed    kit.Signal // wakes pollLoop
 	crowded    *kit.Crowded
 	nextExpiry time.Time // the first end of a lease that a waiter waits for; zero if unknown
 }
@@ -37,7 +39,7 @@ type ownClaim struct {
 
 func (c *ownClaims) init() {
 	c.byOwner, c.byHash = make(map[driver.Owner]*ownClaim), make(map[string]*ownClaim)
-	c.changed = kit.NewSignal()
+	c.changed, c.manyAdded = kit.NewSignal(), kit.NewSignal()
 	c.crowded = kit.NewCrowded()
 }
 
@@ -69,7 +71,10 @@ func (c *ownClaims) expectExpiry(end time.Time) {
 }
 
 func (c *ownClaims) put(own *ownClaim) {
-	c.used.Store(true)
+	if c.added++; c.added == sweepAfter {
+		c.manyAdded.Set()
+	}
+	c.usedAt = time.Now()
 	c.version++
 	own.version = c.version
 	c.byOwner[own.id.Owner] = own
@@ -98,6 +103,7 @@ func (c *ownClaims) hear(own *ownClaim, waiting bool) {
 func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.usedAt = driver.Later(c.usedAt, now)
 	own := c.byOwner[id.Owner]
 	if own == nil {
 		return now
@@ -110,6 +116,16 @@ func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 	}
 	own.releaseEnds = driver.Later(own.releaseEnds, ends)
 	return own.releaseAskedAt
+}
+
+// beginSweep reports whether a sweep may find rows of this session: the last one began before they were
+// unused for as long as rows stay.
+func (c *ownClaims) beginSweep(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := !c.usedAt.IsZero() && c.sweptAt.Before(c.usedAt.Add(time.Duration(rowRetention)*time.Microsecond + time.Second))
+	c.sweptAt, c.added = now, 0
+	return left
 }
 
 // forget removes an owner.

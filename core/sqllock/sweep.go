@@ -17,7 +17,7 @@ import (
 // nobody holds. It returns how many rows it has removed.
 //
 // It is safe while others take locks: a row that was removed is created again when it is
-// needed. Sessions purge the lease tables about once a minute while they are used. So you
+// needed. Sessions purge the lease tables once a minute and after 1,024 acquisitions. So you
 // need Purge only if you use [InTx] with ever new keys; call it from a periodic job. It does
 // not wait for locks of [InTx], and several processes may call it at once.
 func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
@@ -46,21 +46,46 @@ func Purge(ctx context.Context, db *sql.DB, d Dialect) (int, error) {
 	return total, nil
 }
 
-// sweepLoop sweeps about once a minute while the session is used. The interval is random, so
-// that processes sweep at different times.
+// sweepLoop sweeps once a minute, and whenever many claims were added, until nothing is left of what the
+// session has used. The interval is random, so that processes sweep at different times.
 func (s *session) sweepLoop() {
 	for {
-		if !kit.Sleep(s.Open, time.Duration((0.5+rand.Float64())*float64(time.Minute))) {
+		minute := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(time.Minute)))
+		select {
+		case <-minute.C:
+		case <-s.claims.manyAdded:
+			minute.Stop()
+		case <-s.Open.Done():
+			minute.Stop()
 			return
 		}
-		if s.claims.used.Swap(false) {
-			_, _, _ = runAttempt(s.Ctx, s, s.Closing, s.sweep) // what fails is left to the next sweep
+		if s.claims.beginSweep(time.Now()) && !s.sweepAll() {
+			return
 		}
 	}
 }
 
-// sweepBatch is how many rows one sweep reads at most.
-const sweepBatch = 256
+// sweepAll sweeps as long as that finds much. It reports whether the session is still open.
+func (s *session) sweepAll() bool {
+	for {
+		began := time.Now()
+		n, _, err := runAttempt(s.Ctx, s, s.Closing, s.sweep)
+		// What fails is left to the next sweep. The database has the pause to itself.
+		pause := sweepShare * time.Since(began)
+		if !kit.Sleep(s.Open, pause) {
+			return false
+		}
+		if err != nil || n < sweepBatch/2 {
+			return true
+		}
+	}
+}
+
+const (
+	sweepBatch = 512  // how many rows of a kind one sweep reads at most
+	sweepAfter = 1024 // how many claims are many
+	sweepShare = 4    // how many times as long as a sweep the pause after it is
+)
 
 // sweep removes claims that expired more than ten seconds ago, and idle rows of keys without
 // claims.

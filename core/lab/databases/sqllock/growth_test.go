@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -65,6 +67,55 @@ func TestTablesAreSmallAfterAThousandKeysAndTokensGoOn(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestTablesGrowWithTheKeysOfTheLastMinutes locks 1,000 new keys a second. A row stays for a minute, and the
+// sweep of so many takes some time.
+func TestTablesGrowWithTheKeysOfTheLastMinutes(t *testing.T) {
+	seconds := counts.Of(t, "growing", 0, 0)
+	if seconds == 0 {
+		t.Skip("takes minutes: set " + counts.Asks("growing", 600))
+	}
+	for _, product := range products {
+		t.Run(product.server.Name, func(t *testing.T) {
+			d := product.database(t, product.server)
+			p := open(t, d.locks(t, d.DB))
+			var next atomic.Int64
+			lock := func() {
+				g, err := p.Acquire(t.Context(), request(fmt.Sprint("order ", next.Add(1)), false))
+				if err == nil {
+					err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			rows := func() int64 { return d.Number(t, `SELECT count(*) FROM lockaround_lock`) }
+			began, most := time.Now(), int64(0)
+			for second := range seconds {
+				var callers sync.WaitGroup
+				for range 16 {
+					callers.Go(func() {
+						for n := 0; n < 1000/16 && time.Since(began) < time.Duration(second+1)*time.Second; n++ {
+							lock()
+						}
+					})
+				}
+				callers.Wait()
+				time.Sleep(time.Until(began.Add(time.Duration(second+1) * time.Second)))
+				if second%30 == 29 {
+					n := rows()
+					most = max(most, n)
+					t.Logf("after %d s: %d keys, %d rows", second+1, next.Load(), n)
+				}
+			}
+			if perMinute := next.Load() * 60 / int64(seconds); most > 3*perMinute {
+				t.Errorf("the tables had up to %d rows, with %d new keys a minute", most, perMinute)
+			}
+			time.Sleep(time.Minute) // for which rows stay
+			eventually(t, "nothing being left of keys that were used minutes ago", func() bool { return rows() <= 1 })
+		})
+	}
 }
 
 func TestPurgeRemovesWhatCrashedProcessesLeft(t *testing.T) {
