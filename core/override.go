@@ -263,6 +263,10 @@ func (e *Engine) ReplaceOverrides(byName map[string]Override) error {
 	return nil
 }
 
+// TakesOverrides reports whether the engine was made with [WithOverrides], so that
+// [Engine.ReplaceOverrides] may change them. A nil engine was not.
+func (e *Engine) TakesOverrides() bool { return e != nil && e.overrides.Load() != nil }
+
 // replaced returns the plans of all guards with other overrides, or all that is in the way.
 func (e *Engine) replaced(old, all *overrides) (map[*guarded]*plan, error) {
 	var faults []error

@@ -37,11 +37,14 @@ const DefaultInterval = 10 * time.Second
 // with a core.ErrPolicy. The log also says that a file was taken, and warns of the names in it that
 // no policy has.
 //
-// The error is not nil for a nil engine, and for an interval below a millisecond.
+// The error is not nil for a nil engine, for one that was made without [core.WithOverrides], and for
+// an interval below a millisecond.
 func Watch(ctx context.Context, locks *core.Engine, path string, interval time.Duration) error {
 	switch {
 	case locks == nil:
 		return fmt.Errorf("lock policies: %w: watch %s: the engine is nil; use the one that core.New returned", core.ErrPolicy, path)
+	case !locks.TakesOverrides():
+		return fmt.Errorf("lock policies: %w: watch %s: the engine was made without overrides to replace; give core.New WithOverrides, of an empty map if there are none yet", core.ErrPolicy, path)
 	case interval == 0:
 		interval = DefaultInterval
 	case interval < time.Millisecond:

@@ -247,12 +247,18 @@ func TestFirstReadingIsNeverActedUpon(t *testing.T) {
 }
 
 func TestWatchThatCannotWorkIsRefused(t *testing.T) {
-	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = locks.Close() }()
+	without, err := core.New(memlock.New(), core.WithNamespace("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = without.Close() }()
 	for name, err := range map[string]error{
+		"none":       policies.Watch(t.Context(), without, "locks.yaml", 0),
 		"nil engine": policies.Watch(t.Context(), nil, "locks.yaml", 0),
 		"no unit":    policies.Watch(t.Context(), locks, "locks.yaml", 10),
 		"negative":   policies.Watch(t.Context(), locks, "locks.yaml", -time.Second),

@@ -33,6 +33,8 @@ type clientWire struct {
 	redirected   bool // the client may follow the redirections of a Cluster
 	obeysContext bool // the client gives up a socket when a context's deadline has passed
 
+	database int // a Cluster has 0 only
+
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
 	check time.Duration
@@ -66,7 +68,7 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		}
 	case *redis.Client:
 		o := c.Options()
-		w.resend, w.redirected, w.pool = o.MinRetryBackoff, false, o.PoolSize
+		w.resend, w.redirected, w.pool, w.database = o.MinRetryBackoff, false, o.PoolSize, o.DB
 		if o.MaxRetries <= 0 {
 			w.resend = -1
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -11,9 +12,11 @@ import (
 
 var _ driver.Gossip = (*session)(nil)
 
-// topicPrefix begins the channel of each topic. No session's own channel begins so: see
-// randomChannel.
-const topicPrefix = ChannelPrefix + "/"
+// topicChannel names the channel of a topic. Channels are those of a server, and topics those of a
+// database. No session's own channel begins so: see randomChannel.
+func topicChannel(database int, topic string) string {
+	return ChannelPrefix + "/" + strconv.Itoa(database) + "/" + topic
+}
 
 // topics are what a session listens to besides its own channel.
 type topics struct {
@@ -101,7 +104,7 @@ func (t *topics) heard(channel, message string) {
 
 // Listen adds a topic to the session's subscription, or to what it will subscribe to.
 func (s *session) Listen(topic string, l driver.Listener) (stop func()) {
-	channel := topicPrefix + topic
+	channel := topicChannel(s.database, topic)
 	s.listener.topics.add(channel, &l)
 	return func() { s.listener.topics.remove(channel, &l) }
 }
@@ -117,7 +120,7 @@ func (s *session) Tell(ctx context.Context, topic string, message []byte) error 
 	defer cancel()
 	told := make(chan error, 1)
 	// The client library may wait for a socket for longer than ctx lasts.
-	if !s.Start(func() { told <- s.listener.wire.tell(ctx, topicPrefix+topic, message) }) {
+	if !s.Start(func() { told <- s.listener.wire.tell(ctx, topicChannel(s.database, topic), message) }) {
 		return driver.ErrClosed
 	}
 	select {

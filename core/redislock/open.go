@@ -34,6 +34,9 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		jitter:  c.jitter,
 		Life:    kit.NewLife("redis", "the server"),
 	}
+	if own, ok := w.(*clientWire); ok {
+		s.database = own.database
+	}
 	s.calls = s.newLanes(w, c.connections, w.connections())
 	s.renewals = s.newLanes(w, 2, 2) // one dead connection must not hold up all leases
 	s.claims.init()

@@ -2,14 +2,13 @@ package redislock
 
 import (
 	"context"
-	"crypto/sha1" // Redis names scripts by their SHA-1.
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/scriptname"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -72,12 +71,7 @@ func missing(what string, err error) error {
 //go:embed probe.lua
 var probeSource string
 
-var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: sha(probeSource)}
-
-func sha(source string) string {
-	sum := sha1.Sum([]byte(source))
-	return hex.EncodeToString(sum[:])
-}
+var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: scriptname.Of(probeSource)}
 
 // probeKey is no lock's key, since those are never empty.
 var probeKey = protocol.Key("")

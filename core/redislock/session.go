@@ -11,10 +11,11 @@ import (
 
 // session is one engine's session at the server.
 type session struct {
-	sink    driver.Sink
-	timeout time.Duration // of one attempt
-	channel string        // of this session's pushes
-	jitter  func() float64
+	sink     driver.Sink
+	timeout  time.Duration // of one attempt
+	channel  string        // of this session's pushes
+	database int           // of the server
+	jitter   func() float64
 
 	calls    *lanes // acquisitions and endings
 	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them

@@ -1,14 +1,13 @@
 package redlock
 
 import (
-	"crypto/sha1" // Redis names scripts by their SHA-1.
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/scriptname"
 )
 
 // script is one operation in a node.
@@ -43,8 +42,7 @@ func mustRead(name string) string {
 }
 
 func newScript(source string) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source: source, sha: hex.EncodeToString(sum[:])}
+	return script{source: source, sha: scriptname.Of(source)}
 }
 
 // KeyPrefix begins the name of every Redis key and of every Pub/Sub channel. Grant a

@@ -1,9 +1,9 @@
 package protocol
 
 import (
-	"crypto/sha1" // Redis names scripts by their SHA-1.
 	_ "embed"
-	"encoding/hex"
+
+	"github.com/lockaround/lockaround/core/internal/scriptname"
 )
 
 // Script is one operation. It takes one key, see [Key], and the arguments of
@@ -65,6 +65,5 @@ func newScript(name, fast, general string) Script {
 }
 
 func script(name, source string) Script {
-	sum := sha1.Sum([]byte(source))
-	return Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	return Script{Name: name, Source: source, SHA: scriptname.Of(source)}
 }

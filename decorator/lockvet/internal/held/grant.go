@@ -139,6 +139,37 @@ func (f *Function) find() {
 		}
 		return true
 	})
+	for _, g := range f.Grants {
+		g.ErrDropped = g.ErrDropped || g.errUnread()
+	}
+}
+
+// errUnread reports whether the error is in a variable of the function itself that is assigned to the
+// blank identifier at most, which only quiets the compiler.
+func (g *Grant) errUnread() bool {
+	v := g.Err.root
+	if v == nil || g.Err.path != "" || v.Pos() < g.Fn.Body.Pos() || v.Pos() >= g.Fn.Body.End() {
+		return false
+	}
+	uses, unread := 0, 0
+	ast.Inspect(g.Fn.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if g.info.Uses[n] == v {
+				uses++
+			}
+		case *ast.AssignStmt:
+			for i, to := range n.Lhs {
+				if id, ok := ast.Unparen(to).(*ast.Ident); ok && g.info.Uses[id] == v {
+					unread++ // it is written
+				} else if isBlank(to) && len(n.Lhs) == len(n.Rhs) && refOf(g.info, n.Rhs[i]) == g.Err {
+					unread++
+				}
+			}
+		}
+		return true
+	})
+	return uses == unread
 }
 
 // local reports whether what g holds is a variable of the function itself: neither a parameter,

@@ -32,6 +32,13 @@ func errorDropped(ctx context.Context, p core.Policy) {
 	_ = work(ctx)
 }
 
+func errorBlanked(ctx context.Context, p core.Policy) {
+	lease, err := locks.Acquire(ctx, p) // want `the error of Engine.Acquire is dropped`
+	_ = err
+	defer lease.Release(ctx)
+	_ = work(ctx)
+}
+
 func leaseDropped(ctx context.Context, p core.Policy) error {
 	_, err := locks.Acquire(ctx, p) // want `the lease of Engine.Acquire is dropped: it is renewed`
 	if err != nil {

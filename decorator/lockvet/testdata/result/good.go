@@ -261,3 +261,13 @@ func sync_(m *sync.Mutex) {
 	m.Lock()
 	defer m.Unlock()
 }
+
+func blankedAndRead(ctx context.Context, p core.Policy) error {
+	lease, err := locks.Acquire(ctx, p)
+	_ = err
+	if err != nil {
+		return err
+	}
+	defer lease.Release(ctx)
+	return work(ctx)
+}
