@@ -31,6 +31,8 @@ var (
 	statusSource string
 	//go:embed resume.lua
 	resumeSource string
+	//go:embed enter.lua
+	enterSource string
 	//go:embed stats.lua
 	statsSource string
 
@@ -40,6 +42,7 @@ var (
 	claimScript  = redis.NewScript(clockSource + claimSource)
 	statusScript = redis.NewScript(clockSource + keySource + statusSource + eachSource)
 	resumeScript = redis.NewScript(clockSource + keySource + resumeSource + eachSource)
+	enterScript  = redis.NewScript(clockSource + keySource + enterSource + eachSource)
 	statsScript  = redis.NewScript(clockSource + statsSource)
 )
 
