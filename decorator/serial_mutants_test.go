@@ -48,6 +48,8 @@ var mistakesOfSerial = []struct{ name, by, file, old, bug string }{
 	{"Redis: spacing is forgotten after a crash", byRedis, "queue/redisqueue/begin.lua", "k.token, k.over, k.run, k.lseq, k.latt = token, 0, 0, 0, 0", "k.token, k.over, k.run, k.lseq, k.latt, k.next = token, 0, 0, 0, 0, 0"},
 	{"Redis: the attempt is counted after the run", byRedis, "queue/redisqueue/key.lua", "k.att = k.att + 1", "k.att = math.max(k.att, 1)"},
 	{"Redis: items that wait expire", byRedis, "queue/redisqueue/key.lua", "redis.call('SET', K, is)\n", "redis.call('SET', K, is, 'PX', 1000)\n"},
+	{"Redis: what has died with another is alive until it is removed", byRedis, "queue/redisqueue/key.lua", "tonumber(string.sub(old, 2)) < k.head then", "false then"},
+	{"Redis: the rest of a cascade is nobody's", byRedis, "queue/redisqueue/key.lua", "    if k.fallen == 0 then\n      set", "    if true then\n      set"},
 	{"Redis: what is stored last is that of the first key", byTrips, "queue/redisqueue/each.lua", "if changed then", "if changed and #answers == 1 then"},
 	{"Redis: an error of one key is that of all", byTrips, "queue/redisqueue/each.lua", "pcall(one, n)", "true, one(n)"},
 	{"Redis: a call whose caller has left is sent", byTrips, "queue/redisqueue/trips.go", "if c.ctx.Err() == nil {", "if true {"},

@@ -44,7 +44,9 @@ const (
 	Skip OnDead = iota
 	// Hold parks the key until an operator calls Resume.
 	Hold
-	// Cascade makes all items dead that are queued behind it at that time.
+	// Cascade makes all items dead that are queued behind it at that time. What comes after them may
+	// have to wait until the store has removed them, which takes steps if there are many: the key is due
+	// meanwhile, and a Begin removes some of them and begins nothing.
 	Cascade
 )
 

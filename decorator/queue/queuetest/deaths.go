@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -183,5 +184,47 @@ var deathChecks = []check{
 		p.mustClaim("worker", f.key+"2")
 		h.append("4")
 		h.begin(2, "4", 1)
+	}},
+	{"CascadeOfManyIsOneDeathThatAnyWorkerEnds", nil, func(f *fixture) {
+		const many = 1100 // more than a store may remove in one step
+		r := []func(*queue.Rules){attempts(1), onDead(queue.Cascade), maxLength(2 * many), kept(long, 3*many)}
+		h, p := f.open(r...), f.peer(r...)
+		ids := make([]string, many)
+		for n := range ids {
+			ids[n] = h.append(fmt.Sprint(n)).ID
+		}
+		if s := h.die(1, "0"); s.Died != many || s.Left != 0 {
+			f.t.Errorf("%+v; want %d that died", s, many) // and this worker dies
+		}
+		p.mustBe(ids[0], queue.GivenUp)
+		p.mustBe(ids[1], queue.GivenUp)
+		p.mustBe(ids[many-1], queue.GivenUp)
+		if again := p.append(fmt.Sprint(many - 1)); again.ID != ids[many-1] || again.Ahead != 0 {
+			f.t.Errorf("a dead item's place is %+v", again)
+		}
+		if later := p.append("later"); later.Ahead != 0 {
+			f.t.Errorf("%d are ahead of the first that is alive", later.Ahead)
+		}
+		if s, err := p.q.Stats(f.t.Context()); err != nil || s.Length != 1 {
+			f.t.Errorf("%+v, %v; want 1 item", s, err)
+		}
+		var s queue.Step
+		for token := int64(2); s.Item == nil; token++ {
+			if token > many {
+				f.t.Fatal("what came after the death is never begun")
+			}
+			p.mustClaim("worker", f.key)
+			if s = p.step(token); s.Left != 1 || s.Died != 0 || s.In != 0 {
+				f.t.Fatalf("%+v; want the item that is left, or that the key is due", s)
+			}
+			if s.Item != nil {
+				p.is(s, "later", 1)
+				p.done(token, *s.Item)
+			}
+		}
+		p.mustClaim("worker")
+		for _, id := range ids {
+			p.mustBe(id, queue.GivenUp)
+		}
 	}},
 }

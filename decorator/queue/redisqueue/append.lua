@@ -6,7 +6,7 @@
 local function op()
   whole()
   local id = ARGV[a + 2]
-  local old = redis.call('HGET', I, 'i' .. id)
+  local old = known(id)
   if old then
     local state, seq, ended = string.sub(old, 1, 1), tonumber(string.match(old, '^.(%d+)')), tonumber(string.match(old, ':(%d+)$') or '0')
     if state == 'w' then
@@ -27,18 +27,25 @@ local function op()
     k.tail = now
   end
   k.seq = k.seq + 1
+  if k.index ~= index then
+    set['n:' .. d] = ARGV[a + 1]
+  end
   local added = {k.seq, id, now, ARGV[a + 4], ARGV[a + 3]}
   redis.call('RPUSH', Q, cmsgpack.pack(added))
   local seq = string.format('%.0f', k.seq)
-  redis.call('HSET', I, 'i' .. id, 'w' .. seq, 's' .. seq, id)
   k.len = k.len + 1
-  if k.len == 1 then
+  if k.len > 1 then
+    redis.call('HSET', I, 'i' .. id, 'w' .. seq, 's' .. seq, id)
+  else
+    redis.call('HSET', I, 'i' .. id, 'w' .. seq, 's' .. seq, id, 'n', ARGV[a + 1])
+    redis.call('PERSIST', I)
     k.head, item = k.seq, added
     set['n:' .. d] = ARGV[a + 1]
-    if was then
-      redis.call('PERSIST', I)
+    if k.fallen == 0 then
+      settle()
+    else
+      since[d] = now -- it is due already
     end
-    settle()
   end
   prune()
   save()

@@ -27,9 +27,18 @@
 // The last three are of one key each, and go KeepFor after its last item has ended. What has items
 // does not expire.
 //
+// The first four are an index. If one of them is lost, the next Claim sees it and makes the index
+// anew, in steps of a few keys; items go on as before, and a claim may end early. If all four are lost at
+// once, a key is found again when it is next used.
+//
+// No script removes more than 500 items, or 1 MiB of them and one: what dies with another under
+// [queue.Cascade] is dead at once, and is removed in steps, by whoever claims the key.
+// A process of an earlier release fails with the key meanwhile.
+//
 // A user of an ACL needs, if the prefix is shop:queue:, "~shop:queue:* &shop:queue:due:*" and the
 // commands EVALSHA, EVAL, TIME, GET, SET, HGET, HMGET, HSET, HDEL, LLEN, LINDEX, LPOP, RPUSH, ZADD,
-// ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING.
+// ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PEXPIRE, PERSIST, PUBLISH, SUBSCRIBE and PING, and HSCAN
+// and ZSCAN for an index that was lost.
 //
 // # Beside asynq
 //
@@ -41,9 +50,12 @@
 //
 // # What is needed of the server
 //
-// Set maxmemory-policy to noeviction, or to one of the volatile- policies: a server that evicts
-// any key loses items. Where it shows, operations on the key fail with [queue.ErrDamaged] and go on
-// doing so until somebody has looked and has deleted what is left. How much an acknowledged
+// Set maxmemory-policy to noeviction. With an allkeys- policy the server loses items. With a
+// volatile- policy it keeps all that have not ended, and loses what is kept of idle keys: if both parts of
+// that go, IDs that have ended are unknown before KeepFor is over, so that an item that is appended again
+// runs again, and spacing and tokens begin anew. Where a loss shows, operations on the key fail with
+// [queue.ErrDamaged] and go on doing so until somebody has looked and has deleted what is left, or, of
+// an idle key, it expires: so if one of a key's three parts is gone. How much an acknowledged
 // item is worth is for the server's persistence and replication to say: with appendonly and
 // appendfsync everysec a crash loses a second of appends and of ends. A failover that loses writes
 // loses items with them, or brings back items that had ended, which run again.

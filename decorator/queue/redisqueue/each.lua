@@ -14,7 +14,8 @@ for n = 0, (#KEYS - 4) / 3 - 1 do
   answers[n + 1] = result
 end
 
-local function store(gathered, key, add, remove, scored)
+-- sorted returns what is to be stored, and what is to be removed.
+local function sorted(gathered, scored)
   local new, old = {}, {}
   for name, value in pairs(gathered) do
     if value == false then
@@ -24,18 +25,20 @@ local function store(gathered, key, add, remove, scored)
       new[#new + 1] = scored and name or value
     end
   end
-  if #new > 0 then
-    redis.call(add, key, unpack(new))
-  end
-  if #old > 0 then
-    redis.call(remove, key, unpack(old))
-  end
+  return new, old
 end
 
 if changed then
-  set.c = cmsgpack.pack(now, off, queued)
-  store(set, H, 'HSET', 'HDEL', false)
-  store(due, D, 'ZADD', 'ZREM', true)
-  store(since, O, 'ZADD', 'ZREM', true)
+  put(D, sorted(due, true))
+  put(O, sorted(since, true))
+  put(P, sorted(held, true))
+  local new, old = sorted(set, false)
+  if #new > 0 then
+    redis.call('HSET', H, unpack(new))
+  end
+  if #old > 0 then
+    redis.call('HDEL', H, unpack(old))
+  end
+  tick()
 end
 return answers

@@ -4,7 +4,7 @@
 local function op()
   whole()
   local id, how = ARGV[a + 1], ARGV[a + 2]
-  local old = redis.call('HGET', I, 'i' .. id)
+  local old = known(id)
   if not old then
     return -1
   end
@@ -17,8 +17,7 @@ local function op()
   end
   publish(math.max(now, k.next))
   k.parked = 0
-  redis.call('ZREM', P, d)
-  set['p:' .. d] = false
+  held[d], set['p:' .. d] = false, false
   if how == 'repeat' then
     k.att = 0
     redis.call('HSET', I, 'i' .. id, string.format('w%.0f', k.head))

@@ -32,6 +32,8 @@ var (
 	statusSource string
 	//go:embed resume.lua
 	resumeSource string
+	//go:embed enter.lua
+	enterSource string
 	//go:embed stats.lua
 	statsSource string
 
@@ -41,6 +43,7 @@ var (
 	claimScript  = script(clockSource + claimSource)
 	statusScript = script(clockSource + keySource + statusSource + eachSource)
 	resumeScript = script(clockSource + keySource + resumeSource + eachSource)
+	enterScript  = script(clockSource + keySource + enterSource + eachSource)
 	statsScript  = script(clockSource + statsSource)
 )
 

@@ -1,7 +1,7 @@
 -- ARGV[a + 1]  ID
 -- Answers {} if there is none, or {state, sequence, attempts, items ahead, ended, parked}.
 local function op()
-  local old = redis.call('HGET', I, 'i' .. ARGV[a + 1])
+  local old = known(ARGV[a + 1])
   if not old then
     return {}
   end

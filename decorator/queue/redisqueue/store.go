@@ -143,27 +143,108 @@ func (q *redisQueue) Claim(ctx context.Context, c queue.ClaimRequest) (queue.Cla
 	if c.Shard < 0 || c.Shard >= len(q.bases) {
 		return queue.Claims{}, fmt.Errorf("redisqueue: claim: there is no shard %d of %d", c.Shard, len(q.bases))
 	}
-	args := []any{q.channel, c.Shard, c.Worker, c.Max, micros(c.For), len(c.Keep)}
+	var claims queue.Claims
+	var damaged error
+	for rest, whole := c, int64(0); ; {
+		part := rest
+		part.Keep, rest.Keep = cut(rest.Keep)
+		part.Return, rest.Return = cut(rest.Return)
+		last := len(rest.Keep)+len(rest.Return) == 0
+		part.Max = 0
+		if last {
+			part.Max = min(c.Max, mostKeys) - len(claims.Keys)
+		}
+		torn, err := q.claim(ctx, part, whole, &claims)
+		switch {
+		case err != nil:
+			return queue.Claims{}, err
+		case torn != 0:
+			if damaged, err = q.enter(ctx, c.Shard); err != nil {
+				return queue.Claims{}, failure("claim: make the index anew", err)
+			}
+			whole = torn
+		case last && damaged != nil:
+			return queue.Claims{}, failure("claim: make the index anew", damaged) // once; what it names is due later
+		case last:
+			return claims, nil
+		}
+	}
+}
+
+// mostKeys is how many keys a script looks at.
+const mostKeys = 200
+
+// cut returns as many keys as one script may look at, and the others.
+func cut(keys []string) (some, others []string) {
+	n := min(len(keys), mostKeys)
+	return keys[:n], keys[n:]
+}
+
+// claim runs one script, adds the keys that it names, and returns the index that is to be made whole.
+func (q *redisQueue) claim(ctx context.Context, c queue.ClaimRequest, whole int64, claims *queue.Claims) (torn int64, err error) {
+	args := []any{q.channel, c.Shard, c.Worker, c.Max, micros(c.For), whole, len(c.Keep)}
 	for _, key := range c.Keep {
 		args = append(args, queue.Digest(key))
 	}
 	for _, key := range c.Return {
 		args = append(args, queue.Digest(key))
 	}
-	base := q.bases[c.Shard]
-	raw, err := claimScript.Run(ctx, q.client, []string{base + "h", base + "d"}, args...).Slice()
+	raw, err := claimScript.Run(ctx, q.client, q.index(c.Shard), args...).Slice()
 	if err != nil {
-		return queue.Claims{}, failure("claim", err)
+		return 0, failure("claim", err)
 	}
 	r := reply{left: raw}
-	claims := queue.Claims{Next: duration(r.int())}
-	if claims.Next < 0 {
-		claims.Next = -1
-	}
+	claims.Next = max(duration(r.int()), -1)
+	torn = r.int()
 	for len(r.left) > 0 {
 		claims.Keys = append(claims.Keys, r.text())
 	}
-	return claims, r.failed("claim")
+	return torn, r.failed("claim")
+}
+
+// index returns the keys of the index of a shard.
+func (q *redisQueue) index(shard int) []string {
+	base := q.bases[shard]
+	return []string{base + "h", base + "d", base + "o", base + "p"}
+}
+
+// enter puts all keys of a shard that any part of its index knows of into the index. It may be repeated,
+// and done by several processes at a time. damaged says that keys were left out, for they have lost a part.
+func (q *redisQueue) enter(ctx context.Context, shard int) (damaged, err error) {
+	t := &q.trips[shard]
+	for i, part := range q.index(shard) {
+		for cursor := uint64(0); ; {
+			var page []string
+			if i == 0 {
+				page, cursor, err = q.client.HScan(ctx, part, cursor, "n:*", mostKeys).Result()
+			} else {
+				page, cursor, err = q.client.ZScan(ctx, part, cursor, "", mostKeys).Result()
+			}
+			if err != nil {
+				return nil, err
+			}
+			var calls []*call
+			for ; len(page) > 1; page = page[2:] { // each with its key or its score
+				calls = append(calls, &call{script: enterScript, digest: strings.TrimPrefix(page[0], "n:"), ctx: ctx})
+			}
+			for ; len(calls) > 0; calls = calls[min(len(calls), mostCalls):] {
+				some := calls[:min(len(calls), mostCalls)]
+				t.carry(some)
+				for _, c := range some {
+					switch {
+					case c.err == nil && c.answer == int64(0) || c.err != nil && strings.Contains(c.err.Error(), "DAMAGED "):
+						damaged = queue.ErrDamaged
+					case c.err != nil:
+						return nil, c.err
+					}
+				}
+			}
+			if cursor == 0 {
+				break
+			}
+		}
+	}
+	return damaged, nil
 }
 
 // holder is what the scripts know of who holds the lock.

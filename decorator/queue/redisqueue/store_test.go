@@ -158,7 +158,7 @@ func TestClockThatGoesBackHoldsNothingUp(t *testing.T) {
 func TestListedRightsAreEnough(t *testing.T) {
 	s := redisserver.Start(t)
 	admin := client(t, s, redis.Options{})
-	user := strings.Fields("ACL SETUSER queues on >secret resetkeys resetchannels ~shop:queue:* &shop:queue:due:* -@all +hello +evalsha +eval +time +get +set +hget +hmget +hset +hdel +llen +lindex +lpop +rpush +zadd +zrem +zscore +zcard +zrange +zrangebyscore +pexpire +persist +publish +subscribe +ping")
+	user := strings.Fields("ACL SETUSER queues on >secret resetkeys resetchannels ~shop:queue:* &shop:queue:due:* -@all +hello +evalsha +eval +time +get +set +hget +hmget +hset +hdel +llen +lindex +lpop +rpush +zadd +zrem +zscore +zcard +zrange +zrangebyscore +pexpire +persist +hscan +zscan +publish +subscribe +ping")
 	args := make([]any, len(user))
 	for i, a := range user {
 		args[i] = a
