@@ -123,7 +123,9 @@ func (s *session) connectRedis(_ context.Context, kind string, secure bool) erro
 	if secure {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	dial := redis.NewDialer(&redis.Options{DialTimeout: s.timeout, TLSConfig: config})
 	o := redis.UniversalOptions{
+		Dialer:   bounded(dial),
 		Username: s.at.user, Password: s.at.password, TLSConfig: config, Protocol: protocol,
 		DialTimeout: s.timeout, ReadTimeout: s.timeout, WriteTimeout: s.timeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, // what a client says of itself takes rights that locks do not need
