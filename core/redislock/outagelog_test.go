@@ -77,7 +77,6 @@ func TestOutageIsTwoLinesOfTheLog(t *testing.T) {
 			[]string{`msg="lockaround: the store refuses what a lock needs"`, "script"},
 		},
 		// It answers each try, but refuses for now.
-		settings("OOM", "maxmemory", "1", "0"),
 		settings("NOREPLICAS", "min-replicas-to-write", "1", "0"),
 		{
 			"READONLY",

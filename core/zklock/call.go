@@ -178,7 +178,7 @@ func call[T any](s *session, c caller, pending *pendingCall, f func(*zk.Conn) (T
 	}
 	select {
 	case a := <-answers:
-		return a.v, a.err
+		return a.v, s.client.because(a.err)
 	case <-c.ctx.Done():
 		err = c.ctx.Err()
 		time.AfterFunc(time.Until(sent.Add(s.timeout)), func() { s.client.leave(l, sent) })
@@ -190,7 +190,7 @@ func call[T any](s *session, c caller, pending *pendingCall, f func(*zk.Conn) (T
 	}
 	if !taken.CompareAndSwap(false, true) {
 		a := <-answers // the answer has just come
-		return a.v, a.err
+		return a.v, s.client.because(a.err)
 	}
 	return none, err
 }

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,19 @@ func (c *client) unconnected(after time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return &kit.SilenceError{Store: "zookeeper", After: after, Last: c.trouble}
+}
+
+// because adds to the client library's error that there is no connection why that is.
+func (c *client) because(err error) error {
+	if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trouble == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, c.trouble)
 }
 
 // noLog drops the client library's messages: they name nodes.

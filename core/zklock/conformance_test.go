@@ -116,10 +116,36 @@ func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 		return nil, w.closed
 	}
 	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	if err == nil {
-		w.conns = append(w.conns, c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	w.conns = append(w.conns, c)
+	return onWay{c, w}, nil
+}
+
+// onWay is a connection that says why it broke.
+type onWay struct {
+	net.Conn
+	way *way
+}
+
+func (c onWay) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, c.way.because(err)
+}
+
+func (c onWay) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.way.because(err)
+}
+
+func (w *way) because(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && w.closed != nil {
+		return w.closed
+	}
+	return err
 }
 
 // close has no server be reached, until restore is called.
