@@ -12,6 +12,7 @@ const (
 	maxAnnouncedBytes  = 64 << 20 // of one text, such as the list of clients
 	maxAnnouncedValues = 1 << 20  // that are still to come, of all lists
 	maxAnnouncedDigits = 20       // and a sign
+	maxLine            = 1 << 20  // bytes of a frame without a length, of which nobody announces the end
 )
 
 // dialer opens connections.
@@ -50,6 +51,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 type announced struct {
 	kind   byte   // of the frame whose line is being read; 0 before it
 	number []byte // that follows the kind
+	line   int    // how long the line is so far
 	skip   int    // bytes of a text that are still to come
 	values int    // of all lists that have begun, those that are still to come
 }
@@ -64,9 +66,12 @@ func (a *announced) take(b []byte) error {
 		}
 		c := b[0]
 		b = b[1:]
+		a.line++
 		switch {
 		case a.kind == 0:
-			a.kind, a.number = c, a.number[:0]
+			a.kind, a.number, a.line = c, a.number[:0], 0
+		case a.line >= maxLine:
+			return fmt.Errorf("the server's line has no end; more than %d bytes are not read", maxLine)
 		case c == '\n':
 			if err := a.begin(); err != nil {
 				return err

@@ -30,6 +30,8 @@ func TestServerAnnouncesNoMoreThanItMay(t *testing.T) {
 		"a huge text":                        {"$536870912\r\n", "a text of 536870912 bytes"},
 		"a huge error":                       {"!536870912\r\n", "a text of 536870912 bytes"},
 		"a number that is none":              {"*12a\r\n", "no number"},
+		"a line without an end":              {"+" + strings.Repeat("a", 2<<20), "no end"},
+		"a long line":                        {"-" + strings.Repeat("a", 1000) + "\r\n:1\r\n", ""},
 		"a number without an end":            {"*" + strings.Repeat("9", 1000) + "\r\n", "no number"},
 		"a huge list behind a text of zeros": {"$0\r\n\r\n*99999999\r\n", "a list of 99999999 values"},
 	} {

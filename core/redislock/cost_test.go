@@ -132,7 +132,7 @@ func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
 		{"no pause", -1, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const tries, rounds = 5, 20
+			const tries, rounds = 5, 200
 			least := math.MaxInt // an end that is answered late is sent once more
 			for round := 0; round < rounds && least > tt.commands*tries; round++ {
 				b := newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{

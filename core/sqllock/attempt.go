@@ -30,6 +30,8 @@ func runTries[T any](
 	if err := ctx.Err(); err != nil {
 		return out, true, err
 	}
+	waited := s.db.Stats().WaitCount
+	silence := func() error { return s.silence(waited) }
 	inner, cancel := context.WithCancel(s.Ctx)
 	limit := time.AfterFunc(s.timeout, cancel)
 	a := &attempt{resetTimeout: func() { limit.Reset(s.timeout) }}
@@ -38,7 +40,7 @@ func runTries[T any](
 		defer cancel() // after the result was sent: before, it would look like a time-out
 		defer limit.Stop()
 		var r result
-		r.err = retry(inner, s.timeout, tries, func() (err error) {
+		r.err = retry(inner, s.timeout, silence, tries, func() (err error) {
 			r.out, err = f(inner, a)
 			return err
 		})
@@ -68,7 +70,7 @@ func runTries[T any](
 			return answered(r)
 		default:
 		}
-		err = tries.Ended(silence(s.timeout))
+		err = tries.Ended(silence())
 		if s.Ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
@@ -83,7 +85,7 @@ func runTries[T any](
 const statementGrace = 250 * time.Millisecond
 
 // retry runs f until it succeeds, fails permanently, ctx ends, or limit has passed.
-func retry(ctx context.Context, limit time.Duration, tries *kit.Tries, f func() error) error {
+func retry(ctx context.Context, limit time.Duration, silence func() error, tries *kit.Tries, f func() error) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := f()
@@ -94,7 +96,7 @@ func retry(ctx context.Context, limit time.Duration, tries *kit.Tries, f func() 
 			tries.Failed(err)
 		}
 		if time.Since(start) > limit || !kit.Sleep(ctx, time.Duration((0.5+rand.Float64())*float64(pause))) {
-			return tries.Ended(silence(limit))
+			return tries.Ended(silence())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,9 @@ import (
 )
 
 func TestAnAnswerIsNeverTakenForSilence(t *testing.T) {
-	s := newSession(config{}, driver.Config{StoreTimeout: time.Minute})
+	db := sql.OpenDB(outage{})
+	defer db.Close() //nolint:errcheck // it has no connection
+	s := newSession(config{db: db}, driver.Config{StoreTimeout: time.Minute})
 	defer func() { _ = s.Close(t.Context()) }()
 	rounds := 20_000
 	if counts.Full(t) {
@@ -67,8 +70,9 @@ func TestWhatTheServerAnsweredIsToldOfAnAttemptThatIsGivenUp(t *testing.T) {
 	full := stateError("53300")
 	for name, end := range map[string]time.Duration{"by its caller": time.Second, "after its time": time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSession(config{}, driver.Config{StoreTimeout: 3 * time.Second})
-			defer func() { _ = s.Close(t.Context()) }()
+			db := sql.OpenDB(outage{})
+			s := newSession(config{db: db}, driver.Config{StoreTimeout: 3 * time.Second})
+			defer func() { _, _ = s.Close(t.Context()), db.Close() }()
 			ctx, cancel := context.WithTimeout(t.Context(), end)
 			defer cancel()
 			told := 0

@@ -99,7 +99,10 @@
 // A waiter holds no connection. The keys of a policy with several are asked for four at a time,
 // so that they take few connections of the pool. A session uses at most one connection for each call in
 // progress, 4 for cleaning up, and 1 for polls. Transaction poolers (PgBouncer) work, but
-// [Notifications] need a connection to the server itself.
+// [Notifications] need a connection to the server itself: a LISTEN through a pooler hears nothing. Ping finds that out,
+// by a notification to itself, and a session that has found it out polls as one without notifications. With pgx such a
+// pooler also needs default_query_exec_mode=exec (or simple_protocol) in the data source: pgx otherwise prepares
+// statements, which the next server connection does not know (SQLSTATE 26000, 42P05).
 //
 // # Settings of connections
 //

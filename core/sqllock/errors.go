@@ -3,14 +3,20 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// silence is the error of an attempt that got no answer in time.
-func silence(after time.Duration) error { return &kit.SilenceError{Store: "sql", After: after} }
+// silence is the error of an attempt that got no answer in time. It says so if statements have waited for a
+// connection since the attempt began, when as many had waited, and there still is none.
+func (s *session) silence(waited int64) error {
+	e := &kit.SilenceError{Store: "sql", After: s.timeout}
+	if p := s.db.Stats(); p.MaxOpenConnections > 0 && p.InUse >= p.MaxOpenConnections && p.WaitCount > waited {
+		e.Last = fmt.Errorf("all %d connections of the *sql.DB are in use; give the locks a *sql.DB of their own, so that those who hold them leave one for renewals and releases", p.MaxOpenConnections)
+	}
+	return e
+}
 
 // classify wraps an error of database/sql. If retrying is useless it returns a
 // *driver.PermanentError. All other errors are retried: deadlocks (40P01, 1213),

@@ -17,7 +17,10 @@ func (s *session) listenLoop() {
 			_ = s.notifications.Listen(ctx, channel(s.id), func() {
 				worked = true
 				s.claims.wakeAllWaiters() // notifications sent before are lost
+				listen := s.hearing.begin()
+				s.Start(func() { s.tellItself(listen) })
 			}, s.handleNotification)
+			s.hearing.begin()
 			ended <- worked
 		})
 		select {
@@ -35,6 +38,10 @@ func (s *session) listenLoop() {
 // handleNotification handles one notification. It ignores unknown ones: the next poll finds
 // out anyway.
 func (s *session) handleNotification(payload string) {
+	if payload == echo {
+		s.hearing.heard()
+		return
+	}
 	kind, of, ok := parsePayload(payload)
 	if !ok {
 		return

@@ -123,9 +123,16 @@ func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 func (c *ownClaims) beginSweep(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := !c.usedAt.IsZero() && c.sweptAt.Before(c.usedAt.Add(time.Duration(rowRetention)*time.Microsecond + time.Second))
+	left := !c.usedAt.IsZero() && c.sweptAt.Before(c.usedAt.Add(time.Duration(rowRetention)*time.Microsecond+time.Second))
 	c.sweptAt, c.added = now, 0
 	return left
+}
+
+// notSwept notes that the sweep which has begun last has failed.
+func (c *ownClaims) notSwept() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweptAt = time.Time{}
 }
 
 // forget removes an owner.

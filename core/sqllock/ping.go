@@ -5,10 +5,11 @@ import (
 	"errors"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // Ping reports whether the server answers, the tables exist, their rows can be locked and changed,
-// and no setting of the connection is in the way.
+// no setting of the connection is in the way, and notifications come if there are to be any.
 func (s *session) Ping(ctx context.Context) error {
 	if err := s.Enter(); err != nil {
 		return err
@@ -17,7 +18,25 @@ func (s *session) Ping(ctx context.Context) error {
 	_, _, err := runAttempt(ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) {
 		return struct{}{}, s.inTx(ctx, func(tx tx) error { return s.ping(ctx, tx) }) // nothing was changed
 	})
+	if err == nil && s.notifications != nil {
+		s.startOnce.Do(s.startLoops)
+		err = s.pingNotifications(ctx)
+	}
 	return err
+}
+
+// pingNotifications reports whether the session hears what it sends to itself.
+func (s *session) pingNotifications(ctx context.Context) error {
+	switch s.awaitHearing(ctx, s.timeout) {
+	case heard:
+		return nil
+	case deaf:
+		return refused("a notification that was sent does not come: the connection of WithNotifications goes through a transaction pooler, or to another database; connect it to the server itself, or leave WithNotifications out")
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &kit.SilenceError{Store: "sql", After: s.timeout, Last: errors.New("the connection of WithNotifications does not listen yet")}
 }
 
 func (s *session) ping(ctx context.Context, tx tx) error {

@@ -28,8 +28,11 @@ func (s *session) pollLoop() {
 		every := s.pollInterval
 		if ttl > 0 { // somebody waits, and needs time for the request after the poll
 			every = min(every-every/4, ttl/4)
-			if s.notifications == nil {
+			switch hears, _ := s.hearing.get(); {
+			case s.notifications == nil:
 				every = min(every, pace)
+			case hears == deaf:
+				every = min(every, pace, defaultPoll)
 			}
 		}
 		now := time.Now()

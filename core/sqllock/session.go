@@ -20,6 +20,7 @@ type session struct {
 	id       sessionID
 
 	claims       ownClaims
+	hearing      hearing
 	spent        spentClaims
 	keyMutexes   keyMutexes
 	renewalSlots chan struct{} // few, which leaves connections for other calls

@@ -59,24 +59,24 @@ func (s *session) sweepLoop() {
 			minute.Stop()
 			return
 		}
-		if s.claims.beginSweep(time.Now()) && !s.sweepAll() {
-			return
+		if s.claims.beginSweep(time.Now()) {
+			s.sweepAll()
 		}
 	}
 }
 
-// sweepAll sweeps as long as that finds much. It reports whether the session is still open.
-func (s *session) sweepAll() bool {
-	for {
+// sweepAll sweeps as long as that finds much. What fails is left to the next sweep.
+func (s *session) sweepAll() {
+	for n := sweepBatch; n >= sweepBatch/2; {
 		began := time.Now()
-		n, _, err := runAttempt(s.Ctx, s, s.Closing, s.sweep)
-		// What fails is left to the next sweep. The database has the pause to itself.
-		pause := sweepShare * time.Since(began)
-		if !kit.Sleep(s.Open, pause) {
-			return false
+		var err error
+		if n, _, err = runAttempt(s.Ctx, s, s.Closing, s.sweep); err != nil {
+			s.claims.notSwept()
+			return
 		}
-		if err != nil || n < sweepBatch/2 {
-			return true
+		// The database has the pause to itself.
+		if !kit.Sleep(s.Open, sweepShare*time.Since(began)) {
+			return
 		}
 	}
 }

@@ -2,9 +2,14 @@ package sqllock_test
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -31,4 +36,89 @@ func (n Notifications) Listen(ctx context.Context, channel string, ready func(),
 		}
 		notify(got.Payload)
 	}
+}
+
+// pooled is Notifications through a transaction pooler, which has the LISTEN go to a connection that is
+// somebody else's right after.
+type pooled struct{ Notifications }
+
+func (p pooled) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
+	return p.Notifications.Listen(ctx, channel+"_of_another", ready, notify)
+}
+
+// TestNotificationsThatDoNotComeAreToldAndDoWithout has a waiter served as soon as without notifications.
+func TestNotificationsThatDoNotComeAreToldAndDoWithout(t *testing.T) {
+	t.Parallel()
+	for _, product := range products {
+		if product.dialect != sqllock.PostgreSQL {
+			continue
+		}
+		d := product.database(t, product.server)
+		locks := d.locks(t, d.DB, sqllock.WithNotifications(pooled{Notifications{d.SourceAt(d.On.Addr())}}))
+		p, q := openWith(t, locks, time.Second), openWith(t, d.locks(t, d.DB), time.Second)
+		err := p.Ping(t.Context())
+		if refused := new(driver.PermanentError); !errors.As(err, &refused) || !strings.Contains(err.Error(), "transaction pooler") {
+			t.Errorf("ping: %v, want that notifications do not come", err)
+		}
+		held, err := q.Acquire(t.Context(), request("k", false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan error, 1)
+		go func() {
+			g, err := p.Acquire(t.Context(), request("k", true))
+			if err == nil {
+				err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
+			}
+			granted <- err
+		}()
+		<-p.sink.queued
+		if err := q.Release(t.Context(), []driver.Ending{ending(held)})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-granted; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNotificationsThatComePassThePing is the same for a connection to the server itself.
+func TestNotificationsThatComePassThePing(t *testing.T) {
+	t.Parallel()
+	for _, product := range products {
+		if product.dialect == sqllock.PostgreSQL {
+			d := product.database(t, product.server)
+			p := open(t, d.locks(t, d.DB, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())})))
+			if err := p.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestPoolThatHasNoConnectionLeftIsNamed is what happens to those who use the locks' pool themselves.
+func TestPoolThatHasNoConnectionLeftIsNamed(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		p := openWith(t, d.locks(t, d.DB), time.Second)
+		g, err := p.Acquire(t.Context(), request("k", false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.DB.SetMaxOpenConns(1)
+		used, err := d.DB.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Renew(t.Context(), []driver.Renewal{{ID: g.ID, TTL: longTTL}})[0].Err
+		if err == nil || !strings.Contains(err.Error(), "all 1 connections of the *sql.DB are in use") {
+			t.Errorf("a renewal without a connection: %v", err)
+		}
+		if err := used.Close(); err != nil {
+			t.Error(err)
+		}
+		d.DB.SetMaxOpenConns(0)
+		if err := p.Release(t.Context(), []driver.Ending{ending(g)})[0]; err != nil {
+			t.Error(err)
+		}
+	})
 }
