@@ -51,8 +51,12 @@ func functions(info *types.Info, file *ast.File) []*Function {
 	return all
 }
 
+// maxGrants is in how many places a function that is looked at acquires a lock: for each of them, all of it is read.
+const maxGrants = 100
+
 // find notes the places at which f acquires a lock.
 func (f *Function) find() {
+	seen := make(map[*ast.CallExpr]bool)
 	note := func(call *ast.CallExpr) *Grant {
 		a, ok := acquireOf(f.info, call)
 		if !ok {
@@ -62,7 +66,7 @@ func (f *Function) find() {
 		if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && a.Lease == none {
 			g.Held = refOf(f.info, sel.X)
 		}
-		f.Grants = append(f.Grants, g)
+		f.Grants, seen[call] = append(f.Grants, g), true
 		return g
 	}
 	dropped := func(e ast.Expr) {
@@ -103,9 +107,6 @@ func (f *Function) find() {
 			}
 		}
 	}
-	seen := func(call *ast.CallExpr) bool {
-		return slices.ContainsFunc(f.Grants, func(g *Grant) bool { return g.Call == call })
-	}
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
@@ -133,12 +134,15 @@ func (f *Function) find() {
 				}
 			}
 		case *ast.CallExpr: // in an expression, such as a condition
-			if !seen(n) {
+			if !seen[n] {
 				note(n)
 			}
 		}
 		return true
 	})
+	if len(f.Grants) > maxGrants {
+		f.Grants = nil
+	}
 	for _, g := range f.Grants {
 		g.ErrDropped = g.ErrDropped || g.errUnread()
 	}
