@@ -87,10 +87,10 @@
 // PostgreSQL commits transactions that use NOTIFY one by one; only decisions that have a
 // session to notify use it.
 //
-// A key's row stays for a minute after its last lease. Sessions sweep such rows, once a minute and after
-// every 1,024 acquisitions, in steps of 512 between which the database has four times as long to itself. So
-// the tables grow with the keys of a minute or two. What a process used in the last two minutes before it
-// closed its engine is left to the sweeps of others, or to [Purge].
+// A key's row stays for a minute after its last lease, and for as long as that would have lasted. Sessions sweep
+// such rows, once a minute and after every 1,024 acquisitions, in steps of 512 between which the database has four
+// times as long to itself. So the tables grow with the keys of a minute or two, or of a TTL if that is longer. What a
+// process used in that time before it closed its engine is left to the sweeps of others, or to [Purge].
 //
 // The engine's store time-out limits how long the server may take to answer one statement.
 // A decision has several statements, so it may take longer, but not longer than its caller's

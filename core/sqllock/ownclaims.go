@@ -14,7 +14,7 @@ type ownClaims struct {
 	byOwner    map[driver.Owner]*ownClaim
 	byHash     map[string]*ownClaim
 	version    uint64     // counts changes and polls
-	usedAt     time.Time  // when a claim was last added or released
+	usedUntil  time.Time  // when a claim was last added or released, or the last lease would have ended
 	sweptAt    time.Time  // when the last sweep began
 	added      int        // claims since then
 	manyAdded  kit.Signal // wakes sweepLoop
@@ -59,6 +59,7 @@ func (c *ownClaims) addLease(g driver.Grant, askedAt int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(&ownClaim{id: g.ID, held: true, contended: g.Contended, askedAt: askedAt})
+	c.usedUntil = driver.Later(c.usedUntil, g.Deadline)
 }
 
 // expectExpiry makes the next poll happen when a lease expires that one of the waiters waits
@@ -74,7 +75,7 @@ func (c *ownClaims) put(own *ownClaim) {
 	if c.added++; c.added == sweepAfter {
 		c.manyAdded.Set()
 	}
-	c.usedAt = time.Now()
+	c.usedUntil = driver.Later(c.usedUntil, time.Now())
 	c.version++
 	own.version = c.version
 	c.byOwner[own.id.Owner] = own
@@ -103,7 +104,7 @@ func (c *ownClaims) hear(own *ownClaim, waiting bool) {
 func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.usedAt = driver.Later(c.usedAt, now)
+	c.usedUntil = driver.Later(driver.Later(c.usedUntil, now), ends)
 	own := c.byOwner[id.Owner]
 	if own == nil {
 		return now
@@ -123,7 +124,7 @@ func (c *ownClaims) noteRelease(id driver.ID, now, ends time.Time) time.Time {
 func (c *ownClaims) beginSweep(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := !c.usedAt.IsZero() && c.sweptAt.Before(c.usedAt.Add(time.Duration(rowRetention)*time.Microsecond+time.Second))
+	left := !c.usedUntil.IsZero() && c.sweptAt.Before(c.usedUntil.Add(time.Duration(rowRetention)*time.Microsecond+time.Second))
 	c.sweptAt, c.added = now, 0
 	return left
 }

@@ -82,7 +82,9 @@ func TestTablesGrowWithTheKeysOfTheLastMinutes(t *testing.T) {
 			p := open(t, d.locks(t, d.DB))
 			var next atomic.Int64
 			lock := func() {
-				g, err := p.Acquire(t.Context(), request(fmt.Sprint("order ", next.Add(1)), false))
+				r := request(fmt.Sprint("order ", next.Add(1)), false)
+				r.TTL = 10 * time.Second // a row stays for as long
+				g, err := p.Acquire(t.Context(), r)
 				if err == nil {
 					err = p.Release(t.Context(), []driver.Ending{ending(g)})[0]
 				}
