@@ -79,7 +79,7 @@ func TestClusterLateRedirectionIsNotBelieved(t *testing.T) {
 		free bool // the key, after that
 	}{
 		{name: "acquire", late: acquire(0, core.ErrBusy)},
-		{name: "acquire and wait", late: acquire(2*time.Second, core.ErrTimeout)},
+		{name: "acquire and wait", late: acquire(4*time.Second, core.ErrTimeout)},
 		{name: "renew", held: true, late: func(t *testing.T, _ *engine, lease *core.Lease, _ string) {
 			if err := lease.Check(t.Context()); err != nil {
 				t.Errorf("a lease that is held: %v", err)
