@@ -19,7 +19,7 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 		}
 		id := driver.ID{Key: "a", Owner: driver.Owner{1}}
 		c.addLease(driver.Grant{ID: id}, 0)
-		time.Sleep(time.Hour) // so long it is held
+		time.Sleep(time.Hour)                     // so long it is held
 		c.noteRelease(id, time.Now(), time.Now()) // when it would have ended
 		for _, after := range []struct {
 			pause time.Duration

@@ -63,7 +63,7 @@ func TestLocksWorkUnderFIPS140(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer locks.Close() //nolint:errcheck // the test is over
+		defer locks.Close()
 		err = locks.Do(t.Context(), core.Policy{Key: "a"}, func(ctx context.Context) error {
 			token, err := fence.For(ctx, "a")
 			if err != nil {
@@ -80,7 +80,7 @@ func TestLocksWorkUnderFIPS140(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer locks.Close() //nolint:errcheck // the test is over
+	defer locks.Close()
 	values, err := rediscache.New(client, "values:")
 	if err != nil {
 		t.Fatal(err)
