@@ -181,7 +181,9 @@ local function sweep()
   while k.fallen > 0 and most > 0 and mostBytes > 0 do
     local raw = redis.call('LPOP', Q)
     local dead = cmsgpack.unpack(raw)
-    states[#states + 1], states[#states + 2] = 'i' .. dead[2], string.format('x%.0f:0:%.0f', dead[1], k.ended)
+    if redis.call('HGET', I, 'i' .. dead[2]) == string.format('w%.0f', dead[1]) then -- otherwise it was appended again
+      states[#states + 1], states[#states + 2] = 'i' .. dead[2], string.format('x%.0f:0:%.0f', dead[1], k.ended)
+    end
     k.fallen, most, mostBytes, swept = k.fallen - 1, most - 1, mostBytes - #raw, swept + 1
   end
   if #states > 0 then

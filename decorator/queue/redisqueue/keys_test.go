@@ -279,3 +279,42 @@ func TestCascadeRemovesABoundedNumberInAScript(t *testing.T) {
 		t.Errorf("left are %q, %v", keys, err)
 	}
 }
+
+// TestItemThatIsAppendedAgainDuringACascadeRunsOnce appends an ID again that has died with another and is not removed
+// yet, although it need not be known any longer.
+func TestItemThatIsAppendedAgainDuringACascadeRunsOnce(t *testing.T) {
+	c := client(t, redisserver.Start(t), redis.Options{})
+	cascade := rules
+	cascade.OnDead, cascade.MaxLength, cascade.Attempts, cascade.KeepFor, cascade.KeepCount = queue.Cascade, 5000, 1, time.Second, 5000
+	q := open(t, newStore(t, c), cascade)
+	const many, again = 1500, "1400"
+	for n := range many {
+		mustAppend(t, q, "k", fmt.Sprint(n))
+	}
+	step, err := q.Begin(t.Context(), holder("k", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if step, err = q.End(t.Context(), holder("k", 1), queue.Ending{Sequence: step.Item.Sequence, Attempt: 1, Outcome: queue.Dead}); err != nil || step.Died != many {
+		t.Fatalf("%+v, %v; want %d that died", step, err, many)
+	}
+	ended := time.Now()
+	for time.Since(ended) <= cascade.KeepFor { // until then the ID is known
+		time.Sleep(time.Until(ended.Add(cascade.KeepFor + time.Millisecond)))
+	}
+	place := mustAppend(t, q, "k", again)
+	for token := int64(2); step.Item == nil; token++ {
+		if token > many {
+			t.Fatal("the item is never begun")
+		}
+		if step, err = q.Begin(t.Context(), holder("k", token)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err := q.Status(t.Context(), place.ID); err != nil || s.State == queue.GivenUp {
+		t.Errorf("an item that runs is %v, %v", s.State, err)
+	}
+	if twice := mustAppend(t, q, "k", again); twice.Sequence != place.Sequence || step.Item.Sequence != place.Sequence {
+		t.Errorf("one ID has the places %d and %d, and %d runs", place.Sequence, twice.Sequence, step.Item.Sequence)
+	}
+}
