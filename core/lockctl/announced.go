@@ -12,6 +12,7 @@ const (
 	maxAnnouncedBytes  = 64 << 20 // of one text, such as the list of clients
 	maxAnnouncedValues = 1 << 20  // that are still to come, of all lists
 	maxAnnouncedDigits = 20       // and a sign
+	maxNested          = 32       // lists in lists
 	maxLine            = 1 << 20  // bytes of a frame without a length, of which nobody announces the end
 )
 
@@ -53,7 +54,8 @@ type announced struct {
 	number []byte // that follows the kind
 	line   int    // how long the line is so far
 	skip   int    // bytes of a text that are still to come
-	values int    // of all lists that have begun, those that are still to come
+	left   []int  // values that are still to come of each list, in which the next is
+	values int    // the sum of these
 }
 
 // take goes on with the next bytes of the stream, and returns an error if they announce too much.
@@ -95,32 +97,56 @@ func (a *announced) counts() bool {
 
 // begin handles the line of a frame.
 func (a *announced) begin() error {
-	a.values = max(a.values-1, 0)
 	if !a.counts() || len(a.number) == 1 && a.number[0] == '?' { // a stream, of which nobody knows the length
+		a.value()
 		return nil
 	}
 	n, err := strconv.Atoi(string(a.number))
-	if err != nil {
+	if err != nil || n < -1 {
 		return fmt.Errorf("the server announces %q of something, which is no number", a.number)
 	}
-	n = max(n, 0)
 	switch a.kind {
 	case '$', '=', '!':
 		if n > maxAnnouncedBytes {
 			return fmt.Errorf("the server announces a text of %d bytes; more than %d are not read", n, maxAnnouncedBytes)
 		}
-		if string(a.number) != "-1" {
+		if n >= 0 {
 			a.skip = n + len("\r\n")
 		}
+		a.value()
 		return nil
 	case '%', '|':
 		n = min(n, maxAnnouncedValues+1) * 2
 	}
+	if n <= 0 {
+		a.value()
+		return nil
+	}
 	if a.values += min(n, maxAnnouncedValues+1); a.values > maxAnnouncedValues {
 		return fmt.Errorf("the server announces a list of %s values; more than %d are not read", a.number, maxAnnouncedValues)
 	}
-	if a.kind == '|' {
-		a.values++ // the value that the attributes are of
+	if len(a.left) == maxNested {
+		return fmt.Errorf("the server announces lists in lists; more than %d are not read", maxNested)
 	}
+	if a.kind != '|' { // attributes come before a value, and are none
+		a.count()
+	}
+	a.left = append(a.left, n)
 	return nil
+}
+
+// value notes the end of a value, and of the lists that end with it.
+func (a *announced) value() {
+	a.count()
+	for n := len(a.left); n > 0 && a.left[n-1] == 0; n-- {
+		a.left = a.left[:n-1]
+	}
+}
+
+// count notes a value of the innermost list, which may have begun only.
+func (a *announced) count() {
+	if n := len(a.left); n > 0 {
+		a.left[n-1]--
+		a.values--
+	}
 }

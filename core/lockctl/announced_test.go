@@ -26,6 +26,11 @@ func TestServerAnnouncesNoMoreThanItMay(t *testing.T) {
 		"a huge map":                         {"%1000000\r\n", "a list of 1000000 values"},
 		"a huge push":                        {">2000000\r\n", "a list of 2000000 values"},
 		"a huge set":                         {"~2000000\r\n", "a list of 2000000 values"},
+		"lists in lists in lists":            {strings.Repeat("*1\r\n", 33), "lists in lists"},
+		"lists in lists that end":            {strings.Repeat("*2\r\n:1\r\n*1\r\n:1\r\n", 100), ""},
+		"attributes":                         {strings.Repeat("*1\r\n|1\r\n+a\r\n+b\r\n:1\r\n", 100), ""},
+		"no text, written otherwise":         {"$-01\r\n*2000000000\r\n", "a list of 2000000000 values"},
+		"a negative size":                    {"$-2\r\n", "no number"},
 		"lists in lists that are huge":       {"*1000000\r\n*40000\r\n*40000\r\n", "a list of 40000 values"},
 		"a huge text":                        {"$536870912\r\n", "a text of 536870912 bytes"},
 		"a huge error":                       {"!536870912\r\n", "a text of 536870912 bytes"},
@@ -64,7 +69,7 @@ func FuzzWhatAServerAnnounces(f *testing.F) {
 		if (err == nil) != (want == nil) {
 			t.Errorf("%v at once, %v in parts", want, err)
 		}
-		if parts.values > maxAnnouncedValues+1 && err == nil || parts.skip > maxAnnouncedBytes+2 || len(parts.number) > maxAnnouncedDigits+1 {
+		if parts.values > maxAnnouncedValues+1 && err == nil || parts.skip > maxAnnouncedBytes+2 || len(parts.number) > maxAnnouncedDigits+1 || len(parts.left) > maxNested {
 			t.Errorf("%+v", parts)
 		}
 	})
