@@ -2,8 +2,12 @@ package sqllock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // echo is the payload that a session sends to itself.
@@ -14,7 +18,10 @@ const echo = "echo"
 type hearing struct {
 	mu      sync.Mutex
 	now     hears
-	listen  int           // how many there were
+	listen  int           // the number of the latest LISTEN
+	told    bool          // the session has sent itself something that should come by it
+	missed  int           // how many have ended like that, one after the other
+	err     error         // of the one that ended last
 	changed chan struct{} // closed at the next change
 }
 
@@ -27,29 +34,76 @@ const (
 	deaf
 )
 
-// begin forgets what was known of the LISTEN before, and returns the number of the next one.
+// begin returns the number of the next LISTEN. One that hears nothing is followed by another such, until it
+// is known better.
 func (h *hearing) begin() (listen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = unheard
-	h.listen++
+	if h.listen, h.told = h.listen+1, false; h.now == heard {
+		h.now = unheard
+	}
 	return h.listen
 }
 
-// heard notes that a notification of the session to itself has come.
-func (h *hearing) heard() {
+// end notes that a LISTEN has ended. A pooler that ends each soon is no better than one that keeps them.
+func (h *hearing) end(listen int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.set(heard)
+	h.listen, h.err = listen+1, err
+	if h.now == heard {
+		h.now = unheard
+	} else if h.told {
+		if h.missed++; h.missed >= maxMissed {
+			h.set(deaf)
+		}
+	}
+	h.told = false
 }
 
-// silent notes that none has come by a LISTEN, unless one has, or there is another LISTEN.
+// maxMissed is how many LISTENs may end before what was sent to them has come.
+const maxMissed = 3
+
+// goesOn reports whether a LISTEN is the latest still.
+func (h *hearing) goesOn(listen int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.listen == listen
+}
+
+// tell notes that something was sent that should come by a LISTEN.
+func (h *hearing) tell(listen int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = h.told || h.listen == listen
+}
+
+// heard notes that it has come.
+func (h *hearing) heard(listen int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listen == listen {
+		h.missed = 0
+		h.set(heard)
+	}
+}
+
+// silent notes that it has not come in time.
 func (h *hearing) silent(listen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now == unheard && h.listen == listen {
 		h.set(deaf)
 	}
+}
+
+// trouble is why the session does not listen.
+func (h *hearing) trouble() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return fmt.Errorf("the connection of WithNotifications does not listen: %w", h.err)
+	}
+	return errors.New("the connection of WithNotifications does not listen yet")
 }
 
 // set changes what is known. The caller has locked h.
@@ -71,15 +125,21 @@ func (h *hearing) get() (now hears, changed <-chan struct{}) {
 
 // tellItself sends a notification to the session, and notes whether it comes by a LISTEN.
 func (s *session) tellItself(listen int) {
-	_, _, err := runAttempt(s.Ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) {
-		_, err := s.exec(ctx, s.d.sql(s.q.notify), channel(s.id), echo)
-		return struct{}{}, err
-	})
-	if err != nil {
-		return // nothing is known
-	}
-	if s.awaitHearing(s.Open, s.timeout/2) == unheard && s.Open.Err() == nil {
-		s.hearing.silent(listen)
+	for s.hearing.goesOn(listen) {
+		_, _, err := runAttempt(s.Ctx, s, s.Closing, func(ctx context.Context, _ *attempt) (struct{}, error) {
+			_, err := s.exec(ctx, s.d.sql(s.q.notify), channel(s.id), echo)
+			return struct{}{}, err
+		})
+		if err == nil {
+			s.hearing.tell(listen)
+			if s.awaitHearing(s.Open, s.timeout) == unheard && s.Open.Err() == nil {
+				s.hearing.silent(listen)
+			}
+			return
+		}
+		if !kit.Sleep(s.Open, time.Second) {
+			return
+		}
 	}
 }
 
@@ -97,6 +157,8 @@ func (s *session) awaitHearing(ctx context.Context, most time.Duration) hears {
 		case <-limit.C:
 			return unheard
 		case <-ctx.Done():
+			return unheard
+		case <-s.Closing:
 			return unheard
 		}
 	}

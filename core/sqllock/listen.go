@@ -1,7 +1,10 @@
 package sqllock
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/kit"
@@ -13,15 +16,27 @@ func (s *session) listenLoop() {
 	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
 		ended := make(chan bool, 1)
 		s.Start(func() { // Listen may ignore ctx
-			worked := false
-			_ = s.notifications.Listen(ctx, channel(s.id), func() {
-				worked = true
+			var worked atomic.Bool
+			listen, err := s.hearing.begin(), errors.New("Listen has ended its goroutine")
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("Listen has panicked: %v", p)
+				}
+				s.hearing.end(listen, err)
+				ended <- worked.Load()
+			}()
+			err = s.notifications.Listen(ctx, channel(s.id), func() {
 				s.claims.wakeAllWaiters() // notifications sent before are lost
-				listen := s.hearing.begin()
-				s.Start(func() { s.tellItself(listen) })
-			}, s.handleNotification)
-			s.hearing.begin()
-			ended <- worked
+				if !worked.Swap(true) {
+					s.Start(func() { s.tellItself(listen) })
+				}
+			}, func(payload string) {
+				if payload == echo {
+					s.hearing.heard(listen)
+					return
+				}
+				s.handleNotification(payload)
+			})
 		})
 		select {
 		case worked := <-ended:
@@ -38,10 +53,6 @@ func (s *session) listenLoop() {
 // handleNotification handles one notification. It ignores unknown ones: the next poll finds
 // out anyway.
 func (s *session) handleNotification(payload string) {
-	if payload == echo {
-		s.hearing.heard()
-		return
-	}
 	kind, of, ok := parsePayload(payload)
 	if !ok {
 		return

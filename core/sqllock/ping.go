@@ -27,16 +27,19 @@ func (s *session) Ping(ctx context.Context) error {
 
 // pingNotifications reports whether the session hears what it sends to itself.
 func (s *session) pingNotifications(ctx context.Context) error {
-	switch s.awaitHearing(ctx, s.timeout) {
+	switch s.awaitHearing(ctx, s.timeout+s.timeout/2) { // somewhat longer than it takes to find out
 	case heard:
 		return nil
 	case deaf:
 		return refused("a notification that was sent does not come: the connection of WithNotifications goes through a transaction pooler, or to another database; connect it to the server itself, or leave WithNotifications out")
 	}
-	if ctx.Err() != nil {
+	switch {
+	case s.Open.Err() != nil:
+		return driver.ErrClosed
+	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return &kit.SilenceError{Store: "sql", After: s.timeout, Last: errors.New("the connection of WithNotifications does not listen yet")}
+	return &kit.SilenceError{Store: "sql", After: s.timeout, Last: s.hearing.trouble()}
 }
 
 func (s *session) ping(ctx context.Context, tx tx) error {
