@@ -95,7 +95,7 @@ generated:
 proto:
 	@.ci/proto
 
-## model: check the models of the Redis protocol and of serial queues; needs spin
+## model: check the models of the Redis protocol and of serial queues; needs spin and gcc
 model:
 	@core/redislock/internal/protocol/model/check
 	@decorator/queue/model/check
