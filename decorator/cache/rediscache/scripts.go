@@ -1,7 +1,6 @@
 package rediscache
 
 import (
-	"crypto/fips140"
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
@@ -9,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/internal/redispush"
 )
 
 var (
@@ -24,16 +22,10 @@ var (
 	//go:embed invalidate.lua
 	invalidateSource string
 
-	claimScript      = script(headerSource + claimSource)
-	putScript        = script(headerSource + putSource)
-	invalidateScript = script(headerSource + invalidateSource)
+	claimScript      = redispush.Script(headerSource + claimSource)
+	putScript        = redispush.Script(headerSource + putSource)
+	invalidateScript = redispush.Script(headerSource + invalidateSource)
 )
-
-// script is one that EVALSHA names by its SHA-1, which protects nothing.
-func script(source string) (s *redis.Script) {
-	fips140.WithoutEnforcement(func() { s = redis.NewScript(source) })
-	return s
-}
 
 // The header of an entry, as header.lua says.
 const (

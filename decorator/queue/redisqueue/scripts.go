@@ -1,15 +1,13 @@
 package redisqueue
 
 import (
-	"crypto/fips140"
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/lockaround/lockaround/decorator/internal/redispush"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -37,21 +35,15 @@ var (
 	//go:embed stats.lua
 	statsSource string
 
-	appendScript = script(clockSource + keySource + appendSource + eachSource)
-	beginScript  = script(clockSource + keySource + beginSource + eachSource)
-	endScript    = script(clockSource + keySource + endSource + eachSource)
-	claimScript  = script(clockSource + claimSource)
-	statusScript = script(clockSource + keySource + statusSource + eachSource)
-	resumeScript = script(clockSource + keySource + resumeSource + eachSource)
-	enterScript  = script(clockSource + keySource + enterSource + eachSource)
-	statsScript  = script(clockSource + statsSource)
+	appendScript = redispush.Script(clockSource + keySource + appendSource + eachSource)
+	beginScript  = redispush.Script(clockSource + keySource + beginSource + eachSource)
+	endScript    = redispush.Script(clockSource + keySource + endSource + eachSource)
+	claimScript  = redispush.Script(clockSource + claimSource)
+	statusScript = redispush.Script(clockSource + keySource + statusSource + eachSource)
+	resumeScript = redispush.Script(clockSource + keySource + resumeSource + eachSource)
+	enterScript  = redispush.Script(clockSource + keySource + enterSource + eachSource)
+	statsScript  = redispush.Script(clockSource + statsSource)
 )
-
-// script is one that EVALSHA names by its SHA-1, which protects nothing.
-func script(source string) (s *redis.Script) {
-	fips140.WithoutEnforcement(func() { s = redis.NewScript(source) })
-	return s
-}
 
 var errReply = errors.New("the server's reply is none of the script's")
 
