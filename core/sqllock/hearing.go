@@ -18,7 +18,7 @@ const echo = "echo"
 type hearing struct {
 	mu      sync.Mutex
 	now     hears
-	listen  int           // the number of the latest LISTEN
+	listen  int           // how many LISTENs have ended, which is the number of the next
 	told    bool          // the session has sent itself something that should come by it
 	missed  int           // how many have ended like that, one after the other
 	err     error         // of the one that ended last
@@ -39,17 +39,14 @@ const (
 func (h *hearing) begin() (listen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.listen, h.told = h.listen+1, false; h.now == heard {
-		h.now = unheard
-	}
 	return h.listen
 }
 
 // end notes that a LISTEN has ended. A pooler that ends each soon is no better than one that keeps them.
-func (h *hearing) end(listen int, err error) {
+func (h *hearing) end(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.listen, h.err = listen+1, err
+	h.listen, h.err = h.listen+1, err
 	if h.now == heard {
 		h.now = unheard
 	} else if h.told {

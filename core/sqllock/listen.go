@@ -22,7 +22,7 @@ func (s *session) listenLoop() {
 				if p := recover(); p != nil {
 					err = fmt.Errorf("Listen has panicked: %v", p)
 				}
-				s.hearing.end(listen, err)
+				s.hearing.end(err)
 				ended <- worked.Load()
 			}()
 			err = s.notifications.Listen(ctx, channel(s.id), func() {
