@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,10 +30,14 @@ func TestRoundTripsAreFew(t *testing.T) {
 			f()
 			return link.Count(requests) - before
 		}
-		// The first use of the key inserts its row, and a poll may happen in any round. The
-		// minimum has neither.
+		// The first use of the key inserts its row, and in any round a look of the waiter may stand
+		// in the way of a statement, which is then sent again. The minimum has neither.
+		few := most[d.dialect]
 		got := [4]int{math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt}
-		for i := range 8 {
+		more := func() bool {
+			return slices.ContainsFunc([]int{0, 1, 2, 3}, func(i int) bool { return got[i] > few[i] })
+		}
+		for i := 0; i < 8 || i < 100 && more(); i++ {
 			var g driver.Grant
 			var err error
 			got[0] = min(got[0], count(func() { g, err = p.Acquire(t.Context(), request("stock", false)) }))
@@ -68,8 +73,8 @@ func TestRoundTripsAreFew(t *testing.T) {
 			}
 		}
 		for i, what := range []string{"acquire", "release", "renew", "release to a waiter"} {
-			if got[i] > most[d.dialect][i] {
-				t.Errorf("%s took %d round trips, more than %d", what, got[i], most[d.dialect][i])
+			if got[i] > few[i] {
+				t.Errorf("%s took %d round trips, more than %d", what, got[i], few[i])
 			}
 		}
 		t.Logf("round trips: acquire %d, release %d, renew %d, release to a waiter %d", got[0], got[1], got[2], got[3])
