@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
@@ -45,30 +43,29 @@ func (d *database) refuse(t testing.TB) (cause string, restore func()) {
 		must(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '` + name + `'`)
 		return "55000", func() { must(`ALTER DATABASE ` + name + ` ALLOW_CONNECTIONS true`); _ = first.Close() }
 	}
-	must(`SET GLOBAL max_connections = 10`)
-	var taken []*sql.Conn
-	for full := new(mysql.MySQLError); ; { // one that ends may be taken by the pool that it was of
-		c, err := admin.Conn(ctx)
-		if err == nil {
-			taken = append(taken, c)
-			continue
-		}
-		if !errors.As(err, &full) || full.Number != 1040 {
+	// More are open than there may be, so that none is free when one of another test ends.
+	taken := make([]*sql.Conn, 20)
+	for i := range taken {
+		if taken[i], err = admin.Conn(ctx); err != nil {
 			t.Fatal(err)
 		}
+	}
+	must(`SET GLOBAL max_connections = 10`)
+	for {
 		var id int64
 		if err := first.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM information_schema.processlist WHERE db = ?`, name).Scan(&id); err != nil {
 			t.Fatal(err)
 		}
 		if id == 0 {
-			return "1040", func() {
-				must(`SET GLOBAL max_connections = 200`)
-				for _, c := range append(taken, first) {
-					_ = c.Close()
-				}
-			}
+			break
 		}
 		_, _ = first.ExecContext(ctx, fmt.Sprintf(d.kill, id)) // it may have ended by itself
+	}
+	return "1040", func() {
+		must(`SET GLOBAL max_connections = 200`)
+		for _, c := range append(taken, first) {
+			_ = c.Close()
+		}
 	}
 }
 
