@@ -4,6 +4,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
@@ -207,9 +210,16 @@ func free(addr string) bool {
 	return err == nil && l.Close() == nil
 }
 
+// reserved keeps the ports that FreePorts has returned from the other processes that call it: as long
+// as this one lives it has the UDP ports of the same numbers, which servers do not use.
+var reserved struct {
+	sync.Mutex
+	conns []net.PacketConn
+}
+
 // FreePorts returns n different ports of 127.0.0.1 that nobody had a moment ago. No system
-// gives them to those who do not ask for them by number, so that a server which is down for a
-// while finds its port as it was.
+// gives them to those who do not ask for them by number, and FreePorts gives each away once, so that
+// a server which is down for a while finds its port as it was.
 func FreePorts(n int) ([]string, error) {
 	const lowest, beyond, tries = 20_000, 32_000, 1000
 	var ports []string
@@ -218,10 +228,20 @@ func FreePorts(n int) ([]string, error) {
 			return ports, nil
 		}
 		port := strconv.Itoa(lowest + rand.IntN(beyond-lowest))
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
-			defer l.Close() //nolint:errcheck // open until all are found, so that they differ
-			ports = append(ports, port)
+		addr := net.JoinHostPort("127.0.0.1", port)
+		if !free(addr) {
+			continue
 		}
+		conn, err := net.ListenPacket("udp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err == nil { // a system that has no UDP here reserves nothing
+			reserved.Lock()
+			reserved.conns = append(reserved.conns, conn)
+			reserved.Unlock()
+		}
+		ports = append(ports, port)
 	}
 	return nil, fmt.Errorf("no %d ports of %d to %d are free", n, lowest, beyond)
 }

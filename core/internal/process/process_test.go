@@ -51,6 +51,20 @@ func echo(addr string) {
 	}
 }
 
+func TestNoPortIsGivenAwayTwice(t *testing.T) {
+	given := make(map[string]bool)
+	for range 400 { // of 12,000: two would be the same nearly always
+		port, err := process.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[port] {
+			t.Fatalf("port %s was given away twice, the second time while its server might have been down", port)
+		}
+		given[port] = true
+	}
+}
+
 func start(t *testing.T) (*process.Process, string) {
 	t.Helper()
 	port, err := process.FreePort()
