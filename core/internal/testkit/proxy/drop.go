@@ -28,7 +28,7 @@ func (d *drop[Q]) has() bool {
 
 // DropReply loses the reply to the next request that matches, after the server has sent
 // it: its connection is closed instead. dropped tells whether it has happened, or whether
-// the client has given the request up before.
+// the client has given the request up before, as by closing the connection.
 func (p *Proxy[Q]) DropReply(match func(request Q) bool) (dropped func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,11 @@ func (p *Proxy[Q]) drop(c *conn[Q], m Message[Q]) (drops bool) {
 // forget sees that a connection has ended. p.mu is held.
 func (p *Proxy[Q]) forget(c *conn[Q]) {
 	for _, d := range p.drops {
-		if p.options.Executed && d.conn == c && !d.has() {
+		switch {
+		case d.conn != c:
+		case !p.options.Executed:
+			d.happened()
+		case !d.has():
 			d.conn = nil
 		}
 	}

@@ -181,6 +181,22 @@ func TestRequestGivenUpCountsAsDropped(t *testing.T) {
 	}
 }
 
+func TestRequestWhoseConnectionEndsBeforeItsReplyCountsAsDropped(t *testing.T) {
+	p := begin(t, proxy.Options[string]{Patience: soon})
+	dropped := p.DropReply(func(r string) bool { return r == "take" })
+	c := dial(t, p)
+	resume := p.Stall()
+	defer resume()
+	if line, err := c.say(t, "take", some); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the answer is %q, %v", line, err)
+	}
+	_ = c.Close()
+	resume()
+	if !dropped() {
+		t.Error("the reply to a request whose client has gone is waited for")
+	}
+}
+
 func TestLosePushesLosesNoReplies(t *testing.T) {
 	p := begin(t, proxy.Options[string]{})
 	c := dial(t, p)
