@@ -69,6 +69,19 @@ func (b *busy) wait(n int) {
 	}
 }
 
+// idle waits until no call is under way. A trip whose calls have returned may be, for a moment.
+func (b *busy) idle() {
+	for {
+		b.trips[0].mu.Lock()
+		underWay := b.trips[0].underWay
+		b.trips[0].mu.Unlock()
+		if underWay == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // back lets the calls under way be back.
 func (b *busy) back() {
 	b.trips[0].mu.Lock()
@@ -149,6 +162,7 @@ func TestErrorOfACallIsNotThatOfOthersInItsTrip(t *testing.T) {
 		}
 		b.back()
 		all.Wait()
+		b.idle()
 		c, err := b.Claim(t.Context(), queue.ClaimRequest{Worker: "w", Max: 20, For: time.Minute})
 		if err != nil || len(c.Keys) < 3 {
 			t.Errorf("%s: %q are due, %v", what, c.Keys, err)
