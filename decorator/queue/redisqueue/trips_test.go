@@ -57,25 +57,17 @@ func (b *busy) set(fastest time.Duration, underWay int) {
 }
 
 // wait waits until n calls wait.
-func (b *busy) wait(n int) {
-	for {
-		b.trips[0].mu.Lock()
-		waiting := len(b.trips[0].waiting)
-		b.trips[0].mu.Unlock()
-		if waiting == n {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+func (b *busy) wait(n int) { b.until(func(t *trips) bool { return len(t.waiting) == n }) }
 
 // idle waits until no call is under way. A trip whose calls have returned may be, for a moment.
-func (b *busy) idle() {
+func (b *busy) idle() { b.until(func(t *trips) bool { return t.underWay == 0 }) }
+
+func (b *busy) until(is func(*trips) bool) {
 	for {
 		b.trips[0].mu.Lock()
-		underWay := b.trips[0].underWay
+		ok := is(&b.trips[0])
 		b.trips[0].mu.Unlock()
-		if underWay == 0 {
+		if ok {
 			return
 		}
 		time.Sleep(time.Millisecond)
