@@ -229,7 +229,7 @@ func FreePorts(n int) ([]string, error) {
 		}
 		port := strconv.Itoa(lowest + rand.IntN(beyond-lowest))
 		addr := net.JoinHostPort("127.0.0.1", port)
-		if !free(addr) {
+		if slices.Contains(ports, port) || !free(addr) {
 			continue
 		}
 		conn, err := net.ListenPacket("udp", addr)
