@@ -29,9 +29,9 @@
 // Generated files and those of tests: a test uses locks wrongly on purpose, and its process and
 // store end with it. A file is of a test if its name says so or if it imports testing.
 //
-// The checks look at one function at a time, and not at one that acquires a lock in more than 100 places. A lock in a field, which one method acquires and
-// another one releases, is left alone, as is one that is passed on. They do not follow values into
-// functions that are called. README.md has what they said of public repositories, and which
+// The checks look at one function at a time, and not at one that acquires a lock in more than 100
+// places. A lock in a field, which one method acquires and another one releases, is left alone, as is
+// one that is passed on. They do not follow values into functions that are called. README.md has what they said of public repositories, and which
 // reports were wrong.
 //
 // # golangci-lint
