@@ -7,12 +7,14 @@ MAKEFLAGS   += --no-print-directory
 
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+MODULE := github.com/lockaround/lockaround
+
 # The modules besides the main one, which is tested without the workspace where its lowest
 # dependencies matter. What needs libraries that users do not is in the last two.
 NESTED := core/etcdlock core/zklock decorator/queue/zkqueue core/lockctl decorator/lockgen decorator/lockvet core/lab examples/extra
 ALL    := ./... $(NESTED:%=./%/...)
 
-# The other drivers, with their tests on servers.
+# The other drivers, with their tests on servers: test-stores runs these.
 DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/databases/... ./core/lab/zookeeper/...
 
 # The race detector slows tests down several times, so make test has it only where goroutines share memory by
@@ -36,21 +38,21 @@ test: generated
 
 ## test-STORE: conformance and faults of one other store: etcd, zookeeper, postgres, mariadb or valkey
 test-etcd:
-	@.ci/tests etcd etcd $(GOTEST) ./core/etcdlock/...
+	@.ci/tests etcd etcd $(GOTEST) $(FLAGS) ./core/etcdlock/...
 
 test-zookeeper:
-	@.ci/tests zookeeper zookeeper $(GOTEST) ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/zookeeper/...
+	@.ci/tests zookeeper zookeeper $(GOTEST) $(FLAGS) ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/zookeeper/...
 
 test-postgres:
-	@.ci/tests postgres "postgres redis" $(GOTEST) -skip '/^MariaDB$$|OnMariaDB$$' ./core/lab/databases/...
+	@.ci/tests postgres "postgres redis" $(GOTEST) $(FLAGS) -skip '/^MariaDB$$|OnMariaDB$$' ./core/lab/databases/...
 
 test-mariadb:
-	@.ci/tests mariadb "mariadb redis" $(GOTEST) -skip '/^PostgreSQL$$|OnPostgreSQL$$' ./core/lab/databases/...
+	@.ci/tests mariadb "mariadb redis" $(GOTEST) $(FLAGS) -skip '/^PostgreSQL$$|OnPostgreSQL$$' ./core/lab/databases/...
 
 test-valkey:
-	@.ci/tests valkey valkey $(GOTEST) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
+	@.ci/tests valkey valkey $(GOTEST) $(FLAGS) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
-## test-stores: all five
+## test-stores: all five; FLAGS=-race runs them under the race detector
 test-stores: test-valkey test-etcd test-zookeeper test-postgres test-mariadb
 
 ## lint: golangci-lint, lockvet, and check
@@ -69,14 +71,16 @@ check: generated
 	@go run ./core/lab/systems windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED))) ./core/lab/{databases,zookeeper,browser,clients,dashboards}/...
 	@go run ./core/lab/systems darwin/arm64 $(ALL)
 
-## race: short tests of all that users import under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
+## race: the short tests of the main module under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m ./... $(DRIVERS)
+	@.ci/tests race "redis compiler" -race -short -p 3 -parallel 8 -timeout 30m ./...
 
 ## test-full: what is left: long tests, laboratories, tools, examples, bugs that must be caught
 test-full:
 	@.ci/tests full "redis etcd zookeeper postgres mariadb prometheus chromium compiler" $(GOTEST) \
-		-skip 'OnValkey$$' ./core/lab/release $$(go list $(ALL) | grep -vxF "$$(go list $(DRIVERS) ./core/lab/release)")
+		-skip 'OnValkey$$' ./core/lab/release \
+		$$(go list ./... | grep -xF "$$(grep -rlE --include='*_test.go' '(testing|counts)\.Short\(|cachetest\.' . | xargs dirname | sort -u | sed 's|^\.|$(MODULE)|')") \
+		$$(go list $(NESTED:%=./%/...) | grep -vxF "$$(go list $(DRIVERS) ./core/lab/release)")
 
 ## test-long: hours: more simulation, more kills, and time for each fuzz target
 test-long:
