@@ -83,7 +83,7 @@
 // deployment needs no preparation: roll out in any order, and roll back. Releases exclude each
 // other if their drivers have the same version of their protocol. The names in the store say which:
 //
-//	redislock   la1:{key}
+//	redislock   la2:{shard}:key, la2:{shard}
 //	redlock     lr1:l:key, lr1:q:key, lr1:boot
 //	etcdlock    la1/key/
 //	zklock      /lockaround-1, unless WithRoot says otherwise

@@ -157,6 +157,13 @@ func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (toke
 		return 0, e.refused(op, "", r)
 	}
 	e.queue.Drop(e.prefix+key, last)
+	if e.caps.LateTokens {
+		// The leases that ended may have had larger tokens than it was known to have.
+		if st, r = e.state(ctx, key); r != nil {
+			return 0, e.refused(op, "", r)
+		}
+		last = max(last, st.Token-1)
+	}
 	token = e.queue.Token(last + 1)
 	sp.Token(token)
 	about := []any{"lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting}

@@ -274,7 +274,7 @@ type Ending struct {
 // State is what Inspect found.
 type State struct {
 	Held      bool
-	Token     int64         // of the latest grant; 0 if there was none
+	Token     int64         // of the latest grant; 0 if there was none, or none that is remembered; see Capabilities.LateTokens
 	Remaining time.Duration // until the lease ends, by the store's clock
 	Waiting   int           // places in the store's queue
 	Holders   []Holder      // of a key that is held; nil if the driver cannot tell
@@ -285,7 +285,7 @@ type State struct {
 type Holder struct {
 	Mode      Mode
 	Limit     int           // of a Semaphore
-	Token     int64         // of its grant
+	Token     int64         // of its grant; see Capabilities.LateTokens
 	Since     time.Time     // when it was granted, by the store's clock
 	Remaining time.Duration // until it ends unless it is renewed
 	Kept      bool          // it has been released, and the key is kept for Ending.Keep
@@ -333,6 +333,11 @@ type Capabilities struct {
 	After  bool          // honours Request.After
 	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
+
+	// LateTokens says that the store may not know a lease's token until it has been renewed. State
+	// and Holder have one in its place until then that was possible at the moment of the grant: no
+	// larger, and by less than a second's worth smaller. Oust goes by that.
+	LateTokens bool
 
 	// Identity says that the driver stores Config.Identity with each lease, and tells it in
 	// Holder, in HeldError and to a Follower. None of that costs a round trip.

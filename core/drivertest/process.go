@@ -259,3 +259,8 @@ func (l *lease) holds() {
 		l.p.f.t.Fatalf("the holder has token %d, but Inspect says %d", l.Token, st.Token)
 	}
 }
+
+// inspected reports whether Inspect may say this token of a lease that has not been renewed.
+func (f *fixture) inspected(token int64, l *lease) bool {
+	return token == l.Token || f.caps.LateTokens && token < l.Token && l.Token-token < time.Second.Microseconds()
+}

@@ -59,7 +59,7 @@ func (s *session) doctorRedis(ctx context.Context, f findings) {
 			up = append(up, r)
 		}
 	}
-	prefix := "la1:"
+	prefix := "la2:"
 	if s.redlock != nil {
 		prefix = "lr1:"
 		clocksApart(f, up)

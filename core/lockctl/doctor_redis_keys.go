@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // redisNeeds is what the drivers' documentation says that a user needs, by the prefix of the
 // keys. TestRightsAreThoseOfTheDocumentation compares them.
 var redisNeeds = map[string]string{
-	"la1:": "evalsha eval hmget hget hexists hset hdel pexpire time publish subscribe ping",
+	"la2:": "set xadd evalsha eval get del exists pttl pexpire hmget hexists hset hdel time publish subscribe ping",
 	"lr1:": "evalsha eval time get set hmget hget hset hdel zadd zrem zrange zcard zscore pexpire pttl publish subscribe ping",
 }
 
@@ -32,6 +33,8 @@ func arguments(command, key string) []any {
 		return []any{key, "x", "x"}
 	case "set", "pexpire":
 		return []any{key, 1}
+	case "xadd":
+		return []any{key, "*", "x", "x"}
 	case "zadd":
 		return []any{key, 1, "x"}
 	case "zrange":
@@ -42,7 +45,7 @@ func arguments(command, key string) []any {
 
 // rights tries each command that the driver needs, without executing it.
 func (s *session) rights(ctx context.Context, r *redisServer) {
-	prefix := "la1:"
+	prefix := "la2:"
 	if r.quorum {
 		prefix = "lr1:"
 	}
@@ -54,7 +57,7 @@ func (s *session) rights(ctx context.Context, r *redisServer) {
 			return
 		}
 	}
-	key := prefix + "{" + s.namespace + "/doctor}"
+	key := prefix + "{00}:" + s.namespace + "/doctor"
 	if r.quorum {
 		key = prefix + "l:" + s.namespace + "/doctor"
 	}
@@ -107,7 +110,7 @@ func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisSe
 
 // lookAtKeys looks at the keys of the namespace.
 func (s *session) lookAtKeys(ctx context.Context, f findings, servers []*redisServer, prefix string, channels map[string]bool, told bool) {
-	match := prefix + "{" + globbed(s.namespace) + "/*"
+	match := prefix + "{??}:" + globber.Replace(s.namespace) + "/*"
 	if s.redlock != nil {
 		match = prefix + "l:" + globber.Replace(s.namespace) + "/*"
 	}
@@ -131,7 +134,7 @@ func (s *session) lookAtKeys(ctx context.Context, f findings, servers []*redisSe
 	}
 	looked := fmt.Sprintf("of the %d that were looked at: ", all.looked)
 	f.judge(len(all.overwritten) == 0, bad, "overwritten keys", looked+some(all.overwritten), "nobody can take these locks", "find out who writes there, and delete them")
-	f.judge(len(all.eternal) == 0, bad, "keys without TTL", looked+some(all.eternal), "a lock's hash always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
+	f.judge(len(all.eternal) == 0, bad, "keys without TTL", looked+some(all.eternal), "a lock's key always has one; somebody has taken it away, by PERSIST or a restored copy, and it stays for ever", "PEXPIRE them to an hour, once nobody holds them")
 	if told {
 		f.judge(len(all.deaf) == 0, warn, "holders that hear nothing", looked+some(all.deaf), "their sessions have no subscription: the processes are gone, or reconnect; their keys are free when the TTL is over", "look who it is by lockctl inspect; if the process is gone and the TTL long, lockctl release")
 	}
@@ -139,11 +142,13 @@ func (s *session) lookAtKeys(ctx context.Context, f findings, servers []*redisSe
 
 // look asks about keys, all at once.
 func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string, channels map[string]bool) error {
-	kinds, lasts, holders := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names)), make([]*redis.SliceCmd, len(names))
+	kinds, lasts := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
+	values, hashes := make([]*redis.StringCmd, len(names)), make([]*redis.SliceCmd, len(names))
 	pipe := r.client.Pipeline()
 	now := pipe.Time(ctx)
 	for i, name := range names {
-		kinds[i], lasts[i], holders[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name), pipe.HMGet(ctx, name, append([]string{"p"}, numbers...)...)
+		kinds[i], lasts[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name)
+		values[i], hashes[i] = pipe.Get(ctx, name), pipe.HMGet(ctx, name, append([]string{"s"}, numbers...)...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its error
 	all.looked += len(names)
@@ -151,15 +156,29 @@ func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string
 		if err := cmp.Or(kinds[i].Err(), lasts[i].Err(), now.Err()); err != nil {
 			return err
 		}
+		held := holderOf(values[i].Val())
+		first, damaged := "", noNumber(hashes[i].Val())
+		if lock := hashes[i].Val(); len(lock) > 0 {
+			first, _ = lock[0].(string)
+		}
 		switch kind := kinds[i].Val(); {
 		case kind == "none": // it has ended meanwhile
+		case kind == "string" && !r.quorum && held.channel != "":
+			held.ends = now.Val().Add(lasts[i].Val())
 		case kind != "hash":
 			all.overwritten = append(all.overwritten, quote(name)+" is a "+kind)
-		case noNumber(holders[i].Val()) != "":
-			all.overwritten = append(all.overwritten, quote(name)+" is damaged, its "+noNumber(holders[i].Val())+" is no number")
+			continue
+		case damaged != "":
+			all.overwritten = append(all.overwritten, quote(name)+" is damaged, its "+damaged+" is no number")
+			continue
+		default:
+			held = holderOf(first)
+		}
+		switch {
+		case kinds[i].Val() == "none":
 		case lasts[i].Val() == -1: // nanoseconds: what the server says of a key without a TTL
 			all.eternal = append(all.eternal, quote(name))
-		case !r.quorum && isDeaf(holders[i].Val(), now.Val(), channels):
+		case !r.quorum && held.channel != "" && held.ends.After(now.Val()) && !channels[held.channel]:
 			all.deaf = append(all.deaf, quote(name))
 		}
 	}
@@ -167,7 +186,7 @@ func (all *strangeKeys) look(ctx context.Context, r *redisServer, names []string
 }
 
 // numbers are fields of a lock's hash that are numbers, in either driver.
-var numbers = []string{"x", "t", "l", "h", "n", "c", "u", "a", "g"}
+var numbers = []string{"x", "t", "l", "h", "n", "c", "u", "y", "a", "g"}
 
 // noNumber names the first of them that is none.
 func noNumber(lock []any) string {
@@ -196,21 +215,32 @@ func some(all []string) string {
 
 var globber = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// globbed is a text for a pattern of SCAN, as the names of keys have it.
-func globbed(s string) string {
-	return globber.Replace(strings.NewReplacer(`\`, `\\`, "{", `\(`, "}", `\)`).Replace(s))
+// holder is one who holds a key.
+type holder struct {
+	channel string    // of its session; empty for a key that is kept
+	ends    time.Time // unless it is renewed
 }
 
-// isDeaf reports whether a key, by its fields p and x, is held by a session that no server has a
-// subscription of.
-func isDeaf(lock []any, now time.Time, channels map[string]bool) bool {
-	if len(lock) < 2 {
-		return false
+var holderFields = regexp.MustCompile(`^\d+:\d+:(\d+):\d+:(\d+):`)
+
+// holderOf reads the first holder in a text, as package redislock writes it: 16 bytes, numbers, and a
+// channel of so many bytes.
+func holderOf(text string) (h holder) {
+	const owner = 16
+	if len(text) < owner {
+		return h
 	}
-	channel, _ := lock[0].(string)
-	end, _ := lock[1].(string)
-	ms, err := strconv.ParseInt(end, 10, 64)
-	return channel != "" && err == nil && ms > now.UnixMilli() && !channels[channel]
+	text = text[owner:]
+	m := holderFields.FindStringSubmatch(text)
+	if m == nil {
+		return h
+	}
+	ms, err := strconv.ParseInt(m[1], 10, 64)
+	n, err2 := strconv.Atoi(m[2])
+	if text = text[len(m[0]):]; err != nil || err2 != nil || n > len(text) {
+		return h
+	}
+	return holder{text[:n], time.UnixMilli(ms)}
 }
 
 // silence is how long a subscription of a lock's session never is: sessions ping theirs.

@@ -62,14 +62,15 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--client-output-buffer-limit", "pubsub", "1kb", "1kb", "60")
 	store := "redis://" + server.Addr()
 	take(t, service(t, store), core.Policy{Key: "held"})
-	take(t, service(t, store), core.Policy{Key: "eternal"})
 	c := redisAt(t, server.Addr())
+	eternal, strange, deaf := nameOf(t, c, "eternal"), nameOf(t, c, "strange"), nameOf(t, c, "deaf")
 	for _, words := range [][]any{
-		{"PERSIST", "la1:{shop/eternal}"},
-		{"SET", "la1:{shop/strange}", "x"},
-		{"HSET", "la1:{shop/deaf}", "p", "la1:gone", "x", time.Now().Add(time.Hour).UnixMilli()},
-		{"PEXPIRE", "la1:{shop/deaf}", 100000},
-		{"ACL", "SETUSER", "locks", "on", ">geheim", "resetkeys", "resetchannels", "-@all", "~la1:*", "&la1:*", "+@all", "-hset", "-publish"},
+		{"PERSIST", eternal},
+		{"SET", strange, "x"},
+		{"DEL", deaf},
+		{"HSET", deaf, "t", 1, "s", fmt.Sprintf("0123456789abcdef1:1:%d:1:8:la2:gone", time.Now().Add(time.Hour).UnixMilli())},
+		{"PEXPIRE", deaf, 100000},
+		{"ACL", "SETUSER", "locks", "on", ">geheim", "resetkeys", "resetchannels", "-@all", "~la2:*", "&la2:*", "+@all", "-hset", "-publish"},
 	} {
 		if err := c.Do(t.Context(), words...).Err(); err != nil {
 			t.Fatal(err)
@@ -77,10 +78,10 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 	}
 	diagnose(t, store, failed, map[string]string{
 		"driver": "ok", "version": "ok Redis", "role": "ok master", "eviction": "bad allkeys-lru", "persistence": "warn appendonly no", "pushes": "warn pubsub 1024",
-		"rights": "ok the user default", "clock": "ok within", "overwritten keys": "bad la1:{shop/strange} is a string", "keys without TTL": "bad la1:{shop/eternal}",
-		"holders that hear nothing": "warn la1:{shop/deaf}", "subscriptions": "ok 3 sessions",
+		"rights": "ok the user default", "clock": "ok within", "overwritten keys": "bad " + strange + " is a string", "keys without TTL": "bad " + eternal,
+		"holders that hear nothing": "warn " + deaf, "subscriptions": "ok 5 sessions",
 	})
-	diagnose(t, store, failed, map[string]string{"rights": "bad the user locks, on keys and channels la1:*: lacks hset, publish"}, "-user", "locks")
+	diagnose(t, store, failed, map[string]string{"rights": "bad the user locks, on keys and channels la2:*: lacks hset, publish"}, "-user", "locks")
 	diagnose(t, "redis://locks:geheim@"+server.Addr(), failed, map[string]string{"driver": "bad publish", "rights": "bad lacks hset, publish"})
 	shown := ctl(t, store, "doctor").must(t, failed)
 	for _, want := range []string{"BAD", "why: locks have a TTL", "do:  CONFIG SET maxmemory-policy noeviction"} {
@@ -88,6 +89,17 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, shown.out)
 		}
 	}
+}
+
+// nameOf takes a key, and returns its name at the server.
+func nameOf(t *testing.T, c *redis.Client, key string) string {
+	t.Helper()
+	take(t, service(t, "redis://"+c.Options().Addr), core.Policy{Key: key})
+	names, err := c.Keys(t.Context(), "*shop/"+key).Result()
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%q is named %q, %v", key, names, err)
+	}
+	return names[0]
 }
 
 func TestDoctorIsContentWithARedisThatIsSetUpForLocks(t *testing.T) {
@@ -104,7 +116,7 @@ func TestDoctorIsContentWithARedisThatIsSetUpForLocks(t *testing.T) {
 func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
 	server := redistest.Start(t)
 	c := redisAt(t, server.Addr())
-	rights := "ACL SETUSER locks on >geheim resetkeys resetchannels -@all ~la1:* &la1:* +" + strings.ReplaceAll(redisNeeds["la1:"], " ", " +")
+	rights := "ACL SETUSER locks on >geheim resetkeys resetchannels -@all ~la2:* &la2:* +" + strings.ReplaceAll(redisNeeds["la2:"], " ", " +")
 	var words []any
 	for _, word := range strings.Fields(rights) {
 		words = append(words, word)
@@ -244,7 +256,7 @@ func TestFindingIsALine(t *testing.T) {
 }
 
 func TestRightsAreThoseOfTheDocumentation(t *testing.T) {
-	for prefix, file := range map[string]string{"la1:": "../redislock/doc.go", "lr1:": "../redlock/doc.go"} {
+	for prefix, file := range map[string]string{"la2:": "../redislock/doc.go", "lr1:": "../redlock/doc.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

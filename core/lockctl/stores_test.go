@@ -261,7 +261,9 @@ func TestDamagedKeyIsNamedAndTheListGoesOn(t *testing.T) {
 	server := redistest.Start(t)
 	store := "redis://" + server.Addr()
 	take(t, service(t, store), core.Policy{Key: "stock:D-4"})
-	if err := redisAt(t, server.Addr()).HSet(t.Context(), "la1:{shop/junk}", "o", "abc", "x", "1895637420771", "t", "abc", "l", "abc").Err(); err != nil {
+	c := redisAt(t, server.Addr())
+	junk := nameOf(t, c, "junk")
+	if err := errors.Join(c.Del(t.Context(), junk).Err(), c.HSet(t.Context(), junk, "t", "abc").Err()); err != nil {
 		t.Fatal(err)
 	}
 	var l listJSON
@@ -272,7 +274,7 @@ func TestDamagedKeyIsNamedAndTheListGoesOn(t *testing.T) {
 	if r := ctl(t, store, "release", "-yes", "junk").must(t, failed); !strings.Contains(r.errs, "the key's hash is damaged; find out who writes there, and delete it") {
 		t.Errorf("%s", r.errs)
 	}
-	diagnose(t, store, failed, map[string]string{"overwritten keys": "bad la1:{shop/junk} is damaged, its t is no number"})
+	diagnose(t, store, failed, map[string]string{"overwritten keys": "bad " + junk + " is damaged, its t is no number"})
 }
 
 func TestStoreThatIsDownIsAFailure(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 )
 
 // minimalACL is what the package's documentation says that a user needs.
-var minimalACL = strings.Fields("resetkeys resetchannels -@all ~la1:* &la1:*" +
-	" +evalsha +eval +hmget +hget +hexists +hset +hdel +pexpire +time +publish +subscribe +ping")
+var minimalACL = strings.Fields("resetkeys resetchannels -@all ~la2:* &la2:*" +
+	" +set +xadd +evalsha +eval +get +del +exists +pttl +pexpire +hmget +hexists +hset +hdel +time +publish +subscribe +ping")
 
 // user makes a user with these rights, and no others, and has a client be it.
 func user(t testing.TB, server *redistest.Server, rights []string) func(*redis.Options) {
@@ -108,9 +108,10 @@ func TestPingNamesWhatIsDenied(t *testing.T) { pingNamesWhatIsDenied(t, redistes
 func pingNamesWhatIsDenied(t *testing.T, start starter) {
 	server := start(t)
 	for right, name := range map[string]string{
-		"+hmget": "hmget", "+hget": "hget", "+hexists": "hexists", "+hset": "hset", "+hdel": "hdel",
+		"+set": "set", "+xadd": "xadd", "+get": "get", "+del": "del", "+exists": "exists", "+pttl": "pttl",
+		"+hmget": "hmget", "+hexists": "hexists", "+hset": "hset", "+hdel": "hdel",
 		"+pexpire": "pexpire", "+time": "time", "+publish": "publish", "+evalsha": "eval", "+eval": "eval",
-		"+subscribe": "subscribe", "+ping": "ping", "~la1:*": "la1:*", "&la1:*": "la1:*",
+		"+subscribe": "subscribe", "+ping": "ping", "~la2:*": "la2:*", "&la2:*": "la2:*",
 	} {
 		t.Run(right, func(t *testing.T) {
 			p := join(t, server.Addr(), user(t, server, without(minimalACL, right)))

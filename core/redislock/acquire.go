@@ -30,10 +30,10 @@ func (s *session) resume(r driver.Request) *place {
 	}
 	p := s.newPlace(r, protocol.Key(r.Key), time.Now())
 	if r.Replace != nil {
-		s.claims.releaseAsked(r.Replace.Owner, p.began)
+		p.replaces = s.claims.releaseAsked(r.Replace.Owner, p.began)
 	}
 	p.prepareToWait()
-	s.claims.add(p)
+	p.burnt = !s.claims.add(p)
 	return p
 }
 
@@ -44,6 +44,9 @@ func (p *place) run(ctx context.Context) (driver.Grant, error) {
 	}
 	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
+	}
+	if p.burnt {
+		return driver.Grant{}, driver.ErrPlaceLost
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -95,6 +98,12 @@ func (s *session) check(r driver.Request) error {
 	return nil
 }
 
+// mayTake reports whether the place begins with Take: nobody shares the key, and as far as this
+// process knows nobody else wants it.
+func (p *place) mayTake(now time.Time) bool {
+	return p.r.Mode == driver.Exclusive && !p.refused && !p.s.busy.lately(p.key, now)
+}
+
 // request returns the next request. The caller sends it at once.
 func (p *place) request(now time.Time) *call {
 	key := p.key
@@ -103,16 +112,26 @@ func (p *place) request(now time.Time) *call {
 		rq = new(request)
 	}
 	rq.until = now.Add(p.s.timeout)
-	if old := p.r.Replace; old != nil && !p.known {
+	rq.creates = !p.known && !p.held
+	switch old := p.r.Replace; {
+	case p.held: // all but the token
+		rq.command = command{key: key}
+	case old != nil && !p.known:
 		rq.endsReplaced = true
 		next := &protocol.Next{
 			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, PlaceTTL: p.placeTTL,
 			Mode: p.r.Mode, Limit: p.r.Limit, Trace: p.r.Trace,
 		}
-		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Next: next})
-	} else {
+		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Bury: p.replaces.copies, Next: next})
+	default:
 		if after := p.r.After; after != nil && !p.known {
-			rq.before = &call{command: endCommand(key, protocol.EndArgs{Owner: after.Owner}), done: func(*call) {}}
+			ending := p.s.claims.releaseAsked(after.Owner, now).ending(*after)
+			rq.before = &call{command: endCommand(key, ending), done: func(*call) {}}
+		}
+		if rq.takes = !p.known && p.mayTake(now); rq.takes {
+			take := protocol.TakeArgs{Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Trace: p.r.Trace}
+			rq.command = command{script: &protocol.Take, key: key, args: take.Append(rq.room[:0])}
+			break
 		}
 		p.args.Create = !p.known
 		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0])}
@@ -148,22 +167,24 @@ func (p *place) receive(c *call) {
 // cleanUp gives up what is left when Begin or Acquire returns err: requests under way, the lease
 // to replace if it has not ended, and after an error the owner.
 func (p *place) cleanUp(err error) {
-	underWay := false
+	creating := false
 	for _, rq := range p.unanswered {
 		if !rq.withdraw() {
-			p.sent, underWay = true, true
+			p.sent = true
+			creating = creating || rq.creates
 		}
 	}
+	p.copies = p.copies || creating
 	if old := p.r.Replace; old != nil {
 		p.s.claims.forget(old.Owner)
 		if !p.replaced {
-			p.s.cleaner.owe(p.key, old.Owner, 0, p.r.TTL, 0)
+			p.s.cleaner.owe(p.key, protocol.EndArgs{Owner: old.Owner, Bury: p.replaces.copies}, p.r.TTL, 0)
 		}
 	}
 	if err != nil {
 		p.s.claims.forget(p.id.Owner)
 		if p.sent && !p.leftNothing {
-			p.end(underWay && !p.known)
+			p.end(creating)
 		}
 	}
 }
@@ -195,5 +216,5 @@ func (p *place) endLate() {
 
 // owe tells the cleaner to end the owner.
 func (p *place) owe(after time.Duration) {
-	p.s.cleaner.owe(p.key, p.id.Owner, 0, p.r.TTL, after)
+	p.s.cleaner.owe(p.key, protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies}, p.r.TTL, after)
 }

@@ -14,6 +14,7 @@ import (
 // nor an error, the acquisition goes on.
 func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	rq := p.answeredRequest(c)
+	p.copies = p.copies || rq.creates && !c.reply.sentOnce
 	if c.reply.err != nil {
 		if errors.Is(c.reply.err, driver.ErrClosed) {
 			return nil, driver.ErrClosed
@@ -22,8 +23,19 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		return nil, p.failed(c.reply.err)
 	}
 	p.sent = true
-	if rq.endsReplaced {
+	drawn := c.reply.drawn.Token()
+	p.s.raise(c)
+	switch {
+	case rq.script == nil:
+		return p.tokened(ctx, c, drawn, p.heldUntil, false)
+	case rq.endsReplaced:
 		return p.answerEnd(ctx, c)
+	case rq.takes && c.reply.value == int64(1):
+		return p.tokened(ctx, c, drawn, p.granted(c), false)
+	case rq.takes:
+		p.refused, p.next = true, time.Now()
+		p.s.busy.note(p.key, p.next)
+		return nil, nil
 	}
 	r, err := protocol.ParseAcquire(c.reply.value)
 	if err != nil {
@@ -37,14 +49,16 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		if p.queued && (p.holderEnds.IsZero() || c.sent.Before(p.holderEnds)) {
 			p.s.listener.noteMissed()
 		}
-		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
+		p.s.busy.noteIf(r.Waiting > 0, p.key, c.sent)
+		return p.tokened(ctx, c, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
 		return nil, p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
 	case protocol.Busy:
 		if r.More {
 			return nil, nil
 		}
-		p.leftNothing = c.reply.sentOnce
+		p.leftNothing = !p.copies
+		p.s.busy.note(p.key, c.sent)
 		return nil, &driver.HeldError{RetryAfter: r.Left, Holder: originOf(r.Taker)}
 	default: // Over
 		return nil, driver.ErrPlaceLost
@@ -61,7 +75,7 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	p.replaced = r.Status == protocol.Ended || !c.reply.misrouted
 	switch r.Next {
 	case protocol.Granted:
-		return p.claim(ctx, r.Token, p.granted(c), r.Waiting > 0)
+		return p.tokened(ctx, c, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
 		err := p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
 		if r.More {
@@ -75,6 +89,29 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	// and the reply was lost. An acquisition finds out what the owner got.
 	p.next = time.Now()
 	return nil, nil
+}
+
+// tokened returns the lease that c has granted, or whose token c has drawn. If there is no token
+// yet, the next request draws one.
+func (p *place) tokened(ctx context.Context, c *call, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
+	if token == 0 {
+		token = p.token
+	}
+	if token == 0 && c.reply.drew != nil {
+		return nil, c.reply.drew
+	}
+	if token == 0 {
+		p.held, p.heldUntil, p.next = true, deadline, time.Now()
+		return nil, nil
+	}
+	return p.claim(ctx, token, deadline, contended)
+}
+
+// raise has the stream go on with the next ms, if many tokens have been drawn in this one.
+func (s *session) raise(c *call) {
+	if id := c.reply.drawn.Raise(); id != "" {
+		s.calls.send(&call{command: command{key: c.key, id: id}, done: func(*call) {}})
+	}
 }
 
 // granted returns the deadline of a lease that a reply grants. It is zero if another
@@ -91,6 +128,7 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration, ta
 	if !p.r.Wait {
 		return &driver.HeldError{RetryAfter: left, Holder: originOf(taker)}
 	}
+	p.s.busy.note(p.key, c.sent)
 	first := !p.queued
 	p.known, p.queued = true, true
 	p.confirmedSince = driver.Later(p.confirmedSince, c.sent)
@@ -122,13 +160,19 @@ func (p *place) enqueued(c *call, token int64, head bool, left time.Duration, ta
 
 // failed returns err if the acquisition cannot go on after a failed attempt. It goes on
 // while the server remembers a confirmed place, and while a lease is being replaced: a
-// repetition finds out what became of that.
+// repetition finds out what became of that. It also goes on while a slot of a Cluster moves, which
+// keeps the queue of a key that is held from being made.
 func (p *place) failed(err error) error {
 	now := time.Now()
 	permanent := new(driver.PermanentError)
 	replacing := p.r.Replace != nil && now.Before(p.began.Add(p.placeTTL))
-	if errors.As(err, &permanent) || !p.alive(now) && !replacing {
+	moving := isMoving(err) && p.r.Wait
+	if errors.As(err, &permanent) || !p.alive(now) && !replacing && !moving {
 		return err
+	}
+	if moving && !p.queued && !p.moving { // the key is held: else it could be taken
+		p.moving = true
+		p.s.sink.Waiting(p.id)
 	}
 	p.askAt(now.Add(time.Duration((0.5 + p.s.jitter()) * float64(p.pause))))
 	p.pause = min(2*p.pause, p.placeTTL/6)
@@ -163,12 +207,12 @@ func (p *place) takeNotes(ctx context.Context) (*driver.Grant, error) {
 	return nil, nil
 }
 
-// claim returns the granted lease. If too little time is left of it, claim renews it first
-// and takes the token from the renewal's reply.
+// claim returns the granted lease. If too little time is left of it, or a push has said that it was
+// taken away, claim renews it first, and takes the token from the renewal's reply.
 func (p *place) claim(ctx context.Context, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
 	for range 3 {
-		if driver.Remaining(deadline, time.Now()) >= p.placeTTL/3 {
-			if p.s.claims.becomeLease(p.id, token, deadline) {
+		if driver.Remaining(deadline, time.Now()) >= p.placeTTL/3 && !p.ousted.Swap(false) {
+			if p.s.claims.becomeLease(p, token, deadline) {
 				contended = true
 			}
 			p.grant = driver.Grant{ID: p.id, Token: token, Deadline: deadline, Contended: contended}
@@ -178,7 +222,7 @@ func (p *place) claim(ctx context.Context, token int64, deadline time.Time, cont
 			p.next = time.Now()
 			return nil, nil
 		}
-		r, sent, err := p.s.renew(ctx, driver.Renewal{ID: p.id, TTL: p.r.TTL})
+		r, sent, err := p.s.renew(ctx, driver.Renewal{ID: p.id, Token: token, TTL: p.r.TTL})
 		switch {
 		case errors.Is(err, driver.ErrNotHeld):
 			return nil, driver.ErrPlaceLost

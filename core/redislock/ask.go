@@ -20,6 +20,7 @@ func (s *session) askTwice(ctx context.Context, l *lanes, cmds []command, denied
 	}
 	if len(again) > 0 {
 		for j, c := range s.ask(ctx, l, again...) {
+			c.reply.sentOnce = false // the first was sent too
 			calls[at[j]] = c
 		}
 	}

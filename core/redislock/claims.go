@@ -24,6 +24,9 @@ type claim struct {
 	deadline       time.Duration // of a lease: the latest known, after claims.epoch
 	releaseAskedAt time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
 	contended      bool          // a push said that somebody waits, before the grant was known
+	copies         bool          // of a lease: see place
+	releases       int           // how often its end was asked for
+	over           bool          // the owner has ended, and is remembered so that it does not come back
 }
 
 // forgetAfter is how long the claim of a lease stays after the deadline if nobody releases
@@ -36,20 +39,27 @@ func (c *claims) init() {
 	c.epoch = time.Now().Add(-1)
 }
 
-// add begins the acquisition of an owner.
-func (c *claims) add(p *place) {
+// add begins the acquisition of an owner, unless it has ended.
+func (c *claims) add(p *place) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.byOwner) >= c.sweepAt {
 		now := time.Since(c.epoch)
 		for o, cl := range c.byOwner {
-			if cl.place == nil && cl.deadline < now-forgetAfter {
+			if cl.over || cl.place == nil && cl.deadline < now-forgetAfter {
 				delete(c.byOwner, o)
 			}
 		}
 		c.sweepAt = 1024 + 2*len(c.byOwner)
 	}
+	if cl := c.byOwner[p.id.Owner]; cl != nil {
+		if cl.over || cl.place == nil && cl.deadline < time.Since(c.epoch) {
+			return false
+		}
+		p.token = cl.token // of a lease that is asked for again
+	}
 	c.byOwner[p.id.Owner] = &claim{key: p.id.Key, place: p}
+	return true
 }
 
 // park keeps a place of Begin for Acquire, which resumes it.
@@ -80,15 +90,19 @@ func (c *claims) resume(o driver.Owner) *place {
 
 // becomeLease turns an acquisition into a lease. It reports whether a push has said
 // meanwhile that somebody waits.
-func (c *claims) becomeLease(id driver.ID, token int64, deadline time.Time) (contended bool) {
+func (c *claims) becomeLease(p *place, token int64, deadline time.Time) (contended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.byOwner[id.Owner]
+	cl := c.byOwner[p.id.Owner]
 	if cl == nil { // a concurrent Acquire of the same owner has failed
-		cl = &claim{key: id.Key}
-		c.byOwner[id.Owner] = cl
+		cl = &claim{key: p.id.Key}
+		c.byOwner[p.id.Owner] = cl
 	}
-	cl.place, cl.token, cl.deadline = nil, token, deadline.Sub(c.epoch)
+	for _, rq := range p.unanswered {
+		p.copies = p.copies || rq.creates
+	}
+	cl.copies = p.copies
+	cl.place, cl.over, cl.token, cl.deadline = nil, false, token, deadline.Sub(c.epoch)
 	return cl.contended
 }
 
@@ -97,6 +111,7 @@ type lease struct {
 	id       driver.ID
 	token    int64
 	deadline time.Time
+	copies   bool
 }
 
 // leases returns the leases that the session believes to hold.
@@ -106,7 +121,7 @@ func (c *claims) leases(now time.Time) []lease {
 	var all []lease
 	for o, cl := range c.byOwner {
 		if cl.held(now.Sub(c.epoch)) {
-			all = append(all, lease{driver.ID{Key: cl.key, Owner: o}, cl.token, c.epoch.Add(cl.deadline)})
+			all = append(all, lease{driver.ID{Key: cl.key, Owner: o}, cl.token, c.epoch.Add(cl.deadline), cl.copies})
 		}
 	}
 	return all
@@ -121,12 +136,15 @@ func (c *claims) lose(l lease) bool {
 	if cl == nil || !cl.held(time.Since(c.epoch)) || cl.token != l.token {
 		return false
 	}
-	delete(c.byOwner, l.id.Owner)
+	cl.end()
 	return true
 }
 
+// end notes that the owner has ended. The sweep in add forgets it.
+func (cl *claim) end() { cl.over, cl.place = true, nil }
+
 func (cl *claim) held(now time.Duration) bool {
-	return cl.place == nil && cl.releaseAskedAt == 0 && cl.deadline > now
+	return !cl.over && cl.place == nil && cl.releaseAskedAt == 0 && cl.deadline > now
 }
 
 // extend notes a renewal.
@@ -138,24 +156,48 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	}
 }
 
-// releaseAsked notes that the release of a lease was asked for, and returns when it was
-// asked for first.
-func (c *claims) releaseAsked(o driver.Owner, now time.Time) time.Time {
+// released is what is known of a lease whose release is asked for.
+type released struct {
+	asked  time.Time // for the first time
+	copies bool      // see place
+}
+
+// releaseAsked notes that the release of a lease was asked for.
+func (c *claims) releaseAsked(o driver.Owner, now time.Time) released {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[o]
 	if cl == nil {
-		return now
+		return released{asked: now}
 	}
+	cl.releases++
 	if cl.releaseAskedAt == 0 {
 		cl.releaseAskedAt = now.Sub(c.epoch)
 	}
-	return c.epoch.Add(cl.releaseAskedAt)
+	return released{asked: c.epoch.Add(cl.releaseAskedAt), copies: cl.copies}
 }
 
-// forget drops an owner.
+// releasedTwice reports whether more than one request to end an owner's lease may have been sent.
+func (c *claims) releasedTwice(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[o]
+	return cl == nil || cl.releases > 1
+}
+
+// copied reports whether a request of an owner may be under way still.
+func (c *claims) copied(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.byOwner[o]
+	return cl != nil && cl.copies
+}
+
+// forget ends an owner.
 func (c *claims) forget(o driver.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.byOwner, o)
+	if cl := c.byOwner[o]; cl != nil {
+		cl.end()
+	}
 }

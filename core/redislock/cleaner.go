@@ -29,8 +29,7 @@ type cleaner struct {
 // debt is an owner that was given up. The server has not confirmed its end yet.
 type debt struct {
 	key      string // as protocol.Key returns it
-	owner    driver.Owner
-	keep     time.Duration
+	ending   protocol.EndArgs
 	until    time.Time // by then the server has forgotten the owner
 	next     time.Time // when to send the end, or to repeat it if there is no answer
 	pause    time.Duration
@@ -48,19 +47,19 @@ func newCleaner(life *kit.Life, calls *lanes, timeout time.Duration, jitter func
 	return c
 }
 
-// owe makes the cleaner end the owner after some time, or earlier if an earlier end is owed
+// owe makes the cleaner end an owner after some time, or earlier if an earlier end is owed
 // already. If an end is under way it is sent once more afterwards. The owner's place or lease
 // lasts no longer than ttl after the last request for it was executed.
-func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration) {
+func (c *cleaner) owe(key string, e protocol.EndArgs, ttl, after time.Duration) {
 	now := time.Now()
 	next := now.Add(after)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.debts[o]
+	d := c.debts[e.Owner]
 	switch {
 	case d == nil:
-		d = &debt{key: key, owner: o, keep: keep, next: next, pause: firstPause}
-		c.debts[o] = d
+		d = &debt{key: key, ending: e, next: next, pause: firstPause}
+		c.debts[e.Owner] = d
 		heap.Push(&c.byNext, d)
 		c.owed.Add()
 	case d.underWay:
@@ -69,6 +68,7 @@ func (c *cleaner) owe(key string, o driver.Owner, keep, ttl, after time.Duration
 		d.next = next
 		heap.Fix(&c.byNext, d.index)
 	}
+	d.ending.Bury = d.ending.Bury || e.Bury
 	d.until = driver.Later(d.until, next.Add(ttl+2*c.timeout))
 	c.worker.Wake()
 }
@@ -102,7 +102,7 @@ func (c *cleaner) collect() (calls []*call, next time.Duration) {
 		d.next, d.underWay = now.Add(c.timeout+d.pause), true
 		heap.Fix(&c.byNext, 0)
 		calls = append(calls, &call{
-			command: endCommand(d.key, protocol.EndArgs{Owner: d.owner, Keep: d.keep}),
+			command: endCommand(d.key, d.ending),
 			done:    func(cl *call) { c.answered(d, cl) },
 		})
 	}
@@ -148,7 +148,7 @@ func (c *cleaner) answered(d *debt, cl *call) {
 // settle removes a debt, because it is paid or the server has forgotten the owner. c.mu is held.
 func (c *cleaner) settle(d *debt) {
 	heap.Remove(&c.byNext, d.index)
-	delete(c.debts, d.owner)
+	delete(c.debts, d.ending.Owner)
 	d.paid = true
 	c.owed.Done()
 }

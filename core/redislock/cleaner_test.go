@@ -20,7 +20,7 @@ type outOfOrder struct {
 }
 
 func (w *outOfOrder) run(ctx context.Context, cmds []*command, replies []reply) {
-	if cmds[0].script == &protocol.Acquire {
+	if cmds[0].script != &protocol.End {
 		w.slowWire.run(ctx, cmds, replies)
 		return
 	}

@@ -68,16 +68,14 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		}
 	case *redis.Client:
 		o := c.Options()
-		w.resend, w.redirected, w.pool, w.database = o.MinRetryBackoff, false, o.PoolSize, o.DB
-		if o.MaxRetries <= 0 {
-			w.resend = -1
-		}
+		w.resend, w.redirected, w.pool, w.database = -1, false, o.PoolSize, o.DB
 		// go-redis waits for a socket as long as the client's options say,
 		// whatever the context says. A copy of the client on the same pool
 		// goes by the context, so that a stalled server holds no goroutine for long.
 		own := c.WithTimeout(timeout)
 		to := own.Options()
 		to.ContextTimeoutEnabled = true
+		to.MaxRetries = 0 // sessions repeat what has to be repeated, and know then that there are copies
 		to.ReadTimeout, to.WriteTimeout = atMost(timeout, o.ReadTimeout), atMost(timeout, o.WriteTimeout)
 		w.client, w.obeysContext = own, true
 	}
@@ -138,46 +136,114 @@ const misroutedAfter = 10 * time.Millisecond
 func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) {
 	began := time.Now()
 	o := outgoingPool.Get().(*outgoing)
-	o.packets = w.pack(o.packets, cmds)
-	o.answers = slices.Grow(o.answers, len(o.packets))[:len(o.packets)]
-	for i := range o.packets {
+	for _, c := range cmds {
+		if c.script != nil {
+			o.parts = append(o.parts, part{command: c})
+		}
+		if c.script == nil || w.cluster == nil && c.script == &protocol.Take {
+			o.parts = append(o.parts, part{command: c, draws: true})
+		}
+	}
+	o.answers = slices.Grow(o.answers, len(o.parts))[:len(o.parts)]
+	for i := range o.parts {
 		o.pending = append(o.pending, i)
 	}
-	w.send(ctx, o, func(p packet) bool { return p[0].source })
+	w.send(ctx, o, func(p part) bool { return p.source })
 	if o.unknown() {
 		// The server knows a script after the first copy of its source.
 		seen := make(map[*protocol.Script]bool)
-		w.send(ctx, o, func(p packet) bool {
-			first := !seen[p.script()]
-			seen[p.script()] = true
+		w.send(ctx, o, func(p part) bool {
+			first := !seen[p.script]
+			seen[p.script] = true
 			return first
 		})
 	}
 	if o.unknown() {
 		// They went to other servers of a Cluster than the first copies.
-		w.send(ctx, o, func(packet) bool { return true })
+		w.send(ctx, o, func(part) bool { return true })
 	}
 	w.reloadAfterSilence(o.answers)
 	took := time.Since(began)
-	for i, p := range o.packets {
-		p.unpack(replies[:len(p)], o.answers[i])
-		for j := range p {
-			r := &replies[j]
-			r.err = w.classify(r.err)
-			r.sentOnce = r.err == nil && (w.resend < 0 || took < w.resend)
-			r.misrouted = r.err == nil && w.redirected && took >= misroutedAfter
+	at := 0
+	for i, c := range cmds {
+		r := &replies[i]
+		for ; at < len(o.parts) && o.parts[at].command == c; at++ {
+			w.note(r, o.parts[at], o.answers[at])
 		}
-		replies = replies[len(p):]
+		r.err = w.classify(r.err)
+		r.sentOnce = r.err == nil && (w.resend < 0 || took < w.resend)
+		r.misrouted = r.err == nil && w.redirected && took >= misroutedAfter
 	}
 	o.reset()
 	outgoingPool.Put(o)
 }
 
-// outgoing is the packets of one run, with the answer to each.
+// note sets what the answer to one part of a command says.
+func (w *clientWire) note(r *reply, p part, a answer) {
+	switch {
+	case p.draws:
+		if r.drew = a.err; a.err == nil {
+			r.drawn, r.drew = protocol.ParseDrawn(a.value)
+		}
+		r.drew = w.classify(r.drew)
+		if p.script == nil {
+			r.err = r.drew
+		}
+	case p.script != &protocol.Take:
+		r.value, r.err = a.value, a.err
+	case errors.Is(a.err, redis.Nil):
+		r.value = int64(0)
+	case a.err != nil:
+		r.err = a.err
+	default:
+		if r.value = int64(1); w.cluster != nil && a.value != int64(1) {
+			r.drawn, r.drew = protocol.ParseDrawn(a.value)
+		}
+	}
+}
+
+// part is one Redis command of a batch: the script of a command, or what it draws.
+type part struct {
+	*command
+	draws bool
+}
+
+// answer is that to one part.
+type answer struct {
+	value any
+	err   error
+}
+
+// words appends the words of the Redis command. A single key is a string, because a Cluster's client
+// reads it.
+func (w *clientWire) words(to []any, p part, source bool) []any {
+	switch {
+	case p.draws && p.id != "":
+		return append(to, "xadd", protocol.Stream(p.key), "maxlen", "~", "1", p.id, "", "")
+	case p.draws:
+		return append(to, "xadd", protocol.Stream(p.key), "maxlen", "~", "1", "*", "", "")
+	case p.script == &protocol.Take && w.cluster == nil:
+		return append(to, "set", p.key, p.args[0], "nx", "px", p.args[1])
+	case source:
+		to = append(to, "eval", p.script.Source)
+	default:
+		to = append(to, "evalsha", p.script.SHA)
+	}
+	// In a Cluster a slot that moves may have the key here and the stream there: such a script would
+	// be refused if it named both.
+	if w.cluster == nil {
+		to = append(to, 2, p.key, protocol.Stream(p.key))
+	} else {
+		to = append(to, 1, p.key)
+	}
+	return append(to, p.args...)
+}
+
+// outgoing is the parts of one run, with the answer to each.
 type outgoing struct {
-	packets []packet
-	answers []reply
-	pending []int // indices of the packets to send
+	parts   []part
+	answers []answer
+	pending []int // indices of the parts to send
 	sent    []*redis.Cmd
 	args    []any // of sent
 }
@@ -186,43 +252,29 @@ var outgoingPool = sync.Pool{New: func() any { return new(outgoing) }}
 
 // reset empties o for the next run.
 func (o *outgoing) reset() {
-	clear(o.packets)
+	clear(o.parts)
 	clear(o.answers)
-	o.packets, o.answers, o.pending = o.packets[:0], o.answers[:0], o.pending[:0]
+	o.parts, o.answers, o.pending = o.parts[:0], o.answers[:0], o.pending[:0]
 }
 
-// unknown reports whether the server did not know the scripts of some packets, and makes these
-// pending. They have done nothing.
+// unknown reports whether the server did not know some scripts, and makes these pending. They have
+// done nothing.
 func (o *outgoing) unknown() bool {
 	o.pending = o.pending[:0]
-	for i, r := range o.answers {
-		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+	for i, a := range o.answers {
+		if a.err != nil && redis.HasErrorPrefix(a.err, "NOSCRIPT") {
 			o.pending = append(o.pending, i)
 		}
 	}
 	return len(o.pending) > 0
 }
 
-// pack appends packets with the commands, in their order. In a Cluster each command has a
-// packet of its own, since the keys are on several servers.
-func (w *clientWire) pack(to []packet, cmds []*command) []packet {
-	for len(cmds) > 0 {
-		n := 0
-		for n < min(len(cmds), maxJoint) && w.cluster == nil && !cmds[n].source && protocol.Joins(cmds[n].script) {
-			n++
-		}
-		n = max(n, 1)
-		to, cmds = append(to, cmds[:n:n]), cmds[n:]
-	}
-	return to
-}
-
-// send sends the pending packets in one pipeline, or without a pipeline if there is only one, and
-// sets their answers. source reports whether a packet is sent with the source of its script.
-func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) bool) {
+// send sends the pending parts in one pipeline, or without a pipeline if there is only one, and
+// sets their answers. source reports whether a script is sent with its source.
+func (w *clientWire) send(ctx context.Context, o *outgoing, source func(part) bool) {
 	for _, i := range o.pending {
-		p, n := o.packets[i], len(o.args)
-		o.args = p.words(o.args, source(p))
+		p, n := o.parts[i], len(o.args)
+		o.args = w.words(o.args, p, source(p))
 		o.sent = append(o.sent, redis.NewCmd(ctx, o.args[n:len(o.args):len(o.args)]...))
 	}
 	var err error
@@ -236,7 +288,7 @@ func (w *clientWire) send(ctx context.Context, o *outgoing, source func(packet) 
 		_, err = pipe.Exec(ctx)
 	}
 	for j, i := range o.pending {
-		a := reply{value: o.sent[j].Val(), err: o.sent[j].Err()}
+		a := answer{value: o.sent[j].Val(), err: o.sent[j].Err()}
 		// A pipeline that got no connection leaves its commands untouched.
 		if a.err == nil && a.value == nil {
 			if a.err = err; err == nil {
@@ -260,11 +312,11 @@ func (w *clientWire) classify(err error) error {
 
 // reloadAfterSilence makes a Cluster's client look for the servers again when one of them
 // does not answer: nobody tells it of a failover, and by itself it looks every 10 s.
-func (w *clientWire) reloadAfterSilence(replies []reply) {
+func (w *clientWire) reloadAfterSilence(answers []answer) {
 	if w.cluster == nil {
 		return
 	}
-	for _, r := range replies {
+	for _, r := range answers {
 		switch {
 		case r.err == nil:
 			w.mapped.Store(true)

@@ -21,10 +21,10 @@
 // A waiter that is paused for longer than
 // 3 seconds, or its TTL if that is shorter, loses its place and queues again.
 //
-// Tokens rise for as long as the server keeps its data. They also rise across a
-// restart without persistence, a flush, an eviction or a failover that lost
+// Tokens rise for as long as the server keeps its data, also if its clock goes back. They also rise
+// across a restart without persistence, a flush, an eviction or a failover that lost
 // writes, unless the clock of the new server is behind by more than the outage
-// took: they are made of the server's time in microseconds.
+// took: they are made of the server's time, about in microseconds.
 //
 // A server that loses its data loses its locks: waiters queue again, and the
 // first of them may begin while the old holder still runs. The holder learns of
@@ -40,17 +40,15 @@
 //
 // Such a server refuses acquisitions while it is out of memory, as it refuses a SET, and lets
 // renewals and releases through, which need no more and soon free some. It looks at its memory
-// before the first write of a script only. So an acquisition that shares a script with a release
-// or a renewal, as some do when there are several requests at a time, is granted all the same,
-// and so is the next request of a process that hands a key on to it by its release. Their locks are
-// as good as others, and each takes the room of one key. The log says that the store refuses, with
+// before the first write of a script only. So the next request of a process that hands a key on to it by
+// its release is granted all the same. Its lock is
+// as good as others, and takes the room of one key. The log says that the store refuses, with
 // its answer, and that it answers again when one is granted.
 //
 // # On the caller's goroutine
 //
 // While the server answers quickly, a few callers at a time send their requests themselves,
-// each on a connection of the client's pool. Further requests share batches, several as one
-// script: see [WithConnections]. A caller notices the end of its context 50 ms late at most
+// each on a connection of the client's pool. Further requests share batches: see [WithConnections]. A caller notices the end of its context 50 ms late at most
 // meanwhile. When the server takes longer than 10 ms, goroutines of the session send all
 // requests, and callers return at once when their contexts end. A *redis.ClusterClient is
 // always used like that, unless its Options say ContextTimeoutEnabled: without it a call
@@ -87,24 +85,27 @@
 // again. So what took longer than 10 ms is not believed at once: a lock that was
 // granted is renewed before it counts, and what was denied is asked again. This
 // assumes that a slot does not move there, back and away again within 10 ms. The
-// late command may leave a hash where the slot goes next; move slots with
-// redis-cli's --cluster-replace, which overwrites it.
+// late command may leave a key where the slot goes next; move slots with
+// redis-cli's --cluster-replace, which overwrites it. While a slot moves, who waits for a key of it that
+// one process holds, and nobody has waited for, has no place in the queue yet: it asks until the slot has moved.
 //
 // Give cluster-require-full-coverage no if the locks of one shard are to outlive
 // another shard. Ping asks one master. Keys need no common hash tag, and braces in
-// them do not act as one.
+// them do not act as one: each is in one of 256 shards, which have their hash tags.
 //
 // # Cost
 //
-// Acquiring and releasing a free key are two commands. So are acquiring and releasing several free
-// keys of one policy: one round trip each, at each server of a Cluster. A contended key costs
-// two for each critical section too, plus one a second for each process that
+// A free key is acquired by a SET and an XADD in one write, and released by a short script: one round
+// trip each. So are several free keys of one policy, at each server of a Cluster. In a Cluster a
+// script does both, since the two might go to different servers. A key that another process has wanted
+// within the last second is asked for by a script, and a key that seems to be free and is not costs one round
+// trip more. A contended key costs two scripts for each critical section too, plus one a second for each process that
 // waits and one every third of the TTL for the process that holds, the first of them after 50 ms
 // if the key was handed to it and the TTL is longer than 3 s. Of these, callers
 // of one process that hand a key on among themselves, or read it together, need none;
 // with strict fairness each caller needs its own two, and the time of a hand-over:
 // 64 callers of one process on one key take 50 times as long. All holders of a key are in
-// one field of its hash, which every command on the key reads: that suits a semaphore of
+// one field of its hash, which every script on the key reads: that suits a semaphore of
 // some hundreds, not one of many thousands. Concurrent calls share pipelines: see
 // [WithConnections]. In a Cluster each master has pipelines of its
 // own, and a grant that took longer than 10 ms costs a renewal more. Each session
@@ -115,9 +116,10 @@
 // TLS, authentication and pools are options of the go-redis client. Any options will do:
 // RESP2 or RESP3, MaxRetries on or off, any time-outs. A *redis.Ring is refused.
 // Each attempt is bounded by the engine's store time-out whatever the client's
-// own are. With retries switched off, or a server that answers within
-// MinRetryBackoff, a key that was found taken needs no second command to make
-// sure that no late copy of the first takes it. Sessions do not close the
+// own are. Sessions send each command once, whatever MaxRetries says, and repeat what has to be repeated
+// themselves. The client of a Cluster may send one again: if it answers after MinRetryBackoff, or a reply
+// was lost, the owner is ended by a script which makes sure that no late copy takes the key, and the key
+// stays, free, for ten minutes. Sessions do not close the
 // client; close it after them. Add hooks before the session is opened.
 // A *redis.Client is used by a copy that redis.Client.WithTimeout makes, which in go-redis
 // 9.23 has no hooks: there, redisotel and the like do not see the commands of locks.
@@ -126,26 +128,29 @@
 //
 // In an ACL a user needs
 //
-//	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~la1:* &la1:*
-//	    +evalsha +eval +hmget +hget +hexists +hset +hdel +pexpire +time
-//	    +publish +subscribe +ping
+//	ACL SETUSER locks on >secret resetkeys resetchannels -@all ~la2:* &la2:*
+//	    +set +xadd +evalsha +eval +get +del +exists +pttl +pexpire
+//	    +hmget +hexists +hset +hdel +time +publish +subscribe +ping
 //
 // and +select if the client's DB is not 0, and in a Cluster +cluster|slots and
 // +asking. Ping checks those of the first kind and names what is missing. An operator's tool
 // that lists keys needs +scan as well. Anyone who may read these keys may end the locks in them. A
-// user with narrower channels than la1:* cannot subscribe, since engines listen to those who
-// watch on la1:/* too.
+// user with narrower channels than la2:* cannot subscribe, since engines listen to those who
+// watch on la2:/* too.
 //
 // # In the server
 //
-// A lock is one hash, la1:{key}, braces in the key written \( and \). It
-// stays for about an hour after its last lease, about 150 bytes, to remember the token
-// and the latest owners. If requests are traced it has 45 bytes more, and 45 for each of up to
-// 32 places of a queue. If the identity of a process has more than 47 bytes, or callers of
-// other processes have waited, it has about 600: Redis keeps no longer values in its compact
-// form. Of leases that are held together only the latest keeps its trace.
+// A lock is a key la2:{shard}:key. It is there while it is held or waited for, and then is not: a string
+// of about 100 bytes while one process has it alone, a hash of some hundred bytes while others wait, or
+// hold it together. A hash stays for ten minutes if a holder has died, or if a request for the key may be
+// under way still after its caller has given up. Each of 256 shards, at most, has a stream la2:{shard} of
+// less than 5 kB, which draws the tokens and stays.
 //
-// Two channels of a namespace are for those who watch engines: "la1:/", the namespace, a slash,
+// Until a lease has been renewed for the first time, a third of its TTL after the grant, the server may
+// not know its token. Inspect, and all that shows holders, names the smallest that was possible at the moment of the
+// grant in its place.
+//
+// Two channels of a namespace are for those who watch engines: "la2:/", the namespace, a slash,
 // and "asks" or "reports". Each session subscribes to the first together with its own, and sends
 // nothing while nobody watches.
 //

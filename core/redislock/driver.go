@@ -73,6 +73,8 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Wake:   time.Second,
 
+		LateTokens: true,
+
 		Identity: true,
 		Trace:    true,
 	}

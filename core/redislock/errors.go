@@ -74,6 +74,13 @@ func classify(err error) error {
 // token that is no number: Lua says so.
 var damaged = regexp.MustCompile(`user_script:\d+: (attempt to (perform|compare|concatenate|get|index) |bad argument )`)
 
+// isMoving reports whether a Cluster refuses what needs a key of a slot that moves. It has done
+// nothing.
+func isMoving(err error) bool {
+	re := redis.Error(nil)
+	return errors.As(err, &re) && strings.HasPrefix(commandError(re.Error()), "TRYAGAIN")
+}
+
 // isOverwritten reports whether the server has something else under the key: nobody holds
 // the lock any more.
 func isOverwritten(err error) bool {

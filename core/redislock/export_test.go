@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/simulation"
 )
 
@@ -27,10 +28,16 @@ type simulated struct{ link *simulation.Link }
 func (s simulated) run(ctx context.Context, cmds []*command, replies []reply) {
 	in := make([]simulation.Command, len(cmds))
 	for i, c := range cmds {
-		in[i] = simulation.Command{Script: *c.script, Key: c.key, Args: c.args}
+		in[i] = simulation.Command{Key: c.key, Args: c.args, Draw: c.script == nil || c.script == &protocol.Take, ID: c.id}
+		if c.script != nil {
+			in[i].Script = c.script.Name
+		}
 	}
 	for i, r := range s.link.Run(ctx, in) {
 		replies[i] = reply{value: r.Value, err: r.Err, sentOnce: r.SentOnce}
+		if in[i].Draw && r.Err == nil {
+			replies[i].drawn, replies[i].drew = protocol.ParseDrawn(r.Drawn)
+		}
 	}
 }
 

@@ -52,18 +52,12 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 	})
 }
 
-func TestTakenKeyCostsOneCommandUnlessTheRequestMayHaveACopy(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		set      func(*redis.Options)
-		commands int
-	}{
-		{"a client that never repeats", noRetries, 1},
-		{"a client that repeats at once", func(o *redis.Options) { o.MinRetryBackoff = -1 }, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+// A session sends each command once, whatever its client does with others.
+func TestTakenKeyCostsOneScriptAndNoCleanUp(t *testing.T) {
+	for name, set := range retries {
+		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
-			a, b := join(t, server.Addr()), join(t, server.Addr(), c.set)
+			a, b := join(t, server.Addr()), join(t, server.Addr(), set, func(o *redis.Options) { o.MinRetryBackoff = -1 })
 			warm(a, b)
 			a.take("k", lasting)
 			before := scripts(commands(t, a.client))
@@ -74,8 +68,8 @@ func TestTakenKeyCostsOneCommandUnlessTheRequestMayHaveACopy(t *testing.T) {
 			if err := b.Close(bounded(t)); err != nil {
 				t.Fatal(err)
 			}
-			if n := scripts(commands(t, a.client)) - before; n != c.commands {
-				t.Errorf("%d commands, want %d", n, c.commands)
+			if n := scripts(commands(t, a.client)) - before; n != 1 {
+				t.Errorf("%d scripts, want 1", n)
 			}
 		})
 	}

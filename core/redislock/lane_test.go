@@ -225,6 +225,7 @@ func TestEveryCallReturnsByItsContextsEndWhateverTheClientDoes(t *testing.T) {
 			for _, patience := range []time.Duration{100 * time.Millisecond, time.Hour} {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				start := time.Now()
+				id.Owner[1]++
 				err := do(ctx)
 				cancel()
 				if err == nil {

@@ -63,8 +63,10 @@ func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error
 	}
 	if reply.Status == protocol.Lost {
 		// A late copy of the owner's acquisition must not bring it back.
+		if s.claims.copied(r.Owner) {
+			s.cleaner.owe(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Bury: true}, r.TTL, 0)
+		}
 		s.claims.forget(r.Owner)
-		s.cleaner.owe(protocol.Key(r.Key), r.Owner, 0, r.TTL, 0)
 		return reply, driver.ErrNotHeld
 	}
 	return reply, nil
@@ -81,23 +83,27 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	}
 	defer s.Leave()
 	cmds := make([]command, len(rs))
-	asked := make([]time.Time, len(rs))
+	known := make([]released, len(rs))
 	now := time.Now()
 	for i, r := range rs {
-		cmds[i] = endCommand(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Keep: r.Keep})
-		asked[i] = s.claims.releaseAsked(r.Owner, now)
+		known[i] = s.claims.releaseAsked(r.Owner, now)
+		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
-		out[i] = s.released(rs[i], asked[i], c)
+		out[i] = s.released(rs[i], known[i], c)
 	}
 	return out
 }
 
-// released returns the result of a release from the reply to it. asked is when the release
-// was first asked for.
-func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
+// ending returns what ends a lease.
+func (r released) ending(e driver.Ending) protocol.EndArgs {
+	return protocol.EndArgs{Owner: e.Owner, Bury: r.copies, Keep: e.Keep}
+}
+
+// released returns the result of a release from the reply to it.
+func (s *session) released(e driver.Ending, known released, c *call) error {
 	owe := func() {
-		s.cleaner.owe(c.key, e.Owner, e.Keep, max(time.Until(e.Deadline), 0)+driver.Margin(time.Second), 0)
+		s.cleaner.owe(c.key, known.ending(e), max(time.Until(e.Deadline), 0)+driver.Margin(time.Second), 0)
 	}
 	err := c.reply.err
 	if isOverwritten(err) {
@@ -117,14 +123,15 @@ func (s *session) released(e driver.Ending, asked time.Time, c *call) error {
 	if r.More {
 		owe()
 	}
+	again := s.claims.releasedTwice(e.Owner)
 	s.claims.forget(e.Owner)
 	if r.Status == protocol.Ended {
+		s.busy.noteIf(r.Waiting > 0, c.key, c.sent)
 		return nil
 	}
-	// If the release was asked for before the deadline and the server knows this grant or a
-	// later one, an earlier copy of the request has ended the lease, unless it was ousted.
-	// A server that does not know the grant has lost its data, and the lease with it.
-	if r.Status == protocol.NotMine && r.Token >= e.Token && r.Ousted < e.Token && driver.Remaining(e.Deadline, asked) > 0 {
+	// If the release was asked for before the deadline, an earlier copy of the request may have ended
+	// the lease, if there was one, unless the lease was ousted. Without a copy the lease is lost.
+	if (again || !c.reply.sentOnce) && r.Ousted < e.Token && driver.Remaining(e.Deadline, known.asked) > 0 {
 		return nil
 	}
 	return driver.ErrNotHeld

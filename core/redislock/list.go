@@ -17,9 +17,9 @@ import (
 
 var _ driver.Lister = (*session)(nil)
 
-// List names the keys of hashes, by SCAN: in a Cluster at one master after the other. It may miss
-// a key if a slot moves, or a replica becomes the master, between two pages. Keys that were held
-// within the last hour are there too.
+// List names keys by SCAN: in a Cluster at one master after the other. It may miss
+// a key if a slot moves, or a replica becomes the master, between two pages. Keys of which
+// an owner that was given up is remembered are there too.
 func (s *session) List(ctx context.Context, prefix, after string, limit int) (page driver.Page, err error) {
 	if err := s.Enter(); err != nil {
 		return page, err

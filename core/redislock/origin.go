@@ -11,12 +11,11 @@ import (
 
 // Every lease and every place in the queue has the channel of its session's pushes. So the
 // channel's name ends with the identity of the session, and the server is told it without a
-// field, an argument or a command more. Redis keeps a lock's hash in its compact form while no
-// value has more than 64 bytes: up to 47 of them are the identity's.
+// field, an argument or a command more.
 
 // ChannelPrefix begins the name of the Pub/Sub channel of every session. Random text follows,
-// and a colon and the session's identity, if it has one. Grant a user of an ACL "&la1:*".
-const ChannelPrefix = "la1:"
+// and a colon and the session's identity, if it has one. Grant a user of an ACL "&la2:*".
+const ChannelPrefix = "la2:"
 
 // randomChannel returns the name of a channel that no other session has.
 func randomChannel() string {

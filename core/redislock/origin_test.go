@@ -2,7 +2,6 @@ package redislock_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -94,36 +93,6 @@ func TestWaiterLearnsWhoHoldsAfterAHandOver(t *testing.T) {
 	}
 }
 
-// TestUsualIdentityLeavesTheHashCompact holds the figure in origin.go to what the server does.
-func TestUsualIdentityLeavesTheHashCompact(t *testing.T) {
-	server := redistest.Start(t)
-	client := newClient(t, redis.Options{Addr: server.Addr()})
-	for n, compact := range map[int]bool{47: true, 48: false, driver.MaxIdentity: false} {
-		s, _ := called(t, server.Addr(), strings.Repeat("n", n))
-		r := driver.Request{ID: newID("k"), TTL: lasting, Trace: &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1}}
-		g, err := s.Acquire(bounded(t), r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key := protocol.Key(g.Key)
-		encoding, err := client.ObjectEncoding(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		size, err := client.MemoryUsage(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("a traced lease of an identity of %d bytes: %s, %d bytes", n, encoding, size)
-		if (encoding != "hashtable") != compact {
-			t.Errorf("an identity of %d bytes makes the hash a %s", n, encoding)
-		}
-		if err := client.Del(t.Context(), key).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestSessionsOfEarlierReleasesHaveNoIdentity(t *testing.T) {
 	server := redistest.Start(t)
 	s, _ := called(t, server.Addr(), "orders-1")
@@ -131,7 +100,7 @@ func TestSessionsOfEarlierReleasesHaveNoIdentity(t *testing.T) {
 		Owner: newID("k").Owner, Channel: redislock.ChannelPrefix + "0123456789abcdef0123456789abcdef", Length: lasting, PlaceTTL: protocol.MaxPlaceTTL, Create: true,
 	}
 	if err := newClient(t, redis.Options{Addr: server.Addr()}).
-		Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, earlier.Args()...).Err(); err != nil {
+		Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k"), protocol.Stream(protocol.Key("k"))}, earlier.Args()...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	st, err := s.Inspect(bounded(t), "k")

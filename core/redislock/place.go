@@ -40,9 +40,18 @@ type place struct {
 	sent             bool          // a request may have been executed
 	leftNothing      bool          // no request has left anything at the server
 	known            bool          // the server knows the owner: requests no longer create it
+	burnt            bool          // the owner has ended before
+	token            int64         // of the owner's lease, if it asks for it once more
+	refused          bool          // the key was taken when it was asked for by Take
+	held             bool          // the lease is granted, and its token is to be drawn yet
+	heldUntil        time.Time     // the deadline of that lease
+	copies           bool          // a request that creates may be under way, or a copy of one
 	replaced         bool          // the lease to replace has ended
+	replaces         released      // what is known of that
+	ousted           atomic.Bool   // a push has said that its lease was taken away
 	abandoned        atomic.Bool   // Acquire has returned an error, and the owner is to be ended
 	endedLate        atomic.Bool   // the owner was ended once more after a late answer: endLate
+	moving           bool          // a place cannot be made until a slot has moved
 	queued           bool          // the server has confirmed the place
 	began            time.Time     // before the first request
 	confirmedSince   time.Time     // just before the last request that was answered "queued"
@@ -59,6 +68,8 @@ type place struct {
 type request struct {
 	call
 	room         [7]any // for its arguments
+	takes        bool   // it is Take
+	creates      bool   // it may make a place or a lease
 	endsReplaced bool   // it ends the lease to replace
 	until        time.Time
 }
@@ -90,7 +101,7 @@ func (p *place) prepareToWait() {
 // mayAsk reports whether one more request may be under way. The request that
 // creates a place is alone.
 func (p *place) mayAsk() bool {
-	if !p.known {
+	if !p.known || p.held {
 		return len(p.unanswered) == 0
 	}
 	return len(p.unanswered) < maxUnanswered

@@ -24,15 +24,29 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	}
 	s.listener.ensure()
 	p := s.newPlace(r, key, now)
-	s.claims.add(p)
+	if !s.claims.add(p) {
+		return g, true, driver.ErrPlaceLost
+	}
 	c := p.request(now)
 	l.exchange(c, now)
+	if c.reply.err == nil && c.script == &protocol.Take && c.reply.value == int64(0) {
+		if _, err := p.answer(context.Background(), c); err != nil {
+			return p.over(nil, err)
+		}
+		now = time.Now()
+		c = p.request(now)
+		l.exchange(c, now)
+	}
 	return p.result(c)
 }
 
 // result returns what Begin returns after the exchange of the first request.
 func (p *place) result(c *call) (g driver.Grant, done bool, err error) {
-	granted, err := p.begun(c)
+	return p.over(p.begun(c))
+}
+
+// over returns what Begin returns for a grant or an error; without either Acquire goes on.
+func (p *place) over(granted *driver.Grant, err error) (g driver.Grant, done bool, _ error) {
 	if granted == nil && err == nil {
 		p.s.claims.park(p)
 		return g, false, nil
@@ -65,12 +79,17 @@ func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Be
 		}
 	}
 	l := s.onlyLane(places, now)
-	for _, p := range places {
+	asked := at[:0]
+	for n, p := range places {
 		if l == nil {
 			p.prepareToWait()
 			p.parked = true
 		}
-		s.claims.add(p)
+		if !s.claims.add(p) {
+			begun[at[n]] = driver.Begun{Done: true, Err: driver.ErrPlaceLost}
+			continue
+		}
+		places[len(asked)], asked = p, append(asked, at[n])
 		c := p.request(now)
 		if c.lane = l; l == nil {
 			c.done = p.receive
@@ -82,9 +101,9 @@ func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Be
 		return
 	}
 	l.exchangeAll(calls, now)
-	for n, p := range places {
-		b := &begun[at[n]]
-		b.Grant, b.Done, b.Err = p.result(calls[n])
+	for n, i := range asked {
+		b := &begun[i]
+		b.Grant, b.Done, b.Err = places[n].result(calls[n])
 	}
 }
 
@@ -106,7 +125,8 @@ func (s *session) onlyLane(places []*place, now time.Time) *lane {
 // Acquire goes on with the place.
 func (p *place) begun(c *call) (*driver.Grant, error) {
 	if c.reply.err != nil {
-		p.answeredRequest(c)
+		rq := p.answeredRequest(c)
+		p.copies = p.copies || rq.creates && !c.reply.sentOnce
 		p.sent, p.next = true, time.Now()
 		return nil, nil
 	}
@@ -124,13 +144,13 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	if l == nil {
 		return false, nil
 	}
-	asked := s.claims.releaseAsked(e.Owner, now)
-	end := s.newEnding(key, protocol.EndArgs{Owner: e.Owner, Keep: e.Keep})
+	known := s.claims.releaseAsked(e.Owner, now)
+	end := s.newEnding(key, known.ending(e))
 	l.exchange(&end.call, now)
 	if end.reply.err != nil || end.reply.misrouted && denied(end.reply.value) {
 		return false, nil
 	}
-	err = s.released(e, asked, &end.call)
+	err = s.released(e, known, &end.call)
 	s.endings.Put(end)
 	return true, err
 }
@@ -139,7 +159,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 type ending struct {
 	call
 	args protocol.EndArgs
-	room [2]any // for the arguments
+	room [3]any // for the arguments
 }
 
 func (s *session) newEnding(key string, a protocol.EndArgs) *ending {

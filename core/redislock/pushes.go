@@ -18,10 +18,10 @@ func (s *session) pushed(payload string) {
 	c := &s.claims
 	c.mu.Lock()
 	cl := c.byOwner[p.Owner]
-	if cl == nil || protocol.Key(cl.key) != p.Key {
+	if cl == nil || cl.over || protocol.Key(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
-			s.cleaner.owe(p.Key, p.Owner, 0, protocol.MaxPlaceTTL, 0)
+			s.cleaner.owe(p.Key, protocol.EndArgs{Owner: p.Owner}, protocol.MaxPlaceTTL, 0)
 		}
 		return
 	}
@@ -37,9 +37,12 @@ func (s *session) pushed(payload string) {
 		}
 	case protocol.PushWait:
 		cl.contended = true
+		s.busy.note(p.Key, time.Now())
 	case protocol.PushLost:
 		if held {
-			delete(c.byOwner, p.Owner)
+			cl.end()
+		} else {
+			cl.place.ousted.Store(true) // the reply that grants it may be on its way
 		}
 	}
 	c.mu.Unlock()
@@ -73,7 +76,7 @@ func (s *session) verifyLeases() {
 	var calls []*call
 	for _, l := range s.claims.leases(time.Now()) {
 		calls = append(calls, &call{
-			command: renewCommand(driver.Renewal{ID: l.id, TTL: minTTL}), // a renewal never shortens a lease
+			command: renewCommand(driver.Renewal{ID: l.id, Token: l.token, TTL: minTTL}), // a renewal never shortens a lease
 			done:    func(c *call) { s.verified(l, c) },
 		})
 	}
@@ -104,7 +107,9 @@ func (s *session) verified(l lease, c *call) {
 		return
 	}
 	// A late copy of the owner's acquisition must not bring it back.
-	s.cleaner.owe(protocol.Key(l.id.Key), l.id.Owner, 0, max(time.Until(l.deadline), 0), 0)
+	if l.copies {
+		s.cleaner.owe(protocol.Key(l.id.Key), protocol.EndArgs{Owner: l.id.Owner, Bury: true}, max(time.Until(l.deadline), 0), 0)
+	}
 	s.sink.Lost(l.id, errForgotten)
 }
 

@@ -20,6 +20,7 @@ type session struct {
 	calls    *lanes // acquisitions and endings
 	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them
 	claims   claims
+	busy     busyKeys
 	cleaner  *cleaner
 	listener *listener
 

@@ -22,11 +22,12 @@ func tenKeys() core.Policy {
 	return p
 }
 
-// scriptsIn counts the pieces in which scripts are sent to a server: one round trip each.
+// scriptsIn counts the pieces in which keys are taken and scripts are sent to a server: one round trip
+// each.
 func scriptsIn(p *redistest.Proxy) *atomic.Int64 {
 	var n atomic.Int64
 	p.DropReply(func(request []byte) bool {
-		if bytes.Contains(bytes.ToLower(request), []byte("evalsha")) {
+		if takes(request) || bytes.Contains(bytes.ToLower(request), []byte("evalsha")) {
 			n.Add(1)
 		}
 		return false

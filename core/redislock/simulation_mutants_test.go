@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
@@ -12,6 +13,7 @@ import (
 // mutant is a bug that the simulation has to find, or tests of the engine.
 type mutant struct {
 	name string
+	from int    // a seed, at which it was found; the simulation goes on from there
 	core string // pattern of the engine's tests; empty for the simulation
 	in   string // their folder, from the module's core folder
 	file string // from the module's core folder
@@ -21,7 +23,7 @@ type mutant struct {
 
 var mutants = []mutant{
 	{
-		name: "the deadline counts from the reply", file: "redislock/answer.go",
+		name: "the deadline counts from the reply", from: 369, file: "redislock/answer.go",
 		old: "case protocol.Granted:\n\t\tif p.queued",
 		bug: "case protocol.Granted:\n\t\tc.sent = time.Now()\n\t\tif p.queued",
 	},
@@ -41,7 +43,7 @@ var mutants = []mutant{
 		bug: "number: 0,",
 	},
 	{
-		name: "a pushed lease counts from a refresh that was not answered", file: "redislock/acquire.go",
+		name: "a pushed lease counts from a refresh that was not answered", from: 294, file: "redislock/acquire.go",
 		old: "p.unanswered = append(p.unanswered, rq)",
 		bug: "p.confirmedSince = now\n\tp.unanswered = append(p.unanswered, rq)",
 	},
@@ -59,7 +61,7 @@ var mutants = []mutant{
 		name: "renewal goes on after the release", file: "internal/queue/steps.go",
 		old: "err := q.end(ctx, end, now)",
 		bug: "err := q.end(ctx, end, now)\n" +
-			"q.workers.Go(func() { for q.ctx.Err() == nil { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
+			"q.workers.Go(func() { for n := 0; n < 20 && q.ctx.Err() == nil; n++ { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
 	},
 	{
 		name: "a caller that left is granted the key", file: "internal/queue/waiter.go",
@@ -97,7 +99,7 @@ var mutants = []mutant{
 		bug: "\tif w.tries && ln.first != nil {\n\t\tw.line, w.next, ln.first.prev, ln.first = ln, ln.first, w, w\n\t\tln.lock.waiting++\n\t\treturn\n\t}\n\tw.line, w.prev = ln, ln.last\n",
 	},
 	{
-		name: "a lease lingers although another process wants it", file: "internal/queue/decide.go",
+		name: "a lease lingers although another process wants it", from: 77, file: "internal/queue/decide.go",
 		old: "s.room && !s.contended && !s.lowered",
 		bug: "s.room && !s.lowered",
 	},
@@ -121,6 +123,66 @@ var mutants = []mutant{
 		old: "if h := l.holder(owner); h != nil {\n\t\tstatus = protocol.Ended",
 		bug: "h := l.holder(owner)\n\tif h == nil && len(l.holders) > 0 {\n\t\th = l.holders[0]\n\t}\n\tif h != nil {\n\t\tstatus = protocol.Ended",
 	},
+	{
+		name: "the deadline of a key that was taken counts from the reply", from: 2193, file: "redislock/answer.go",
+		old: "case rq.takes && c.reply.value == int64(1):\n",
+		bug: "case rq.takes && c.reply.value == int64(1):\n\t\tc.sent = time.Now()\n",
+	},
+	{
+		name: "who gives up is ended and not buried", file: "redislock/acquire.go",
+		old: "protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies}",
+		bug: "protocol.EndArgs{Owner: p.id.Owner}",
+	},
+	{
+		name: "a release of a request that may have a copy does not bury", file: "redislock/lease.go",
+		old: "protocol.EndArgs{Owner: e.Owner, Bury: r.copies, Keep: e.Keep}",
+		bug: "protocol.EndArgs{Owner: e.Owner, Keep: e.Keep}",
+	},
+	{
+		name: "a release ahead of the next request does not bury", from: 896, file: "redislock/acquire.go",
+		old: "releaseAsked(after.Owner, now).ending(*after)",
+		bug: "releaseAsked(after.Owner, now).ending(*after)\n\t\t\tending.Bury = false",
+	},
+	{
+		name: "a buried owner is let in", file: "redislock/internal/protocol/reference/call.go",
+		old: "case !r.create, slices.Contains(l.buried, r.owner):",
+		bug: "case !r.create:",
+	},
+	{
+		name: "the owners of a free key are forgotten at once", file: "redislock/internal/protocol/reference/call.go",
+		old: "keep = max(c.last(), l.buriedUntil-c.now)",
+		bug: "keep = c.last()",
+	},
+	{
+		name: "a late release deletes the next holder's string", from: 149, file: "redislock/internal/protocol/reference/call.go",
+		old: "len(c.args) == 3 && l.holder(owner) != nil {",
+		bug: "len(c.args) == 3 {",
+	},
+	{
+		name: "the holder of the string is not in the hash", file: "redislock/internal/protocol/reference/call.go",
+		old: "\tl.noteTrace(len(l.queue), r.owner, r.trace)\n",
+		bug: "\tif c.before.thin {\n\t\tl.holders = nil\n\t}\n\tl.noteTrace(len(l.queue), r.owner, r.trace)\n",
+	},
+	{
+		name: "SET takes a key that somebody has", file: "redislock/internal/protocol/reference/call.go",
+		old: "\tif c.there {\n\t\treturn int64(0)",
+		bug: "\tif c.there && len(c.lock.queue) > 0 {\n\t\treturn int64(0)",
+	},
+	{
+		name: "a hash issues tokens of its own", file: "redislock/internal/protocol/reference/call.go",
+		old: "c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room, text, c.draw())",
+		bug: "c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room, text, l.token+1)",
+	},
+	{
+		name: "a token is drawn before the key is taken", from: 1186, file: "redislock/internal/simulation/link.go",
+		old: "\t\tif c.Script != \"\" {\n\t\t\tall = append(all, step{i, false})\n\t\t}\n\t\tif c.Draw {\n\t\t\tall = append(all, step{i, true})\n\t\t}\n",
+		bug: "\t\tif c.Draw {\n\t\t\tall = append(all, step{i, true})\n\t\t}\n\t\tif c.Script != \"\" {\n\t\t\tall = append(all, step{i, false})\n\t\t}\n",
+	},
+	{
+		name: "a renewal does not reach a string", file: "redislock/internal/protocol/reference/call.go",
+		old: "\tif h != nil {\n\t\tif h.token == 0 {",
+		bug: "\tif h != nil && !c.before.thin {\n\t\tif h.token == 0 {",
+	},
 }
 
 // TestSimulationCatchesMutants puts one bug after the other into the engine and
@@ -140,7 +202,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			mutation.Mutant{
 				File: filepath.Join("..", m.file), Old: m.old, Bug: m.bug, Of: of,
 				Args: []string{"-p=1", "-run", pattern, folder},
-				Env:  []string{counts.Asks("schedules", 2000), counts.Seed + "=", "GOMAXPROCS=1"},
+				Env:  []string{counts.Asks("schedules", 8000), counts.Seed + "=" + strconv.Itoa(max(m.from, 1)), "GOMAXPROCS=1"},
 				Sign: []string{sign},
 			}.MustBeFound(t)
 		})

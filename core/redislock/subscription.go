@@ -24,7 +24,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, t *topics, up f
 	defer func() { _ = subscription.Close() }() // a second closing only says so
 	all := t.begin()
 	if err := subscription.Subscribe(ctx, append([]string{channel}, all...)...); err != nil {
-		w.reloadAfterSilence([]reply{{err: err}})
+		w.reloadAfterSilence([]answer{{err: err}})
 		return classify(err)
 	}
 	var heard atomic.Bool
@@ -42,7 +42,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, t *topics, up f
 		case err == nil:
 			heard.Store(true)
 		case failed || isReply(err) || errors.Is(err, redis.ErrClosed):
-			w.reloadAfterSilence([]reply{{err: err}})
+			w.reloadAfterSilence([]answer{{err: err}})
 			return classify(err)
 		default:
 			failed = true // Receive has reconnected, or tries when called again
@@ -106,7 +106,7 @@ func (w *clientWire) tell(ctx context.Context, channel string, message []byte) e
 		client = master
 	}
 	err := client.Publish(ctx, channel, message).Err()
-	w.reloadAfterSilence([]reply{{err: err}})
+	w.reloadAfterSilence([]answer{{err: err}})
 	return w.classify(err)
 }
 

@@ -152,7 +152,7 @@ func TestEverySurfaceTracesAndCountsItsLockAndTellsNoKey(t *testing.T) {
 		work <- func(ctx context.Context) error {
 			lease, _ := core.LeaseFrom(ctx)
 			trace.SpanFromContext(ctx).SetAttributes(attribute.Int64("token", lease.Token()))
-			owners <- rdb.HGet(ctx, rdb.Keys(ctx, "*").Val()[0], "o").Val()
+			owners <- rdb.GetRange(ctx, rdb.Keys(ctx, "la2:*:*").Val()[0], 0, 15).Val()
 			return nil
 		}
 		if word := s.Buy(t.Context(), hasty); word != "sold" {

@@ -41,12 +41,13 @@ type wire interface {
 	scan(ctx context.Context, prefix, after string, limit int) (keys []string, next string, err error)
 }
 
-// command is one call of a script.
+// command is one call of a script, or a token that is drawn.
 type command struct {
-	script *protocol.Script
-	key    string // as protocol.Key returns it
+	script *protocol.Script // nil to draw only
+	key    string           // as protocol.Key returns it
 	args   []any
-	source bool // send the script's source, even if the server may know it
+	source bool   // send the script's source, even if the server may know it
+	id     string // of what is drawn, or "" for the server's choice
 }
 
 func endCommand(key string, a protocol.EndArgs) command {
@@ -57,14 +58,17 @@ func renewCommand(r driver.Renewal) command {
 	return command{
 		script: &protocol.Renew,
 		key:    protocol.Key(r.Key),
-		args:   protocol.RenewArgs{Owner: r.Owner, TTL: r.TTL, Share: r.Share}.Args(),
+		args:   protocol.RenewArgs{Owner: r.Owner, Token: r.Token, TTL: r.TTL, Share: r.Share}.Args(),
 	}
 }
 
 // reply is the outcome of a command.
 type reply struct {
-	value any   // as a Redis client returns it, if err is nil
+	value any   // as a Redis client returns it, if err is nil; of Take 1 or 0
 	err   error // a *driver.PermanentError if sending it again is useless
+
+	drawn protocol.Drawn // by Take, or by a command without a script; zero if nothing was drawn
+	drew  error          // why nothing was
 
 	// sentOnce says that the command was sent at most once: no copy of it can be
 	// executed after this reply.
@@ -84,8 +88,8 @@ func denied(value any) bool {
 }
 
 // KeyPrefix begins the name of every Redis key. Grant a user of an ACL
-// "~la1:*".
-const KeyPrefix = "la1:"
+// "~la2:*".
+const KeyPrefix = "la2:"
 
 // minTTL leaves room for the margin of the deadline, 2 ms, and for a round trip
 // to renew.

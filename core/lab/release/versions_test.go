@@ -62,7 +62,7 @@ func TestReleasesShareARedis(t *testing.T) {
 		old, new string // in all scripts
 		caught   string
 	}{
-		{"the field of the owner has another name", `'o'`, `'O'`, "beside version"},
+		{"the field of the holders has another name", `'s'`, `'S'`, "beside version"},
 		{"a grant is told by another word", `'g'`, `'G'`, "by polls"},
 		{"a trace counts whoever holds", "string.sub(d, 1, 16) == owner", "#d > 16", "has the trace of process"},
 	} {

@@ -30,6 +30,7 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 	// Where the server answers, it is waited for, however busy the machine is.
 	const patience = 2 * time.Minute
 	neighbour := v.engine(v.client("locks", secretPassword), core.WithStoreTimeout(patience))
+	overwritten := v.engine(v.client("locks", secretPassword), core.WithStoreTimeout(patience))
 	surfaces := 0
 	const unanswered = 3 * time.Second // a refusal is asked for again for so long
 	faults := []struct {
@@ -53,14 +54,21 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 			return context.Cause(ctx)
 		}},
 		{name: "WRONGTYPE", reason: "LOCK_UNAVAILABLE", timeout: unanswered, before: func(key string) {
-			if err := v.admin.Set(t.Context(), redislock.KeyPrefix+"{shop/"+key+"}", "text", 0).Err(); err != nil {
+			if _, err := overwritten.Acquire(t.Context(), core.Policy{Key: key}); err != nil {
+				t.Fatal(err)
+			}
+			names, err := v.admin.Keys(t.Context(), redislock.KeyPrefix+"*shop/"+key).Result()
+			if err != nil || len(names) != 1 {
+				t.Fatalf("%q is named %q, %v", key, names, err)
+			}
+			if err := v.admin.Set(t.Context(), names[0], "text", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{name: "NOPERM", reason: "LOCK_UNAVAILABLE", timeout: unanswered, user: "guest"},
 		{name: "WRONGPASS", reason: "LOCK_UNAVAILABLE", timeout: unanswered, password: secretPassword + "-of-yesterday"},
 		{name: "connect: ", reason: "LOCK_UNAVAILABLE", timeout: unanswered, before: func(string) {
-			_ = neighbour.Close() // while there is a server to hear of it
+			_, _ = neighbour.Close(), overwritten.Close() // while there is a server to hear of it
 			v.admin.ShutdownNoSave(context.Background())
 		}},
 	}

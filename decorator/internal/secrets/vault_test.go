@@ -328,7 +328,11 @@ func (*secretStream) RecvMsg(m any) error {
 func (v *vault) watch(ctx context.Context) error {
 	keys, err := v.admin.Keys(ctx, redislock.KeyPrefix+"*").Result()
 	for _, key := range keys {
-		if owner := v.admin.HGet(ctx, key, "o").Val(); len(owner) >= 16 {
+		owner := v.admin.Get(ctx, key).Val()
+		if owner == "" { // others wait for it
+			owner = v.admin.HGet(ctx, key, "s").Val()
+		}
+		if len(owner) >= 16 {
 			v.mu.Lock()
 			v.owners = append(v.owners, owner[:16])
 			v.mu.Unlock()

@@ -39,7 +39,10 @@ func (s blindRelease) Release(ctx context.Context, rs []driver.Ending) []error {
 	out := s.Session.Release(ctx, rs)
 	for i, r := range rs {
 		if errors.Is(out[i], driver.ErrNotHeld) {
-			out[i] = s.client.Del(ctx, "la1:{"+r.Key+"}").Err()
+			names, err := s.client.Keys(ctx, "la2:{??}:"+r.Key).Result()
+			if out[i] = err; len(names) > 0 {
+				out[i] = s.client.Del(ctx, names...).Err()
+			}
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -10,11 +11,9 @@ const (
 	// MaxPlaceTTL is the longest time that a place in the queue lasts without a refresh.
 	MaxPlaceTTL = 3 * time.Second
 
-	// Linger is how long a lock's hash stays at the server after the deadline of its last
-	// lease, even if that was released earlier. It may stay for up to ten minutes more. It
-	// keeps the token and the ended owners, so that tokens rise although the server's clock
-	// steps back by up to Linger.
-	Linger = time.Hour
+	// Linger is how long a lock's hash stays at the server after a lease that nobody has ended,
+	// and how long it remembers owners that were given up.
+	Linger = 10 * time.Minute
 )
 
 // PlaceTTL returns how long a place in the queue lasts without a refresh, for
@@ -29,6 +28,13 @@ func (s *ownerArg) MarshalBinary() ([]byte, error) { return s[:], nil }
 
 func (*ownerArg) String() string { return "(owner)" }
 
+// valueArg is a lease as an argument, which prints like an owner.
+type valueArg []byte
+
+func (v valueArg) MarshalBinary() ([]byte, error) { return v, nil }
+
+func (valueArg) String() string { return "(lease)" }
+
 // maxHolders returns how many owners may hold a key at once if one of them has this mode; 0 is
 // any number. If several hold the key, the smallest number counts. The scripts call it room.
 func maxHolders(m driver.Mode, limit int) int64 {
@@ -40,6 +46,34 @@ func maxHolders(m driver.Mode, limit int) int64 {
 	default:
 		return int64(limit)
 	}
+}
+
+// TakeArgs are the arguments of [Take]: a lease that nobody shares.
+type TakeArgs struct {
+	Owner   driver.Owner
+	Channel string        // of the process's pushes; not empty
+	Length  time.Duration // of the lease, from the script's run
+	Trace   *driver.Trace // stored with the lease if it is not nil
+}
+
+// Args returns the script's arguments: what the key becomes, and its length in ms.
+func (a TakeArgs) Args() []any { return a.Append(nil) }
+
+// Append appends the script's arguments.
+func (a *TakeArgs) Append(to []any) []any {
+	length := millis(a.Length)
+	v := make(valueArg, 0, 128)
+	v = append(v, a.Owner[:]...)
+	v = append(v, "1:0:0:"...)
+	v = strconv.AppendInt(v, length, 10)
+	v = append(v, ':')
+	v = strconv.AppendInt(v, int64(len(a.Channel)), 10)
+	v = append(v, ':')
+	v = append(v, a.Channel...)
+	if a.Trace != nil {
+		v = a.Trace.Append(v)
+	}
+	return append(to, v, length)
 }
 
 // AcquireArgs are the arguments of [Acquire].
@@ -97,6 +131,10 @@ func (a *AcquireArgs) Append(to []any) []any {
 type EndArgs struct {
 	Owner driver.Owner
 
+	// Bury refuses all later requests of the owner, for [Linger] at least. It is needed if one
+	// may be under way, or a copy of one. The latest four owners of a key stay buried.
+	Bury bool
+
 	// Keep leaves the key taken, without a holder, until that long after the lease
 	// was granted. It counts only if this run of the script ended the lease.
 	Keep time.Duration
@@ -122,7 +160,11 @@ func (a EndArgs) Args() []any { return a.Append(nil) }
 
 // Append appends the script's arguments, as [AcquireArgs.Append] does.
 func (a *EndArgs) Append(to []any) []any {
-	to = append(to, (*ownerArg)(&a.Owner), millis(a.Keep))
+	var how any = ""
+	if a.Bury {
+		how = "b"
+	}
+	to = append(to, (*ownerArg)(&a.Owner), how, millis(a.Keep))
 	if n := a.Next; n != nil {
 		to = append(to, (*ownerArg)(&n.Owner), &n.Channel, millis(n.Length), millis(n.PlaceTTL), maxHolders(n.Mode, n.Limit))
 		if n.Trace != nil {
@@ -135,6 +177,7 @@ func (a *EndArgs) Append(to []any) []any {
 // RenewArgs are the arguments of [Renew].
 type RenewArgs struct {
 	Owner driver.Owner
+	Token int64         // of the owner's lease
 	TTL   time.Duration // from the script's run
 
 	// Share turns an exclusive lease into a shared one. It does nothing to a lease that is
@@ -144,7 +187,7 @@ type RenewArgs struct {
 
 // Args returns the script's arguments.
 func (a RenewArgs) Args() []any {
-	return []any{(*ownerArg)(&a.Owner), millis(a.TTL), flag(a.Share)}
+	return []any{(*ownerArg)(&a.Owner), millis(a.TTL), flag(a.Share), a.Token}
 }
 
 // OustArgs are the arguments of [Oust].

@@ -62,7 +62,7 @@ func (s *steps) step(name string, queue func(p redis.Pipeliner, i int)) {
 }
 
 // BenchmarkServer reports the server's processor time for each step in the life of
-// a lock, by step, and for each of 50 that travel together; to compare, that of a script
+// a lock, by step; to compare, that of a script
 // that does nothing, of a plain SET and DEL, and of a script that deletes a key if it holds
 // a value. Every iteration takes a thousand keys through all of them.
 func BenchmarkServer(b *testing.B) {
@@ -80,13 +80,13 @@ func BenchmarkServer(b *testing.B) {
 		binary.BigEndian.PutUint64(o[8:], uint64(generation+1)*0xd1342543de82ef95)
 		return o
 	}
-	const channel = "la1:0123456789abcdef0123456789abcdef"
+	const channel = "la2:0123456789abcdef0123456789abcdef"
 	acquire := func(name string, generation int, create bool) {
 		s.step(name, func(p redis.Pipeliner, i int) {
 			a := protocol.AcquireArgs{
 				Owner: owner(generation, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: create, Wait: true,
 			}
-			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i)}, a.Args()...)
+			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i), protocol.Stream(key(i))}, a.Args()...)
 		})
 	}
 	end := func(name string, generation, next int) {
@@ -95,13 +95,13 @@ func BenchmarkServer(b *testing.B) {
 			if next > 0 {
 				a.Next = &protocol.Next{Owner: owner(next, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second}
 			}
-			p.EvalSha(ctx, protocol.End.SHA, []string{key(i)}, a.Args()...)
+			p.EvalSha(ctx, protocol.End.SHA, []string{key(i), protocol.Stream(key(i))}, a.Args()...)
 		})
 	}
 	renew := func(name string, generation int) {
 		s.step(name, func(p redis.Pipeliner, i int) {
-			a := protocol.RenewArgs{Owner: owner(generation, i), TTL: 30 * second}
-			p.EvalSha(ctx, protocol.Renew.SHA, []string{key(i)}, a.Args()...)
+			a := protocol.RenewArgs{Owner: owner(generation, i), Token: 1, TTL: 30 * second}
+			p.EvalSha(ctx, protocol.Renew.SHA, []string{key(i), protocol.Stream(key(i))}, a.Args()...)
 		})
 	}
 	load := func(source string) (sha string) {
@@ -111,23 +111,19 @@ func BenchmarkServer(b *testing.B) {
 		}
 		return sha
 	}
-	together := func(name string, script *protocol.Script, args func(i int) []any) {
-		s.step(name, func(p redis.Pipeliner, i int) {
-			if i%50 > 0 {
-				return
-			}
-			var keys []string
-			var all []any
-			for j := i; j < i+50; j++ {
-				keys, all = append(keys, key(j)), protocol.JointArgs(all, script, args(j))
-			}
-			p.EvalSha(ctx, protocol.Joint.SHA, keys, all...)
-		})
-	}
 	empty := load("return 1")
 	compareAndDelete := load("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
 	b.ResetTimer()
 	for range b.N {
+		s.step("take", func(p redis.Pipeliner, i int) {
+			a := protocol.TakeArgs{Owner: owner(20, i), Channel: channel, Length: 30 * second}.Args()
+			p.Do(ctx, "set", key(i), a[0], "nx", "px", a[1])
+		})
+		s.step("draw", func(p redis.Pipeliner, i int) {
+			p.Do(ctx, "xadd", protocol.Stream(key(i)), "maxlen", "~", "1", "*", "", "")
+		})
+		renew("renew-taken", 20)
+		end("end-taken", 20, 0)
 		acquire("acquire-new", 1, true)
 		end("end-first", 1, 0)
 		for g := 2; g < 6; g++ {
@@ -144,18 +140,12 @@ func BenchmarkServer(b *testing.B) {
 		end("end-contended", 6, 0)
 		end("rotate", 7, 8)
 		end("end", 8, 0)
-		together("acquire-of-50", &protocol.Acquire, func(i int) []any {
-			return protocol.AcquireArgs{
-				Owner: owner(9, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: true, Wait: true,
-			}.Args()
-		})
-		together("end-of-50", &protocol.End, func(i int) []any { return protocol.EndArgs{Owner: owner(9, i)}.Args() })
 		s.step("acquire-traced", func(p redis.Pipeliner, i int) {
 			a := protocol.AcquireArgs{
 				Owner: owner(10, i), Channel: channel, Length: 30 * second, PlaceTTL: 3 * second, Create: true, Wait: true,
 				Trace: &driver.Trace{TraceID: owner(10, i), SpanID: [8]byte{1}, Flags: 1},
 			}
-			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i)}, a.Args()...)
+			p.EvalSha(ctx, protocol.Acquire.SHA, []string{key(i), protocol.Stream(key(i))}, a.Args()...)
 		})
 		end("end-traced", 10, 0)
 		s.step("empty", func(p redis.Pipeliner, i int) { p.EvalSha(ctx, empty, []string{key(i)}) })

@@ -2,8 +2,11 @@ package protocol_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
@@ -26,8 +29,8 @@ func (c *clocked) call(script protocol.Script, args []any) any {
 	c.t.Helper()
 	c.do("DEL", "clock")
 	c.do("RPUSH", "clock", c.at.Unix(), c.at.Nanosecond()/1000)
-	v, err := c.rdb.Eval(context.Background(), withClock(c.t, script), []string{c.key}, args...).Result()
-	if err != nil {
+	v, err := c.rdb.Eval(context.Background(), withClock(script.Source), []string{c.key, protocol.Stream(c.key)}, args...).Result()
+	if err != nil && err != redis.Nil {
 		c.t.Fatalf("%s: %v", script.Name, err)
 	}
 	return v
@@ -72,7 +75,7 @@ func (c *clocked) end(a protocol.EndArgs, want protocol.Status) protocol.EndRepl
 
 func (c *clocked) renew(n int, ttl time.Duration, want protocol.Status) protocol.RenewReply {
 	c.t.Helper()
-	r, err := protocol.ParseRenew(c.call(protocol.Renew, protocol.RenewArgs{Owner: owner(n), TTL: ttl}.Args()))
+	r, err := protocol.ParseRenew(c.call(protocol.Renew, protocol.RenewArgs{Owner: owner(n), Token: 1, TTL: ttl}.Args()))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -91,7 +94,31 @@ func (c *clocked) inspect() protocol.InspectReply {
 	return r
 }
 
-func (c *clocked) now() reference.State { c.t.Helper(); return c.state(c.key) }
+// take reports whether an owner has the key by Take.
+func (c *clocked) take(n int) bool {
+	c.t.Helper()
+	return c.call(protocol.Take, protocol.TakeArgs{Owner: owner(n), Channel: channel(n), Length: 10 * second}.Args()) != nil
+}
+
+// there reports whether the server has the key.
+func (c *clocked) there() bool { c.t.Helper(); return !reflect.DeepEqual(c.now(), reference.State{}) }
+
+func (c *clocked) now() reference.State {
+	c.t.Helper()
+	return at(decode(c.t, c.call(protocol.Script{Name: "dump", Source: dump}, nil)), c.at)
+}
+
+// at returns a state whose lease ends so many ms after that moment, if it is a string's.
+func at(st reference.State, t time.Time) reference.State {
+	if st.Thin {
+		h := &st.Holders[0]
+		h.Expires += t.UnixMilli()
+		if st.Token = h.Token; st.Token == 0 {
+			st.Token = (h.Expires - h.Length) * 1000
+		}
+	}
+	return st
+}
 
 // pushes returns what was published since the last time, by channel.
 func (c *clocked) pushes() map[string][]protocol.Push {

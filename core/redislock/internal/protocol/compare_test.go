@@ -26,8 +26,8 @@ func TestScriptsFollowTheReference(t *testing.T) {
 	total := counts.Of(t, "steps", counts.Short(1500, 22_000), 100_000)
 	s := start(t)
 	shas := make(map[string]string)
-	for _, script := range protocol.Scripts() {
-		sha, err := s.rdb.ScriptLoad(context.Background(), withClock(t, script)).Result()
+	for _, script := range append(protocol.Scripts(), protocol.Script{Name: "dump", Source: dump}) {
+		sha, err := s.rdb.ScriptLoad(context.Background(), withClock(script.Source)).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestScriptsFollowTheReference(t *testing.T) {
 		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w", "push l",
 		"oust 0", "oust 1", "oust 3", "held by 0", "held by 1", "held by 2", "held by 5",
 		"acquire busy behind a traced one", "acquire queued behind a traced one", "end next queued behind a traced one", "held by a traced one",
-		"together 1", "together 5", "one key twice together",
+		"take granted", "take taken", "thin", "fat", "free with buried owners",
 	} {
 		if seen[what] == 0 && total >= 20_000 {
 			t.Errorf("no history contained %q", what)
@@ -64,13 +64,14 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 	var at time.Time
 	model := reference.New(func() time.Time { return at })
 	var done []step
-	kept := make(map[string]int64) // until when the server keeps a hash
+	for _, key := range h.keys { // an earlier history may have drawn from the same stream
+		s.do("DEL", "last:"+protocol.Stream(key))
+	}
 	for i := range steps {
-		st, calls := h.next()
+		st := h.next()
 		at = st.at
 		if st.flush {
 			model.Flush()
-			clear(kept)
 		}
 		where := func() string {
 			text := fmt.Sprintf("profile %s, seed %d, step %d", h.name, seed, i)
@@ -80,72 +81,54 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 			return text
 		}
 
-		// Each call is chosen, and run by the reference, in view of those before it.
-		var want []any
-		var flat []string // channels and what is published there
-		for len(st.calls) < calls {
-			key := h.key()
-			c := h.call(key, model.State(key))
-			if st.joint && !protocol.Joins(&c.script) {
-				continue
-			}
-			reply, messages, err := model.Run(c.script.Name, key, c.args)
+		key := h.key()
+		st.call = h.call(key, model.State(key))
+		want, messages, err := model.Run(st.script.Name, key, st.args)
+		if err != nil {
+			t.Fatalf("%v\n%s\n  %s", err, where(), st)
+		}
+		if st.script.Name == protocol.Take.Name {
+			want, err = drawn(model, key, want)
 			if err != nil {
-				t.Fatalf("%v\n%s\n  %s", err, where(), c)
+				t.Fatal(err)
 			}
-			for _, m := range messages {
-				flat = append(flat, m.Channel, m.Payload)
-				seen["push "+m.Payload[:1]]++
-				if p, err := protocol.ParsePush(m.Payload); err != nil || p.Key != key {
-					t.Fatalf("push %q: %v\n%s", m.Payload, err, where())
-				}
+		}
+		var flat []string // channels and what is published there
+		for _, m := range messages {
+			flat = append(flat, m.Channel, m.Payload)
+			seen["push "+m.Payload[:1]]++
+			if p, err := protocol.ParsePush(m.Payload); err != nil || p.Key != key {
+				t.Fatalf("push %q: %v\n%s", m.Payload, err, where())
 			}
-			if slices.ContainsFunc(st.calls, func(o call) bool { return o.key == key }) {
-				seen["one key twice together"]++
-			}
-			st.calls, want = append(st.calls, c), append(want, reply)
 		}
 		done = append(done, st)
 
 		var reply *redis.Cmd
 		var published *redis.StringSliceCmd
-		keeps := make([]*redis.StringSliceCmd, len(h.keys))
-		hashes := make([]*redis.MapStringStringCmd, len(h.keys))
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		dumps, untils := make([]*redis.Cmd, len(h.keys)), make([]*redis.StringCmd, len(h.keys))
+		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			if st.flush {
-				p.Del(ctx, h.keys...)
+				for _, key := range h.keys {
+					p.Del(ctx, key, "until:"+key, "last:"+protocol.Stream(key))
+				}
 			}
 			p.Del(ctx, "clock", "published")
 			p.RPush(ctx, "clock", at.Unix(), at.Nanosecond()/1000)
-			if st.joint {
-				var keys []string
-				var args []any
-				for _, c := range st.calls {
-					keys, args = append(keys, c.key), protocol.JointArgs(args, &c.script, c.args)
-				}
-				reply = p.EvalSha(ctx, shas[protocol.Joint.Name], keys, args...)
-			} else {
-				c := st.calls[0]
-				reply = p.EvalSha(ctx, shas[c.script.Name], []string{c.key}, c.args...)
-			}
+			reply = p.EvalSha(ctx, shas[st.script.Name], []string{key, protocol.Stream(key)}, st.args...)
 			published = p.LRange(ctx, "published", 0, -1)
 			for n, key := range h.keys {
-				keeps[n] = p.LRange(ctx, "kept:"+key, -1, -1)
-				p.Del(ctx, "kept:"+key)
-				hashes[n] = p.HGetAll(ctx, key)
+				dumps[n] = p.EvalSha(ctx, shas["dump"], []string{key})
+				untils[n] = p.Get(ctx, "until:"+key)
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && err != redis.Nil {
 			t.Fatalf("%v\n%s", err, where())
 		}
-
-		got := []any{reply.Val()}
-		if st.joint {
-			got, _ = reply.Val().([]any)
-			seen[fmt.Sprint("together ", len(st.calls))]++
+		if reply.Err() != nil && reply.Err() != redis.Nil {
+			t.Fatalf("%v\n%s", reply.Err(), where())
 		}
-		if !reflect.DeepEqual(got, want) {
+		if got := reply.Val(); !reflect.DeepEqual(got, want) {
 			t.Fatalf("the server answers %q, the reference %q\n%s", got, want, where())
 		}
 		if got := published.Val(); len(got)+len(flat) > 0 && !reflect.DeepEqual(got, flat) {
@@ -153,28 +136,36 @@ func compare(t *testing.T, s *store, shas map[string]string, h *history, seed, s
 		}
 		for n, key := range h.keys {
 			after := model.State(key)
-			if got := decode(t, hashes[n].Val()); !reflect.DeepEqual(got, after) {
+			if got := decodeAt(t, dumps[n].Val(), at); !reflect.DeepEqual(got, after) {
 				t.Fatalf("of %q the server has\n%+v, the reference\n%+v\n%s", key, got, after, where())
 			}
-			for _, text := range keeps[n].Val() {
-				if kept[key], err = strconv.ParseInt(text, 10, 64); err != nil {
-					t.Fatalf("%v\n%s", err, where())
-				}
+			if until := untils[n].Val(); len(after.Holders) > 0 && until != strconv.FormatInt(model.Until(key), 10) {
+				t.Fatalf("%q is kept until %s, want %d\n%s", key, until, model.Until(key), where())
 			}
-			const step = 300_000
-			if until := after.Token/1000/step*step + 2*step + protocol.Linger.Milliseconds(); after.Token > 0 && kept[key] < until {
-				t.Fatalf("the hash %q is kept until %d, want %d for its token\n%s", key, kept[key], until, where())
-			}
-			for _, h := range after.Holders {
-				if over := h.Expires + protocol.Linger.Milliseconds(); kept[key] < over {
-					t.Fatalf("the hash %q is kept until %d, the lease and what lingers until %d\n%s", key, kept[key], over, where())
-				}
+			switch {
+			case after.Thin:
+				seen["thin"]++
+			case len(after.Holders) > 0:
+				seen["fat"]++
+			case len(after.Buried) > 0:
+				seen["free with buried owners"]++
 			}
 		}
-		for n, c := range st.calls {
-			count(t, c.script, got[n], seen)
-		}
+		count(t, st.script, reply.Val(), seen)
 	}
+}
+
+func decodeAt(t *testing.T, dumped any, when time.Time) reference.State {
+	t.Helper()
+	return at(decode(t, dumped), when)
+}
+
+// drawn returns what Take answers if SET has answered so.
+func drawn(model *reference.Server, key string, set any) (any, error) {
+	if set == int64(0) {
+		return nil, nil
+	}
+	return model.Draw(key, "")
 }
 
 // count notes what a reply said, and that it can be parsed.
@@ -182,6 +173,13 @@ func count(t *testing.T, script protocol.Script, reply any, seen map[string]int)
 	t.Helper()
 	var err error
 	switch script.Name {
+	case protocol.Take.Name:
+		if reply == nil {
+			seen["take taken"]++
+			return
+		}
+		seen["take granted"]++
+		_, err = protocol.ParseDrawn(reply)
 	case protocol.Acquire.Name:
 		var r protocol.AcquireReply
 		r, err = protocol.ParseAcquire(reply)

@@ -27,13 +27,11 @@ func (c call) String() string {
 	return fmt.Sprintf("%s %q %q", c.script.Name, c.key, words)
 }
 
-// step is what the server runs at one moment: one call, or as many as Joint runs
-// together.
+// step is what the server runs at one moment.
 type step struct {
 	at    time.Time
-	flush bool // before the calls
-	joint bool
-	calls []call
+	flush bool // before the call
+	call
 }
 
 func (s step) String() string {
@@ -41,13 +39,7 @@ func (s step) String() string {
 	if s.flush {
 		text += " flushed,"
 	}
-	if s.joint {
-		text += " together"
-	}
-	for _, c := range s.calls {
-		text += " " + c.String()
-	}
-	return text
+	return text + " " + s.call.String()
 }
 
 // profile is a kind of random history.
@@ -135,9 +127,8 @@ func (h *history) trace() *driver.Trace {
 	return t
 }
 
-// next goes on to the next moment, and says what else precedes its calls and how many
-// they are.
-func (h *history) next() (s step, calls int) {
+// next goes on to the next moment, and says what else precedes its call.
+func (h *history) next() step {
 	switch x := h.Float64(); {
 	case x < h.back:
 		h.at = h.at.Add(-h.upTo(8 * second))
@@ -146,11 +137,12 @@ func (h *history) next() (s step, calls int) {
 	case x < 0.85:
 		h.at = h.at.Add(h.upTo(h.jump))
 	}
-	s = step{at: h.at, flush: h.Float64() < 0.002, joint: h.IntN(3) == 0}
-	if s.joint {
-		return s, 1 + h.IntN(5)
-	}
-	return s, 1
+	return step{at: h.at, flush: h.Float64() < 0.002}
+}
+
+// token returns one that may have been drawn: about now, or about the key's.
+func (h *history) token(st reference.State) int64 {
+	return max(1, h.at.UnixMilli()*1000, h.Int64N(2)*st.Token) + h.Int64N(3)
 }
 
 func (h *history) key() string {
@@ -173,22 +165,25 @@ func (h *history) call(key string, st reference.State) call {
 	switch x := h.Float64(); {
 	case x < h.endings:
 		s.script = protocol.End
-		a := protocol.EndArgs{Owner: h.owner(st), Keep: h.ms(0, 0, 0, 100, 3000)}
+		a := protocol.EndArgs{Owner: h.owner(st), Bury: h.IntN(3) == 0, Keep: h.ms(0, 0, 0, 100, 3000)}
 		if h.IntN(3) == 0 {
 			next := h.newOwner(st)
 			a.Next = &protocol.Next{Owner: next, Channel: channel(next), Length: length, PlaceTTL: placeTTL, Mode: m.Mode, Limit: m.limit, Trace: h.trace()}
 		}
 		s.args = a.Args()
 	case x < h.endings+0.1:
-		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), TTL: length, Share: h.IntN(8) == 0}.Args()
+		s.script, s.args = protocol.Renew, protocol.RenewArgs{Owner: h.owner(st), Token: h.token(st), TTL: length, Share: h.IntN(8) == 0}.Args()
 	case x < h.endings+0.12:
 		s.script = protocol.Inspect
 	case x < h.endings+0.125:
 		upTo := st.Token
 		if len(st.Holders) > 0 {
-			upTo = st.Holders[h.IntN(len(st.Holders))].Token
+			upTo = max(upTo, st.Holders[h.IntN(len(st.Holders))].Token)
 		}
 		s.script, s.args = protocol.Oust, protocol.OustArgs{UpTo: upTo}.Args()
+	case m.Mode == driver.Exclusive && h.IntN(map[bool]int{true: 2, false: 10}[len(st.Holders) == 0]) == 0:
+		o := h.newOwner(st)
+		s.script, s.args = protocol.Take, protocol.TakeArgs{Owner: o, Channel: channel(o), Length: length, Trace: h.trace()}.Args()
 	default:
 		o := h.newOwner(st)
 		s.script = protocol.Acquire

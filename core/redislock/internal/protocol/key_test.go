@@ -1,20 +1,21 @@
 package protocol_test
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-func TestKeyIsOneHashTag(t *testing.T) {
+// The shard is part of the protocol: two releases that put a key into different shards would not
+// exclude each other.
+func TestKeyIsNamedByItsShard(t *testing.T) {
 	for in, want := range map[string]string{
-		"shop:prod:stock:7": "la1:{shop:prod:stock:7}",
-		"shop/stock:A%3A1":  "la1:{shop/stock:A%3A1}",
-		"{a}b":              `la1:{\(a\)b}`,
-		`a\)b`:              `la1:{a\\)b}`,
-		"\x00\xff ":         "la1:{\x00\xff }",
+		"shop:prod:stock:7": "la2:{bb}:shop:prod:stock:7",
+		"{a}b":              "la2:{f8}:{a}b",
+		"\x00\xff ":         "la2:{d3}:\x00\xff ",
+		"":                  "la2:{c5}:",
 	} {
 		if got := protocol.Key(in); got != want {
 			t.Errorf("Key(%q) = %q, want %q", in, got, want)
@@ -22,39 +23,25 @@ func TestKeyIsOneHashTag(t *testing.T) {
 	}
 }
 
-// All keys of up to six of the characters that a key's name writes otherwise, or that
-// stand in their place.
-func TestNoTwoKeysHaveOneName(t *testing.T) {
-	const characters = `\{}()a`
-	named := make(map[string]string)
-	keys := []string{""}
-	for range 6 {
-		for _, key := range keys[:len(keys):len(keys)] {
-			for i := range len(characters) {
-				keys = append(keys, key+characters[i:i+1])
-			}
-		}
-		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+func TestKeysSpreadOverAllShards(t *testing.T) {
+	const keys = 400 * protocol.Shards
+	count := make(map[string]int)
+	for i := range keys {
+		count[protocol.Stream(protocol.Key(fmt.Sprint("shop:prod/stock:", i)))]++
 	}
-	for _, key := range keys {
-		name := protocol.Key(key)
-		if other, ok := named[name]; ok {
-			t.Fatalf("%q and %q are both named %q", key, other, name)
-		}
-		named[name] = key
-		if back, ok := protocol.ParseKey(name); !ok || back != key {
-			t.Fatalf("%q is named %q, which is read as %q, %v", key, name, back, ok)
-		}
+	most := 0
+	for _, n := range count {
+		most = max(most, n)
 	}
-	if want := (6*6*6*6*6*6*6 - 1) / 5; len(named) != want {
-		t.Errorf("%d keys, want %d", len(named), want)
+	if len(count) != protocol.Shards || most > 600 {
+		t.Errorf("%d keys are in %d shards, up to %d in one", keys, len(count), most)
 	}
 }
 
 func FuzzKeysStayApart(f *testing.F) {
-	f.Add("a}b", `a\)b`)
-	f.Add(`\`, `\\`)
+	f.Add("a}b", "a)b")
 	f.Add("{", "}")
+	f.Add("", ":")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := protocol.Key(a), protocol.Key(b)
 		if (x == y) != (a == b) {
@@ -66,9 +53,11 @@ func FuzzKeysStayApart(f *testing.F) {
 		if key, ok := protocol.ParseKey(b); ok && protocol.Key(key) != b {
 			t.Errorf("%q is read as %q, which is named otherwise", b, key)
 		}
-		tag := strings.TrimSuffix(strings.TrimPrefix(x, "la1:{"), "}")
-		if strings.ContainsAny(tag, "{}") || "la1:{"+tag+"}" != x {
-			t.Errorf("%q becomes %q, whose hash tag is not the whole", a, x)
+		if s := protocol.Stream(x); !strings.HasPrefix(x, s+":") || s == x || strings.Index(x, "}") != len(s)-1 {
+			t.Errorf("%q has the stream %q, of another hash tag", x, s)
+		}
+		if _, ok := protocol.ParseKey(protocol.Stream(x)); ok {
+			t.Errorf("the stream of %q is read as a key", x)
 		}
 	})
 }

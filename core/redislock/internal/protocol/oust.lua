@@ -1,17 +1,12 @@
--- oust ends every lease whose token is at most ARGV[1], so that a repetition does not end
+-- oust: up to. It ends every lease whose token is at most up to, so that repetitions do not end
 -- later leases. The token rises, so that guards can refuse the old ones.
 local upto = tonumber(ARGV[1])
-local over = {}
-if s.o == SHARED then
-  for i = #holders, 1, -1 do
-    if holders[i].t <= upto then table.insert(over, 1, table.remove(holders, i)) end
-  end
-  share()
-elseif s.o ~= '' and s.t <= upto then
-  over[1] = {owner = s.o, p = s.p}
-  s.o, s.p = '', ''
+local over = remove(function(h) return since(h) <= upto end)
+if #over > 0 then
+  s.t = draw()
+  if s.t == 0 then return redis.error_reply('TRYAGAIN the slot moves') end
+  s.u = math.max(s.u, upto)
 end
-if #over > 0 then s.t, s.u = math.max(s.t + 1, us), math.max(s.u, upto) end
 for _, h in ipairs(over) do
   if h.p ~= '' then
     bury(h.owner)
@@ -19,5 +14,6 @@ for _, h in ipairs(over) do
   end
 end
 promote('')
-save(true)
+local failed = save()
+if failed then return failed end
 return {#over, text(s.t), s.c, more}

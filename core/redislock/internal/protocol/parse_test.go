@@ -22,6 +22,10 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 	renew := func(v any) (any, error) { return protocol.ParseRenew(v) }
 	inspect := func(v any) (any, error) { return protocol.ParseInspect(v) }
 	oust := func(v any) (any, error) { return protocol.ParseOust(v) }
+	drawn := func(v any) (any, error) {
+		d, err := protocol.ParseDrawn(v)
+		return d.Token(), err
+	}
 	n := func(n int) any { return int64(n) }
 	for _, tt := range []struct {
 		parse func(any) (any, error)
@@ -35,7 +39,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), "channel", "trace"), protocol.AcquireReply{Status: protocol.Busy, Token: 7, Taker: protocol.Taker{Channel: "channel", Trace: "trace"}}},
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), n(1), ""), nil},
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0)), nil},
-		{acquire, list("granted", "0", n(0), n(0), n(0), n(0), "", ""), nil},
+		{acquire, list("granted", "0", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Granted}},
 		{acquire, list("granted", "07", n(0), n(0), n(0), n(0), "", ""), nil},
 		{acquire, list("granted", "-7", n(0), n(0), n(0), n(0), "", ""), nil},
 		{acquire, list("granted", "1e15", n(0), n(0), n(0), n(0), "", ""), nil},
@@ -53,7 +57,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{acquire, "7", protocol.AcquireReply{Status: protocol.Granted, Token: 7}},
 		{acquire, "9007199254740991", protocol.AcquireReply{Status: protocol.Granted, Token: 1<<53 - 1}},
 		{acquire, "9007199254740992", nil},
-		{acquire, "0", nil},
+		{acquire, "0", protocol.AcquireReply{Status: protocol.Granted}},
 		{acquire, "07", nil},
 		{acquire, "", nil},
 		{acquire, n(7), nil},
@@ -64,7 +68,19 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{end, list("ended", "7", n(0), n(0), "granted", n(0), n(9), "0", "", ""), protocol.EndReply{Status: protocol.Ended, Token: 7, Next: protocol.Granted, Left: 9 * time.Millisecond}},
 		{end, list("absent", "0", n(0), n(1), "", n(0), n(0), "0", "", ""), protocol.EndReply{Status: protocol.Absent, More: true}},
 		{end, list("notmine", "7", n(0), n(0), "granted", n(0), n(0), "0", "", ""), nil},
-		{end, list("ended", "0", n(0), n(0), "granted", n(0), n(0), "0", "", ""), nil},
+		{end, list("ended", "0", n(0), n(0), "granted", n(0), n(0), "0", "", ""), protocol.EndReply{Status: protocol.Ended, Next: protocol.Granted}},
+		{drawn, "1700000000123-45", int64(1700000000123045)},
+		{drawn, "1700000000123-999", int64(1700000000123999)},
+		{drawn, "1700000000123-1000", int64(0)}, // none is left of that ms
+		{drawn, "9007199254739-999", int64(9007199254739999)},
+		{drawn, "9007199254740-0", nil},
+		{drawn, "0-1", nil},
+		{drawn, "1700000000123", nil},
+		{drawn, "1700000000123-", nil},
+		{drawn, "-1", nil},
+		{drawn, "a-b", nil},
+		{drawn, n(1), nil},
+		{drawn, nil, nil},
 		{end, list("ended", "7", n(0), n(0), "busy", n(0), n(0), "0", "", ""), nil},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "5", "", ""), protocol.EndReply{Status: protocol.NotMine, Token: 7, Ousted: 5}},
 		{end, list("notmine", "7", n(0), n(0), "", n(0), n(0), "", ""), nil},
@@ -131,23 +147,23 @@ func TestPushesAreReadWholeOrRefused(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", in, p, err)
 		}
 	}
-	want := protocol.Push{Kind: protocol.PushWait, Owner: owner(3), Token: 12, Waiting: 4, Key: "la1:{a:1:2:b}"}
-	if p, err := protocol.ParsePush("w" + o + "12:4:la1:{a:1:2:b}"); err != nil || p != want {
+	want := protocol.Push{Kind: protocol.PushWait, Owner: owner(3), Token: 12, Waiting: 4, Key: "la2:{a:1:2:b}"}
+	if p, err := protocol.ParsePush("w" + o + "12:4:la2:{a:1:2:b}"); err != nil || p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
-	want = protocol.Push{Kind: protocol.PushEnds, Owner: owner(3), Left: 250 * time.Millisecond, Waiting: 4, Key: "la1:{a}"}
-	if p, err := protocol.ParsePush("e" + o + "250:4:la1:{a}"); err != nil || p != want {
+	want = protocol.Push{Kind: protocol.PushEnds, Owner: owner(3), Left: 250 * time.Millisecond, Waiting: 4, Key: "la2:{a}"}
+	if p, err := protocol.ParsePush("e" + o + "250:4:la2:{a}"); err != nil || p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := protocol.ParsePush("e" + o + "9007199254740991:4:la1:{a}"); err != nil || p.Left != protocol.MaxPlaceTTL {
+	if p, err := protocol.ParsePush("e" + o + "9007199254740991:4:la2:{a}"); err != nil || p.Left != protocol.MaxPlaceTTL {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
 
 func FuzzParsePush(f *testing.F) {
-	f.Add("g" + name(1) + "1700000000000000:2:la1:{stock:7}")
+	f.Add("g" + name(1) + "1700000000000000:2:la2:{stock:7}")
 	f.Add("w" + name(1) + "1:0:::")
-	f.Add("e" + name(1) + "250:1:la1:{stock:7}")
+	f.Add("e" + name(1) + "250:1:la2:{stock:7}")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, in string) {
 		p, err := protocol.ParsePush(in)
@@ -199,12 +215,12 @@ func FuzzParseReplies(f *testing.F) {
 			in = n
 		}
 		if r, err := protocol.ParseAcquire(in); err == nil {
-			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Status == protocol.Granted && r.Token == 0 {
+			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 {
 				t.Errorf("%q is read as %+v", in, r)
 			}
 		}
 		if r, err := protocol.ParseEnd(in); err == nil {
-			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Next == protocol.Granted && (r.Token == 0 || r.Status != protocol.Ended) {
+			if r.Left < 0 || r.Waiting < 0 || r.Token < 0 || r.Next == protocol.Granted && r.Status != protocol.Ended {
 				t.Errorf("%q is read as %+v", in, r)
 			}
 		}
@@ -213,6 +229,9 @@ func FuzzParseReplies(f *testing.F) {
 		}
 		if r, err := protocol.ParseInspect(in); err == nil && (r.Left < 0 || r.Token < 0) {
 			t.Errorf("%q is read as %+v", in, r)
+		}
+		if d, err := protocol.ParseDrawn(in); err == nil && d.Token() < 0 {
+			t.Errorf("%q is read as %+v", in, d)
 		}
 		if r, err := protocol.ParseOust(in); err == nil && (r.Ended < 0 || r.Token < 0) {
 			t.Errorf("%q is read as %+v", in, r)
@@ -244,6 +263,7 @@ func TestArgumentsRoundTimesUp(t *testing.T) {
 func TestPrintedArgumentsShowNoOwner(t *testing.T) {
 	next := &protocol.Next{Owner: owner(2), Channel: "c", Length: second, PlaceTTL: second}
 	for _, args := range [][]any{
+		append(protocol.TakeArgs{Owner: owner(1), Channel: "c", Length: second}.Args(), "(owner)"),
 		protocol.AcquireArgs{Owner: owner(1), Channel: "c", Length: second, PlaceTTL: second}.Args(),
 		protocol.EndArgs{Owner: owner(1), Next: next}.Args(),
 		protocol.RenewArgs{Owner: owner(1), TTL: second}.Args(),
@@ -264,6 +284,24 @@ func words(t *testing.T, args []any) []string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// The value that Take sets is what the scripts read, and what a release by its value compares.
+func TestValueOfALeaseSaysAllThatAWaiterNeeds(t *testing.T) {
+	trace := &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 3}
+	a := protocol.TakeArgs{Owner: owner(1), Channel: "la2:c", Length: 10*time.Millisecond + 1, Trace: trace}
+	if got, want := words(t, a.Args()), []string{name(1) + "1:0:0:11:5:la2:c" + string(trace.Append(nil)), "11"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestStreamIsRaisedBeforeItsTokensOfAMsAreUsedUp(t *testing.T) {
+	for id, want := range map[string]string{"1700000000123-499": "", "1700000000123-500": "1700000000124-0", "1700000000123-5000": "1700000000124-0"} {
+		d, err := protocol.ParseDrawn(id)
+		if err != nil || d.Raise() != want {
+			t.Errorf("%s is raised to %q, %v; want %q", id, d.Raise(), err, want)
+		}
+	}
 }
 
 func TestPlaceInTheQueueLastsNoLongerThanTheTTL(t *testing.T) {

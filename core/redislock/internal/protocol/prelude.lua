@@ -1,11 +1,13 @@
--- The general path of all scripts. was is the hash as it was read; s and holders are the
--- hash as it shall be. save writes what differs. Names: e is E, a place's time in ms without a
--- refresh; limit is when a place ends; room is how many owners may hold the key at once. Redis
--- defines the functions anew at every run, which usually takes 100 ns each.
+-- The general path of all scripts. A key is a string while one owner holds it alone and nobody
+-- waits, and else a hash: was is the hash as it was read, value the string. s and holders are what
+-- the key shall be. save writes what differs. Names: e is E, a place's time in ms without a refresh;
+-- limit is when a place ends; room is how many owners may hold the key at once. Redis defines the
+-- functions anew at every run, which usually takes 100 ns each.
 
-local SCAN = 64        -- places of the queue that one script looks at
-local KEPT = '-'       -- in o while the key is kept for MinHold
-local SHARED = '+'     -- in o while several may hold together: they stand in s
+local SCAN = 64                    -- places of the queue that one script looks at
+local KEPT = string.rep('-', 16)   -- the owner while the key is kept for MinHold
+local NUMBERS = {'t', 'y', 'h', 'n', 'c', 'u'}
+local TEXTS = {'z', 'd', 's'}
 
 local function text(n) return string.format('%.0f', n) end
 
@@ -15,6 +17,7 @@ local pushes = {}      -- to publish, three elements each: channel, kind and own
 local wanted = false   -- tell the holders that somebody waits
 local more = 0         -- 1 if the queue has to be looked at further
 local lapsed = false   -- a lease has just been found to be over
+local frees = true     -- the script frees memory or refreshes something
 local mine             -- the entry that seek has made or refreshed, not written yet
 
 -- traced returns the trace in what a field d holds, if it is the owner's, and else ''.
@@ -23,116 +26,137 @@ local function traced(d, owner)
   return ''
 end
 
--- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[3], if any.
-local was = redis.call('HMGET', key, 'o', 'p', 't', 'x', 'l', 'z', 'h', 'n', 'c', 's', 'u',
-  'i' .. (ARGV[1] or ''), 'i' .. (ARGV[3] or ''), 'd')
-local i, j = tonumber(was[12] or nil), tonumber(was[13] or nil)
-local s = {
-  o = was[1] or '', p = was[2] or '', t = (was[3] or 0) + 0, x = (was[4] or 0) + 0, l = (was[5] or 0) + 0,
-  z = was[6] or '', h = (was[7] or 0) + 0, n = (was[8] or 0) + 0, c = (was[9] or 0) + 0, u = (was[11] or 0) + 0,
-  d = was[14] or '',
-}
-if s.c > 0 then s.o = string.sub(s.o, 1, -2) end
-
--- holders are those who hold the key together. s has for each: the owner,
--- "room:token:expiry:length:n:" and the channel of n bytes.
-local holders = {}
-if s.o == SHARED then
-  local at, all = 1, was[10]
-  while at <= #all do
-    local room, t, x, l, n, rest = string.match(all, '^(%d+):(%d+):(%d+):(%d+):(%d+):()', at + 16)
-    n = tonumber(n)
-    holders[#holders + 1] = {
-      owner = string.sub(all, at, at + 15), p = string.sub(all, rest, rest + n - 1),
-      room = tonumber(room), t = tonumber(t), x = tonumber(x), l = tonumber(l),
-    }
-    at = rest + n
-  end
+-- record reads the holder at a place of a text, and returns it with the place behind it. A holder
+-- is the owner, "room:token:expiry:length:n:" and the channel of n bytes. The token is 0 while only
+-- the holder knows it, and in a string the expiry is, since the key's own is meant.
+local function record(all, at)
+  local room, t, x, l, n, rest = string.match(all, '^(%d+):(%d+):(%d+):(%d+):(%d+):()', at + 16)
+  if not room then return nil end
+  local over = rest + n
+  return {
+    owner = string.sub(all, at, at + 15), p = string.sub(all, rest, over - 1),
+    room = tonumber(room), t = tonumber(t), x = tonumber(x), l = tonumber(l),
+  }, over
 end
 
--- ended reports whether the owner is one of the last four that ended.
-local function ended(owner)
-  for i = 1, #s.z, 16 do
-    if string.sub(s.z, i, i + 15) == owner then return true end
+local function recorded(h, x)
+  return h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
+end
+
+-- since returns the token of a holder, or one that it is not less than: the moment of the grant.
+local function since(h)
+  if h.t > 0 then return h.t end
+  return math.max(h.x - h.l, 0) * 1000
+end
+
+-- i and j are the indexes of the entries of the owners in ARGV[1] and ARGV[4], if any.
+local key, stream = KEYS[1], KEYS[2] or string.sub(KEYS[1], 1, SHARD)
+local was = redis.pcall('HMGET', key, 't', 'y', 'h', 'n', 'c', 'u', 'z', 'd', 's', 'i' .. (ARGV[1] or ''), 'i' .. (ARGV[4] or ''))
+local value, lasts  -- the string, and for how long
+local holders = {}
+if was.err then
+  value = redis.call('GET', key)
+  local h, rest = record(value, 1)
+  if not h then return redis.error_reply('WRONGTYPE the key holds a string that is no lock of this kind') end
+  lasts = redis.call('PTTL', key)
+  h.x = now + (lasts >= 0 and lasts or h.l)
+  holders[1] = h
+  was = {}
+  if rest <= #value then was[8] = h.owner .. string.sub(value, rest) end
+end
+local there = value or was[1]
+if not there and redis.call('EXISTS', key) == 1 then return redis.error_reply('WRONGTYPE the key holds a hash that is no lock') end
+local i, j = tonumber(was[10] or nil), tonumber(was[11] or nil)
+local s = {z = was[7] or '', d = was[8] or ''}
+for n, name in ipairs(NUMBERS) do s[name] = (was[n] or 0) + 0 end
+if value then s.t = since(holders[1]) end
+local at = 1
+while was[9] and at <= #was[9] do holders[#holders + 1], at = record(was[9], at) end
+
+-- Owners that were given up are forgotten in time. A clock that goes back does not stretch that.
+s.y = math.min(s.y, now + LINGER)
+if s.y <= now then s.z, s.y = '', 0 end
+
+-- buried reports whether the owner is one of the last four that were given up.
+local function buried(owner)
+  for n = 1, #s.z, 16 do
+    if string.sub(s.z, n, n + 15) == owner then return true end
   end
   return false
 end
 
--- bury notes that an owner has ended, so that a late request of it gets nothing.
+-- bury notes that an owner was given up, so that a late request of it gets nothing.
 local function bury(owner)
-  if not ended(owner) then s.z = string.sub(owner .. s.z, 1, 64) end
+  if not buried(owner) then s.z = string.sub(owner .. s.z, 1, 64) end
+  s.y = now + LINGER
 end
 
--- holding returns an owner's lease: s itself, or the record of one who shares.
+-- holding returns an owner's lease.
 local function holding(owner)
-  if s.o == owner then return s end
   for n = 1, #holders do
     if holders[n].owner == owner then return holders[n] end
   end
 end
 
--- share sets o, p, l and x from the holders. x is when the first of their leases ends.
-local function share()
-  s.o, s.p, s.l = '', '', 0
-  for _, h in ipairs(holders) do
-    if s.o == '' or h.x < s.x then s.x = h.x end
-    s.o = SHARED
+-- remove ends the leases for which over says so, and returns them.
+local function remove(over)
+  local removed = {}
+  for n = #holders, 1, -1 do
+    if over(holders[n]) then table.insert(removed, 1, table.remove(holders, n)) end
   end
+  return removed
 end
 
 -- The leases are brought up to date with the clock. A lease that lasts longer than
 -- it was ever given shows that the clock went back. An end that was seen is kept: it
 -- must not be undone by a clock that steps back later.
-if s.o == SHARED then
-  for n = #holders, 1, -1 do
-    local h = holders[n]
-    h.x = math.min(h.x, now + h.l)
-    if h.x <= now then
-      if h.p ~= '' then bury(h.owner) end
-      table.remove(holders, n)
-      lapsed = true
-    end
-  end
-  share()
-elseif s.o ~= '' then
-  if s.x > now + s.l then s.x = now + s.l end
-  if s.x <= now then
-    if s.o ~= KEPT then bury(s.o) end
-    s.o, s.p = '', ''
-    lapsed = true
-  end
-end
+lapsed = #remove(function(h)
+  h.x = math.min(h.x, now + h.l)
+  return h.x <= now
+end) > 0
+
+-- alone reports whether the key is held exclusively.
+local function alone() return #holders == 1 and holders[1].room == 1 end
 
 -- fits reports whether one more owner, of that room, may hold. The room counts that owner too;
 -- 0 is any number. Each holder has a room of its own, which counts as well.
 local function fits(room)
-  if s.o == '' then return true end
-  if s.o ~= SHARED then return false end
-  local n = #holders
-  if room > 0 and n >= room then return false end
-  for _, h in ipairs(holders) do
-    if h.room > 0 and n >= h.room then return false end
+  if room > 0 and #holders >= room then return false end
+  for n = 1, #holders do
+    if holders[n].room > 0 and #holders >= holders[n].room then return false end
   end
   return true
 end
 
--- grant gives an owner the key, with a new token, until limit. trace may be ''.
-local function grant(owner, channel, length, limit, room, trace)
-  s.t = math.max(s.t + 1, us)
-  if trace ~= '' then s.d = owner .. trace end
-  if room == 1 then
-    s.o, s.p, s.l, s.x = owner, channel, length, limit
-    return
+-- draw returns a new token, which is greater than all before it: see the package's comment. In a
+-- Cluster it is 0 while the key is here and the stream is not, for the slot moves.
+local function draw()
+  if frees then redis.call('PEXPIRE', key, value and math.max(lasts, 1) or LINGER) end -- see save
+  local id = (KEYS[2] and redis.call or redis.pcall)('XADD', stream, 'MAXLEN', '~', '1', '*', '', '')
+  if type(id) == 'table' then
+    if not string.find(id.err, 'non local', 1, true) then redis.call('XADD', stream, 'MAXLEN', '~', '1', '*', '', '') end
+    return 0
   end
-  holders[#holders + 1] = {owner = owner, p = channel, room = room, t = s.t, x = limit, l = length}
-  share()
+  local ms, n = string.match(id, '^(%d+)-(%d+)$')
+  if n + 0 >= 1000 then -- the clock has gone back, and the stream has used up the ms before that
+    ms, n = ms + 1, 0
+    redis.call('XADD', stream, 'MAXLEN', '~', '1', text(ms) .. '-0', '', '')
+  end
+  return ms * 1000 + n
+end
+
+-- grant gives an owner the key until limit. trace may be ''. The token t may be 0 if the reply tells
+-- the owner of the grant: it draws one then.
+local function grant(owner, channel, length, limit, room, trace, t)
+  if trace ~= '' then s.d = owner .. trace end
+  if t > 0 then s.t = t end
+  holders[#holders + 1] = {owner = owner, p = channel, room = room, t = t, x = limit, l = length}
 end
 
 -- extend makes a lease last for length from now; it never shortens one.
 local function extend(h, length)
   h.x = math.max(h.x, now + length)
   h.l = math.max(h.l, length)
-  if h ~= s then share() end
 end
 
 -- entry returns entry i of the queue, or nil.
@@ -184,9 +208,9 @@ local function drop(i, owner)
 end
 
 -- tell notes a message to a process about one of its owners.
-local function tell(channel, kind, owner, token)
+local function tell(channel, kind, owner, number)
   local n = #pushes
-  pushes[n + 1], pushes[n + 2], pushes[n + 3] = channel, kind .. owner, token
+  pushes[n + 1], pushes[n + 2], pushes[n + 3] = channel, kind .. owner, number
 end
 
 -- promote grants the key to the first live entries for as long as they fit. The owner self
@@ -195,22 +219,24 @@ end
 -- does not, so that entries that died together do not delay the next one for long.
 local function promote(self)
   for _ = 1, SCAN do
-    if s.c == 0 or s.o ~= '' and s.o ~= SHARED then return end
+    if s.c == 0 or alone() then return end
     local e = entry(s.h)
     if not e then
       s.h = s.h + 1
     elseif e.limit <= now then
       drop(e.i, e.owner)
     elseif fits(e.room) then
+      local t = draw()
+      if t == 0 and e.owner ~= self then return end -- its own request asks again
       drop(e.i, e.owner)
       local least = lapsed and 0 or math.floor(e.e / 3)
-      grant(e.owner, e.channel, e.e, math.max(e.limit, now + least), e.room, e.trace)
-      if e.owner ~= self then tell(e.channel, 'g', e.owner, s.t) end
+      grant(e.owner, e.channel, e.e, math.max(e.limit, now + least), e.room, e.trace, t)
+      if e.owner ~= self then tell(e.channel, 'g', e.owner, t) end
     else
       return
     end
   end
-  if s.c > 0 and (s.o == '' or s.o == SHARED) then more = 1 end
+  if s.c > 0 and not alone() then more = 1 end
 end
 
 -- seek gives an owner the key or a place, or refreshes what it has, and returns which as a
@@ -234,9 +260,9 @@ local function seek(owner, channel, length, e, i, create, wait, room, trace)
     wanted = wanted or i == s.h
     return 'queued'
   end
-  if not create or ended(owner) then return 'over' end
+  if not create or buried(owner) then return 'over' end
   if s.c == 0 and fits(room) then
-    grant(owner, channel, length, now + length, room, trace)
+    grant(owner, channel, length, now + length, room, trace, draw())
     return 'granted'
   end
   if not wait then
@@ -259,7 +285,6 @@ end
 
 -- taker returns the channel of one who holds the key, and its trace; '' for what is not known.
 local function taker()
-  if s.p ~= '' then return s.p, traced(s.d, s.o) end
   for _, h in ipairs(holders) do
     if h.p ~= '' then return h.p, traced(s.d, h.owner) end
   end
@@ -274,8 +299,11 @@ end
 
 -- left returns how many ms are left until the first lease ends; 0 if the key is free.
 local function left()
-  if s.o == '' then return 0 end
-  return s.x - now
+  local first
+  for _, h in ipairs(holders) do
+    if not first or h.x < first then first = h.x end
+  end
+  return first and first - now or 0
 end
 
 -- hurry tells the first of the queue how soon a lease ends, if that is before it would
@@ -285,53 +313,72 @@ local function hurry()
   if e and left() > 0 and left() < math.floor(e.e / 3) then tell(e.channel, 'e', e.owner, left()) end
 end
 
--- token returns the token of an owner's lease, or the latest of the key if it has none.
-local function token(owner) return text((holding(owner) or s).t) end
+-- token returns the token of an owner's lease, 0 if that is not known here; or the latest that is
+-- known of the key if the owner has none.
+local function token(owner)
+  local h = holding(owner)
+  return text(h and h.t or s.t)
+end
 
 -- save writes what has changed, and publishes after that. An error of PUBLISH, as for lack of
--- the right, changes nothing: Redis would not undo the writes.
+-- the right, changes nothing: Redis would not undo the writes. It returns an error reply if it has
+-- done nothing.
 --
 -- A server out of memory refuses a script's first write if that needs memory, but none after
--- it. PEXPIRE needs no memory. So it comes first if frees is true: the script frees memory or
--- refreshes something. Otherwise it comes last, and the server refuses to add anything. A new
--- hash gets it last in any case.
-local function save(frees)
-  local last, shared = left(), ''
-  if s.o == SHARED then
-    local records = {}
-    for n, h in ipairs(holders) do
-      last = math.max(last, h.x - now)
-      records[n] = h.owner .. text(h.room) .. ':' .. text(h.t) .. ':' .. text(h.x) .. ':' .. text(h.l) .. ':' .. #h.p .. ':' .. h.p
-    end
-    shared = table.concat(records)
+-- it. PEXPIRE needs no memory. So it comes first if frees is true. Otherwise it comes last, and the
+-- server refuses to add anything.
+local function save()
+  local last, idle = 0, s.c == 0
+  local records = {}
+  for n, h in ipairs(holders) do
+    last = math.max(last, h.x - now)
+    idle = idle and h.p == ''
+    records[n] = recorded(h, h.x)
   end
-  local o = s.c > 0 and s.o .. WAITING or s.o
-  local n = #puts
-  if o ~= (was[1] or '') then puts[n + 1], puts[n + 2], n = 'o', o, n + 2 end
-  if s.p ~= (was[2] or '') then puts[n + 1], puts[n + 2], n = 'p', s.p, n + 2 end
-  if s.t ~= (was[3] or 0) + 0 then puts[n + 1], puts[n + 2], n = 't', s.t, n + 2 end
-  if s.x ~= (was[4] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'x', s.x, n + 2 end
-  if s.l ~= (was[5] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'l', s.l, n + 2 end
-  if s.z ~= (was[6] or '') then puts[n + 1], puts[n + 2], n = 'z', s.z, n + 2 end
-  if s.h ~= (was[7] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'h', s.h, n + 2 end
-  if s.n ~= (was[8] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'n', s.n, n + 2 end
-  if s.c ~= (was[9] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'c', s.c, n + 2 end
-  if shared ~= (was[10] or '') then puts[n + 1], puts[n + 2], n = 's', shared, n + 2 end
-  if s.u ~= (was[11] or 0) + 0 then puts[n + 1], puts[n + 2], n = 'u', s.u, n + 2 end
-  if s.d ~= (was[14] or '') then puts[n + 1], puts[n + 2], n = 'd', s.d, n + 2 end
-  if n > 0 or #dels > 0 then
-    local step = (s.t - s.t % (STEP * 1000)) / 1000
-    local keep = math.max(last, step + 2 * STEP - now) + LINGER
-    if frees then redis.call('PEXPIRE', key, keep) end
-    if n > 0 then redis.call('HSET', key, unpack(puts)) end
-    if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end
-    if not frees or not was[3] then redis.call('PEXPIRE', key, keep) end
+  s.s = table.concat(records)
+  -- What nobody holds and nobody waits for stays until no request of an owner that was given up can
+  -- come any more.
+  local keep = idle and math.max(last, s.y - now) or last + LINGER
+  if keep <= 0 then
+    if there then redis.call('DEL', key) end
+  elseif alone() and not idle and s.c == 0 and s.z == '' and (value or not there) then
+    local h = holders[1]
+    local new = recorded(h, 0) .. traced(s.d, h.owner)
+    if new ~= value or last ~= lasts then
+      if frees then redis.call('PEXPIRE', key, last) end
+      redis.call('SET', key, new, 'PX', last)
+    end
+  else
+    local before, moves = was, false
+    if value then
+      -- While a slot of a Cluster moves away, a key cannot be made where the slot was, not even one
+      -- that has just been there. No key at all can be asked for that is not there. A key that is free
+      -- goes all the same: that a late copy may then have it until its TTL is over delays others, and no more.
+      moves = not KEYS[2] and type(redis.pcall('EXISTS', key .. ':')) == 'table'
+      if moves and (#holders > 0 or s.c > 0) then return redis.error_reply('TRYAGAIN the slot moves') end
+      if not frees then redis.call('SET', key, value, 'KEEPTTL') end
+      redis.call('DEL', key)
+      before = {}
+    end
+    for n, name in ipairs(NUMBERS) do
+      if not before[n] and (name == 't' or s[name] ~= 0) or before[n] and s[name] ~= before[n] + 0 then
+        puts[#puts + 1], puts[#puts + 2] = name, text(s[name])
+      end
+    end
+    for n, name in ipairs(TEXTS) do
+      if s[name] ~= (before[#NUMBERS + n] or '') then puts[#puts + 1], puts[#puts + 2] = name, s[name] end
+    end
+    if not moves and (#puts > 0 or #dels > 0) then
+      if frees then redis.call('PEXPIRE', key, keep) end
+      if #puts > 0 then redis.call('HSET', key, unpack(puts)) end
+      if #dels > 0 then redis.call('HDEL', key, unpack(dels)) end
+      if not frees or not was[1] then redis.call('PEXPIRE', key, keep) end
+    end
   end
   if wanted and #pushes == 0 then
-    if s.p ~= '' then tell(s.p, 'w', s.o, s.t) end
     for n = 1, #holders do
       local h = holders[n]
-      if h.p ~= '' then tell(h.p, 'w', h.owner, h.t) end
+      if h.p ~= '' then tell(h.p, 'w', h.owner, since(h)) end
     end
   end
   for n = 1, #pushes, 3 do

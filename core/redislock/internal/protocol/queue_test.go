@@ -212,13 +212,13 @@ func TestNextTakesThePlaceOfTheEnded(t *testing.T) {
 		c := startClocked(t)
 		c.acquire(ask(1), protocol.Granted)
 		c.end(protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-		c.end(protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.NotMine)
+		c.end(protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.Absent)
 		c.acquire(again(2), protocol.Over)
 	})
 	t.Run("not if it has ended", func(t *testing.T) {
 		c := startClocked(t)
 		c.acquire(ask(1), protocol.Granted)
-		c.end(protocol.EndArgs{Owner: owner(2)}, protocol.NotMine)
+		c.end(protocol.EndArgs{Owner: owner(2), Bury: true}, protocol.NotMine)
 		if r := c.end(protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.Ended); r.Next != protocol.Over {
 			t.Errorf("%+v", r)
 		}
@@ -230,7 +230,7 @@ func TestNextTakesThePlaceOfTheEnded(t *testing.T) {
 		c := startClocked(t)
 		c.acquire(ask(1), protocol.Granted)
 		c.at = c.at.Add(10 * second)
-		if r := c.end(protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.NotMine); r.Next != 0 {
+		if r := c.end(protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.Absent); r.Next != 0 {
 			t.Errorf("%+v", r)
 		}
 	})

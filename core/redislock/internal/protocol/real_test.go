@@ -45,7 +45,7 @@ func (s *store) mustEnd(key string, a protocol.EndArgs, want protocol.Status) pr
 
 func (s *store) mustRenew(key string, n int, ttl time.Duration, want protocol.Status) {
 	s.t.Helper()
-	v, err := s.run(protocol.Renew, key, protocol.RenewArgs{Owner: owner(n), TTL: ttl}.Args())
+	v, err := s.run(protocol.Renew, key, protocol.RenewArgs{Owner: owner(n), Token: 1, TTL: ttl}.Args())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -86,37 +86,6 @@ func total(calls map[string]int) int {
 	return n
 }
 
-func TestFreeKeyCostsFewCommandsInside(t *testing.T) {
-	s := start(t)
-	costs := func(what string, pexpire int) {
-		t.Helper()
-		if got := s.calls(); total(got) != 3+pexpire || got["hmget"] != 1 || got["time"] != 1 || got["hset"] != 1 || got["pexpire"] != pexpire {
-			t.Errorf("%s ran %v", what, got)
-		}
-	}
-	s.calls()
-	s.mustAcquire("la1:{k}", ask(1), protocol.Granted)
-	costs("acquire", 1)
-	s.mustEnd("la1:{k}", protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	costs("end", 0)
-
-	// For as long as no later moment to forget the hash is due.
-	pexpires := 0
-	for n := 2; n < 22; n++ {
-		s.mustAcquire("la1:{k}", ask(n), protocol.Granted)
-		got := s.calls()
-		pexpires += got["pexpire"]
-		if total(got) != 3+got["pexpire"] {
-			t.Errorf("acquire ran %v", got)
-		}
-		s.mustEnd("la1:{k}", protocol.EndArgs{Owner: owner(n)}, protocol.Ended)
-		costs("end", 0)
-	}
-	if pexpires > 1 {
-		t.Errorf("20 acquisitions ran PEXPIRE %d times, want once in five minutes", pexpires)
-	}
-}
-
 func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
 	s := start(t)
 	cost := func(key string, waiters int) []int {
@@ -141,7 +110,7 @@ func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
 		note()
 		return out
 	}
-	few, many := cost("la1:{few}", 10), cost("la1:{many}", 1000)
+	few, many := cost("la2:{00}:few", 10), cost("la2:{00}:many", 1000)
 	for i := range few {
 		if few[i] != many[i] {
 			t.Errorf("commands inside the scripts: %v with 10 waiters, %v with 1000", few, many)
@@ -150,46 +119,67 @@ func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
 	}
 }
 
-func TestHashOutlivesTheLease(t *testing.T) {
+func TestOnlyWhatIsNeededStays(t *testing.T) {
 	s := start(t)
-	const key = "la1:{k}"
-	linger := func(lease time.Duration) {
+	key := protocol.Key("k")
+	stays := func(what string, want time.Duration) {
 		t.Helper()
-		ttl, ok := s.do("PTTL", key).(int64)
-		const slow, steps = int64(30 * time.Second / time.Millisecond), int64(10 * time.Minute / time.Millisecond)
-		want := (lease + protocol.Linger).Milliseconds()
-		if !ok || ttl > want+steps || ttl < want-slow {
-			t.Errorf("the hash stays for %d ms, want about %d, or ten minutes more", ttl, want)
+		ttl, _ := s.do("PTTL", key).(int64)
+		if got := time.Duration(ttl) * time.Millisecond; got > want || got < want-30*time.Second {
+			t.Errorf("%s the key stays for %v, want about %v", what, got, want)
 		}
 	}
-	long := ask(1)
-	long.Length = 5 * time.Hour
-	s.mustAcquire(key, long, protocol.Granted)
-	linger(5 * time.Hour)
-	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.NotMine)
-	linger(5 * time.Hour)
-	s.mustAcquire(key, ask(3), protocol.Queued)
-	linger(5 * time.Hour)
-	s.mustRenew(key, 1, 9*time.Hour, protocol.Renewed)
-	linger(9 * time.Hour)
+	const gone = -2 * time.Millisecond // what PTTL says
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	stays("held by one", 10*second)
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	linger(3 * time.Second)
-	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Ended)
-	linger(0)
-	long.Owner = owner(4)
-	s.mustAcquire(key, long, protocol.Granted)
-	s.mustEnd(key, protocol.EndArgs{Owner: owner(4)}, protocol.Ended)
-	linger(0)
-	long.Owner, long.Length = owner(5), 10*time.Minute
-	s.mustAcquire(key, long, protocol.Granted)
-	linger(10 * time.Minute)
-	s.mustAcquire(key, long, protocol.Granted)
-	s.mustRenew(key, 5, 20*time.Minute, protocol.Renewed)
-	linger(20 * time.Minute)
-	s.mustEnd(key, protocol.EndArgs{Owner: owner(5)}, protocol.Ended)
-	s.do("DEL", key)
-	s.mustEnd(key, protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
-	linger(0)
+	stays("after its end", gone)
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.mustAcquire(key, ask(2), protocol.Queued)
+	stays("waited for", 10*second+protocol.Linger)
+	s.mustRenew(key, 1, time.Hour, protocol.Renewed)
+	stays("renewed", time.Hour+protocol.Linger)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.Ended)
+	stays("after a hand-over", gone)
+	s.mustAcquire(key, ask(1), protocol.Granted)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(1), Keep: time.Minute}, protocol.Ended)
+	stays("kept", time.Minute)
+	s.mustEnd(key, protocol.EndArgs{Owner: owner(3), Bury: true}, protocol.NotMine)
+	stays("with a buried owner", protocol.Linger)
+	if n := s.do("XLEN", protocol.Stream(key)); n != int64(4) {
+		t.Errorf("the stream has %v entries, want one for each grant", n)
+	}
+}
+
+func TestStreamDoesNotGrow(t *testing.T) {
+	s := start(t)
+	key := protocol.Key("k")
+	_, err := s.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for range 10_000 {
+			p.Do(t.Context(), "XADD", protocol.Stream(key), "MAXLEN", "~", "1", "*", "", "")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, _ := s.do("MEMORY", "USAGE", protocol.Stream(key)).(int64)
+	if t.Log(size, "bytes"); size*protocol.Shards > 2_000_000 {
+		t.Errorf("a stream takes %d bytes, so that %d take more than 2 MB", size, protocol.Shards)
+	}
+}
+
+func TestLeaseThatIsHeldByStringOfAnotherLibraryIsRefused(t *testing.T) {
+	s := start(t)
+	key := protocol.Key("k")
+	s.do("SET", key, "Zm9yZWlnbiB2YWx1ZSBhbmQgbG9uZw==", "PX", "60000")
+	if _, err := s.acquire(key, ask(1)); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		t.Errorf("%v", err)
+	}
+	if v := s.do("GET", key); v != "Zm9yZWlnbiB2YWx1ZSBhbmQgbG9uZw==" {
+		t.Errorf("it is %q now", v)
+	}
 }
 
 func TestTokenIsTheServersTime(t *testing.T) {
@@ -202,16 +192,16 @@ func TestTokenIsTheServersTime(t *testing.T) {
 		return v.UnixMicro()
 	}
 	before := at()
-	r := s.mustAcquire("la1:{k}", ask(1), protocol.Granted)
-	if after := at(); r.Token < before || r.Token > after {
+	r := s.mustAcquire("la2:{00}:k", ask(1), protocol.Granted)
+	if after := at(); r.Token < before-before%1000 || r.Token > after {
 		t.Errorf("token %d, want one of [%d, %d]", r.Token, before, after)
 	}
 }
 
 func TestTokensAreExactUpToTheirLargest(t *testing.T) {
 	s := start(t)
-	const key = "la1:{k}"
-	s.do("HSET", key, "t", "9007199254740989")
+	const key = "la2:{00}:k"
+	s.do("XADD", protocol.Stream(key), "9007199254740-989", "", "")
 	for _, want := range []int64{9007199254740990, 9007199254740991} {
 		r := s.mustAcquire(key, ask(int(want%1000)), protocol.Granted)
 		if r.Token != want {
@@ -223,17 +213,17 @@ func TestTokensAreExactUpToTheirLargest(t *testing.T) {
 
 func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 	s := start(t)
-	const key = "la1:{k}"
+	const key = "la2:{00}:k"
 	s.mustAcquire(key, ask(1), protocol.Granted)
 	s.mustAcquire(key, ask(2), protocol.Queued)
-	const alone, passed = "la1:{alone}", "la1:{passed}"
+	const alone, passed = "la2:{00}:alone", "la2:{00}:passed"
 	s.mustAcquire(alone, ask(1), protocol.Granted)
 	s.mustAcquire(passed, ask(1), protocol.Granted)
 	s.do("CONFIG", "SET", "maxmemory", "1")
 	s.mustRenew(alone, 1, 11*second, protocol.Renewed)
 	s.mustEnd(alone, protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
-	if st := s.state(alone); len(st.Holders) != 0 || len(st.Ended) != 1 {
-		t.Errorf("after the end of a lease that nobody waits for: %+v", st)
+	if n := s.do("EXISTS", alone); n != int64(0) {
+		t.Error("the key stays after the end of a lease that nobody waits for")
 	}
 	if r := s.mustEnd(passed, protocol.EndArgs{Owner: owner(1), Next: next(2)}, protocol.Ended); r.Next != protocol.Granted {
 		t.Errorf("the next owner is not granted what the ended one had: %+v", r)
@@ -241,7 +231,7 @@ func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 	if _, err := s.acquire(alone, ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 		t.Errorf("a free key is granted: %v", err)
 	}
-	if _, err := s.acquire("la1:{other}", ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
+	if _, err := s.acquire("la2:{00}:other", ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
 		t.Errorf("a new key is granted: %v", err)
 	}
 	if _, err := s.acquire(key, ask(3)); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
@@ -255,12 +245,12 @@ func TestOutOfMemoryRefusesOnlyWhoWantsSomethingNew(t *testing.T) {
 		t.Errorf("after the end: %+v", st)
 	}
 	s.mustEnd(key, protocol.EndArgs{Owner: owner(2)}, protocol.Ended)
-	s.mustEnd("la1:{other}", protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
+	s.mustEnd("la2:{00}:other", protocol.EndArgs{Owner: owner(3)}, protocol.Absent)
 }
 
 func TestDeniedPublishUndoesNothing(t *testing.T) {
 	s := start(t)
-	const key = "la1:{k}"
+	const key = "la2:{00}:k"
 	s.mustAcquire(key, ask(1), protocol.Granted)
 	s.do("ACL", "SETUSER", "default", "resetchannels")
 	s.mustAcquire(key, ask(2), protocol.Queued)

@@ -59,7 +59,7 @@ func (s Status) String() string {
 // AcquireReply is what [Acquire] answers.
 type AcquireReply struct {
 	Status  Status // Granted, Queued, Busy or Over
-	Token   int64  // the latest of the key: the owner's own if Granted; 0 if there was no grant
+	Token   int64  // the owner's own if Granted, and 0 if one is to be drawn for it; else a token that the next is not less than
 	Waiting int64  // entries in the queue, the owner's included
 	Head    bool   // if Queued: the owner is the first in the queue
 
@@ -84,7 +84,7 @@ type Taker struct {
 // EndReply is what [End] answers.
 type EndReply struct {
 	Status  Status // Ended, Withdrawn, NotMine or Absent
-	Token   int64  // the latest of the key; Next's own if Next is Granted; 0 if there was no grant, or if Ended with nobody next
+	Token   int64  // as in AcquireReply, of Next; 0 if Ended with nobody next
 	Waiting int64
 	More    bool // as in AcquireReply
 
@@ -111,7 +111,7 @@ type RenewReply struct {
 // InspectReply is what [Inspect] answers.
 type InspectReply struct {
 	Held    bool  // also while the key is kept for MinHold
-	Token   int64 // the latest of the key; 0 if there was no grant
+	Token   int64 // the latest that the server knows of the key; 0 if there is none
 	Waiting int64
 	Left    time.Duration // until the first of the leases is over
 	Holders []Holder
@@ -120,7 +120,7 @@ type InspectReply struct {
 // Holder is one lease that [Inspect] found.
 type Holder struct {
 	Room  int64 // how many may hold together: 1 if it is exclusive, 0 for any number
-	Token int64
+	Token int64 // as in InspectReply: until a lease has been renewed, its own may be greater by less than a second
 	Left  time.Duration
 	Kept  bool  // it has ended, but takes its place until MinHold is over
 	Taker Taker // nobody if Kept
@@ -141,7 +141,7 @@ func (h Holder) Mode() (m driver.Mode, limit int) {
 // OustReply is what [Oust] answers.
 type OustReply struct {
 	Ended   int64 // leases
-	Token   int64 // the latest of the key; 0 if there was no grant
+	Token   int64 // greater than those of the ended leases
 	Waiting int64
 	More    bool // as in AcquireReply
 }
@@ -153,9 +153,9 @@ type OustReply struct {
 // alone says Granted, with nobody waiting.
 func ParseAcquire(reply any) (AcquireReply, error) {
 	if text, ok := reply.(string); ok {
-		token, err := parseToken("acquire", text)
-		if err != nil {
-			return AcquireReply{}, err
+		token, ok := parseNumber(text)
+		if !ok {
+			return AcquireReply{}, fmt.Errorf("%w acquire: text that is no token", ErrMalformed)
 		}
 		return AcquireReply{Status: Granted, Token: token}, nil
 	}
@@ -163,9 +163,6 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 	out := AcquireReply{
 		Status: r.status(Granted, Queued, Busy, Over), Token: r.token(), Waiting: r.count(),
 		Head: r.flag(), Left: r.millis(), More: r.flag(), Taker: r.taker(),
-	}
-	if out.Status == Granted && out.Token == 0 {
-		r.fail("a grant without a token")
 	}
 	if r.err != nil {
 		return AcquireReply{}, r.err
@@ -187,8 +184,6 @@ func ParseEnd(reply any) (EndReply, error) {
 	switch {
 	case out.Next != 0 && out.Status != Ended:
 		r.fail("a next owner although none had ended")
-	case out.Next == Granted && out.Token == 0:
-		r.fail("a grant without a token")
 	}
 	if r.err != nil {
 		return EndReply{}, r.err
@@ -200,9 +195,9 @@ func ParseEnd(reply any) (EndReply, error) {
 // says Renewed, with nobody waiting.
 func ParseRenew(reply any) (RenewReply, error) {
 	if text, ok := reply.(string); ok {
-		token, err := parseToken("renew", text)
-		if err != nil {
-			return RenewReply{}, err
+		token, ok := parseNumber(text)
+		if !ok || token == 0 {
+			return RenewReply{}, fmt.Errorf("%w renew: text that is no token", ErrMalformed)
 		}
 		return RenewReply{Status: Renewed, Token: token}, nil
 	}
@@ -242,15 +237,6 @@ func ParseOust(reply any) (OustReply, error) {
 		return OustReply{}, r.err
 	}
 	return out, nil
-}
-
-// parseToken reads a reply that is a token alone.
-func parseToken(script, text string) (int64, error) {
-	n, ok := parseNumber(text)
-	if !ok || n == 0 {
-		return 0, fmt.Errorf("%w %s: text that is no token", ErrMalformed, script)
-	}
-	return n, nil
 }
 
 // maxToken is the largest token that Lua's doubles count exactly, and with it

@@ -15,20 +15,20 @@ type Script struct {
 }
 
 var (
+	//go:embed take.lua
+	takeSource string
 	//go:embed opening.lua
 	openingSource string
 	//go:embed prelude.lua
 	preludeSource string
-	//go:embed acquire_fast.lua
-	acquireFastSource string
 	//go:embed acquire.lua
 	acquireSource string
-	//go:embed end_fast.lua
-	endFastSource string
+	//go:embed end_thin.lua
+	endThinSource string
 	//go:embed end.lua
 	endSource string
-	//go:embed renew_fast.lua
-	renewFastSource string
+	//go:embed renew_thin.lua
+	renewThinSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed inspect.lua
@@ -37,33 +37,36 @@ var (
 	oustSource string
 )
 
-// The scripts. Each takes a single key.
+// The scripts. Each takes a single key but Take, which also takes the key's [Stream].
 var (
+	// Take takes [TakeArgs] and answers a [TakeReply]. It grants an owner an absent key. Outside
+	// of a Cluster two native commands do the same: see [TakeArgs.Native].
+	Take = newScript("take", takeSource)
 	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It grants an owner the
 	// key or a place in the queue, refreshes the place, or extends the lease.
-	Acquire = newScript("acquire", acquireFastSource, acquireSource)
+	Acquire = general("acquire", "", acquireSource)
 	// End takes [EndArgs] and answers an [EndReply]. It releases a lease,
-	// removes an owner from the queue, and refuses later requests of it.
-	End = newScript("end", endFastSource, endSource)
+	// removes an owner from the queue, and may refuse later requests of it.
+	End = general("end", endThinSource, endSource)
 	// Renew takes [RenewArgs] and answers a [RenewReply].
-	Renew = newScript("renew", renewFastSource, renewSource)
+	Renew = general("renew", renewThinSource, renewSource)
 	// Inspect takes no arguments and answers an [InspectReply]. It writes
 	// nothing.
-	Inspect = newScript("inspect", "", inspectSource)
+	Inspect = general("inspect", "", inspectSource)
 	// Oust takes [OustArgs] and answers an [OustReply]. It ends leases, whoever
 	// has them.
-	Oust = newScript("oust", "", oustSource)
+	Oust = general("oust", "", oustSource)
 )
 
 // Scripts returns all scripts.
-func Scripts() []Script { return []Script{Acquire, End, Renew, Joint, Inspect, Oust} }
+func Scripts() []Script { return []Script{Take, Acquire, End, Renew, Inspect, Oust} }
 
-// newScript puts a script together from its fast path, which may be empty, and
-// its general path.
-func newScript(name, fast, general string) Script {
-	return script(name, openingSource+fast+preludeSource+general)
+// general puts a script together from what it does for a key that is a string, which may be
+// empty, and its general path.
+func general(name, thin, source string) Script {
+	return newScript(name, thin+openingSource+preludeSource+source)
 }
 
-func script(name, source string) Script {
+func newScript(name, source string) Script {
 	return Script{Name: name, Source: source, SHA: scriptname.Of(source)}
 }

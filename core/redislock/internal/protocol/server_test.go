@@ -2,7 +2,6 @@ package protocol_test
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,21 +46,34 @@ func (s *store) do(args ...any) any {
 }
 
 func (s *store) run(script protocol.Script, key string, args []any) (any, error) {
-	return s.rdb.Eval(context.Background(), script.Source, []string{key}, args...).Result()
+	return s.rdb.Eval(context.Background(), script.Source, []string{key, protocol.Stream(key)}, args...).Result()
 }
 
 func (s *store) state(key string) reference.State {
 	s.t.Helper()
-	hash, err := s.rdb.HGetAll(context.Background(), key).Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return decode(s.t, hash)
+	return decode(s.t, s.do("EVAL", dump, 1, key))
 }
 
-// decode reads a lock's hash, and checks what must hold of every hash.
-func decode(t testing.TB, hash map[string]string) reference.State {
+// dump returns what is under a key: a string, or the fields and the values of a hash.
+const dump = `
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'string' then return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])} end
+return redis.call('HGETALL', KEYS[1])`
+
+// decode reads what dump has returned, and checks what must hold of every lock. A string's lease
+// ends so many ms after 0.
+func decode(t testing.TB, dumped any) reference.State {
 	t.Helper()
+	fields, _ := dumped.([]any)
+	if len(fields) == 2 {
+		if left, ok := fields[1].(int64); ok {
+			return thin(t, fields[0].(string), left)
+		}
+	}
+	hash := make(map[string]string)
+	for i := 0; i+1 < len(fields); i += 2 {
+		hash[fields[i].(string)] = fields[i+1].(string)
+	}
 	number := func(text string) int64 {
 		if text == "" {
 			return 0
@@ -73,32 +85,12 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 		return n
 	}
 	st := reference.State{Token: number(hash["t"]), Ousted: number(hash["u"])}
-	o := hash["o"]
-	if number(hash["c"]) > 0 {
-		var marked bool
-		if o, marked = strings.CutSuffix(o, "*"); !marked {
-			t.Fatalf("some wait, but o is %q", o)
-		}
-	}
-	if (o == "+") != (hash["s"] != "") {
-		t.Fatalf("o is %q, but s %q", hash["o"], hash["s"])
-	}
-	switch o {
-	case "":
-	case "+":
-		st.Holders = sharers(t, hash)
-	default:
-		h := reference.Holder{Owner: o, Channel: hash["p"], Room: 1, Token: st.Token, Expires: number(hash["x"]), Length: number(hash["l"])}
-		if o == "-" {
-			h.Owner = ""
-		}
-		st.Holders = []reference.Holder{h}
-	}
+	st.Holders = holders(t, hash["s"])
 	for z := hash["z"]; len(z) >= 16; z = z[16:] {
-		st.Ended = append(st.Ended, z[:16])
+		st.Buried = append(st.Buried, z[:16])
 	}
 	head, next := number(hash["h"]), number(hash["n"])
-	fields := 0
+	entries := 0
 	for i := head; i < next; i++ {
 		w, ok := hash["w"+strconv.FormatInt(i, 10)]
 		if !ok {
@@ -112,7 +104,7 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 			t.Fatalf("entry %d has index %q", i, hash["i"+owner])
 		}
 		st.Queue = append(st.Queue, reference.Place{Owner: owner, Channel: channel, PlaceTTL: number(placeTTL), Limit: number(limit), Room: number(room)})
-		fields += 2
+		entries += 2
 	}
 	if n := number(hash["c"]); int(n) != len(st.Queue) {
 		t.Fatalf("the hash counts %d entries and has %d", n, len(st.Queue))
@@ -128,57 +120,112 @@ func decode(t testing.TB, hash map[string]string) reference.State {
 				t.Fatalf("field %s has %d bytes", name, len(value))
 			}
 		case len(name) > 1:
-			fields--
+			entries--
 		}
 	}
-	if fields != 0 {
-		t.Fatalf("%d fields of entries are outside the queue", -fields)
+	if entries != 0 {
+		t.Fatalf("%d fields of entries are outside the queue", -entries)
 	}
 	return st
 }
 
-// sharers reads those who hold together.
-func sharers(t testing.TB, hash map[string]string) (all []reference.Holder) {
+// holders reads those who hold a key.
+func holders(t testing.TB, s string) (all []reference.Holder) {
 	t.Helper()
-	first := int64(math.MaxInt64)
-	for s := hash["s"]; s != ""; {
-		h := reference.Holder{Owner: s[:16]}
-		var n int64
-		s = s[16:]
-		for _, to := range []*int64{&h.Room, &h.Token, &h.Expires, &h.Length, &n} {
-			text, rest, _ := strings.Cut(s, ":")
-			v, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				t.Fatalf("%q in s", text)
-			}
-			*to, s = v, rest
-		}
-		h.Channel, s = s[:n], s[n:]
-		if h.Owner == strings.Repeat("-", 16) {
-			h.Owner = ""
-		}
-		first = min(first, h.Expires)
+	for s != "" {
+		var h reference.Holder
+		h, s = holder(t, s)
 		all = append(all, h)
-	}
-	if x := hash["x"]; x != strconv.FormatInt(first, 10) {
-		t.Fatalf("x is %s, but the first of those who share is over at %d", x, first)
 	}
 	return all
 }
 
-// withClock returns a script's source with the time read from the list "clock",
-// everything published appended to the list "published", and the moments until
-// which the hash shall be kept to the list "kept:" and its key.
-func withClock(t testing.TB, script protocol.Script) string {
+// holder reads one of those who hold a key, and returns what follows.
+func holder(t testing.TB, s string) (h reference.Holder, rest string) {
 	t.Helper()
-	const time, publish = "redis.call('TIME')", "redis.pcall('PUBLISH', "
-	if strings.Count(script.Source, time) != 1 || !strings.Contains(script.Source, publish) {
-		t.Fatalf("script %s does not read the time once, or publishes in another way", script.Name)
+	h.Owner = s[:16]
+	var n int64
+	s = s[16:]
+	for _, to := range []*int64{&h.Room, &h.Token, &h.Expires, &h.Length, &n} {
+		text, rest, _ := strings.Cut(s, ":")
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%q where a number belongs", text)
+		}
+		*to, s = v, rest
 	}
-	source := strings.Replace(script.Source, time, "redis.call('LRANGE', 'clock', 0, 1)", 1)
-	source = strings.ReplaceAll(source, publish, "redis.call('RPUSH', 'published', ")
-	return strings.ReplaceAll(source, "redis.call('PEXPIRE', key, ", "redis.call('RPUSH', 'kept:' .. key, now + ")
+	h.Channel, s = s[:n], s[n:]
+	if h.Owner == strings.Repeat("-", 16) {
+		h.Owner = ""
+	}
+	return h, s
 }
+
+func thin(t testing.TB, value string, left int64) reference.State {
+	t.Helper()
+	h, trace := holder(t, value)
+	if h.Expires != 0 || h.Room != 1 || h.Owner == "" {
+		t.Fatalf("the string is %q", value)
+	}
+	h.Expires = left
+	st := reference.State{Thin: true, Holders: []reference.Holder{h}}
+	if trace != "" {
+		st.Traces = map[string]string{"d": h.Owner + trace}
+	}
+	return st
+}
+
+// withClock returns a script's source for a server whose clock is the list "clock". What is
+// published is appended to the list "published". When a key expires is at its name behind "until:".
+func withClock(source string) string { return virtual + source }
+
+const virtual = `
+local real, clock = redis, redis.call('LRANGE', 'clock', 0, 1)
+local at = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function text(n) return string.format('%.0f', n) end
+local commands = {}
+function commands.TIME() return clock end
+function commands.PTTL(key)
+  local till = real.call('GET', 'until:' .. key)
+  if till then return till - at end
+  return real.call('EXISTS', key) == 1 and -1 or -2
+end
+function commands.PEXPIRE(key, ms) return real.call('SET', 'until:' .. key, text(at + ms)) and 1 end
+function commands.PUBLISH(channel, message) return real.call('RPUSH', 'published', channel, message) end
+function commands.DEL(key)
+  real.call('DEL', 'until:' .. key)
+  return real.call('DEL', key)
+end
+function commands.SET(key, value, ...)
+  local o = {...}
+  if o[1] == 'NX' and real.call('EXISTS', key) == 1 then return false end
+  for n = 1, #o do
+    if o[n] == 'PX' then real.call('SET', 'until:' .. key, text(at + o[n + 1])) end
+  end
+  return real.call('SET', key, value)
+end
+function commands.XADD(stream, _, _, _, id)
+  if id ~= '*' then
+    real.call('SET', 'last:' .. stream, id)
+    return id
+  end
+  local ms, n = string.match(real.call('GET', 'last:' .. stream) or '0-0', '^(%d+)-(%d+)$')
+  if at > ms + 0 then ms, n = text(at), '0' else n = text(n + 1) end
+  real.call('SET', 'last:' .. stream, ms .. '-' .. n)
+  return ms .. '-' .. n
+end
+local function via(call, name, key, ...)
+  local till = name ~= 'PUBLISH' and key and real.call('GET', 'until:' .. key)
+  if till and till + 0 <= at then real.call('DEL', key, 'until:' .. key) end
+  if commands[name] then return commands[name](key, ...) end
+  return call(name, key, ...)
+end
+local redis = {
+  error_reply = real.error_reply,
+  call = function(...) return via(real.call, ...) end,
+  pcall = function(...) return via(real.pcall, ...) end,
+}
+`
 
 func owner(n int) driver.Owner {
 	var o driver.Owner

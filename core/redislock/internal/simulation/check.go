@@ -10,9 +10,10 @@ import (
 type Rules struct {
 	// Exclusive: no more claims of one key overlap than each has room for, and
 	// what an acquisition gets is larger than what any got that had returned
-	// before and excludes it. Both break while a holder does not know that the
-	// server has lost its data, or that its clock has jumped ahead. What the
-	// server issues rises always, which World itself checks.
+	// before and excludes it, or had held before. All that breaks while a holder does not know that the
+	// server has lost its data, or that its clock has jumped ahead. An owner whose end
+	// was confirmed neither holds nor waits again, unless the server has lost its data.
+	// What the server issues rises always, which World itself checks.
 	Exclusive bool
 
 	// From when on a free key with somebody waiting for it must be granted
@@ -32,6 +33,8 @@ func (h *History) Check(r Rules) []string {
 	if r.Exclusive {
 		out = append(out, h.overlaps()...)
 		out = append(out, h.disorder()...)
+		out = append(out, h.unfenced()...)
+		out = append(out, h.ghosts...)
 	}
 	out = append(out, h.overdue(r.Grace)...)
 	if !r.Healthy.IsZero() {
@@ -128,6 +131,32 @@ func (h *History) disorder() []string {
 				out = append(out, fmt.Sprintf("tokens: on %s processes %d and %d both got %d", key, b.Process, a.Process, a.Token))
 			}
 			seen[a.Token] = a
+		}
+	}
+	return out
+}
+
+// unfenced finds those who held alone after another who did, and have no larger token: what is fenced
+// by the other's would refuse them, and the other later be let in.
+func (h *History) unfenced() []string {
+	var out []string
+	alone := slices.DeleteFunc(slices.Clone(h.claims), func(c Claim) bool { return c.Room != 1 || !c.End.After(c.Start) })
+	for key, byStart := range byKey(alone, func(c Claim) string { return c.Key }) {
+		byEnd := slices.Clone(byStart)
+		slices.SortFunc(byStart, func(a, b Claim) int { return a.Start.Compare(b.Start) })
+		slices.SortFunc(byEnd, func(a, b Claim) int { return a.End.Compare(b.End) })
+		var largest Claim // of those that had ended
+		i := 0
+		for _, c := range byStart {
+			for ; i < len(byEnd) && byEnd[i].End.Before(c.Start); i++ {
+				if byEnd[i].Token > largest.Token {
+					largest = byEnd[i]
+				}
+			}
+			if c.Token <= largest.Token {
+				out = append(out, fmt.Sprintf("tokens: on %s process %d holds from %s with %d after process %d held with %d until %s",
+					key, c.Process, h.at(c.Start), c.Token, largest.Process, largest.Token, h.at(largest.End)))
+			}
 		}
 	}
 	return out

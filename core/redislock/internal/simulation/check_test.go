@@ -65,6 +65,7 @@ func TestCheckersFindWhatTheyLookFor(t *testing.T) {
 		{name: "falling tokens", rules: exclusive, want: "tokens", attempts: []simulation.Attempt{granted(1, 6, 0, 10), granted(2, 5, 11, 12)}},
 		{name: "falling tokens of calls at the same time", rules: exclusive, attempts: []simulation.Attempt{granted(1, 6, 0, 10), granted(2, 5, 9, 12)}},
 		{name: "the same token twice", rules: exclusive, want: "tokens", attempts: []simulation.Attempt{granted(1, 6, 0, 10), granted(2, 6, 9, 12)}},
+		{name: "a holder's token below that of an earlier one", rules: exclusive, want: "tokens", claims: []simulation.Claim{claim("k", 1, 6, 0, 10, 10), claim("k", 2, 5, 11, 12, 12)}},
 		{name: "a call in time", rules: simulation.Rules{Grace: 50 * time.Millisecond}, attempts: []simulation.Attempt{{Key: "k", Call: at(0), Return: at(150), By: at(100)}}},
 		{name: "a call too late", rules: simulation.Rules{Grace: 50 * time.Millisecond}, want: "return", attempts: []simulation.Attempt{{Key: "k", Call: at(0), Return: at(151), By: at(100)}}},
 		{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
 
 // History is what happened in a world. It is safe for concurrent use.
@@ -23,9 +24,14 @@ type History struct {
 	claims     []Claim
 	sends      int
 	counts     map[string]int
-	largest    map[string]int64 // token ever issued, by key
-	issued     map[string]int64 // by owner
-	fresh      []issue          // by the script that runs
+	largest    map[string]int64    // token ever issued, by key
+	largestBy  map[string]string   // its owner
+	issued     map[string]int64    // by owner
+	fresh      []issue             // by the script that runs
+	over       map[string]bool     // owners whose end was answered
+	buried     map[string][]string // owners that the server remembers to have ended, by key
+	pushedOut  map[string]bool     // those that it no longer remembers, since it was told of others
+	ghosts     []string            // those that came back
 }
 
 type event struct {
@@ -56,6 +62,12 @@ type Claim struct {
 	Start   time.Time // the acquisition returned
 	End     time.Time // the earliest of: release called, loss signalled, deadline, death
 	Gone    time.Time // the release returned, or the process died
+}
+
+func (h *History) begin(now time.Time) {
+	h.start = now
+	h.issued, h.largest, h.largestBy = make(map[string]int64), make(map[string]int64), make(map[string]string)
+	h.over, h.buried, h.pushedOut = make(map[string]bool), make(map[string][]string), make(map[string]bool)
 }
 
 // Note adds an event. The arguments must not change later.
@@ -140,23 +152,41 @@ func (h *History) grant(owner string, token int64) {
 	h.fresh = append(h.fresh, issue{owner, token})
 }
 
-// granted checks what a script has issued for a key: a new token is larger than all
-// before it, whatever the server has gone through.
-func (h *History) granted(key string) {
-	h.mu.Lock()
-	if h.issued == nil {
-		h.issued, h.largest = make(map[string]int64), make(map[string]int64)
+// drawn notes a token that an owner has drawn for the lease that it holds. Only the first of a lease
+// counts, since nobody but the owner knows the others.
+func (h *History) drawn(process int, c Command, id string, st reference.State, how string) {
+	if d, err := protocol.ParseDrawn(id); err == nil && len(c.Args) > 0 && d.Token() > 0 {
+		owner, _ := c.Args[0].(string)
+		owner = owner[:min(len(owner), 16)]
+		h.mu.Lock()
+		known := h.issued[owner] > 0
+		h.mu.Unlock()
+		if !known && slices.ContainsFunc(st.Holders, func(h reference.Holder) bool { return h.Owner == owner && h.Token == 0 }) {
+			h.grant(owner, d.Token())
+			h.granted(c.Key, st)
+		}
 	}
+	h.Note("  server%s: draw of process %d on %s -> %s", how, process, c.Key, id)
+}
+
+// granted checks what was issued or drawn for a key in this state: a new token is larger than all
+// before it, whatever the server has gone through. Those who hold together have any order.
+func (h *History) granted(key string, st reference.State) {
+	h.mu.Lock()
 	fresh := h.fresh
 	h.fresh = nil
 	slices.SortFunc(fresh, func(a, b issue) int { return cmp.Compare(a.token, b.token) })
 	var late []int64
 	largest := h.largest[key]
 	for _, is := range fresh {
-		if h.issued[is.owner] != is.token && is.token <= h.largest[key] {
+		together := slices.ContainsFunc(st.Holders, func(o reference.Holder) bool { return o.Owner == h.largestBy[key] })
+		if h.issued[is.owner] != is.token && is.token <= h.largest[key] && !together {
 			late = append(late, is.token)
 		}
-		h.issued[is.owner], h.largest[key] = is.token, max(h.largest[key], is.token)
+		h.issued[is.owner] = is.token
+		if is.token > h.largest[key] {
+			h.largest[key], h.largestBy[key] = is.token, is.owner
+		}
 	}
 	h.mu.Unlock()
 	for _, token := range late {
@@ -164,27 +194,84 @@ func (h *History) granted(key string) {
 	}
 }
 
-func (h *History) executed(process int, c Command, value any, how string) {
+// ended notes that a process knows the end of its owners in a batch.
+func (h *History) ended(cmds []Command, replies []Reply) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, c := range cmds {
+		if owner, ok := owner(c); ok && c.Script == protocol.End.Name && replies[i].Err == nil {
+			h.over[owner] = true
+		}
+	}
+}
+
+// owner returns whose a command is.
+func owner(c Command) (owner string, ok bool) {
+	if len(c.Args) > 0 {
+		owner, ok = c.Args[0].(string)
+	}
+	return owner[:min(len(owner), 16)], ok
+}
+
+// returned finds owners that the server knows although their processes were told that they had ended.
+// The server remembers a few of them, and the oldest makes room for another.
+func (h *History) returned(key string, st reference.State) {
+	h.mu.Lock()
+	for _, owner := range h.buried[key] {
+		if len(st.Buried) >= len(h.buried[key]) && !slices.Contains(st.Buried, owner) {
+			h.pushedOut[owner] = true
+		}
+	}
+	for _, owner := range st.Buried {
+		delete(h.pushedOut, owner)
+	}
+	h.buried[key] = st.Buried
+	var back []string
+	find := func(owner, as string) {
+		if h.over[owner] && !h.pushedOut[owner] {
+			delete(h.over, owner) // it is told once
+			back = append(back, fmt.Sprintf("%v: ghost: the server has owner %s %s %s again, whose end it has confirmed", time.Since(h.start), short(owner), as, key))
+		}
+	}
+	for _, o := range st.Holders {
+		find(o.Owner, "hold")
+	}
+	for _, p := range st.Queue {
+		find(p.Owner, "wait for")
+	}
+	h.ghosts = append(h.ghosts, back...)
+	h.mu.Unlock()
+	for _, b := range back {
+		h.Note("%s", b)
+	}
+}
+
+func (h *History) executed(process int, c Command, value any, st reference.State, how string) {
 	owner := "-"
 	if len(c.Args) > 0 {
 		text, _ := c.Args[0].(string)
 		owner = short(text)
 	}
 	next, status := "", protocol.Status(0)
-	switch c.Script.Name {
+	switch c.Script {
+	case protocol.Take.Name:
+		h.Count(fmt.Sprint("take ", value))
 	case protocol.Acquire.Name:
 		r, err := protocol.ParseAcquire(value)
-		if status = r.Status; err == nil && status == protocol.Granted {
+		if status = r.Status; err == nil && status == protocol.Granted && r.Token > 0 {
 			text, _ := c.Args[0].(string)
 			h.grant(text, r.Token)
 		}
 	case protocol.End.Name:
 		r, _ := protocol.ParseEnd(value)
 		status = r.Status
-		if len(c.Args) > 2 {
-			text, _ := c.Args[2].(string)
-			next = " next " + short(text)
-			if r.Next == protocol.Granted {
+		if c.Args[1] == "b" {
+			next = " for good"
+		}
+		if len(c.Args) > 3 {
+			text, _ := c.Args[3].(string)
+			next += " next " + short(text)
+			if r.Next == protocol.Granted && r.Token > 0 {
 				h.grant(text, r.Token)
 			}
 		}
@@ -192,10 +279,11 @@ func (h *History) executed(process int, c Command, value any, how string) {
 		r, _ := protocol.ParseRenew(value)
 		status = r.Status
 	}
-	h.granted(c.Key)
-	h.Note("  server%s: %s %s%s of process %d on %s -> %v", how, c.Script.Name, owner, next, process, c.Key, value)
+	h.granted(c.Key, st)
+	h.returned(c.Key, st)
+	h.Note("  server%s: %s %s%s of process %d on %s -> %v, %d are remembered", how, c.Script, owner, next, process, c.Key, value, len(st.Buried))
 	if status != 0 {
-		h.Count(c.Script.Name + " " + status.String())
+		h.Count(c.Script + " " + status.String())
 	}
 }
 

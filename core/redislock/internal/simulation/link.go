@@ -12,17 +12,20 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
 )
 
-// Command is one run of a script.
+// Command is one run of a script, or a token that is drawn.
 type Command struct {
-	Script protocol.Script
+	Script string // its name; "" to draw only
 	Key    string
 	Args   []any
+	Draw   bool   // right behind the script, though others' commands may come between
+	ID     string // of what is drawn; "" for the server's choice
 }
 
 // Reply is what became of a command. SentOnce says that no copy of it is executed
 // after the reply.
 type Reply struct {
 	Value    any
+	Drawn    string
 	Err      error
 	SentOnce bool
 }
@@ -195,26 +198,60 @@ func asSent(cmds []Command) []Command {
 	return sent
 }
 
-// arrive executes a batch at the server.
+// step is what the server does at once: a command's script, or the token that is drawn behind it.
+type step struct {
+	of    int
+	draws bool
+}
+
+func steps(cmds []Command) (all []step) {
+	for i, c := range cmds {
+		if c.Script != "" {
+			all = append(all, step{i, false})
+		}
+		if c.Draw {
+			all = append(all, step{i, true})
+		}
+	}
+	return all
+}
+
+// arrive executes a batch at the server. What the connection delivers later comes after other
+// processes' commands.
 func (l *Link) arrive(cmds []Command, f Faults, answers chan<- []Reply) {
-	w := l.world
-	done := cmds
-	if len(cmds) > 1 && l.dice.chance(f.Partial) {
-		done = cmds[:l.dice.intN(len(cmds))]
+	w, all := l.world, steps(cmds)
+	if len(all) > 1 && l.dice.chance(f.Partial) {
+		all = all[:l.dice.intN(len(all))]
 	}
-	replies := w.execute(l.process, done, "")
-	twice := l.dice.chance(f.Twice)
-	if twice {
-		after(l.dice.upTo(f.LateBy), func() { w.execute(l.process, done, " again") })
+	replies := make([]Reply, len(cmds))
+	first, gap := len(all), time.Duration(0)
+	if len(all) > 1 && l.dice.chance(f.Apart) {
+		first, gap = 1+l.dice.intN(len(all)-1), l.dice.upTo(f.SlowBy)
 	}
-	if len(done) < len(cmds) || l.dice.chance(f.LoseReply) {
-		l.breakOff(cmds, 0, f, answers)
-		return
+	w.execute(l.process, cmds, all[:first], replies, "")
+	rest := func() {
+		w.execute(l.process, cmds, all[first:], replies, "")
+		twice := l.dice.chance(f.Twice)
+		if twice {
+			after(l.dice.upTo(f.LateBy), func() { w.execute(l.process, cmds, all, make([]Reply, len(cmds)), " again") })
+		}
+		if len(all) < len(steps(cmds)) || l.dice.chance(f.LoseReply) {
+			l.breakOff(cmds, 0, f, answers)
+			return
+		}
+		for i := range replies {
+			replies[i].SentOnce = !twice && replies[i].Err == nil
+		}
+		l.deliver(l.trip(f), func() {
+			w.ended(cmds, replies)
+			answers <- replies
+		})
 	}
-	for i := range replies {
-		replies[i].SentOnce = !twice && replies[i].Err == nil
+	if gap > 0 {
+		after(gap, rest)
+	} else {
+		rest()
 	}
-	l.deliver(l.trip(f), func() { answers <- replies })
 }
 
 // breakOff has a request go without an answer: until its sender gives up, or
@@ -260,13 +297,13 @@ func (l *Link) watch(cmds []Command) {
 		if len(c.Args) == 0 {
 			continue
 		}
-		owner, _ := c.Args[0].(string)
+		owner, _ := owner(c)
 		at, ended := l.ended[owner]
 		switch {
-		case c.Script.Name == protocol.End.Name && !ended:
+		case c.Script == protocol.End.Name && !ended:
 			l.ended[owner] = now
-		case c.Script.Name != protocol.End.Name && ended && now.Sub(at) > OwnerGrace:
-			l.world.Violation("process %d sends %s for owner %s, %v after its end", l.process, c.Script.Name, short(owner), now.Sub(at))
+		case c.Script != protocol.End.Name && ended && now.Sub(at) > OwnerGrace:
+			l.world.Violation("process %d sends %s for owner %s, %v after its end", l.process, c.Script, short(owner), now.Sub(at))
 		}
 	}
 }

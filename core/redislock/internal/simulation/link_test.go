@@ -13,13 +13,13 @@ import (
 )
 
 func acquire(owner byte, channel string) simulation.Command {
-	return simulation.Command{Script: protocol.Acquire, Key: "la1:{k}", Args: protocol.AcquireArgs{
+	return simulation.Command{Script: protocol.Acquire.Name, Key: "la2:{00}:k", Args: protocol.AcquireArgs{
 		Owner: driver.Owner{owner}, Channel: channel, Length: time.Minute, PlaceTTL: 3 * time.Second, Create: true, Wait: true,
 	}.Args()}
 }
 
 func release(owner byte) simulation.Command {
-	return simulation.Command{Script: protocol.End, Key: "la1:{k}", Args: protocol.EndArgs{Owner: driver.Owner{owner}}.Args()}
+	return simulation.Command{Script: protocol.End.Name, Key: "la2:{00}:k", Args: protocol.EndArgs{Owner: driver.Owner{owner}}.Args()}
 }
 
 func status(t *testing.T, r simulation.Reply) protocol.Status {

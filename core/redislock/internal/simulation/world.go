@@ -24,6 +24,7 @@ type Faults struct {
 	Late        float64 // it arrives when its sender has long given up
 	Twice       float64 // it is executed again later, as client libraries do
 	Partial     float64 // the connection breaks amid a batch
+	Apart       float64 // one part of a batch arrives later than the other
 	Stubborn    float64 // the client library holds on to a socket past its time
 	Slow        float64 // it takes up to SlowBy
 	LosePush    float64
@@ -55,7 +56,7 @@ type World struct {
 // everybody else's.
 func New(seed uint64, faults Faults, rate float64) *World {
 	w := &World{seed: seed, faults: faults, rate: rate}
-	w.History.start = time.Now()
+	w.begin(time.Now())
 	w.server = reference.New(w.clock)
 	return w
 }
@@ -130,25 +131,31 @@ func (w *World) State(key string) (reference.State, int64) {
 
 var errRefused = errors.New("simulation: connection refused")
 
-// execute runs commands one after the other and delivers what they publish.
-func (w *World) execute(from int, cmds []Command, how string) []Reply {
+// execute runs steps of a batch one after the other and delivers what they publish.
+func (w *World) execute(from int, cmds []Command, do []step, replies []Reply, how string) {
 	w.mu.Lock()
 	down := w.down
 	w.mu.Unlock()
-	replies := make([]Reply, len(cmds))
-	for i, c := range cmds {
-		if down {
-			replies[i].Err = errRefused
-			continue
+	for _, s := range do {
+		c, r := cmds[s.of], &replies[s.of]
+		switch {
+		case down:
+			r.Err = errRefused
+		case s.draws:
+			id, err := w.server.Draw(c.Key, c.ID)
+			if r.Drawn = id; err != nil && r.Err == nil {
+				r.Err = err
+			}
+			w.drawn(from, c, id, w.server.State(c.Key), how)
+		default:
+			value, messages, err := w.server.Run(c.Script, c.Key, c.Args)
+			r.Value, r.Err = value, err
+			for _, m := range messages {
+				w.publish(m)
+			}
+			w.executed(from, c, value, w.server.State(c.Key), how)
 		}
-		value, messages, err := w.server.Run(c.Script.Name, c.Key, c.Args)
-		replies[i] = Reply{Value: value, Err: err}
-		for _, m := range messages {
-			w.publish(m)
-		}
-		w.executed(from, c, value, how)
 	}
-	return replies
 }
 
 func (w *World) publish(m reference.Message) {

@@ -16,12 +16,15 @@ type call struct {
 	key  string
 	args []string
 	err  error // of reading the arguments
-	us   int64 // the time in microseconds
-	now  int64 // and in ms
+	now  int64 // the time in ms
 
-	lock   *lock
 	before *lock
+	lock   *lock
+	left   *lock // what the server keeps of it
+	there  bool  // the server had the key
 	wrote  bool
+	gone   bool         // the key is to be deleted
+	draw   func() int64 // a token
 
 	granted   []*holder // waited, and have to be told that they hold
 	contended bool      // the holders have to be told that somebody waits
@@ -36,11 +39,15 @@ type call struct {
 var errArguments = errors.New("wrong arguments for the script")
 
 func (c *call) begin(l *lock) {
-	if l == nil || l.until <= c.now {
+	if c.there = l != nil; !c.there {
 		l = &lock{}
 	}
 	c.before = l.clone()
 	c.lock = l.clone()
+	c.lock.buriedUntil = min(c.lock.buriedUntil, c.now+protocol.Linger.Milliseconds())
+	if c.lock.buriedUntil <= c.now {
+		c.lock.buried, c.lock.buriedUntil = nil, 0
+	}
 	c.expireLeases()
 }
 
@@ -51,17 +58,14 @@ func (c *call) expireLeases() {
 	for _, h := range slices.Backward(slices.Clone(l.holders)) {
 		h.expires = min(h.expires, c.now+h.length)
 		if h.expires <= c.now {
-			if h.owner != "" {
-				l.rememberEnded(h.owner)
-			}
 			l.end(h)
 			c.expired = true
 		}
 	}
 }
 
-// left returns how long it takes until the first of the leases is over.
-func (c *call) left() int64 {
+// ends returns how long it takes until the first of the leases is over.
+func (c *call) ends() int64 {
 	if len(c.lock.holders) == 0 {
 		return 0
 	}
@@ -78,13 +82,16 @@ func (c *call) last() int64 {
 	return last - c.now
 }
 
-func (c *call) grant(owner, channel string, length, expires, room int64, text string) *holder {
+// grant gives an owner a lease. Its token is 0 if only the owner knows it.
+func (c *call) grant(owner, channel string, length, expires, room int64, text string, token int64) *holder {
 	l := c.lock
 	if text != "" {
 		l.taker = trace{owner, text}
 	}
-	l.token = max(l.token+1, c.us)
-	h := &holder{owner: owner, channel: channel, room: room, token: l.token, expires: expires, length: length}
+	if token > 0 {
+		l.token = token
+	}
+	h := &holder{owner: owner, channel: channel, room: room, token: token, expires: expires, length: length}
 	l.holders = append(l.holders, h)
 	return h
 }
@@ -118,7 +125,7 @@ func (c *call) promote(self string) {
 			if c.expired {
 				least = c.now
 			}
-			h := c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room, text)
+			h := c.grant(p.owner, p.channel, p.placeTTL, max(limit, least), p.room, text, c.draw())
 			if p.owner != self {
 				c.granted = append(c.granted, h)
 			}
@@ -157,10 +164,10 @@ func (c *call) grantOrQueue(r request) protocol.Status {
 	case at >= 0:
 		c.contended = c.head(r.owner)
 		return protocol.Queued
-	case !r.create, c.isOver(r.owner):
+	case !r.create, slices.Contains(l.buried, r.owner):
 		return protocol.Over
 	case len(l.queue) == 0 && l.fits(r.room):
-		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room, r.trace)
+		c.grant(r.owner, r.channel, r.length, c.now+r.length, r.room, r.trace, c.draw())
 		return protocol.Granted
 	case !r.wait:
 		c.contended = true
@@ -170,15 +177,6 @@ func (c *call) grantOrQueue(r request) protocol.Status {
 	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, placeTTL: r.placeTTL, limit: c.now + r.placeTTL, room: r.room})
 	c.contended = l.waiting() == 1
 	return protocol.Queued
-}
-
-func (c *call) isOver(owner string) bool {
-	for _, o := range c.lock.ended {
-		if o == owner {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *call) head(owner string) bool { return c.lock.placeOf(owner) == 0 }
@@ -209,23 +207,27 @@ func (c *call) acquire() any {
 	}
 	head := status == protocol.Queued && c.head(r.owner)
 	channel, text := c.taker()
-	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.left(), bit(c.more), channel, text}
+	return []any{status.String(), c.token(r.owner), c.lock.waiting(), bit(head), c.ends(), bit(c.more), channel, text}
 }
 
 func (c *call) end() any {
-	if len(c.args) != 2 && len(c.args) != 7 && len(c.args) != 8 {
+	if len(c.args) != 3 && len(c.args) != 8 && len(c.args) != 9 {
 		c.err = fmt.Errorf("%w end", errArguments)
 		return nil
 	}
-	l, owner, keep := c.lock, c.args[0], c.number(1)
+	l, owner, keep, bury := c.lock, c.args[0], c.number(2), c.args[1] == "b"
+	if c.before.thin && !bury && keep == 0 && len(c.args) == 3 && l.holder(owner) != nil {
+		c.gone = true
+		return int64(1)
+	}
 	first, kept := c.head(owner), false
 	status := protocol.NotMine
-	if l.token == 0 {
+	if !c.there {
 		status = protocol.Absent
 	}
 	if h := l.holder(owner); h != nil {
 		status = protocol.Ended
-		granted := min(h.token/1000, c.now)
+		granted := min(h.since()/1000, c.now)
 		if rest := granted + keep - c.now; rest > 0 {
 			kept = true
 			h.owner, h.channel, h.length, h.expires = "", "", rest, c.now+rest
@@ -236,20 +238,22 @@ func (c *call) end() any {
 		status = protocol.Withdrawn
 		l.removePlace(at)
 	}
-	l.rememberEnded(owner)
+	if bury {
+		c.bury(owner)
+	}
 	var next protocol.Status
 	name, nextOwner := "", ""
-	if len(c.args) >= 7 {
-		nextOwner = c.args[2]
+	if len(c.args) >= 8 {
+		nextOwner = c.args[3]
 	}
 	if status == protocol.Ended && nextOwner != "" {
 		text := ""
-		if len(c.args) == 8 {
-			text = c.args[7]
+		if len(c.args) == 9 {
+			text = c.args[8]
 		}
 		next = c.grantOrQueue(request{
-			owner: nextOwner, channel: c.args[3], length: c.number(4), placeTTL: c.number(5),
-			create: true, wait: true, room: c.number(6), trace: text,
+			owner: nextOwner, channel: c.args[4], length: c.number(5), placeTTL: c.number(6),
+			create: true, wait: true, room: c.number(7), trace: text,
 		})
 		name = next.String()
 	} else {
@@ -271,18 +275,18 @@ func (c *call) end() any {
 	if next == protocol.Queued {
 		channel, text = c.taker()
 	}
-	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.left(), strconv.FormatInt(ousted, 10), channel, text}
+	return []any{status.String(), c.token(nextOwner), l.waiting(), bit(c.more), name, bit(head), c.ends(), strconv.FormatInt(ousted, 10), channel, text}
 }
 
 // tellFirstOfEnd tells the first of the queue when a lease ends before it would ask again.
 func (c *call) tellFirstOfEnd() {
-	if q := c.lock.queue; len(q) > 0 && q[0] != nil && c.left() > 0 && c.left() < q[0].placeTTL/3 {
+	if q := c.lock.queue; len(q) > 0 && q[0] != nil && c.ends() > 0 && c.ends() < q[0].placeTTL/3 {
 		c.tellFirst = q[0]
 	}
 }
 
 func (c *call) renew() any {
-	if len(c.args) != 3 {
+	if len(c.args) != 4 {
 		c.err = fmt.Errorf("%w renew", errArguments)
 		return nil
 	}
@@ -290,15 +294,17 @@ func (c *call) renew() any {
 	status, token := protocol.Lost, c.token(owner)
 	h := l.holder(owner)
 	if h != nil {
-		status = protocol.Renewed
+		if h.token == 0 {
+			h.token = c.number(3)
+		}
+		l.token = max(l.token, h.token)
+		status, token = protocol.Renewed, strconv.FormatInt(h.token, 10)
 		c.extend(h, c.number(1))
 		if c.number(2) == 1 && h.room == 1 {
 			h.room = 0
 		}
 	}
-	if h == nil || h.room != 1 {
-		c.promote("")
-	}
+	c.promote("")
 	c.finish()
 	if status == protocol.Renewed && l.waiting() == 0 {
 		return token
@@ -309,9 +315,9 @@ func (c *call) renew() any {
 func (c *call) inspect() []any {
 	all := []any{}
 	for _, h := range c.lock.holders {
-		all = append(all, h.room, strconv.FormatInt(h.token, 10), h.expires-c.now, bit(h.owner == ""), h.channel, c.lock.taker.of(h.owner))
+		all = append(all, h.room, strconv.FormatInt(h.since(), 10), h.expires-c.now, bit(h.owner == ""), h.channel, c.lock.taker.of(h.owner))
 	}
-	return []any{bit(len(all) > 0), c.token(""), c.lock.waiting(), c.left(), all}
+	return []any{bit(len(all) > 0), strconv.FormatInt(c.lock.token, 10), c.lock.waiting(), c.ends(), all}
 }
 
 func (c *call) oust() []any {
@@ -319,18 +325,18 @@ func (c *call) oust() []any {
 	var stay []*holder
 	var n int64
 	for _, h := range l.holders {
-		if h.token > upTo {
+		if h.since() > upTo {
 			stay = append(stay, h)
 			continue
 		}
 		n++
 		if h.owner != "" {
-			l.rememberEnded(h.owner)
+			c.bury(h.owner)
 			c.ousted = append(c.ousted, h)
 		}
 	}
 	if n > 0 {
-		l.token, l.ousted = max(l.token+1, c.us), max(l.ousted, upTo)
+		l.token, l.ousted = c.draw(), max(l.ousted, upTo)
 		c.oustedAt = l.token
 	}
 	l.holders = stay
@@ -339,7 +345,62 @@ func (c *call) oust() []any {
 	return []any{n, strconv.FormatInt(l.token, 10), l.waiting(), bit(c.more)}
 }
 
-func (c *call) finish() { c.wrote = c.err == nil && !c.lock.equal(c.before) }
+func (c *call) bury(owner string) {
+	c.lock.bury(owner)
+	c.lock.buriedUntil = c.now + protocol.Linger.Milliseconds()
+}
+
+// take is SET with NX: it grants an absent key.
+func (c *call) take() any {
+	if len(c.args) != 2 || len(c.args[0]) < 16 {
+		c.err = fmt.Errorf("%w take", errArguments)
+		return nil
+	}
+	if c.there {
+		return int64(0)
+	}
+	owner, rest := c.args[0][:16], c.args[0][16:]
+	fields := strings.SplitN(rest, ":", 6)
+	n, err := strconv.Atoi(fields[4])
+	if err != nil || len(fields[5]) < n {
+		c.err = fmt.Errorf("%w take", errArguments)
+		return nil
+	}
+	channel, text := fields[5][:n], fields[5][n:]
+	c.grant(owner, channel, c.number(1), c.now+c.number(1), 1, text, 0)
+	c.finish()
+	return int64(1)
+}
+
+// finish decides whether the key is written, in which form, and for how long.
+func (c *call) finish() {
+	l := c.lock
+	idle := l.waiting() == 0
+	for _, h := range l.holders {
+		idle = idle && h.owner == ""
+	}
+	keep := c.last() + protocol.Linger.Milliseconds()
+	if idle {
+		keep = max(c.last(), l.buriedUntil-c.now)
+	}
+	c.gone = keep <= 0
+	c.wrote = c.err == nil && !l.equal(c.before)
+	switch {
+	case c.gone:
+		return
+	case l.exclusive() && !idle && l.waiting() == 0 && len(l.buried) == 0 && (c.before.thin || !c.there):
+		h := l.holders[0]
+		c.left = &lock{thin: true, holders: l.holders, token: h.since()}
+		if text := l.taker.of(h.owner); text != "" {
+			c.left.taker = trace{h.owner, text}
+		}
+		keep = c.last()
+	default:
+		c.left = l
+		l.thin = false
+	}
+	c.left.until = c.now + keep
+}
 
 // messages returns what the run published. A process learns that one of its owners was
 // granted the key, has others waiting behind it, or has lost its lease.
@@ -357,12 +418,12 @@ func (c *call) messages() []Message {
 		tell(protocol.PushGrant, h, h.token)
 	}
 	if p := c.tellFirst; p != nil {
-		tell(protocol.PushEnds, &holder{owner: p.owner, channel: p.channel}, c.left())
+		tell(protocol.PushEnds, &holder{owner: p.owner, channel: p.channel}, c.ends())
 	}
 	if c.contended && len(all) == 0 {
 		for _, h := range l.holders {
 			if h.owner != "" {
-				tell(protocol.PushWait, h, h.token)
+				tell(protocol.PushWait, h, h.since())
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 // scanLimit is how many places of the queue one call looks at.
 const scanLimit = 64
 
-// maxEnded is how many ended owners a lock remembers.
-const maxEnded = 4
+// maxBuried is how many owners that were given up a lock remembers.
+const maxBuried = 4
 
 // maxTraces is how many traces of places a lock remembers.
 const maxTraces = 32
@@ -21,10 +21,13 @@ type trace struct{ owner, text string }
 type lock struct {
 	holders []*holder
 
-	token int64
-	ended []string // newest first
-	queue []*place // nil where a place was removed from the middle
-	head  int64    // the index of the first place of queue; those behind it have the next ones
+	thin bool // the key is a string: one exclusive lease, and nothing else
+
+	token       int64    // the next one that is issued is greater
+	buried      []string // owners that were given up, newest first
+	buriedUntil int64
+	queue       []*place // nil where a place was removed from the middle
+	head        int64    // the index of the first place of queue; those behind it have the next ones
 
 	taker  trace           // of who was granted the key last, of those who had one
 	traces map[int64]trace // of places, by their index modulo maxTraces
@@ -39,7 +42,7 @@ type holder struct {
 	owner   string // empty while the key is kept for MinHold
 	channel string
 	room    int64 // how many may hold together; 0 for any number
-	token   int64
+	token   int64 // 0 while only the holder knows it
 	expires int64
 	length  int64 // the longest that the lease was ever given at once
 }
@@ -55,7 +58,7 @@ type place struct {
 
 func (l *lock) clone() *lock {
 	d := *l
-	d.ended, d.traces = slices.Clone(l.ended), maps.Clone(l.traces)
+	d.buried, d.traces = slices.Clone(l.buried), maps.Clone(l.traces)
 	d.holders = make([]*holder, len(l.holders))
 	for i, h := range l.holders {
 		g := *h
@@ -74,7 +77,7 @@ func (l *lock) clone() *lock {
 // equal compares all but until, which changes with every write.
 func (l *lock) equal(o *lock) bool {
 	same := func(a, b *place) bool { return a == b || a != nil && b != nil && *a == *b }
-	return l.token == o.token && l.ousted == o.ousted && slices.Equal(l.ended, o.ended) &&
+	return l.token == o.token && l.ousted == o.ousted && slices.Equal(l.buried, o.buried) && l.buriedUntil == o.buriedUntil &&
 		l.taker == o.taker && maps.Equal(l.traces, o.traces) && slices.EqualFunc(l.queue, o.queue, same) &&
 		slices.EqualFunc(l.holders, o.holders, func(a, b *holder) bool { return *a == *b })
 }
@@ -143,14 +146,22 @@ func (t trace) of(owner string) string {
 	return t.text
 }
 
-func (l *lock) rememberEnded(owner string) {
-	if slices.Contains(l.ended, owner) {
+func (l *lock) bury(owner string) {
+	if slices.Contains(l.buried, owner) {
 		return
 	}
-	l.ended = slices.Insert(l.ended, 0, owner)
-	if len(l.ended) > maxEnded {
-		l.ended = l.ended[:maxEnded]
+	l.buried = slices.Insert(l.buried, 0, owner)
+	if len(l.buried) > maxBuried {
+		l.buried = l.buried[:maxBuried]
 	}
+}
+
+// since returns the token of a lease, or one that it is not less than.
+func (h *holder) since() int64 {
+	if h.token > 0 {
+		return h.token
+	}
+	return max(h.expires-h.length, 0) * 1000
 }
 
 // holder returns the lease of an owner, or nil.

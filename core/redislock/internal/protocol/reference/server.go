@@ -5,7 +5,9 @@ package reference
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,8 +19,9 @@ import (
 type Server struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	locks map[string]*lock
+	mu      sync.Mutex
+	locks   map[string]*lock
+	streams map[string][2]int64 // the ms and the number of the latest entry
 }
 
 // Message is something published to a channel.
@@ -29,7 +32,7 @@ type Message struct {
 
 // New returns a server without data. now is its wall clock.
 func New(now func() time.Time) *Server {
-	return &Server{now: now, locks: make(map[string]*lock)}
+	return &Server{now: now, locks: make(map[string]*lock), streams: make(map[string][2]int64)}
 }
 
 // Flush forgets all data, as FLUSHALL and a restart without persistence do.
@@ -37,6 +40,7 @@ func (s *Server) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.locks)
+	clear(s.streams)
 }
 
 // Run executes a script, given by name, and returns its reply in the shape in
@@ -48,11 +52,19 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	us := s.now().UnixMicro()
-	c := &call{args: words, key: key, us: us, now: us / 1000}
-	c.begin(s.locks[key])
+	c := &call{args: words, key: key, now: s.now().UnixMilli(), draw: func() int64 {
+		ms, number := s.draw(key)
+		if number >= 1000 {
+			ms, number = ms+1, 0
+			s.streams[protocol.Stream(key)] = [2]int64{ms, number}
+		}
+		return ms*1000 + number
+	}}
+	c.begin(s.find(key))
 	var reply any
 	switch script {
+	case protocol.Take.Name:
+		reply = c.take()
 	case protocol.Acquire.Name:
 		reply = c.acquire()
 	case protocol.End.Name:
@@ -69,12 +81,58 @@ func (s *Server) Run(script, key string, args []any) (any, []Message, error) {
 	if c.err != nil {
 		return nil, nil, c.err
 	}
-	if c.wrote {
-		c.lock.until = c.now + c.last() + protocol.Linger.Milliseconds()
-		s.locks[key] = c.lock
+	switch {
+	case c.gone:
+		delete(s.locks, key)
+	case c.wrote:
+		s.locks[key] = c.left
 	}
 	return reply, c.messages(), nil
 }
+
+// find returns what the server knows of a key, or nil. What has expired is gone for good, even if
+// the clock goes back.
+func (s *Server) find(key string) *lock {
+	l := s.locks[key]
+	if l != nil && l.until <= s.now().UnixMilli() {
+		delete(s.locks, key)
+		return nil
+	}
+	return l
+}
+
+// Draw adds an entry to the stream of a key, and returns its ID, as XADD does. at is the ID that it
+// shall have, or empty.
+func (s *Server) Draw(key, at string) (id string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at == "" {
+		ms, number := s.draw(key)
+		return fmt.Sprintf("%d-%d", ms, number), nil
+	}
+	var next [2]int64
+	if _, err := fmt.Sscanf(at, "%d-%d", &next[0], &next[1]); err != nil {
+		return "", err
+	}
+	last := s.streams[protocol.Stream(key)]
+	if slices.Compare(next[:], last[:]) <= 0 {
+		return "", errSmall
+	}
+	s.streams[protocol.Stream(key)] = next
+	return at, nil
+}
+
+// draw adds an entry to the stream of a key, with an ID of the server's choice. s.mu is held.
+func (s *Server) draw(key string) (ms, number int64) {
+	last := s.streams[protocol.Stream(key)]
+	if ms = s.now().UnixMilli(); ms <= last[0] {
+		ms, number = last[0], last[1]+1
+	}
+	s.streams[protocol.Stream(key)] = [2]int64{ms, number}
+	return ms, number
+}
+
+var errSmall = errors.New("ERR The ID specified in XADD is equal or smaller than the target stream top item")
 
 // Words turns arguments into what a server sees of them.
 func Words(args []any) ([]string, error) {

@@ -8,9 +8,10 @@ import (
 // State is a lock's state, for comparison. Times are ms of the server's clock.
 type State struct {
 	Holders []Holder
-	Token   int64 // the latest
-	Ousted  int64 // up to which token leases were taken from their holders
-	Ended   []string
+	Thin    bool              // the key is a string
+	Token   int64             // the next one that is issued is greater
+	Ousted  int64             // up to which token leases were taken from their holders
+	Buried  []string          // owners that were given up
 	Queue   []Place           // without the removed places
 	Traces  map[string]string // of who was granted the key last ("d") and of places ("d" and a number), after the owner
 }
@@ -41,15 +42,25 @@ func (st *State) note(field string, t trace) {
 	st.Traces[field] = t.owner + t.text
 }
 
+// Until returns until when the server keeps a key, in ms.
+func (s *Server) Until(key string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.locks[key]; l != nil {
+		return l.until
+	}
+	return 0
+}
+
 // State returns what the server knows of a key.
 func (s *Server) State(key string) State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.locks[key]
+	l := s.find(key)
 	if l == nil {
 		return State{}
 	}
-	st := State{Token: l.token, Ousted: l.ousted, Ended: slices.Clone(l.ended)}
+	st := State{Thin: l.thin, Token: l.token, Ousted: l.ousted, Buried: slices.Clone(l.buried)}
 	for i, t := range l.traces {
 		st.note("d"+strconv.FormatInt(i, 10), t)
 	}

@@ -15,7 +15,7 @@ func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
 	server := redistest.Start(t)
 	a := join(t, server.Addr())
 	warm(a)
-	if err := a.client.Set(t.Context(), protocol.Key("wrong"), "text", 0).Err(); err != nil {
+	if err := a.client.LPush(t.Context(), protocol.Key("wrong"), "text").Err(); err != nil {
 		t.Fatal(err)
 	}
 	var refused atomic.Int32
@@ -63,25 +63,4 @@ func TestServerOutOfMemoryEndsLeasesBesideThoseItRefuses(t *testing.T) {
 		// Refused, unless it travels behind a release, after which the server takes it.
 		_, _ = a.try(fmt.Sprint("new", i), lasting)
 	})
-}
-
-func TestRenewalsTravelTogether(t *testing.T) {
-	server := redistest.Start(t)
-	a := join(t, server.Addr())
-	warm(a)
-	const n = 640
-	var renewals []driver.Renewal
-	for i := range n {
-		g := a.take(fmt.Sprint("k", i), lasting)
-		renewals = append(renewals, driver.Renewal{ID: g.ID, Token: g.Token, TTL: lasting})
-	}
-	before := commands(t, a.client)
-	for i, r := range a.Renew(bounded(t), renewals) {
-		if r.Err != nil {
-			t.Fatalf("renewal %d: %v", i, r.Err)
-		}
-	}
-	if sent := scripts(commands(t, a.client)) - scripts(before); sent > n/50 {
-		t.Errorf("%d leases were renewed by %d commands, want at most %d", n, sent, n/50)
-	}
 }
