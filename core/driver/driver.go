@@ -345,3 +345,10 @@ type Capabilities struct {
 	// Trace says that it does the same with Request.Trace.
 	Trace bool
 }
+
+// MayBe reports whether a lease with a token may be the one of which State or Holder says that
+// token; see LateTokens.
+func (c *Capabilities) MayBe(token, said int64) bool {
+	const second = 1_000_000 // of tokens that are microseconds
+	return token == said || c.LateTokens && said < token && token-said < second
+}

@@ -262,5 +262,5 @@ func (l *lease) holds() {
 
 // inspected reports whether Inspect may say this token of a lease that has not been renewed.
 func (f *fixture) inspected(token int64, l *lease) bool {
-	return token == l.Token || f.caps.LateTokens && token < l.Token && l.Token-token < time.Second.Microseconds()
+	return f.caps.MayBe(l.Token, token)
 }

@@ -81,6 +81,8 @@ func (t twin) Capabilities() driver.Capabilities {
 		Recall: a.Recall && b.Recall,
 		Wake:   a.Wake + b.Wake,
 
+		LateTokens: a.LateTokens || b.LateTokens,
+
 		Identity: a.Identity && b.Identity,
 		Trace:    a.Trace && b.Trace,
 	}

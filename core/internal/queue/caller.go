@@ -49,7 +49,7 @@ func (q *Queue) watchCaller(ctx context.Context, w *waiter, key string, token in
 		}
 		ctx, cancel := context.WithTimeout(ctx, q.StoreTimeout)
 		defer cancel()
-		if st, err := q.session.Inspect(ctx, key); err == nil && w.terms.keptBy(st, granted) {
+		if st, err := q.session.Inspect(ctx, key); err == nil && q.keptBy(w.terms, st, granted) {
 			w.line.dismiss(w, waitsForItself())
 		}
 	})
@@ -82,16 +82,16 @@ func (q *Queue) callerHere(w *waiter, key string, granted, number int64) (here, 
 	return false, false
 }
 
-// keptBy reports whether a grant keeps such a caller from the key as long as it lasts.
-func (t *Terms) keptBy(st driver.State, granted int64) bool {
+// keptBy reports whether a grant keeps a caller on these terms from the key as long as it lasts.
+func (q *Queue) keptBy(t *Terms, st driver.State, granted int64) bool {
 	if !st.Held {
 		return false
 	}
 	if st.Holders == nil {
-		return st.Token == granted && t.excludes()
+		return q.Capabilities.MayBe(granted, st.Token) && t.excludes()
 	}
 	for _, h := range st.Holders {
-		if h.Token == granted && !h.Kept {
+		if q.Capabilities.MayBe(granted, h.Token) && !h.Kept {
 			return t.excludes() || excludes(h.Mode, h.Limit)
 		}
 	}

@@ -14,7 +14,15 @@ import (
 // inspected counts how often a store is asked for the state of a key.
 type inspected struct {
 	driver.Driver
-	n atomic.Int64
+	n    atomic.Int64
+	less int64 // by which the token that it says is too small
+	late bool  // that may be
+}
+
+func (d *inspected) Capabilities() driver.Capabilities {
+	c := d.Driver.Capabilities()
+	c.LateTokens = d.late
+	return c
 }
 
 func (d *inspected) Open(c driver.Config) (driver.Session, error) {
@@ -29,7 +37,44 @@ type inspectedSession struct {
 
 func (s inspectedSession) Inspect(ctx context.Context, key string) (driver.State, error) {
 	s.d.n.Add(1)
-	return s.Session.Inspect(ctx, key)
+	st, err := s.Session.Inspect(ctx, key)
+	st.Token -= s.d.less
+	for i := range st.Holders {
+		st.Holders[i].Token -= s.d.less
+	}
+	return st, err
+}
+
+// TestCallersTokenIsRecognizedWhereTheStoreLearnsItLate asks for a key in the name of a call that
+// holds it in another process.
+func TestCallersTokenIsRecognizedWhereTheStoreLearnsItLate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		less int64
+		late bool
+		want Reason
+	}{
+		{name: "known", want: Deadlock},
+		{name: "known, of a store that may be late", late: true, want: Deadlock},
+		{name: "not known yet", less: 1500, late: true, want: Deadlock},
+		{name: "of an earlier lease", less: 1500, want: Timeout},
+		{name: "of a much earlier lease", less: 1_000_000, late: true, want: Timeout},
+		{name: "of a later lease", less: -1, late: true, want: Timeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &inspected{Driver: memlock.New(), less: tt.less, late: tt.late}
+				hold := openQueue(t, store).take(t, testTerms(t, 0), "k")
+				defer hold.drop(t)
+				q := openQueue(t, store)
+				q.Carried = func(context.Context, string) int64 { return hold.Token() }
+				terms := testTerms(t, time.Minute)
+				if _, r := q.Acquire(t.Context(), terms, "k", terms.Wait, nil); r == nil || r.Why != tt.want {
+					t.Errorf("%+v, want %v", r, tt.want)
+				}
+			})
+		})
+	}
 }
 
 // slowlyHeld takes its time to say that a call holds nothing.
