@@ -19,7 +19,7 @@ func (q *Queue) heard(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrPlaceLost), errors.As(err, new(*driver.HeldError)):
 		if q.outage.trouble.Load() {
-			q.recovered()
+			q.recovered(err == nil)
 		}
 	case errors.Is(err, driver.ErrClosed), errors.Is(err, context.Canceled): // nor does that
 	case errors.As(err, new(*driver.PermanentError)), errors.As(err, new(*driver.RefusedError)):
@@ -64,12 +64,13 @@ var credentials = regexp.MustCompile(`//[^/@\s]*@|(?i:\b(?:password|passwd|pwd)=
 // redact leaves out what a client may have been told to log in with.
 func redact(cause string) string { return credentials.ReplaceAllString(cause, "(credentials)") }
 
-// recovered notes an answer after calls that failed.
-func (q *Queue) recovered() {
+// recovered notes an answer after calls that failed. A store that refuses what a lock needs may still
+// answer that a key is taken.
+func (q *Queue) recovered(done bool) {
 	o, now := &q.outage, time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.since.IsZero() {
+	if o.since.IsZero() || !done && o.said == refuses {
 		return
 	}
 	after := now.Sub(o.since)
