@@ -27,6 +27,7 @@ type claim struct {
 	copies         bool          // of a lease: see place
 	releases       int           // how often its end was asked for
 	over           bool          // the owner has ended, and is remembered so that it does not come back
+	value          any           // of its key, if that is a string as [protocol.Take] made it; or nil
 }
 
 // forgetAfter is how long the claim of a lease stays after the deadline if nobody releases
@@ -101,7 +102,7 @@ func (c *claims) becomeLease(p *place, token int64, deadline time.Time) (contend
 	for _, rq := range p.unanswered {
 		p.copies = p.copies || rq.creates
 	}
-	cl.copies = p.copies
+	cl.copies, cl.value = p.copies, p.value
 	cl.place, cl.over, cl.token, cl.deadline = nil, false, token, deadline.Sub(c.epoch)
 	return cl.contended
 }
@@ -141,7 +142,7 @@ func (c *claims) lose(l lease) bool {
 }
 
 // end notes that the owner has ended. The sweep in add forgets it.
-func (cl *claim) end() { cl.over, cl.place = true, nil }
+func (cl *claim) end() { cl.over, cl.place, cl.value = true, nil, nil }
 
 func (cl *claim) held(now time.Duration) bool {
 	return !cl.over && cl.place == nil && cl.releaseAskedAt == 0 && cl.deadline > now
@@ -153,6 +154,7 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	defer c.mu.Unlock()
 	if cl := c.byOwner[o]; cl != nil {
 		cl.deadline = max(cl.deadline, deadline.Sub(c.epoch))
+		cl.value = nil // the token stands there, too
 	}
 }
 
@@ -160,6 +162,7 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 type released struct {
 	asked  time.Time // for the first time
 	copies bool      // see place
+	value  any       // see claim
 }
 
 // releaseAsked notes that the release of a lease was asked for.
@@ -174,7 +177,11 @@ func (c *claims) releaseAsked(o driver.Owner, now time.Time) released {
 	if cl.releaseAskedAt == 0 {
 		cl.releaseAskedAt = now.Sub(c.epoch)
 	}
-	return released{asked: c.epoch.Add(cl.releaseAskedAt), copies: cl.copies}
+	known := released{asked: c.epoch.Add(cl.releaseAskedAt), copies: cl.copies}
+	if !cl.contended && !cl.copies {
+		known.value = cl.value
+	}
+	return known
 }
 
 // releasedTwice reports whether more than one request to end an owner's lease may have been sent.

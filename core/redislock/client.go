@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"reflect"
 	"slices"
 	"sync"
@@ -34,6 +36,8 @@ type clientWire struct {
 	obeysContext bool // the client gives up a socket when a context's deadline has passed
 
 	database int // a Cluster has 0 only
+
+	deletes deletion // how the server deletes a key by its value
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -138,7 +142,11 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 	o := outgoingPool.Get().(*outgoing)
 	for _, c := range cmds {
 		if c.script != nil {
-			o.parts = append(o.parts, part{command: c})
+			p := part{command: c}
+			if c.value != nil {
+				p.by = w.deletes.known()
+			}
+			o.parts = append(o.parts, p)
 		}
 		if c.script == nil || w.cluster == nil && c.script == &protocol.Take {
 			o.parts = append(o.parts, part{command: c, draws: true})
@@ -149,6 +157,13 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 		o.pending = append(o.pending, i)
 	}
 	w.send(ctx, o, func(p part) bool { return p.source })
+	again := w.cluster == nil && o.broken() && ctx.Err() == nil
+	if again {
+		w.send(ctx, o, func(p part) bool { return p.source })
+	}
+	if w.undone(o) {
+		w.send(ctx, o, func(p part) bool { return p.source })
+	}
 	if o.unknown() {
 		// The server knows a script after the first copy of its source.
 		seen := make(map[*protocol.Script]bool)
@@ -171,7 +186,7 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 			w.note(r, o.parts[at], o.answers[at])
 		}
 		r.err = w.classify(r.err)
-		r.sentOnce = r.err == nil && (w.resend < 0 || took < w.resend)
+		r.sentOnce = r.err == nil && !again && (w.resend < 0 || took < w.resend)
 		r.misrouted = r.err == nil && w.redirected && took >= misroutedAfter
 	}
 	o.reset()
@@ -205,7 +220,9 @@ func (w *clientWire) note(r *reply, p part, a answer) {
 // part is one Redis command of a batch: the script of a command, or what it draws.
 type part struct {
 	*command
-	draws bool
+	draws  bool
+	begins bool   // the stream of which it draws is not there
+	by     string // the command that deletes the key by its value, in the script's place; or ""
 }
 
 // answer is that to one part.
@@ -220,10 +237,16 @@ func (w *clientWire) words(to []any, p part, source bool) []any {
 	switch {
 	case p.draws && p.id != "":
 		return append(to, "xadd", protocol.Stream(p.key), "maxlen", "~", "1", p.id, "", "")
+	case p.begins:
+		return append(to, "eval", protocol.BeginStream, 1, protocol.Stream(p.key))
 	case p.draws:
-		return append(to, "xadd", protocol.Stream(p.key), "maxlen", "~", "1", "*", "", "")
+		return append(to, "xadd", protocol.Stream(p.key), "nomkstream", "maxlen", "~", "1", "*", "", "")
 	case p.script == &protocol.Take && w.cluster == nil:
 		return append(to, "set", p.key, p.args[0], "nx", "px", p.args[1])
+	case p.by == deleteEx:
+		return append(to, deleteEx, p.key, "ifeq", p.value)
+	case p.by == deleteIfEqual:
+		return append(to, deleteIfEqual, p.key, p.value)
 	case source:
 		to = append(to, "eval", p.script.Source)
 	default:
@@ -255,6 +278,35 @@ func (o *outgoing) reset() {
 	clear(o.parts)
 	clear(o.answers)
 	o.parts, o.answers, o.pending = o.parts[:0], o.answers[:0], o.pending[:0]
+}
+
+// broken reports whether the connection broke before there was any answer: the server may have closed it
+// long ago. All parts are still pending, and may be copies when they are sent over another one.
+func (o *outgoing) broken() bool {
+	for _, a := range o.answers {
+		var op *net.OpError
+		if !errors.Is(a.err, io.EOF) && (!errors.As(a.err, &op) || op.Op == "dial" || op.Timeout()) {
+			return false
+		}
+	}
+	return true
+}
+
+// undone makes those parts pending for which one native command was not enough. They have changed nothing.
+func (w *clientWire) undone(o *outgoing) bool {
+	o.pending = o.pending[:0]
+	for i := range o.parts {
+		switch p, a := &o.parts[i], o.answers[i]; {
+		case p.by != "" && w.deletes.failed(p.by, a):
+			p.by = "" // the script
+		case p.draws && p.id == "" && errors.Is(a.err, redis.Nil):
+			p.begins = true
+		default:
+			continue
+		}
+		o.pending = append(o.pending, i)
+	}
+	return len(o.pending) > 0
 }
 
 // unknown reports whether the server did not know some scripts, and makes these pending. They have

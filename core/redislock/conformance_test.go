@@ -30,11 +30,16 @@ func takes(request []byte) bool {
 	return bytes.Contains(request, []byte("\r\n$3\r\nset\r\n")) || runs(protocol.Take, 0)(request)
 }
 
+// deletes matches the release of a key by a server's own command.
+func deletes(request []byte) bool {
+	return bytes.Contains(request, []byte("\r\ndelex\r\n")) || bytes.Contains(request, []byte("\r\ndelifeq\r\n"))
+}
+
 // requests match what a session sends for each kind of request.
 var requests = map[drivertest.Op]func(request []byte) bool{
 	drivertest.OpAcquire: func(r []byte) bool { return takes(r) || runs(protocol.Acquire, 0)(r) || runs(protocol.End, 8)(r) },
 	drivertest.OpRenew:   runs(protocol.Renew, 0),
-	drivertest.OpRelease: runs(protocol.End, 3),
+	drivertest.OpRelease: func(r []byte) bool { return deletes(r) || runs(protocol.End, 3)(r) },
 }
 
 func newClient(t testing.TB, o redis.Options) *redis.Client {

@@ -1,5 +1,5 @@
-// Package redislock keeps locks in Redis (6.2 and later; tested on 7.0) or Valkey (tested on
-// 8.0, as one server). Dragonfly and KeyDB, which take the same commands, are untested.
+// Package redislock keeps locks in Redis (6.2 and later; tested on 7.0 and 8.6) or Valkey (tested on
+// 8.0 and 9.1). Dragonfly and KeyDB, which take the same commands, are untested.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
@@ -95,8 +95,8 @@
 //
 // # Cost
 //
-// A free key is acquired by a SET and an XADD in one write, and released by a short script: one round
-// trip each. So are several free keys of one policy, at each server of a Cluster. In a Cluster a
+// A free key is acquired by a SET and an XADD in one write, and released by a short script, or by DELEX
+// (Redis from 8.4 on) or DELIFEQ (Valkey from 9.0 on) if the user may: one round trip each. So are several free keys of one policy, at each server of a Cluster. In a Cluster a
 // script does both, since the two might go to different servers. A key that another process has wanted
 // within the last second is asked for by a script, and a key that seems to be free and is not costs one round
 // trip more. A contended key costs two scripts for each critical section too, plus one a second for each process that
@@ -116,10 +116,10 @@
 // TLS, authentication and pools are options of the go-redis client. Any options will do:
 // RESP2 or RESP3, MaxRetries on or off, any time-outs. A *redis.Ring is refused.
 // Each attempt is bounded by the engine's store time-out whatever the client's
-// own are. Sessions send each command once, whatever MaxRetries says, and repeat what has to be repeated
-// themselves. The client of a Cluster may send one again: if it answers after MinRetryBackoff, or a reply
-// was lost, the owner is ended by a script which makes sure that no late copy takes the key, and the key
-// stays, free, for ten minutes. Sessions do not close the
+// own are. Whatever MaxRetries says, sessions repeat commands themselves, at once if a connection
+// breaks. So does the client of a Cluster. Where a copy of a request for a key may be under way, as after a broken
+// connection, a lost reply, or in a Cluster an answer later than MinRetryBackoff, a script ends the owner and
+// makes sure that no late copy takes the key, which stays, free, for ten minutes. Sessions do not close the
 // client; close it after them. Add hooks before the session is opened.
 // A *redis.Client is used by a copy that redis.Client.WithTimeout makes, which in go-redis
 // 9.23 has no hooks: there, redisotel and the like do not see the commands of locks.
@@ -132,7 +132,7 @@
 //	    +set +xadd +evalsha +eval +get +del +exists +pttl +pexpire
 //	    +hmget +hexists +hset +hdel +time +publish +subscribe +ping
 //
-// and +select if the client's DB is not 0, and in a Cluster +cluster|slots and
+// and for a cheaper release +delex or +delifeq where the server has it, +select if the client's DB is not 0, and in a Cluster +cluster|slots and
 // +asking. Ping checks those of the first kind and names what is missing. An operator's tool
 // that lists keys needs +scan as well. Anyone who may read these keys may end the locks in them. A
 // user with narrower channels than la2:* cannot subscribe, since engines listen to those who

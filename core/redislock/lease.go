@@ -88,6 +88,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	for i, r := range rs {
 		known[i] = s.claims.releaseAsked(r.Owner, now)
 		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
+		cmds[i].value = known[i].plain(r)
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], known[i], c)
@@ -98,6 +99,14 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 // ending returns what ends a lease.
 func (r released) ending(e driver.Ending) protocol.EndArgs {
 	return protocol.EndArgs{Owner: e.Owner, Bury: r.copies, Keep: e.Keep}
+}
+
+// plain returns what the key is, if its end is all that the release is for.
+func (r released) plain(e driver.Ending) any {
+	if e.Keep > 0 {
+		return nil
+	}
+	return r.value
 }
 
 // released returns the result of a release from the reply to it.

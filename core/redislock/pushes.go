@@ -36,7 +36,7 @@ func (s *session) pushed(payload string) {
 			cl.place.noteFreeAt(p)
 		}
 	case protocol.PushWait:
-		cl.contended = true
+		cl.contended = true // and so the key is a hash
 		s.busy.note(p.Key, time.Now())
 	case protocol.PushLost:
 		if held {

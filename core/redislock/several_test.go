@@ -27,7 +27,7 @@ func tenKeys() core.Policy {
 func scriptsIn(p *redistest.Proxy) *atomic.Int64 {
 	var n atomic.Int64
 	p.DropReply(func(request []byte) bool {
-		if takes(request) || bytes.Contains(bytes.ToLower(request), []byte("evalsha")) {
+		if takes(request) || deletes(request) || bytes.Contains(request, []byte("evalsha")) {
 			n.Add(1)
 		}
 		return false

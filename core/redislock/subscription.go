@@ -55,6 +55,7 @@ func (w *clientWire) listen(ctx context.Context, channel string, t *topics, up f
 				t.down(m.Channel)
 			case m.Channel == channel:
 				failed = false
+				w.deletes.forget()
 				up()
 			default:
 				t.up(m.Channel)

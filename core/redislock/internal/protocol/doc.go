@@ -49,7 +49,8 @@
 // whoever is granted the key later draws later.
 //
 // So tokens rise in all keys of a shard, also when the clock goes back, across a restart with
-// persistence, and across a failover unless the new master's clock is behind. Nothing has to be kept
+// persistence, and across a failover unless the new master's clock is behind. A stream that is not there
+// begins at a number by the microsecond, so that they also rise if the server loses its data. Nothing has to be kept
 // of a free key for that. In a Cluster a slot that moves may have the key here and the stream there.
 // Then the grant has no token, and its owner draws one when it knows of the grant; nobody else is granted
 // the key meanwhile by a push, which would have to name one.

@@ -9,7 +9,8 @@ import (
 // Tokens are drawn from a stream, see [Stream], by XADD with an ID of *. Such an ID is the server's
 // time in ms and a number. It rises also when the clock goes back, across a restart with
 // persistence, and across a failover unless the new master's clock is behind. A token is the ms
-// times 1,000, and the number: about the server's time in microseconds.
+// times 1,000, and the number: about the server's time in microseconds. A stream that is not there,
+// since nobody has drawn or the server has lost its data, begins at a number by the microsecond: see [BeginStream].
 const perMS = 1000
 
 // Drawn is the ID of an entry of a stream.

@@ -17,6 +17,10 @@ type Script struct {
 var (
 	//go:embed take.lua
 	takeSource string
+	// BeginStream is a script that adds an entry to a stream, or begins it. It is small, and sent by
+	// EVAL for the first token of a stream.
+	//go:embed begin.lua
+	BeginStream string
 	//go:embed opening.lua
 	openingSource string
 	//go:embed prelude.lua

@@ -204,7 +204,11 @@ function commands.SET(key, value, ...)
   end
   return real.call('SET', key, value)
 end
-function commands.XADD(stream, _, _, _, id)
+function commands.XADD(stream, first, _, _, id, other)
+  if first == 'NOMKSTREAM' then
+    if real.call('EXISTS', 'last:' .. stream) == 0 then return false end
+    id = other
+  end
   if id ~= '*' then
     real.call('SET', 'last:' .. stream, id)
     return id

@@ -124,8 +124,12 @@ func (s *Server) Draw(key, at string) (id string, err error) {
 
 // draw adds an entry to the stream of a key, with an ID of the server's choice. s.mu is held.
 func (s *Server) draw(key string) (ms, number int64) {
-	last := s.streams[protocol.Stream(key)]
-	if ms = s.now().UnixMilli(); ms <= last[0] {
+	last, there := s.streams[protocol.Stream(key)]
+	now := s.now()
+	switch ms = now.UnixMilli(); {
+	case !there:
+		number = now.UnixMicro() % 1000 / 2
+	case ms <= last[0]:
 		ms, number = last[0], last[1]+1
 	}
 	s.streams[protocol.Stream(key)] = [2]int64{ms, number}
