@@ -24,7 +24,7 @@ RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals
 # Tests wait most of the time, so more of them run at a time than there are cores.
 GOTEST := -p 4 -parallel 16 -timeout 20m
 
-.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-stores lint golangci lockvet check race test-full \
+.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer test-newer-redis test-newer-valkey test-stores lint golangci lockvet check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
 
 ## help: print this
@@ -52,8 +52,15 @@ test-mariadb:
 test-valkey:
 	@.ci/tests valkey valkey $(GOTEST) $(FLAGS) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
-## test-stores: all five; FLAGS=-race runs them under the race detector
-test-stores: test-valkey test-etcd test-zookeeper test-postgres test-mariadb
+## test-newer: the locks on the newest Redis and Valkey of Debian's newer suites, unpacked into .bin
+test-newer: test-newer-redis test-newer-valkey
+
+test-newer-redis test-newer-valkey: test-newer-%:
+	@.ci/newer .bin/servers/$* $*
+	@PATH=$(CURDIR)/.bin/servers/$*/bin:$$PATH .ci/tests newer-$* redis $(GOTEST) $(FLAGS) -short ./core/redislock/...
+
+## test-stores: all of them; FLAGS=-race runs them under the race detector
+test-stores: test-newer test-valkey test-etcd test-zookeeper test-postgres test-mariadb
 
 ## lint: golangci-lint, lockvet, and check
 lint: golangci lockvet check
