@@ -14,7 +14,7 @@ MODULE := github.com/lockaround/lockaround
 NESTED := core/etcdlock core/zklock decorator/queue/zkqueue core/lockctl decorator/lockgen decorator/lockvet core/lab examples/extra
 ALL    := ./... $(NESTED:%=./%/...)
 
-# The other drivers, with their tests on servers: test-stores runs these.
+# The other drivers, with their tests on servers.
 DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/databases/... ./core/lab/zookeeper/...
 
 # The race detector slows tests down several times, so make test has it only where goroutines share memory by
@@ -38,28 +38,28 @@ test: generated
 
 ## test-STORE: conformance and faults of one other store: etcd, zookeeper, postgres, mariadb or valkey
 test-etcd:
-	@.ci/tests etcd etcd $(GOTEST) $(FLAGS) ./core/etcdlock/...
+	@.ci/tests etcd etcd $(GOTEST) ./core/etcdlock/...
 
 test-zookeeper:
-	@.ci/tests zookeeper zookeeper $(GOTEST) $(FLAGS) ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/zookeeper/...
+	@.ci/tests zookeeper zookeeper $(GOTEST) ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/zookeeper/...
 
 test-postgres:
-	@.ci/tests postgres "postgres redis" $(GOTEST) $(FLAGS) -skip '/^MariaDB$$|OnMariaDB$$' ./core/lab/databases/...
+	@.ci/tests postgres "postgres redis" $(GOTEST) -skip '/^MariaDB$$|OnMariaDB$$' ./core/lab/databases/...
 
 test-mariadb:
-	@.ci/tests mariadb "mariadb redis" $(GOTEST) $(FLAGS) -skip '/^PostgreSQL$$|OnPostgreSQL$$' ./core/lab/databases/...
+	@.ci/tests mariadb "mariadb redis" $(GOTEST) -skip '/^PostgreSQL$$|OnPostgreSQL$$' ./core/lab/databases/...
 
 test-valkey:
-	@.ci/tests valkey valkey $(GOTEST) $(FLAGS) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
+	@.ci/tests valkey valkey $(GOTEST) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
 ## test-newer: the locks on the newest Redis and Valkey of Debian's newer suites, unpacked into .bin
 test-newer: test-newer-redis test-newer-valkey
 
 test-newer-redis test-newer-valkey: test-newer-%:
 	@.ci/newer .bin/servers/$* $*
-	@PATH=$(CURDIR)/.bin/servers/$*/bin:$$PATH .ci/tests newer-$* redis $(GOTEST) $(FLAGS) -short ./core/redislock/...
+	@PATH=$(CURDIR)/.bin/servers/$*/bin:$$PATH .ci/tests newer-$* redis $(GOTEST) -short ./core/redislock/...
 
-## test-stores: all of them; FLAGS=-race runs them under the race detector
+## test-stores: all of them
 test-stores: test-newer test-valkey test-etcd test-zookeeper test-postgres test-mariadb
 
 ## lint: golangci-lint, lockvet, and check
@@ -78,9 +78,9 @@ check: generated
 	@go run ./core/lab/systems windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED))) ./core/lab/{databases,zookeeper,browser,clients,dashboards}/...
 	@go run ./core/lab/systems darwin/arm64 $(ALL)
 
-## race: the short tests of the main module under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
+## race: short tests of all that users import under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@.ci/tests race "redis compiler" -race -short -p 3 -parallel 8 -timeout 30m ./...
+	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m ./... $(DRIVERS)
 
 ## test-full: what is left: long tests, laboratories, tools, examples, bugs that must be caught
 test-full:
