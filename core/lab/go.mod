@@ -8,7 +8,7 @@ tool github.com/lockaround/lockaround/decorator/lockgen
 // whole workspace.
 require (
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/bsm/redislock v0.9.4
+	github.com/bsm/redislock v0.10.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/dtm-labs/rockscache v0.1.1
