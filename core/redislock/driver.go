@@ -17,7 +17,7 @@ import (
 // on other servers than its keys, so that no waiter would ever be woken.
 func New(client redis.UniversalClient, opts ...Option) driver.Driver {
 	c := config{
-		connections: 2,
+		connections: 4,
 		wire: func(timeout time.Duration) (wire, error) {
 			return newClientWire(client, timeout)
 		},
@@ -50,10 +50,10 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // WithConnections sets how many batches of acquisitions and releases may be
 // under way at once to a server that answers within 0.2 ms, each on a connection of the
-// client's pool. While there are few callers up to four of them send for themselves, each
+// client's pool. While there are few callers up to eight of them send for themselves, each
 // on a connection. To a server that takes longer, one request or batch is under way for every
 // 50 µs that it takes, up to three quarters of the client's PoolSize and 32. Renewals use
-// up to two connections more, and pushes one outside the pool. The default is 2. More seldom
+// up to two connections more, and pushes one outside the pool. The default is 4. More seldom
 // help, since concurrent calls share the next batch. Open refuses an n below 1.
 func WithConnections(n int) Option {
 	return optionFunc(func(c *config) { c.connections = n })

@@ -45,7 +45,7 @@ func TestFewTravelTogetherToANearServerAndAloneToAFarOne(t *testing.T) {
 		trip time.Duration
 		want []int // under way after each of several calls
 	}{
-		{"near", nearTime, []int{1, 2, 3, 4, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6}},
+		{"near", nearTime, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 10, 10, 10, 10}},
 		{"far", nearTime + 1, []int{1, 2, 3, 4, 4, 4, 4, 4}},
 		{"farther", 7 * spacing, []int{1, 2, 3, 4, 5, 6, 7, 7, 7, 7}},
 		{"as far as there are connections", time.Millisecond, []int{1, 2, 3, 4, 5, 6, 7, 8, 8, 8}},

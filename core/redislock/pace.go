@@ -20,7 +20,7 @@ const (
 	// nearBatch calls.
 	nearTime  = 200 * time.Microsecond
 	nearFor   = time.Second
-	nearAlone = 4
+	nearAlone = 8
 	nearBatch = 4
 	crowd     = 20
 
