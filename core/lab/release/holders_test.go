@@ -101,8 +101,8 @@ func (w *watching) await(said *witness, most time.Duration) {
 	}
 }
 
-// judge returns what was wrong about the holders that were seen. Those of the release before
-// have no name; those of this tree have their own, and no trace but their own.
+// judge returns what was wrong about the holders that were seen: each has a name of its own, and no
+// trace but its own. pids are the processes of both versions.
 func (w *watching) judge(said *witness, pids []int) (wrong []string) {
 	close(w.stop)
 	w.running.Wait()
@@ -120,11 +120,9 @@ func (w *watching) judge(said *witness, pids []int) (wrong []string) {
 		}
 		_, pid, _ := strings.Cut(s.Identity, ":")
 		switch {
-		case version == older && (s.Identity != "" || traced != ""):
-			wrong = append(wrong, fmt.Sprintf("key %s: a holder of version %s is named %q and has the trace of process %q", s.key, version, s.Identity, traced))
-		case version == newer && !slices.ContainsFunc(pids, func(p int) bool { return fmt.Sprint(p) == pid }):
+		case !slices.ContainsFunc(pids, func(p int) bool { return fmt.Sprint(p) == pid }):
 			wrong = append(wrong, fmt.Sprintf("key %s: a holder of version %s is named %q", s.key, version, s.Identity))
-		case version == newer && traced != "" && traced != pid:
+		case traced != "" && traced != pid:
 			wrong = append(wrong, fmt.Sprintf("key %s: the holder %q has the trace of process %s", s.key, s.Identity, traced))
 		}
 	}
