@@ -156,13 +156,13 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 	for i := range o.parts {
 		o.pending = append(o.pending, i)
 	}
-	w.send(ctx, o, func(p part) bool { return p.source })
+	w.send(ctx, o, part.withSource)
 	again := w.cluster == nil && o.broken() && ctx.Err() == nil
 	if again {
-		w.send(ctx, o, func(p part) bool { return p.source })
+		w.send(ctx, o, part.withSource)
 	}
 	if w.undone(o) {
-		w.send(ctx, o, func(p part) bool { return p.source })
+		w.send(ctx, o, part.withSource)
 	}
 	if o.unknown() {
 		// The server knows a script after the first copy of its source.
@@ -224,6 +224,9 @@ type part struct {
 	begins bool   // the stream of which it draws is not there
 	by     string // the command that deletes the key by its value, in the script's place; or ""
 }
+
+// withSource reports whether the part is sent with its source from the first.
+func (p part) withSource() bool { return p.source }
 
 // answer is that to one part.
 type answer struct {

@@ -76,16 +76,16 @@ var damaged = regexp.MustCompile(`user_script:\d+: (attempt to (perform|compare|
 
 // isMoving reports whether a Cluster refuses what needs a key of a slot that moves. It has done
 // nothing.
-func isMoving(err error) bool {
-	re := redis.Error(nil)
-	return errors.As(err, &re) && strings.HasPrefix(commandError(re.Error()), "TRYAGAIN")
-}
+func isMoving(err error) bool { return repliesWith(err, "TRYAGAIN") }
 
 // isOverwritten reports whether the server has something else under the key: nobody holds
 // the lock any more.
-func isOverwritten(err error) bool {
+func isOverwritten(err error) bool { return repliesWith(err, "WRONGTYPE") }
+
+// repliesWith reports whether err is an error reply of that kind, also of a command inside a script.
+func repliesWith(err error, kind string) bool {
 	re := redis.Error(nil)
-	return errors.As(err, &re) && strings.HasPrefix(commandError(re.Error()), "WRONGTYPE")
+	return errors.As(err, &re) && strings.HasPrefix(commandError(re.Error()), kind)
 }
 
 // commandError returns the error of the command inside a script that failed.

@@ -132,11 +132,7 @@ end
 -- Cluster it is 0 while the key is here and the stream is not, for the slot moves.
 local function draw()
   if frees then redis.call('PEXPIRE', key, value and math.max(lasts, 1) or LINGER) end -- see save
-  local call = KEYS[2] and redis.call or redis.pcall
-  local id = call('XADD', stream, 'NOMKSTREAM', 'MAXLEN', '~', '1', '*', '', '')
-  if not id then -- see begin
-    id = call('XADD', stream, 'MAXLEN', '~', '1', text(now) .. '-' .. math.floor(time[2] % 1000 / 2), '', '')
-  end
+  local id = drawn(KEYS[2] and redis.call or redis.pcall, stream)
   if type(id) == 'table' then
     if not string.find(id.err, 'non local', 1, true) then redis.call('XADD', stream, 'MAXLEN', '~', '1', '*', '', '') end
     return 0

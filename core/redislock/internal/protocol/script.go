@@ -17,10 +17,8 @@ type Script struct {
 var (
 	//go:embed take.lua
 	takeSource string
-	// BeginStream is a script that adds an entry to a stream, or begins it. It is small, and sent by
-	// EVAL for the first token of a stream.
-	//go:embed begin.lua
-	BeginStream string
+	//go:embed drawn.lua
+	drawnSource string
 	//go:embed opening.lua
 	openingSource string
 	//go:embed prelude.lua
@@ -45,7 +43,7 @@ var (
 var (
 	// Take takes [TakeArgs] and answers a [TakeReply]. It grants an owner an absent key. Outside
 	// of a Cluster two native commands do the same: see [TakeArgs.Native].
-	Take = newScript("take", takeSource)
+	Take = newScript("take", drawnSource+takeSource)
 	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It grants an owner the
 	// key or a place in the queue, refreshes the place, or extends the lease.
 	Acquire = general("acquire", "", acquireSource)
@@ -62,13 +60,17 @@ var (
 	Oust = general("oust", "", oustSource)
 )
 
+// BeginStream is the source of a script that adds an entry to a stream, or begins it. It is small, and
+// sent by EVAL for the first token of a stream.
+var BeginStream = drawnSource + "return drawn(redis.call, KEYS[1])\n"
+
 // Scripts returns all scripts.
 func Scripts() []Script { return []Script{Take, Acquire, End, Renew, Inspect, Oust} }
 
 // general puts a script together from what it does for a key that is a string, which may be
 // empty, and its general path.
 func general(name, thin, source string) Script {
-	return newScript(name, thin+openingSource+preludeSource+source)
+	return newScript(name, thin+openingSource+drawnSource+preludeSource+source)
 }
 
 func newScript(name, source string) Script {
