@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,21 +88,28 @@ func TestCallerIsToldWhatTheDatabaseAnswers(t *testing.T) {
 			"an address where nobody listens": {wrong, "connection refused"},
 			"a read-only server":              {d.Connect(t, d.On.Addr(), readOnly), no},
 		} {
-			e, err := core.New(d.locks(t, tt.db), core.WithStoreTimeout(time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
+			e, err := core.New(d.locks(t, tt.db), core.WithStoreTimeout(3*time.Second), core.WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = e.Close() }() // it cannot clean up
-			for _, wait := range []time.Duration{0, 100 * time.Millisecond, time.Second} {
-				_, err := e.Acquire(t.Context(), core.Policy{Key: "k", Wait: wait})
-				told := new(core.Error)
-				if !errors.As(err, &told) || !errors.Is(err, core.ErrUnavailable) || told.Cause == nil || !strings.Contains(told.Cause.Error(), tt.want) {
-					t.Errorf("acquire on %s, wait %v: %v (%+v), want %q", what, wait, err, told, tt.want)
-				}
-				if strings.Contains(fmt.Sprint(err), tt.want) {
-					t.Errorf("acquire on %s: %v; the store's words are in the text, which clients may see", what, err)
-				}
+			var calls sync.WaitGroup
+			for _, wait := range []time.Duration{0, 2 * time.Second, 4 * time.Second} {
+				calls.Go(func() {
+					_, err := e.Acquire(t.Context(), core.Policy{Key: "k", Wait: wait})
+					told := new(core.Error)
+					switch {
+					case !errors.As(err, &told) || !errors.Is(err, core.ErrUnavailable):
+						t.Errorf("acquire on %s, wait %v: %v, want unavailable", what, wait, err)
+					case told.Cause == nil || !strings.Contains(told.Cause.Error(), tt.want):
+						t.Errorf("acquire on %s, wait %v: %v, because of %v, want %q", what, wait, err, told.Cause, tt.want)
+					}
+					if strings.Contains(fmt.Sprint(err), tt.want) {
+						t.Errorf("acquire on %s: %v; the store's words are in the text, which clients may see", what, err)
+					}
+				})
 			}
+			calls.Wait()
 		}
 	})
 }
