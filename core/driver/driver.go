@@ -269,6 +269,11 @@ type Ending struct {
 	// first when the lease is released has the key within 100 ms of that moment.
 	// It is used only if Capabilities.Keep.
 	Keep time.Duration
+
+	// Written, if not nil, is called when the request has left the process: it would reach
+	// the store also if the process ended now. It may be called more than once, or not at
+	// all, and does not block. It is used only if Capabilities.Written.
+	Written func()
 }
 
 // State is what Inspect found.
@@ -333,6 +338,9 @@ type Capabilities struct {
 	After  bool          // honours Request.After
 	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
+
+	// Written says that the driver calls Ending.Written, in most cases.
+	Written bool
 
 	// LateTokens says that the store may not know a lease's token until it has been renewed. State
 	// and Holder have one in its place until then that was possible at the moment of the grant: no

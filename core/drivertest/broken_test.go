@@ -108,6 +108,7 @@ const (
 	silenceLeavesAGoroutine  fault = "silence leaves a goroutine"
 	endOfKeepIsSleptThrough  fault = "end of Keep is slept through"
 	afterIsIgnored           fault = "after is ignored"
+	writtenIsTheAnswer       fault = "written is the answer"
 	afterHidesTheRelease     fault = "after hides the release"
 	afterForgivesALoss       fault = "after forgives a loss"
 	setupStopsTheStore       fault = "set-up stops the store"
@@ -172,6 +173,7 @@ var caught = map[fault][]string{
 	givenUpIsNotBurnt:        {"AcquireGivenUpInSilenceLeavesNothing"},
 	waiterDoesNotPoll:        {"LostWakeUpDelaysByAtMostWake", "LostWakeUpAfterExpiryDelaysByAtMostWake", "ExpiryServesTheWaiter"},
 	replaceIgnoresTheQueue:   {"ReplaceQueuesBehindOthers", "ReplaceThatDoesNotWaitYieldsToOthers"},
+	writtenIsTheAnswer:       {"ReleaseTellsThatItIsWrittenBeforeTheAnswer"},
 	afterIsIgnored:           {"RequestAfterAReleaseIsNotHeldUpByIt", "RequestAfterAReleaseQueuesBehindOthers"},
 	afterHidesTheRelease:     {"RequestAfterAReleaseIsNotHeldUpByIt"},
 	afterForgivesALoss:       {"RequestAfterALostLeaseSaysThatItWasLost"},

@@ -35,6 +35,7 @@ var (
 	aWayPast      = need{"Harness.Peer", false, func(f *fixture) bool { return f.h.Peer != nil }}
 	issuingTokens = need{"Capabilities.Tokens", false, func(f *fixture) bool { return f.caps.Tokens != driver.NoTokens }}
 	following     = need{"Capabilities.After", false, func(f *fixture) bool { return f.caps.After }}
+	writing       = need{"Capabilities.Written", false, func(f *fixture) bool { return f.caps.Written }}
 	keeping       = need{"Capabilities.Keep", false, func(f *fixture) bool { return f.caps.Keep }}
 	recalling     = need{"Capabilities.Recall", false, func(f *fixture) bool { return f.caps.Recall }}
 	ousting       = need{"Capabilities.Oust", false, func(f *fixture) bool { return f.caps.Oust }}

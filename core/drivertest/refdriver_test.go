@@ -32,6 +32,7 @@ func (d *reference) Capabilities() driver.Capabilities {
 		After:  true,
 		Wake:   referenceWake,
 
+		Written:  true,
 		Identity: true,
 		Trace:    true,
 	}
@@ -54,6 +55,14 @@ func (d *reference) Open(c driver.Config) (driver.Session, error) {
 		}
 	}
 	return s, nil
+}
+
+// end ends a lease when the request for it arrives.
+func (d *reference) end(e driver.Ending) (notHeld bool) {
+	if e.Written != nil && d.fault != writtenIsTheAnswer {
+		e.Written()
+	}
+	return d.store.end(e)
 }
 
 type session struct {

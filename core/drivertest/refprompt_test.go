@@ -70,7 +70,7 @@ func (s *session) End(e driver.Ending, _ time.Time) (done bool, err error) {
 	s.mu.Lock()
 	delete(s.held, e.Owner)
 	s.mu.Unlock()
-	notHeld, err := exchange(ctx, s.d.wire, &s.requests, s.dead, drivertest.OpRelease, func() bool { return s.d.store.end(e) })
+	notHeld, err := exchange(ctx, s.d.wire, &s.requests, s.dead, drivertest.OpRelease, func() bool { return s.d.end(e) })
 	switch {
 	case err != nil:
 		return false, nil

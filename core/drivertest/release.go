@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 )
@@ -13,6 +15,7 @@ var releaseChecks = []check{
 	{"ReleaseAfterExpiryLeavesNextOwnerAlone", nil, releaseAfterExpiryLeavesNextOwnerAlone},
 	{"ReleaseAfterExpiryIsNotHeld", nil, releaseAfterExpiryIsNotHeld},
 	{"ReleaseOfManyAnswersEach", nil, releaseOfManyAnswersEach},
+	{"ReleaseTellsThatItIsWrittenBeforeTheAnswer", needs(writing, delaying), releaseTellsThatItIsWritten},
 }
 
 func repeatedRelease(f *fixture) {
@@ -109,4 +112,43 @@ func releaseOfManyAnswersEach(f *fixture) {
 	}
 	next.holds()
 	next.drop()
+}
+
+// releaseTellsThatItIsWritten lets replies come late. The machine may be slower than they are, but not each time.
+func releaseTellsThatItIsWritten(f *fixture) {
+	a, b := f.process(), f.peer()
+	a.take(f.key, f.long()).drop() // a driver may have to find out how
+	const delay = 300 * time.Millisecond
+	f.delayReplies(delay)
+	const tries = 4
+	for range tries {
+		l := a.take(f.key, f.long())
+		written, once := make(chan struct{}), sync.Once{}
+		e := l.ending()
+		e.Written = func() { once.Do(func() { close(written) }) }
+		answered := make(chan error, 1)
+		go func() { answered <- a.end(e)[0] }()
+		early := false
+		select {
+		case <-written:
+			early = len(answered) == 0
+			b.take(f.key, f.long()).drop()
+			f.answered(answered)
+		case err := <-answered:
+			answered <- err
+			f.answered(answered)
+		}
+		if early {
+			return
+		}
+	}
+	f.t.Errorf("with replies %v late, none of %d releases told that it was written before it was answered", delay, tries)
+}
+
+// answered waits for the answer to the release of a lease that was held.
+func (f *fixture) answered(answer <-chan error) {
+	f.t.Helper()
+	if err := await(f, f.timeout+Slack, "the answer to a release", answer); err != nil {
+		f.t.Fatalf("release of a lease that is held: %v", err)
+	}
 }

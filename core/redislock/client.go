@@ -38,6 +38,7 @@ type clientWire struct {
 	database int // a Cluster has 0 only
 
 	deletes deletion // how the server deletes a key by its value
+	ended   ended    // how it has ended a lease at last
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -206,6 +207,9 @@ func (w *clientWire) note(r *reply, p part, a answer) {
 		}
 	case p.script != &protocol.Take:
 		r.value, r.err = a.value, a.err
+		if p.script == &protocol.End && a.err == nil {
+			w.ended.note(p.by)
+		}
 	case errors.Is(a.err, redis.Nil):
 		r.value = int64(0)
 	case a.err != nil:
@@ -327,9 +331,17 @@ func (o *outgoing) unknown() bool {
 // send sends the pending parts in one pipeline, or without a pipeline if there is only one, and
 // sets their answers. source reports whether a script is sent with its source.
 func (w *clientWire) send(ctx context.Context, o *outgoing, source func(part) bool) {
+	var leaving *departure
 	for _, i := range o.pending {
 		p, n := o.parts[i], len(o.args)
 		o.args = w.words(o.args, p, source(p))
+		if p.written != nil && !p.draws && w.ended.by(p.by) {
+			if leaving == nil {
+				leaving = &departure{Context: ctx, early: !w.obeysContext}
+				ctx = leaving
+			}
+			leaving.follow(&o.args[len(o.args)-1], p.written)
+		}
 		o.sent = append(o.sent, redis.NewCmd(ctx, o.args[n:len(o.args):len(o.args)]...))
 	}
 	var err error

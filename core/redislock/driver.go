@@ -74,6 +74,7 @@ func (*redisDriver) Capabilities() driver.Capabilities {
 		Wake:   time.Second,
 
 		LateTokens: true,
+		Written:    true,
 
 		Identity: true,
 		Trace:    true,

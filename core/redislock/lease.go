@@ -88,7 +88,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	for i, r := range rs {
 		known[i] = s.claims.releaseAsked(r.Owner, now)
 		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
-		cmds[i].value = known[i].plain(r)
+		cmds[i].value, cmds[i].written = known[i].plain(r), r.Written
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], known[i], c)

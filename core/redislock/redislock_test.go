@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn, calledRole: beCalled})
+	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn, calledRole: beCalled, leaverRole: leave})
 	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 

@@ -49,6 +49,9 @@ type command struct {
 	source bool   // send the script's source, even if the server may know it
 	id     string // of what is drawn, or "" for the server's choice
 
+	// written, if not nil, is for an End: see driver.Ending.
+	written func()
+
 	// value, if not nil, is what the key of a lease is that the script does nothing but end, if it is a
 	// string still. A server that can delete a key by its value needs no script then.
 	value any

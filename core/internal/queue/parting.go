@@ -12,14 +12,16 @@ import (
 func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 	now := time.Now()
 	all := partAll(holds, now)
+	var sent []sending
 	for i := range all {
 		if p := &all[i]; p.next == endsLease && p.hold.terms.Sent {
-			p.hold.send(ctx, now, p.why)
+			sent = append(sent, p.hold.send(ctx, now, p.why))
 			p.hold.lease.line.queue.life.leave()
 			p.next = stillUsed // by that goroutine
 		}
 	}
 	all.finish(ctx, now, len(all), true)
+	awaitAll(sent)
 	out := make([]*Refusal, len(all))
 	for i := range all {
 		out[i] = all[i].why

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -21,10 +23,10 @@ func (h *Hold) Release(ctx context.Context) *Refusal {
 	defer h.lease.line.queue.life.leave()
 	if next == endsLease {
 		if h.terms.Sent {
-			h.send(ctx, now, r)
+			awaitAll([]sending{h.send(ctx, now, r)})
 			return r
 		}
-		if said := h.giveBack(ctx, now); r == nil {
+		if said := h.giveBack(ctx, now, nil); r == nil {
 			r = said
 		}
 	}
@@ -84,11 +86,44 @@ func (h *Hold) leave() {
 	*at = h.next
 }
 
-// send releases a hold's lease at the store without making its caller wait.
-func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
+// departure is how long a release that is sent waits at most until the driver has written it. That takes some
+// dozens of microseconds, unless the store is silent, or there is a queue for its connections.
+const departure = 10 * time.Millisecond
+
+// sending is closed when a release that is sent is on its way, or answered. It is nil if the driver does not tell.
+type sending <-chan struct{}
+
+// awaitAll waits until the releases are on their way, for departure at most.
+func awaitAll(all []sending) {
+	all = slices.DeleteFunc(all, func(s sending) bool { return s == nil })
+	if len(all) == 0 {
+		return
+	}
+	late := time.NewTimer(departure)
+	defer late.Stop()
+	for _, s := range all {
+		select {
+		case <-s:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// send releases a hold's lease at the store without making its caller wait for the answer.
+func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) sending {
 	ctx, q := context.WithoutCancel(ctx), h.lease.line.queue
+	var left chan struct{}
+	var written func()
+	if q.Capabilities.Written {
+		left = make(chan struct{})
+		written = sync.OnceFunc(func() { close(left) })
+	}
 	q.workers.Go(func() { // Close waits for the call of part, and so for this
-		r := h.giveBack(ctx, now)
+		r := h.giveBack(ctx, now, written)
+		if written != nil {
+			written()
+		}
 		if r != nil {
 			q.Logger().Warn("lockaround: the store did not confirm a release that was sent",
 				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", r.Outcome(signals.Released).String())
@@ -98,12 +133,13 @@ func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) {
 		}
 		h.released(ctx, now, ended)
 	})
+	return left
 }
 
-// giveBack releases the lease of the hold at the store.
-func (h *Hold) giveBack(ctx context.Context, now time.Time) *Refusal {
+// giveBack releases the lease of the hold at the store. written is for the driver, and may be nil.
+func (h *Hold) giveBack(ctx context.Context, now time.Time, written func()) *Refusal {
 	ctx, sp := h.terms.Signals.Release(ctx, h.span)
-	err := h.lease.line.finish(ctx, h.lease, h.terms.MinHold, now)
+	err := h.lease.line.finish(ctx, h.lease, h.terms.MinHold, now, written)
 	return h.gaveBack(ctx, sp, err)
 }
 

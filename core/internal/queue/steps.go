@@ -254,15 +254,17 @@ func (ln *line) giveBack(l *lease, keep time.Duration) {
 	if lingered {
 		ln.depart(l, keep)
 	}
-	ln.queue.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now) })
+	ln.queue.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now, nil) })
 }
 
 // finish releases a forgotten lease at the store, within ctx and StoreTimeout, and then
 // advances the line. If the store does not confirm it in time, the releaser goes on in the
 // background.
-func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time) error {
+func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time, written func()) error {
 	q, end := ln.queue, l.ending(keep)
-	err := q.end(ctx, end, now)
+	asked := end
+	asked.Written = written
+	err := q.end(ctx, asked, now)
 	ln.finished(l, end, err)
 	return err
 }
