@@ -68,8 +68,12 @@ func (l *link) Read(b []byte) (int, error) {
 			return n, errNotZooKeeper
 		}
 	}
-	if err != nil && !l.up.Load() {
+	switch {
+	case err == nil:
+	case !l.up.Load():
 		l.client.noteTrouble(fmt.Errorf("the handshake with %v: %w", l.RemoteAddr(), err))
+	case !errors.Is(err, net.ErrClosed): // the library tells those who wait for answers only that it is closed
+		l.client.noteTrouble(fmt.Errorf("the connection to %v: %w", l.RemoteAddr(), err))
 	}
 	return n, err
 }
