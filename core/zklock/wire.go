@@ -73,7 +73,7 @@ func (l *link) Read(b []byte) (int, error) {
 	case !l.up.Load():
 		l.client.noteTrouble(fmt.Errorf("the handshake with %v: %w", l.RemoteAddr(), err))
 	case !errors.Is(err, net.ErrClosed): // the library tells those who wait for answers only that it is closed
-		l.client.noteTrouble(fmt.Errorf("the connection to %v: %w", l.RemoteAddr(), err))
+		l.client.noteTrouble(fmt.Errorf("the connection broke: %w", err))
 	}
 	return n, err
 }
