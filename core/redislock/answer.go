@@ -92,13 +92,13 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	return nil, nil
 }
 
-// tokened returns the lease that c has granted, or whose token c has drawn. If there is no token
-// yet, the next request draws one.
+// tokened returns the lease that c has granted, or whose token c has drawn. If there is no token yet, or
+// the answer to the draw was lost, the next request draws one. A store that refuses that has the last word.
 func (p *place) tokened(ctx context.Context, c *call, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
 	if token == 0 {
 		token = p.token
 	}
-	if token == 0 && c.reply.drew != nil {
+	if token == 0 && isReply(c.reply.drew) {
 		return nil, c.reply.drew
 	}
 	if token == 0 {

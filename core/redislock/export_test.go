@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"errors"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
@@ -22,6 +24,33 @@ func WithJitter(f func() float64) Option { return optionFunc(func(c *config) { c
 
 // WithChannel replaces the random name of a session's channel.
 func WithChannel(f func() string) Option { return optionFunc(func(c *config) { c.channel = f }) }
+
+// WithFirstTokensLost has the answers to the first n draws be lost after the key was taken, and counts them.
+func WithFirstTokensLost(n int32, lost *atomic.Int32) Option {
+	return optionFunc(func(c *config) {
+		open := c.wire
+		c.wire = func(timeout time.Duration) (wire, error) {
+			w, err := open(timeout)
+			return tokenless{w, n, lost}, err
+		}
+	})
+}
+
+type tokenless struct {
+	wire
+	n    int32
+	lost *atomic.Int32
+}
+
+func (t tokenless) run(ctx context.Context, cmds []*command, replies []reply) {
+	t.wire.run(ctx, cmds, replies)
+	for i, c := range cmds {
+		if c.script == &protocol.Take && replies[i].value == int64(1) && t.lost.Load() < t.n {
+			t.lost.Add(1)
+			replies[i].drawn, replies[i].drew = protocol.Drawn{}, os.ErrDeadlineExceeded
+		}
+	}
+}
 
 type simulated struct{ link *simulation.Link }
 

@@ -2,14 +2,17 @@ package redislock_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 func noRetries(o *redis.Options) { o.MaxRetries = -1 }
@@ -108,5 +111,35 @@ func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
 	}
 	if _, err := a.try("k", lasting); !errors.As(err, new(*driver.HeldError)) {
 		t.Errorf("the next owner was disturbed: %v", err)
+	}
+}
+
+// The connection breaks between the answer that the key was taken and that to the draw.
+func TestTokenThatWasLostOnTheWayIsDrawnAgain(t *testing.T) {
+	client := newClient(t, redis.Options{Addr: redistest.Start(t).Addr()})
+	var lost atomic.Int32
+	e, err := core.New(redislock.New(client, redislock.WithFirstTokensLost(3, &lost)), core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 5 {
+		l, err := e.Acquire(t.Context(), core.Policy{Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Token() == 0 {
+			t.Error("a lease without a token")
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost.Load() != 3 {
+		t.Errorf("%d tokens were lost, want 3", lost.Load())
 	}
 }
