@@ -78,9 +78,11 @@ check: generated
 	@go run ./core/lab/systems windows/386 ./... $(patsubst %,./%/...,$(filter-out core/lab,$(NESTED))) ./core/lab/{databases,zookeeper,browser,clients,dashboards}/...
 	@go run ./core/lab/systems darwin/arm64 $(ALL)
 
-## race: short tests of all that users import under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
+## race: short tests of all that users import (of databases the conformance) under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m ./... $(DRIVERS)
+	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m \
+		./... ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... -- \
+		-race -short -p 3 -parallel 8 -timeout 30m -run Conformance ./core/lab/databases/... ./core/lab/zookeeper/...
 
 ## test-full: what is left: long tests, laboratories, tools, examples, bugs that must be caught
 test-full:

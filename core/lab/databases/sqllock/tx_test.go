@@ -39,6 +39,12 @@ func async(f func() error) <-chan error {
 // waitForRowWait returns when a statement of the database waits for a row.
 func (d *database) waitForRowWait(t testing.TB) {
 	t.Helper()
+	eventually(t, "a statement that waits", func() bool { return d.hasRowWait(t) })
+}
+
+// hasRowWait reports whether a statement of the database waits for a row.
+func (d *database) hasRowWait(t testing.TB) bool {
+	t.Helper()
 	query := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	if d.dialect == sqllock.MySQL {
 		// The number is for the whole server. innodb_trx has it for each database, but is
@@ -47,7 +53,7 @@ func (d *database) waitForRowWait(t testing.TB) {
 			WHERE variable_name = 'innodb_row_lock_current_waits' AND variable_value > 0
 			AND db = database() AND id <> connection_id() AND command <> 'Sleep'`
 	}
-	eventually(t, "a statement that waits", func() bool { return d.Number(t, query) > 0 })
+	return d.Number(t, query) > 0
 }
 
 // rowCases says whether a key's row exists.
