@@ -7,18 +7,15 @@ MAKEFLAGS   += --no-print-directory
 
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-MODULE := github.com/lockaround/lockaround
-
-# The modules besides the main one, which is tested without the workspace where its lowest
-# dependencies matter. What needs libraries that users do not is in the last two.
+# The modules besides the main one, which is tested without the workspace where its lowest dependencies matter.
 NESTED := core/etcdlock core/zklock decorator/queue/zkqueue core/lockctl decorator/lockgen decorator/lockvet core/lab examples/extra
 ALL    := ./... $(NESTED:%=./%/...)
 
 # The other drivers, with their tests on servers.
 DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... ./core/lab/databases/... ./core/lab/zookeeper/...
 
-# The race detector slows tests down several times, so make test has it only where goroutines share memory by
-# locks and atomics of our own: in the engine, what drivers are made of, and the driver in memory.
+# make test has the race detector only where goroutines share memory by locks and atomics of our own:
+# in the engine, what drivers are made of, and the driver in memory.
 RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals ./core/memlock
 
 # Tests wait most of the time, so more of them run at a time than there are cores.
@@ -80,16 +77,14 @@ check: generated
 
 ## race: short tests of all that users import (of databases the conformance) under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@.ci/tests race "redis etcd zookeeper postgres mariadb compiler" -race -short -p 3 -parallel 8 -timeout 30m \
-		./... ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... -- \
-		-race -short -p 3 -parallel 8 -timeout 30m -run Conformance ./core/lab/databases/... ./core/lab/zookeeper/...
+	@raced="-race -short -p 3 -parallel 8 -timeout 30m"; \
+	.ci/tests race "redis etcd zookeeper postgres mariadb compiler" $$raced ./... $(filter-out ./core/lab/%,$(DRIVERS)) -- \
+		$$raced -run Conformance $(filter ./core/lab/%,$(DRIVERS))
 
 ## test-full: what is left: long tests, laboratories, tools, examples, bugs that must be caught
 test-full:
 	@.ci/tests full "redis etcd zookeeper postgres mariadb prometheus chromium compiler" $(GOTEST) \
-		-skip 'OnValkey$$' ./core/lab/release \
-		$$(go list ./... | grep -xF "$$(grep -rlE --include='*_test.go' '(testing|counts)\.Short\(|cachetest\.' . | xargs dirname | sort -u | sed 's|^\.|$(MODULE)|')") \
-		$$(go list $(NESTED:%=./%/...) | grep -vxF "$$(go list $(DRIVERS) ./core/lab/release)")
+		-skip 'OnValkey$$' ./core/lab/release $$(.ci/packages $(NESTED) -- $(DRIVERS) ./core/lab/release)
 
 ## test-long: hours: more simulation, more kills, and time for each fuzz target
 test-long:
@@ -115,11 +110,7 @@ model:
 
 ## fuzz: each fuzz target for FUZZTIME=30s
 fuzz:
-	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(ALL) | while read -r pkg; do \
-		for target in $$(go test -list '^Fuzz' "$$pkg" | { grep '^Fuzz' || true; }); do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) "$$pkg" </dev/null; \
-		done; \
-	done
+	@.ci/fuzz $(or $(FUZZTIME),30s) $(ALL)
 
 ## bench: the benchmarks
 bench:
