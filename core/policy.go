@@ -128,7 +128,7 @@ type Policy struct {
 	Fairness Fairness
 
 	// Release says when a release returns: Confirmed, the zero value, when the store
-	// has answered, or Sent, when the release is on its way.
+	// has answered, or Sent, when the release has left the process.
 	Release ReleaseMode
 }
 
@@ -139,12 +139,16 @@ const (
 	// Confirmed waits for the store's answer: a nil error says that the lock was held
 	// until the release.
 	Confirmed ReleaseMode = iota
-	// Sent saves the round trip. The release returns once it is on its way, ahead of any
-	// later grant of the key to this engine, and its error says only what the process
-	// knew by then. A lease that had been lost before, or a store that could not be
-	// reached, goes to telemetry and to the log. The release is repeated as any other
-	// until the store has answered; Close waits for it. A process that is killed right
-	// after may leave the key taken for the rest of its TTL.
+	// Sent saves the round trip. The release returns once it has left the process, or
+	// after 10 ms if the store cannot be reached, ahead of any later grant of the key to
+	// this engine. Its error says only what the process knew by then. A lease that had
+	// been lost before, or a store that could not be reached, goes to telemetry and to the
+	// log. The release is repeated as any other until the store has answered; Close waits
+	// for it.
+	//
+	// On Redis a process that ends right after has told the server. Other stores do not say
+	// when a request has left (Capabilities.Written in core/driver): there it may leave
+	// the key taken for the rest of its TTL.
 	Sent
 )
 

@@ -47,6 +47,9 @@ type lastWord struct {
 	of   *departure
 }
 
+// String is the word for hooks that print commands.
+func (w lastWord) String() string { return fmt.Sprint(w.word) }
+
 // MarshalBinary returns the word as the client would write it.
 func (w lastWord) MarshalBinary() (b []byte, err error) {
 	switch v := w.word.(type) {
