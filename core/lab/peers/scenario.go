@@ -61,6 +61,7 @@ var (
 		{Name: "p99", Title: "p99", Unit: figure.Trips, Less: true},
 		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: figure.Trips, Plain: true},
 	}
+	inServer   = Metric{Name: "server", Title: "processor time of a section in the store", Unit: figure.Microseconds, Less: true}
 	redisPeers = []string{"redsync", "redislock", "rueidislock"}
 	fairness   = []Metric{
 		{Name: "spread", Title: "worst ÷ median wait", Unit: figure.Times, Less: true},
@@ -70,7 +71,7 @@ var (
 )
 
 var scenarios = slices.Concat(
-	sweep(Scenario{Name: "free", Title: "each its own key"}),
+	metered(sweep(Scenario{Name: "free", Title: "each its own key"}), inServer),
 	sweep(Scenario{Name: "link-0.5ms", Title: "each its own key, a round trip of 0.5 ms", Delay: 250 * time.Microsecond, Detail: true}),
 	sweep(Scenario{Name: "link-1ms", Title: "each its own key, a round trip of 1 ms", Delay: 500 * time.Microsecond}),
 	sweep(Scenario{Name: "link-5ms", Title: "each its own key, a round trip of 5 ms", Delay: 2500 * time.Microsecond, Detail: true}),
@@ -105,6 +106,14 @@ func sweep(base Scenario) (all []Scenario) {
 			{Name: "processor", Title: "processor time of a section in the process", Unit: figure.Microseconds, Less: true, Detail: true},
 		}
 		all = append(all, s)
+	}
+	return all
+}
+
+// metered are the scenarios with figures of what the store does meanwhile.
+func metered(all []Scenario, work ...Metric) []Scenario {
+	for i := range all {
+		all[i].Metered, all[i].Metrics = true, append(all[i].Metrics, work...)
 	}
 	return all
 }

@@ -12,13 +12,10 @@ import (
 func beside(name, part string, store Store) []Scenario {
 	work := []Metric{
 		{Name: "requests", Title: "requests that the store had for a section", Unit: figure.Each, Less: true},
-		{Name: "server", Title: "processor time of a section in the store", Unit: figure.Microseconds, Less: true},
+		inServer,
 	}
-	all := sweep(Scenario{Name: name, Title: "each its own key", Part: part, Metered: true})
-	all = []Scenario{all[0], all[3], all[6]}
-	for i := range all {
-		all[i].Metrics = append(all[i].Metrics, work...)
-	}
+	all := sweep(Scenario{Name: name, Title: "each its own key", Part: part})
+	all = metered([]Scenario{all[0], all[3], all[6]}, work...)
 	for _, n := range []int{2, 32} {
 		all = append(all, Scenario{
 			Name: fmt.Sprintf("%s/hand-over-%d", name, n), Title: fmt.Sprintf("hand-over between %d processes", n),
