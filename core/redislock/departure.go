@@ -66,17 +66,13 @@ func (w lastWord) MarshalBinary() (b []byte, err error) {
 	return b, err
 }
 
-// ended is how a server has ended a lease the last time: what was tried once takes one request. The zero value
-// knows of none.
-type ended struct{ last atomic.Pointer[string] }
+// ended says how a server has ended leases before: what was tried once takes one request.
+type ended struct{ byScript, byCommand atomic.Bool }
 
-func (e *ended) note(by string) {
-	if !e.by(by) {
-		e.last.Store(&by)
+// by returns whether a command has, or the script if it is "".
+func (e *ended) by(command string) *atomic.Bool {
+	if command == "" {
+		return &e.byScript
 	}
-}
-
-func (e *ended) by(by string) bool {
-	last := e.last.Load()
-	return last != nil && *last == by
+	return &e.byCommand
 }
