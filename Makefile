@@ -56,8 +56,8 @@ test-newer-redis test-newer-valkey: test-newer-%:
 	@.ci/newer .bin/servers/$* $*
 	@PATH=$(CURDIR)/.bin/servers/$*/bin:$$PATH .ci/tests newer-$* redis $(GOTEST) -short ./core/redislock/...
 
-## test-stores: all five
-test-stores: test-valkey test-etcd test-zookeeper test-postgres test-mariadb
+## test-stores: all five, the longest first
+test-stores: test-zookeeper test-postgres test-mariadb test-etcd test-valkey
 
 ## lint: golangci-lint, lockvet, and check
 lint: golangci lockvet check
