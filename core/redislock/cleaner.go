@@ -73,6 +73,13 @@ func (c *cleaner) owe(key string, e protocol.EndArgs, ttl, after time.Duration) 
 	c.worker.Wake()
 }
 
+// owes reports whether the end of an owner is owed.
+func (c *cleaner) owes(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.debts[o] != nil
+}
+
 // send sends the ends that are due. It returns how long to wait before the next call.
 func (c *cleaner) send() time.Duration {
 	calls, next := c.collect()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
-func TestGrantToNobodyIsEnded(t *testing.T) {
+func TestGrantToNobodyIsEndedForGood(t *testing.T) {
 	server := redistest.Start(t)
 	const channel = redislock.ChannelPrefix + "test"
 	rdb := newClient(t, redis.Options{Addr: server.Addr()})
@@ -34,13 +34,20 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 	// A late copy of a request has put an owner into the queue that was given up.
 	ghost := newID("k")
 	args := protocol.AcquireArgs{Owner: ghost.Owner, Channel: channel, Length: lasting, PlaceTTL: time.Second, Create: true}
-	value, err := rdb.Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, args.Args()...).Result()
-	if err != nil {
-		t.Fatal(err)
+	acquire := func() protocol.AcquireReply {
+		value, err := rdb.Eval(t.Context(), protocol.Acquire.Source, []string{protocol.Key("k")}, args.Args()...).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := protocol.ParseAcquire(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
-	granted, err := protocol.ParseAcquire(value)
-	if err != nil || granted.Status != protocol.Granted {
-		t.Fatalf("%v, %v", granted.Status, err)
+	granted := acquire()
+	if granted.Status != protocol.Granted {
+		t.Fatal(granted.Status)
 	}
 	push := fmt.Sprintf("g%s%d:0:%s", ghost.Owner[:], granted.Token, protocol.Key("k"))
 	if err := rdb.Publish(t.Context(), channel, push).Err(); err != nil {
@@ -50,6 +57,9 @@ func TestGrantToNobodyIsEnded(t *testing.T) {
 		st, err := s.Inspect(bounded(t), "k")
 		return err == nil && !st.Held
 	})
+	if again := acquire(); again.Status != protocol.Over {
+		t.Errorf("a copy that is later still: %v, want %v", again.Status, protocol.Over)
+	}
 }
 
 // A session sends each command once, whatever its client does with others.

@@ -21,7 +21,8 @@ func (s *session) pushed(payload string) {
 	if cl == nil || cl.over || protocol.Key(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
-			s.cleaner.owe(p.Key, protocol.EndArgs{Owner: p.Owner}, protocol.MaxPlaceTTL, 0)
+			// If its end is not owed, a request came late, and a copy of it may come later still.
+			s.cleaner.owe(p.Key, protocol.EndArgs{Owner: p.Owner, Bury: !s.cleaner.owes(p.Owner)}, protocol.MaxPlaceTTL, 0)
 		}
 		return
 	}
