@@ -59,8 +59,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewal goes on after the release", file: "internal/queue/steps.go",
-		old: "err := q.end(ctx, asked, now)",
-		bug: "err := q.end(ctx, asked, now)\n" +
+		old: "err := q.end(ctx, end, now)",
+		bug: "err := q.end(ctx, end, now)\n" +
 			"q.workers.Go(func() { for n := 0; n < 20 && q.ctx.Err() == nil; n++ { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
 	},
 	{

@@ -12,7 +12,7 @@ import (
 func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 	now := time.Now()
 	all := partAll(holds, now)
-	var sent []sending
+	var sent []<-chan struct{}
 	for i := range all {
 		if p := &all[i]; p.next == endsLease && p.hold.terms.Sent {
 			sent = append(sent, p.hold.send(ctx, now, p.why))
@@ -21,7 +21,9 @@ func ReleaseAll(ctx context.Context, holds []*Hold) []*Refusal {
 		}
 	}
 	all.finish(ctx, now, len(all), true)
-	awaitAll(sent)
+	if len(sent) > 0 {
+		depart(sent...)
+	}
 	out := make([]*Refusal, len(all))
 	for i := range all {
 		out[i] = all[i].why

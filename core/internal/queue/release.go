@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ func (h *Hold) Release(ctx context.Context) *Refusal {
 	defer h.lease.line.queue.life.leave()
 	if next == endsLease {
 		if h.terms.Sent {
-			awaitAll([]sending{h.send(ctx, now, r)})
+			depart(h.send(ctx, now, r))
 			return r
 		}
 		if said := h.giveBack(ctx, now, nil); r == nil {
@@ -90,40 +89,30 @@ func (h *Hold) leave() {
 // dozens of microseconds, unless the store is silent, or there is a queue for its connections.
 const departure = 10 * time.Millisecond
 
-// sending is closed when a release that is sent is on its way, or answered. It is nil if the driver does not tell.
-type sending <-chan struct{}
-
-// awaitAll waits until the releases are on their way, for departure at most.
-func awaitAll(all []sending) {
-	all = slices.DeleteFunc(all, func(s sending) bool { return s == nil })
-	if len(all) == 0 {
-		return
-	}
+// depart waits until releases that are sent are on their way, for departure at most.
+func depart(all ...<-chan struct{}) {
 	late := time.NewTimer(departure)
 	defer late.Stop()
-	for _, s := range all {
+	for _, written := range all {
 		select {
-		case <-s:
+		case <-written:
 		case <-late.C:
 			return
 		}
 	}
 }
 
-// send releases a hold's lease at the store without making its caller wait for the answer.
-func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) sending {
-	ctx, q := context.WithoutCancel(ctx), h.lease.line.queue
-	var left chan struct{}
-	var written func()
-	if q.Capabilities.Written {
-		left = make(chan struct{})
-		written = sync.OnceFunc(func() { close(left) })
+// send releases a hold's lease at the store without making its caller wait for the answer. The channel is closed
+// when the release is on its way, or answered; at once if the driver does not tell.
+func (h *Hold) send(ctx context.Context, now time.Time, ended *Refusal) <-chan struct{} {
+	ctx, q, left := context.WithoutCancel(ctx), h.lease.line.queue, make(chan struct{})
+	written := sync.OnceFunc(func() { close(left) })
+	if !q.Capabilities.Written {
+		written()
 	}
 	q.workers.Go(func() { // Close waits for the call of part, and so for this
 		r := h.giveBack(ctx, now, written)
-		if written != nil {
-			written()
-		}
+		written()
 		if r != nil {
 			q.Logger().Warn("lockaround: the store did not confirm a release that was sent",
 				"lock.name", h.terms.Name, "lock.driver", q.Capabilities.Name, "lock.outcome", r.Outcome(signals.Released).String())

@@ -262,9 +262,8 @@ func (ln *line) giveBack(l *lease, keep time.Duration) {
 // background.
 func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time, written func()) error {
 	q, end := ln.queue, l.ending(keep)
-	asked := end
-	asked.Written = written
-	err := q.end(ctx, asked, now)
+	end.Written = written
+	err := q.end(ctx, end, now)
 	ln.finished(l, end, err)
 	return err
 }
