@@ -38,7 +38,6 @@ type clientWire struct {
 	database int // a Cluster has 0 only
 
 	deletes deletion // how the server deletes a key by its value
-	ended   ended    // how it has done so
 
 	// check is how long a subscription may be silent before it is pinged, and
 	// how long the answer may take.
@@ -208,7 +207,7 @@ func (w *clientWire) note(r *reply, p part, a answer) {
 	case p.script != &protocol.Take:
 		r.value, r.err = a.value, a.err
 		if p.script == &protocol.End && a.err == nil {
-			w.ended.by(p.by).Store(true)
+			w.deletes.proven(p.by).Store(true)
 		}
 	case errors.Is(a.err, redis.Nil):
 		r.value = int64(0)
@@ -335,7 +334,7 @@ func (w *clientWire) send(ctx context.Context, o *outgoing, source func(part) bo
 	for _, i := range o.pending {
 		p, n := o.parts[i], len(o.args)
 		o.args = w.words(o.args, p, source(p))
-		if p.written != nil && !p.draws && w.ended.by(p.by).Load() {
+		if p.written != nil && !p.draws && w.deletes.proven(p.by).Load() {
 			if leaving == nil {
 				leaving = &departure{Context: ctx, early: !w.obeysContext}
 				ctx = leaving

@@ -65,14 +65,3 @@ func (w lastWord) MarshalBinary() (b []byte, err error) {
 	}
 	return b, err
 }
-
-// ended says how a server has ended leases before: what was tried once takes one request.
-type ended struct{ byScript, byCommand atomic.Bool }
-
-// by returns whether a command has, or the script if it is "".
-func (e *ended) by(command string) *atomic.Bool {
-	if command == "" {
-		return &e.byScript
-	}
-	return &e.byCommand
-}
