@@ -31,7 +31,7 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	case rq.endsReplaced:
 		return p.answerEnd(ctx, c)
 	case rq.takes && c.reply.value == int64(1):
-		p.value = rq.args[0]
+		p.taken = p.r.TTL
 		return p.tokened(ctx, c, drawn, p.granted(c), false)
 	case rq.takes:
 		p.refused, p.next = true, time.Now()

@@ -27,7 +27,8 @@ type claim struct {
 	copies         bool          // of a lease: see place
 	releases       int           // how often its end was asked for
 	over           bool          // the owner has ended, and is remembered so that it does not come back
-	value          any           // of its key, if that is a string as [protocol.Take] made it; or nil
+	taken          time.Duration // the length of a lease whose key is a string as [protocol.Take] made it; else 0
+	trace          *driver.Trace // of that lease
 }
 
 // forgetAfter is how long the claim of a lease stays after the deadline if nobody releases
@@ -102,7 +103,7 @@ func (c *claims) becomeLease(p *place, token int64, deadline time.Time) (contend
 	for _, rq := range p.unanswered {
 		p.copies = p.copies || rq.creates
 	}
-	cl.copies, cl.value = p.copies, p.value
+	cl.copies, cl.taken, cl.trace = p.copies, p.taken, p.r.Trace
 	cl.place, cl.over, cl.token, cl.deadline = nil, false, token, deadline.Sub(c.epoch)
 	return cl.contended
 }
@@ -142,7 +143,7 @@ func (c *claims) lose(l lease) bool {
 }
 
 // end notes that the owner has ended. The sweep in add forgets it.
-func (cl *claim) end() { cl.over, cl.place, cl.value = true, nil, nil }
+func (cl *claim) end() { cl.over, cl.place, cl.taken, cl.trace = true, nil, 0, nil }
 
 func (cl *claim) held(now time.Duration) bool {
 	return !cl.over && cl.place == nil && cl.releaseAskedAt == 0 && cl.deadline > now
@@ -154,15 +155,16 @@ func (c *claims) extend(o driver.Owner, deadline time.Time) {
 	defer c.mu.Unlock()
 	if cl := c.byOwner[o]; cl != nil {
 		cl.deadline = max(cl.deadline, deadline.Sub(c.epoch))
-		cl.value = nil // the token stands there, too
+		cl.taken, cl.trace = 0, nil // the token stands there, too
 	}
 }
 
 // released is what is known of a lease whose release is asked for.
 type released struct {
-	asked  time.Time // for the first time
-	copies bool      // see place
-	value  any       // see claim
+	asked  time.Time     // for the first time
+	copies bool          // see place
+	taken  time.Duration // see claim
+	trace  *driver.Trace
 }
 
 // releaseAsked notes that the release of a lease was asked for.
@@ -179,7 +181,7 @@ func (c *claims) releaseAsked(o driver.Owner, now time.Time) released {
 	}
 	known := released{asked: c.epoch.Add(cl.releaseAskedAt), copies: cl.copies}
 	if !cl.contended && !cl.copies {
-		known.value = cl.value
+		known.taken, known.trace = cl.taken, cl.trace
 	}
 	return known
 }

@@ -250,9 +250,9 @@ func (w *clientWire) words(to []any, p part, source bool) []any {
 	case p.script == &protocol.Take && w.cluster == nil:
 		return append(to, "set", p.key, p.args[0], "nx", "px", p.args[1])
 	case p.by == deleteEx:
-		return append(to, deleteEx, p.key, "ifeq", p.value)
+		return append(to, deleteEx, p.key, "ifeq", p.value.Value())
 	case p.by == deleteIfEqual:
-		return append(to, deleteIfEqual, p.key, p.value)
+		return append(to, deleteIfEqual, p.key, p.value.Value())
 	case source:
 		to = append(to, "eval", p.script.Source)
 	default:

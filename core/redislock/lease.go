@@ -88,7 +88,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	for i, r := range rs {
 		known[i] = s.claims.releaseAsked(r.Owner, now)
 		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
-		cmds[i].value, cmds[i].written = known[i].plain(r), r.Written
+		cmds[i].value, cmds[i].written = s.plain(r, known[i]), r.Written
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], known[i], c)
@@ -101,12 +101,12 @@ func (r released) ending(e driver.Ending) protocol.EndArgs {
 	return protocol.EndArgs{Owner: e.Owner, Bury: r.copies, Keep: e.Keep}
 }
 
-// plain returns what the key is, if its end is all that the release is for.
-func (r released) plain(e driver.Ending) any {
-	if e.Keep > 0 {
+// plain returns how the key was taken, if its end is all that the release is for.
+func (s *session) plain(e driver.Ending, known released) *protocol.TakeArgs {
+	if e.Keep > 0 || known.taken == 0 {
 		return nil
 	}
-	return r.value
+	return &protocol.TakeArgs{Owner: e.Owner, Channel: s.channel, Length: known.taken, Trace: known.trace}
 }
 
 // released returns the result of a release from the reply to it.

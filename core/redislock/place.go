@@ -46,7 +46,7 @@ type place struct {
 	held             bool          // the lease is granted, and its token is to be drawn yet
 	heldUntil        time.Time     // the deadline of that lease
 	copies           bool          // a request that creates may be under way, or a copy of one
-	value            any           // of the key, if Take has granted it
+	taken            time.Duration // the length of the lease, if Take has granted it; else 0
 	replaced         bool          // the lease to replace has ended
 	replaces         released      // what is known of that
 	ousted           atomic.Bool   // a push has said that its lease was taken away

@@ -146,7 +146,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	}
 	known := s.claims.releaseAsked(e.Owner, now)
 	end := s.newEnding(key, known.ending(e))
-	end.value, end.written = known.plain(e), e.Written
+	end.value, end.written = s.plain(e, known), e.Written
 	l.exchange(&end.call, now)
 	if end.reply.err != nil || end.reply.misrouted && denied(end.reply.value) {
 		return false, nil

@@ -52,9 +52,9 @@ type command struct {
 	// written, if not nil, is for an End: see driver.Ending.
 	written func()
 
-	// value, if not nil, is what the key of a lease is that the script does nothing but end, if it is a
+	// value, if not nil, is how the key of a lease was taken that the script does nothing but end, if it is a
 	// string still. A server that can delete a key by its value needs no script then.
-	value any
+	value *protocol.TakeArgs
 }
 
 func endCommand(key string, a protocol.EndArgs) command {

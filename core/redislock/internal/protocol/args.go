@@ -60,12 +60,14 @@ type TakeArgs struct {
 func (a TakeArgs) Args() []any { return a.Append(nil) }
 
 // Append appends the script's arguments.
-func (a *TakeArgs) Append(to []any) []any {
-	length := millis(a.Length)
+func (a *TakeArgs) Append(to []any) []any { return append(to, a.Value(), millis(a.Length)) }
+
+// Value is what the key becomes.
+func (a *TakeArgs) Value() any {
 	v := make(valueArg, 0, 128)
 	v = append(v, a.Owner[:]...)
 	v = append(v, "1:0:0:"...)
-	v = strconv.AppendInt(v, length, 10)
+	v = strconv.AppendInt(v, millis(a.Length), 10)
 	v = append(v, ':')
 	v = strconv.AppendInt(v, int64(len(a.Channel)), 10)
 	v = append(v, ':')
@@ -73,7 +75,7 @@ func (a *TakeArgs) Append(to []any) []any {
 	if a.Trace != nil {
 		v = a.Trace.Append(v)
 	}
-	return append(to, v, length)
+	return v
 }
 
 // AcquireArgs are the arguments of [Acquire].
