@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
@@ -31,7 +29,7 @@ func beCalled(told string) error {
 	if err := json.Unmarshal([]byte(told), &addr); err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(redis.NewClient(&redis.Options{Addr: addr})), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt))
+	locks, err := engineOfAChild(addr)
 	if err != nil {
 		return err
 	}

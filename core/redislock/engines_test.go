@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -43,6 +44,11 @@ func newEngine(t testing.TB, client redis.UniversalClient, options ...core.Optio
 		}
 	})
 	return e
+}
+
+// engineOfAChild returns the engine of another process than the test's.
+func engineOfAChild(addr string) (*core.Engine, error) {
+	return core.New(redislock.New(redis.NewClient(&redis.Options{Addr: addr})), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt))
 }
 
 // watchedDriver tells when the store has put an Acquire into its queue.

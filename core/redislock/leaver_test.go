@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // leaverRole makes a child a process that ends right after a release that is sent.
@@ -27,7 +25,7 @@ func leave(told string) error {
 	if err := json.Unmarshal([]byte(told), &l); err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(redis.NewClient(&redis.Options{Addr: l.Addr})), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	locks, err := engineOfAChild(l.Addr)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -48,8 +46,7 @@ func waitInTurn(told string) error {
 	if err := json.Unmarshal([]byte(told), &w); err != nil {
 		return err
 	}
-	client := redis.NewClient(&redis.Options{Addr: w.Addr})
-	locks, err := core.New(redislock.New(client), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithStoreTimeout(attempt))
+	locks, err := engineOfAChild(w.Addr)
 	if err != nil {
 		return err
 	}
