@@ -15,25 +15,25 @@ func beside(name, part string, store Store) []Scenario {
 		inServer,
 	}
 	all := sweep(Scenario{Name: name, Title: "each its own key", Part: part})
-	all = metered([]Scenario{all[0], all[3], all[6]}, work...)
+	all = []Scenario{all[0], all[3], all[6]}
 	for _, n := range []int{2, 32} {
 		all = append(all, Scenario{
 			Name: fmt.Sprintf("%s/hand-over-%d", name, n), Title: fmt.Sprintf("hand-over between %d processes", n),
-			Chart: name + "-hand-over", Part: part, Processes: n, Callers: 1, Body: time.Millisecond, Jitter: time.Millisecond, Metered: true, Play: relay,
-			Metrics: append([]Metric{
+			Chart: name + "-hand-over", Part: part, Processes: n, Callers: 1, Body: time.Millisecond, Jitter: time.Millisecond, Play: relay,
+			Metrics: []Metric{
 				{Name: "wait", Title: "median", Unit: figure.Microseconds, Less: true},
 				{Name: "take-p99", Title: "p99", Unit: figure.Microseconds, Less: true, Detail: true},
-			}, work...),
+			},
 		})
 	}
 	all = append(all, Scenario{
-		Name: name + "/busy", Title: "16 callers on 1 key, 1 process", Chart: name + "-busy", Part: part, Processes: 1, Callers: 16, Metered: true, Play: saturate,
-		Metrics: append(rate[:1:1], work...),
+		Name: name + "/busy", Title: "16 callers on 1 key, 1 process", Chart: name + "-busy", Part: part, Processes: 1, Callers: 16, Play: saturate,
+		Metrics: rate[:1:1],
 	})
 	for i := range all {
 		all[i].Stores = []Store{store}
 	}
-	return all
+	return metered(all, work...)
 }
 
 // chartsBeside are the charts of those scenarios.
