@@ -146,9 +146,10 @@ const (
 	// log. The release is repeated as any other until the store has answered; Close waits
 	// for it.
 	//
-	// On Redis a process that ends right after has told the server. Other stores do not say
-	// when a request has left (Capabilities.Written in core/driver): there it may leave
-	// the key taken for the rest of its TTL.
+	// On Redis a process that ends right after has told the server. A Cluster's client without
+	// ContextTimeoutEnabled says so just before it writes, and other stores do not say when
+	// a request has left (Capabilities.Written in core/driver): there it may leave the key
+	// taken for the rest of its TTL.
 	Sent
 )
 
