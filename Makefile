@@ -18,8 +18,8 @@ DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... .
 # in the engine, what drivers are made of, and the driver in memory.
 RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals ./core/memlock
 
-# Tests wait most of the time, so more of them run at a time than there are cores.
-GOTEST := -p 4 -parallel 16 -timeout 20m
+# Tests mostly wait, so more run at a time than there are cores.
+GOTEST := -vet=off -p 4 -parallel 16 -timeout 20m
 
 .PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer test-newer-redis test-newer-valkey test-stores lint golangci lockvet check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
@@ -30,8 +30,8 @@ help:
 
 ## test: the main module on Redis, its generated code, and vet: minutes; the first thing to run
 test: generated
-	@GOWORK=off .ci/tests test "redis" -short -vet=all $(GOTEST) \
-		$$(GOWORK=off go list ./... | grep -vxF "$$(go list $(RACE))") -- -short -vet=all $(GOTEST) -race $(RACE)
+	@GOWORK=off .ci/tests test redis $(GOTEST) -short -vet=all \
+		$$(GOWORK=off go list ./... | grep -vxF "$$(go list $(RACE))") -- $(GOTEST) -short -vet=all -race $(RACE)
 
 ## test-STORE: conformance and faults of one other store: etcd, zookeeper, postgres, mariadb or valkey
 test-etcd:
@@ -77,7 +77,7 @@ check: generated
 
 ## race: short tests of all that users import (of databases the conformance) under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@raced="-race -short -p 3 -parallel 8 -timeout 30m"; \
+	@raced="-race -short -vet=off -p 3 -parallel 8 -timeout 30m"; export GOWORK=$$(.ci/workspace); \
 	.ci/tests race "redis etcd zookeeper postgres mariadb compiler" $$raced ./... $(filter-out ./core/lab/%,$(DRIVERS)) -- \
 		$$raced -run Conformance $(filter ./core/lab/%,$(DRIVERS))
 
