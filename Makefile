@@ -77,7 +77,7 @@ check: generated
 
 ## race: short tests of all that users import (of databases the conformance) under the race detector, with the newest gin, grpc, go-redis, OpenTelemetry
 race:
-	@raced="-race -short -vet=off -p 3 -parallel 8 -timeout 30m"; export GOWORK=$$(.ci/workspace); \
+	@raced="-race -short -vet=off -p 3 -parallel 8 -timeout 30m"; \
 	.ci/tests race "redis etcd zookeeper postgres mariadb compiler" $$raced ./... $(filter-out ./core/lab/%,$(DRIVERS)) -- \
 		$$raced -run Conformance $(filter ./core/lab/%,$(DRIVERS))
 

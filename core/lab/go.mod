@@ -14,7 +14,7 @@ require (
 	github.com/dtm-labs/rockscache v0.1.1
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-redis/cache/v9 v9.0.0
-	github.com/go-redsync/redsync/v4 v4.18.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hibiken/asynq v0.26.0
@@ -25,7 +25,7 @@ require (
 	github.com/lockaround/lockaround/decorator/queue/zkqueue v0.0.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/prometheus v0.312.0
-	github.com/redis/go-redis/v9 v9.22.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidisaside v1.0.78
 	go.etcd.io/etcd/api/v3 v3.7.3

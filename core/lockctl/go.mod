@@ -10,7 +10,7 @@ require (
 	github.com/lockaround/lockaround/core/etcdlock v0.0.0
 	github.com/lockaround/lockaround/core/zklock v0.0.0
 	github.com/mattn/go-isatty v0.0.20
-	github.com/redis/go-redis/v9 v9.22.0
+	github.com/redis/go-redis/v9 v9.23.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
