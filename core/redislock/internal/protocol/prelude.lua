@@ -59,6 +59,7 @@ if was.err then
   local h, rest = record(value, 1)
   if not h then return redis.error_reply('WRONGTYPE the key holds a string that is no lock of this kind') end
   lasts = redis.call('PTTL', key)
+  if lasts == 0 then lasts = 1 end -- in its last ms the key is there, and held
   h.x = now + (lasts >= 0 and lasts or h.l)
   holders[1] = h
   was = {}

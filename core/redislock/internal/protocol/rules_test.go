@@ -55,6 +55,32 @@ func TestExpiryThatWasSeenStandsEvenIfTheClockGoesBack(t *testing.T) {
 	}
 }
 
+func TestKeyIsHeldUntilItIsGone(t *testing.T) {
+	s := start(t)
+	key := protocol.Key("k")
+	for range 20 {
+		take := protocol.TakeArgs{Owner: owner(1), Channel: "c", Length: 10 * time.Millisecond}
+		s.do("SET", key, take.Value(), "PX", 10)
+		held := true
+		for held {
+			// In one transaction the two see the key at nearly the same time.
+			tx := s.rdb.TxPipeline()
+			inspected := tx.Eval(t.Context(), protocol.Inspect.Source, []string{key, protocol.Stream(key)})
+			there := tx.Exists(t.Context(), key)
+			if _, err := tx.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r, err := protocol.ParseInspect(inspected.Val())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held = r.Held; !held && there.Val() == 1 {
+				t.Fatal("the key is there, and not held")
+			}
+		}
+	}
+}
+
 func TestInspectWritesNothing(t *testing.T) {
 	c := startClocked(t)
 	c.acquire(ask(1), protocol.Granted)
