@@ -68,7 +68,7 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 		{"PERSIST", eternal},
 		{"SET", strange, "x"},
 		{"DEL", deaf},
-		{"HSET", deaf, "t", 1, "s", fmt.Sprintf("0123456789abcdef1:1:%d:1:8:la2:gone", time.Now().Add(time.Hour).UnixMilli())},
+		{"HSET", deaf, "t", 1, "s", fmt.Sprintf("0123456789abcdef1:1:%d:%d:8:la2:gone", time.Now().Add(time.Hour).UnixMilli(), time.Hour.Milliseconds())},
 		{"PEXPIRE", deaf, 100000},
 		{"ACL", "SETUSER", "locks", "on", ">geheim", "resetkeys", "resetchannels", "-@all", "~la2:*", "&la2:*", "+@all", "-hset", "-publish"},
 	} {
