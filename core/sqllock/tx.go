@@ -53,7 +53,7 @@ func WithTx(ctx context.Context, db *sql.DB, d Dialect, key string, wait time.Du
 // beginLocked begins a transaction that has locked the key.
 func beginLocked(ctx context.Context, db *sql.DB, d Dialect, key string, wait time.Duration) (*sql.Tx, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		tx, err := db.BeginTx(ctx, nil)
+		tx, err := begin(ctx, db)
 		if err != nil {
 			return nil, fmt.Errorf("sqllock: begin a transaction: %w", err)
 		}
@@ -70,6 +70,19 @@ func beginLocked(ctx context.Context, db *sql.DB, d Dialect, key string, wait ti
 			return nil, err
 		}
 	}
+}
+
+// begin begins a transaction. The pool may hand out a connection that the server is closing, as MySQL
+// does after each COMMIT with completion_type=RELEASE. A BEGIN without an answer changed nothing that
+// outlives its connection, so it is sent on up to two more.
+func begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, err error) {
+	for range 3 {
+		tx, err = db.BeginTx(ctx, nil)
+		if err == nil || code(err) != "" || ctx.Err() != nil {
+			break
+		}
+	}
+	return tx, err
 }
 
 // InTx locks a key until tx ends, by COMMIT, by ROLLBACK or because its connection broke.
