@@ -84,11 +84,12 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	defer s.Leave()
 	cmds := make([]command, len(rs))
 	known := make([]released, len(rs))
+	taken := make([]protocol.TakeArgs, len(rs))
 	now := time.Now()
 	for i, r := range rs {
 		known[i] = s.claims.releaseAsked(r.Owner, now)
 		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
-		cmds[i].value, cmds[i].written = s.plain(r, known[i]), r.Written
+		cmds[i].value, cmds[i].written = s.plain(r, known[i], &taken[i]), r.Written
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {
 		out[i] = s.released(rs[i], known[i], c)
@@ -101,12 +102,13 @@ func (r released) ending(e driver.Ending) protocol.EndArgs {
 	return protocol.EndArgs{Owner: e.Owner, Bury: r.copies, Keep: e.Keep}
 }
 
-// plain returns how the key was taken, if its end is all that the release is for.
-func (s *session) plain(e driver.Ending, known released) *protocol.TakeArgs {
+// plain returns how the key was taken, in room, if its end is all that the release is for.
+func (s *session) plain(e driver.Ending, known released, room *protocol.TakeArgs) *protocol.TakeArgs {
 	if e.Keep > 0 || known.taken == 0 {
 		return nil
 	}
-	return &protocol.TakeArgs{Owner: e.Owner, Channel: s.channel, Length: known.taken, Trace: known.trace}
+	*room = protocol.TakeArgs{Owner: e.Owner, Channel: s.channel, Length: known.taken, Trace: known.trace}
+	return room
 }
 
 // released returns the result of a release from the reply to it.

@@ -146,7 +146,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 	}
 	known := s.claims.releaseAsked(e.Owner, now)
 	end := s.newEnding(key, known.ending(e))
-	end.value, end.written = s.plain(e, known), e.Written
+	end.value, end.written = s.plain(e, known, &end.taken), e.Written
 	l.exchange(&end.call, now)
 	if end.reply.err != nil || end.reply.misrouted && denied(end.reply.value) {
 		return false, nil
@@ -159,8 +159,9 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 // ending is the call of End, with memory for its arguments.
 type ending struct {
 	call
-	args protocol.EndArgs
-	room [3]any // for the arguments
+	args  protocol.EndArgs
+	taken protocol.TakeArgs // how its key was taken
+	room  [3]any            // for the arguments
 }
 
 func (s *session) newEnding(key string, a protocol.EndArgs) *ending {
