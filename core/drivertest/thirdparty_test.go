@@ -47,7 +47,7 @@ func TestThirdPartyNeedsExportedAPIOnly(t *testing.T) {
 
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=2m", "./...")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOPROXY=off", "PWD="+dir)
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOWORK=off", "GOPROXY=off", "PWD="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go test in a third party's module: %v\n%s", err, out)
 	}

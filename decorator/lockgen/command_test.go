@@ -15,7 +15,7 @@ import (
 func newModule(t *testing.T, files map[string]string) string {
 	t.Helper()
 	t.Setenv("GOWORK", "off")
-	t.Setenv("GOFLAGS", "-mod=mod")
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -mod=mod")
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	library, err := filepath.Abs("../..")
