@@ -21,7 +21,7 @@ RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals
 # Tests mostly wait, so more run at a time than there are cores.
 GOTEST := -vet=off -p 4 -parallel 16 -timeout 20m
 
-.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer test-newer-redis test-newer-valkey test-stores lint golangci lockvet check race test-full \
+.PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer $(NEWER) test-stores lint golangci lockvet check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
 
 ## help: print this
@@ -49,12 +49,12 @@ test-mariadb:
 test-valkey:
 	@.ci/tests valkey valkey $(GOTEST) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
-## test-newer: the locks on the newest Redis and Valkey of Debian's newer suites, unpacked into .bin
-test-newer: test-newer-redis test-newer-valkey
+## test-newer: the newest servers of Debian's newer suites, unpacked into .bin: tests, and a minute of faults each
+NEWER := $(addprefix test-newer-,redis valkey etcd zookeeper postgres)
+test-newer: $(NEWER)
 
-test-newer-redis test-newer-valkey: test-newer-%:
-	@.ci/newer .bin/servers/$* $*
-	@PATH=$(CURDIR)/.bin/servers/$*/bin:$$PATH .ci/tests newer-$* redis $(GOTEST) -short ./core/redislock/...
+$(NEWER): test-newer-%:
+	@.ci/newer $* test $(GOTEST)
 
 ## test-stores: all five, the longest first
 test-stores: test-zookeeper test-postgres test-mariadb test-etcd test-valkey

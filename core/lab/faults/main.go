@@ -74,7 +74,7 @@ func main() {
 	flag.Uint64Var(&l.Seed, "seed", uint64(time.Now().UnixNano()), "decides the order of the faults")
 	flag.StringVar(&l.Store, "store", string(stores[0].Kind), "`store` where the locks are kept: "+storeNames())
 	flag.StringVar(&l.Faults, "faults", "", "regular expression of `faults`; all if it is empty, and a mutant's own")
-	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only")
+	flag.StringVar(&l.Mutant, "mutant", "", "run this `mutant` only; none: do without mutants")
 	flag.Parse()
 	if err := l.run(ctx); err != nil {
 		log.Print(err)
@@ -123,7 +123,11 @@ func (l laboratory) run(ctx context.Context) error {
 		return fmt.Errorf("-store %w", err)
 	}
 	mutants := mutantsOf(where)
-	if l.Mutant != "" {
+	switch l.Mutant {
+	case "":
+	case "none":
+		mutants, l.Mutant = nil, ""
+	default:
 		m, found := mutant.Named(l.Mutant)
 		if !found {
 			return fmt.Errorf("-mutant %q: there is none of that name; there are %s", l.Mutant, names(mutant.All))

@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,10 @@ import (
 	"time"
 )
 
-// Debian's package zookeeper has the server here. Its manifest names what it needs, but for
-// something that writes messages.
-const (
-	serverJar   = "/usr/share/java/zookeeper.jar"
-	messagesJar = "/usr/share/java/slf4j-simple.jar"
-)
+// classes is the folder of ZooKeeper's classes: LOCKAROUND_ZOOKEEPER, or where Debian's package zookeeper
+// has them. The manifest there names what the server needs, but for something that writes messages. What
+// is in the folder lib comes first.
+func classes() string { return cmp.Or(os.Getenv("LOCKAROUND_ZOOKEEPER"), "/usr/share/java") }
 
 // ZooKeeper is how servers are set up.
 type ZooKeeper struct {
@@ -35,7 +34,8 @@ func (z ZooKeeper) Start(ctx context.Context, folder string, n int) ([]*Member, 
 	if err != nil {
 		return nil, fmt.Errorf("start java: %w; Debian has it in the package default-jre-headless", err)
 	}
-	if _, err := os.Stat(serverJar); err != nil {
+	from := classes()
+	if _, err := os.Stat(filepath.Join(from, "zookeeper.jar")); err != nil {
 		return nil, fmt.Errorf("start ZooKeeper: %w; Debian has it in the package zookeeper", errors.Join(err, exec.ErrNotFound))
 	}
 	return start(ctx, folder, n, 3, func(m *Member, i int, ports []string) error {
@@ -52,7 +52,7 @@ func (z ZooKeeper) Start(ctx context.Context, folder string, n int) ([]*Member, 
 		m.Cmd = exec.Command(java, slices.Concat([]string{
 			"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
 			"-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		}, z.Properties, []string{"-cp", serverJar + ":" + messagesJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file})...)
+		}, z.Properties, []string{"-cp", from + "/lib/*:" + from + "/zookeeper.jar:" + from + "/slf4j-simple.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain", file})...)
 		m.Ready = func() error {
 			if err := m.serves(); err != nil || z.Warm == nil {
 				return err
