@@ -106,7 +106,8 @@ type Policy struct {
 	// Linger lets the process keep the lease for that long after a release with
 	// nobody waiting, as far as its TTL goes: its next acquisition of the key costs
 	// nothing then. A request from another process reclaims the lease at once, by a push;
-	// a request with a Wait of zero still gets ErrBusy. It is for keys that mostly one
+	// if that is lost, the other process waits until Linger is over.
+	// A request with a Wait of zero still gets ErrBusy. It is for keys that mostly one
 	// process uses. A process that dies leaves the key taken for the rest of the TTL.
 	// Zero is none. It goes with Exclusive and Balanced, without MinHold.
 	Linger time.Duration

@@ -45,6 +45,7 @@ type schedule struct {
 	ttls    []time.Duration
 	callers int           // of each process
 	minHold time.Duration // at most
+	deaf    bool          // pushes to a process were lost without an error
 
 	disturbed time.Duration // how long there are faults
 	healthy   time.Time     // when all their consequences are over
@@ -129,6 +130,9 @@ func (s *schedule) rules() simulation.Rules {
 	r.Wake = s.minHold + 100*time.Millisecond
 	if s.weather != calm || s.minHold > 0 {
 		r.Wake += redislock.New(nil).Capabilities().Wake
+	}
+	if s.deaf { // who does not hear that others want the key lets its lease linger
+		r.Wake += s.ttls[1]
 	}
 	return r
 }
@@ -215,6 +219,7 @@ func (s *schedule) disturb(end time.Time) {
 			p.link.Break()
 		case 3:
 			p.link.Deafen()
+			s.deaf = true
 		case 4:
 			p.die()
 			s.join()
