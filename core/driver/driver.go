@@ -339,6 +339,10 @@ type Capabilities struct {
 	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
 	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
 
+	// Unordered says that the store has no queue: waiters ask again now and then, and any of them may be the next
+	// one, or a newcomer. State.Waiting is 0, and Contended is not reported.
+	Unordered bool
+
 	// Written says that the driver calls Ending.Written, in most cases.
 	Written bool
 

@@ -9,7 +9,7 @@ import (
 
 var afterChecks = []check{
 	{"RequestAfterAReleaseIsNotHeldUpByIt", needs(following), afterIsNotHeldUp},
-	{"RequestAfterAReleaseQueuesBehindOthers", needs(following), afterQueuesBehindOthers},
+	{"RequestAfterAReleaseQueuesBehindOthers", needs(queueing, following), afterQueuesBehindOthers},
 	{"RequestAfterALostLeaseSaysThatItWasLost", needs(following), afterALostLease},
 	{"RequestAfterAReleaseSurvivesALostReply", needs(following, dropping), afterALostReply},
 }

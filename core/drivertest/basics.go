@@ -103,7 +103,7 @@ func inspectChangesNothing(f *fixture) {
 	l := a.take(f.key, f.long())
 	w := b.queue(f.key)
 	for range 3 {
-		if st := f.state(f.key); !st.Held || st.Waiting != 1 {
+		if st := f.state(f.key); !st.Held || st.Waiting != f.places(1) {
 			f.t.Fatalf("with a holder and a waiter, Inspect says %+v", st)
 		}
 	}

@@ -39,6 +39,7 @@ var (
 	keeping       = need{"Capabilities.Keep", false, func(f *fixture) bool { return f.caps.Keep }}
 	recalling     = need{"Capabilities.Recall", false, func(f *fixture) bool { return f.caps.Recall }}
 	ousting       = need{"Capabilities.Oust", false, func(f *fixture) bool { return f.caps.Oust }}
+	queueing      = need{"a queue, without Capabilities.Unordered", false, func(f *fixture) bool { return !f.caps.Unordered }}
 	strict        = need{"Capabilities.Strict", false, func(f *fixture) bool { return f.caps.Strict }}
 	sharing       = offering(driver.Shared)
 	permitting    = offering(driver.Semaphore)

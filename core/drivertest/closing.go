@@ -39,7 +39,7 @@ func closeEndsWaits(f *fixture) {
 	if err := await(f, promptness+grace+Slack, "Close", closed); err != nil {
 		f.t.Errorf("Close: %v", err)
 	}
-	if st := f.state(f.key); st.Waiting != 1 {
+	if st := f.state(f.key); st.Waiting != f.places(1) {
 		f.t.Errorf("after the session of one of two waiters was closed, Inspect says %+v", st)
 	}
 	second.stillWaits()

@@ -7,10 +7,10 @@ import (
 )
 
 var contentionChecks = []check{
-	{"HolderLearnsOfWaiters", nil, holderLearnsOfWaiters},
+	{"HolderLearnsOfWaiters", needs(queueing), holderLearnsOfWaiters},
 	{"HolderLearnsOfThoseWhoDoNotWait", needs(recalling), holderLearnsOfThoseWhoDoNotWait},
-	{"RenewalTellsOfWaiters", nil, renewalTellsOfWaiters},
-	{"GrantTellsOfWaiters", nil, grantTellsOfWaiters},
+	{"RenewalTellsOfWaiters", needs(queueing), renewalTellsOfWaiters},
+	{"GrantTellsOfWaiters", needs(queueing), grantTellsOfWaiters},
 	{"WaitingIsReportedForWaitersOnly", nil, waitingIsReported},
 }
 

@@ -14,8 +14,8 @@ import (
 var exclusionChecks = []check{
 	{"OneHolderUnderLoad", nil, oneHolderUnderLoad},
 	{"OneHolderAcrossExpiry", nil, oneHolderAcrossExpiry},
-	{"QueueIsServedInOrder", nil, queueIsServedInOrder},
-	{"NewcomerDoesNotOvertakeTheQueue", nil, newcomerDoesNotOvertake},
+	{"QueueIsServedInOrder", needs(queueing), queueIsServedInOrder},
+	{"NewcomerDoesNotOvertakeTheQueue", needs(queueing), newcomerDoesNotOvertake},
 	{"CallersOfAllProcessesAreServedInOrder", needs(strict), callersAreServedInOrder},
 }
 

@@ -80,6 +80,14 @@ func (f *fixture) adopt(s driver.Session, sink *sink) *process {
 	return p
 }
 
+// places is how many places Inspect says if n sessions wait.
+func (f *fixture) places(n int) int {
+	if f.caps.Unordered {
+		return 0
+	}
+	return n
+}
+
 // state asks the store about a key.
 func (f *fixture) state(key string) driver.State {
 	f.t.Helper()

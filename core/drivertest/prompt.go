@@ -94,7 +94,7 @@ func begunWaiter(f *fixture) {
 			f.t.Fatalf("Begin for a held key that is waited for is done: %v", err)
 		}
 		w := p.enqueue(r)
-		if n := f.state(f.key).Waiting; n != 1 {
+		if n := f.state(f.key).Waiting; n != f.places(1) {
 			f.t.Errorf("one waiter, begun by Begin, has %d places in the queue", n)
 		}
 		l.drop()

@@ -10,7 +10,7 @@ import (
 
 var releaseChecks = []check{
 	{"RepeatedReleaseIsNoError", nil, repeatedRelease},
-	{"RepeatedReleaseLeavesNextOwnerAlone", nil, repeatedReleaseLeavesNextOwnerAlone},
+	{"RepeatedReleaseLeavesNextOwnerAlone", needs(queueing), repeatedReleaseLeavesNextOwnerAlone},
 	{"ReleaseSurvivesALostReply", needs(dropping), releaseSurvivesALostReply},
 	{"ReleaseAfterExpiryLeavesNextOwnerAlone", nil, releaseAfterExpiryLeavesNextOwnerAlone},
 	{"ReleaseAfterExpiryIsNotHeld", nil, releaseAfterExpiryIsNotHeld},

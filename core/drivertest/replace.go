@@ -10,12 +10,12 @@ import (
 
 var replaceChecks = []check{
 	{"ReplaceHandsOverWhenNobodyWaits", nil, replaceHandsOver},
-	{"ReplaceQueuesBehindOthers", nil, replaceQueuesBehindOthers},
-	{"ReplaceThatDoesNotWaitYieldsToOthers", nil, replaceYieldsToOthers},
+	{"ReplaceQueuesBehindOthers", needs(queueing), replaceQueuesBehindOthers},
+	{"ReplaceThatDoesNotWaitYieldsToOthers", needs(queueing), replaceYieldsToOthers},
 	{"ReplaceIsIdempotent", nil, replaceIsIdempotent},
-	{"ReplaceOfAnEndedLeaseEndsNobodyElses", nil, replaceOfAnEndedLease},
+	{"ReplaceOfAnEndedLeaseEndsNobodyElses", needs(queueing), replaceOfAnEndedLease},
 	{"ReplaceSurvivesALostReply", needs(dropping), replaceSurvivesALostReply},
-	{"ReplaceGivenUpLeavesNothing", nil, replaceGivenUp},
+	{"ReplaceGivenUpLeavesNothing", needs(queueing), replaceGivenUp},
 	{"ReplaceGivenUpInSilenceLeavesNothing", needs(stalling), replaceGivenUpInSilence},
 }
 

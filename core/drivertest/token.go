@@ -9,7 +9,7 @@ import (
 
 var tokenChecks = []check{
 	{"TokensRise", needs(issuingTokens), tokensRise},
-	{"TokensAreIssuedAtGrant", needs(issuingTokens), tokensAreIssuedAtGrant},
+	{"TokensAreIssuedAtGrant", needs(queueing, issuingTokens), tokensAreIssuedAtGrant},
 	{"TokensAreIssuedAtGrantThoughRepliesAreLate", needs(issuingTokens, delaying, aWayPast), tokensAreIssuedAtGrantThoughLate},
 	{"TokensRiseAcrossRestart", needs(issuingTokens, restarting), tokensRiseAcrossRestart},
 	{"TokensRiseAcrossLossOfData", needs(issuingTokens, wiping), tokensRiseAcrossWipe},

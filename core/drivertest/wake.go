@@ -10,9 +10,9 @@ import (
 
 var wakeChecks = []check{
 	{"ReleaseWakesTheWaiter", nil, releaseWakesTheWaiter},
-	{"LiveWaiterKeepsItsPlace", nil, liveWaiterKeepsItsPlace},
+	{"LiveWaiterKeepsItsPlace", needs(queueing), liveWaiterKeepsItsPlace},
 	{"WaitersLeaveRoomForOthers", nil, waitersLeaveRoom},
-	{"LostWakeUpDelaysByAtMostWake", needs(losing), lostWakeUp},
+	{"LostWakeUpDelaysByAtMostWake", needs(queueing, losing), lostWakeUp},
 	{"LostWakeUpAfterExpiryDelaysByAtMostWake", needs(losing), lostWakeUpAfterExpiry},
 }
 

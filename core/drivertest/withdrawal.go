@@ -31,7 +31,7 @@ func withdrawnWaiterLeavesNothing(f *fixture) {
 		if errors.Is(err, driver.ErrPlaceLost) || isHeld(err) {
 			f.t.Errorf("a wait that was cancelled returned %v, as if the caller might ask again", err)
 		}
-		f.eventually(f.cleanUp(), "a cancelled wait leaving the queue", func() bool { return f.state(f.key).Waiting == 1 })
+		f.eventually(f.cleanUp(), "a cancelled wait leaving the queue", func() bool { return f.state(f.key).Waiting == f.places(1) })
 		second.stillWaits()
 		l.drop()
 		l = second.granted(f.handOver(), "the grant to the one behind a withdrawn waiter")

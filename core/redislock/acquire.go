@@ -28,7 +28,7 @@ func (s *session) resume(r driver.Request) *place {
 	if p := s.claims.resume(r.Owner); p != nil {
 		return p
 	}
-	p := s.newPlace(r, protocol.Key(r.Key), time.Now())
+	p := s.newPlace(r, s.name(r.Key), time.Now())
 	if r.Replace != nil {
 		p.replaces = s.claims.releaseAsked(r.Replace.Owner, p.began)
 	}
@@ -94,6 +94,10 @@ func (s *session) check(r driver.Request) error {
 		return &driver.PermanentError{Err: fmt.Errorf("redis: a TTL of %v is too short; use at least %v", r.TTL, minTTL)}
 	case r.Replace != nil && r.Replace.Key != r.Key:
 		return &driver.PermanentError{Err: errors.New("redis: the lease to replace is of another key")}
+	case s.sharesKeys() && r.Mode != driver.Exclusive:
+		return &driver.PermanentError{Err: errors.New("redis: a key of WithKeys is locked exclusively only")}
+	case s.sharesKeys() && s.name(r.Key) == "":
+		return errName
 	}
 	return nil
 }
@@ -101,7 +105,7 @@ func (s *session) check(r driver.Request) error {
 // mayTake reports whether the place begins with Take: nobody shares the key, and as far as this
 // process knows nobody else wants it.
 func (p *place) mayTake(now time.Time) bool {
-	return p.r.Mode == driver.Exclusive && !p.refused && !p.s.busy.lately(p.key, now)
+	return p.s.sharesKeys() || p.r.Mode == driver.Exclusive && !p.refused && !p.s.busy.lately(p.key, now)
 }
 
 // request returns the next request. The caller sends it at once.
@@ -116,7 +120,7 @@ func (p *place) request(now time.Time) *call {
 	switch old := p.r.Replace; {
 	case p.held: // all but the token
 		rq.command = command{key: key}
-	case old != nil && !p.known:
+	case old != nil && !p.known && !p.s.sharesKeys():
 		rq.endsReplaced = true
 		next := &protocol.Next{
 			Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, PlaceTTL: p.placeTTL,
@@ -124,7 +128,11 @@ func (p *place) request(now time.Time) *call {
 		}
 		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Bury: p.replaces.copies, Next: next})
 	default:
-		if after := p.r.After; after != nil && !p.known {
+		after := p.r.After
+		if old != nil {
+			after = old // what became of it the cleaner finds out
+		}
+		if after != nil && !p.known {
 			ending := p.s.claims.releaseAsked(after.Owner, now).ending(*after)
 			rq.before = &call{command: endCommand(key, ending), done: func(*call) {}}
 		}
@@ -216,5 +224,5 @@ func (p *place) endLate() {
 
 // owe tells the cleaner to end the owner.
 func (p *place) owe(after time.Duration) {
-	p.s.cleaner.owe(p.key, protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies}, p.r.TTL, after)
+	p.s.cleaner.owe(p.key, protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies && !p.s.sharesKeys()}, p.r.TTL, after)
 }

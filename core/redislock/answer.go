@@ -33,6 +33,8 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	case rq.takes && c.reply.value == int64(1):
 		p.taken = p.r.TTL
 		return p.tokened(ctx, c, drawn, p.granted(c), false)
+	case rq.takes && p.s.sharesKeys():
+		return p.elsewhere(ctx, c, drawn)
 	case rq.takes:
 		p.refused, p.next = true, time.Now()
 		p.s.busy.note(p.key, p.next)

@@ -103,7 +103,7 @@ func (c *claims) becomeLease(p *place, token int64, deadline time.Time) (contend
 	for _, rq := range p.unanswered {
 		p.copies = p.copies || rq.creates
 	}
-	cl.copies, cl.taken, cl.trace = p.copies, p.taken, p.r.Trace
+	cl.copies, cl.taken, cl.trace = p.copies && !p.s.sharesKeys(), p.taken, p.r.Trace
 	cl.place, cl.over, cl.token, cl.deadline = nil, false, token, deadline.Sub(c.epoch)
 	return cl.contended
 }

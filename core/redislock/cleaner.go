@@ -28,7 +28,7 @@ type cleaner struct {
 
 // debt is an owner that was given up. The server has not confirmed its end yet.
 type debt struct {
-	key      string // as protocol.Key returns it
+	key      string // in Redis
 	ending   protocol.EndArgs
 	until    time.Time // by then the server has forgotten the owner
 	next     time.Time // when to send the end, or to repeat it if there is no answer

@@ -214,7 +214,7 @@ func (w *clientWire) note(r *reply, p part, a answer) {
 	case a.err != nil:
 		r.err = a.err
 	default:
-		if r.value = int64(1); w.cluster != nil && a.value != int64(1) {
+		if r.value = int64(1); w.cluster != nil && protocol.Named(p.key) && a.value != int64(1) {
 			r.drawn, r.drew = protocol.ParseDrawn(a.value)
 		}
 	}
@@ -247,7 +247,7 @@ func (w *clientWire) words(to []any, p part, source bool) []any {
 		return append(to, "eval", protocol.BeginStream, 1, protocol.Stream(p.key))
 	case p.draws:
 		return append(to, "xadd", protocol.Stream(p.key), "nomkstream", "maxlen", "~", "1", "*", "", "")
-	case p.script == &protocol.Take && w.cluster == nil:
+	case p.script == &protocol.Take && (w.cluster == nil || !protocol.Named(p.key)):
 		return append(to, "set", p.key, p.args[0], "nx", "px", p.args[1])
 	case p.by == deleteEx:
 		return append(to, deleteEx, p.key, "ifeq", p.value.Value())

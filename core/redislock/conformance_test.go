@@ -57,12 +57,12 @@ func newClient(t testing.TB, o redis.Options) *redis.Client {
 type starter = func(t testing.TB, args ...string) *redistest.Server
 
 // harness is a server of the check's own, reached through a proxy.
-func harness(t *testing.T, start starter, o redis.Options) *drivertest.Harness {
+func harness(t *testing.T, start starter, o redis.Options, opts ...redislock.Option) *drivertest.Harness {
 	server := start(t, "--appendonly", "yes", "--appendfsync", "always")
 	proxy := redistest.NewProxy(t, server.Addr())
 	direct := newClient(t, redis.Options{Addr: server.Addr()})
 	o.Addr = proxy.Addr()
-	h := proxied(t, proxy, newClient(t, o), direct)
+	h := proxied(t, proxy, newClient(t, o), direct, opts...)
 	h.Restart = server.Restart
 	h.Wipe = func() {
 		if err := direct.FlushAll(t.Context()).Err(); err != nil {
@@ -93,7 +93,7 @@ func evict(t *testing.T, c *redis.Client) {
 }
 
 // proxied is one server, reached by a proxy and past it.
-func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client) *drivertest.Harness {
+func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client, opts ...redislock.Option) *drivertest.Harness {
 	// The scripts are known to the server, so that a request is one command.
 	for _, s := range protocol.Scripts() {
 		if err := direct.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
@@ -101,8 +101,8 @@ func proxied(t *testing.T, proxy *redistest.Proxy, by, direct *redis.Client) *dr
 		}
 	}
 	return &drivertest.Harness{
-		Driver: redislock.New(by),
-		Peer:   redislock.New(direct),
+		Driver: redislock.New(by, opts...),
+		Peer:   redislock.New(direct, opts...),
 		Stall:  proxy.Stall,
 		DropReply: func(op drivertest.Op) func() bool {
 			return proxy.DropReply(requests[op])

@@ -38,7 +38,8 @@ type config struct {
 	connections int
 	wire        func(timeout time.Duration) (wire, error)
 	channel     func() string
-	jitter      func() float64 // in [0, 1)
+	names       func(string) string // of plain keys; or nil
+	jitter      func() float64      // in [0, 1)
 }
 
 // Option configures a driver.
@@ -60,7 +61,13 @@ func WithConnections(n int) Option {
 }
 
 // Capabilities says what one Redis server offers.
-func (*redisDriver) Capabilities() driver.Capabilities {
+func (d *redisDriver) Capabilities() driver.Capabilities {
+	if d.names != nil {
+		return driver.Capabilities{
+			Name: "redis-plain", Modes: []driver.Mode{driver.Exclusive}, MinTTL: minTTL, Tokens: driver.ClockTokens, LateTokens: true,
+			After: true, Written: true, Unordered: true, Wake: 2 * maxPoll,
+		}
+	}
 	return driver.Capabilities{
 		Name:   "redis",
 		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},

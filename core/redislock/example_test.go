@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,19 @@ func ExampleNew_cluster() {
 		ContextTimeoutEnabled: true, // callers may then send for themselves
 	})
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:prod"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = locks.Close() }()
+}
+
+// A service goes over from redsync or bsm/redislock, one replica after the other.
+func ExampleWithKeys() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	locks, err := core.New(redislock.New(rdb, redislock.WithKeys(func(key string) string {
+		return strings.TrimPrefix(key, "shop/") // the namespace; the other library locks "stock:A-1"
+	})), core.WithNamespace("shop"))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,10 +14,13 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		return driver.State{}, err
 	}
 	defer s.Leave()
-	c := s.askTwice(ctx, s.calls, []command{{script: &protocol.Inspect, key: protocol.Key(key)}}, func(value any) bool {
+	c := s.askTwice(ctx, s.calls, []command{{script: &protocol.Inspect, key: s.name(key)}}, func(value any) bool {
 		r, err := protocol.ParseInspect(value)
 		return err == nil && !r.Held
 	})[0]
+	if s.sharesKeys() && isOverwritten(c.reply.err) {
+		return driver.State{Held: true}, nil // by somebody else's library
+	}
 	if c.reply.err != nil {
 		return driver.State{}, c.reply.err
 	}
@@ -44,7 +47,7 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 	defer s.Leave()
 	more := true
 	for more { // a long queue may take several runs
-		oust := command{script: &protocol.Oust, key: protocol.Key(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
+		oust := command{script: &protocol.Oust, key: s.name(key), args: protocol.OustArgs{UpTo: upTo}.Args()}
 		c := s.askTwice(ctx, s.calls, []command{oust}, func(value any) bool {
 			r, err := protocol.ParseOust(value)
 			return err == nil && r.Ended == 0

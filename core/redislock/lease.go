@@ -34,7 +34,7 @@ func (s *session) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renew
 func (s *session) sendRenewals(ctx context.Context, rs ...driver.Renewal) []*call {
 	cmds := make([]command, len(rs))
 	for i, r := range rs {
-		cmds[i] = renewCommand(r)
+		cmds[i] = renewCommand(s.name(r.Key), r)
 	}
 	return s.askTwice(ctx, s.renewals, cmds, func(value any) bool {
 		r, err := protocol.ParseRenew(value)
@@ -64,7 +64,7 @@ func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error
 	if reply.Status == protocol.Lost {
 		// A late copy of the owner's acquisition must not bring it back.
 		if s.claims.copied(r.Owner) {
-			s.cleaner.owe(protocol.Key(r.Key), protocol.EndArgs{Owner: r.Owner, Bury: true}, r.TTL, 0)
+			s.cleaner.owe(s.name(r.Key), protocol.EndArgs{Owner: r.Owner, Bury: true}, r.TTL, 0)
 		}
 		s.claims.forget(r.Owner)
 		return reply, driver.ErrNotHeld
@@ -88,7 +88,7 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	now := time.Now()
 	for i, r := range rs {
 		known[i] = s.claims.releaseAsked(r.Owner, now)
-		cmds[i] = endCommand(protocol.Key(r.Key), known[i].ending(r))
+		cmds[i] = endCommand(s.name(r.Key), known[i].ending(r))
 		cmds[i].value, cmds[i].written = s.plain(r, known[i], &taken[i]), r.Written
 	}
 	for i, c := range s.askTwice(ctx, s.calls, cmds, denied) {

@@ -23,7 +23,11 @@ func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a Redis lock session: %w", err)
 	}
-	return newSession(d.config, c, w), nil
+	s := newSession(d.config, c, w)
+	if s.sharesKeys() {
+		return &onlyPlain{s, s}, nil
+	}
+	return s, nil
 }
 
 func newSession(c config, dc driver.Config, w wire) *session {
@@ -32,6 +36,7 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		timeout: dc.StoreTimeout,
 		channel: named(c.channel(), dc.Identity),
 		jitter:  c.jitter,
+		names:   c.names,
 		Life:    kit.NewLife("redis", "the server"),
 	}
 	if own, ok := w.(*clientWire); ok {

@@ -18,7 +18,7 @@ import (
 type place struct {
 	s        *session
 	id       driver.ID
-	key      string // as protocol.Key returns it
+	key      string // in Redis
 	r        driver.Request
 	placeTTL time.Duration
 	args     protocol.AcquireArgs // of the next request

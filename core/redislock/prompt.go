@@ -17,7 +17,7 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 		return g, false, nil
 	}
 	defer s.Leave()
-	key := protocol.Key(r.Key)
+	key := s.name(r.Key)
 	l := s.calls.quickLane(key, now)
 	if l == nil {
 		return g, false, nil
@@ -29,7 +29,7 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	}
 	c := p.request(now)
 	l.exchange(c, now)
-	if c.reply.err == nil && c.script == &protocol.Take && c.reply.value == int64(0) {
+	if c.reply.err == nil && c.script == &protocol.Take && c.reply.value == int64(0) && !s.sharesKeys() {
 		if _, err := p.answer(context.Background(), c); err != nil {
 			return p.over(nil, err)
 		}
@@ -74,7 +74,7 @@ func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Be
 	for i, r := range rs {
 		begun[i] = driver.Begun{}
 		if s.check(r) == nil {
-			p := s.newPlace(r, protocol.Key(r.Key), now)
+			p := s.newPlace(r, s.name(r.Key), now)
 			places, at = append(places, p), append(at, i)
 		}
 	}
@@ -139,7 +139,7 @@ func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
 		return false, nil
 	}
 	defer s.Leave()
-	key := protocol.Key(e.Key)
+	key := s.name(e.Key)
 	l := s.calls.quickLane(key, now)
 	if l == nil {
 		return false, nil

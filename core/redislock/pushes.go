@@ -18,7 +18,7 @@ func (s *session) pushed(payload string) {
 	c := &s.claims
 	c.mu.Lock()
 	cl := c.byOwner[p.Owner]
-	if cl == nil || cl.over || protocol.Key(cl.key) != p.Key {
+	if cl == nil || cl.over || s.name(cl.key) != p.Key {
 		c.mu.Unlock()
 		if p.Kind == protocol.PushGrant && strings.HasPrefix(p.Key, KeyPrefix) {
 			// If its end is not owed, a request came late, and a copy of it may come later still.
@@ -77,7 +77,7 @@ func (s *session) verifyLeases() {
 	var calls []*call
 	for _, l := range s.claims.leases(time.Now()) {
 		calls = append(calls, &call{
-			command: renewCommand(driver.Renewal{ID: l.id, Token: l.token, TTL: minTTL}), // a renewal never shortens a lease
+			command: renewCommand(s.name(l.id.Key), driver.Renewal{ID: l.id, Token: l.token, TTL: minTTL}), // a renewal never shortens a lease
 			done:    func(c *call) { s.verified(l, c) },
 		})
 	}
@@ -109,7 +109,7 @@ func (s *session) verified(l lease, c *call) {
 	}
 	// A late copy of the owner's acquisition must not bring it back.
 	if l.copies {
-		s.cleaner.owe(protocol.Key(l.id.Key), protocol.EndArgs{Owner: l.id.Owner, Bury: true}, max(time.Until(l.deadline), 0), 0)
+		s.cleaner.owe(s.name(l.id.Key), protocol.EndArgs{Owner: l.id.Owner, Bury: true}, max(time.Until(l.deadline), 0), 0)
 	}
 	s.sink.Lost(l.id, errForgotten)
 }

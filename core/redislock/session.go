@@ -16,6 +16,7 @@ type session struct {
 	channel  string        // of this session's pushes
 	database int           // of the server
 	jitter   func() float64
+	names    func(string) string // of plain keys, or nil: see WithKeys
 
 	calls    *lanes // acquisitions and endings
 	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them

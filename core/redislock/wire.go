@@ -44,7 +44,7 @@ type wire interface {
 // command is one call of a script, or a token that is drawn.
 type command struct {
 	script *protocol.Script // nil to draw only
-	key    string           // as protocol.Key returns it
+	key    string           // in Redis
 	args   []any
 	source bool   // send the script's source, even if the server may know it
 	id     string // of what is drawn, or "" for the server's choice
@@ -61,10 +61,10 @@ func endCommand(key string, a protocol.EndArgs) command {
 	return command{script: &protocol.End, key: key, args: a.Args()}
 }
 
-func renewCommand(r driver.Renewal) command {
+func renewCommand(key string, r driver.Renewal) command {
 	return command{
 		script: &protocol.Renew,
-		key:    protocol.Key(r.Key),
+		key:    key,
 		args:   protocol.RenewArgs{Owner: r.Owner, Token: r.Token, TTL: r.TTL, Share: r.Share}.Args(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if said := strings.Fields(os.Getenv("MIGRATE_PLAIN")); len(said) == 3 {
+		plainProcess(said[0], said[1], said[2])
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A stage of the roll-out has replicas of one step, or of two that follow each other. They
 // exclude each other whichever has the lock. Those that skip a step do not, which shows that

@@ -31,8 +31,16 @@ func Key(key string) string {
 // shard is the length of what [Key] puts before a key, without the last colon.
 const shard = len(keyPrefix) + 2 + 1
 
-// Stream returns the stream that draws the tokens of a name that [Key] returned.
-func Stream(name string) string { return name[:shard] }
+// Named reports whether a name may be one of [Key].
+func Named(name string) bool { return len(name) > shard && strings.HasPrefix(name, keyPrefix) }
+
+// Stream returns the stream that draws the tokens of a name, whether [Key] returned it or not.
+func Stream(name string) string {
+	if !Named(name) {
+		name = Key(name)
+	}
+	return name[:shard]
+}
 
 // ParseKey is the inverse of [Key]. ok is false if Key returns no such name.
 func ParseKey(name string) (key string, ok bool) {
