@@ -65,7 +65,7 @@ func (p *process) take(key string, ttl time.Duration) *lease {
 	p.f.t.Helper()
 	l, err := p.try(key, ttl)
 	if err != nil {
-		p.f.t.Fatalf("acquire of a free key: %v", err)
+		p.f.t.Fatalf("acquire of a free key: %v; Inspect says %+v", err, p.f.state(key))
 	}
 	return l
 }
