@@ -49,16 +49,16 @@ func TestClientLogsInAgainWhenItsTokenIsOver(t *testing.T) {
 func TestPingRefusesAClientThatItsTokenLocksOut(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
+	st, err := etcdtest.Client(t, server.Addr()).Status(within(t), server.Addr()) // which later only root may ask
+	if err != nil {
+		t.Fatal(err)
+	}
 	authenticated(t, server)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: "locks", Password: "secret", Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	st, err := c.Status(within(t), server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := open(t, etcdlock.New(c))
 	err = p.Ping(within(t))
 	if old := strings.HasPrefix(st.Version, "3.4."); old != (errors.As(err, new(*driver.PermanentError)) && strings.Contains(err.Error(), "KeepLoggedIn")) {
