@@ -127,6 +127,7 @@ func (p *place) request(now time.Time) *call {
 			Mode: p.r.Mode, Limit: p.r.Limit, Trace: p.r.Trace,
 		}
 		rq.command = endCommand(key, protocol.EndArgs{Owner: old.Owner, Bury: p.replaces.copies, Next: next})
+		rq.grants = true
 	default:
 		after := p.r.After
 		if old != nil {
@@ -138,11 +139,11 @@ func (p *place) request(now time.Time) *call {
 		}
 		if rq.takes = !p.known && p.mayTake(now); rq.takes {
 			take := protocol.TakeArgs{Owner: p.id.Owner, Channel: p.s.channel, Length: p.r.TTL, Trace: p.r.Trace}
-			rq.command = command{script: &protocol.Take, key: key, args: take.Append(rq.room[:0])}
+			rq.command = command{script: &protocol.Take, key: key, args: take.Append(rq.room[:0]), grants: true}
 			break
 		}
 		p.args.Create = !p.known
-		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0])}
+		rq.command = command{script: &protocol.Acquire, key: key, args: p.args.Append(rq.room[:0]), grants: true}
 	}
 	p.unanswered = append(p.unanswered, rq)
 	// Refresh after a little less than a third of the place's TTL, so that two requests

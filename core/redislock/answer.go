@@ -31,6 +31,9 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	case rq.endsReplaced:
 		return p.answerEnd(ctx, c)
 	case rq.takes && c.reply.value == int64(1):
+		if err := c.reply.given(); err != nil {
+			return nil, err
+		}
 		p.taken = p.r.TTL
 		return p.tokened(ctx, c, drawn, p.granted(c), false)
 	case rq.takes && p.s.sharesKeys():
@@ -49,6 +52,9 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	}
 	switch r.Status {
 	case protocol.Granted:
+		if err := c.reply.given(); err != nil {
+			return nil, err
+		}
 		if p.queued && (p.holderEnds.IsZero() || c.sent.Before(p.holderEnds)) {
 			p.s.listener.noteMissed()
 		}
@@ -78,6 +84,9 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	p.replaced = r.Status == protocol.Ended || !c.reply.misrouted
 	switch r.Next {
 	case protocol.Granted:
+		if err := c.reply.given(); err != nil {
+			return nil, err
+		}
 		return p.tokened(ctx, c, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
 		err := p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
@@ -194,7 +203,7 @@ func (p *place) takeNotes(ctx context.Context) (*driver.Grant, error) {
 			since = p.began
 		}
 		deadline := driver.Deadline(since, p.placeTTL)
-		if p.misrouted {
+		if p.misrouted || p.s.confirm {
 			deadline = time.Time{}
 		}
 		return p.claim(ctx, push.Token, deadline, push.Waiting > 0)

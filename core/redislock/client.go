@@ -37,6 +37,8 @@ type clientWire struct {
 
 	database int // a Cluster has 0 only
 
+	replicas *confirmation // that are waited for; or nil
+
 	deletes deletion // how the server deletes a key by its value
 
 	// check is how long a subscription may be silent before it is pinged, and
@@ -109,7 +111,8 @@ func atMost(bound, d time.Duration) time.Duration {
 }
 
 // endsWithContext reports whether the client gives up a socket when a context ends.
-func (w *clientWire) endsWithContext() bool { return w.obeysContext }
+// One who waits for replicas takes longer than a caller in exchange may.
+func (w *clientWire) endsWithContext() bool { return w.obeysContext && w.replicas == nil }
 
 // connections leaves a quarter of the client's connections to others.
 func (w *clientWire) connections() int { return min(w.pool*3/4, maxConnections) }
@@ -195,6 +198,9 @@ func (w *clientWire) run(ctx context.Context, cmds []*command, replies []reply) 
 
 // note sets what the answer to one part of a command says.
 func (w *clientWire) note(r *reply, p part, a answer) {
+	if p.confirmable() {
+		r.unconfirmed = a.unconfirmed
+	}
 	switch {
 	case p.draws:
 		if r.drew = a.err; a.err == nil {
@@ -235,6 +241,8 @@ func (p part) withSource() bool { return p.source }
 type answer struct {
 	value any
 	err   error
+
+	unconfirmed error // see reply
 }
 
 // words appends the words of the Redis command. A single key is a string, because a Cluster's client
@@ -343,18 +351,9 @@ func (w *clientWire) send(ctx context.Context, o *outgoing, source func(part) bo
 		}
 		o.sent = append(o.sent, redis.NewCmd(ctx, o.args[n:len(o.args):len(o.args)]...))
 	}
-	var err error
-	if len(o.sent) == 1 {
-		err = w.client.Process(ctx, o.sent[0])
-	} else {
-		pipe := w.client.Pipeline()
-		for _, c := range o.sent {
-			_ = pipe.Process(ctx, c) // only queues it
-		}
-		_, err = pipe.Exec(ctx)
-	}
+	err := w.exec(ctx, o)
 	for j, i := range o.pending {
-		a := answer{value: o.sent[j].Val(), err: o.sent[j].Err()}
+		a := answer{value: o.sent[j].Val(), err: o.sent[j].Err(), unconfirmed: o.answers[i].unconfirmed}
 		// A pipeline that got no connection leaves its commands untouched.
 		if a.err == nil && a.value == nil {
 			if a.err = err; err == nil {

@@ -68,8 +68,9 @@
 // one, unless the new master's clock is behind by more than the outage took. A
 // master that is cut off from its sentinels, though not from the holder, renews for
 // as long as it is taken for the master: set min-replicas-to-write 1 and
-// min-replicas-max-lag, which end its leases by their deadlines. Neither that nor
-// WAIT makes a lost write impossible; tokens are what protects the resource.
+// min-replicas-max-lag, which end its leases by their deadlines. [WithReplicas] has a lease count
+// only when replicas have it, so that a failover to one of them loses none. Neither makes
+// a lost write impossible; tokens are what protects the resource.
 //
 // # Cluster
 //
@@ -132,7 +133,7 @@
 //	    +set +xadd +evalsha +eval +get +del +exists +pttl +pexpire
 //	    +hmget +hexists +hset +hdel +time +publish +subscribe +ping
 //
-// and for a cheaper release +delex or +delifeq where the server has it, +select if the client's DB is not 0, and in a Cluster +cluster|slots and
+// and for a cheaper release +delex or +delifeq where the server has it, +select if the client's DB is not 0, +wait for [WithReplicas], and in a Cluster +cluster|slots and
 // +asking. Ping checks those of the first kind and names what is missing. An operator's tool
 // that lists keys needs +scan as well. Anyone who may read these keys may end the locks in them. A
 // user with narrower channels than la2:* cannot subscribe, since engines listen to those who

@@ -39,6 +39,7 @@ type config struct {
 	wire        func(timeout time.Duration) (wire, error)
 	channel     func() string
 	names       func(string) string // of plain keys; or nil
+	replicas    *confirmation       // or nil
 	jitter      func() float64      // in [0, 1)
 }
 

@@ -28,13 +28,18 @@ const outage = 5 * time.Second
 // newEngine returns an engine on the client, which it closes too.
 func newEngine(t testing.TB, client redis.UniversalClient, options ...core.Option) *engine {
 	t.Helper()
+	return newEngineOn(t, client, redislock.New(client), options...)
+}
+
+func newEngineOn(t testing.TB, client redis.UniversalClient, locks driver.Driver, options ...core.Option) *engine {
+	t.Helper()
 	e := &engine{queued: make(chan driver.ID, 1024)}
 	options = append([]core.Option{core.WithNamespace("test"), core.WithStoreTimeout(attempt)}, options...)
-	locks, err := core.New(watchedDriver{redislock.New(client), e.queued}, options...)
+	own, err := core.New(watchedDriver{locks, e.queued}, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Engine = locks
+	e.Engine = own
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("close the engine: %v", err)

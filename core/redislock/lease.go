@@ -69,7 +69,7 @@ func (s *session) renewed(r driver.Renewal, c *call) (protocol.RenewReply, error
 		s.claims.forget(r.Owner)
 		return reply, driver.ErrNotHeld
 	}
-	return reply, nil
+	return reply, c.reply.given()
 }
 
 // Release ends leases.

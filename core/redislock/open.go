@@ -19,6 +19,9 @@ func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
 	case d.connections < 1:
 		return nil, fmt.Errorf("open a Redis lock session: WithConnections(%d); at least 1 is needed", d.connections)
 	}
+	if err := d.replicas.check(c.StoreTimeout); err != nil {
+		return nil, fmt.Errorf("open a Redis lock session: %w", err)
+	}
 	w, err := d.wire(c.StoreTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("open a Redis lock session: %w", err)
@@ -37,10 +40,11 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		channel: named(c.channel(), dc.Identity),
 		jitter:  c.jitter,
 		names:   c.names,
+		confirm: c.replicas != nil,
 		Life:    kit.NewLife("redis", "the server"),
 	}
 	if own, ok := w.(*clientWire); ok {
-		s.database = own.database
+		own.replicas, s.database = c.replicas, own.database
 	}
 	s.calls = s.newLanes(w, c.connections, w.connections())
 	s.renewals = s.newLanes(w, 2, 2) // one dead connection must not hold up all leases

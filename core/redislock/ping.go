@@ -56,7 +56,7 @@ func (s *session) Ping(ctx context.Context) error {
 		}
 		return missing(fmt.Sprintf("subscribe on channels %s*", ChannelPrefix), err)
 	}
-	return nil
+	return s.confirmed(ctx)
 }
 
 // missing adds to a permanent error what the driver needs.

@@ -98,6 +98,9 @@ func (p *place) earlier(ctx context.Context, token int64) (*driver.Grant, error)
 		return nil, p.failed(c.reply.err)
 	}
 	r, err := protocol.ParseRenew(c.reply.value)
+	if err == nil && r.Status != protocol.Lost {
+		err = c.reply.given()
+	}
 	if err != nil || r.Status == protocol.Lost {
 		return nil, err
 	}

@@ -75,8 +75,13 @@ func joinWithin(t testing.TB, addr string, timeout time.Duration, change ...func
 	for _, c := range change {
 		c(o)
 	}
-	p := &process{t: t, sink: newSink(), client: redis.NewClient(o)}
-	s, err := redislock.New(p.client).Open(driver.Config{Sink: p.sink, StoreTimeout: timeout})
+	return joinBy(t, redis.NewClient(o), timeout)
+}
+
+func joinBy(t testing.TB, client *redis.Client, timeout time.Duration, opts ...redislock.Option) *process {
+	t.Helper()
+	p := &process{t: t, sink: newSink(), client: client}
+	s, err := redislock.New(p.client, opts...).Open(driver.Config{Sink: p.sink, StoreTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

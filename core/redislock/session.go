@@ -17,6 +17,7 @@ type session struct {
 	database int           // of the server
 	jitter   func() float64
 	names    func(string) string // of plain keys, or nil: see WithKeys
+	confirm  bool                // by replicas: see WithReplicas
 
 	calls    *lanes // acquisitions and endings
 	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them

@@ -49,6 +49,9 @@ type command struct {
 	source bool   // send the script's source, even if the server may know it
 	id     string // of what is drawn, or "" for the server's choice
 
+	// grants says that the command makes a lease, or lengthens one.
+	grants bool
+
 	// written, if not nil, is for an End: see driver.Ending.
 	written func()
 
@@ -65,6 +68,7 @@ func renewCommand(key string, r driver.Renewal) command {
 	return command{
 		script: &protocol.Renew,
 		key:    key,
+		grants: true,
 		args:   protocol.RenewArgs{Owner: r.Owner, Token: r.Token, TTL: r.TTL, Share: r.Share}.Args(),
 	}
 }
@@ -80,6 +84,10 @@ type reply struct {
 	// sentOnce says that the command was sent at most once: no copy of it can be
 	// executed after this reply.
 	sentOnce bool
+
+	// unconfirmed is why too few replicas have what a command that grants has written; nil if they have it, or
+	// none is waited for.
+	unconfirmed error
 
 	// misrouted says that the command may have been executed by a server that did not
 	// have the key while another one did: the client of a Cluster was redirected there

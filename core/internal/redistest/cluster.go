@@ -73,6 +73,12 @@ func (c *Cluster) BeginMove(slot int, to *Server) {
 	c.found(c.cluster.BeginMove(c.t.Context(), slot, to.node))
 }
 
+// CutReplication keeps the replicas of master from receiving what is written to it.
+func (c *Cluster) CutReplication(master *Server) {
+	c.t.Helper()
+	c.must(master.node.CutReplication(c.t.Context()))
+}
+
 // FailOver promotes a replica of the slot's master without losing a write, and
 // returns it.
 func (c *Cluster) FailOver(slot int) *Server {
