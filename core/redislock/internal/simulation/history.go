@@ -26,7 +26,7 @@ type History struct {
 	counts     map[string]int
 	largest    map[string]int64    // token ever issued, by key
 	largestBy  map[string]string   // its owner
-	issued     map[string]int64    // by owner
+	issued     map[string][]int64  // by owner
 	fresh      []issue             // by the script that runs
 	over       map[string]bool     // owners whose end was answered
 	buried     map[string][]string // owners that the server remembers to have ended, by key
@@ -66,7 +66,7 @@ type Claim struct {
 
 func (h *History) begin(now time.Time) {
 	h.start = now
-	h.issued, h.largest, h.largestBy = make(map[string]int64), make(map[string]int64), make(map[string]string)
+	h.issued, h.largest, h.largestBy = make(map[string][]int64), make(map[string]int64), make(map[string]string)
 	h.over, h.buried, h.pushedOut = make(map[string]bool), make(map[string][]string), make(map[string]bool)
 }
 
@@ -153,17 +153,23 @@ func (h *History) grant(owner string, token int64) {
 }
 
 // drawn notes a token that an owner has drawn for the lease that it holds. Only the first of a lease
-// counts, since nobody but the owner knows the others.
+// is held to what was issued before, since nobody but the owner knows the others. It may choose any of them: the
+// answer to the first may be lost.
 func (h *History) drawn(process int, c Command, id string, st reference.State, how string) {
 	if d, err := protocol.ParseDrawn(id); err == nil && len(c.Args) > 0 && d.Token() > 0 {
 		owner, _ := c.Args[0].(string)
 		owner = owner[:min(len(owner), 16)]
-		h.mu.Lock()
-		known := h.issued[owner] > 0
-		h.mu.Unlock()
-		if !known && slices.ContainsFunc(st.Holders, func(h reference.Holder) bool { return h.Owner == owner && h.Token == 0 }) {
-			h.grant(owner, d.Token())
-			h.granted(c.Key, st)
+		if slices.ContainsFunc(st.Holders, func(h reference.Holder) bool { return h.Owner == owner && h.Token == 0 }) {
+			h.mu.Lock()
+			known := len(h.issued[owner]) > 0
+			if known {
+				h.issued[owner] = append(h.issued[owner], d.Token())
+			}
+			h.mu.Unlock()
+			if !known {
+				h.grant(owner, d.Token())
+				h.granted(c.Key, st)
+			}
 		}
 	}
 	h.Note("  server%s: draw of process %d on %s -> %s", how, process, c.Key, id)
@@ -180,10 +186,12 @@ func (h *History) granted(key string, st reference.State) {
 	largest := h.largest[key]
 	for _, is := range fresh {
 		together := slices.ContainsFunc(st.Holders, func(o reference.Holder) bool { return o.Owner == h.largestBy[key] })
-		if h.issued[is.owner] != is.token && is.token <= h.largest[key] && !together {
+		if !slices.Contains(h.issued[is.owner], is.token) && is.token <= h.largest[key] && !together {
 			late = append(late, is.token)
 		}
-		h.issued[is.owner] = is.token
+		if !slices.Contains(h.issued[is.owner], is.token) {
+			h.issued[is.owner] = append(h.issued[is.owner], is.token)
+		}
 		if is.token > h.largest[key] {
 			h.largest[key], h.largestBy[key] = is.token, is.owner
 		}
