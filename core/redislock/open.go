@@ -26,6 +26,11 @@ func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a Redis lock session: %w", err)
 	}
+	if own, ok := w.(*clientWire); ok {
+		if err := own.confirmBy(d.replicas, c.StoreTimeout); err != nil {
+			return nil, fmt.Errorf("open a Redis lock session: %w", err)
+		}
+	}
 	s := newSession(d.config, c, w)
 	if s.sharesKeys() {
 		return &onlyPlain{s, s}, nil
@@ -44,7 +49,7 @@ func newSession(c config, dc driver.Config, w wire) *session {
 		Life:    kit.NewLife("redis", "the server"),
 	}
 	if own, ok := w.(*clientWire); ok {
-		own.replicas, s.database = c.replicas, own.database
+		s.database = own.database
 	}
 	s.calls = s.newLanes(w, c.connections, w.connections())
 	s.renewals = s.newLanes(w, 2, 2) // one dead connection must not hold up all leases

@@ -26,8 +26,9 @@ import (
 // off stops granting. Tokens protect the resource whatever happens.
 //
 // It costs the time to the replicas and back for each acquisition and renewal, and requests are sent by goroutines
-// of the session. n is 1 or more; within is 1 ms or more and less than the engine's store time-out. Ping fails if
-// fewer replicas are connected. A user of an ACL needs +wait. redlock has no use for it.
+// of the session. n is 1 or more; within is 1 ms or more and less than the engine's store time-out, and
+// than the ReadTimeout of a Cluster's client. Ping fails if fewer replicas are connected. A user of an ACL needs
+// +wait. redlock has no use for it.
 func WithReplicas(n int, within time.Duration) Option {
 	return optionFunc(func(c *config) { c.replicas = &confirmation{n, within} })
 }
@@ -45,6 +46,24 @@ func (c *confirmation) check(timeout time.Duration) error {
 		return fmt.Errorf("WithReplicas(%d, %v); at least 1 is needed", c.n, c.within)
 	case c.within < time.Millisecond || c.within >= timeout:
 		return fmt.Errorf("WithReplicas(%d, %v); use 1ms or more, and less than the store time-out, %v", c.n, c.within, timeout)
+	}
+	return nil
+}
+
+// confirmBy has what is granted confirmed by replicas. WAIT may take longer than a user's time-out for a reply.
+func (w *clientWire) confirmBy(c *confirmation, timeout time.Duration) error {
+	if c == nil {
+		return nil
+	}
+	w.replicas = c
+	if own, ok := w.client.(*redis.Client); ok {
+		own.Options().ReadTimeout = timeout // of the session's copy of the client
+	}
+	if w.cluster == nil {
+		return nil
+	}
+	if t := w.cluster.Options().ReadTimeout; t > 0 && t <= c.within {
+		return fmt.Errorf("WithReplicas(%d, %v), and the client's ReadTimeout is %v; make that longer", c.n, c.within, t)
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (p pair) caughtUp(t *testing.T) {
 // confirming takes its locks with one replica's word.
 func (p pair) confirming(t *testing.T) *process {
 	t.Helper()
-	return joinBy(t, redis.NewClient(&redis.Options{Addr: p.master.Addr()}), attempt, redislock.WithReplicas(1, 100*time.Millisecond))
+	o := &redis.Options{Addr: p.master.Addr(), ReadTimeout: 20 * time.Millisecond} // which is the user's, and not for WAIT
+	return joinBy(t, redis.NewClient(o), attempt, redislock.WithReplicas(1, 100*time.Millisecond))
 }
 
 func unconfirmed(err error) bool {
@@ -110,6 +111,11 @@ func TestReplicasThatCannotBeWaitedForAreRefused(t *testing.T) {
 		if s, err := redislock.New(rdb, redislock.WithReplicas(tt.n, tt.within)).Open(driver.Config{Sink: noSink{}, StoreTimeout: 3 * time.Second}); err == nil || s != nil {
 			t.Errorf("WithReplicas(%d, %v) was opened", tt.n, tt.within)
 		}
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: time.Second})
+	defer func() { _ = cluster.Close() }()
+	if s, err := redislock.New(cluster, redislock.WithReplicas(1, time.Second)).Open(driver.Config{Sink: noSink{}, StoreTimeout: 3 * time.Second}); err == nil || s != nil {
+		t.Error("a Cluster's client that waits for no longer than WAIT was taken")
 	}
 }
 
