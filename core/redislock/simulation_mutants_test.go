@@ -24,8 +24,8 @@ type mutant struct {
 var mutants = []mutant{
 	{
 		name: "the deadline counts from the reply", from: 369, file: "redislock/answer.go",
-		old: "case protocol.Granted:\n\t\tif p.queued",
-		bug: "case protocol.Granted:\n\t\tc.sent = time.Now()\n\t\tif p.queued",
+		old: "\t\tif p.queued && (p.holderEnds",
+		bug: "\t\tc.sent = time.Now()\n\t\tif p.queued && (p.holderEnds",
 	},
 	{
 		name: "a pushed lease counts from the push", file: "redislock/answer.go",
@@ -130,7 +130,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "who gives up is ended and not buried", file: "redislock/acquire.go",
-		old: "protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies}",
+		old: "protocol.EndArgs{Owner: p.id.Owner, Bury: p.copies && !p.s.sharesKeys()}",
 		bug: "protocol.EndArgs{Owner: p.id.Owner}",
 	},
 	{
