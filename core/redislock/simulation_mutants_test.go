@@ -23,7 +23,7 @@ type mutant struct {
 
 var mutants = []mutant{
 	{
-		name: "the deadline counts from the reply", from: 369, file: "redislock/answer.go",
+		name: "the deadline counts from the reply", from: 1629, file: "redislock/answer.go",
 		old: "\t\tif p.queued && (p.holderEnds",
 		bug: "\t\tc.sent = time.Now()\n\t\tif p.queued && (p.holderEnds",
 	},
