@@ -21,6 +21,8 @@ RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals
 # Tests mostly wait, so more run at a time than there are cores.
 GOTEST := -vet=off -p 4 -parallel 16 -timeout 20m
 
+NEWER := $(addprefix test-newer-,redis valkey etcd zookeeper postgres)
+
 .PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer $(NEWER) test-stores lint golangci lockvet check race test-full \
 	test-long flakes generated proto model fuzz bench peers caches queues faults figures
 
@@ -50,7 +52,6 @@ test-valkey:
 	@.ci/tests valkey valkey $(GOTEST) -run 'OnValkey$$' ./core/redislock ./core/lab/faults
 
 ## test-newer: the newest servers of Debian's newer suites, unpacked into .bin: tests, and a minute of faults each
-NEWER := $(addprefix test-newer-,redis valkey etcd zookeeper postgres)
 test-newer: $(NEWER)
 
 $(NEWER): test-newer-%:

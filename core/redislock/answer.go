@@ -31,9 +31,6 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	case rq.endsReplaced:
 		return p.answerEnd(ctx, c)
 	case rq.takes && c.reply.value == int64(1):
-		if err := c.reply.given(); err != nil {
-			return nil, err
-		}
 		p.taken = p.r.TTL
 		return p.tokened(ctx, c, drawn, p.granted(c), false)
 	case rq.takes && p.s.sharesKeys():
@@ -52,9 +49,6 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 	}
 	switch r.Status {
 	case protocol.Granted:
-		if err := c.reply.given(); err != nil {
-			return nil, err
-		}
 		if p.queued && (p.holderEnds.IsZero() || c.sent.Before(p.holderEnds)) {
 			p.s.listener.noteMissed()
 		}
@@ -84,9 +78,6 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 	p.replaced = r.Status == protocol.Ended || !c.reply.misrouted
 	switch r.Next {
 	case protocol.Granted:
-		if err := c.reply.given(); err != nil {
-			return nil, err
-		}
 		return p.tokened(ctx, c, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
 		err := p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
@@ -106,6 +97,9 @@ func (p *place) answerEnd(ctx context.Context, c *call) (*driver.Grant, error) {
 // tokened returns the lease that c has granted, or whose token c has drawn. If there is no token yet, or
 // the answer to the draw was lost, the next request draws one. A store that refuses that has the last word.
 func (p *place) tokened(ctx context.Context, c *call, token int64, deadline time.Time, contended bool) (*driver.Grant, error) {
+	if err := c.reply.given(); err != nil {
+		return nil, err
+	}
 	if token == 0 {
 		token = p.token
 	}

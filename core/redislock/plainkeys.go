@@ -37,7 +37,7 @@ func (s *session) name(key string) (name string) {
 		return protocol.Key(key)
 	}
 	defer func() {
-		if recover() != nil || strings.HasPrefix(name, "la2:") {
+		if recover() != nil || strings.HasPrefix(name, KeyPrefix) {
 			name = ""
 		}
 	}()

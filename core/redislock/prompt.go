@@ -29,8 +29,8 @@ func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done b
 	}
 	c := p.request(now)
 	l.exchange(c, now)
-	if c.reply.err == nil && c.script == &protocol.Take && c.reply.value == int64(0) && !s.sharesKeys() {
-		if _, err := p.answer(context.Background(), c); err != nil {
+	if c.reply.err == nil && c.script == &protocol.Take && c.reply.value == int64(0) {
+		if _, err := p.answer(context.Background(), c); err != nil || !p.refused {
 			return p.over(nil, err)
 		}
 		now = time.Now()

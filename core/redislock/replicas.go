@@ -68,11 +68,6 @@ func (w *clientWire) confirmBy(c *confirmation, timeout time.Duration) error {
 	return nil
 }
 
-// missed is the error of what too few replicas have confirmed.
-func (c *confirmation) missed(got int64) error {
-	return fmt.Errorf("redis: %d replicas had the lease within %v; WithReplicas wants %d", got, c.within, c.n)
-}
-
 // wait is the command that waits for the replicas.
 func (c *confirmation) wait(ctx context.Context) *redis.Cmd {
 	return redis.NewCmd(ctx, "wait", c.n, c.within.Milliseconds())
@@ -85,7 +80,7 @@ func (c *confirmation) judge(wait *redis.Cmd) error {
 	case err != nil:
 		return err
 	case got < int64(c.n):
-		return c.missed(got)
+		return fmt.Errorf("redis: %d replicas had the lease within %v; WithReplicas wants %d", got, c.within, c.n)
 	}
 	return nil
 }
