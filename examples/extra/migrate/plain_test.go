@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -91,7 +92,8 @@ func plainProcess(library, addr, file string) {
 			}
 		}()
 	}
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, however it does
+	os.Exit(0)
 }
 
 // period is a time for which a process had a lock.
@@ -147,7 +149,11 @@ func TestPlainKeysExcludeOtherLibraries(t *testing.T) {
 				cmd := exec.Command(os.Args[0])
 				cmd.Env = append(os.Environ(), "MIGRATE_PLAIN="+strings.Join([]string{library, addr, file}, " "))
 				cmd.Stderr = os.Stderr
-				if err := cmd.Start(); err != nil {
+				open, err := cmd.StdinPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
 					t.Error(err)
 					return
 				}
@@ -158,6 +164,7 @@ func TestPlainKeysExcludeOtherLibraries(t *testing.T) {
 				}
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
+				_ = open.Close()
 				killed := time.Now().UnixNano()
 				mu.Lock()
 				for _, p := range plainPeriods(t, library, file) {
