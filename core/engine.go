@@ -33,7 +33,8 @@ type Engine struct {
 	prefix   string        // of every key in the store
 	identity string        // of the process
 	signals  *signals.Signals
-	hub      *observe.Hub // for those who watch
+	hub      *observe.Hub       // for those who watch
+	dropped  func(*queue.Terms) // warns of a lease that became unreachable; made once, since each lease refers to it
 
 	overrides atomic.Pointer[overrides] // nil if there are none
 	guards    guards
@@ -60,6 +61,9 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e.prefix = s.namespace + "/"
+	e.dropped = func(t *queue.Terms) {
+		e.log().Warn("lockaround: a lease was dropped without Release and stays locked", "lock.name", t.Name, "lock.driver", e.caps.Name)
+	}
 	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
 		return nil, err
 	}

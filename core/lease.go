@@ -253,10 +253,7 @@ func (l *Lease) end(ctx context.Context) error {
 // watch warns if the lease becomes unreachable before it is released: nobody can
 // release it any more, and it is renewed for as long as the process lives.
 func (l *Lease) watch() {
-	e := l.engine
-	l.unwatch = runtime.AddCleanup(l, func(name string) {
-		e.log().Warn("lockaround: a lease was dropped without Release and stays locked", "lock.name", name, "lock.driver", e.caps.Name)
-	}, l.hold.Terms().Name)
+	l.unwatch = runtime.AddCleanup(l, l.engine.dropped, l.hold.Terms())
 }
 
 // bundle is what a lease of several keys has besides its first hold.

@@ -37,8 +37,8 @@ func TestHeldLeaseCostsNoGoroutineAndLittleMemory(t *testing.T) {
 	}
 	each := (int64(heap()) - int64(before)) / n
 	t.Logf("%d bytes for each of %d leases, the store's part included; %d goroutines before and after", each, n, goroutines)
-	if each > 900 {
-		t.Errorf("%d bytes a lease, want at most 900", each)
+	if each > 800 {
+		t.Errorf("%d bytes a lease, want at most 800", each)
 	}
 	for _, l := range leases {
 		mustBe(t, l.Release(t.Context()), nil)

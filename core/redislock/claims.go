@@ -23,12 +23,12 @@ type claim struct {
 	token          int64         // of a lease
 	deadline       time.Duration // of a lease: the latest known, after claims.epoch
 	releaseAskedAt time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
-	contended      bool          // a push said that somebody waits, before the grant was known
-	copies         bool          // of a lease: see place
-	releases       int           // how often its end was asked for
-	over           bool          // the owner has ended, and is remembered so that it does not come back
 	taken          time.Duration // the length of a lease whose key is a string as [protocol.Take] made it; else 0
 	trace          *driver.Trace // of that lease
+	releases       int32         // how often its end was asked for
+	contended      bool          // a push said that somebody waits, before the grant was known
+	copies         bool          // of a lease: see place
+	over           bool          // the owner has ended, and is remembered so that it does not come back
 }
 
 // forgetAfter is how long the claim of a lease stays after the deadline if nobody releases

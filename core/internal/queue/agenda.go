@@ -6,10 +6,10 @@ import (
 )
 
 // put schedules l: the renewer attends to it at the given time, or up to early before.
-func (r *renewer) put(l *lease, at instant, early time.Duration) {
+func (r *renewer) put(l *lease, at instant, early millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.entry.at, l.entry.early = at, int32(early/time.Millisecond)
+	l.entry.at, l.entry.early = at, early
 	if l.entry.index == 0 {
 		heap.Push(&r.heap, l)
 	} else {
@@ -50,7 +50,7 @@ func (r *renewer) due(now instant) ([]*lease, time.Duration) {
 }
 
 // soonest is the earliest time at which the renewer may attend to the lease.
-func (n *entry) soonest() instant { return n.at.add(-time.Duration(n.early) * time.Millisecond) }
+func (n *entry) soonest() instant { return n.at.add(-n.early.duration()) }
 
 func (a agenda) Len() int { return len(a) }
 

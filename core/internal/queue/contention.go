@@ -20,12 +20,12 @@ func (c *Contention) tell() { c.once.Do(func() { close(c.c) }) }
 func (h *Hold) Contended() *Contention {
 	h.lock()
 	defer h.unlock()
-	if h.extras == nil || h.extras.own == nil {
-		own := NewContention()
-		h.tell(own)
-		h.extras.own = own
+	x := h.more()
+	if x.own == nil {
+		x.own = NewContention()
+		h.tell(x.own)
 	}
-	return h.extras.own
+	return x.own
 }
 
 // TellContended tells c as soon as somebody else is known to wait for the key.
@@ -37,14 +37,12 @@ func (h *Hold) TellContended(c *Contention) {
 
 // tell is TellContended with the lock held.
 func (h *Hold) tell(c *Contention) {
-	if h.extras == nil {
-		h.extras = new(extras)
-	}
 	if l := h.lease; l.current() && (l.contended || l.line.first != nil && l.line.full()) {
 		c.tell()
 		return
 	}
-	h.extras.tell = append(h.extras.tell, c)
+	x := h.more()
+	x.tell = append(x.tell, c)
 }
 
 // tellContended tells those who hold that somebody else waits.

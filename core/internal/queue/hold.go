@@ -11,8 +11,24 @@ import (
 func (h *Hold) begin(now time.Time) {
 	h.since = at(now)
 	if h.terms.NoRenew {
-		h.extras = &extras{end: driver.Deadline(now, h.terms.TTL)}
+		h.more().end = driver.Deadline(now, h.terms.TTL)
 	}
+}
+
+// more returns what few holds have, and makes it if need be.
+func (h *Hold) more() *extras {
+	if h.extras == nil {
+		h.extras = new(extras)
+	}
+	return h.extras
+}
+
+// trace is the trace of its acquisition; nil if that is not sampled.
+func (h *Hold) trace() *driver.Trace {
+	if h.extras == nil {
+		return nil
+	}
+	return h.extras.trace
 }
 
 // Key is the key that is locked.
@@ -116,16 +132,14 @@ var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); retu
 func (h *Hold) Done() <-chan struct{} {
 	h.lock()
 	defer h.unlock()
-	if h.extras == nil {
-		h.extras = new(extras)
-	}
-	if h.extras.done == nil {
+	x := h.more()
+	if x.done == nil {
 		if h.over {
 			return closedChan
 		}
-		h.extras.done = make(chan struct{})
+		x.done = make(chan struct{})
 	}
-	return h.extras.done
+	return x.done
 }
 
 // Watch tells the watcher when the hold ends, and at once if it has ended.

@@ -12,7 +12,7 @@ func (ln *line) holder() driver.Origin {
 		if l := other.leases; l != nil {
 			own := driver.Origin{Identity: ln.queue.Identity}
 			if l.hold != nil {
-				own.Trace = l.hold.trace
+				own.Trace = l.hold.trace()
 			}
 			return own
 		}

@@ -12,6 +12,13 @@ type instant time.Duration
 // epoch is before every instant, also by the clocks of simulations.
 var epoch = time.Now().Add(-100 * longest)
 
+// millis is a short time, in ms.
+type millis int32
+
+func inMillis(d time.Duration) millis { return millis(d / time.Millisecond) }
+
+func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
+
 func at(t time.Time) instant { return instant(t.Sub(epoch)) }
 
 func (m instant) add(d time.Duration) instant { return m + instant(d) }

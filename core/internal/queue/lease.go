@@ -90,7 +90,7 @@ func (l *lease) planHold(ttl time.Duration, now time.Time) {
 		after, leeway = least, 2
 	}
 	if due := at(now).add(after); l.renewAt == 0 || due < l.renewAt {
-		l.renewAt, l.leeway = due, after/time.Duration(leeway)
+		l.renewAt, l.leeway = due, inMillis(after/time.Duration(leeway))
 	}
 }
 
@@ -98,12 +98,12 @@ func (l *lease) planHold(ttl time.Duration, now time.Time) {
 // of what is left if that is sooner.
 func (l *lease) planRenewal(ttl time.Duration, now time.Time) {
 	after := min(ttl/3, driver.Remaining(l.Deadline, now)/2)
-	l.renewAt, l.leeway = at(now).add(after), after/8
+	l.renewAt, l.leeway = at(now).add(after), inMillis(after/8)
 }
 
 // schedule tells the renewer when the lease next needs attention.
 func (l *lease) schedule() {
-	due, early := at(l.Deadline), time.Duration(0)
+	due, early := at(l.Deadline), millis(0)
 	if l.lingers > 0 {
 		due = min(due, l.lingers)
 	}

@@ -56,7 +56,7 @@ type shard struct {
 type lock struct {
 	key     string
 	lines   *line
-	waiting int   // callers in all lines
+	waiting int32 // callers in all lines
 	sent    int32 // releases of all lines that were sent and not answered
 	single  line  // memory for the first line
 }
@@ -160,11 +160,11 @@ type lease struct {
 	heardAt instant
 
 	renewAt instant
-	leeway  time.Duration // how much before renewAt it may be renewed, together with others
 	entry   entry
 
 	lingers instant // until when it is kept although nobody holds; zero if it is not
 
+	leeway     millis // how much before renewAt it may be renewed, together with others
 	renewals   int32
 	handoffs   int16 // holds on this grant, less one
 	asks       int16 // how many calls of Hold.Ask await their answers
@@ -195,15 +195,15 @@ type Hold struct {
 	extras  *extras
 	watches *Watch // linked
 	span    signals.Span
-	trace   *driver.Trace // of its acquisition; nil if that is not sampled
 }
 
 // extras is what few holds have.
 type extras struct {
-	end  time.Time     // of one that is not renewed: when it is over; otherwise zero
-	done chan struct{} // closed when the hold ends; nil: nobody has asked for it
-	own  *Contention   // nil: nobody has asked for it
-	tell []*Contention // that are to be told
+	end   time.Time     // of one that is not renewed: when it is over; otherwise zero
+	trace *driver.Trace // of its acquisition; nil if that is not sampled
+	done  chan struct{} // closed when the hold ends; nil: nobody has asked for it
+	own   *Contention   // nil: nobody has asked for it
+	tell  []*Contention // that are to be told
 }
 
 // Watcher is told of the end of a hold: why, or 0 for a release. It is called under the lock
@@ -234,8 +234,8 @@ type agenda []*lease
 // entry is a lease's place in the agenda, guarded by the renewer's mutex.
 type entry struct {
 	at    instant
-	early int32 // how many ms sooner than at it may be attended, if others are
-	index int32 // in the heap, from 1; 0 if it is not there
+	early millis // how much sooner than at it may be attended, if others are
+	index int32  // in the heap, from 1; 0 if it is not there
 }
 
 // releaser releases leases in the background: those whose release found the store

@@ -196,7 +196,7 @@ func (s *shard) look(most, callers int) (all []Key, left, waiting int) {
 		}
 	}
 	for _, lk := range s.locks {
-		waiting += lk.waiting
+		waiting += int(lk.waiting)
 		if u := lk.use(); u != (use{}) {
 			if chosen = append(chosen, candidate{lk, u}); len(chosen) >= 2*most {
 				trim()
@@ -270,7 +270,7 @@ func (k *Key) use() (u use) {
 
 // describe returns what there is to see of a key, with so many holders and waiters at most.
 func (lk *lock) describe(callers int, now time.Time) Key {
-	k := Key{Key: lk.key, Waiting: lk.waiting}
+	k := Key{Key: lk.key, Waiting: int(lk.waiting)}
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		for l := ln.leases; l != nil; l = l.next {
 			k.Holding += l.describe(&k, callers, now)
@@ -308,7 +308,7 @@ func (l *lease) describe(k *Key, callers int, now time.Time) (n int) {
 	}
 	for h := l.hold; h != nil; h = h.next {
 		if n++; len(k.Holders) < callers {
-			out.Terms, out.Token, out.HandOffs, out.Trace = h.terms, h.Token(), int(h.number), h.trace
+			out.Terms, out.Token, out.HandOffs, out.Trace = h.terms, h.Token(), int(h.number), h.trace()
 			out.Since, out.Deadline = now.Add(-at(now).since(h.since)), h.deadline()
 			k.Holders = append(k.Holders, out)
 		}

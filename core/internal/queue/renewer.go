@@ -73,7 +73,7 @@ func (l *lease) attend(now time.Time) (renew bool) {
 			l.line.queue.warn("lockaround: a call held its lock for longer than MaxHold", h.terms)
 		}
 	}
-	renew = l.renewable() && !l.renewing && l.renewAt.add(-l.leeway) <= at(now)
+	renew = l.renewable() && !l.renewing && l.renewAt.add(-l.leeway.duration()) <= at(now)
 	if renew {
 		l.renewing = true
 	}

@@ -132,7 +132,10 @@ func (ln *line) serve(l *lease, now time.Time) {
 			h = new(Hold)
 		}
 		l.handoffs++
-		*h = Hold{lease: l, terms: w.terms, number: l.handoffs, uses: 1, next: l.hold, trace: w.trace}
+		*h = Hold{lease: l, terms: w.terms, number: l.handoffs, uses: 1, next: l.hold}
+		if w.trace != nil {
+			h.more().trace = w.trace
+		}
 		h.begin(now)
 		l.hold = h
 		l.closed = l.closed || w.terms.MinHold > 0

@@ -28,7 +28,7 @@ func (q *Queue) join(w *waiter, key string, willing bool) (*request, *Refusal) {
 	switch {
 	case q.life.isClosed():
 		ln.fail(w, refuse(Closed))
-	case lk.waiting > q.MaxWaiters:
+	case int(lk.waiting) > q.MaxWaiters:
 		ln.fail(w, &Refusal{Why: Busy, Holder: ln.holder(), Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", q.MaxWaiters)})
 	case q.held.Load() >= int64(q.MaxHeld):
 		ln.fail(w, q.atCap())

@@ -11,7 +11,8 @@ if ARGV[3] == '0' then
       if token == '0' then token = ARGV[4] end
       if ttl > length + 0 then length = ARGV[2] end
       redis.call('PEXPIRE', KEYS[1], left)
-      redis.call('SET', KEYS[1], ARGV[1] .. '1:' .. token .. ':0:' .. length .. rest, 'KEEPTTL')
+      local said = ARGV[1] .. '1:' .. token .. ':0:' .. length .. rest
+      if said ~= value then redis.call('SET', KEYS[1], said, 'KEEPTTL') end
       return token
     end
   end
