@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -23,9 +24,9 @@ type claim struct {
 	token          int64         // of a lease
 	deadline       time.Duration // of a lease: the latest known, after claims.epoch
 	releaseAskedAt time.Duration // when its release was first asked for, after claims.epoch; 0 if it was not
-	taken          time.Duration // the length of a lease whose key is a string as [protocol.Take] made it; else 0
 	trace          *driver.Trace // of that lease
-	releases       int32         // how often its end was asked for
+	taken          uint32        // the length in ms of a lease whose key is a string as [protocol.Take] made it; else 0
+	again          bool          // its release was asked for more than once
 	contended      bool          // a push said that somebody waits, before the grant was known
 	copies         bool          // of a lease: see place
 	over           bool          // the owner has ended, and is remembered so that it does not come back
@@ -103,7 +104,10 @@ func (c *claims) becomeLease(p *place, token int64, deadline time.Time) (contend
 	for _, rq := range p.unanswered {
 		p.copies = p.copies || rq.creates
 	}
-	cl.copies, cl.taken, cl.trace = p.copies && !p.s.sharesKeys(), p.taken, p.r.Trace
+	if cl.taken = 0; p.taken <= math.MaxUint32*time.Millisecond { // of a longer one the script is asked
+		cl.taken = uint32((p.taken + time.Millisecond - 1) / time.Millisecond)
+	}
+	cl.copies, cl.trace = p.copies && !p.s.sharesKeys(), p.r.Trace
 	cl.place, cl.over, cl.token, cl.deadline = nil, false, token, deadline.Sub(c.epoch)
 	return cl.contended
 }
@@ -175,13 +179,12 @@ func (c *claims) releaseAsked(o driver.Owner, now time.Time) released {
 	if cl == nil {
 		return released{asked: now}
 	}
-	cl.releases++
-	if cl.releaseAskedAt == 0 {
+	if cl.again = cl.releaseAskedAt != 0; !cl.again {
 		cl.releaseAskedAt = now.Sub(c.epoch)
 	}
 	known := released{asked: c.epoch.Add(cl.releaseAskedAt), copies: cl.copies}
 	if !cl.contended && !cl.copies {
-		known.taken, known.trace = cl.taken, cl.trace
+		known.taken, known.trace = time.Duration(cl.taken)*time.Millisecond, cl.trace
 	}
 	return known
 }
@@ -191,7 +194,7 @@ func (c *claims) releasedTwice(o driver.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.byOwner[o]
-	return cl == nil || cl.releases > 1
+	return cl == nil || cl.again
 }
 
 // copied reports whether a request of an owner may be under way still.
