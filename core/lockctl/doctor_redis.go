@@ -96,6 +96,7 @@ func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
 		r.version()
 		r.role()
 		r.memory()
+		r.connections()
 	}
 	settings := func(judge func(map[string]string), names ...string) check {
 		return check{name: names[0], run: func(ctx context.Context, _ findings) { judge(s.config(ctx, r, names...)) }}
@@ -193,6 +194,18 @@ func (r *redisServer) memory() {
 	default:
 		r.add(bad, "eviction", seen, why, "CONFIG SET maxmemory-policy noeviction, and put it into the server's file; keep what may be evicted in another server")
 	}
+}
+
+// connections judges how many more the server accepts.
+func (r *redisServer) connections() {
+	open, err := strconv.Atoi(r.info["connected_clients"])
+	most, err2 := strconv.Atoi(r.info["maxclients"])
+	if err != nil || err2 != nil {
+		return // a server from before 7.0
+	}
+	r.judge(open <= most/5*4, warn, "connections", fmt.Sprintf("%d of at most %d", open, most),
+		"a process that finds none left cannot lock; each takes as many as its client's pool has, and one for its subscription",
+		"CONFIG SET maxclients, or give the clients a smaller PoolSize")
 }
 
 func (r *redisServer) persistence(c map[string]string) {

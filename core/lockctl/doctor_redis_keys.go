@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"regexp"
 	"slices"
@@ -99,6 +100,7 @@ func (s *session) doctorKeys(ctx context.Context, f findings, servers []*redisSe
 	told := false
 	s.each(ctx, f,
 		check{name: "subscriptions", run: func(ctx context.Context, f findings) { channels, told = s.channels(ctx, f, servers, prefix) }},
+		check{name: "delivery", run: func(ctx context.Context, f findings) { s.delivery(ctx, f, servers, prefix) }},
 		check{name: "keys", long: true, run: func(ctx context.Context, f findings) {
 			if told && !all && s.redlock == nil {
 				f.unasked("a subscription may be at a server that does not answer", "holders that hear nothing")
@@ -275,6 +277,47 @@ func (s *session) channels(ctx context.Context, f findings, servers []*redisServ
 		"sessions of locks ping their subscriptions every few seconds, so these are of processes that are gone or stopped, or of other users of Pub/Sub",
 		"CLIENT LIST TYPE pubsub shows them; CONFIG SET tcp-keepalive 60 ends those whose machine is gone")
 	return all, true
+}
+
+// delivery finds out whether what one server publishes reaches who has subscribed at another: the drivers
+// tell waiters like that, and sessions subscribe at one server of a Cluster.
+func (s *session) delivery(ctx context.Context, f findings, servers []*redisServer, prefix string) {
+	for i, at := range servers {
+		from := servers
+		if s.redlock != nil {
+			from = servers[i : i+1]
+		}
+		heard, err := s.hears(ctx, at, from, prefix+rand.Text())
+		if err != nil {
+			at.mute("delivery", s.reason(err), "permit +publish and +subscribe on channels "+prefix+"*")
+			continue
+		}
+		at.judge(heard == len(from), warn, "delivery", fmt.Sprintf("%d of %d messages reached a subscriber here", heard, len(from)),
+			"who waits for a key is not told that it is free, and looks again after up to a second",
+			"ask for an endpoint whose Pub/Sub reaches all clients and all nodes; see that no proxy on the way drops messages")
+	}
+}
+
+// hears subscribes at one server, has others publish, and returns how many of them were heard.
+func (s *session) hears(ctx context.Context, at *redisServer, from []*redisServer, channel string) (n int, err error) {
+	sub := at.client.Subscribe(ctx, channel)
+	defer sub.Close() //nolint:errcheck // nothing is lost
+	if _, err := sub.Receive(ctx); err != nil {
+		return 0, err
+	}
+	for _, r := range from {
+		if err := r.client.Publish(ctx, channel, r.client.Options().Addr).Err(); err != nil {
+			return 0, err
+		}
+	}
+	patience, cancel := context.WithTimeout(ctx, min(s.timeout/2, time.Second))
+	defer cancel()
+	for ; n < len(from); n++ {
+		if _, err := sub.ReceiveMessage(patience); err != nil {
+			break
+		}
+	}
+	return n, nil
 }
 
 // silentSubscribers counts the subscribers that have not sent anything for long.

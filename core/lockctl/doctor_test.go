@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 )
 
 // diagnose runs doctor, and fails the test unless the findings have these levels, "level text" with
@@ -79,7 +81,7 @@ func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
 	diagnose(t, store, failed, map[string]string{
 		"driver": "ok", "version": "ok Redis", "role": "ok master", "eviction": "bad allkeys-lru", "persistence": "warn appendonly no", "pushes": "warn pubsub 1024",
 		"rights": "ok the user default", "clock": "ok within", "overwritten keys": "bad " + strange + " is a string", "keys without TTL": "bad " + eternal,
-		"holders that hear nothing": "warn " + deaf, "subscriptions": "ok 5 sessions",
+		"holders that hear nothing": "warn " + deaf, "subscriptions": "ok 5 sessions", "connections": "ok of at most", "delivery": "ok 1 of 1",
 	})
 	diagnose(t, store, failed, map[string]string{"rights": "bad the user locks, on keys and channels la2:*: lacks hset, publish"}, "-user", "locks")
 	diagnose(t, "redis://locks:geheim@"+server.Addr(), failed, map[string]string{"driver": "bad publish", "rights": "bad lacks hset, publish"})
@@ -127,6 +129,33 @@ func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
 	diagnose(t, "redis://locks:geheim@"+server.Addr(), fine, map[string]string{
 		"driver": "ok", "server": "unknown NOPERM", "appendonly": "unknown NOPERM", "rights": "unknown NOPERM", "subscriptions": "unknown NOPERM", "keys": "unknown NOPERM", "clock": "ok",
 	})
+}
+
+func TestDoctorNamesWhatAManagedServerLacks(t *testing.T) {
+	args := []string{"--maxclients", "10"}
+	for _, c := range []string{"CONFIG", "CLIENT", "ACL", "HELLO"} {
+		args = append(args, "--rename-command", c, "")
+	}
+	server := redistest.Start(t, args...)
+	by := proxy.Start(t, server.Addr(), proxy.Options[[]byte]{Codec: func() proxy.Codec[[]byte] { return new(undelivered) }})
+	defer by.LosePushes()()
+	for range 6 {
+		if err := redisAt(t, server.Addr()).Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diagnose(t, "redis://"+server.Addr(), fine, map[string]string{
+		"driver": "ok", "appendonly": "unknown unknown command", "rights": "unknown unknown command", "subscriptions": "unknown unknown command",
+		"protocol": "ok RESP2", "connections": "warn of at most 10", "delivery": "ok 1 of 1",
+	})
+	diagnose(t, "redis://"+by.Addr(), fine, map[string]string{"driver": "ok", "delivery": "warn 0 of 1"})
+}
+
+// undelivered has a proxy lose what is published, and pass on all else.
+type undelivered struct{ proxy.Chunks }
+
+func (*undelivered) See(d proxy.Direction, data []byte) proxy.Message[[]byte] {
+	return proxy.Message[[]byte]{Push: d == proxy.ToClient && bytes.Contains(data, []byte("\r\nmessage\r\n"))}
 }
 
 func TestDoctorLooksAtReplicasClustersAndQuorums(t *testing.T) {

@@ -31,6 +31,7 @@ var volatile = []struct{ pattern, to string }{
 	{`"remaining_ms":\d+`, `"remaining_ms":N`},
 	{`(Redis|Valkey) [\d.]+`, "VERSION"},
 	{`within \d+ms`, "within N"},
+	{`\d+ of at most`, "N of at most"},
 	{`[0-9a-f]{32,}`, "DIGEST"},
 	{` +`, " "},
 }
