@@ -55,6 +55,9 @@ func ExampleLeaderRunner_Observe() {
 	go func() { over <- indexer.Run(ctx) }()
 	<-leading
 	n := <-news
+	for !n.Mine { // the store said that somebody leads before this process knew that it does
+		n = <-news
+	}
 	fmt.Println("this process leads:", n.Mine, n.Term == indexer.Status().Term)
 	cancel()
 	fmt.Println(<-over)

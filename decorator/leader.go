@@ -78,7 +78,7 @@ func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, o
 	if err != nil {
 		return nil, err
 	}
-	l := &LeaderRunner{engine: e, guard: guard, run: run, least: DefaultLeaderPause, most: DefaultLongestLeaderPause}
+	l := &LeaderRunner{engine: e, guard: guard, run: run, began: make(chan struct{}), least: DefaultLeaderPause, most: DefaultLongestLeaderPause}
 	if run == nil {
 		return nil, refuse(guard.Name(), errNilFunc)
 	}
@@ -166,7 +166,8 @@ type LeaderRunner struct {
 
 	mu      sync.Mutex
 	running bool
-	term    *leaderTerm // the present one; nil if there is none
+	term    *leaderTerm   // the present one; nil if there is none
+	began   chan struct{} // closed when the next term of this process begins
 	status  LeaderStatus
 }
 
@@ -194,6 +195,13 @@ func (l *LeaderRunner) Status() LeaderStatus {
 	s := l.status
 	s.Leading = l.term != nil && l.term.lease.Err() == nil
 	return s
+}
+
+// begins returns a channel that is closed when the next term of this process begins.
+func (l *LeaderRunner) begins() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.began
 }
 
 // Policy returns the policy as it is enforced: with the engine's override and the defaults of
@@ -263,6 +271,8 @@ func (l *LeaderRunner) lead(ctx context.Context, lease *core.Lease) (outcome lea
 	t := &leaderTerm{lease: lease, resign: resign, over: make(chan struct{})}
 	l.mu.Lock()
 	l.term = t
+	close(l.began)
+	l.began = make(chan struct{})
 	l.status.Term, l.status.Since = t.lease.Token(), time.Now()
 	l.status.Terms++
 	l.mu.Unlock()

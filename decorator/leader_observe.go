@@ -13,7 +13,7 @@ import (
 type Leadership struct {
 	Term  int64     // the fencing token of the term; 0 if nobody leads
 	Since time.Time // when the term began, by the store's clock; zero if nobody leads or the store cannot tell
-	Mine  bool      // this runner leads
+	Mine  bool      // this runner leads; if the store says so first, a second message corrects it
 
 	// Leader is the identity of the process that leads: see core.WithIdentity. It is empty if
 	// nobody leads or the store cannot tell.
@@ -149,6 +149,7 @@ func (o *observer) await(ctx context.Context) error {
 			}
 		}
 	}()
+	began := o.runner.begins() // the store may say that somebody leads before the runner knows that it does
 	if err := o.look(ctx); err != nil {
 		return err
 	}
@@ -160,6 +161,12 @@ func (o *observer) await(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-began:
+			began = o.runner.begins()
+			if err := o.look(ctx); err != nil {
+				return err
+			}
+			continue
 		case <-look:
 			if err := o.look(ctx); err != nil {
 				return err
@@ -176,6 +183,7 @@ func (o *observer) await(ctx context.Context) error {
 			}
 			select {
 			case <-ctx.Done():
+			case <-began:
 			case <-a.lease.Contended():
 			case <-a.lease.Done():
 			}
