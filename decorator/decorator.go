@@ -54,7 +54,7 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 }
 
 // WithLockErr returns fn, whose only result is an error, with a lock around it, as
-// [WithLock] does for other functions.
+// [WithLock] does for other functions. It panics as that does.
 func WithLockErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) error, opts ...Option) func(context.Context, In) error {
 	locked, err := NewErr(e, p, fn, opts...)
 	if err != nil {

@@ -78,7 +78,7 @@ func byHTTP(t *testing.T, reason string, w *httptest.ResponseRecorder) string {
 func ofLock(t *testing.T, reason string, err error) answered {
 	w := httptest.NewRecorder()
 	httplock.Answer(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody), err)
-	server := interceptor.New(newStore(t).locks, interceptor.Rules{}).UnaryServer()
+	server := interceptor.Lock(newStore(t).locks, interceptor.Rules{}).UnaryServer()
 	return answered{byHTTP(t, reason, w), byGRPC(t, reason, func(ctx context.Context) error {
 		_, failed := server(ctx, &testpb.Request{}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
 			return nil, interceptor.Status(err)
@@ -94,7 +94,7 @@ func ofToken(t *testing.T, reason string, says error, tokens ...string) answered
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	r.Header[fence.Header] = tokens
 	httplock.Fence(guard, "k")(http.NotFoundHandler()).ServeHTTP(w, r)
-	server := interceptor.NewFence(guard, interceptor.FenceRules{buy: "k"}).UnaryServer()
+	server := interceptor.Fence(guard, interceptor.FenceRules{buy: "k"}).UnaryServer()
 	return answered{byHTTP(t, reason, w), byGRPC(t, reason, func(ctx context.Context) error {
 		ctx = metadata.NewIncomingContext(ctx, metadata.MD{strings.ToLower(fence.Header): tokens})
 		_, err := server(ctx, &testpb.Request{}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {

@@ -25,7 +25,7 @@ func BenchmarkUnary(b *testing.B) {
 			}
 		}
 	})
-	unary := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}}).UnaryServer()
+	unary := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}}).UnaryServer()
 	var req any = &testpb.Request{Sku: "book"}
 	var reply any = &testpb.Reply{}
 	handler := func(context.Context, any) (any, error) { return reply, nil }

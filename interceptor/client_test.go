@@ -24,7 +24,7 @@ func invoke(ctx context.Context, i *interceptor.Interceptor, req *testpb.Request
 
 func TestClientHoldsTheLockUntilTheReplyIsIn(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}:{meta.tenant}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}:{meta.tenant}"}})
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "tenant", "t")
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("tenant", "of the call that this one serves"))
 	err := invoke(ctx, i, &testpb.Request{Sku: "s"}, func(ctx context.Context) error {
@@ -44,7 +44,7 @@ func TestClientHoldsTheLockUntilTheReplyIsIn(t *testing.T) {
 
 func TestClientIsToldByErrorAndByStatus(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
 	never := func(context.Context) error {
 		t.Error("the call was sent without the lock")
 		return nil

@@ -15,7 +15,7 @@ import (
 func TestCallOfTheHolderIsADeadlock(t *testing.T) {
 	s := newStore(t)
 	p := core.Policy{Key: "order:{sku}", Wait: core.Forever}
-	locks := interceptor.New(s.locks, interceptor.Rules{buy: p, watch: p})
+	locks := interceptor.Lock(s.locks, interceptor.Rules{buy: p, watch: p})
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(interceptor.Tokens{}.UnaryServer(), locks.UnaryServer()),
 		grpc.ChainStreamInterceptor(interceptor.Tokens{}.StreamServer(), locks.StreamServer()))

@@ -1,7 +1,7 @@
 // Package interceptor puts distributed locks around gRPC methods, at servers and
 // at clients.
 //
-//	li := interceptor.New(locks, interceptor.Rules{
+//	li := interceptor.Lock(locks, interceptor.Rules{
 //		"/stock.v1.Stock/Deduct": {Key: "stock:{sku}", Wait: 2 * time.Second},
 //	})
 //	server := grpc.NewServer(
@@ -170,7 +170,7 @@
 // their fencing tokens. [Tokens] sends them with calls, and a [Fence] refuses a
 // call without the token of its key's lock or with a stale one:
 //
-//	guarded := interceptor.NewFence(guard, interceptor.FenceRules{"/stock.v1.Stock/Deduct": "stock:{sku}"})
+//	guarded := interceptor.Fence(guard, interceptor.FenceRules{"/stock.v1.Stock/Deduct": "stock:{sku}"})
 //
 // That comes before the handler reads; what it writes to needs a guard in the step
 // that writes as well, as package core/fence has them for SQL, Redis and memory. A token is not a proof:

@@ -39,7 +39,7 @@ func TestLossIsToldByItsCause(t *testing.T) {
 				s := newStore(t)
 				p := tc.policy
 				p.Key = "stock:{sku}"
-				i := interceptor.New(s.locks, interceptor.Rules{buy: p})
+				i := interceptor.Lock(s.locks, interceptor.Rules{buy: p})
 				_, err := i.UnaryServer()(t.Context(), &testpb.Request{Sku: "s"}, &grpc.UnaryServerInfo{FullMethod: buy}, func(ctx context.Context, _ any) (any, error) {
 					tc.end(s)
 					<-ctx.Done()
@@ -61,8 +61,8 @@ func TestLossIsToldByItsCause(t *testing.T) {
 
 func TestOuterLocksLossIsNotTakenForAnInnersSuccess(t *testing.T) {
 	s := newStore(t)
-	outer := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "outer"}}).UnaryServer()
-	inner := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "inner"}}).UnaryServer()
+	outer := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "outer"}}).UnaryServer()
+	inner := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "inner"}}).UnaryServer()
 	info := &grpc.UnaryServerInfo{FullMethod: buy}
 	_, err := outer(t.Context(), &testpb.Request{}, info, func(ctx context.Context, req any) (any, error) {
 		return inner(ctx, req, info, func(ctx context.Context, _ any) (any, error) {
@@ -78,7 +78,7 @@ func TestOuterLocksLossIsNotTakenForAnInnersSuccess(t *testing.T) {
 
 func TestCallersOwnEndKeepsItsCode(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
 	running := make(chan context.CancelFunc, 1)
 	returned, outermost := returns()
 	c := serve(t, &shop{buy: func(ctx context.Context, _ *testpb.Request) (*testpb.Reply, error) {
@@ -116,7 +116,7 @@ func TestCallersOwnEndKeepsItsCode(t *testing.T) {
 
 func TestDeadlineWhileWaitingIsTheCallers(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
 	giveBack := s.hold(t, "stock:s")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -133,7 +133,7 @@ func TestDeadlineWhileWaitingIsTheCallers(t *testing.T) {
 
 func TestWaiterWhoseClientHasGoneLeavesTheQueue(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}", Wait: core.Forever}})
 	returned, outermost := returns()
 	c := serve(t, &shop{buy: func(context.Context, *testpb.Request) (*testpb.Reply, error) {
 		t.Error("the handler ran for a client that had gone")
@@ -160,7 +160,7 @@ func TestWaiterWhoseClientHasGoneLeavesTheQueue(t *testing.T) {
 
 func TestPanicReleasesAndGoesOn(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
 	func() {
 		defer func() {
 			if r := recover(); r != "boom" {
@@ -176,7 +176,7 @@ func TestPanicReleasesAndGoesOn(t *testing.T) {
 
 func TestGracefulStopThenCloseLeavesNothing(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
 	c := serve(t, &shop{buy: func(context.Context, *testpb.Request) (*testpb.Reply, error) { return &testpb.Reply{}, nil }}, i)
 	if _, err := c.Buy(t.Context(), &testpb.Request{Sku: "s"}); err != nil {
 		t.Fatal(err)

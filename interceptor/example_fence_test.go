@@ -14,9 +14,9 @@ import (
 )
 
 // A server whose clients hold the lock, and that refuses those who were overtaken.
-func ExampleNewFence() {
+func ExampleFence() {
 	var guard fence.Memory // beside what it guards
-	f := interceptor.NewFence(&guard, interceptor.FenceRules{"/lockaround.test.v1.Shop/Buy": "stock:{sku}"})
+	f := interceptor.Fence(&guard, interceptor.FenceRules{"/lockaround.test.v1.Shop/Buy": "stock:{sku}"})
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(f.UnaryServer()),
 		grpc.ChainStreamInterceptor(f.StreamServer()),

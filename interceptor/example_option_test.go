@@ -27,7 +27,7 @@ func ExampleWithErrorMapper() {
 	}
 	defer locks.Close()
 
-	li := interceptor.New(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Name: "buy", Key: "stock:{sku}"}},
+	li := interceptor.Lock(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Name: "buy", Key: "stock:{sku}"}},
 		interceptor.WithErrorMapper(func(_ context.Context, _ string, err error) error {
 			if errors.Is(err, core.ErrUnavailable) {
 				return status.Error(codes.Unavailable, "the shop is closed")

@@ -16,7 +16,7 @@ import (
 )
 
 // A server whose purchases of one product exclude each other.
-func ExampleNew() {
+func ExampleLock() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
 	if err != nil {
 		fmt.Println(err)
@@ -24,7 +24,7 @@ func ExampleNew() {
 	}
 	defer locks.Close()
 
-	li := interceptor.New(locks, interceptor.Rules{
+	li := interceptor.Lock(locks, interceptor.Rules{
 		"/lockaround.test.v1.Shop/Buy":  {Key: "stock:{sku}", Wait: 2 * time.Second},
 		"/lockaround.test.v1.Shop/Chat": {Key: "chat:{meta.room}"},
 	})
@@ -51,7 +51,7 @@ func ExampleNew() {
 }
 
 // An order of several products has the lock of each, in one order for all orders.
-func ExampleNew_list() {
+func ExampleLock_list() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
 	if err != nil {
 		fmt.Println(err)
@@ -59,7 +59,7 @@ func ExampleNew_list() {
 	}
 	defer locks.Close()
 
-	li := interceptor.New(locks, interceptor.Rules{
+	li := interceptor.Lock(locks, interceptor.Rules{
 		"/lockaround.test.v1.Shop/Buy": {Keys: []string{"stock:{items[].sku}"}, Wait: 2 * time.Second},
 	})
 	_, err = li.UnaryServer()(context.Background(), &testpb.Request{Items: []*testpb.Item{{Sku: "pen"}, {Sku: "book"}}},
@@ -76,14 +76,14 @@ func ExampleNew_list() {
 }
 
 // A misspelt field is found before anything is served.
-func ExampleCompile() {
+func ExampleNew() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer locks.Close()
-	_, err = interceptor.Compile(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{skuu}"}})
+	_, err = interceptor.New(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{skuu}"}})
 	fmt.Println(err)
 	// Output:
 	// gRPC lock interceptor: rule "/lockaround.test.v1.Shop/Buy": Key "stock:{skuu}", column 7: {skuu}: lockaround.test.v1.Request has no field skuu; did you mean sku?; besides fields there are {meta.name} and the names given with WithValue
@@ -97,7 +97,7 @@ func ExampleInterceptor_UnaryClient() {
 		return
 	}
 	defer locks.Close()
-	li := interceptor.New(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{sku}"}})
+	li := interceptor.Lock(locks, interceptor.Rules{"/lockaround.test.v1.Shop/Buy": {Key: "stock:{sku}"}})
 	conn, err := grpc.NewClient("shop.example:443", grpc.WithChainUnaryInterceptor(li.UnaryClient()))
 	if err != nil {
 		fmt.Println(err) // no credentials, in this example

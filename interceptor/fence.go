@@ -16,7 +16,7 @@ import (
 // rule is not checked.
 type FenceRules map[string]string
 
-// Fence lets a call through to its handler if it comes with the fencing token of the
+// FenceInterceptor lets a call through to its handler if it comes with the fencing token of the
 // lock that guards what it changes, and the guard admits that. It does not take the
 // lock: the client has, and sends its tokens by [Tokens]. It is safe for concurrent
 // use.
@@ -42,33 +42,33 @@ type FenceRules map[string]string
 // answer may write when the next holder has, and a stream is checked once, when it
 // begins: what they write to needs a guard with the same numbers, which checks the
 // token in the step that writes. Package fence says, too, whom to believe.
-type Fence struct {
+type FenceInterceptor struct {
 	table
 	guard fence.Guard
 }
 
-// NewFence compiles rules. It panics if one of them, or an option, cannot work, with
-// an error that says which and why; see [CompileFence] for rules that are not known
+// Fence compiles rules. It panics if one of them, or an option, cannot work, with
+// an error that says which and why; see [NewFence] for rules that are not known
 // when the program is written.
-func NewFence(g fence.Guard, rules FenceRules, o ...Option) *Fence {
-	f, err := CompileFence(g, rules, o...)
+func Fence(g fence.Guard, rules FenceRules, o ...Option) *FenceInterceptor {
+	f, err := NewFence(g, rules, o...)
 	if err != nil {
 		panic(err)
 	}
 	return f
 }
 
-// CompileFence compiles rules as [NewFence] does, and returns an error where that panics.
+// NewFence compiles rules as [Fence] does, and returns an error where that panics.
 // The error joins all that is wrong with all rules. The fence is nil if and only if the
 // error is not nil.
-func CompileFence(g fence.Guard, rules FenceRules, o ...Option) (*Fence, error) {
+func NewFence(g fence.Guard, rules FenceRules, o ...Option) (*FenceInterceptor, error) {
 	if g == nil {
 		return nil, errors.New("gRPC fence: guard is nil; use a fence.Guard, such as redisfence.New or a *fence.Memory")
 	}
-	f := &Fence{guard: g}
+	f := &FenceInterceptor{guard: g}
 	err := f.options.apply(o)
 	if err == nil {
-		err = f.options.withoutRules("CompileFence")
+		err = f.options.withoutRules("NewFence")
 	}
 	if err == nil {
 		var entries []entry
@@ -97,7 +97,7 @@ func fenceEntry(method, key string) entry {
 
 // Validate compares the fence's rules with the services that are registered at a server,
 // as [Interceptor.Validate] does.
-func (f *Fence) Validate(server interface {
+func (f *FenceInterceptor) Validate(server interface {
 	GetServiceInfo() map[string]grpc.ServiceInfo
 },
 ) error {
@@ -105,7 +105,7 @@ func (f *Fence) Validate(server interface {
 }
 
 // UnaryServer returns the interceptor for the unary methods of a server.
-func (f *Fence) UnaryServer() grpc.UnaryServerInterceptor {
+func (f *FenceInterceptor) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		inner, tokens, err := receiving(ctx)
 		if err != nil {
@@ -125,7 +125,7 @@ func (f *Fence) UnaryServer() grpc.UnaryServerInterceptor {
 // StreamServer returns the interceptor for the streaming methods of a server. The
 // first message is received before the check if the key has fields of it, as
 // [Interceptor.StreamServer] does it.
-func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
+func (f *FenceInterceptor) StreamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := ss.Context()
 		inner, tokens, err := receiving(ctx)
@@ -151,7 +151,7 @@ func (f *Fence) StreamServer() grpc.StreamServerInterceptor {
 
 // check returns nil if the token of the call's key is among those that came with it,
 // and admitted.
-func (f *Fence) check(r *rule, c call, tokens []fence.Token) error {
+func (f *FenceInterceptor) check(r *rule, c call, tokens []fence.Token) error {
 	key, err := r.render(c)
 	if err == nil {
 		err = fence.Check(c.ctx, f.guard, tokens, key)

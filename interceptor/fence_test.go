@@ -74,7 +74,7 @@ func with(ctx context.Context, tokens ...string) context.Context {
 }
 
 func TestCallRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
-	f := interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}", watch: "watch:{sku}", chat: "chat:{meta.room}"})
+	f := interceptor.Fence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}", watch: "watch:{sku}", chat: "chat:{meta.room}"})
 	c := serveBehind(t, tellTokens(), f)
 	methods := map[string]func(ctx context.Context, sku string) (*testpb.Reply, error){
 		"buy": func(ctx context.Context, sku string) (*testpb.Reply, error) {
@@ -135,7 +135,7 @@ func TestCallRunsUnderTheTokenOfItsOwnKeyOnly(t *testing.T) {
 
 func TestHolderThatWasOvertakenIsRefusedOverGRPC(t *testing.T) {
 	s := newStore(t)
-	c := serveBehind(t, tellTokens(), interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}"}))
+	c := serveBehind(t, tellTokens(), interceptor.Fence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}"}))
 	var held []fence.Token
 	under := func(ctx context.Context) error {
 		held = fence.All(ctx)
@@ -216,7 +216,7 @@ func TestGuardThatFailsKeepsTheHandlerFromRunning(t *testing.T) {
 		log.SetOutput(out)
 		log.SetFlags(flags)
 	}()
-	f := interceptor.NewFence(guardFunc(func(context.Context, fence.Token) error {
+	f := interceptor.Fence(guardFunc(func(context.Context, fence.Token) error {
 		return errors.Join(errors.New(secret), context.DeadlineExceeded)
 	}), interceptor.FenceRules{buy: "stock:{sku}"})
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("fencing-token", "stock%3Aa=1"))
@@ -235,7 +235,7 @@ func TestGuardThatFailsKeepsTheHandlerFromRunning(t *testing.T) {
 func TestOptionsOfAFence(t *testing.T) {
 	mapped := status.Error(codes.DataLoss, "mapped")
 	var refused error
-	f := interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{tenant}"},
+	f := interceptor.Fence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{tenant}"},
 		nil,
 		interceptor.WithValue("tenant", func(context.Context, any) (string, error) { return "t", nil }),
 		interceptor.WithFilter(func(_ context.Context, method string) bool { return method == buy }),
@@ -282,7 +282,7 @@ func TestFenceThatCannotWorkIsRefused(t *testing.T) {
 		{g, interceptor.FenceRules{"/lockaround.test.v1.Shop/Bye": "k"}, nil, "did you mean Buy?"},
 		{g, interceptor.FenceRules{buy: "k"}, []interceptor.Option{interceptor.WithValue("v", func(context.Context, any) (string, error) { return "", nil })}, "{v}"},
 	} {
-		f, err := interceptor.CompileFence(tc.guard, tc.rules, tc.o...)
+		f, err := interceptor.NewFence(tc.guard, tc.rules, tc.o...)
 		if err == nil || f != nil || !strings.Contains(err.Error(), tc.says) || !strings.HasPrefix(err.Error(), "gRPC fence: ") {
 			t.Errorf("%v: got %v; want an error about %q", tc.rules, err, tc.says)
 		}
@@ -292,16 +292,16 @@ func TestFenceThatCannotWorkIsRefused(t *testing.T) {
 					t.Errorf("NewFence panics with %v", got)
 				}
 			}()
-			interceptor.NewFence(tc.guard, tc.rules, tc.o...)
+			interceptor.Fence(tc.guard, tc.rules, tc.o...)
 		}()
 	}
 	server := grpc.NewServer()
-	err := interceptor.NewFence(g, interceptor.FenceRules{buy: "stock:{sku}"}).Validate(server)
+	err := interceptor.Fence(g, interceptor.FenceRules{buy: "stock:{sku}"}).Validate(server)
 	if err == nil || !strings.Contains(err.Error(), "gRPC fence: rule") || !strings.Contains(err.Error(), "no service") {
 		t.Errorf("a rule for a service that is not served: %v", err)
 	}
 	testpb.RegisterShopServer(server, &shop{})
-	if err := interceptor.NewFence(g, interceptor.FenceRules{buy: "stock:{sku}"}).Validate(server); err != nil {
+	if err := interceptor.Fence(g, interceptor.FenceRules{buy: "stock:{sku}"}).Validate(server); err != nil {
 		t.Error(err)
 	}
 }

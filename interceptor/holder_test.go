@@ -41,7 +41,7 @@ func TestStatusNamesNobodyWhoHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := open(own, slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	i := interceptor.New(here, interceptor.Rules{
+	i := interceptor.Lock(here, interceptor.Rules{
 		buy:   {Key: "stock:{sku}"},
 		watch: {Key: "stock:{sku}", Wait: 10 * time.Millisecond},
 	})

@@ -92,7 +92,7 @@ func TestHostileClientGetsRoundNoLock(t *testing.T) {
 			return nil
 		},
 	}
-	i := interceptor.New(s.locks, interceptor.Rules{
+	i := interceptor.Lock(s.locks, interceptor.Rules{
 		buy:    {Key: "stock:{meta.tenant:int}:{sku}"},
 		watch:  {Key: "stock:{sku}"},
 		upload: {Key: "stock:{first.sku}"},
@@ -113,7 +113,7 @@ func TestHostileClientGetsRoundNoLock(t *testing.T) {
 func TestHostileClientGetsRoundNoFence(t *testing.T) {
 	s := newStore(t)
 	probe := &surfacetest.Probe{}
-	f := interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}", watch: "stock:{sku}", upload: "stock:{first.sku}", chat: "stock:{first.sku}"})
+	f := interceptor.Fence(&fence.Memory{}, interceptor.FenceRules{buy: "stock:{sku}", watch: "stock:{sku}", upload: "stock:{first.sku}", chat: "stock:{first.sku}"})
 	act := func(ctx context.Context, sku string) error {
 		if _, err := fence.For(ctx, "stock:"+core.Escape(sku)); err != nil {
 			t.Errorf("a call without the token of %q has reached its handler: %v", sku, err)
@@ -153,16 +153,16 @@ func TestFirstMessageOfSeveralHasToBeSaid(t *testing.T) {
 		"stock:{sku}":       "{sku}: the client may send several messages, and the call has one key: write {first.sku}",
 		"stock:{first.sku}": "",
 	} {
-		_, err := interceptor.Compile(s.locks, interceptor.Rules{chat: {Key: key}})
+		_, err := interceptor.New(s.locks, interceptor.Rules{chat: {Key: key}})
 		mustSay(t, key, err, says)
-		_, err = interceptor.CompileFence(&fence.Memory{}, interceptor.FenceRules{upload: key})
+		_, err = interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{upload: key})
 		mustSay(t, key, err, says)
 	}
-	_, err := interceptor.Compile(s.locks, interceptor.Rules{watch: {Key: "stock:{first.sku}"}})
+	_, err := interceptor.New(s.locks, interceptor.Rules{watch: {Key: "stock:{first.sku}"}})
 	mustSay(t, "one message", err, "the client sends one message: write {sku}")
-	_, err = interceptor.Compile(s.locks, interceptor.Rules{chat: {Key: "stock:{frist.sku}"}})
+	_, err = interceptor.New(s.locks, interceptor.Rules{chat: {Key: "stock:{frist.sku}"}})
 	mustSay(t, "misspelt", err, "did you mean {first.sku}?")
-	_, err = interceptor.Compile(s.locks, interceptor.Rules{chat: {Key: "stock:{first}"}})
+	_, err = interceptor.New(s.locks, interceptor.Rules{chat: {Key: "stock:{first}"}})
 	mustSay(t, "no field", err, "write {first.field}")
 }
 

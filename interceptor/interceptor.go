@@ -16,18 +16,18 @@ import (
 // a client. It is safe for concurrent use.
 type Interceptor struct{ table }
 
-// New compiles rules. It panics if one of them, or an option, cannot work, with an
-// error that says which and why; see [Compile] for rules that are not known when
+// Lock compiles rules. It panics if one of them, or an option, cannot work, with an
+// error that says which and why; see [New] for rules that are not known when
 // the program is written.
-func New(e *core.Engine, rules Rules, o ...Option) *Interceptor {
-	i, err := Compile(e, rules, o...)
+func Lock(e *core.Engine, rules Rules, o ...Option) *Interceptor {
+	i, err := New(e, rules, o...)
 	if err != nil {
 		panic(err)
 	}
 	return i
 }
 
-// Compile compiles rules as [New] does, and returns an error where that panics. It joins all that is
+// New compiles rules as [Lock] does, and returns an error where that panics. It joins all that is
 // wrong with all rules. The interceptor is nil if and only if the error is not
 // nil.
 //
@@ -35,9 +35,9 @@ func New(e *core.Engine, rules Rules, o ...Option) *Interceptor {
 // of [WithFiles]. Of one that is not there, [Interceptor.Validate] finds out whether it
 // exists; one whose name is close to that of a service which is there is refused, as it is
 // most likely misspelt: link it, or give its file with WithFiles.
-func Compile(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
+func New(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
 	return compile(e, o, func(set *options) ([]entry, error) {
-		if err := set.withoutRules("Compile"); err != nil {
+		if err := set.withoutRules("New"); err != nil {
 			return nil, err
 		}
 		var entries []entry

@@ -61,7 +61,7 @@ func TestRepeatedFieldLocksAKeyForEachElement(t *testing.T) {
 		"a million elements":        {keys: []string{"{tags[]}"}, req: &testpb.Request{Tags: make([]string, 1_000_000)}, field: "tags[]", is: core.ErrTooMany},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := interceptor.New(s.locks, interceptor.Rules{buy: {Keys: tc.keys, AllowEmpty: tc.empty}})
+			i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Keys: tc.keys, AllowEmpty: tc.empty}})
 			var got []string
 			_, err := i.UnaryServer()(t.Context(), tc.req, &grpc.UnaryServerInfo{FullMethod: buy}, func(ctx context.Context, _ any) (any, error) {
 				got = keysOf(ctx)
@@ -85,7 +85,7 @@ func TestRepeatedFieldLocksAKeyForEachElement(t *testing.T) {
 
 func TestListOfTheFirstMessageLocksItsStream(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Keys: []string{"stock:{first.items[].sku}"}}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{upload: {Keys: []string{"stock:{first.items[].sku}"}}})
 	c := serve(t, &shop{upload: func(ss testpb.Shop_UploadServer) error {
 		return ss.SendAndClose(&testpb.Reply{Text: fmt.Sprint(keysOf(ss.Context()))})
 	}}, i)
@@ -106,7 +106,7 @@ func TestBasketsInAnyOrderNeverDeadlock(t *testing.T) {
 	bought := 0
 	var all sync.WaitGroup
 	for _, locks := range []*core.Engine{s.locks, s.rival} {
-		i := interceptor.New(locks, interceptor.Rules{buy: {Keys: []string{"stock:{items[].sku}"}, Wait: core.Forever}})
+		i := interceptor.Lock(locks, interceptor.Rules{buy: {Keys: []string{"stock:{items[].sku}"}, Wait: core.Forever}})
 		for _, req := range []*testpb.Request{basket("a", "b", "c"), basket("c", "b", "a", "c")} {
 			all.Go(func() {
 				for range 20 {
@@ -144,15 +144,15 @@ func TestImpossibleListIsRefusedWithTheCure(t *testing.T) {
 		"{tags[]}:{items[].sku}": "{items[].sku} is of another list than {tags[]}",
 		"{meta.ids[]}":           "this cannot be the name of metadata",
 	} {
-		if _, err := interceptor.Compile(s.locks, interceptor.Rules{buy: {Keys: []string{key}}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := interceptor.New(s.locks, interceptor.Rules{buy: {Keys: []string{key}}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", key, err, want)
 		}
 	}
-	_, err := interceptor.Compile(s.locks, interceptor.Rules{buy: {Key: "k:{items[].sku}"}})
+	_, err := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "k:{items[].sku}"}})
 	if err == nil || !strings.Contains(err.Error(), "gives a key for each element of a list, and there is room for one key here") {
 		t.Errorf("Key: %v", err)
 	}
-	_, err = interceptor.Compile(s.locks, interceptor.Rules{buy: {Keys: []string{"{a[]}"}}}, interceptor.WithValue("a[]", func(context.Context, any) (string, error) { return "", nil }))
+	_, err = interceptor.New(s.locks, interceptor.Rules{buy: {Keys: []string{"{a[]}"}}}, interceptor.WithValue("a[]", func(context.Context, any) (string, error) { return "", nil }))
 	if err == nil || !strings.Contains(err.Error(), "a name with [] is that of a list") {
 		t.Errorf("WithValue: %v", err)
 	}

@@ -24,7 +24,7 @@ func TestInterceptorLogsWhereItsEngineDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	server := interceptor.New(e, interceptor.Rules{buy: {Key: "k"}}).UnaryServer()
+	server := interceptor.Lock(e, interceptor.Rules{buy: {Key: "k"}}).UnaryServer()
 	info := &grpc.UnaryServerInfo{FullMethod: buy}
 	_, err = server(t.Context(), &testpb.Request{}, info, func(ctx context.Context, req any) (any, error) {
 		return server(ctx, req, info, func(context.Context, any) (any, error) {

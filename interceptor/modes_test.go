@@ -52,7 +52,7 @@ func TestPolicyOfAnyModeGoesAroundACall(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer locks.Close()
-				around := interceptor.New(locks, interceptor.Rules{buy: tc.Policy}).UnaryServer()
+				around := interceptor.Lock(locks, interceptor.Rules{buy: tc.Policy}).UnaryServer()
 				var all sync.WaitGroup
 				for range 6 {
 					all.Go(func() {

@@ -13,7 +13,7 @@ import (
 )
 
 // Option changes how locks go around calls. A nil Option does nothing. An option
-// given twice, and one that can have no effect, is an error of [Compile].
+// given twice, and one that can have no effect, is an error of [New].
 type Option func(*options) error
 
 type options struct {
@@ -77,7 +77,7 @@ func WithFilter(needsLock func(ctx context.Context, fullMethod string) bool) Opt
 // call with INVALID_ARGUMENT; it may wrap core.ErrMissing, core.ErrRepeated or
 // core.ErrInvalid, which it counts as otherwise.
 //
-// [Compile] fails if value is nil, if no rule's key uses {name}, and if name
+// [New] fails if value is nil, if no rule's key uses {name}, and if name
 // has [] in it or begins with "meta.". It comes before a field of that name.
 func WithValue(name string, value func(ctx context.Context, req any) (string, error)) Option {
 	return func(o *options) error {
@@ -102,7 +102,7 @@ func WithValue(name string, value func(ctx context.Context, req any) (string, er
 // WithRules adds a table to what [FromProto] finds: a policy for a method that has no
 // option, or in place of the whole option of a method that has one, which is not looked
 // at then. As everywhere, a rule for a method that does not exist is an error. Nil and
-// an empty table add nothing, which is the default. [Compile] and [CompileFence], which
+// an empty table add nothing, which is the default. [New] and [NewFence], which
 // have tables of their own, refuse it.
 func WithRules(rules Rules) Option {
 	return func(o *options) error {

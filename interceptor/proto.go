@@ -15,7 +15,7 @@ import (
 
 // FromProto compiles the locks that .proto files state with the option
 // (lockaround.v1.lock). It panics if one of them, a rule or an option cannot work, with
-// an error that says which and why; see [CompileProto] for an error in its place.
+// an error that says which and why; see [NewFromProto] for an error in its place.
 //
 // It reads the options of all services that are linked into the program, of which it is
 // enough that their generated code is imported, and of those given with [WithFiles].
@@ -27,17 +27,17 @@ import (
 // is never passed over. Call it when the program's packages are initialised, which in
 // main they are.
 func FromProto(locks *core.Engine, o ...Option) *Interceptor {
-	i, err := CompileProto(locks, o...)
+	i, err := NewFromProto(locks, o...)
 	if err != nil {
 		panic(err)
 	}
 	return i
 }
 
-// CompileProto compiles the locks of .proto files as [FromProto] does, and returns an error
+// NewFromProto compiles the locks of .proto files as [FromProto] does, and returns an error
 // where that panics. The error joins all that is wrong with all options and rules, in the
 // order of their methods. The interceptor is nil if and only if the error is not nil.
-func CompileProto(locks *core.Engine, o ...Option) (*Interceptor, error) {
+func NewFromProto(locks *core.Engine, o ...Option) (*Interceptor, error) {
 	i, err := compile(locks, o, func(set *options) ([]entry, error) {
 		entries := optionEntries(locks, set)
 		for method, p := range set.rules {

@@ -202,7 +202,7 @@ func TestAddedRuleForNothingIsRefused(t *testing.T) {
 		"/lockaround.test.v1.Desk/Bye":  "service lockaround.test.v1.Desk has no method Bye; did you mean Buy?",
 		"/lockaround.test.v1.Dessk/Buy": "did you mean /lockaround.test.v1.Desk/Buy?",
 	} {
-		i, err := interceptor.CompileProto(s.locks, interceptor.WithRules(interceptor.Rules{method: {Key: "k"}}))
+		i, err := interceptor.NewFromProto(s.locks, interceptor.WithRules(interceptor.Rules{method: {Key: "k"}}))
 		if i != nil || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; want it to say %q", method, err, says)
 		}
@@ -240,7 +240,7 @@ func TestValidateKnowsOptionsFromRules(t *testing.T) {
 			server: services{"gogo.v1.Till": {Methods: []grpc.MethodInfo{{Name: "Open"}}}}, rules: interceptor.Rules{"/gogo.v1.Till/Open": {Key: "k"}},
 		},
 	} {
-		i, err := interceptor.CompileProto(s.locks, interceptor.WithRules(tc.rules))
+		i, err := interceptor.NewFromProto(s.locks, interceptor.WithRules(tc.rules))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -260,20 +260,20 @@ func TestValidateKnowsOptionsFromRules(t *testing.T) {
 func TestTablesTakeNoSecondTable(t *testing.T) {
 	s := newStore(t)
 	rules := interceptor.WithRules(interceptor.Rules{buy: {Key: "k"}})
-	if _, err := interceptor.Compile(s.locks, nil, rules); err == nil || !strings.Contains(err.Error(), "WithRules is for FromProto; put the rules into the table of Compile") {
-		t.Errorf("Compile: %v", err)
+	if _, err := interceptor.New(s.locks, nil, rules); err == nil || !strings.Contains(err.Error(), "WithRules is for FromProto; put the rules into the table of New") {
+		t.Errorf("New: %v", err)
 	}
-	if _, err := interceptor.CompileFence(guardFunc(nil), nil, rules); err == nil || !strings.Contains(err.Error(), "put the rules into the table of CompileFence") {
-		t.Errorf("CompileFence: %v", err)
+	if _, err := interceptor.NewFence(guardFunc(nil), nil, rules); err == nil || !strings.Contains(err.Error(), "put the rules into the table of NewFence") {
+		t.Errorf("NewFence: %v", err)
 	}
-	if _, err := interceptor.CompileProto(s.locks, rules, rules); err == nil || !strings.Contains(err.Error(), "twice") {
+	if _, err := interceptor.NewFromProto(s.locks, rules, rules); err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("twice: %v", err)
 	}
-	if _, err := interceptor.CompileProto(nil); err == nil || !strings.Contains(err.Error(), "core.New") {
+	if _, err := interceptor.NewFromProto(nil); err == nil || !strings.Contains(err.Error(), "core.New") {
 		t.Errorf("without an engine: %v", err)
 	}
 	for _, files := range [][]*protoregistry.Files{nil, {nil}} {
-		if _, err := interceptor.CompileProto(s.locks, interceptor.WithFiles(files...)); err == nil || !strings.Contains(err.Error(), "WithFiles: there are no files, or nil ones") {
+		if _, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(files...)); err == nil || !strings.Contains(err.Error(), "WithFiles: there are no files, or nil ones") {
 			t.Errorf("WithFiles(%v): %v", files, err)
 		}
 	}

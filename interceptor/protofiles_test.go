@@ -101,13 +101,13 @@ func TestOptionsOfFilesThatAreNotLinkedLockDynamicMessages(t *testing.T) {
 func TestFilesThatAreNotLinkedServeTablesToo(t *testing.T) {
 	s := newStore(t)
 	files := interceptor.WithFiles(stockFiles(t, nil))
-	if _, err := interceptor.Compile(s.locks, interceptor.Rules{deduct: {Key: "stock:{skuu}"}}, files); err == nil ||
+	if _, err := interceptor.New(s.locks, interceptor.Rules{deduct: {Key: "stock:{skuu}"}}, files); err == nil ||
 		!strings.Contains(err.Error(), "stock.v1.Request has no field skuu; did you mean sku?") {
-		t.Errorf("Compile: %v", err)
+		t.Errorf("New: %v", err)
 	}
-	if _, err := interceptor.CompileFence(guardFunc(nil), interceptor.FenceRules{"/stock.v1.Stock/Deduckt": "k"}, files); err == nil ||
+	if _, err := interceptor.NewFence(guardFunc(nil), interceptor.FenceRules{"/stock.v1.Stock/Deduckt": "k"}, files); err == nil ||
 		!strings.Contains(err.Error(), "no method Deduckt; did you mean Deduct?") {
-		t.Errorf("CompileFence: %v", err)
+		t.Errorf("NewFence: %v", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestServiceDescribedTwiceHasOneLock(t *testing.T) {
 		if tc.rule {
 			o = append(o, interceptor.WithRules(interceptor.Rules{deduct: {Key: "stock:{sku}"}}))
 		}
-		_, err := interceptor.CompileProto(s.locks, o...)
+		_, err := interceptor.NewFromProto(s.locks, o...)
 		if (err != nil) != (tc.says != "") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -159,7 +159,7 @@ func TestFilesCannotChangeTheLockOfALinkedService(t *testing.T) {
 		t.Fatal(err)
 	}
 	const says = "desk.proto: lockaround.test.v1.Desk.Buy: option (lockaround.v1.lock): what is linked into the program and what WithFiles was given as its files 1 describe"
-	if _, err := interceptor.CompileProto(s.locks, interceptor.WithFiles(files)); err == nil || !strings.Contains(err.Error(), says) {
+	if _, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(files)); err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("%v; want it to say %q", err, says)
 	}
 }
@@ -173,7 +173,7 @@ func TestMessageOfEachDescriptionIsCheckedAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := interceptor.CompileProto(s.locks, interceptor.WithFiles(full, older)); err == nil || !strings.Contains(err.Error(), "stock.v1.Request has no field sku") {
+	if _, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(full, older)); err == nil || !strings.Contains(err.Error(), "stock.v1.Request has no field sku") {
 		t.Errorf("a description without the field: %v", err)
 	}
 	second := stockFiles(t, options)
@@ -217,7 +217,7 @@ func TestFirstMessageIsOfTheTypeThatItsServiceDescribes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const till, chat = "/lockaround.test.v1.Till/Chat", "/lockaround.test.v1.Desk/Chat"
-	li := interceptor.New(s.locks, interceptor.Rules{till: {Key: "k:{first.voucher}"}, chat: {Key: "k:{first.sku}"}}, interceptor.WithFiles(files))
+	li := interceptor.Lock(s.locks, interceptor.Rules{till: {Key: "k:{first.voucher}"}, chat: {Key: "k:{first.sku}"}}, interceptor.WithFiles(files))
 	for method, tc := range map[string]struct {
 		first  proto.Message
 		linked bool
@@ -253,7 +253,7 @@ func FuzzOptionIsReadOrRefused(f *testing.F) {
 		if err != nil {
 			t.Skip(err)
 		}
-		li, err := interceptor.CompileProto(s.locks, interceptor.WithFiles(files))
+		li, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(files))
 		if err != nil {
 			return
 		}

@@ -126,7 +126,7 @@ func TestWrongOptionIsRefusedAndSaysWhatWouldBeRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i, err := interceptor.CompileProto(s.locks, interceptor.WithFiles(files))
+		i, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(files))
 		if err == nil || i != nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -53,7 +53,7 @@ func TestRulesThatCannotWorkAreRefused(t *testing.T) {
 		if method == "" {
 			method = buy
 		}
-		i, err := interceptor.Compile(s.locks, interceptor.Rules{method: {Key: tc.key}})
+		i, err := interceptor.New(s.locks, interceptor.Rules{method: {Key: tc.key}})
 		if err == nil || i != nil {
 			t.Errorf("%s: no error", name)
 			continue
@@ -78,7 +78,7 @@ func TestAllFaultsOfAllRulesAreToldAtOnce(t *testing.T) {
 			t.Errorf("want a line for each rule, sorted:\n%v", err)
 		}
 	}()
-	interceptor.New(s.locks, interceptor.Rules{chat: {Key: "{x}"}, buy: {Key: "{y}"}})
+	interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "{x}"}, buy: {Key: "{y}"}})
 }
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
@@ -96,12 +96,12 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"filter twice":  {[]interceptor.Option{interceptor.WithFilter(nil), interceptor.WithFilter(nil)}, "twice"},
 		"mapping twice": {[]interceptor.Option{interceptor.WithErrorMapper(nil), interceptor.WithErrorMapper(nil)}, "twice"},
 	} {
-		_, err := interceptor.Compile(s.locks, interceptor.Rules{buy: {Key: "{sku}"}}, tc.options...)
+		_, err := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "{sku}"}}, tc.options...)
 		if err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v; want an error about %q", name, err, tc.says)
 		}
 	}
-	if _, err := interceptor.Compile(nil, nil); err == nil || !strings.Contains(err.Error(), "core.New") {
+	if _, err := interceptor.New(nil, nil); err == nil || !strings.Contains(err.Error(), "core.New") {
 		t.Errorf("without an engine: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestFilterLetsCallsThroughAndMapperReplacesStatuses(t *testing.T) {
 			return tell(err) == told{code: codes.Internal, reason: "LOCK_FAILED"}
 		}},
 	} {
-		i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}}, tc.option)
+		i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}}, tc.option)
 		ran := false
 		_, err := i.UnaryServer()(t.Context(), &testpb.Request{Sku: "s"}, &grpc.UnaryServerInfo{FullMethod: buy}, func(context.Context, any) (any, error) {
 			ran = true
@@ -162,7 +162,7 @@ func TestValidateFindsRulesForNothing(t *testing.T) {
 		"not linked, not there":     {method: "/dynamic.v1.Tii/Open", key: "k", says: "did you mean dynamic.v1.Till?"},
 		"not linked, nowhere close": {method: "/elsewhere.Service/Method", key: "k", says: "the server has no service"},
 	} {
-		i, err := interceptor.Compile(s.locks, interceptor.Rules{tc.method: {Key: tc.key}})
+		i, err := interceptor.New(s.locks, interceptor.Rules{tc.method: {Key: tc.key}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -205,7 +205,7 @@ func TestUnlinkedMessagesAreReadWhenTheyComeAndNothingRunsUnlocked(t *testing.T)
 		"till:{id}":   {},
 		"till:{name}": {code: codes.Internal, reason: "LOCK_POLICY"},
 	} {
-		i := interceptor.New(s.locks, interceptor.Rules{open: {Key: key}})
+		i := interceptor.Lock(s.locks, interceptor.Rules{open: {Key: key}})
 		got := ""
 		_, err := i.UnaryServer()(t.Context(), m, &grpc.UnaryServerInfo{FullMethod: open}, func(ctx context.Context, _ any) (any, error) {
 			got = leaseKey(ctx)
@@ -215,7 +215,7 @@ func TestUnlinkedMessagesAreReadWhenTheyComeAndNothingRunsUnlocked(t *testing.T)
 			t.Errorf("%s: ran under %q, told %+v; want %+v", key, got, tell(err), want)
 		}
 	}
-	i := interceptor.New(s.locks, interceptor.Rules{open: {Key: "till:{id}"}, buy: {Key: "{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{open: {Key: "till:{id}"}, buy: {Key: "{sku}"}})
 	for method, req := range map[string]any{open: "no message", buy: m} {
 		_, err := i.UnaryServer()(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
 			t.Errorf("%s ran without a lock", method)
@@ -242,7 +242,7 @@ func TestAnotherDescriptorOfTheSameMessageIsRead(t *testing.T) {
 	}
 	m := dynamicpb.NewMessage(fd.Messages().ByName("Request"))
 	m.Set(m.Descriptor().Fields().ByName("sku"), protoreflect.ValueOfString("a"))
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "{sku}"}})
 	got := ""
 	if _, err := i.UnaryServer()(t.Context(), m, &grpc.UnaryServerInfo{FullMethod: buy}, func(ctx context.Context, _ any) (any, error) {
 		got = leaseKey(ctx)

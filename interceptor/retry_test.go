@@ -123,10 +123,10 @@ func TestCallThatMayHaveRunIsNotSentAgainByGRPC(t *testing.T) {
 		for _, k := range kinds {
 			rules[k.method] = core.Policy{Key: "k"}
 		}
-		return []guarded{interceptor.New(s.locks, rules, o...)}
+		return []guarded{interceptor.Lock(s.locks, rules, o...)}
 	}
 	unlocked := func(s *store, o ...interceptor.Option) []guarded {
-		return []guarded{interceptor.New(s.locks, interceptor.Rules{}, o...)}
+		return []guarded{interceptor.Lock(s.locks, interceptor.Rules{}, o...)}
 	}
 	for name, tc := range map[string]struct {
 		around func(*store, ...interceptor.Option) []guarded
@@ -177,7 +177,7 @@ func TestCallThatMayHaveRunIsNotSentAgainByGRPC(t *testing.T) {
 		}},
 		"a handler's own lock, behind a fence": {
 			around: func(*store, ...interceptor.Option) []guarded {
-				return []guarded{interceptor.NewFence(&fence.Memory{}, interceptor.FenceRules{})}
+				return []guarded{interceptor.Fence(&fence.Memory{}, interceptor.FenceRules{})}
 			},
 			code: codes.Internal, reason: "LOCK_FAILED",
 			work: func(*store, context.Context) error { return interceptor.Status(unconfirmed) },
@@ -227,7 +227,7 @@ func TestCallThatNeverRanIsSentAgainByGRPC(t *testing.T) {
 			s := newStore(t)
 			giveBack := s.hold(t, "k")
 			var runs, refused atomic.Int32
-			i := interceptor.New(s.locks, interceptor.Rules{how.method: {Key: "k"}}, interceptor.WithErrorMapper(
+			i := interceptor.Lock(s.locks, interceptor.Rules{how.method: {Key: "k"}}, interceptor.WithErrorMapper(
 				func(_ context.Context, _ string, err error) error {
 					if refused.Add(1) == 1 {
 						giveBack()
@@ -249,7 +249,7 @@ func TestCallThatNeverRanIsSentAgainByGRPC(t *testing.T) {
 // by itself: only what the handler returns does.
 func TestLossAtAClientSaysNothingOfTheCallItIsMadeFor(t *testing.T) {
 	s := newStore(t)
-	client := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "k"}})
+	client := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "k"}})
 	var runs atomic.Int32
 	c := sells(t, retries(`"UNAVAILABLE"`), func(ctx context.Context) error {
 		if runs.Add(1) > 1 {
@@ -264,7 +264,7 @@ func TestLossAtAClientSaysNothingOfTheCallItIsMadeFor(t *testing.T) {
 			t.Errorf("the client is told %v", err)
 		}
 		return status.Error(codes.Unavailable, "the handler knows that this may be sent again")
-	}, interceptor.New(s.locks, interceptor.Rules{}))
+	}, interceptor.Lock(s.locks, interceptor.Rules{}))
 	if _, err := c.Buy(t.Context(), order("s")); err != nil || runs.Load() != 2 {
 		t.Errorf("%v after %d runs; want the handler's wish", err, runs.Load())
 	}
@@ -292,7 +292,7 @@ func TestCallThatMayHaveRunIsNotHedgedFurther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)
 			runs := 0
-			i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "k"}})
+			i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "k"}})
 			c := sells(t, grpc.WithDisableRetry(), func(ctx context.Context) error {
 				if runs++; runs > 1 {
 					return nil

@@ -27,7 +27,7 @@ func order(sku string) *testpb.Request {
 
 func TestServerStreamRunsUnderTheLockOfItsRequest(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{watch: {Key: "stock:{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{watch: {Key: "stock:{sku}"}})
 	c := serve(t, &shop{watch: func(r *testpb.Request, ss grpc.ServerStream) error {
 		if !proto.Equal(r, order("s")) {
 			t.Errorf("the handler got %v", r)
@@ -56,7 +56,7 @@ func TestServerStreamRunsUnderTheLockOfItsRequest(t *testing.T) {
 
 func TestClientStreamIsLockedByItsFirstMessageAndLosesNone(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
 	c := serve(t, &shop{upload: func(ss testpb.Shop_UploadServer) error {
 		text := leaseKey(ss.Context())
 		for {
@@ -89,7 +89,7 @@ func TestClientStreamIsLockedByItsFirstMessageAndLosesNone(t *testing.T) {
 
 func TestChatIsLockedFromItsFirstMessageToItsEnd(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	c := serve(t, &shop{chat: func(ss testpb.Shop_ChatServer) error {
 		for {
 			r, err := ss.Recv()
@@ -131,7 +131,7 @@ func TestChatIsLockedFromItsFirstMessageToItsEnd(t *testing.T) {
 
 func TestServerThatSpeaksFirstIsLockedByMetadata(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{meta.room}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "chat:{meta.room}"}})
 	c := serve(t, &shop{chat: func(ss testpb.Shop_ChatServer) error {
 		return ss.Send(&testpb.Reply{Text: leaseKey(ss.Context())})
 	}}, i)
@@ -149,7 +149,7 @@ func TestServerThatSpeaksFirstIsLockedByMetadata(t *testing.T) {
 
 func TestStreamsThatNeverRanAreToldWhy(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}"}})
 	c := serve(t, &shop{upload: func(testpb.Shop_UploadServer) error {
 		t.Error("the handler ran without the lock")
 		return nil
@@ -180,7 +180,7 @@ func TestStreamsThatNeverRanAreToldWhy(t *testing.T) {
 
 func TestStreamWhoseClientGoesBeforeItsFirstMessageHoldsNothing(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}", Wait: core.Forever}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{upload: {Key: "stock:{first.sku}", Wait: core.Forever}})
 	returned, outermost := returns()
 	c := serve(t, &shop{upload: func(testpb.Shop_UploadServer) error {
 		t.Error("the handler ran")
@@ -215,7 +215,7 @@ func TestStreamWhoseClientGoesBeforeItsFirstMessageHoldsNothing(t *testing.T) {
 
 func TestStreamThatLosesItsLockIsTold(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	c := serve(t, &shop{chat: func(ss testpb.Shop_ChatServer) error {
 		s.Expire("test/chat:a")
 		<-ss.Context().Done()
@@ -256,7 +256,7 @@ func (p *pipe) RecvMsg(m any) error {
 
 func TestFirstMessageIsHandedOnAsWhateverTheHandlerReceives(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "chat:{first.sku}"}})
 	run := func(receive func(grpc.ServerStream) error) error {
 		return i.StreamServer()(nil, &pipe{ctx: t.Context(), msg: order("a")}, &grpc.StreamServerInfo{FullMethod: chat, IsClientStream: true},
 			func(_ any, ss grpc.ServerStream) error { return receive(ss) })

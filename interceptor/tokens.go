@@ -61,12 +61,12 @@ func (Tokens) StreamClient() grpc.StreamClientInterceptor {
 
 // UnaryServer returns the interceptor for the unary methods of a server.
 func (Tokens) UnaryServer() grpc.UnaryServerInterceptor {
-	return (&Fence{}).UnaryServer() // without rules it checks nothing
+	return (&FenceInterceptor{}).UnaryServer() // without rules it checks nothing
 }
 
 // StreamServer returns the interceptor for the streaming methods of a server.
 func (Tokens) StreamServer() grpc.StreamServerInterceptor {
-	return (&Fence{}).StreamServer()
+	return (&FenceInterceptor{}).StreamServer()
 }
 
 // sending returns a context whose tokens go with a call.

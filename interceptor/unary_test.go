@@ -22,7 +22,7 @@ import (
 
 func TestHandlerRunsUnderTheLockOfItsMessage(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}:{order.id}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}:{order.id}"}})
 	var inside string
 	c := serve(t, &shop{buy: func(ctx context.Context, r *testpb.Request) (*testpb.Reply, error) {
 		inside = leaseKey(ctx)
@@ -43,7 +43,7 @@ func TestHandlerRunsUnderTheLockOfItsMessage(t *testing.T) {
 
 func TestMethodWithoutARuleIsNotLocked(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{chat: {Key: "k"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{chat: {Key: "k"}})
 	c := serve(t, &shop{buy: func(ctx context.Context, _ *testpb.Request) (*testpb.Reply, error) {
 		return &testpb.Reply{Text: leaseKey(ctx)}, nil
 	}}, i)
@@ -93,7 +93,7 @@ func TestKeysAreMadeOfMetadataFieldsAndValues(t *testing.T) {
 		{key: "{meta.tenant}", req: &testpb.Request{}, md: []string{"tenant", ""}},
 		{key: "{meta.tenant}", req: &testpb.Request{}, md: []string{"tenant", "t", "tenant", "t"}},
 	} {
-		i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "k:" + tc.key}})
+		i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "k:" + tc.key}})
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(tc.md...))
 		got := ""
 		_, err := i.UnaryServer()(ctx, tc.req, &grpc.UnaryServerInfo{FullMethod: buy}, func(ctx context.Context, _ any) (any, error) {
@@ -123,7 +123,7 @@ func TestValuesComeFromTheirFunction(t *testing.T) {
 			return strings.ToUpper(sku), nil
 		}
 	}
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "k:{upper}"}}, interceptor.WithValue("upper", value), nil)
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "k:{upper}"}}, interceptor.WithValue("upper", value), nil)
 	call := func(sku string) (key string, err error) {
 		_, err = i.UnaryServer()(t.Context(), &testpb.Request{Sku: sku}, &grpc.UnaryServerInfo{FullMethod: buy}, func(ctx context.Context, _ any) (any, error) {
 			key = leaseKey(ctx)
@@ -194,7 +194,7 @@ func TestCallsThatNeverRanAreToldWhy(t *testing.T) {
 				if p.Key == "" {
 					p.Key = "stock:{sku}"
 				}
-				i := interceptor.New(s.locks, interceptor.Rules{buy: p})
+				i := interceptor.Lock(s.locks, interceptor.Rules{buy: p})
 				defer tc.prepare(t, s)()
 				sku := tc.sku
 				if sku == "" {
@@ -220,7 +220,7 @@ func TestCallsThatNeverRanAreToldWhy(t *testing.T) {
 
 func TestHandlersOwnErrorsPassThrough(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.New(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
+	i := interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "stock:{sku}"}})
 	defer s.hold(t, "inner")()
 	_, busy := s.locks.Acquire(t.Context(), core.Policy{Key: "inner"})
 	for _, own := range []error{

@@ -42,7 +42,7 @@
 //	          sends                reads                 reads and checks
 //	net/http  httplock.SendTokens  httplock.ReadTokens   httplock.Fence
 //	gin                            middleware.ReadTokens middleware.Fence
-//	gRPC      interceptor.Tokens   interceptor.Tokens    interceptor.NewFence
+//	gRPC      interceptor.Tokens   interceptor.Tokens    interceptor.Fence
 //
 // # Deadlocks across services
 //

@@ -84,7 +84,7 @@ func TestOverrideChangesThePoliciesOfEverySurface(t *testing.T) {
 		mux.Handle("POST /mux/{id}", httplock.Lock(locks, core.Policy{Key: "stock:{path.id}"})(
 			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })))
 
-		unary := interceptor.New(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{sku}"}}).UnaryServer()
+		unary := interceptor.Lock(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{sku}"}}).UnaryServer()
 
 		serve := func(h http.Handler, path string) string {
 			w := httptest.NewRecorder()

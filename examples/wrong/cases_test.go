@@ -153,15 +153,15 @@ var groups = []group{
 			return err
 		}},
 		{"A misspelt gRPC method", func() error {
-			_, err := interceptor.Compile(locks, interceptor.Rules{"/stock.v1.Stock/Deducts": {Key: "stock:{sku}"}})
+			_, err := interceptor.New(locks, interceptor.Rules{"/stock.v1.Stock/Deducts": {Key: "stock:{sku}"}})
 			return err
 		}},
 		{"A field that the gRPC message lacks", func() error {
-			_, err := interceptor.Compile(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{SKU}"}})
+			_, err := interceptor.New(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{SKU}"}})
 			return err
 		}},
 		{"A server without the service of a rule", func() error {
-			li := interceptor.New(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{sku}"}})
+			li := interceptor.Lock(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: {Key: "stock:{sku}"}})
 			return li.Validate(grpc.NewServer())
 		}},
 	}},

@@ -203,6 +203,6 @@ func fromProto(lock *lockpb.Lock) error {
 	if err != nil {
 		return err
 	}
-	_, err = interceptor.CompileProto(locks, interceptor.WithFiles(files))
+	_, err = interceptor.NewFromProto(locks, interceptor.WithFiles(files))
 	return err
 }

@@ -25,12 +25,12 @@ func TestProgramInWhichNothingIsLockedIsRefused(t *testing.T) {
 		"an empty table": {interceptor.WithRules(interceptor.Rules{})},
 		"empty files":    {interceptor.WithFiles(new(protoregistry.Files))},
 	} {
-		i, err := interceptor.CompileProto(locks, o...)
+		i, err := interceptor.NewFromProto(locks, o...)
 		if i != nil || err == nil || !strings.Contains(err.Error(), "no method has the option (lockaround.v1.lock), and there are no rules") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := interceptor.CompileProto(locks, interceptor.WithRules(interceptor.Rules{"/not.linked.Service/Method": {Key: "k"}})); err != nil {
+	if _, err := interceptor.NewFromProto(locks, interceptor.WithRules(interceptor.Rules{"/not.linked.Service/Method": {Key: "k"}})); err != nil {
 		t.Errorf("a rule alone: %v", err)
 	}
 }

@@ -240,10 +240,10 @@ func (v *vault) entrances(e *core.Engine, rdb *redis.Client, ttl time.Duration, 
 	rules := func(key string) interceptor.Rules {
 		return interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: policy(key)}
 	}
-	locked := v.stock(func(ctx context.Context) error { _ = call(ctx); return ctx.Err() }, grpc.ChainUnaryInterceptor(interceptor.New(e, rules("server:{sku}")).UnaryServer()))
+	locked := v.stock(func(ctx context.Context) error { _ = call(ctx); return ctx.Err() }, grpc.ChainUnaryInterceptor(interceptor.Lock(e, rules("server:{sku}")).UnaryServer()))
 	open := v.stock(func(ctx context.Context) error { _ = call(ctx); return nil })
-	client := interceptor.New(e, rules("client:{sku}")).UnaryClient()
-	stream := interceptor.New(e, rules("stream:{sku}")).StreamServer()
+	client := interceptor.Lock(e, rules("client:{sku}")).UnaryClient()
+	stream := interceptor.Lock(e, rules("stream:{sku}")).StreamServer()
 
 	function := decorator.WithLockErr(e, policy("function:{SKU}"), func(ctx context.Context, _ deduction) error { return call(ctx) })
 	other := decorator.WithLock(e, policy("result:{SKU}"), func(ctx context.Context, _ deduction) (receipt, error) { return receipt{}, call(ctx) })

@@ -28,7 +28,7 @@ func newServer(locks *engine, db *database) (*grpc.Server, error) {
 	if err := s.lock(locks.Engine); err != nil {
 		return nil, err
 	}
-	li, err := interceptor.CompileProto(locks.Engine) // FromProto would panic, with an operator's mistake
+	li, err := interceptor.NewFromProto(locks.Engine) // FromProto would panic, with an operator's mistake
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (s *shop) rpcServer(locks *core.Engine, wait time.Duration) (*grpc.Server, 
 		})}
 	var li *interceptor.Interceptor
 	if locks != nil {
-		li = interceptor.New(locks, interceptor.Rules{
+		li = interceptor.Lock(locks, interceptor.Rules{
 			stockpb.Stock_Deduct_FullMethodName: {Name: "stock", Key: "stock:{sku}", Wait: wait},
 		})
 		options = append(options, grpc.ChainUnaryInterceptor(li.UnaryServer()), grpc.ChainStreamInterceptor(li.StreamServer()))

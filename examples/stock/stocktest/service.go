@@ -64,7 +64,7 @@ func Serve(locks *core.Engine, terms core.Policy, begin func(context.Context) (c
 	if err != nil {
 		return nil, err
 	}
-	rules := interceptor.New(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: policy("stock:{sku}")})
+	rules := interceptor.Lock(locks, interceptor.Rules{stockpb.Stock_Deduct_FullMethodName: policy("stock:{sku}")})
 	s.rpc = grpc.NewServer(grpc.ChainUnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			ctx, end := begin(ctx)

@@ -1,7 +1,7 @@
 // Package kratoslock puts package interceptor around the methods of a kratos service, by HTTP
 // and by gRPC alike:
 //
-//	locks := kratoslock.Server(interceptor.New(engine, interceptor.Rules{
+//	locks := kratoslock.Server(interceptor.Lock(engine, interceptor.Rules{
 //		"/stock.v1.Stock/Deduct": {Key: "stock:{sku}", Wait: 500 * time.Millisecond},
 //	}))
 //	http.NewServer(http.Middleware(locks))

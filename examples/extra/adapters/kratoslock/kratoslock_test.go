@@ -58,7 +58,7 @@ func open(t *testing.T, key string, d deduct) shop {
 	if strings.Contains(key, "{tenant}") {
 		o = append(o, kratoslock.Header("tenant", "X-Tenant"))
 	}
-	around := kratoslock.Server(interceptor.New(locks, interceptor.Rules{method: {Key: key}}, o...))
+	around := kratoslock.Server(interceptor.Lock(locks, interceptor.Rules{method: {Key: key}}, o...))
 	s.http = http.NewServer(http.Middleware(around), http.Timeout(0))
 	// As protoc-gen-go-http writes it.
 	s.http.Route("/").POST("/products/{sku}/deduct", func(ctx http.Context) error {
@@ -232,7 +232,7 @@ func TestOutsideOfAServerNothingRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = locks.Close() }()
-	around := kratoslock.Server(interceptor.New(locks, interceptor.Rules{method: {Key: "{sku}"}}))
+	around := kratoslock.Server(interceptor.Lock(locks, interceptor.Rules{method: {Key: "{sku}"}}))
 	_, err = around(func(context.Context, any) (any, error) {
 		t.Error("the method ran without a lock")
 		return nil, nil
