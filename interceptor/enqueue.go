@@ -2,10 +2,6 @@ package interceptor
 
 import (
 	"context"
-	"errors"
-	"time"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -36,31 +32,4 @@ func Enqueue[Req, Resp any](place func(context.Context, Req) (queue.Place, error
 		}
 		return answer(p), nil
 	}
-}
-
-// ofQueue returns the answer for an error of a queue, and when to try again. ok is false if err is
-// nil or of none.
-func ofQueue(err error) (a answer, after time.Duration, ok bool) {
-	var e *queue.Error
-	if errors.As(err, &e) {
-		err, after = e.Kind, e.RetryAfter
-	}
-	is := func(target error) bool { return errors.Is(err, target) }
-	switch {
-	case is(queue.ErrFull):
-		return answer{code: codes.ResourceExhausted, reason: "QUEUE_FULL", message: "too many calls of this kind are waiting already", retry: true}, after, true
-	case is(queue.ErrItem):
-		return answer{code: codes.InvalidArgument, reason: "QUEUE_ITEM", message: "the call cannot be queued: it is too large, or cannot be encoded"}, 0, true
-	case is(queue.ErrUnknown):
-		return answer{code: codes.NotFound, reason: "QUEUE_ITEM_UNKNOWN", message: "there is no such item, or it is not kept any more"}, 0, true
-	case is(queue.ErrNotParked):
-		return answer{code: codes.FailedPrecondition, reason: "QUEUE_NOT_PARKED", message: "the item does not wait for an operator"}, 0, true
-	case is(queue.ErrUnavailable), is(queue.ErrDamaged):
-		return answer{code: codes.Unavailable, reason: "QUEUE_UNAVAILABLE", message: "the call cannot be queued at present", log: is(queue.ErrDamaged)}, 0, true
-	case e != nil && is(context.DeadlineExceeded):
-		return answer{code: codes.DeadlineExceeded, reason: "DEADLINE_EXCEEDED", message: "the call's time ran out before it was queued"}, 0, true
-	case e != nil && is(context.Canceled):
-		return answer{code: codes.Canceled, reason: "CANCELLED", message: "the call was cancelled before it was queued"}, 0, true
-	}
-	return answer{}, 0, false
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/reason"
 )
 
 // Interceptor puts the locks of a table of rules around calls, at a server or at
@@ -122,7 +123,7 @@ func (i *Interceptor) around(ctx context.Context, r *rule, c call, run func(cont
 	case own:
 		return failed, ended
 	}
-	return i.fail(ctx, r, loss(ended), ended), ended
+	return i.fail(ctx, r, reason.Ended(ended), ended), ended
 }
 
 // inside runs a call in its section and leaves that. failed is what the call returned,

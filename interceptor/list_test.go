@@ -76,7 +76,7 @@ func TestRepeatedFieldLocksAKeyForEachElement(t *testing.T) {
 			if told := tell(err); told.code != codes.InvalidArgument || told.reason != "LOCK_KEY_INVALID" || told.field != tc.field || !errors.Is(err, tc.is) {
 				t.Errorf("%+v, %v", told, err)
 			}
-			if many := errors.Is(tc.is, core.ErrTooMany); many != strings.Contains(fmt.Sprint(err), "there are more values than one call can have") {
+			if many := errors.Is(tc.is, core.ErrTooMany); many != strings.Contains(fmt.Sprint(err), "there are more values than one request can have") {
 				t.Errorf("got %v", err)
 			}
 		})

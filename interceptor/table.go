@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/reason"
 )
 
 // table is the rules of methods, and what is the same for all of them.
@@ -95,19 +96,19 @@ func (t *table) refuse(ctx context.Context, r *rule, err error) error {
 			Detail: "the method's message has no such field; correct the rule, and call Validate before serving", Cause: e.Cause,
 		}
 	}
-	return t.fail(ctx, r, refusal(err), err)
+	return t.fail(ctx, r, reason.Refused(err), err)
 }
 
 // fail returns the error that a caller gets.
-func (t *table) fail(ctx context.Context, r *rule, a answer, err error) error {
+func (t *table) fail(ctx context.Context, r *rule, why reason.Reason, err error) error {
 	if t.options.mapper != nil {
 		if mapped := t.options.mapper(ctx, r.method, err); mapped != nil {
 			return mapped
 		}
-		return lockFailed.failure(err)
+		return answer(reason.Failed(), err)
 	}
-	if a.log {
-		t.options.engine.Logger().Error(failedByLock, "lock.name", r.name, "method", r.method, "error.type", a.reason, "error", told(err))
+	if why.Log {
+		t.options.engine.Logger().Error(failedByLock, "lock.name", r.name, "method", r.method, "error.type", why.Code, "error", reason.Told(err))
 	}
-	return a.failure(err)
+	return answer(why, err)
 }

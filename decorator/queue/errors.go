@@ -1,29 +1,51 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	"github.com/lockaround/lockaround/core/reason"
 )
 
 // What can go wrong with a queue, for errors.Is.
 var (
 	// ErrFull: the key has as many items as its queue may have.
-	ErrFull = errors.New("queue is full")
+	ErrFull error = &kind{"queue is full", reason.Reason{Code: "QUEUE_FULL", HTTP: http.StatusTooManyRequests, GRPC: 8, Again: true, Text: "too many requests of this kind are waiting already"}}
 	// ErrItem: what is to be queued cannot be encoded, or is out of bounds.
-	ErrItem = errors.New("item cannot be queued")
+	ErrItem error = &kind{"item cannot be queued", reason.Reason{Code: "QUEUE_ITEM", HTTP: http.StatusRequestEntityTooLarge, GRPC: 3, Text: "the request cannot be queued: it is too large, or cannot be encoded"}}
 	// ErrUnknown: there is no such item, or it has ended and is kept no more.
-	ErrUnknown = errors.New("queue item unknown")
+	ErrUnknown error = &kind{"queue item unknown", reason.Reason{Code: "QUEUE_ITEM_UNKNOWN", HTTP: http.StatusNotFound, GRPC: 5, Text: "there is no such item, or it is not kept any more"}}
 	// ErrNotParked: the item is not the first of a parked key.
-	ErrNotParked = errors.New("queue item is not parked")
+	ErrNotParked error = &kind{"queue item is not parked", reason.Reason{Code: "QUEUE_NOT_PARKED", HTTP: http.StatusConflict, GRPC: 9, Text: "the item does not wait for an operator"}}
 	// ErrSuperseded: a larger fencing token has come to the key, or the run has ended.
 	ErrSuperseded = errors.New("queue run superseded")
 	// ErrDamaged: the store has lost a part of a queue, most likely by eviction.
-	ErrDamaged = errors.New("queue has lost data")
+	ErrDamaged error = &kind{"queue has lost data", damaged}
 	// ErrUnavailable: the store does not answer, or refuses. Stores return their own errors
 	// then, and what is made of them wraps this one.
-	ErrUnavailable = errors.New("queue unavailable")
+	ErrUnavailable error = &kind{"queue unavailable", unavailable}
 )
+
+var (
+	unavailable = reason.Reason{Code: "QUEUE_UNAVAILABLE", HTTP: http.StatusServiceUnavailable, GRPC: 14, Text: "the request cannot be queued at present"}
+	damaged     = func() reason.Reason { r := unavailable; r.Log = true; return r }()
+	tooLate     = reason.Reason{Code: "DEADLINE_EXCEEDED", HTTP: http.StatusGatewayTimeout, GRPC: 4, Text: "the request's time ran out before it was queued"}
+	cancelled   = reason.Reason{Code: "CANCELLED", HTTP: reason.Gone, GRPC: 1, Text: "the request was cancelled before it was queued"}
+)
+
+// kind is one of the errors above that clients may be told of.
+type kind struct {
+	text   string
+	reason reason.Reason
+}
+
+func (k *kind) Error() string { return k.text }
+
+// Reason is what clients are told.
+func (k *kind) Reason() reason.Reason { return k.reason }
 
 // Error says what was attempted with a queue, and what went wrong. Its text has neither keys
 // nor items nor what the store said, so it may be shown.
@@ -59,4 +81,25 @@ func (e *Error) Unwrap() (all []error) {
 		}
 	}
 	return all
+}
+
+// Reason is what clients are told of the error: see [reason.Of]. It is the zero value if that is nothing.
+func (e *Error) Reason() reason.Reason {
+	if e == nil {
+		return reason.Reason{}
+	}
+	var k *kind
+	switch {
+	case errors.As(e.Kind, &k):
+		r := k.reason
+		if r.Again {
+			r.After = max(e.RetryAfter, 0)
+		}
+		return r
+	case errors.Is(e.Kind, context.DeadlineExceeded):
+		return tooLate
+	case errors.Is(e.Kind, context.Canceled):
+		return cancelled
+	}
+	return reason.Reason{}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
@@ -81,23 +80,6 @@ func TestErrorsOfAHandlersOwnLockBecomeTheAnswersOfARoutesLock(t *testing.T) {
 				t.Errorf("got %+v, %v, %v; want %+v", p, ended, ok, tc)
 			}
 		})
-	}
-}
-
-// Either the call has not run, or neither status nor header asks for it again.
-func TestWhatMayHaveHadAnEffectIsNotAskedForAgain(t *testing.T) {
-	for _, op := range []string{"acquire", "release", "check", "extend", "do", "ping"} {
-		for _, kind := range []error{
-			core.ErrBusy, core.ErrTimeout, core.ErrUnavailable, core.ErrLost, core.ErrMaxHold, core.ErrNotHeld,
-			core.ErrDeadlock, core.ErrKey, core.ErrPolicy, core.ErrClosed, context.Canceled, context.DeadlineExceeded,
-		} {
-			err := &core.Error{Op: op, Kind: kind, RetryAfter: time.Second}
-			failure, _ := core.FailureOf(err)
-			p, _, _ := OfHandler(t.Context(), err)
-			if failure > core.Refused && (p.Status != http.StatusInternalServerError || p.Header().Get("Retry-After") != "") {
-				t.Errorf("%v, which may have had an effect, is answered with %d %v", err, p.Status, p.Header())
-			}
-		}
 	}
 }
 

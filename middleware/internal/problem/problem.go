@@ -11,16 +11,18 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/reason"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
 // StatusClientClosedRequest is what nginx and others log for a request whose
 // client has gone.
-const StatusClientClosedRequest = 499
+const StatusClientClosedRequest = reason.Gone
 
 // Problem is an answer according to RFC 9457.
 type Problem struct {
@@ -33,126 +35,55 @@ type Problem struct {
 	Field       string `json:"field,omitempty"` // of a request that was bound, as its client calls it
 
 	retryAfter string // the header, if any
+	log        bool   // it is the operator's to mend
 }
 
 func of(status int, code, detail string) Problem {
 	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// OfRefused returns the answer for a call that err kept from running.
-func OfRefused(err error) Problem {
-	if p, ok := ofToken(err); ok {
-		return p
+// from makes the answer for a reason.
+func from(r reason.Reason) Problem {
+	p := of(r.HTTP, r.Code, strings.ToUpper(r.Text[:1])+r.Text[1:]+".")
+	p.Placeholder, p.log = r.Placeholder, r.Log
+	if r.Again {
+		p.retryAfter = strconv.FormatInt(int64(max((r.After+time.Second-1)/time.Second, 1)), 10)
 	}
-	kind := err
-	// An error's cause may be of another kind: a store that is too slow is
-	// caused by a deadline, but not by the request's.
-	e := decisive(err)
-	if e != nil {
-		kind = e.Kind
-	} else if failure, by := core.FailureOf(err); failure == core.Ended {
-		return OfEnded(by) // of a lock around the one that was asked for
-	}
-	is := func(target error) bool { return errors.Is(kind, target) }
-	switch {
-	case is(core.ErrBusy):
-		return of(http.StatusConflict, "LOCK_BUSY", "Another request is being worked on that excludes this one.").after(e)
-	case is(core.ErrTimeout):
-		return of(http.StatusConflict, "LOCK_TIMEOUT", "Other requests that exclude this one took too long.").after(e)
-	case is(core.ErrUnavailable):
-		return of(http.StatusServiceUnavailable, "LOCK_UNAVAILABLE", "The lock that this request needs cannot be had at present.")
-	case is(core.ErrClosed):
-		return of(http.StatusServiceUnavailable, "LOCK_CLOSED", "The server is shutting down.")
-	case is(core.ErrKey):
-		return ofKey(err, e)
-	case is(body.ErrUnreadable) && errors.Is(err, core.ErrTooLarge):
-		return of(http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE", "The request's body is too large.")
-	case is(body.ErrUnreadable) && errors.Is(err, os.ErrDeadlineExceeded):
-		return of(http.StatusRequestTimeout, "BODY_TIMEOUT", "The request's body did not come in time.")
-	case is(body.ErrUnreadable):
-		return of(http.StatusBadRequest, "BODY_UNREADABLE", "The request's body could not be read.")
-	case is(core.ErrPolicy):
-		return of(http.StatusInternalServerError, "LOCK_POLICY", "The lock of this route is misconfigured.")
-	case is(core.ErrDeadlock):
-		return of(http.StatusInternalServerError, "LOCK_DEADLOCK", "The request excludes itself.")
-	case is(core.ErrNotHeld):
-		return of(http.StatusInternalServerError, "LOCK_NOT_HELD", "The lock of this request had ended.")
-	case is(context.DeadlineExceeded):
-		return of(http.StatusGatewayTimeout, "DEADLINE_EXCEEDED", "The request's time ran out while it waited for its turn.")
-	case is(context.Canceled):
-		return of(StatusClientClosedRequest, "CANCELLED", "The request was cancelled.")
-	}
-	return failed
-}
-
-// failed is the answer for an error that means nothing more.
-var failed = of(http.StatusInternalServerError, "LOCK_FAILED", "The lock of this request failed.")
-
-// decisive returns the error of a lock that says how a request has failed, or nil.
-func decisive(err error) *core.Error {
-	_, by := core.FailureOf(err)
-	e, _ := by.(*core.Error) //nolint:errorlint // FailureOf unwraps
-	return e
-}
-
-// ofToken is the answer for a request whose fencing token was not admitted. A stale
-// one is no conflict: clients that repeat a request after 409 would be refused for ever.
-func ofToken(err error) (p Problem, ok bool) {
-	switch {
-	case errors.Is(err, fence.ErrUndecided):
-		return of(http.StatusServiceUnavailable, "LOCK_TOKEN_UNDECIDED", "The fencing token of the request cannot be checked at present."), true
-	case errors.Is(err, fence.ErrStale):
-		return of(http.StatusPreconditionFailed, "LOCK_TOKEN_STALE", "The lock that the request was sent under is over, and another one has had it since."), true
-	case errors.Is(err, fence.ErrMissing):
-		return of(http.StatusBadRequest, "LOCK_TOKEN_MISSING", "The request has no fencing token; it has to be sent under the lock of what it changes."), true
-	case errors.Is(err, fence.ErrOtherKey):
-		return of(http.StatusBadRequest, "LOCK_TOKEN_OTHER_KEY", "The request was sent under another lock than that of what it changes."), true
-	case errors.Is(err, fence.ErrMalformed):
-		return of(http.StatusBadRequest, "LOCK_TOKEN_MALFORMED", "The header "+fence.Header+" of the request cannot be read."), true
-	}
-	return Problem{}, false
-}
-
-// ofKey is the answer for a request that no key could be made of.
-func ofKey(err error, e *core.Error) Problem {
-	p := of(http.StatusBadRequest, "LOCK_KEY_INVALID", "")
-	if e != nil {
-		p.Placeholder = e.Placeholder
-	}
-	var f *body.Fault
-	switch {
-	case errors.Is(err, core.ErrTooLarge):
-		p.Status, p.Code = http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE"
-		p.Detail = "What holds a required value is too large."
-	case errors.Is(err, core.ErrTooMany):
-		p.Detail = "There are more values than one request can have."
-	case errors.As(err, &f):
-		p.Detail = "A required value cannot be used: " + f.Reason + "."
-	case errors.Is(err, core.ErrMissing):
-		p.Detail = "A required value is missing or empty."
-	case errors.Is(err, core.ErrRepeated):
-		p.Detail = "A required value is given more than once."
-	case p.Placeholder == "":
-		p.Detail = "The required values are too long."
-	default:
-		p.Detail = "A required value cannot be read."
-	}
-	p.Title = http.StatusText(p.Status)
 	return p
 }
 
-// OfEnded returns the answer for a call whose lease ended, by err, while it ran.
-func OfEnded(err error) Problem {
-	code := "LOCK_LOST"
-	switch {
-	case errors.Is(err, core.ErrMaxHold):
-		code = "LOCK_MAX_HOLD"
-	case errors.Is(err, core.ErrClosed):
-		code = "LOCK_CLOSED"
+// OfRefused returns the answer for a call that err kept from running.
+func OfRefused(err error) Problem {
+	r := reason.Refused(err)
+	e := reason.Decisive(err)
+	switch ofBody := e == nil && errors.Is(err, body.ErrUnreadable); {
+	case r.Code == "LOCK_KEY_INVALID":
+		return ofKey(r, err)
+	case !ofBody:
+		return from(r)
+	case errors.Is(err, core.ErrTooLarge):
+		return of(http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE", "The request's body is too large.")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return of(http.StatusRequestTimeout, "BODY_TIMEOUT", "The request's body did not come in time.")
 	}
-	return of(http.StatusInternalServerError, code,
-		"The request lost its lock while it was being worked on; it may or may not have had an effect.")
+	return of(http.StatusBadRequest, "BODY_UNREADABLE", "The request's body could not be read.")
 }
+
+// ofKey is the answer for a request that no key could be made of: what is wrong with its body is told.
+func ofKey(r reason.Reason, err error) Problem {
+	var f *body.Fault
+	switch {
+	case errors.Is(err, core.ErrTooLarge):
+		r.HTTP, r.Code, r.Text = http.StatusRequestEntityTooLarge, "BODY_TOO_LARGE", "what holds a required value is too large"
+	case errors.Is(err, core.ErrTooMany):
+	case errors.As(err, &f):
+		r.Text = "a required value cannot be used: " + f.Reason
+	}
+	return from(r)
+}
+
+// OfEnded returns the answer for a call whose lease ended, by err, while it ran.
+func OfEnded(err error) Problem { return from(reason.Ended(err)) }
 
 // OfHandler returns the answer for an error of a lock that a handler took by itself, in a
 // request with that context. ok is false if err is nil or of no lock. ended says that the lock
@@ -160,31 +91,22 @@ func OfEnded(err error) Problem {
 //
 // An error of a queue is of no lock, but answered by the same handlers.
 func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
-	if p, ok := OfQueue(err); ok {
-		return p, false, true
-	}
-	failure, by := core.FailureOf(err)
-	if failure == core.NoFailure {
+	r, ok := reason.Of(err)
+	if !ok {
 		return Problem{}, false, false
 	}
-	if e := decisive(err); e != nil {
+	failure, by := core.FailureOf(err)
+	if e := reason.Decisive(err); e != nil {
 		by = e.Kind
 	}
-	cancelled := errors.Is(by, context.Canceled)
-	if cancelled {
+	if failure != core.NoFailure && errors.Is(by, context.Canceled) {
 		if outer, end := core.FailureOf(context.Cause(request)); outer == core.Ended {
-			failure, by = outer, end
+			return OfEnded(end), true, true
+		} else if failure == core.Refused && request.Err() == nil {
+			return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
 		}
 	}
-	switch {
-	case failure == core.Ended:
-		return OfEnded(by), true, true
-	case failure == core.Unconfirmed:
-		return failed, true, true
-	case cancelled && request.Err() == nil:
-		return of(http.StatusServiceUnavailable, "CANCELLED", "The work on this request was cancelled."), false, true
-	}
-	return OfRefused(err), false, true
+	return from(r), r.MayHaveRun, true
 }
 
 // Log says what an operator must know of a request that err has led to p. Nothing is said of
@@ -192,20 +114,20 @@ func OfHandler(request context.Context, err error) (p Problem, ended, ok bool) {
 func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 	var message string
 	switch {
-	case p.Status == http.StatusInternalServerError:
-		message = "a request was refused by its lock"
+	case !p.log:
+		return
 	case errors.Is(err, fence.ErrUndecided):
 		message = "a request was refused because the guard could not check its fencing token"
 	default:
-		return
+		message = "a request was refused by its lock"
 	}
-	l.Error(message, "lock.name", name, "route", route, "error.type", p.Code, "error", told(err))
+	l.Error(message, "lock.name", name, "route", route, "error.type", p.Code, "error", reason.Told(err))
 }
 
 // LogEnded says that the lease of a request ended before its handler did. status is what
 // was answered, if anything was, or 0 if that is not known.
 func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
-	about := []any{"lock.name", name, "route", route, "error.type", p.Code, "error", told(err), "answered", answered}
+	about := []any{"lock.name", name, "route", route, "error.type", p.Code, "error", reason.Told(err), "answered", answered}
 	if answered && status != 0 {
 		about = append(about, "status", status)
 	}
@@ -215,7 +137,7 @@ func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answere
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
 func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answered bool, status int) {
 	name := ""
-	if e := decisive(err); e != nil {
+	if e := reason.Decisive(err); e != nil {
 		name = e.Policy
 	}
 	if ended {
@@ -223,31 +145,6 @@ func (p Problem) LogHandler(l *slog.Logger, route string, err error, ended, answ
 		return
 	}
 	p.Log(l, name, route, err)
-}
-
-// told is what a log may say of err: the text of the error that
-// decided, which holds neither values of the request nor what a store said.
-func told(err error) string {
-	failure, by := core.FailureOf(err)
-	if failure == core.NoFailure {
-		return "not an error of a lock"
-	}
-	return by.Error()
-}
-
-// longestRetry bounds Retry-After. What is left of a lease tells when the lock of
-// a process that died is free; a live one releases long before.
-const longestRetry = 3 * time.Second
-
-// after gives p a Retry-After: whole seconds, rounded up, at least 1. e may be
-// nil.
-func (p Problem) after(e *core.Error) Problem {
-	var d time.Duration
-	if e != nil {
-		d = min(e.RetryAfter, longestRetry)
-	}
-	p.retryAfter = strconv.FormatInt(int64(max((d+time.Second-1)/time.Second, 1)), 10)
-	return p
 }
 
 // EncodingOf notes, before handlers run, how something in front of them encodes every

@@ -1,12 +1,9 @@
 package problem
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/lockaround/lockaround/decorator/queue"
 )
@@ -29,38 +26,6 @@ func WriteAccepted(w http.ResponseWriter, p queue.Place) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = w.Write(append(body, '\n')) // the client has gone
-}
-
-// OfQueue returns the answer for an error of a queue. ok is false if err is nil or of none.
-func OfQueue(err error) (p Problem, ok bool) {
-	var e *queue.Error
-	if errors.As(err, &e) {
-		err = e.Kind
-	}
-	is := func(target error) bool { return errors.Is(err, target) }
-	switch {
-	case is(queue.ErrFull):
-		p := of(http.StatusTooManyRequests, "QUEUE_FULL", "Too many requests of this kind are waiting already.")
-		var after time.Duration
-		if e != nil {
-			after = e.RetryAfter
-		}
-		p.retryAfter = strconv.FormatInt(int64(max((after+time.Second-1)/time.Second, 1)), 10)
-		return p, true
-	case is(queue.ErrItem):
-		return of(http.StatusRequestEntityTooLarge, "QUEUE_ITEM", "The request cannot be queued: it is too large, or cannot be encoded."), true
-	case is(queue.ErrUnknown):
-		return of(http.StatusNotFound, "QUEUE_ITEM_UNKNOWN", "There is no such item, or it is not kept any more."), true
-	case is(queue.ErrNotParked):
-		return of(http.StatusConflict, "QUEUE_NOT_PARKED", "The item does not wait for an operator."), true
-	case is(queue.ErrUnavailable), is(queue.ErrDamaged):
-		return of(http.StatusServiceUnavailable, "QUEUE_UNAVAILABLE", "The request cannot be queued at present."), true
-	case e != nil && is(context.DeadlineExceeded):
-		return of(http.StatusGatewayTimeout, "DEADLINE_EXCEEDED", "The request's time ran out before it was queued."), true
-	case e != nil && is(context.Canceled):
-		return of(StatusClientClosedRequest, "CANCELLED", "The request was cancelled."), true
-	}
-	return Problem{}, false
 }
 
 // Failed is the answer for an error of a handler that says nothing of what clients may know.
