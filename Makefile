@@ -24,7 +24,7 @@ GOTEST := -vet=off -p 4 -parallel 16 -timeout 20m
 NEWER := $(addprefix test-newer-,redis valkey etcd zookeeper postgres)
 
 .PHONY: help test test-etcd test-zookeeper test-postgres test-mariadb test-valkey test-newer $(NEWER) test-stores lint golangci lockvet check race test-full \
-	test-long flakes generated proto model fuzz bench peers caches queues faults figures
+	test-long flakes generated proto model fuzz bench peers caches queues sizing faults figures
 
 ## help: print this
 help:
@@ -124,6 +124,10 @@ peers:
 
 caches queues:
 	@go run ./core/lab/$@ -awake -out core/lab/$@/results
+
+## sizing: what locks cost a Redis server, for core/lab/sizing/results
+sizing:
+	@go run ./core/lab/sizing -out core/lab/sizing/results
 
 ## faults: the fault laboratory, for core/lab/faults/results
 faults:

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/precise"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/lab/internal/tally"
 	"github.com/lockaround/lockaround/core/lab/internal/usage"
@@ -303,7 +304,7 @@ func (s *stage) section(i int) {
 	s.witness.enter(slot)
 	n := s.callers[i].sections.Add(1)
 	if s.scenario.Body > 0 {
-		spend(s.scenario.Body + rand.N(s.scenario.Jitter+1))
+		precise.Spend(s.scenario.Body + rand.N(s.scenario.Jitter+1))
 	} else if n%lingers == 0 {
 		runtime.Gosched()
 	}

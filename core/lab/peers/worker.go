@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/precise"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -143,7 +144,7 @@ func (s *stage) warm() error {
 func (s *stage) rehearse() {
 	began := time.Now()
 	for range s.scenario.Processes * s.scenario.Callers {
-		spend(s.scenario.Body)
+		precise.Spend(s.scenario.Body)
 	}
 	s.outcome.Ideal = time.Since(began)
 }

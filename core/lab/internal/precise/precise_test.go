@@ -1,4 +1,4 @@
-package main
+package precise
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 func TestSpendIsNeverTooShort(t *testing.T) {
 	for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, spinTime, 2 * spinTime, 2 * time.Millisecond} {
 		began := time.Now()
-		spend(d)
+		Spend(d)
 		if took := time.Since(began); took < d {
 			t.Errorf("spending %v took %v", d, took)
 		}

@@ -1,4 +1,5 @@
-package main
+// Package precise waits more exactly than Go's timers do.
+package precise
 
 import (
 	"runtime"
@@ -10,12 +11,12 @@ import (
 // ends 10 % late or more, as idle threads wait for whole milliseconds.
 const spinTime = 150 * time.Microsecond
 
-// spend takes that long, as exactly as can be had: 2 ms took 2.00 ms for 4 % of them on a
+// Spend takes that long, as exactly as can be had: 2 ms took 2.00 ms for 4 % of them on a
 // processor, where time.Sleep took 2.2 ms.
-func spend(d time.Duration) { sleepUntil(time.Now().Add(d)) }
+func Spend(d time.Duration) { Until(time.Now().Add(d)) }
 
-// sleepUntil returns at that moment, at once if it is past.
-func sleepUntil(end time.Time) {
+// Until returns at that moment, at once if it is past.
+func Until(end time.Time) {
 	if left := time.Until(end); left > 2*spinTime {
 		nap(left - spinTime)
 	}
@@ -24,8 +25,8 @@ func sleepUntil(end time.Time) {
 	}
 }
 
-// idleUntil returns soon after that moment, at once if it is past, and uses no processor.
-func idleUntil(end time.Time) {
+// Idle returns soon after that moment, at once if it is past, and uses no processor.
+func Idle(end time.Time) {
 	if left := time.Until(end); left > 0 {
 		nap(left)
 	}
