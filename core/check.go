@@ -329,7 +329,7 @@ type Defaults struct {
 // what [WithOverrides] sets counts, also a pointer to zero. [Guard.Policy] returns what came out,
 // and an [ErrPolicy] of a policy that a default makes impossible says so.
 //
-// decorator.Job and Leader take the TTL alone: a schedule says how long a job waits and runs,
+// job.Must and Leader take the TTL alone: a schedule says how long a job waits and runs,
 // and a candidate waits until it leads.
 // New refuses defaults that no policy could have. Of two such options the last one counts.
 func WithDefaults(d Defaults) Option {

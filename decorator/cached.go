@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
 // Cached returns load with a cache before it that is refilled under a lock: when a value
@@ -112,7 +113,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	case store == nil:
 		err = errors.New("the store is nil; use cache.NewMemory, rediscache.New or one of your own")
 	case load == nil:
-		err = errNilFunc
+		err = room.ErrNilFunc
 	default:
 		err = c.fill()
 	}
@@ -120,7 +121,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 		err = serialisable[Out](c.Codec)
 	}
 	if err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	f := &CachedFunc[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{}), left: make(chan struct{})}
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {

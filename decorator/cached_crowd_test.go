@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
@@ -73,21 +75,21 @@ var stamp = redis.NewScript(`
 	return redis.call('RPUSH', KEYS[1], string.format('%.0f ', t[1] * 1000000 + t[2]) .. ARGV[1])`)
 
 // TestCrowdProcess is a crowd's program.
-func TestCrowdProcess(t *testing.T) { beAChild(t, runCrowd) }
+func TestCrowdProcess(t *testing.T) { roomtest.Be(t, runCrowd) }
 
 func runCrowd(plan crowdPlan) (err error) {
 	c := &crowd{crowdPlan: plan, reports: make(map[int64]*editionReport)}
-	c.source = patientClient(plan.Addr)
-	rdb := patientClient(plan.Addr)
+	c.source = roomtest.Client(plan.Addr)
+	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, c.source.Close(), rdb.Close()) }()
 	if c.Store, err = rediscache.New(rdb, "test:cache:"); err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
 	if err != nil {
 		return err
 	}
-	c.cached = decorator.Cached(locks, core.Policy{Key: "edition:{.}", Wait: patience, TTL: plan.TTL}, c, c.load,
+	c.cached = decorator.Cached(locks, core.Policy{Key: "edition:{.}", Wait: roomtest.Patience, TTL: plan.TTL}, c, c.load,
 		decorator.CachePolicy{Expiry: plan.Expiry})
 	var callers sync.WaitGroup
 	for range plan.Callers {
@@ -151,7 +153,7 @@ func (c *crowd) load(ctx context.Context, _ string) (edition, error) {
 		return edition{}, err
 	}
 	if slices.Contains(c.Hang, n) {
-		fmt.Println(hangs)
+		fmt.Println(roomtest.Hangs)
 		select {}
 	}
 	if err := takes(c.Load)(ctx, ""); err != nil {
@@ -161,9 +163,6 @@ func (c *crowd) load(ctx context.Context, _ string) (edition, error) {
 	c.loaded.Store(number)
 	return edition{number}, err
 }
-
-// hangs is what a process prints that is to be killed.
-const hangs = "hangs"
 
 // Claim measures how long it takes: a value that may end before the answer is there has
 // ended for whoever claims.

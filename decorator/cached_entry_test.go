@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -25,7 +27,7 @@ func TestAValueThatCannotBeCachedIsAnErrorForAll(t *testing.T) {
 		"not to be encoded": {math.NaN(), "cannot be encoded"},
 		"too large":         {strings.Repeat("x", 99), "it has 101 bytes and CachePolicy.MaxBytes is 100"},
 	} {
-		f := decorator.Cached(newEngine(t, memlock.New()), core.Policy{Name: "report", Key: "report:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
+		f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Name: "report", Key: "report:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
 			func(context.Context, string) (any, error) { return tc.value, nil }, decorator.CachePolicy{Expiry: time.Minute, MaxBytes: 100})
 		v, err := f.Get(t.Context(), "a")
 		if !errors.Is(err, decorator.ErrValue) || v != nil || !strings.Contains(err.Error(), `"report"`) || !strings.Contains(err.Error(), tc.want) {
@@ -92,7 +94,7 @@ func TestAValueThatCannotBeReadAnyMoreIsLoadedAnew(t *testing.T) {
 
 func TestEveryCallerHasAValueOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := decorator.Cached(newEngine(t, memlock.New()), core.Policy{Key: "tags:{.}", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 9}),
+		f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Key: "tags:{.}", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 9}),
 			func(context.Context, string) ([]string, error) { return []string{"new"}, nil }, decorator.CachePolicy{Expiry: time.Minute})
 		t.Cleanup(f.Close)
 		for range 3 {
@@ -106,7 +108,7 @@ func TestEveryCallerHasAValueOfItsOwn(t *testing.T) {
 }
 
 func TestANilValueIsAValue(t *testing.T) {
-	f := decorator.Cached(newEngine(t, memlock.New()), core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
+	f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
 		func(context.Context, string) (*page, error) { return nil, nil }, decorator.CachePolicy{Expiry: time.Minute})
 	t.Cleanup(f.Close)
 	for range 2 {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
@@ -57,22 +59,22 @@ var raise = redis.NewScript(`
 	return 1`)
 
 // TestNewsroomProcess is a newsroom's program.
-func TestNewsroomProcess(t *testing.T) { beAChild(t, runNewsroom) }
+func TestNewsroomProcess(t *testing.T) { roomtest.Be(t, runNewsroom) }
 
 func runNewsroom(plan newsroomPlan) (err error) {
 	n := &newsroom{newsroomPlan: plan}
-	n.source, n.until = patientClient(plan.Addr), time.Now().Add(plan.For)
-	rdb := patientClient(plan.Addr)
+	n.source, n.until = roomtest.Client(plan.Addr), time.Now().Add(plan.For)
+	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, n.source.Close(), rdb.Close()) }()
 	store, err := rediscache.New(rdb, "test:cache:")
 	if err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
 	if err != nil {
 		return err
 	}
-	n.cached = decorator.Cached(locks, core.Policy{Key: "news:{.}", Wait: patience, TTL: patience}, countingStore{store, &n.counts.Refused}, n.load,
+	n.cached = decorator.Cached(locks, core.Policy{Key: "news:{.}", Wait: roomtest.Patience, TTL: roomtest.Patience}, countingStore{store, &n.counts.Refused}, n.load,
 		decorator.CachePolicy{Expiry: time.Minute})
 	var staff sync.WaitGroup
 	staff.Go(n.write)
@@ -107,7 +109,7 @@ func upTo(d time.Duration) { <-time.After(rand.N(d)) }
 // while.
 func (n *newsroom) goesOn() bool {
 	refused, after := n.counts.Refused.Load(), time.Since(n.until)
-	return after < 0 || after < patience && (refused == 0 || refused == n.counts.Loads.Load())
+	return after < 0 || after < roomtest.Patience && (refused == 0 || refused == n.counts.Loads.Load())
 }
 
 // write changes the source, and says so when the cache knows.
@@ -162,23 +164,23 @@ func TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses(t *testing.T) {
 	}
 	t.Parallel()
 	plan := newsroomPlan{Addr: redisserver.Start(t).Addr, Readers: 10, For: 2 * time.Second}
-	var all []*child
+	var all []*roomtest.Child
 	for range 4 {
-		all = append(all, startChild(t, "TestNewsroomProcess", plan))
+		all = append(all, roomtest.Start(t, "TestNewsroomProcess", plan))
 	}
 	for _, c := range all {
-		if line := c.read(); line != "ready" {
+		if line := c.Read(); line != "ready" {
 			t.Fatalf("a newsroom said %q", line)
 		}
 	}
 	for _, c := range all {
-		c.begin(t)
+		c.Begin(t)
 	}
 	for _, c := range all {
-		for line := c.read(); line != ""; line = c.read() {
+		for line := c.Read(); line != ""; line = c.Read() {
 			t.Error(line)
 		}
-		if err := c.wait(); err != nil {
+		if err := c.Wait(); err != nil {
 			t.Errorf("a newsroom's process: %v", err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
@@ -79,12 +81,12 @@ type fair struct {
 func newFair(t *testing.T, expiries, kills int) *fair {
 	f := &fair{T: t, crowdPlan: crowdPlan{
 		Addr: redisserver.Start(t).Addr, Callers: everyone / crowds,
-		Expiry: crowdExpiry, Load: crowdLoad, TTL: patience, Last: int64(1 + expiries),
+		Expiry: crowdExpiry, Load: crowdLoad, TTL: roomtest.Patience, Last: int64(1 + expiries),
 	}}
 	if kills > 0 {
 		f.TTL = crowdTTL
 	}
-	f.rdb = patientClient(f.Addr)
+	f.rdb = roomtest.Client(f.Addr)
 	t.Cleanup(func() { _ = f.rdb.Close() })
 	for n := range kills {
 		f.Hang = append(f.Hang, int64(n*(oneKillIn+1)+oneKillIn/2))
@@ -96,16 +98,16 @@ func newFair(t *testing.T, expiries, kills int) *fair {
 // when all have seen the last edition.
 func (f *fair) run() {
 	type said struct {
-		*child
+		*roomtest.Child
 		line string
 	}
 	lines := make(chan said)
-	var all []*child
+	var all []*roomtest.Child
 	start := func() {
-		c := startChild(f.T, "TestCrowdProcess", f.crowdPlan)
+		c := roomtest.Start(f.T, "TestCrowdProcess", f.crowdPlan)
 		all = append(all, c)
 		go func() {
-			for line := c.read(); line != ""; line = c.read() {
+			for line := c.Read(); line != ""; line = c.Read() {
 				lines <- said{c, line}
 			}
 			lines <- said{c, ""}
@@ -114,22 +116,22 @@ func (f *fair) run() {
 	for range crowds {
 		start()
 	}
-	killed := make(map[*child]bool)
+	killed := make(map[*roomtest.Child]bool)
 	for ready, ended := 0, 0; ended < len(all); {
 		switch s := <-lines; s.line {
 		case "ready":
 			if ready++; ready == crowds {
 				for _, c := range all {
-					c.begin(f.T)
+					c.Begin(f.T)
 				}
 			}
-		case hangs:
-			f.killed, killed[s.child] = append(f.killed, time.Now()), true
-			s.kill()
+		case roomtest.Hangs:
+			f.killed, killed[s.Child] = append(f.killed, time.Now()), true
+			s.Kill()
 			start()
-			all[len(all)-1].begin(f.T)
+			all[len(all)-1].Begin(f.T)
 		case "":
-			if err := s.wait(); err != nil && !killed[s.child] {
+			if err := s.Wait(); err != nil && !killed[s.Child] {
 				f.Errorf("a crowd's process: %v", err)
 			}
 			ended++

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -15,7 +17,7 @@ import (
 )
 
 func TestACacheThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	store := cache.NewMemory(cache.Limits{Entries: 1})
 	load := func(context.Context, string) (int, error) { return 0, nil }
 	price := core.Policy{Key: "price:{.}"}
@@ -73,7 +75,7 @@ func TestACacheThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 
 func TestATypeThatCannotBeEncodedIsRefused(t *testing.T) {
 	type hooked struct{ Done chan struct{} }
-	e, store := newEngine(t, memlock.New()), cache.NewMemory(cache.Limits{Entries: 1})
+	e, store := roomtest.Engine(t, memlock.New()), cache.NewMemory(cache.Limits{Entries: 1})
 	check := func(err error) {
 		t.Helper()
 		if !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "hooked cannot be encoded: json: unsupported type: chan struct {}") {

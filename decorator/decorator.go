@@ -2,11 +2,10 @@ package decorator
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
 // WithLock returns fn with a lock around it. It panics with the exact fault if
@@ -30,12 +29,12 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 		return nil, err
 	}
 	if fn == nil {
-		return nil, refuse(guard.Name(), errNilFunc)
+		return nil, room.Refuse(guard.Name(), room.ErrNilFunc)
 	}
 	var instead func(context.Context, In, error) (Out, error)
 	var needs func(In) bool
 	if err := choose(&instead, &needs, opts); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	return func(ctx context.Context, in In) (out Out, err error) {
 		if needs != nil && !needs(in) {
@@ -43,7 +42,7 @@ func New[In, Out any](e *core.Engine, p core.Policy, fn func(context.Context, In
 		}
 		section, err := guard.Enter(ctx, in)
 		if err != nil {
-			if instead != nil && isBusy(err) {
+			if instead != nil && room.IsBusy(err) {
 				return instead(ctx, in, err)
 			}
 			return out, err
@@ -71,12 +70,12 @@ func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) 
 		return nil, err
 	}
 	if fn == nil {
-		return nil, refuse(guard.Name(), errNilFunc)
+		return nil, room.Refuse(guard.Name(), room.ErrNilFunc)
 	}
 	var instead func(context.Context, In, error) error
 	var needs func(In) bool
 	if err := choose(&instead, &needs, opts); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	return func(ctx context.Context, in In) (err error) {
 		if needs != nil && !needs(in) {
@@ -84,7 +83,7 @@ func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) 
 		}
 		section, err := guard.Enter(ctx, in)
 		if err != nil {
-			if instead != nil && isBusy(err) {
+			if instead != nil && room.IsBusy(err) {
 				return instead(ctx, in, err)
 			}
 			return err
@@ -92,29 +91,4 @@ func NewErr[In any](e *core.Engine, p core.Policy, fn func(context.Context, In) 
 		defer section.Leave(&err)
 		return fn(section.Context(), in)
 	}, nil
-}
-
-// isBusy reports whether a lock that was not granted is one that another call
-// holds.
-func isBusy(err error) bool {
-	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrTimeout)
-}
-
-var errNilFunc = errors.New("the function is nil; pass the one to put the lock around")
-
-// refuse reports a fault in what surrounds a policy as one of the policy.
-func refuse(policy string, fault error) error {
-	return &core.Error{Op: "compile", Policy: policy, Kind: core.ErrPolicy, Detail: fault.Error()}
-}
-
-// pauseFor waits that long; the error is that of ctx if it ends before.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

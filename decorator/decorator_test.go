@@ -11,10 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 )
@@ -32,20 +33,6 @@ var stock = core.Policy{Key: "stock:{SKU}"}
 
 // newEngine returns an engine on d, closed with the test. Two engines on one
 // driver are like two processes on one store.
-func newEngine(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
-	t.Helper()
-	e, err := core.New(d, append(o, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return e
-}
-
 // holdStock takes the lock of a SKU for the rest of the test.
 func holdStock(t testing.TB, e *core.Engine, sku string) {
 	t.Helper()
@@ -78,7 +65,7 @@ func TestStockIsNotOversold(t *testing.T) {
 		calls sync.WaitGroup
 	)
 	for range replicas {
-		deduct := decorator.WithLock(newEngine(t, store), core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, svc)
+		deduct := decorator.WithLock(roomtest.Engine(t, store), core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, svc)
 		for range callers {
 			calls.Go(func() {
 				_, err := deduct(t.Context(), deduction{"A-1", 1})
@@ -99,7 +86,7 @@ func TestStockIsNotOversold(t *testing.T) {
 
 func TestCallSeesItsArgumentItsContextAndItsLease(t *testing.T) {
 	type tag struct{}
-	deduct := decorator.WithLock(newEngine(t, memlock.New()), stock, func(ctx context.Context, d deduction) (receipt, error) {
+	deduct := decorator.WithLock(roomtest.Engine(t, memlock.New()), stock, func(ctx context.Context, d deduction) (receipt, error) {
 		l, ok := core.LeaseFrom(ctx)
 		if !ok || l.Key() != "stock:A%2F1" || l.Token() <= 0 {
 			t.Errorf("lease %v, %t", l, ok)
@@ -116,7 +103,7 @@ func TestCallSeesItsArgumentItsContextAndItsLease(t *testing.T) {
 }
 
 func TestScalarArgumentIsThePlaceholderDot(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	refill := decorator.WithLockErr(e, core.Policy{Key: "cache:{.}"}, func(ctx context.Context, id int) error {
 		if l, _ := core.LeaseFrom(ctx); l.Key() != "cache:42" {
 			t.Errorf("locked %q", l.Key())
@@ -130,8 +117,8 @@ func TestScalarArgumentIsThePlaceholderDot(t *testing.T) {
 
 func TestCallThatCannotBeLockedDoesNotRunAndReturnsZero(t *testing.T) {
 	store := memlock.New()
-	e := newEngine(t, store)
-	holdStock(t, newEngine(t, store), "taken")
+	e := roomtest.Engine(t, store)
+	holdStock(t, roomtest.Engine(t, store), "taken")
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, tc := range []struct {
@@ -170,7 +157,7 @@ func TestCallThatCannotBeLockedDoesNotRunAndReturnsZero(t *testing.T) {
 func isExactly(err, want error) bool { return any(err) == any(want) }
 
 func TestFunctionsOwnResultAndErrorComeBackAsTheyAre(t *testing.T) {
-	e, own := newEngine(t, memlock.New()), errors.New("partly done")
+	e, own := roomtest.Engine(t, memlock.New()), errors.New("partly done")
 	deduct := decorator.WithLock(e, stock, func(context.Context, deduction) (receipt, error) { return receipt{3}, own })
 	if got, err := deduct(t.Context(), deduction{SKU: "A"}); got != (receipt{3}) || !isExactly(err, own) {
 		t.Errorf("got %v, %v", got, err)
@@ -183,7 +170,7 @@ func TestFunctionsOwnResultAndErrorComeBackAsTheyAre(t *testing.T) {
 
 func TestLossComesBackBesideTheResultOfTheWork(t *testing.T) {
 	store := memlock.New()
-	e := newEngine(t, store)
+	e := roomtest.Engine(t, store)
 	lose := func(ctx context.Context) {
 		if !store.Expire("shop/stock:A") {
 			t.Error("nothing was locked")
@@ -234,7 +221,7 @@ func TestMaxHoldCancelsTheCall(t *testing.T) {
 }
 
 func TestPanicReleasesTheLockAndGoesOn(t *testing.T) {
-	e, value := newEngine(t, memlock.New()), &struct{ int }{7}
+	e, value := roomtest.Engine(t, memlock.New()), &struct{ int }{7}
 	bang := true
 	deduct := decorator.WithLock(e, stock, func(context.Context, deduction) (receipt, error) {
 		if bang {
@@ -257,7 +244,7 @@ func TestPanicReleasesTheLockAndGoesOn(t *testing.T) {
 }
 
 func TestGoexitReleasesTheLock(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	exit := true
 	run := decorator.WithLockErr(e, stock, func(context.Context, deduction) error {
 		if exit {
@@ -278,7 +265,7 @@ func TestGoexitReleasesTheLock(t *testing.T) {
 }
 
 func TestCallInsideItselfIsADeadlockUnlessReentrant(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	for _, reentrant := range []bool{false, true} {
 		var countdown func(context.Context, int) (int, error)
 		countdown = decorator.WithLock(e, core.Policy{Key: "countdown", Wait: core.Forever, Reentrant: reentrant}, func(ctx context.Context, n int) (int, error) {
@@ -301,7 +288,7 @@ func TestCallInsideItselfIsADeadlockUnlessReentrant(t *testing.T) {
 func BenchmarkWithLock(b *testing.B) {
 	fn := func(_ context.Context, d deduction) (receipt, error) { return receipt{d.Count}, nil }
 	b.Run("free", func(b *testing.B) {
-		deduct := decorator.WithLock(newEngine(b, memlock.New()), stock, fn)
+		deduct := decorator.WithLock(roomtest.Engine(b, memlock.New()), stock, fn)
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := deduct(context.Background(), deduction{"A-1", 1}); err != nil {
@@ -310,7 +297,7 @@ func BenchmarkWithLock(b *testing.B) {
 		}
 	})
 	b.Run("contended", func(b *testing.B) {
-		deduct := decorator.WithLock(newEngine(b, memlock.New()), core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, fn)
+		deduct := decorator.WithLock(roomtest.Engine(b, memlock.New()), core.Policy{Key: "stock:{SKU}", Wait: core.Forever}, fn)
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {

@@ -55,10 +55,10 @@
 // the lock: there is no stampede. go run ./examples/cache -redis 127.0.0.1:6379 shows a
 // stampede, and then none; core/lab/caches/results/caches.md compares it with other caches.
 //
-// [Job] runs each tick of a schedule on one of several replicas, under any scheduler.
+// Package job runs each tick of a schedule on one of several replicas, under any scheduler.
 // examples/extra/jobs does so with robfig/cron and gocron, and kills a replica in a run.
 //
-// [Leader] lets one process of several lead, until it resigns, ends or dies.
+// Package leader lets one process of several lead, until it resigns, ends or dies.
 //
 // # Calls that may wait
 //

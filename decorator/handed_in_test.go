@@ -12,11 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -238,7 +241,7 @@ func TestWhatAProgramHandsInEndsNoMoreThanItsRefill(t *testing.T) {
 						t.Errorf("another key: %q, %v", out, err)
 					}
 					time.Sleep(time.Minute)
-					lease, err := newEngine(t, locks).Acquire(t.Context(), core.Policy{Key: "price:bad"})
+					lease, err := roomtest.Engine(t, locks).Acquire(t.Context(), core.Policy{Key: "price:bad"})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -281,7 +284,7 @@ func TestLocksAreFreeWhenWorkHasEnded(t *testing.T) {
 		if err := stop(); !errors.Is(err, context.Canceled) || errors.Is(err, decorator.ErrStuck) {
 			t.Errorf("Work ended with %v", err)
 		}
-		other := newEngine(t, s.locks)
+		other := roomtest.Engine(t, s.locks)
 		for _, order := range []string{"A", "B"} {
 			l, err := other.Acquire(t.Context(), core.Policy{Key: "refund:" + order})
 			if err != nil {
@@ -310,7 +313,7 @@ func TestDeadlockOfWhoBeganARefillIsHisAlone(t *testing.T) {
 	for _, key := range []string{"price:a", "taken by the load"} {
 		t.Run("who holds "+key, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := newEngine(t, memlock.New())
+				e := roomtest.Engine(t, memlock.New())
 				f := decorator.Cached(e, core.Policy{Key: "price:{.}", Wait: time.Hour}, cache.NewMemory(cache.Limits{Entries: 9}), func(ctx context.Context, sku string) (string, error) {
 					time.Sleep(2 * time.Second)
 					return sku, e.Do(ctx, core.Policy{Key: "taken by the load", Wait: time.Hour}, func(context.Context) error { return nil })
@@ -379,7 +382,7 @@ func (s deafEndSession) Release(ctx context.Context, es []driver.Ending) []error
 func TestResignSaysThatTheKeyIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deafEnd{memlock.New(), new(atomic.Bool)}
-		l := decorator.Leader(newEngine(t, d), core.Policy{Key: "indexer"}, func(ctx context.Context) error {
+		l := leader.Must(roomtest.Engine(t, d), core.Policy{Key: "indexer"}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})

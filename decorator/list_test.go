@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -39,7 +41,7 @@ func lockedKeys(ctx context.Context, _ *basket) ([]string, error) {
 }
 
 func TestListOfAnArgumentLocksAKeyForEachElement(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	order := decorator.WithLock(e, baskets, lockedKeys)
 	if keys, err := order(t.Context(), basketOf("b", "a", "b")); err != nil || !slices.Equal(keys, []string{"stock:a", "stock:b"}) {
 		t.Errorf("%q, %v", keys, err)
@@ -61,7 +63,7 @@ func TestListOfAnArgumentLocksAKeyForEachElement(t *testing.T) {
 }
 
 func TestEmptyListRunsUnlockedWhereThePolicyAllowsIt(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	p := baskets
 	p.AllowEmpty = true
 	order := decorator.WithLock(e, p, lockedKeys)
@@ -80,7 +82,7 @@ func TestBasketsInAnyOrderNeverDeadlock(t *testing.T) {
 	store := memlock.New()
 	sold := 0
 	var all sync.WaitGroup
-	for _, e := range []*core.Engine{newEngine(t, store), newEngine(t, store)} {
+	for _, e := range []*core.Engine{roomtest.Engine(t, store), roomtest.Engine(t, store)} {
 		order := decorator.WithLockErr(e, baskets, func(context.Context, *basket) error { sold++; return nil })
 		for _, b := range []*basket{basketOf("a", "b", "c"), basketOf("c", "b", "a"), basketOf("b", "c", "a", "b")} {
 			all.Go(func() {
@@ -99,7 +101,7 @@ func TestBasketsInAnyOrderNeverDeadlock(t *testing.T) {
 }
 
 func TestListIsRefusedWhereThereIsPlaceForOneKey(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	till := newTill(t)
 	_, key := decorator.New(e, core.Policy{Key: "stock:{items[].sku}"}, lockedKeys)
 	_, cached := decorator.NewCached(e, baskets, cache.NewMemory(cache.Limits{Entries: 1}), lockedKeys, decorator.CachePolicy{Expiry: 1e9})

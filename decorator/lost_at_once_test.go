@@ -16,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 // TestALeaseThatIsLostAtOnceHarmsNoMoreThanItsCall has the first lease taken away just after
@@ -28,9 +29,9 @@ func TestALeaseThatIsLostAtOnceHarmsNoMoreThanItsCall(t *testing.T) {
 		want error
 	}{
 		{"job", func(t *testing.T, e *core.Engine) error {
-			s := minutes
+			s := job.Schedule{Every: 2 * time.Minute, Skew: 5 * time.Second, MaxRun: 30 * time.Second}
 			s.MaxRun = 500 * time.Millisecond
-			return decorator.Job(e, policy, func(ctx context.Context) error {
+			return job.Must(e, policy, func(ctx context.Context) error {
 				if l, ok := core.LeaseFrom(ctx); ok || l.Token() != 0 || l.TokenOf("job:report") != 0 {
 					t.Errorf("lease %v, %t, of token %d; want none, of token 0", l, ok, l.Token())
 				}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -44,7 +46,7 @@ func TestPolicyOfAnyModeGoesAroundACall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var in presence
 				tc.Wait = core.Forever
-				deduct := decorator.WithLockErr(newEngine(t, memlock.New()), tc.Policy, func(context.Context, deduction) error {
+				deduct := decorator.WithLockErr(roomtest.Engine(t, memlock.New()), tc.Policy, func(context.Context, deduction) error {
 					in.visit()
 					return nil
 				})

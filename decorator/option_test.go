@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -15,8 +17,8 @@ import (
 
 func TestFallbackServesABusyCall(t *testing.T) {
 	store := memlock.New()
-	e := newEngine(t, store)
-	holdStock(t, newEngine(t, store), "A")
+	e := roomtest.Engine(t, store)
+	holdStock(t, roomtest.Engine(t, store), "A")
 	type tag struct{}
 	ctx := context.WithValue(t.Context(), tag{}, "caller")
 	check := func(ctx context.Context, d deduction, err error) {
@@ -87,8 +89,8 @@ func TestFallbackServesACallWhoseWaitRanOut(t *testing.T) {
 
 func TestFallbackLeavesEveryOtherFailureAlone(t *testing.T) {
 	store := memlock.New()
-	e := newEngine(t, store)
-	holdStock(t, newEngine(t, store), "inner")
+	e := roomtest.Engine(t, store)
+	holdStock(t, roomtest.Engine(t, store), "inner")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	nested := func(ctx context.Context, _ deduction) (receipt, error) {

@@ -1,9 +1,7 @@
 package decorator
 
 import (
-	"cmp"
 	"context"
-	"strconv"
 
 	"github.com/lockaround/lockaround/core"
 )
@@ -60,35 +58,6 @@ func (f *CachedFunc[In, Out]) Panel(context.Context) core.Panel {
 	row := []any{under, paused}
 	for o := range f.signals.ended {
 		p.Columns, row = append(p.Columns, loadOutcomes[o]), append(row, f.signals.ended[o].Load())
-	}
-	p.Rows = [][]any{row}
-	return p
-}
-
-// Panel says how the job's latest call has ended in this process and when it last ran here, for a
-// page that an operator looks at. It asks no store.
-func (j *JobRunner) Panel(context.Context) core.Panel {
-	s := j.Status()
-	return core.Panel{
-		Title:   "job " + j.guard.Name(),
-		Columns: []string{"every", "latest outcome here", "ended", "last success here"},
-		Rows:    [][]any{{j.schedule.Every, s.Outcome.String(), s.Ended, s.LastSuccess}},
-	}
-}
-
-// Panel says who leads, and what this process has done as a candidate, for a page that an
-// operator looks at. It asks the store.
-func (l *LeaderRunner) Panel(ctx context.Context) core.Panel {
-	p := core.Panel{Title: "leader " + l.guard.Name(), Columns: []string{"leader", "term", "leads since", "leads here", "terms here"}}
-	st, err := l.engine.Inspect(ctx, l.gate.key)
-	if err != nil {
-		p.Err = err
-		return p
-	}
-	s := l.Status()
-	row := []any{"nobody", nil, nil, s.Leading, s.Terms}
-	if now := leadershipOf(st); st.Held {
-		row[0], row[1], row[2] = cmp.Or(now.Leader, "unknown"), strconv.FormatInt(now.Term, 10), now.Since
 	}
 	p.Rows = [][]any{row}
 	return p

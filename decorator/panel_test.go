@@ -13,6 +13,8 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/job"
+	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -84,14 +86,14 @@ func TestPanelsSayWhatAnOperatorNeeds(t *testing.T) {
 		}
 		expectCells(t, said(t, prices), "loads under way", "0", "stored", "2", "failed", "1")
 
-		report := decorator.Job(locks, core.Policy{Name: "report", Key: "report"}, func(context.Context) error { return nil }, decorator.Schedule{Every: time.Hour})
+		report := job.Must(locks, core.Policy{Name: "report", Key: "report"}, func(context.Context) error { return nil }, job.Schedule{Every: time.Hour})
 		expectCells(t, said(t, report), "every", "1h0m0s", "latest outcome here", "none")
 		if err := report.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		expectCells(t, said(t, report), "latest outcome here", "ran", "last success here", fmt.Sprint(time.Now()))
 
-		indexer := decorator.Leader(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		expectCells(t, said(t, indexer), "leader", "nobody", "leads here", "false")
 		ctx, stop = context.WithCancel(t.Context())
 		go func() { over <- indexer.Run(ctx) }()
@@ -107,7 +109,7 @@ func TestPanelOfAStoreThatDoesNotAnswerSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	indexer := decorator.Leader(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(context.Context) error { return nil })
+	indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(context.Context) error { return nil })
 	if err := locks.Close(); err != nil {
 		t.Fatal(err)
 	}

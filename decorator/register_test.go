@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 )
 
 func TestWhatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	fn := func(context.Context, deduction) (receipt, error) { return receipt{}, nil }
 	fnErr := func(context.Context, deduction) error { return nil }
 	toInt := decorator.OnBusy(func(context.Context, deduction, error) (int, error) { return 0, nil })

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -94,7 +95,7 @@ func NewSerial[In any](e *core.Engine, p core.Policy, store queue.Store, run fun
 		return nil, err
 	}
 	if run == nil {
-		return nil, refuse(f.guard.Name(), errNilFunc)
+		return nil, room.Refuse(f.guard.Name(), room.ErrNilFunc)
 	}
 	f.run = func(ctx context.Context, _ queue.Holder, _ queue.Item, in In) error { return run(ctx, in) }
 	return f, nil
@@ -118,16 +119,16 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 	guard.KeepPolicy() // a Wait that ends would keep it from waiting, and was refused below
 	effective := guard.Policy()
 	if fault := serves(effective); fault != "" {
-		return nil, refuse(guard.Name(), errors.New(fault))
+		return nil, room.Refuse(guard.Name(), errors.New(fault))
 	}
 	if store == nil {
-		return nil, refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New, sqlqueue.New, zkqueue.New or one of your own"))
+		return nil, room.Refuse(guard.Name(), errors.New("the store is nil; use queue.NewMemory, redisqueue.New, sqlqueue.New, zkqueue.New or one of your own"))
 	}
 	if err := s.fill(); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	if err := serialisable[In](s.Codec); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	f := &SerialFunc[In]{engine: e, guard: guard, policy: s, lock: effective, look: lookEvery}
 	f.grace.Store(int64(leastGrace))
@@ -135,7 +136,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 		return nil, err
 	}
 	if f.queue, err = store.Open(guard.Name(), s.rules()); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	if f.signals, err = newSerialSignals(e, guard.Name(), guardedQueue{f.queue}); err != nil {
 		return nil, err

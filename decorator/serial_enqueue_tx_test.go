@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -36,7 +38,7 @@ func (overQueue) AppendTx(context.Context, *sql.Tx, string, queue.New) (queue.Pl
 }
 
 func TestEnqueueTxSaysThatTheTransactionIsOver(t *testing.T) {
-	f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, overStore{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+	f := decorator.Serial(roomtest.Engine(t, memlock.New()), refundPolicy, overStore{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
 	_, err := f.EnqueueTx(t.Context(), new(sql.Tx), refund{ID: "1", OrderID: "A"})
 	if !errors.Is(err, sql.ErrTxDone) || errors.Is(err, queue.ErrUnavailable) {
 		t.Errorf("%v; want sql.ErrTxDone, and not queue.ErrUnavailable", err)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -126,7 +128,7 @@ func TestStoreThatIsDownLosesNothingAndRepeatsNothing(t *testing.T) {
 				o := &outage{Store: s.store}
 				var f *decorator.SerialFunc[refund]
 				var runs []string
-				f = decorator.Serial(newEngine(t, s.locks), refundPolicy, o, func(_ context.Context, r refund) error {
+				f = decorator.Serial(roomtest.Engine(t, s.locks), refundPolicy, o, func(_ context.Context, r refund) error {
 					runs = append(runs, r.ID)
 					if r.ID == "A-2" {
 						fail(o).Store(true)
@@ -156,7 +158,7 @@ func TestStoreThatIsDownLosesNothingAndRepeatsNothing(t *testing.T) {
 func TestLateEndOfAWorkerThatLostItsLeaseIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
+		e := roomtest.Engine(t, s.locks)
 		operator, err := core.New(s.locks, core.WithNamespace("shop"), core.WithForceRelease())
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +227,7 @@ func TestWorkDrainsWhatItHasBegun(t *testing.T) {
 func TestClaimsOfAWorkerThatEndsAreOthersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
+		e := roomtest.Engine(t, s.locks)
 		held, err := e.Acquire(t.Context(), core.Policy{Key: "refund:A"})
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +254,7 @@ func TestRunThatNeverReturnsIsReplacedAfterMaxHold(t *testing.T) {
 		lock := refundPolicy
 		lock.MaxHold = 5 * time.Second
 		end := make(chan struct{})
-		f := decorator.Serial(newEngine(t, s.locks), lock, s.store, func(ctx context.Context, r refund) error {
+		f := decorator.Serial(roomtest.Engine(t, s.locks), lock, s.store, func(ctx context.Context, r refund) error {
 			if info, _ := decorator.RunFrom(ctx); r.ID == "A-1" && info.Attempt == 1 {
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), core.ErrMaxHold) {
@@ -268,7 +270,7 @@ func TestRunThatNeverReturnsIsReplacedAfterMaxHold(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- f.Work(ctx) }()
 		time.Sleep(time.Second)
-		work(t, s.processOn(newEngine(t, s.locks), lock, decorator.SerialPolicy{}, nil))
+		work(t, s.processOn(roomtest.Engine(t, s.locks), lock, decorator.SerialPolicy{}, nil))
 		time.Sleep(lock.MaxHold + 2*lock.TTL)
 		for _, id := range []string{place.ID, last.ID} {
 			if st, err := f.Status(t.Context(), id); err != nil || st.State != queue.Ended {
@@ -292,7 +294,7 @@ func TestWorkEndsWithItsEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newRefundShop(t)
-				e := newEngine(t, s.locks)
+				e := roomtest.Engine(t, s.locks)
 				f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, nil)
 				ended := make(chan error)
 				go func() { ended <- f.Work(t.Context()) }()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
@@ -31,8 +33,8 @@ func openSerial(rdb *redis.Client) (*core.Engine, *redisqueue.Store, error) {
 
 // TestSerialProcess is a worker process that writes down what it runs.
 func TestSerialProcess(t *testing.T) {
-	beAChild(t, func(p serialtest.Plan) error {
-		e, store, err := openSerial(patientClient(p.Store))
+	roomtest.Be(t, func(p serialtest.Plan) error {
+		e, store, err := openSerial(roomtest.Client(p.Store))
 		if err != nil {
 			return err
 		}
@@ -41,21 +43,21 @@ func TestSerialProcess(t *testing.T) {
 }
 
 // serialProcess is such a process.
-type serialProcess struct{ *child }
+type serialProcess struct{ *roomtest.Child }
 
 func startSerial(t *testing.T, p serialtest.Plan) serialProcess {
 	t.Helper()
-	c := startChild(t, "TestSerialProcess", p)
-	c.begin(t)
+	c := roomtest.Start(t, "TestSerialProcess", p)
+	c.Begin(t)
 	return serialProcess{c}
 }
 
 func (p serialProcess) Kill() {
-	p.kill()
-	_ = p.wait() // reports the kill
+	p.Child.Kill()
+	_ = p.Wait() // reports the kill
 }
-func (p serialProcess) Stop() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
-func (p serialProcess) Cont() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+func (p serialProcess) Stop() error { return p.Process().Signal(syscall.SIGSTOP) }
+func (p serialProcess) Cont() error { return p.Process().Signal(syscall.SIGCONT) }
 
 // TestHistoryOverProcesses runs items by processes that are killed, stopped and cut off.
 func TestHistoryOverProcesses(t *testing.T) {
@@ -70,7 +72,7 @@ func TestHistoryOverProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.Plan.Store = redisserver.Start(t).Addr
-			rdb := patientClient(h.Plan.Store)
+			rdb := roomtest.Client(h.Plan.Store)
 			t.Cleanup(func() { _ = rdb.Close() })
 			e, store, err := openSerial(rdb)
 			if err != nil {

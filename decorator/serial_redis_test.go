@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
@@ -68,7 +70,7 @@ func TestIdleWorkerAsksTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{Store: queue.NewMemory()}
 		s := newRefundShop(t)
-		f := decorator.Serial(newEngine(t, s.locks), refundPolicy, c, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+		f := decorator.Serial(roomtest.Engine(t, s.locks), refundPolicy, c, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
 		work(t, f)
 		time.Sleep(time.Minute)
 		c.trips()
@@ -84,7 +86,7 @@ func TestIdleWorkerAsksTheStoreSeldom(t *testing.T) {
 func redisSerial(t *testing.T, p decorator.SerialPolicy) (*decorator.SerialFunc[refund], *counted, chan time.Time) {
 	t.Helper()
 	srv := redisserver.Start(t)
-	rdb := patientClient(srv.Addr)
+	rdb := roomtest.Client(srv.Addr)
 	t.Cleanup(func() { _ = rdb.Close() })
 	store, err := redisqueue.New(rdb, "shop:queue:")
 	if err != nil {
@@ -92,7 +94,7 @@ func redisSerial(t *testing.T, p decorator.SerialPolicy) (*decorator.SerialFunc[
 	}
 	c := &counted{Store: store}
 	begun := make(chan time.Time, 1<<16)
-	f, err := decorator.NewSerial(newEngine(t, redislock.New(rdb)), refundPolicy, c, func(context.Context, refund) error {
+	f, err := decorator.NewSerial(roomtest.Engine(t, redislock.New(rdb)), refundPolicy, c, func(context.Context, refund) error {
 		begun <- time.Now()
 		return nil
 	}, p)
@@ -112,7 +114,7 @@ func TestItemStartsSoonAndCostsFewRoundTrips(t *testing.T) {
 	<-begun
 	ended := func(place queue.Place) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); ; {
+		for deadline := time.Now().Add(roomtest.Patience); ; {
 			if s, err := f.Status(t.Context(), place.ID); err != nil || s.State == queue.Ended {
 				return
 			}
@@ -194,7 +196,7 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 	kills := counts.Of(t, "kills", 3, 100)
 	srv := redisserver.Start(t)
 	p := serialtest.Plan{Store: srv.Addr, TTL: 2 * time.Second}
-	rdb := patientClient(srv.Addr)
+	rdb := roomtest.Client(srv.Addr)
 	defer func() { _ = rdb.Close() }()
 	e, store, err := openSerial(rdb)
 	if err != nil {
@@ -225,7 +227,7 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 	}
 	await := func(started func(string) (time.Time, bool), order string) time.Time {
 		t.Helper()
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(roomtest.Patience); ; time.Sleep(time.Millisecond) {
 			if at, ok := started(order); ok {
 				return at
 			}
@@ -253,9 +255,9 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}
-		victim.kill()
+		victim.Kill()
 		killed := time.Now()
-		_ = victim.wait() // reports the kill
+		_ = victim.Wait() // reports the kill
 		took := await(survivorStarted, order).Sub(killed)
 		longest = max(longest, took)
 		if took > p.TTL+time.Second {

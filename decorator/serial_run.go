@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -78,7 +79,7 @@ func (w *serialWorker[In]) lease(h *claimedKey) (*core.Lease, error) {
 	}
 	switch {
 	case err == nil, w.ctx.Err() != nil:
-	case errors.Is(err, core.ErrUnavailable), isBusy(err):
+	case errors.Is(err, core.ErrUnavailable), room.IsBusy(err):
 		w.trouble(w.ctx, "acquire", err) // the claim ends by itself
 	default:
 		w.stop(err) // the engine is closed, or Work's context has the lock already
@@ -150,7 +151,7 @@ func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call
 		if errors.Is(err, queue.ErrDamaged) || over && time.Since(first) > w.lock.TTL {
 			return s, asked, err
 		}
-		_ = pauseFor(context.WithoutCancel(w.ctx), doubled(leastPause, mostPause, failures))
+		_ = room.Pause(context.WithoutCancel(w.ctx), room.Doubled(leastPause, mostPause, failures))
 	}
 }
 
@@ -164,7 +165,7 @@ func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *co
 	case gaveUp:
 		e.Outcome = queue.Dead
 	case failure != nil:
-		e.Outcome, e.After = queue.Retry, doubled(w.policy.Backoff.Least, w.policy.Backoff.Most, item.Attempt)
+		e.Outcome, e.After = queue.Retry, room.Doubled(w.policy.Backoff.Least, w.policy.Backoff.Most, item.Attempt)
 	}
 	step, asked, err := w.ask(h, lease, "end", func(ctx context.Context) (queue.Step, error) {
 		e.Next = w.goesOn(lease)

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -48,7 +50,7 @@ func TestIdleWorkerStartsAtOnce(t *testing.T) {
 func TestDirectCallAndQueuedOneExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
+		e := roomtest.Engine(t, s.locks)
 		f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, func(context.Context, refund, int) error { time.Sleep(time.Second); return nil })
 		held, err := e.Acquire(t.Context(), core.Policy{Key: "refund:A"})
 		if err != nil {
@@ -65,7 +67,7 @@ func TestDirectCallAndQueuedOneExcludeEachOther(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		// In the middle of a burst a direct call waits for one run.
-		direct := decorator.WithLockErr(newEngine(t, s.locks), core.Policy{Key: "refund:{OrderID}", Wait: 2 * time.Second}, func(context.Context, refund) error {
+		direct := decorator.WithLockErr(roomtest.Engine(t, s.locks), core.Policy{Key: "refund:{OrderID}", Wait: 2 * time.Second}, func(context.Context, refund) error {
 			before := s.seen("A")
 			time.Sleep(10 * time.Second)
 			if after := s.seen("A"); before != after {
@@ -86,7 +88,7 @@ func TestDirectCallAndQueuedOneExcludeEachOther(t *testing.T) {
 func TestManyKeysThatWaitForLocksKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
+		e := roomtest.Engine(t, s.locks)
 		f := s.process(decorator.SerialPolicy{Workers: 2}, nil)
 		for _, order := range []string{"A", "B"} {
 			l, err := e.Acquire(t.Context(), core.Policy{Key: "refund:" + order})
@@ -128,7 +130,7 @@ func TestStartsAreSpaced(t *testing.T) {
 func TestKeyHoldsNoLockWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		e := newEngine(t, s.locks)
+		e := roomtest.Engine(t, s.locks)
 		f := s.process(decorator.SerialPolicy{Spacing: time.Hour}, nil)
 		work(t, f)
 		s.enqueue(f, "A", 2)
@@ -285,7 +287,7 @@ func (choosyQueue) Append(context.Context, string, queue.New) (queue.Place, erro
 
 func TestItemThatTheStoreDoesNotTakeIsNoOutage(t *testing.T) {
 	s := newRefundShop(t)
-	f := decorator.Serial(newEngine(t, s.locks), refundPolicy, choosy{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+	f := decorator.Serial(roomtest.Engine(t, s.locks), refundPolicy, choosy{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
 	_, err := f.Enqueue(t.Context(), refund{ID: "1", OrderID: "A"})
 	var why *queue.Error
 	if !errors.Is(err, queue.ErrItem) || errors.Is(err, queue.ErrUnavailable) || !errors.As(err, &why) || why.Cause == nil || !strings.Contains(why.Cause.Error(), "room for 8") {

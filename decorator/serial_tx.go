@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -49,14 +50,14 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 		return nil, err
 	}
 	if err := db.checkFor(e); err != nil {
-		return nil, refuse(f.guard.Name(), err)
+		return nil, room.Refuse(f.guard.Name(), err)
 	}
 	if run == nil {
-		return nil, refuse(f.guard.Name(), errNilFunc)
+		return nil, room.Refuse(f.guard.Name(), room.ErrNilFunc)
 	}
 	rest := len(doneKey("", "")) // a digest is as long of any key
 	if name := f.guard.Name(); len(name) > core.MaxKeyLength-rest {
-		return nil, refuse(name, fmt.Errorf("the policy's Name has %d bytes; it is a part of keys of the fence table, and %d bytes are possible: state a shorter one", len(name), core.MaxKeyLength-rest))
+		return nil, room.Refuse(name, fmt.Errorf("the policy's Name has %d bytes; it is a part of keys of the fence table, and %d bytes are possible: state a shorter one", len(name), core.MaxKeyLength-rest))
 	}
 	f.run = func(ctx context.Context, h queue.Holder, i queue.Item, in In) error {
 		done := fence.Token{Key: doneKey(f.guard.Name(), h.Key), Number: i.Sequence}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -303,7 +304,7 @@ func (w *serialWorker[In]) listen() {
 		}
 		failures++
 		w.complain(w.ctx, "listen", err)
-		_ = pauseFor(w.ctx, doubled(leastPause, mostPause, failures))
+		_ = room.Pause(w.ctx, room.Doubled(leastPause, mostPause, failures))
 	}
 }
 
@@ -313,7 +314,7 @@ func (w *serialWorker[In]) trouble(ctx context.Context, op string, err error) {
 		return
 	}
 	w.unlucky++
-	w.later = time.Now().Add(doubled(leastPause, mostPause, w.unlucky))
+	w.later = time.Now().Add(room.Doubled(leastPause, mostPause, w.unlucky))
 	w.complain(ctx, op, err)
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -49,7 +51,7 @@ func newRefundShop(t *testing.T) *refundShop {
 
 // process returns the serial function of one more process; do is nil or what it does.
 func (s *refundShop) process(p decorator.SerialPolicy, do func(ctx context.Context, r refund, attempt int) error) *decorator.SerialFunc[refund] {
-	return s.processOn(newEngine(s.t, s.locks), refundPolicy, p, do)
+	return s.processOn(roomtest.Engine(s.t, s.locks), refundPolicy, p, do)
 }
 
 func (s *refundShop) processOn(e *core.Engine, lock core.Policy, p decorator.SerialPolicy, do func(ctx context.Context, r refund, attempt int) error) *decorator.SerialFunc[refund] {
@@ -150,7 +152,7 @@ func (s *refundShop) starts(order string) (at []time.Duration) {
 // dies begins the first item of an order, as a worker does that dies then.
 func (s *refundShop) dies(order string, rules decorator.SerialPolicy) {
 	s.t.Helper()
-	e := newEngine(s.t, s.locks)
+	e := roomtest.Engine(s.t, s.locks)
 	p := core.Policy{Key: "refund:" + order, TTL: refundPolicy.TTL, NoRenew: true}
 	lease, err := e.Acquire(s.t.Context(), p)
 	if err != nil {

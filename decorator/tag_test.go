@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -21,7 +23,7 @@ type tagged struct {
 }
 
 func TestTagAndGoNameLockTheSameKey(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	byName, err := decorator.NewErr(e, core.Policy{Key: "stock:{SKU}:{Order.ID}"}, func(context.Context, *tagged) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +48,7 @@ func TestTagAndGoNameLockTheSameKey(t *testing.T) {
 }
 
 func TestMisspeltTagIsRefusedBySurfaceWithASuggestion(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	tokens, err := fence.NewSQL(fence.PostgreSQL, "")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
 // transaction is one whose end comes before that of its hold.
@@ -217,7 +218,7 @@ func (t *transaction) outlast() {
 		if err == nil || errors.Is(err, fence.ErrStale) {
 			return
 		}
-		if pauseFor(ctx, pause) != nil {
+		if room.Pause(ctx, pause) != nil {
 			return
 		}
 	}

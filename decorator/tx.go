@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
 // ErrCommitUnknown means that a COMMIT was sent and its outcome is unknown, as when the
@@ -161,22 +162,22 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 	var instead func(context.Context, In, error) (Out, error)
 	var needs func(In) bool
 	if err := choose(&instead, &needs, opts); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	switch p := guard.Policy(); {
 	case needs != nil:
-		return nil, refuse(guard.Name(), errors.New("When is given, but a transaction without a lock has no token to be fenced by; leave it out, or begin such a transaction by yourself"))
+		return nil, room.Refuse(guard.Name(), errors.New("When is given, but a transaction without a lock has no token to be fenced by; leave it out, or begin such a transaction by yourself"))
 	case p.AllowEmpty:
-		return nil, refuse(guard.Name(), errors.New("the policy's AllowEmpty is set, but a transaction without a key has no token to be fenced by; leave it out"))
+		return nil, room.Refuse(guard.Name(), errors.New("the policy's AllowEmpty is set, but a transaction without a key has no token to be fenced by; leave it out"))
 	}
 	if mode := guard.Policy().Mode; mode != core.Exclusive {
-		return nil, refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
+		return nil, room.Refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
 	}
 	if err := db.checkFor(e); err != nil {
-		return nil, refuse(guard.Name(), err)
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	if fn == nil {
-		return nil, refuse(guard.Name(), errNilFunc)
+		return nil, room.Refuse(guard.Name(), room.ErrNilFunc)
 	}
 	return func(ctx context.Context, in In) (Out, error) {
 		var (
@@ -195,7 +196,7 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 		switch {
 		case committed:
 			return out, nil // a lease that ended meanwhile takes nothing back
-		case instead != nil && !ran && isBusy(err):
+		case instead != nil && !ran && room.IsBusy(err):
 			return instead(ctx, in, err)
 		}
 		return out, err

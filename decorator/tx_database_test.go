@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	lockdriver "github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/fence"
@@ -173,7 +175,7 @@ func newTill(t testing.TB) *till {
 		t.Fatal(err)
 	}
 	store := memlock.New()
-	return &till{j, store, newEngine(t, noted{store, j}), decorator.Database{DB: db, Fence: f}}
+	return &till{j, store, roomtest.Engine(t, noted{store, j}), decorator.Database{DB: db, Fence: f}}
 }
 
 // lose loses the lease of the SKU A.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/fence"
@@ -105,7 +107,7 @@ func (s tokenlessSession) Acquire(ctx context.Context, r driver.Request) (driver
 
 func TestTransactionWithoutATokenDoesNotRun(t *testing.T) {
 	till := newTill(t)
-	call := decorator.WithLockTx(newEngine(t, tokenless{memlock.New()}), stock, till.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
+	call := decorator.WithLockTx(roomtest.Engine(t, tokenless{memlock.New()}), stock, till.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
 		t.Error("it ran")
 		return receipt{}, nil
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
@@ -25,8 +27,8 @@ func real(d deduction) bool { return d.Count > 0 }
 
 func TestWhenLetsCallsThroughUnlockedWithTheirOwnContext(t *testing.T) {
 	store := memlock.New()
-	e := newEngine(t, store)
-	holdStock(t, newEngine(t, store), "A")
+	e := roomtest.Engine(t, store)
+	holdStock(t, roomtest.Engine(t, store), "A")
 	outer, err := e.Acquire(t.Context(), core.Policy{Key: "outer"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func TestWhenLetsCallsThroughUnlockedWithTheirOwnContext(t *testing.T) {
 }
 
 func TestWhenThatPanicsRunsNothing(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	for name, call := range callers(e, stock, func(context.Context, deduction) error { t.Error("the function runs"); return nil },
 		decorator.When(func(deduction) bool { panic("condition") })) {
 		func() {
@@ -79,7 +81,7 @@ func TestWhenThatPanicsRunsNothing(t *testing.T) {
 }
 
 func TestWhenThatCannotWorkIsRefused(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	till := newTill(t)
 	fn := func(context.Context, deduction) error { return nil }
 	for name, tc := range map[string]struct {

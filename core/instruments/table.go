@@ -181,7 +181,7 @@ var (
 	})
 )
 
-// Of decorator.Job.
+// Of package decorator/job.
 var (
 	JobRuns = add(Instrument{
 		Name: "lock.job.runs", Scope: decorator, Kind: Counter, Unit: "{call}",
@@ -200,7 +200,7 @@ var (
 	})
 )
 
-// Of decorator.Leader.
+// Of package decorator/leader.
 var (
 	LeaderLeading = add(Instrument{
 		Name: "lock.leader.leading", Scope: decorator, Kind: Gauge, Unit: "{process}", Attributes: []Attribute{name},

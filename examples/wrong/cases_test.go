@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/interceptor/lockpb"
@@ -211,7 +212,7 @@ var groups = []group{
 			return err
 		}},
 		{"A job that waits for nothing", func() error {
-			_, err := decorator.NewJob(locks, core.Policy{Key: "nightly", Wait: time.Second}, work, decorator.Schedule{Every: time.Hour})
+			_, err := job.New(locks, core.Policy{Key: "nightly", Wait: time.Second}, work, job.Schedule{Every: time.Hour})
 			return err
 		}},
 	}},

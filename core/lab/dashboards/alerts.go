@@ -28,9 +28,9 @@ const of = " {{ $labels.lock_name }} in {{ $labels.job }}"
 // Alerts are all, the most urgent first.
 func Alerts() []Alert {
 	short, long := query{window: "5m"}, query{window: "15m"}
-	each := strings.Join([]string{job, policy}, ", ")
-	stores := strings.Join([]string{job, store}, ", ")
-	nodes := strings.Join([]string{job, address, port, condition}, ", ")
+	each := strings.Join([]string{scraped, policy}, ", ")
+	stores := strings.Join([]string{scraped, store}, ", ")
+	nodes := strings.Join([]string{scraped, address, port, condition}, ", ")
 	above := func(expr, limit string) string { return expr + " > " + limit }
 	led := " unless on (" + each + ") " + short.series(instruments.LeaderLeading, "")
 	return []Alert{

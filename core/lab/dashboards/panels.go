@@ -82,8 +82,8 @@ func Rows() []Row {
 			{
 				"Grants and hand-offs", "Of all locks that callers got, those that came from a caller of the same process, which spares the store.", perSecond,
 				[]Query{
-					{Expr: q.rate(job, instruments.WaitDuration, is(outcome, "acquired")), Legend: by(job) + " all"},
-					{Expr: q.rate(job, instruments.HandOff), Legend: by(job) + " handed off"},
+					{Expr: q.rate(scraped, instruments.WaitDuration, is(outcome, "acquired")), Legend: by(scraped) + " all"},
+					{Expr: q.rate(scraped, instruments.HandOff), Legend: by(scraped) + " handed off"},
 				},
 			},
 		}},

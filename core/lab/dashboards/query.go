@@ -27,7 +27,7 @@ func Label(k attribute.Key) string { return strings.ReplaceAll(string(k), ".", "
 
 // The labels that queries go by. Prometheus gives each series the job that it is scraped by.
 var (
-	job       = "job"
+	scraped   = "job"
 	policy    = Label(instruments.NameKey)
 	store     = Label(instruments.DriverKey)
 	outcome   = Label(instruments.OutcomeKey)

@@ -178,7 +178,7 @@ func faults(expr string, of map[string]instruments.Instrument) (found []string) 
 	if err != nil {
 		return []string{fmt.Sprintf("parse %s: %v", expr, err)}
 	}
-	may := map[string]bool{job: true, "le": true, "instance": true} // what Prometheus adds
+	may := map[string]bool{scraped: true, "le": true, "instance": true} // what Prometheus adds
 	var grouped []string
 	parser.Inspect(tree, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
@@ -213,7 +213,7 @@ func faults(expr string, of map[string]instruments.Instrument) (found []string) 
 
 // unmatched is what a matcher asks for in vain.
 func unmatched(series string, m *labels.Matcher, i instruments.Instrument) (found []string) {
-	if m.Name == "__name__" || m.Name == job {
+	if m.Name == "__name__" || m.Name == scraped {
 		return nil
 	}
 	at := slices.IndexFunc(i.Attributes, func(a instruments.Attribute) bool { return Label(a.Key) == m.Name })

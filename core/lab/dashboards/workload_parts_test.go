@@ -15,6 +15,8 @@ import (
 	"github.com/lockaround/lockaround/core/redlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/job"
+	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -120,18 +122,18 @@ func (l *load) cache() {
 // job has ticks that run, fail and are another replica's.
 func (l *load) job() {
 	var runs atomic.Int64
-	j := decorator.Job(l.locks, core.Policy{Key: "job:report", Name: "report"}, func(context.Context) error {
+	j := job.Must(l.locks, core.Policy{Key: "job:report", Name: "report"}, func(context.Context) error {
 		if runs.Add(1)%2 == 0 {
 			return errWorkload
 		}
 		return nil
-	}, decorator.Schedule{Every: 200 * time.Millisecond})
+	}, job.Schedule{Every: 200 * time.Millisecond})
 	l.again(30*time.Millisecond, func() { _ = j.Run(l.ctx) })
 }
 
 // leader has one that resigns and leads again.
 func (l *load) leader() {
-	leading := decorator.Leader(l.locks, core.Policy{Key: "leader:sweep", Name: "sweep"}, func(ctx context.Context) error {
+	leading := leader.Must(l.locks, core.Policy{Key: "leader:sweep", Name: "sweep"}, func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})

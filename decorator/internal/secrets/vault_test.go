@@ -35,6 +35,7 @@ import (
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/middleware"
@@ -258,7 +259,7 @@ func (v *vault) entrances(e *core.Engine, rdb *redis.Client, ttl time.Duration, 
 	}
 	far := decorator.Cached(e, policy("far:{.}"), entries, load, kept)
 	v.Cleanup(far.Close)
-	job := decorator.Job(e, core.Policy{Key: "job:" + secretSKU, Name: "job", TTL: ttl}, call, decorator.Schedule{Every: time.Minute})
+	job := job.Must(e, core.Policy{Key: "job:" + secretSKU, Name: "job", TTL: ttl}, call, job.Schedule{Every: time.Minute})
 
 	return []entrance{
 		{"gin:", func() string { return send(ginURL + "/products/" + secretSKU) }},

@@ -12,15 +12,15 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 // terms are policy and schedule of the report. With a period of 3 s the others have given up
 // a tick 1.2 s after it came, within half of the period: 100 ms of skew, a run of 500 ms, and
 // twice the TTL.
-func terms(period time.Duration) (core.Policy, decorator.Schedule) {
+func terms(period time.Duration) (core.Policy, job.Schedule) {
 	return core.Policy{Key: "job:report", TTL: period / 10},
-		decorator.Schedule{Every: period, Skew: period / 30, MaxRun: period / 6, CatchUp: true}
+		job.Schedule{Every: period, Skew: period / 30, MaxRun: period / 6, CatchUp: true}
 }
 
 // serve is a replica's process, until its input ends.
@@ -39,7 +39,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	defer stop()
 	p := &printer{out: stdout, leave: make(chan struct{})}
 	policy, schedule := terms(o.period)
-	job, err := decorator.NewJob(locks, policy, p.print, schedule)
+	job, err := job.New(locks, policy, p.print, schedule)
 	if err != nil {
 		return err
 	}

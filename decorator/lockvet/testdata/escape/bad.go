@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/middleware"
 )
 
@@ -64,13 +64,13 @@ func groupOfOthers(ctx context.Context) error {
 	return err
 }
 
-func job() *decorator.JobRunner {
-	return decorator.Job(locks, core.Policy{Key: "job"}, func(ctx context.Context) error {
+func nightly() *job.Runner {
+	return job.Must(locks, core.Policy{Key: "job"}, func(ctx context.Context) error {
 		for range 3 {
 			go index(ctx) // want `the goroutine is started under the lock`
 		}
 		return nil
-	}, decorator.Schedule{})
+	}, job.Schedule{})
 }
 
 func route(r *gin.Engine) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/middleware"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
@@ -20,7 +21,7 @@ var (
 	_ = decorator.WithLockErr(locks, core.Policy{Keys: []string{"a:{sku}", "b:{Customer.ID}"}}, take)
 	_ = decorator.WithLock(locks, core.Policy{Key: "text:{.}"}, text)
 	_ = middleware.Locked(locks, core.Policy{Key: "stock:{sku}"}, bound)
-	_ = decorator.Job(locks, core.Policy{Key: "report"}, report, decorator.Schedule{})
+	_ = job.Must(locks, core.Policy{Key: "report"}, report, job.Schedule{})
 )
 
 // Lists give a key for each element.

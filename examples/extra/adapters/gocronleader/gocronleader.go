@@ -13,13 +13,13 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 // Elector returns what gocron asks before each run of a job.
-func Elector(l *decorator.LeaderRunner) gocron.Elector { return elector{l} }
+func Elector(l *leader.Runner) gocron.Elector { return elector{l} }
 
-type elector struct{ leader *decorator.LeaderRunner }
+type elector struct{ leader *leader.Runner }
 
 var errNotLeader = errors.New("another process leads")
 

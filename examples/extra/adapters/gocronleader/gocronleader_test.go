@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/examples/extra/adapters/gocronleader"
 )
 
@@ -19,14 +19,14 @@ func TestJobsRunOnTheLeaderAlone(t *testing.T) {
 	store := memlock.New()
 	var ran [2]atomic.Int32
 	var stop [2]context.CancelFunc
-	var leaders [2]*decorator.LeaderRunner
+	var leaders [2]*leader.Runner
 	for i := range leaders {
 		locks, err := core.New(store, core.WithNamespace("shop"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = locks.Close() })
-		leaders[i] = decorator.Leader(locks, core.Policy{Name: "scheduler", Key: "scheduler"}, func(ctx context.Context) error {
+		leaders[i] = leader.Must(locks, core.Policy{Name: "scheduler", Key: "scheduler"}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})

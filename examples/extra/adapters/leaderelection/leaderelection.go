@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 // Config is what an election is run with. All but LeaseDuration and OnNewLeader is required.
@@ -37,7 +37,7 @@ type Callbacks struct {
 
 // RunOrDie runs an election until ctx ends. It panics if the configuration cannot work.
 func RunOrDie(ctx context.Context, c Config) {
-	leader := decorator.Leader(c.Locks, core.Policy{Name: c.Name, Key: c.Name, TTL: c.LeaseDuration}, func(ctx context.Context) error {
+	leader := leader.Must(c.Locks, core.Policy{Name: c.Name, Key: c.Name, TTL: c.LeaseDuration}, func(ctx context.Context) error {
 		defer c.Callbacks.OnStoppedLeading()
 		c.Callbacks.OnStartedLeading(ctx)
 		return nil

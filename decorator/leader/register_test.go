@@ -1,4 +1,4 @@
-package decorator_test
+package leader_test
 
 import (
 	"context"
@@ -8,18 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 func TestLeaderWithAPolicyThatCannotWorkIsRefused(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	for name, tc := range map[string]struct {
 		policy core.Policy
 		run    func(context.Context) error
-		option decorator.LeaderOption
+		option leader.Option
 		says   string
 	}{
 		"no key":      {core.Policy{}, serve, nil, "Key"},
@@ -32,11 +34,11 @@ func TestLeaderWithAPolicyThatCannotWorkIsRefused(t *testing.T) {
 		"reentrant":   {core.Policy{Key: "k", Reentrant: true}, serve, nil, "Reentrant"},
 		"linger":      {core.Policy{Key: "k", Linger: time.Second}, serve, nil, "Linger"},
 		"nil":         {core.Policy{Key: "k"}, nil, nil, "the function is nil"},
-		"pause":       {core.Policy{Key: "k"}, serve, decorator.LeaderPause(time.Second, time.Millisecond), "LeaderPause"},
-		"no pause":    {core.Policy{Key: "k"}, serve, decorator.LeaderPause(0, 0), "LeaderPause"},
+		"pause":       {core.Policy{Key: "k"}, serve, leader.Pause(time.Second, time.Millisecond), "Pause"},
+		"no pause":    {core.Policy{Key: "k"}, serve, leader.Pause(0, 0), "Pause"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := decorator.NewLeader(e, tc.policy, tc.run, tc.option)
+			_, err := leader.New(e, tc.policy, tc.run, tc.option)
 			if !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("said %v, want %q", err, tc.says)
 			}
@@ -45,7 +47,7 @@ func TestLeaderWithAPolicyThatCannotWorkIsRefused(t *testing.T) {
 }
 
 func TestNilContextsOfLeadersAreRefused(t *testing.T) {
-	l := decorator.Leader(newEngine(t, memlock.New()), indexer, serve)
+	l := leader.Must(roomtest.Engine(t, memlock.New()), indexer, serve)
 	var none context.Context
 	if err := l.Run(none); !errors.Is(err, core.ErrPolicy) {
 		t.Errorf("Run returned %v", err)
@@ -62,7 +64,7 @@ func TestLeaderDoesNotGoByTheDefaultsOfCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = e.Close() })
-		l := decorator.Leader(e, core.Policy{Key: "indexer"}, serve)
+		l := leader.Must(e, core.Policy{Key: "indexer"}, serve)
 		campaign(t, l)
 		time.Sleep(time.Hour)
 		if s, p := l.Status(), l.Policy(); !s.Leading || s.Terms != 1 || p.TTL != 20*time.Second || p.Wait != core.Forever || p.MaxHold != 0 {
@@ -82,7 +84,7 @@ func (d exclusiveOnly) Capabilities() driver.Capabilities {
 
 func TestObserverIsRefusedWithTheReasonWhereNoLockIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := decorator.Leader(newEngine(t, exclusiveOnly{memlock.New()}), indexer, serve)
+		l := leader.Must(roomtest.Engine(t, exclusiveOnly{memlock.New()}), indexer, serve)
 		campaign(t, l)
 		synctest.Wait()
 		if !l.Status().Leading {
@@ -100,7 +102,7 @@ func TestRunningLeaderKeepsItsPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	l := decorator.Leader(e, core.Policy{Name: "indexer", Key: "indexer"}, serve)
+	l := leader.Must(e, core.Policy{Name: "indexer", Key: "indexer"}, serve)
 	err = e.ReplaceOverrides(map[string]core.Override{"indexer": {Wait: new(time.Duration)}})
 	if !errors.Is(err, core.ErrPolicy) || l.Policy().Wait != core.Forever {
 		t.Errorf("an override that ends its wait: %v, the policy is %+v", err, l.Policy())

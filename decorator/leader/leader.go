@@ -1,4 +1,4 @@
-package decorator
+package leader
 
 import (
 	"context"
@@ -8,64 +8,30 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
-// Leader returns a candidate for the leadership that a key stands for: of all processes that
-// call [LeaderRunner.Run], one at a time leads, which means that it runs the function. It
+// Must returns a candidate for the leadership that a key stands for: of all processes that
+// call [Runner.Run], one at a time leads, which means that it runs the function. It
 // panics with the exact fault if the policy, the function or an option cannot work;
-// [NewLeader] returns it instead.
+// [New] returns it instead.
 //
-//	indexer := decorator.Leader(locks, core.Policy{Key: "indexer", TTL: 10 * time.Second}, index)
+//	indexer := leader.Must(locks, core.Policy{Key: "indexer", TTL: 10 * time.Second}, index)
 //	err := indexer.Run(ctx) // campaigns, leads, and campaigns again, until ctx ends
-//
-// # A term
-//
-// A term begins when the store grants the key and ends when the function has returned. Not
-// before: a leader that resigns, or whose context has ended, keeps the key until its function
-// is done, and no other process leads beside it. The number of a term is the fencing token of
-// its lease, [LeaderStatus].Term, which rises from term to term. Give it to whatever the leader
-// writes to: a process that was paused for longer than the TTL may act on a term that is over,
-// and only a resource that refuses smaller tokens can stop it.
-//
-// The context of the function ends when the lease is lost, at the latest by its deadline; at
-// the policy's MaxHold; when the engine is closed; when the context of Run ends; and at
-// [LeaderRunner.Resign]. [context.Cause] is core.ErrLost, core.ErrMaxHold, core.ErrClosed, the
-// cause of Run's context, or [ErrResigned]. After a loss another process may lead while the
-// function is still on its way out: return soon.
-//
-// # What ends a term, and what comes next
-//
-// A function that returns an error, or nil, ends its term, and the process campaigns again
-// behind those who wait. Before that it pauses: after nil for the least pause, after errors in
-// a row for twice as long each time, see [LeaderPause]. A term that lasted longer than the
-// longest pause counts as a good one. After Resign, and after a lease that was lost, it campaigns
-// again at once. A panic goes on unchanged when the key has been released.
-//
-// # When the leader dies
-//
-// The next candidate leads within the policy's TTL and the driver's bound for a lost wake-up:
-// 1 s with the TTL in most cases. Candidates wait in the store's queue, first come, first served.
-//
-// # The policy
-//
-// The key is a literal. Mode is Exclusive, Wait is zero or Forever: a candidate waits until it
-// leads. NoRenew, MinHold, Linger and Reentrant are not set. MaxHold is the longest term, which lets
-// others have their turn. Of the engine's defaults only the TTL counts. The key with "#observers" after it is used as well, see
-// [LeaderRunner.Observe].
-func Leader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) *LeaderRunner {
-	l, err := NewLeader(e, p, run, opts...)
+func Must(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...Option) *Runner {
+	l, err := New(e, p, run, opts...)
 	if err != nil {
-		panic(fmt.Errorf("decorator.Leader: %w", err))
+		panic(fmt.Errorf("leader.Must: %w", err))
 	}
 	return l
 }
 
-// NewLeader is [Leader] for policies that come from configuration: what cannot work is
+// New is [Must] for policies that come from configuration: what cannot work is
 // returned as an error that is a [core.ErrPolicy].
 //
 // Make one runner for each leadership of a process, and keep it: its metrics stay registered
 // for as long as the meter provider lives.
-func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...LeaderOption) (*LeaderRunner, error) {
+func New(e *core.Engine, p core.Policy, run func(context.Context) error, opts ...Option) (*Runner, error) {
 	// A candidate waits until it leads, and leads for as long as its policy says: these are no
 	// times of calls, for which the engine's defaults are.
 	if p.Wait == 0 {
@@ -74,30 +40,30 @@ func NewLeader(e *core.Engine, p core.Policy, run func(context.Context) error, o
 	if p.MaxHold == 0 {
 		p.MaxHold = core.Forever
 	}
-	guard, err := core.NewGuard(e, p, noArgument("a leader"))
+	guard, err := core.NewGuard(e, p, room.NoArgument("a leader"))
 	if err != nil {
 		return nil, err
 	}
-	l := &LeaderRunner{engine: e, guard: guard, run: run, began: make(chan struct{}), least: DefaultLeaderPause, most: DefaultLongestLeaderPause}
+	l := &Runner{engine: e, guard: guard, run: run, began: make(chan struct{}), least: DefaultPause, most: DefaultLongestPause}
 	if run == nil {
-		return nil, refuse(guard.Name(), errNilFunc)
+		return nil, room.Refuse(guard.Name(), room.ErrNilFunc)
 	}
 	if fault := leads(guard.Policy()); fault != "" {
-		return nil, refuse(guard.Name(), errors.New(fault))
+		return nil, room.Refuse(guard.Name(), errors.New(fault))
 	}
 	guard.KeepPolicy() // a Wait that ends would keep it from waiting, and was refused above
 	for _, o := range opts {
 		if o == nil {
 			continue
 		}
-		if err := o.applyLeader(l); err != nil {
-			return nil, refuse(guard.Name(), err)
+		if err := o.apply(l); err != nil {
+			return nil, room.Refuse(guard.Name(), err)
 		}
 	}
 	if err := l.gate.init(e, guard.Policy()); err != nil {
 		return nil, err
 	}
-	if l.signals, err = newLeaderSignals(e, guard.Name(), func() bool { return l.Status().Leading }); err != nil {
+	if l.signals, err = newSignals(e, guard.Name(), func() bool { return l.Status().Leading }); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -124,63 +90,63 @@ func leads(p core.Policy) string {
 	return ""
 }
 
-// LeaderOption changes how a [LeaderRunner] campaigns. A nil LeaderOption changes nothing.
-type LeaderOption interface{ applyLeader(*LeaderRunner) error }
+// Option changes how a [Runner] campaigns. A nil Option changes nothing.
+type Option interface{ apply(*Runner) error }
 
 const (
-	// DefaultLeaderPause is the least pause between a term and the next campaign.
-	DefaultLeaderPause = time.Second
-	// DefaultLongestLeaderPause is the longest pause.
-	DefaultLongestLeaderPause = time.Minute
+	// DefaultPause is the least pause between a term and the next campaign.
+	DefaultPause = time.Second
+	// DefaultLongestPause is the longest pause.
+	DefaultLongestPause = time.Minute
 )
 
-// LeaderPause sets how long a process pauses between a term that its function ended and its
+// Pause sets how long a process pauses between a term that its function ended and its
 // next campaign: least after a nil error and a first failure, twice as long after each failure
 // in a row, at most most, and up to a quarter less at random. The defaults are
-// [DefaultLeaderPause] and [DefaultLongestLeaderPause]. Both are at least a millisecond.
-func LeaderPause(least, most time.Duration) LeaderOption { return leaderPause{least, most} }
+// [DefaultPause] and [DefaultLongestPause]. Both are at least a millisecond.
+func Pause(least, most time.Duration) Option { return pause{least, most} }
 
-type leaderPause struct{ least, most time.Duration }
+type pause struct{ least, most time.Duration }
 
-func (o leaderPause) applyLeader(l *LeaderRunner) error {
+func (o pause) apply(l *Runner) error {
 	if o.least < time.Millisecond || o.most < o.least {
-		return fmt.Errorf("LeaderPause has %v and %v; the first is at least 1ms, and at most the second", o.least, o.most)
+		return fmt.Errorf("Pause has %v and %v; the first is at least 1ms, and at most the second", o.least, o.most)
 	}
 	l.least, l.most = o.least, o.most
 	return nil
 }
 
 // ErrResigned is the cause with which the context of a leader's function ends when
-// [LeaderRunner.Resign] is called.
+// [Runner.Resign] is called.
 var ErrResigned = errors.New("the leader has resigned")
 
-// LeaderRunner is a candidate of one process, from [Leader] or [NewLeader]. Its methods are
+// Runner is a candidate of one process, from [Must] or [New]. Its methods are
 // safe for concurrent use.
-type LeaderRunner struct {
+type Runner struct {
 	engine      *core.Engine
 	guard       *core.Guard[struct{}]
-	gate        leaderGate
+	gate        gate
 	run         func(context.Context) error
 	least, most time.Duration
-	signals     *leaderSignals
+	signals     *signals
 
 	mu      sync.Mutex
 	running bool
-	term    *leaderTerm   // the present one; nil if there is none
+	term    *term         // the present one; nil if there is none
 	began   chan struct{} // closed when the next term of this process begins
-	status  LeaderStatus
+	status  Status
 }
 
-// leaderTerm is one term of this process.
-type leaderTerm struct {
+// term is one term of this process.
+type term struct {
 	lease  *core.Lease
 	resign context.CancelCauseFunc
 	over   chan struct{} // closed when its lease has been released
 	kept   error         // before that: the store has not confirmed the release
 }
 
-// LeaderStatus is what a [LeaderRunner] has done in this process.
-type LeaderStatus struct {
+// Status is what a [Runner] has done in this process.
+type Status struct {
 	Leading bool      // the lease lasts, by the clock as well: a process that was paused learns it here
 	Term    int64     // the fencing token of the latest term of this process; 0 if there was none or the driver has no tokens
 	Since   time.Time // when that term began
@@ -189,7 +155,7 @@ type LeaderStatus struct {
 }
 
 // Status returns what the runner has done so far in this process. It asks no store.
-func (l *LeaderRunner) Status() LeaderStatus {
+func (l *Runner) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
@@ -198,7 +164,7 @@ func (l *LeaderRunner) Status() LeaderStatus {
 }
 
 // begins returns a channel that is closed when the next term of this process begins.
-func (l *LeaderRunner) begins() <-chan struct{} {
+func (l *Runner) begins() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.began
@@ -206,7 +172,7 @@ func (l *LeaderRunner) begins() <-chan struct{} {
 
 // Policy returns the policy as it is enforced: with the engine's override and the defaults of
 // zero values.
-func (l *LeaderRunner) Policy() core.Policy { return l.guard.Policy() }
+func (l *Runner) Policy() core.Policy { return l.guard.Policy() }
 
 // Run campaigns, leads and campaigns again, and returns when ctx has ended and the function has
 // returned. Its error is then ctx's. It also returns when there is no use in going on: a
@@ -217,14 +183,14 @@ func (l *LeaderRunner) Policy() core.Policy { return l.guard.Policy() }
 //
 // A term is a call like any other, so that [core.Engine.Shutdown] waits for its end: let ctx end
 // before.
-func (l *LeaderRunner) Run(ctx context.Context) error {
+func (l *Runner) Run(ctx context.Context) error {
 	if ctx == nil {
 		return l.refuse("lead", "the context is nil; pass context.Background()")
 	}
 	l.mu.Lock()
 	if l.running {
 		l.mu.Unlock()
-		return l.refuse("lead", "Run runs already in this process; call it once for each LeaderRunner")
+		return l.refuse("lead", "Run runs already in this process; call it once for each Runner")
 	}
 	l.running = true
 	l.mu.Unlock()
@@ -237,7 +203,7 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 	for {
 		lease, err := l.guard.Acquire(ctx, struct{}{})
 		if err != nil {
-			if ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) && !isBusy(err) {
+			if ctx.Err() != nil || !errors.Is(err, core.ErrUnavailable) && !room.IsBusy(err) {
 				return err
 			}
 			l.note(err)
@@ -248,16 +214,16 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		outcome := l.lead(ctx, lease)
+		how := l.lead(ctx, lease)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case outcome == leaderFailed && time.Since(began) < l.most:
+		case how == failed && time.Since(began) < l.most:
 			failures++
 		default:
 			failures = 0
 		}
-		if outcome == leaderFailed || outcome == leaderDone {
+		if how == failed || how == done {
 			if err := l.pause(ctx, max(failures, 1)); err != nil {
 				return err
 			}
@@ -266,9 +232,9 @@ func (l *LeaderRunner) Run(ctx context.Context) error {
 }
 
 // lead is one term, on the lease that it is granted.
-func (l *LeaderRunner) lead(ctx context.Context, lease *core.Lease) (outcome leaderOutcome) {
+func (l *Runner) lead(ctx context.Context, lease *core.Lease) (how outcome) {
 	inTerm, resign := context.WithCancelCause(lease.Context(ctx))
-	t := &leaderTerm{lease: lease, resign: resign, over: make(chan struct{})}
+	t := &term{lease: lease, resign: resign, over: make(chan struct{})}
 	l.mu.Lock()
 	l.term = t
 	close(l.began)
@@ -277,41 +243,41 @@ func (l *LeaderRunner) lead(ctx context.Context, lease *core.Lease) (outcome lea
 	l.status.Terms++
 	l.mu.Unlock()
 	leave := l.gate.announce(ctx)
-	outcome = leaderFailed // also if the function panics
+	how = failed // also if the function panics
 	err := errPanicked
 	defer func() {
-		resigned := context.Cause(inTerm) == ErrResigned // an error of the program's is not asked
-		lost := t.lease.Err() != nil
-		switch ended := lease.Release(context.WithoutCancel(ctx)); {
-		case errors.Is(ended, core.ErrUnavailable):
-			t.kept = ended
+		asked := context.Cause(inTerm) == ErrResigned // an error of the program's is not asked
+		ended := t.lease.Err() != nil
+		switch at := lease.Release(context.WithoutCancel(ctx)); {
+		case errors.Is(at, core.ErrUnavailable):
+			t.kept = at
 		case err == nil:
-			err = ended // the function cannot know that it led alone to the end
+			err = at // the function cannot know that it led alone to the end
 		}
 		leave()
 		resign(nil)
 		switch {
-		case lost:
-			outcome = leaderLost
-		case resigned || ctx.Err() != nil:
-			outcome = leaderResigned
+		case ended:
+			how = lost
+		case asked || ctx.Err() != nil:
+			how = resigned
 		}
 		l.mu.Lock()
 		l.term, l.status.Err = nil, err
 		l.mu.Unlock()
 		close(t.over)
-		l.signals.ended(ctx, outcome)
+		l.signals.ended(ctx, how)
 	}()
 	if err = l.run(inTerm); err == nil {
-		outcome = leaderDone
+		how = done
 	}
-	return outcome
+	return how
 }
 
 // errPanicked is what a status says of a function that ended neither with nil nor with an error.
 var errPanicked = errors.New("the leader's function panicked, or ended its goroutine")
 
-func (l *LeaderRunner) refuse(op, why string) error {
+func (l *Runner) refuse(op, why string) error {
 	return &core.Error{Op: op, Policy: l.guard.Name(), Kind: core.ErrPolicy, Detail: why}
 }
 
@@ -322,7 +288,7 @@ func (l *LeaderRunner) refuse(op, why string) error {
 // in the background, and at the latest the key is free when the TTL is over. The process then campaigns
 // again, behind those who wait. It returns nil at once if this process does not lead. The
 // function itself just returns: Resign would wait for it in vain.
-func (l *LeaderRunner) Resign(ctx context.Context) error {
+func (l *Runner) Resign(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.term
 	l.mu.Unlock()
@@ -339,13 +305,13 @@ func (l *LeaderRunner) Resign(ctx context.Context) error {
 }
 
 // note keeps why there was no term.
-func (l *LeaderRunner) note(err error) {
+func (l *Runner) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status.Err = err
 }
 
 // pause waits before the next campaign, after so many failures in a row.
-func (l *LeaderRunner) pause(ctx context.Context, failures int) error {
-	return pauseFor(ctx, doubled(l.least, l.most, failures))
+func (l *Runner) pause(ctx context.Context, failures int) error {
+	return room.Pause(ctx, room.Doubled(l.least, l.most, failures))
 }

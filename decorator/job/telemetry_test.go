@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 func TestJobMetricsTellItsOutcomesAndItsLastSuccess(t *testing.T) {
@@ -29,12 +29,12 @@ func TestJobMetricsTellItsOutcomesAndItsLastSuccess(t *testing.T) {
 		defer func() { _ = e.Close() }()
 		p := core.Policy{Key: "job:secret", Name: "report"}
 		var does func() error
-		j := decorator.Job(e, p, func(context.Context) error {
+		j := job.Must(e, p, func(context.Context) error {
 			time.Sleep(3 * time.Second)
 			return does()
 		}, minutes)
 		p.Name = "never"
-		decorator.Job(e, p, idle, minutes)
+		job.Must(e, p, idle, minutes)
 
 		run := func(f func() error) {
 			does = f
@@ -107,13 +107,13 @@ func labelled(t *testing.T, m metricdata.Metrics, value func(attribute.Key) (att
 
 func TestOutcomesHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for o := decorator.JobNone; o <= decorator.JobNotRun; o++ {
+	for o := job.None; o <= job.NotRun; o++ {
 		if o.String() == "unknown" || seen[o.String()] {
 			t.Errorf("outcome %d is called %q", o, o)
 		}
 		seen[o.String()] = true
 	}
-	if got := (decorator.JobNotRun + 1).String(); got != "unknown" {
+	if got := (job.NotRun + 1).String(); got != "unknown" {
 		t.Errorf("no outcome is called %q", got)
 	}
 }

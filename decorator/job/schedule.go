@@ -1,4 +1,4 @@
-package decorator
+package job
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 )
 
-// Schedule says when the replicas start a [Job]: each one at the same ticks, which are
+// Schedule says when the replicas start a [Must]: each one at the same ticks, which are
 // times of its clock. Only Every is required.
 type Schedule struct {
 	// Every is the shortest time between two ticks, such as 23 h for "daily" in a

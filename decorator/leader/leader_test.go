@@ -1,4 +1,4 @@
-package decorator_test
+package leader_test
 
 import (
 	"context"
@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 var indexer = core.Policy{Key: "indexer", TTL: 10 * time.Second}
@@ -23,7 +25,7 @@ func serve(ctx context.Context) error {
 }
 
 // campaign runs a candidate until the test ends, or stop is called, which waits for it.
-func campaign(t *testing.T, l *decorator.LeaderRunner) (stop func() error) {
+func campaign(t *testing.T, l *leader.Runner) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -45,10 +47,10 @@ func campaign(t *testing.T, l *decorator.LeaderRunner) (stop func() error) {
 func TestOneCandidateLeadsAndTheNextOneFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		var leaders [3]*decorator.LeaderRunner
+		var leaders [3]*leader.Runner
 		var stop [3]func() error
 		for i := range leaders {
-			leaders[i] = decorator.Leader(newEngine(t, store), indexer, func(ctx context.Context) error {
+			leaders[i] = leader.Must(roomtest.Engine(t, store), indexer, func(ctx context.Context) error {
 				if l, ok := core.LeaseFrom(ctx); !ok || l.Token() != leaders[i].Status().Term {
 					t.Errorf("the lease is %v, %t", l, ok)
 				}
@@ -77,9 +79,9 @@ func TestOneCandidateLeadsAndTheNextOneFollows(t *testing.T) {
 }
 
 func TestTermEndsWhenTheFunctionHasReturned(t *testing.T) {
-	for name, end := range map[string]func(l *decorator.LeaderRunner, stop func() error){
-		"the leader resigns": func(l *decorator.LeaderRunner, _ func() error) { _ = l.Resign(context.Background()) },
-		"its context ends":   func(_ *decorator.LeaderRunner, stop func() error) { _ = stop() },
+	for name, end := range map[string]func(l *leader.Runner, stop func() error){
+		"the leader resigns": func(l *leader.Runner, _ func() error) { _ = l.Resign(context.Background()) },
+		"its context ends":   func(_ *leader.Runner, stop func() error) { _ = stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +96,7 @@ func TestTermEndsWhenTheFunctionHasReturned(t *testing.T) {
 					time.Sleep(time.Minute) // it is long on its way out
 					return ctx.Err()
 				}
-				first, second := decorator.Leader(newEngine(t, store), indexer, run), decorator.Leader(newEngine(t, store), indexer, run)
+				first, second := leader.Must(roomtest.Engine(t, store), indexer, run), leader.Must(roomtest.Engine(t, store), indexer, run)
 				stop := campaign(t, first)
 				synctest.Wait()
 				campaign(t, second)
@@ -115,23 +117,23 @@ func TestTermEndsWhenTheFunctionHasReturned(t *testing.T) {
 
 func TestLeaderIsToldWhyItsTermEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		end  func(store *memlock.Driver, e *core.Engine, l *decorator.LeaderRunner)
+		end  func(store *memlock.Driver, e *core.Engine, l *leader.Runner)
 		want error
 	}{
-		"resigned": {func(_ *memlock.Driver, _ *core.Engine, l *decorator.LeaderRunner) { _ = l.Resign(context.Background()) }, decorator.ErrResigned},
-		"lost":     {func(s *memlock.Driver, _ *core.Engine, _ *decorator.LeaderRunner) { s.Expire("shop/indexer") }, core.ErrLost},
-		"silent":   {func(s *memlock.Driver, _ *core.Engine, _ *decorator.LeaderRunner) { s.Stall(); time.Sleep(indexer.TTL) }, core.ErrLost},
-		"too long": {func(*memlock.Driver, *core.Engine, *decorator.LeaderRunner) { time.Sleep(time.Hour) }, core.ErrMaxHold},
-		"closed":   {func(_ *memlock.Driver, e *core.Engine, _ *decorator.LeaderRunner) { _ = e.Close() }, core.ErrClosed},
+		"resigned": {func(_ *memlock.Driver, _ *core.Engine, l *leader.Runner) { _ = l.Resign(context.Background()) }, leader.ErrResigned},
+		"lost":     {func(s *memlock.Driver, _ *core.Engine, _ *leader.Runner) { s.Expire("shop/indexer") }, core.ErrLost},
+		"silent":   {func(s *memlock.Driver, _ *core.Engine, _ *leader.Runner) { s.Stall(); time.Sleep(indexer.TTL) }, core.ErrLost},
+		"too long": {func(*memlock.Driver, *core.Engine, *leader.Runner) { time.Sleep(time.Hour) }, core.ErrMaxHold},
+		"closed":   {func(_ *memlock.Driver, e *core.Engine, _ *leader.Runner) { _ = e.Close() }, core.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				e := newEngine(t, store)
+				e := roomtest.Engine(t, store)
 				causes := make(chan error, 1)
 				p := indexer
 				p.MaxHold = time.Hour
-				l := decorator.Leader(e, p, func(ctx context.Context) error {
+				l := leader.Must(e, p, func(ctx context.Context) error {
 					<-ctx.Done()
 					select {
 					case causes <- context.Cause(ctx):
@@ -157,17 +159,17 @@ func TestLeaderIsToldWhyItsTermEnds(t *testing.T) {
 func TestLeaderThatDiedIsSucceededWhenItsLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		d := &captured{Driver: store}
+		d := &roomtest.Captured{Driver: store}
 		dead, err := core.New(d, core.WithNamespace("shop"), core.WithStoreTimeout(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, second := decorator.Leader(dead, indexer, serve), decorator.Leader(newEngine(t, store), indexer, serve)
+		first, second := leader.Must(dead, indexer, serve), leader.Must(roomtest.Engine(t, store), indexer, serve)
 		stop := campaign(t, first)
 		synctest.Wait()
 		campaign(t, second)
 		synctest.Wait()
-		if err := d.session.Close(t.Context()); err != nil { // nobody renews any more
+		if err := d.Session.Close(t.Context()); err != nil { // nobody renews any more
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -188,13 +190,13 @@ func TestFailedTermsAreFollowedByLongerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []time.Time
 		fail := errors.New("no index")
-		l := decorator.Leader(newEngine(t, memlock.New()), indexer, func(context.Context) error {
+		l := leader.Must(roomtest.Engine(t, memlock.New()), indexer, func(context.Context) error {
 			begun = append(begun, time.Now())
 			if len(begun) < 6 {
 				return fail
 			}
 			return nil
-		}, decorator.LeaderPause(time.Second, 8*time.Second))
+		}, leader.Pause(time.Second, 8*time.Second))
 		stop := campaign(t, l)
 		time.Sleep(40 * time.Second)
 		_ = stop()
@@ -219,14 +221,14 @@ func TestStoreThatComesBackGetsItsLeaderBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
 				store.Fail(fault)
-				l := decorator.Leader(newEngine(t, store), indexer, serve)
+				l := leader.Must(roomtest.Engine(t, store), indexer, serve)
 				campaign(t, l)
 				time.Sleep(10 * time.Minute)
 				if s := l.Status(); s.Leading || s.Terms != 0 || name == "refuses" && !errors.Is(s.Err, core.ErrUnavailable) {
 					t.Errorf("the status is %+v", s)
 				}
 				store.Heal()
-				time.Sleep(decorator.DefaultLongestLeaderPause)
+				time.Sleep(leader.DefaultLongestPause)
 				if !l.Status().Leading {
 					t.Errorf("the status is %+v", l.Status())
 				}
@@ -237,8 +239,8 @@ func TestStoreThatComesBackGetsItsLeaderBack(t *testing.T) {
 
 func TestPanicOfALeaderGoesOnWhenTheKeyIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngine(t, memlock.New())
-		l := decorator.Leader(e, indexer, func(context.Context) error { panic("out of index") })
+		e := roomtest.Engine(t, memlock.New())
+		l := leader.Must(e, indexer, func(context.Context) error { panic("out of index") })
 		func() {
 			defer func() {
 				if r := recover(); r != "out of index" {
@@ -258,7 +260,7 @@ func TestPanicOfALeaderGoesOnWhenTheKeyIsFree(t *testing.T) {
 
 func TestRunIsRefusedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := decorator.Leader(newEngine(t, memlock.New()), indexer, serve)
+		l := leader.Must(roomtest.Engine(t, memlock.New()), indexer, serve)
 		campaign(t, l)
 		synctest.Wait()
 		if err := l.Run(t.Context()); !errors.Is(err, core.ErrPolicy) {
@@ -277,7 +279,7 @@ func TestLeaderGoesOnWhenAnotherEngineIsClosed(t *testing.T) {
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}
-		l := decorator.Leader(newEngine(t, memlock.New()), indexer, func(ctx context.Context) error {
+		l := leader.Must(roomtest.Engine(t, memlock.New()), indexer, func(ctx context.Context) error {
 			return other.Do(ctx, core.Policy{Key: "k"}, func(context.Context) error { return nil })
 		})
 		stop := campaign(t, l)

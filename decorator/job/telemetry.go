@@ -1,4 +1,4 @@
-package decorator
+package job
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	"github.com/lockaround/lockaround/core/instruments"
 )
 
-// jobSignals are the metrics of one job.
-type jobSignals struct {
+// signals are the metrics of one job.
+type signals struct {
 	runs    metric.Int64Counter
 	lasted  metric.Float64Histogram
-	outcome [JobNotRun + 1]metric.MeasurementOption
+	outcome [NotRun + 1]metric.MeasurementOption
 }
 
-// newJobSignals makes the metrics of the job of that name, whose status is read when the
+// newSignals makes the metrics of the job of that name, whose status is read when the
 // age of its last success is asked for.
-func newJobSignals(e *core.Engine, name string, status func() JobStatus) (*jobSignals, error) {
+func newSignals(e *core.Engine, name string, status func() Status) (*signals, error) {
 	named := instruments.NameKey.String(name)
 	m := instruments.NewMeter(e.MeterProvider())
-	s := &jobSignals{runs: m.Counter(instruments.JobRuns), lasted: m.Histogram(instruments.JobDuration)}
+	s := &signals{runs: m.Counter(instruments.JobRuns), lasted: m.Histogram(instruments.JobDuration)}
 	success := m.Gauge(instruments.JobLastSuccess)
 	m.Observe(instruments.JobLastSuccess.Scope, func(_ context.Context, o metric.Observer) error {
 		if at := status().LastSuccess; !at.IsZero() {
@@ -32,18 +32,18 @@ func newJobSignals(e *core.Engine, name string, status func() JobStatus) (*jobSi
 		return nil
 	}, success)
 	for o := range s.outcome {
-		s.outcome[o] = metric.WithAttributeSet(attribute.NewSet(named, instruments.OutcomeKey.String(JobOutcome(o).String())))
+		s.outcome[o] = metric.WithAttributeSet(attribute.NewSet(named, instruments.OutcomeKey.String(Outcome(o).String())))
 	}
 	return s, m.Err()
 }
 
 // ran notes a call whose function ran for that long.
-func (s *jobSignals) ran(ctx context.Context, o JobOutcome, lasted time.Duration) {
+func (s *signals) ran(ctx context.Context, o Outcome, lasted time.Duration) {
 	s.runs.Add(ctx, 1, s.outcome[o])
 	s.lasted.Record(ctx, lasted.Seconds(), s.outcome[o])
 }
 
 // didNotRun notes a call whose function did not run.
-func (s *jobSignals) didNotRun(ctx context.Context, o JobOutcome) {
+func (s *signals) didNotRun(ctx context.Context, o Outcome) {
 	s.runs.Add(ctx, 1, s.outcome[o])
 }

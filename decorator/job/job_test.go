@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"context"
@@ -9,25 +9,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 var (
 	report  = core.Policy{Key: "job:report", TTL: 10 * time.Second}
-	minutes = decorator.Schedule{Every: 2 * time.Minute, Skew: 5 * time.Second, MaxRun: 30 * time.Second}
+	minutes = job.Schedule{Every: 2 * time.Minute, Skew: 5 * time.Second, MaxRun: 30 * time.Second}
 )
 
 // catching is minutes with another replica that waits: for 50 s.
-func catching() decorator.Schedule {
+func catching() job.Schedule {
 	s := minutes
 	s.CatchUp = true
 	return s
 }
 
 // mustEnd checks how a call of Run ended.
-func mustEnd(t *testing.T, j *decorator.JobRunner, err, want error, outcome decorator.JobOutcome) {
+func mustEnd(t *testing.T, j *job.Runner, err, want error, outcome job.Outcome) {
 	t.Helper()
 	s := j.Status()
 	if !errors.Is(err, want) || s.Err != err || s.Outcome != outcome {
@@ -41,7 +43,7 @@ func mustEnd(t *testing.T, j *decorator.JobRunner, err, want error, outcome deco
 func TestJobRunsWithTheCallersValuesAndItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type tag struct{}
-		j := decorator.Job(newEngine(t, memlock.New()), report, func(ctx context.Context) error {
+		j := job.Must(roomtest.Engine(t, memlock.New()), report, func(ctx context.Context) error {
 			if l, ok := core.LeaseFrom(ctx); !ok || l.Key() != "job:report" || l.Token() <= 0 {
 				t.Errorf("lease %v, %t", l, ok)
 			}
@@ -53,11 +55,11 @@ func TestJobRunsWithTheCallersValuesAndItsLease(t *testing.T) {
 			}
 			return nil
 		}, minutes)
-		if s := j.Status(); s != (decorator.JobStatus{}) {
+		if s := j.Status(); s != (job.Status{}) {
 			t.Errorf("status before any call: %+v", s)
 		}
 		err := j.Run(context.WithValue(t.Context(), tag{}, "caller"))
-		mustEnd(t, j, err, nil, decorator.JobRan)
+		mustEnd(t, j, err, nil, job.Ran)
 		if got := j.Status().LastSuccess; !got.Equal(time.Now()) {
 			t.Errorf("last success %v, want %v", got, time.Now())
 		}
@@ -65,18 +67,18 @@ func TestJobRunsWithTheCallersValuesAndItsLease(t *testing.T) {
 }
 
 func TestTickThatAnotherReplicaHasRunIsNoError(t *testing.T) {
-	for _, schedule := range []decorator.Schedule{minutes, catching()} {
+	for _, schedule := range []job.Schedule{minutes, catching()} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memlock.New()
-			first := decorator.Job(newEngine(t, store), report, idle, schedule)
-			late := decorator.Job(newEngine(t, store), report, func(context.Context) error {
+			first := job.Must(roomtest.Engine(t, store), report, idle, schedule)
+			late := job.Must(roomtest.Engine(t, store), report, func(context.Context) error {
 				t.Error("a tick was run twice")
 				return nil
 			}, schedule)
-			mustEnd(t, first, first.Run(t.Context()), nil, decorator.JobRan)
+			mustEnd(t, first, first.Run(t.Context()), nil, job.Ran)
 			time.Sleep(schedule.Skew)
 			asked := time.Now()
-			mustEnd(t, late, late.Run(t.Context()), nil, decorator.JobSkipped)
+			mustEnd(t, late, late.Run(t.Context()), nil, job.Skipped)
 			if got, want := time.Since(asked), late.Policy().Wait; got != want {
 				t.Errorf("gave up after %v, want %v", got, want)
 			}
@@ -93,12 +95,12 @@ func TestRunThatFailsHasHadItsTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, runs := memlock.New(), 0
 		fail := func(context.Context) error { runs++; return errReport }
-		first := decorator.Job(newEngine(t, store), report, fail, catching())
-		other := decorator.Job(newEngine(t, store), report, fail, catching())
-		mustEnd(t, first, first.Run(t.Context()), errReport, decorator.JobFailed)
-		mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobSkipped)
+		first := job.Must(roomtest.Engine(t, store), report, fail, catching())
+		other := job.Must(roomtest.Engine(t, store), report, fail, catching())
+		mustEnd(t, first, first.Run(t.Context()), errReport, job.Failed)
+		mustEnd(t, other, other.Run(t.Context()), nil, job.Skipped)
 		time.Sleep(minutes.Every - other.Policy().Wait)
-		mustEnd(t, other, other.Run(t.Context()), errReport, decorator.JobFailed)
+		mustEnd(t, other, other.Run(t.Context()), errReport, job.Failed)
 		if runs != 2 {
 			t.Errorf("%d runs of 2 ticks", runs)
 		}
@@ -113,8 +115,8 @@ func TestRunThatPanicsOrExitsHasHadItsTick(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				j := decorator.Job(newEngine(t, store), report, func(context.Context) error { leave(); return nil }, minutes)
-				other := decorator.Job(newEngine(t, store), report, idle, minutes)
+				j := job.Must(roomtest.Engine(t, store), report, func(context.Context) error { leave(); return nil }, minutes)
+				other := job.Must(roomtest.Engine(t, store), report, idle, minutes)
 				ended := make(chan any)
 				go func() {
 					defer func() { ended <- recover() }()
@@ -123,10 +125,10 @@ func TestRunThatPanicsOrExitsHasHadItsTick(t *testing.T) {
 				if got := <-ended; name == "panic" && got != errReport {
 					t.Errorf("recovered %v, want the panic's own value", got)
 				}
-				mustEnd(t, j, nil, nil, decorator.JobFailed)
-				mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobSkipped)
+				mustEnd(t, j, nil, nil, job.Failed)
+				mustEnd(t, other, other.Run(t.Context()), nil, job.Skipped)
 				time.Sleep(minutes.Every)
-				mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobRan)
+				mustEnd(t, other, other.Run(t.Context()), nil, job.Ran)
 			})
 		})
 	}
@@ -136,7 +138,7 @@ func TestRunIsToldToEndAtMaxRunAndKeepsItsKeyUntilItDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
 		const stuck = 10 * time.Minute
-		j := decorator.Job(newEngine(t, store), report, func(ctx context.Context) error {
+		j := job.Must(roomtest.Engine(t, store), report, func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			if got := time.Since(began); got != minutes.MaxRun {
@@ -149,18 +151,18 @@ func TestRunIsToldToEndAtMaxRunAndKeepsItsKeyUntilItDoes(t *testing.T) {
 			time.Sleep(stuck)
 			return nil
 		}, minutes)
-		other := decorator.Job(newEngine(t, store), report, idle, catching())
+		other := job.Must(roomtest.Engine(t, store), report, idle, catching())
 		var skipping sync.WaitGroup
 		skipping.Go(func() {
 			time.Sleep(time.Second)
 			for range 4 { // for eight minutes
-				mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobSkipped)
+				mustEnd(t, other, other.Run(t.Context()), nil, job.Skipped)
 				time.Sleep(minutes.Every - other.Policy().Wait)
 			}
 		})
-		mustEnd(t, j, j.Run(t.Context()), nil, decorator.JobRan) // late, and alone
+		mustEnd(t, j, j.Run(t.Context()), nil, job.Ran) // late, and alone
 		skipping.Wait()
-		mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobRan)
+		mustEnd(t, other, other.Run(t.Context()), nil, job.Ran)
 	})
 }
 
@@ -168,17 +170,17 @@ func TestRunBeyondMaxHoldGivesTheJobUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, p := memlock.New(), report
 		p.MaxHold = 2 * time.Minute
-		j := decorator.Job(newEngine(t, store), p, func(ctx context.Context) error {
+		j := job.Must(roomtest.Engine(t, store), p, func(ctx context.Context) error {
 			time.Sleep(10 * time.Minute)
 			return nil
 		}, minutes)
-		other := decorator.Job(newEngine(t, store), p, idle, minutes)
+		other := job.Must(roomtest.Engine(t, store), p, idle, minutes)
 		var next sync.WaitGroup
 		next.Go(func() {
 			time.Sleep(p.MaxHold + p.TTL)
-			mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobRan)
+			mustEnd(t, other, other.Run(t.Context()), nil, job.Ran)
 		})
-		mustEnd(t, j, j.Run(t.Context()), core.ErrMaxHold, decorator.JobLost)
+		mustEnd(t, j, j.Run(t.Context()), core.ErrMaxHold, job.Lost)
 		next.Wait()
 	})
 }
@@ -192,7 +194,7 @@ func TestJobThatLosesItsLeaseSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				j := decorator.Job(newEngine(t, store), report, func(ctx context.Context) error {
+				j := job.Must(roomtest.Engine(t, store), report, func(ctx context.Context) error {
 					store.Expire("shop/job:report")
 					<-ctx.Done()
 					if err := context.Cause(ctx); !errors.Is(err, core.ErrLost) {
@@ -200,7 +202,7 @@ func TestJobThatLosesItsLeaseSaysSo(t *testing.T) {
 					}
 					return tc.returns
 				}, minutes)
-				mustEnd(t, j, j.Run(t.Context()), tc.want, decorator.JobLost)
+				mustEnd(t, j, j.Run(t.Context()), tc.want, job.Lost)
 				if got := j.Status().LastSuccess; !got.IsZero() {
 					t.Errorf("a run that lost its lease counts as a success at %v", got)
 				}
@@ -211,11 +213,11 @@ func TestJobThatLosesItsLeaseSaysSo(t *testing.T) {
 
 func TestJobWhoseLeaseOnlyTheStoreKnowsToBeOverSaysSo(t *testing.T) {
 	clock := memlock.NewClock(time.Now())
-	j := decorator.Job(newEngine(t, memlock.New(memlock.WithClock(clock))), report, func(context.Context) error {
+	j := job.Must(roomtest.Engine(t, memlock.New(memlock.WithClock(clock))), report, func(context.Context) error {
 		clock.Advance(2 * report.TTL)
 		return nil
 	}, minutes)
-	if err := j.Run(t.Context()); !errors.Is(err, core.ErrLost) || j.Status().Outcome != decorator.JobLost {
+	if err := j.Run(t.Context()); !errors.Is(err, core.ErrLost) || j.Status().Outcome != job.Lost {
 		t.Errorf("returned %v, outcome %s", err, j.Status().Outcome)
 	}
 }
@@ -223,16 +225,16 @@ func TestJobWhoseLeaseOnlyTheStoreKnowsToBeOverSaysSo(t *testing.T) {
 func TestReplicaThatWaitsTakesTheTickOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		d := &captured{Driver: store}
-		first := decorator.Job(newEngine(t, d), report, func(ctx context.Context) error {
+		d := &roomtest.Captured{Driver: store}
+		first := job.Must(roomtest.Engine(t, d), report, func(ctx context.Context) error {
 			time.Sleep(minutes.MaxRun - time.Second)
-			return d.session.Close(context.Background()) // its process is killed here
+			return d.Session.Close(context.Background()) // its process is killed here
 		}, catching())
-		other := decorator.Job(newEngine(t, store), report, idle, catching())
+		other := job.Must(roomtest.Engine(t, store), report, idle, catching())
 		asked := time.Now()
 		go func() { _ = first.Run(t.Context()) }()
 		synctest.Wait()
-		mustEnd(t, other, other.Run(t.Context()), nil, decorator.JobCaughtUp)
+		mustEnd(t, other, other.Run(t.Context()), nil, job.CaughtUp)
 		if got, most := time.Since(asked), minutes.MaxRun+report.TTL; got > most {
 			t.Errorf("took over after %v, want at most MaxRun + TTL = %v", got, most)
 		}
@@ -243,14 +245,14 @@ func TestCallThatCannotAskIsAnError(t *testing.T) {
 	down := errors.New("connection refused")
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		e := newEngine(t, store)
-		j := decorator.Job(e, report, func(context.Context) error {
+		e := roomtest.Engine(t, store)
+		j := job.Must(e, report, func(context.Context) error {
 			t.Error("it ran")
 			return nil
 		}, catching())
 		store.Fail(down)
 		err := j.Run(t.Context())
-		mustEnd(t, j, err, core.ErrUnavailable, decorator.JobNotRun)
+		mustEnd(t, j, err, core.ErrUnavailable, job.NotRun)
 		if !errors.Is(err, down) {
 			t.Errorf("%v does not lead to the store's own error", err)
 		}
@@ -261,13 +263,13 @@ func TestCallThatCannotAskIsAnError(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		mustEnd(t, j, j.Run(ctx), context.DeadlineExceeded, decorator.JobNotRun)
+		mustEnd(t, j, j.Run(ctx), context.DeadlineExceeded, job.NotRun)
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		mustEnd(t, j, j.Run(t.Context()), core.ErrClosed, decorator.JobNotRun)
+		mustEnd(t, j, j.Run(t.Context()), core.ErrClosed, job.NotRun)
 	})
 }

@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 // tight leaves 2 s of each tick's half.
-var tight = decorator.Schedule{Every: 5 * time.Minute, Skew: 30 * time.Second, MaxRun: 90 * time.Second, CatchUp: true}
+var tight = job.Schedule{Every: 5 * time.Minute, Skew: 30 * time.Second, MaxRun: 90 * time.Second, CatchUp: true}
 
 var tightPolicy = core.Policy{Key: "job:report", TTL: 14 * time.Second}
 
@@ -71,7 +71,7 @@ func TestJobIsRunOnceATickWhoeverDies(t *testing.T) {
 }
 
 func TestJobWithoutCatchUpIsRunAtMostOnceATick(t *testing.T) {
-	schedule := decorator.Schedule{Every: 5 * time.Minute, Skew: 149 * time.Second, MaxRun: 2 * time.Minute}
+	schedule := job.Schedule{Every: 5 * time.Minute, Skew: 149 * time.Second, MaxRun: 2 * time.Minute}
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 // world is the replicas of a job on one store, of which some are killed. It lives in a
@@ -22,7 +23,7 @@ import (
 type world struct {
 	t        *testing.T
 	policy   core.Policy
-	schedule decorator.Schedule
+	schedule job.Schedule
 	store    driver.Driver
 	calls    sync.WaitGroup
 	first    time.Time // when the first tick is, by a clock that is right
@@ -57,7 +58,7 @@ const (
 
 // replica is a process.
 type replica struct {
-	*decorator.JobRunner
+	*job.Runner
 	engine  *core.Engine
 	session driver.Session
 	dead    chan struct{} // closed when it is killed
@@ -66,18 +67,7 @@ type replica struct {
 	missed  int           // ticks since it died
 }
 
-// captured is a driver that shows the session that was opened.
-type captured struct {
-	driver.Driver
-	session driver.Session
-}
-
-func (d *captured) Open(c driver.Config) (_ driver.Session, err error) {
-	d.session, err = d.Driver.Open(c)
-	return d.session, err
-}
-
-func newWorld(t *testing.T, seed uint64, p core.Policy, s decorator.Schedule) *world {
+func newWorld(t *testing.T, seed uint64, p core.Policy, s job.Schedule) *world {
 	return &world{t: t, policy: p, schedule: s, store: memlock.New(), rng: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}}
 }
 
@@ -89,13 +79,13 @@ func (w *world) at(n int) time.Time { return w.first.Add(time.Duration(n) * w.sc
 
 // start brings up a replica on a machine whose clock is late by a part of the Skew.
 func (w *world) start() *replica {
-	d := &captured{Driver: w.store}
+	d := &roomtest.Captured{Driver: w.store}
 	e, err := core.New(d, core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r := &replica{engine: e, session: d.session, dead: make(chan struct{}), late: w.upTo(w.schedule.Skew)}
-	r.JobRunner = decorator.Job(e, w.policy, func(ctx context.Context) error { return w.run(ctx, r) }, w.schedule)
+	r := &replica{engine: e, session: d.Session, dead: make(chan struct{}), late: w.upTo(w.schedule.Skew)}
+	r.Runner = job.Must(e, w.policy, func(ctx context.Context) error { return w.run(ctx, r) }, w.schedule)
 	return r
 }
 
@@ -202,7 +192,7 @@ func (w *world) call(r *replica, n int) {
 	switch {
 	case err != nil:
 		w.t.Errorf("tick %d: %v", n, err)
-	case outcome == decorator.JobSkipped:
+	case outcome == job.Skipped:
 	case w.due(n, told):
 		w.kill(r, told)
 	}

@@ -1,4 +1,5 @@
-package decorator_test
+// Package roomtest has what the tests of decorator and of the packages beside it share.
+package roomtest
 
 import (
 	"bufio"
@@ -19,27 +20,30 @@ import (
 // is to do, and -test.run which test is its program.
 const planVar = "LOCKAROUND_TEST_PLAN"
 
-// patience is more than a busy machine lets a process or a server wait, and than a lease or
+// Patience is more than a busy machine lets a process or a server wait, and than a lease or
 // an answer needs to last.
-const patience = 5 * time.Minute
+const Patience = 5 * time.Minute
 
-// patientClient returns a client of a server on a Unix socket that is slow when the machine
+// Client returns a client of a server on a Unix socket that is slow when the machine
 // is busy.
-func patientClient(socket string) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: patience, ReadTimeout: patience})
+func Client(socket string) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: Patience, ReadTimeout: Patience})
 }
 
-// child is a process that a test has started. It prints "ready", begins when it is told
+// Hangs is what a process prints that is to be killed.
+const Hangs = "hangs"
+
+// Child is a process that a test has started. It prints "ready", begins when it is told
 // to, and ends with status 0. Whatever else it prints is for the test.
-type child struct {
+type Child struct {
 	cmd  *exec.Cmd
 	in   io.Writer
 	out  *bufio.Reader
 	once sync.Once
 }
 
-// startChild starts a process that runs the test of that name and ends with t at the latest.
-func startChild(t *testing.T, program string, plan any) *child {
+// Start starts a process that runs the test of that name and ends with t at the latest.
+func Start(t *testing.T, program string, plan any) *Child {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +53,7 @@ func startChild(t *testing.T, program string, plan any) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{cmd: exec.Command(self, "-test.run=^"+program+"$")}
+	c := &Child{cmd: exec.Command(self, "-test.run=^"+program+"$")}
 	c.cmd.Env = append(os.Environ(), planVar+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -64,38 +68,38 @@ func startChild(t *testing.T, program string, plan any) *child {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.kill()
-		_ = c.wait() // reports the kill
+		c.Kill()
+		_ = c.Wait() // reports the kill
 	})
 	return c
 }
 
-// begin tells the child to begin, also before it is ready.
-func (c *child) begin(t *testing.T) {
+// Begin tells the child to begin, also before it is ready.
+func (c *Child) Begin(t *testing.T) {
 	t.Helper()
 	if _, err := fmt.Fprintln(c.in, "begin"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// read returns the next line, or nothing when the child has ended.
-func (c *child) read() string {
+// Read returns the next line, or nothing when the child has ended.
+func (c *Child) Read() string {
 	line, _ := c.out.ReadString('\n')
 	return strings.TrimSpace(line)
 }
 
-// kill ends the child as kill -9 does.
-func (c *child) kill() { _ = c.cmd.Process.Kill() } // it may have ended by itself
+// Kill ends the child as kill -9 does.
+func (c *Child) Kill() { _ = c.cmd.Process.Kill() } // it may have ended by itself
 
-// wait returns when the child has ended.
-func (c *child) wait() (err error) {
+// Wait returns when the child has ended.
+func (c *Child) Wait() (err error) {
 	c.once.Do(func() { err = c.cmd.Wait() })
 	return err
 }
 
-// beAChild runs work with the plan of the test that has started this process, when that says
+// Be runs work with the plan of the test that has started this process, when that says
 // so. It does not return: the test would print lines of its own.
-func beAChild[Plan any](t *testing.T, work func(Plan) error) {
+func Be[Plan any](t *testing.T, work func(Plan) error) {
 	t.Helper()
 	text, ok := os.LookupEnv(planVar)
 	if !ok {
@@ -120,3 +124,6 @@ func beAChild[Plan any](t *testing.T, work func(Plan) error) {
 	}
 	os.Exit(0)
 }
+
+// Process is its process.
+func (c *Child) Process() *os.Process { return c.cmd.Process }

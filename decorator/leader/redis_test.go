@@ -1,6 +1,6 @@
 //go:build unix
 
-package decorator_test
+package leader_test
 
 import (
 	"context"
@@ -15,13 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 // Keys in Redis, besides the locks.
@@ -56,18 +58,18 @@ type candidatePlan struct {
 }
 
 // TestCandidateProcess is what a candidate's process runs.
-func TestCandidateProcess(t *testing.T) { beAChild(t, runCandidate) }
+func TestCandidateProcess(t *testing.T) { roomtest.Be(t, runCandidate) }
 
 func runCandidate(plan candidatePlan) (err error) {
-	rdb := patientClient(plan.Addr)
+	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, rdb.Close()) }()
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	pid := os.Getpid()
-	l := decorator.Leader(locks, core.Policy{Key: "indexer", TTL: leaderTTL}, func(ctx context.Context) error {
+	l := leader.Must(locks, core.Policy{Key: "indexer", TTL: leaderTTL}, func(ctx context.Context) error {
 		if plan.Inside != "" {
 			inside, err := os.OpenFile(plan.Inside, os.O_RDWR, 0)
 			if err != nil {
@@ -93,7 +95,7 @@ func runCandidate(plan candidatePlan) (err error) {
 			}
 		}
 		return ctx.Err()
-	}, decorator.LeaderPause(time.Millisecond, time.Millisecond))
+	}, leader.Pause(time.Millisecond, time.Millisecond))
 	if plan.Observe {
 		news, err := l.Observe(context.Background())
 		if err != nil {
@@ -114,12 +116,12 @@ type election struct {
 	*testing.T
 	rdb        *redis.Client
 	plan       candidatePlan
-	candidates map[int]*child
+	candidates map[int]*roomtest.Child
 }
 
 func newElection(t *testing.T, candidates int, inside string) *election {
 	addr := redisserver.Start(t).Addr
-	e := &election{T: t, rdb: patientClient(addr), plan: candidatePlan{Addr: addr, Inside: inside}, candidates: map[int]*child{}}
+	e := &election{T: t, rdb: roomtest.Client(addr), plan: candidatePlan{Addr: addr, Inside: inside}, candidates: map[int]*roomtest.Child{}}
 	t.Cleanup(func() { _ = e.rdb.Close() })
 	for range candidates {
 		e.start()
@@ -129,12 +131,12 @@ func newElection(t *testing.T, candidates int, inside string) *election {
 
 func (e *election) start() {
 	e.Helper()
-	c := startChild(e.T, "TestCandidateProcess", e.plan)
-	if line := c.read(); line != "ready" {
+	c := roomtest.Start(e.T, "TestCandidateProcess", e.plan)
+	if line := c.Read(); line != "ready" {
 		e.Fatalf("a candidate said %q", line)
 	}
-	c.begin(e.T)
-	e.candidates[c.cmd.Process.Pid] = c
+	c.Begin(e.T)
+	e.candidates[c.Process().Pid] = c
 }
 
 // leader waits for the first term after that one, and returns it with its process.
@@ -188,8 +190,8 @@ func TestKilledLeaderIsSucceededByOneOverProcesses(t *testing.T) {
 	term, pid, _ := e.leader("")
 	for range counts.Of(t, "leaders", 5, 50) {
 		stalls := watchStalls(t)
-		e.candidates[pid].kill()
-		_ = e.candidates[pid].wait()
+		e.candidates[pid].Kill()
+		_ = e.candidates[pid].Wait()
 		delete(e.candidates, pid)
 		var waited time.Duration
 		term, pid, waited = e.leader(term)
@@ -215,13 +217,13 @@ func TestStoppedLeaderIsSucceededAndItsWritesRefusedOverProcesses(t *testing.T) 
 	e := newElection(t, 5, "")
 	observer := e.plan
 	observer.Observe = true
-	heard := startChild(t, "TestCandidateProcess", observer)
-	heard.begin(t)
+	heard := roomtest.Start(t, "TestCandidateProcess", observer)
+	heard.Begin(t)
 	var took []time.Duration
 	term, pid, _ := e.leader("")
 	for range counts.Of(t, "leaders", 3, 50) {
 		stalls := watchStalls(t)
-		stopped := e.candidates[pid].cmd.Process
+		stopped := e.candidates[pid].Process()
 		if err := stopped.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}

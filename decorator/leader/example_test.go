@@ -1,4 +1,4 @@
-package decorator_test
+package leader_test
 
 import (
 	"context"
@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 // One process of several leads. The others wait in Run, and the next one follows when the
 // leader resigns, ends or dies.
-func ExampleLeader() {
+func ExampleMust() {
 	locks := newLocks()
 	defer func() { _ = locks.Close() }()
 
 	ctx, cancel := context.WithCancel(context.Background())
-	indexer := decorator.Leader(locks, core.Policy{Name: "indexer", Key: "indexer", TTL: 10 * time.Second},
+	indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer", TTL: 10 * time.Second},
 		func(ctx context.Context) error {
 			lease, ok := core.LeaseFrom(ctx)
 			fmt.Println("leads:", ok && lease.Token() > 0)
@@ -32,11 +33,11 @@ func ExampleLeader() {
 }
 
 // An observer hears who leads, in whichever process, without asking again and again.
-func ExampleLeaderRunner_Observe() {
+func ExampleRunner_Observe() {
 	locks := newLocks()
 	defer func() { _ = locks.Close() }()
 	leading := make(chan struct{})
-	indexer := decorator.Leader(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(ctx context.Context) error {
+	indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(ctx context.Context) error {
 		close(leading)
 		<-ctx.Done()
 		return nil
@@ -66,4 +67,12 @@ func ExampleLeaderRunner_Observe() {
 	// term 0, nobody leads: true
 	// this process leads: true true
 	// context canceled
+}
+
+func newLocks() *core.Engine {
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop:example"))
+	if err != nil {
+		panic(err)
+	}
+	return locks
 }

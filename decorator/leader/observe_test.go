@@ -1,4 +1,4 @@
-package decorator_test
+package leader_test
 
 import (
 	"context"
@@ -7,21 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/leader"
 )
 
 // watch is what an observer has heard last, and when.
 type watch struct {
-	decorator.Leadership
+	leader.Leadership
 	at    time.Time
 	times int
 }
 
 // observe collects what an observer hears until the test ends.
-func observe(t *testing.T, l *decorator.LeaderRunner) func() watch {
+func observe(t *testing.T, l *leader.Runner) func() watch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	news, err := l.Observe(ctx)
@@ -59,9 +61,9 @@ func observe(t *testing.T, l *decorator.LeaderRunner) func() watch {
 func TestObserversHearOfEachTermAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		first := decorator.Leader(newEngine(t, store, core.WithIdentity("first")), indexer, serve)
-		second := decorator.Leader(newEngine(t, store, core.WithIdentity("second")), indexer, serve)
-		outside := observe(t, decorator.Leader(newEngine(t, store), indexer, serve)) // it does not campaign
+		first := leader.Must(roomtest.Engine(t, store, core.WithIdentity("first")), indexer, serve)
+		second := leader.Must(roomtest.Engine(t, store, core.WithIdentity("second")), indexer, serve)
+		outside := observe(t, leader.Must(roomtest.Engine(t, store), indexer, serve)) // it does not campaign
 		inside := observe(t, first)
 		expect := func(what string, term int64, leader string) {
 			t.Helper()
@@ -103,8 +105,8 @@ func TestObserversHearOfEachTermAtOnce(t *testing.T) {
 func TestObserversHearOfTheLastOfManyTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		l := decorator.Leader(newEngine(t, store), indexer, serve)
-		heard := observe(t, decorator.Leader(newEngine(t, store), indexer, serve))
+		l := leader.Must(roomtest.Engine(t, store), indexer, serve)
+		heard := observe(t, leader.Must(roomtest.Engine(t, store), indexer, serve))
 		campaign(t, l)
 		for range 50 {
 			synctest.Wait()
@@ -120,19 +122,19 @@ func TestObserversHearOfTheLastOfManyTerms(t *testing.T) {
 func TestObserversOfADeadLeaderHearOfItWhenItsLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		d := &captured{Driver: store}
+		d := &roomtest.Captured{Driver: store}
 		dead, err := core.New(d, core.WithNamespace("shop"), core.WithStoreTimeout(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		heard := observe(t, decorator.Leader(newEngine(t, store), indexer, serve))
+		heard := observe(t, leader.Must(roomtest.Engine(t, store), indexer, serve))
 		time.Sleep(time.Minute)
-		stop := campaign(t, decorator.Leader(dead, indexer, serve))
+		stop := campaign(t, leader.Must(dead, indexer, serve))
 		synctest.Wait()
 		if heard().Term == 0 {
 			t.Fatal("nobody leads")
 		}
-		if err := d.session.Close(t.Context()); err != nil {
+		if err := d.Session.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		died := time.Now()
@@ -148,11 +150,11 @@ func TestObserversOfADeadLeaderHearOfItWhenItsLeaseEnds(t *testing.T) {
 func TestObserversAskNothingWhileNothingHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Driver: memlock.New()}
-		heard := observe(t, decorator.Leader(newEngine(t, store), indexer, serve))
+		heard := observe(t, leader.Must(roomtest.Engine(t, store), indexer, serve))
 		for name, begin := range map[string]func(){
 			"nobody leads": func() {},
 			"one leads": func() {
-				campaign(t, decorator.Leader(newEngine(t, store), indexer, serve))
+				campaign(t, leader.Must(roomtest.Engine(t, store), indexer, serve))
 			},
 		} {
 			begin()

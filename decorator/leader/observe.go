@@ -1,12 +1,14 @@
-package decorator
+package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
 // Leadership says who leads.
@@ -20,11 +22,11 @@ type Leadership struct {
 	Leader string
 }
 
-// leaderGate is a second lock, by which observers hear of the beginning and the end of a term
+// gate is a second lock, by which observers hear of the beginning and the end of a term
 // without asking for it. The leader holds it for its term, and observers wait for it, sharing it.
 // When the term ends they get it, and know. They keep it until another one waits for it: the
 // next leader, so that they know again. They give it back and wait for that one's end.
-type leaderGate struct {
+type gate struct {
 	engine  *core.Engine
 	key     string                // of the leadership
 	lead    *core.Guard[struct{}] // nil if the store has no shared locks
@@ -32,21 +34,21 @@ type leaderGate struct {
 	none    error // why there is none
 }
 
-func (g *leaderGate) init(e *core.Engine, p core.Policy) (err error) {
+func (g *gate) init(e *core.Engine, p core.Policy) (err error) {
 	g.engine, g.key = e, p.Key
 	q := core.Policy{Key: p.Key + "#observers", Name: p.Name + "#observers", TTL: p.TTL, Wait: core.Forever, MaxHold: core.Forever, Release: core.Sent, Mode: core.Shared}
-	if g.observe, err = core.NewGuard(e, q, noArgument("a leader")); err != nil {
+	if g.observe, err = core.NewGuard(e, q, room.NoArgument("a leader")); err != nil {
 		g.none = err
 		return nil
 	}
 	q.Mode = core.Exclusive
-	g.lead, err = core.NewGuard(e, q, noArgument("a leader"))
+	g.lead, err = core.NewGuard(e, q, room.NoArgument("a leader"))
 	return err
 }
 
 // announce holds the gate until the function that it returns is called, which waits until it
 // is on its way back.
-func (g *leaderGate) announce(ctx context.Context) (leave func()) {
+func (g *gate) announce(ctx context.Context) (leave func()) {
 	if g.lead == nil {
 		return func() {}
 	}
@@ -63,7 +65,7 @@ func (g *leaderGate) announce(ctx context.Context) (leave func()) {
 				}
 				_ = lease.Release(ctx) // it goes on in the background
 			}
-			if pauseFor(ctx, doubled(DefaultLeaderPause, DefaultLongestLeaderPause, failures)) != nil || errors.Is(err, core.ErrClosed) {
+			if room.Pause(ctx, room.Doubled(DefaultPause, DefaultLongestPause, failures)) != nil || errors.Is(err, core.ErrClosed) {
 				return
 			}
 		}
@@ -86,7 +88,7 @@ func (g *leaderGate) announce(ctx context.Context) (leave func()) {
 // observer of a dead leader hears of it when the leader's lease ends.
 //
 // The error is a [core.ErrPolicy] if the driver has no shared locks, as those of redlock.
-func (l *LeaderRunner) Observe(ctx context.Context) (<-chan Leadership, error) {
+func (l *Runner) Observe(ctx context.Context) (<-chan Leadership, error) {
 	if ctx == nil {
 		return nil, l.refuse("observe", "the context is nil; pass context.Background()")
 	}
@@ -106,7 +108,7 @@ func (l *LeaderRunner) Observe(ctx context.Context) (<-chan Leadership, error) {
 
 // observer tells one reader who leads.
 type observer struct {
-	runner *LeaderRunner
+	runner *Runner
 	news   chan Leadership
 	told   bool
 	last   Leadership
@@ -121,7 +123,7 @@ func (o *observer) run(ctx context.Context) {
 			return
 		case err != nil:
 			failures++
-			_ = pauseFor(ctx, doubled(DefaultLeaderPause, DefaultLongestLeaderPause, failures))
+			_ = room.Pause(ctx, room.Doubled(DefaultPause, DefaultLongestPause, failures))
 		default:
 			failures = 0
 		}
@@ -226,12 +228,20 @@ func leadershipOf(st core.KeyState) (now Leadership) {
 	return now
 }
 
-// doubled is how long to pause after so many failures in a row.
-func doubled(least, most time.Duration, failures int) time.Duration {
-	d := least
-	for ; failures > 1 && d < most; failures-- {
-		d *= 2
+// Panel says who leads, and what this process has done as a candidate, for a page that an
+// operator looks at. It asks the store.
+func (l *Runner) Panel(ctx context.Context) core.Panel {
+	p := core.Panel{Title: "leader " + l.guard.Name(), Columns: []string{"leader", "term", "leads since", "leads here", "terms here"}}
+	st, err := l.engine.Inspect(ctx, l.gate.key)
+	if err != nil {
+		p.Err = err
+		return p
 	}
-	d = min(d, most)
-	return d - rand.N(d/4+1)
+	s := l.Status()
+	row := []any{"nobody", nil, nil, s.Leading, s.Terms}
+	if now := leadershipOf(st); st.Held {
+		row[0], row[1], row[2] = cmp.Or(now.Leader, "unknown"), strconv.FormatInt(now.Term, 10), now.Since
+	}
+	p.Rows = [][]any{row}
+	return p
 }

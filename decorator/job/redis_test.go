@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"context"
@@ -11,20 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 // realTimes are the times of the job. They bear replicas and a server that are late by up to
 // half a second for each scale: less than a renewal leaves of the TTL, and than the schedule
 // leaves of half of Every.
-func realTimes(scale time.Duration) (p core.Policy, s decorator.Schedule, bears time.Duration) {
+func realTimes(scale time.Duration) (p core.Policy, s job.Schedule, bears time.Duration) {
 	p = core.Policy{Key: "job:report", TTL: scale * time.Second}
-	s = decorator.Schedule{Every: scale * 8 * time.Second, Skew: scale * 100 * time.Millisecond, MaxRun: scale * 1200 * time.Millisecond, CatchUp: true}
+	s = job.Schedule{Every: scale * 8 * time.Second, Skew: scale * 100 * time.Millisecond, MaxRun: scale * 1200 * time.Millisecond, CatchUp: true}
 	return p, s, scale * 500 * time.Millisecond
 }
 
@@ -56,14 +58,14 @@ func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
 func runJobInProcesses(t *testing.T, scale time.Duration, last bool) (late time.Duration) {
 	_, schedule, bears := realTimes(scale)
 	addr := redisserver.Start(t).Addr
-	rdb := patientClient(addr)
+	rdb := roomtest.Client(addr)
 	defer func() { _ = rdb.Close() }()
-	var replicas []*child
+	var replicas []*roomtest.Child
 	for range 3 {
-		replicas = append(replicas, startChild(t, "TestReplicaProcess", replicaPlan{addr, scale}))
+		replicas = append(replicas, roomtest.Start(t, "TestReplicaProcess", replicaPlan{addr, scale}))
 	}
 	for _, c := range replicas {
-		if line := c.read(); line != "ready" {
+		if line := c.Read(); line != "ready" {
 			t.Fatalf("a replica said %q", line)
 		}
 	}
@@ -76,12 +78,12 @@ func runJobInProcesses(t *testing.T, scale time.Duration, last bool) (late time.
 		if err := rdb.RPush(t.Context(), clocksLate, int64(schedule.Skew)*int64(i)/2).Err(); err != nil {
 			t.Fatal(err)
 		}
-		c.begin(t)
+		c.Begin(t)
 		outs.Go(func() {
-			for line := c.read(); line != ""; line = c.read() {
+			for line := c.Read(); line != ""; line = c.Read() {
 				switch line {
-				case hangs:
-					c.kill()
+				case roomtest.Hangs:
+					c.Kill()
 				default:
 					t.Errorf("a replica said %q", line)
 				}
@@ -146,12 +148,12 @@ const (
 )
 
 // TestReplicaProcess is what a replica's process runs.
-func TestReplicaProcess(t *testing.T) { beAChild(t, runReplica) }
+func TestReplicaProcess(t *testing.T) { roomtest.Be(t, runReplica) }
 
 func runReplica(plan replicaPlan) (err error) {
-	rdb := patientClient(plan.Addr)
+	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, rdb.Close()) }()
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(patience))
+	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func runReplica(plan replicaPlan) (err error) {
 	defer measuring.Wait()
 	defer cancel()
 	policy, schedule, _ := realTimes(plan.Scale)
-	job := decorator.Job(locks, policy, func(ctx context.Context) error { return runOnRedis(ctx, rdb, &late) }, schedule)
+	job := job.Must(locks, policy, func(ctx context.Context) error { return runOnRedis(ctx, rdb, &late) }, schedule)
 	for n := range realTicks {
 		due := first.Add(time.Duration(n) * schedule.Every)
 		<-time.After(time.Until(due))
@@ -218,7 +220,7 @@ func runOnRedis(ctx context.Context, rdb *redis.Client, late *atomic.Int64) erro
 		if err := tellLateness(ctx, rdb, late); err != nil {
 			return err
 		}
-		fmt.Println(hangs)
+		fmt.Println(roomtest.Hangs)
 		select {}
 	}
 	lease, _ := core.LeaseFrom(ctx)

@@ -1,4 +1,4 @@
-package decorator_test
+package job_test
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
+
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/job"
 )
 
 func idle(context.Context) error { return nil }
@@ -25,14 +27,14 @@ func (d forgetful) Capabilities() driver.Capabilities {
 }
 
 func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
-	e := newEngine(t, memlock.New())
+	e := roomtest.Engine(t, memlock.New())
 	wait, long := 5*time.Second, 10*time.Minute
 	overridden, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithOverrides(map[string]core.Override{"short": {Wait: &wait}, "long": {TTL: &long}, "never": {Wait: new(time.Duration)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = overridden.Close() }()
-	type schedule = decorator.Schedule
+	type schedule = job.Schedule
 	const s, m = time.Second, time.Minute
 	key := core.Policy{Key: "job:report"}
 	with := func(change func(*core.Policy)) core.Policy { p := key; change(&p); return p }
@@ -45,7 +47,7 @@ func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 	}{
 		{"no period", e, key, schedule{}, []string{"Schedule.Every is 0s", "shortest time between two ticks"}},
 		{"a negative period", e, key, schedule{Every: -s}, []string{"Schedule.Every is -1s"}},
-		{"too long a period", e, key, schedule{Every: decorator.MaxEvery + 1}, []string{"at most 17520h0m0s"}},
+		{"too long a period", e, key, schedule{Every: job.MaxEvery + 1}, []string{"at most 17520h0m0s"}},
 		{"a negative skew", e, key, schedule{Every: m, Skew: -s}, []string{"Schedule.Skew is -1s"}},
 		{"a negative run", e, key, schedule{Every: m, MaxRun: -s}, []string{"Schedule.MaxRun is -1s", "use 0 for Every, which is 1m0s"}},
 		{"skew of half the period", e, key, schedule{Every: m, Skew: 30 * s}, []string{`"job:report"`, "Skew 30s must be shorter than MinHold 30s", "half of Every, 30s"}},
@@ -71,7 +73,7 @@ func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 		{"a template", e, core.Policy{Key: "job:{name}"}, schedule{Every: m}, []string{"{name}", "a job has no argument"}},
 		{"an impossible policy", e, core.Policy{}, schedule{Every: m}, []string{"neither Key nor Keys"}},
 		{"nil engine", nil, key, schedule{Every: m}, []string{"engine is nil"}},
-		{"a store that cannot keep keys", newEngine(t, forgetful{memlock.New()}), key, schedule{Every: m}, []string{
+		{"a store that cannot keep keys", roomtest.Engine(t, forgetful{memlock.New()}), key, schedule{Every: m}, []string{
 			"a job keeps its key by MinHold, so that no replica runs a tick again", "driver zookeeper does not offer that", "redis",
 		}},
 	} {
@@ -87,7 +89,7 @@ func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 					}
 				}
 			}
-			j, err := decorator.NewJob(tc.engine, tc.policy, idle, tc.schedule)
+			j, err := job.New(tc.engine, tc.policy, idle, tc.schedule)
 			check(err)
 			if j != nil {
 				t.Error("NewJob returned a runner beside its error")
@@ -96,10 +98,10 @@ func TestJobThatCannotWorkIsRefusedWithItsNumbers(t *testing.T) {
 				err, _ := recover().(error)
 				check(err)
 			}()
-			decorator.Job(tc.engine, tc.policy, idle, tc.schedule)
+			job.Must(tc.engine, tc.policy, idle, tc.schedule)
 		})
 	}
-	if _, err := decorator.NewJob(e, key, nil, schedule{Every: m}); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "function is nil") {
+	if _, err := job.New(e, key, nil, schedule{Every: m}); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "function is nil") {
 		t.Errorf("nil function: %v", err)
 	}
 }
@@ -115,22 +117,22 @@ func TestJobTimesFollowFromTheSchedule(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
 		policy             core.Policy
-		schedule           decorator.Schedule
+		schedule           job.Schedule
 		wait, minHold, ttl time.Duration
 	}{
-		{"no times", core.Policy{}, decorator.Schedule{Every: time.Hour}, 0, 30 * m, 30 * s},
-		{"the most skew", core.Policy{}, decorator.Schedule{Every: m, Skew: 30*s - 1}, 0, 30 * s, 30 * s},
-		{"a hold of its own", core.Policy{MinHold: 55 * s}, decorator.Schedule{Every: m, Skew: 5 * s}, 0, 55 * s, 30 * s},
-		{"the longest period", core.Policy{}, decorator.Schedule{Every: decorator.MaxEvery}, 0, core.MaxTTL, 30 * s},
-		{"catch-up", core.Policy{}, decorator.Schedule{Every: 10 * m, Skew: 30 * s, MaxRun: 2 * m, CatchUp: true}, 3 * m, 5 * m, 30 * s},
-		{"catch-up without a moment to spare", core.Policy{}, decorator.Schedule{Every: 10 * m, Skew: 2*m - 1, MaxRun: 2 * m, CatchUp: true}, 3 * m, 5 * m, 30 * s},
-		{"catch-up with a wait of its own", core.Policy{Wait: 151 * s}, decorator.Schedule{Every: 10 * m, MaxRun: 2 * m, CatchUp: true}, 151 * s, 5 * m, 30 * s},
-		{"catch-up with an overridden TTL", core.Policy{Name: "quick"}, decorator.Schedule{Every: m, MaxRun: 20 * s, CatchUp: true}, 28 * s, 30 * s, 4 * s},
-		{"catch-up with an overridden wait", core.Policy{Name: "patient"}, decorator.Schedule{Every: 10 * m, MaxRun: m, CatchUp: true}, 4 * m, 5 * m, 30 * s},
+		{"no times", core.Policy{}, job.Schedule{Every: time.Hour}, 0, 30 * m, 30 * s},
+		{"the most skew", core.Policy{}, job.Schedule{Every: m, Skew: 30*s - 1}, 0, 30 * s, 30 * s},
+		{"a hold of its own", core.Policy{MinHold: 55 * s}, job.Schedule{Every: m, Skew: 5 * s}, 0, 55 * s, 30 * s},
+		{"the longest period", core.Policy{}, job.Schedule{Every: job.MaxEvery}, 0, core.MaxTTL, 30 * s},
+		{"catch-up", core.Policy{}, job.Schedule{Every: 10 * m, Skew: 30 * s, MaxRun: 2 * m, CatchUp: true}, 3 * m, 5 * m, 30 * s},
+		{"catch-up without a moment to spare", core.Policy{}, job.Schedule{Every: 10 * m, Skew: 2*m - 1, MaxRun: 2 * m, CatchUp: true}, 3 * m, 5 * m, 30 * s},
+		{"catch-up with a wait of its own", core.Policy{Wait: 151 * s}, job.Schedule{Every: 10 * m, MaxRun: 2 * m, CatchUp: true}, 151 * s, 5 * m, 30 * s},
+		{"catch-up with an overridden TTL", core.Policy{Name: "quick"}, job.Schedule{Every: m, MaxRun: 20 * s, CatchUp: true}, 28 * s, 30 * s, 4 * s},
+		{"catch-up with an overridden wait", core.Policy{Name: "patient"}, job.Schedule{Every: 10 * m, MaxRun: m, CatchUp: true}, 4 * m, 5 * m, 30 * s},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.policy.Key = "job:report"
-			j, err := decorator.NewJob(e, tc.policy, idle, tc.schedule)
+			j, err := job.New(e, tc.policy, idle, tc.schedule)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,13 +150,13 @@ func TestJobTakesOnlyTheTTLOfAnEnginesDefaults(t *testing.T) {
 	}
 	defer func() { _ = e.Close() }()
 	for name, tc := range map[string]struct {
-		schedule decorator.Schedule
+		schedule job.Schedule
 		wait     time.Duration
 	}{
-		"without catch-up": {decorator.Schedule{Every: time.Hour}, 0},
-		"with catch-up":    {decorator.Schedule{Every: time.Hour, MaxRun: time.Minute, CatchUp: true}, 3 * time.Minute},
+		"without catch-up": {job.Schedule{Every: time.Hour}, 0},
+		"with catch-up":    {job.Schedule{Every: time.Hour, MaxRun: time.Minute, CatchUp: true}, 3 * time.Minute},
 	} {
-		j, err := decorator.NewJob(e, core.Policy{Key: "job:report"}, idle, tc.schedule)
+		j, err := job.New(e, core.Policy{Key: "job:report"}, idle, tc.schedule)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

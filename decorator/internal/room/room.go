@@ -1,0 +1,54 @@
+// Package room has what the packages beside decorator share.
+package room
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+)
+
+// ErrNilFunc is what is wrong with a nil function.
+var ErrNilFunc = errors.New("the function is nil; pass the one to put the lock around")
+
+// Refuse reports a fault in what surrounds a policy as one of the policy.
+func Refuse(policy string, fault error) error {
+	return &core.Error{Op: "compile", Policy: policy, Kind: core.ErrPolicy, Detail: fault.Error()}
+}
+
+// NoArgument refuses placeholders.
+func NoArgument(who string) core.Resolver[struct{}] {
+	return func(string) (core.Accessor[struct{}], error) {
+		return nil, fmt.Errorf("%s has no argument; write a key without placeholders", who)
+	}
+}
+
+// IsBusy reports whether a lock that was not granted is one that another call holds.
+func IsBusy(err error) bool {
+	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrTimeout)
+}
+
+// Pause waits that long; the error is that of ctx if it ends before.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Doubled is how long to pause after so many failures in a row.
+func Doubled(least, most time.Duration, failures int) time.Duration {
+	d := least
+	for ; failures > 1 && d < most; failures-- {
+		d *= 2
+	}
+	d = min(d, most)
+	return d - rand.N(d/4+1)
+}
