@@ -97,7 +97,16 @@ func Failed() Reason {
 type Reasoner interface {
 	error
 	// Reason returns the zero value if there is none.
-	Reason() Reason
+	Reason() Own
+}
+
+// Own is the reason of a [Reasoner]. It has no name of its own, so that a package that does without this one can write it out.
+type Own = struct {
+	Code, Text string
+	HTTP       int
+	GRPC       uint32
+	Again, Log bool
+	After      time.Duration
 }
 
 // Of returns the reason for an error of a lock that a handler took by itself, by [core.Engine.Do], by Acquire, or by a function
@@ -108,7 +117,7 @@ func Of(err error) (r Reason, ok bool) {
 	var own Reasoner
 	if errors.As(err, &own) {
 		if r := own.Reason(); r.Code != "" {
-			return r, true
+			return Reason{Code: r.Code, Text: r.Text, HTTP: r.HTTP, GRPC: r.GRPC, Again: r.Again, Log: r.Log, After: r.After}, true
 		}
 	}
 	switch failure, by := core.FailureOf(err); failure {
@@ -148,7 +157,7 @@ func Refused(err error) Reason {
 		}
 		r := k.Reason
 		switch {
-		case k.err == core.ErrKey: //nolint:errorlint // it is the table's own
+		case r.Code == "LOCK_KEY_INVALID":
 			r.Text = ofKey(err, e)
 			if e != nil {
 				r.Placeholder = e.Placeholder

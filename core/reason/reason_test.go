@@ -45,17 +45,18 @@ func TestEachReasonIsASentenceWithACodeAndTwoStatuses(t *testing.T) {
 }
 
 // full is an error of something else.
-type full struct{ why reason.Reason }
+type full struct{ why reason.Own }
 
-func (full) Error() string           { return "full" }
-func (f full) Reason() reason.Reason { return f.why }
+func (full) Error() string        { return "full" }
+func (f full) Reason() reason.Own { return f.why }
 
 func TestErrorsOfSomethingElseMayHaveReasons(t *testing.T) {
-	own := reason.Reason{Code: "QUEUE_FULL", HTTP: 429, GRPC: 8, Text: "too many"}
-	if r, ok := reason.Of(fmt.Errorf("order: %w", full{own})); !ok || r != own {
+	own := full{reason.Own{Code: "QUEUE_FULL", Text: "too many", HTTP: 429, GRPC: 8, Again: true, After: time.Minute}}
+	want := reason.Reason{Code: "QUEUE_FULL", Text: "too many", HTTP: 429, GRPC: 8, Again: true, After: time.Minute}
+	if r, ok := reason.Of(fmt.Errorf("order: %w", own)); !ok || r != want {
 		t.Errorf("%+v, %v", r, ok)
 	}
-	if got := reason.Told(full{own}); got != "full" {
+	if got := reason.Told(own); got != "full" {
 		t.Errorf("told %q", got)
 	}
 	for _, err := range []error{nil, errors.New("sold out"), full{}, fence.ErrStale, context.Canceled} {

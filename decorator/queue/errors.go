@@ -4,22 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
-
-	"github.com/lockaround/lockaround/core/reason"
 )
 
 // What can go wrong with a queue, for errors.Is.
 var (
 	// ErrFull: the key has as many items as its queue may have.
-	ErrFull error = &kind{"queue is full", reason.Reason{Code: "QUEUE_FULL", HTTP: http.StatusTooManyRequests, GRPC: 8, Again: true, Text: "too many requests of this kind are waiting already"}}
+	ErrFull error = &kind{"queue is full", told{Code: "QUEUE_FULL", HTTP: 429, GRPC: 8, Again: true, Text: "too many requests of this kind are waiting already"}}
 	// ErrItem: what is to be queued cannot be encoded, or is out of bounds.
-	ErrItem error = &kind{"item cannot be queued", reason.Reason{Code: "QUEUE_ITEM", HTTP: http.StatusRequestEntityTooLarge, GRPC: 3, Text: "the request cannot be queued: it is too large, or cannot be encoded"}}
+	ErrItem error = &kind{"item cannot be queued", told{Code: "QUEUE_ITEM", HTTP: 413, GRPC: 3, Text: "the request cannot be queued: it is too large, or cannot be encoded"}}
 	// ErrUnknown: there is no such item, or it has ended and is kept no more.
-	ErrUnknown error = &kind{"queue item unknown", reason.Reason{Code: "QUEUE_ITEM_UNKNOWN", HTTP: http.StatusNotFound, GRPC: 5, Text: "there is no such item, or it is not kept any more"}}
+	ErrUnknown error = &kind{"queue item unknown", told{Code: "QUEUE_ITEM_UNKNOWN", HTTP: 404, GRPC: 5, Text: "there is no such item, or it is not kept any more"}}
 	// ErrNotParked: the item is not the first of a parked key.
-	ErrNotParked error = &kind{"queue item is not parked", reason.Reason{Code: "QUEUE_NOT_PARKED", HTTP: http.StatusConflict, GRPC: 9, Text: "the item does not wait for an operator"}}
+	ErrNotParked error = &kind{"queue item is not parked", told{Code: "QUEUE_NOT_PARKED", HTTP: 409, GRPC: 9, Text: "the item does not wait for an operator"}}
 	// ErrSuperseded: a larger fencing token has come to the key, or the run has ended.
 	ErrSuperseded = errors.New("queue run superseded")
 	// ErrDamaged: the store has lost a part of a queue, most likely by eviction.
@@ -30,22 +27,31 @@ var (
 )
 
 var (
-	unavailable = reason.Reason{Code: "QUEUE_UNAVAILABLE", HTTP: http.StatusServiceUnavailable, GRPC: 14, Text: "the request cannot be queued at present"}
-	damaged     = func() reason.Reason { r := unavailable; r.Log = true; return r }()
-	tooLate     = reason.Reason{Code: "DEADLINE_EXCEEDED", HTTP: http.StatusGatewayTimeout, GRPC: 4, Text: "the request's time ran out before it was queued"}
-	cancelled   = reason.Reason{Code: "CANCELLED", HTTP: reason.Gone, GRPC: 1, Text: "the request was cancelled before it was queued"}
+	unavailable = told{Code: "QUEUE_UNAVAILABLE", HTTP: 503, GRPC: 14, Text: "the request cannot be queued at present"}
+	damaged     = func() told { r := unavailable; r.Log = true; return r }()
+	tooLate     = told{Code: "DEADLINE_EXCEEDED", HTTP: 504, GRPC: 4, Text: "the request's time ran out before it was queued"}
+	cancelled   = told{Code: "CANCELLED", HTTP: 499, GRPC: 1, Text: "the request was cancelled before it was queued"}
 )
+
+// told is what clients are told of an error: a reason.Own of package core/reason, which this package does without.
+type told = struct {
+	Code, Text string
+	HTTP       int
+	GRPC       uint32
+	Again, Log bool
+	After      time.Duration
+}
 
 // kind is one of the errors above that clients may be told of.
 type kind struct {
 	text   string
-	reason reason.Reason
+	reason told
 }
 
 func (k *kind) Error() string { return k.text }
 
 // Reason is what clients are told.
-func (k *kind) Reason() reason.Reason { return k.reason }
+func (k *kind) Reason() told { return k.reason }
 
 // Error says what was attempted with a queue, and what went wrong. Its text has neither keys
 // nor items nor what the store said, so it may be shown.
@@ -83,10 +89,10 @@ func (e *Error) Unwrap() (all []error) {
 	return all
 }
 
-// Reason is what clients are told of the error: see [reason.Of]. It is the zero value if that is nothing.
-func (e *Error) Reason() reason.Reason {
+// Reason is what clients are told of the error: see package core/reason. It is the zero value if that is nothing.
+func (e *Error) Reason() told {
 	if e == nil {
-		return reason.Reason{}
+		return told{}
 	}
 	var k *kind
 	switch {
@@ -101,5 +107,5 @@ func (e *Error) Reason() reason.Reason {
 	case errors.Is(e.Kind, context.Canceled):
 		return cancelled
 	}
-	return reason.Reason{}
+	return told{}
 }

@@ -104,10 +104,8 @@ func waiters(ctx context.Context, b *bed) error {
 	if err != nil {
 		return err
 	}
-	err = each(keys, 64, func(i int) error {
-		_, err := all[0].Acquire(ctx, core.Policy{Key: key(i), TTL: time.Hour})
-		return err
-	})
+	leases, err := hold(ctx, all[0], keys, time.Hour)
+	defer leases.release(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,6 +130,22 @@ func waiters(ctx context.Context, b *bed) error {
 	return err
 }
 
+// leases are those of one process.
+type leases []*core.Lease
+
+// hold has a process lock so many keys.
+func hold(ctx context.Context, e *core.Engine, n int, ttl time.Duration) (leases, error) {
+	all := make(leases, n)
+	return all, each(n, 256, func(i int) (err error) {
+		all[i], err = e.Acquire(ctx, core.Policy{Key: key(i), Name: "stock", TTL: ttl})
+		return err
+	})
+}
+
+func (l leases) release(ctx context.Context) {
+	_ = each(len(l), 256, func(i int) error { return l[i].Release(ctx) }) // of those that there are
+}
+
 // held: keys that one process holds and renews.
 func held(ctx context.Context, b *bed) error {
 	all, err := b.engines(ctx, 1)
@@ -144,10 +158,8 @@ func held(ctx context.Context, b *bed) error {
 	}
 	memory, own := b.memory(ctx), heap()
 	const ttl = 3 * time.Second
-	err = each(b.keys, 64, func(i int) error {
-		_, err := all[0].Acquire(ctx, core.Policy{Key: key(i), Name: "stock", TTL: ttl})
-		return err
-	})
+	leases, err := hold(ctx, all[0], b.keys, ttl)
+	defer leases.release(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,7 @@ func manyKeys(ctx context.Context, b *bed) error {
 		return err
 	}
 	memory, own, began := b.memory(ctx), heap(), time.Now()
-	leases := make([]*core.Lease, b.many)
-	err = each(b.many, 256, func(i int) (err error) {
-		leases[i], err = all[0].Acquire(ctx, core.Policy{Key: key(i), Name: "stock", TTL: 10 * time.Minute})
-		return err
-	})
+	leases, err := hold(ctx, all[0], b.many, 10*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -41,9 +37,9 @@ func manyKeys(ctx context.Context, b *bed) error {
 	b.note(title+": memory in Redis", "MB", (b.memory(ctx)-memory)/1e6)
 	b.note(title+": memory in the process", "MB", (heap()-own)/1e6)
 	began = time.Now()
-	err = each(b.many, 256, func(i int) error { return leases[i].Release(ctx) })
+	leases.release(ctx)
 	b.note(title+": given back at", "/s", float64(b.many)/time.Since(began).Seconds())
-	return err
+	return nil
 }
 
 func thousands(n int) string {
@@ -79,7 +75,7 @@ func crowd(ctx context.Context, b *bed) error {
 						continue
 					}
 					waits.add(time.Since(began))
-					_ = pause(ctx, work)
+					_ = pause(l.Context(ctx), work)
 					if l.Release(context.WithoutCancel(ctx)) == nil {
 						sections.Add(1)
 					}

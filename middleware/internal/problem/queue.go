@@ -5,8 +5,12 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/lockaround/lockaround/core/reason"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
+
+// Errors of queues bring their reasons along.
+var _ reason.Reasoner = (*queue.Error)(nil)
 
 // accepted is the body of an answer with a place in a queue. A sequence may exceed what
 // JavaScript holds exactly.
