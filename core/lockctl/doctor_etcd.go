@@ -35,7 +35,7 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 		st, err := s.etcd.Status(one, urls[0])
 		cancel()
 		if err != nil {
-			r.add(warn, "member", s.reason(err), "one member that is down may be the last that may", "start it, or see why it cannot be reached at the address that it advertises")
+			r.add(warn, "member", s.reason(err), "the quorum may not bear that another member fails", "start it, or see why it cannot be reached at the address that it advertises")
 			continue
 		}
 		reached++

@@ -79,7 +79,7 @@ func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
 	if err != nil && !isRefusal(err) {
 		l, why := bad, "its keys cannot be locked until it is back"
 		if r.quorum {
-			l, why = warn, "one more that fails leaves no majority, if this was the last that may"
+			l, why = warn, "the majority may not bear that another node fails"
 		}
 		r.add(l, "server", s.explained(ctx, err).Error(), why, "start it, or see why it cannot be reached")
 		return false

@@ -24,7 +24,7 @@ func (s *session) doctorZooKeeper(ctx context.Context, f findings) {
 		}
 		status, err := s.fourLetters(ctx, addr, "srvr")
 		if err != nil {
-			r.add(warn, "server", s.reason(err), "one server that is down may be the last that may", "start it, or see why it cannot be reached")
+			r.add(warn, "server", s.reason(err), "the ensemble may not bear that another server fails", "start it, or see why it cannot be reached")
 			continue
 		}
 		if !strings.Contains(status, "\nMode: ") {

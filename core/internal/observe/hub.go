@@ -42,7 +42,7 @@ type Hub struct {
 	running sync.WaitGroup
 }
 
-// New returns a hub of which nobody watches anything. It listens to those who ask for reports.
+// New returns a hub without watchers. It listens to those who ask for reports.
 func New(c Config) *Hub {
 	h := &Hub{Config: c, gossip: c.Queue.Gossip(), unasked: func() {}}
 	if h.gossip != nil && len(h.reports()) <= maxTopic {

@@ -111,8 +111,8 @@ func (ln *line) take(l *lease, now time.Time) {
 }
 
 // serve grants the line's first waiter a hold on l, a lease that the process has. In a line of
-// readers it also grants one to each waiter behind that may join. It refuses whom MaxHeld leaves no
-// room for, with all who wait behind, and gives back a lease that so nobody holds.
+// readers it also grants one to each waiter behind that may join. At MaxHeld it refuses the waiter and
+// all behind it, and gives the lease back if nobody holds it then.
 func (ln *line) serve(l *lease, now time.Time) {
 	q, fresh := ln.queue, l.handoffs < 0
 	for more := true; more; more = ln.follows(l, fresh, now) {

@@ -256,7 +256,7 @@ func (c *Cluster) ranges(ctx context.Context, n *Node) ([]redis.ClusterSlot, err
 	return ranges, err
 }
 
-// who is who has a slot, the master first, as n sees it: nobody if it does not say.
+// who returns the nodes that have a slot, the master first, as n sees it. It is empty if n does not say.
 func (c *Cluster) who(ctx context.Context, n *Node, slot int) (all Nodes) {
 	ranges, _ := c.ranges(ctx, n) // one that does not answer sees nobody
 	for _, r := range ranges {
