@@ -61,7 +61,7 @@ func start(ctx context.Context, s scale, masters int) (*bed, error) {
 func (b *bed) close() error {
 	var errs []error
 	var mu sync.Mutex
-	each(len(b.closers), 64, func(i int) error {
+	_ = each(len(b.closers), 64, func(i int) error {
 		err := b.closers[i]()
 		mu.Lock()
 		defer mu.Unlock()
