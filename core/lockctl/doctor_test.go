@@ -132,21 +132,21 @@ func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
 }
 
 func TestDoctorNamesWhatAManagedServerLacks(t *testing.T) {
-	args := []string{"--maxclients", "10"}
+	args := []string{"--maxclients", "30"}
 	for _, c := range []string{"CONFIG", "CLIENT", "ACL", "HELLO"} {
 		args = append(args, "--rename-command", c, "")
 	}
 	server := redistest.Start(t, args...)
 	by := proxy.Start(t, server.Addr(), proxy.Options[[]byte]{Codec: func() proxy.Codec[[]byte] { return new(undelivered) }})
 	defer by.LosePushes()()
-	for range 6 {
+	for range 24 {
 		if err := redisAt(t, server.Addr()).Ping(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	diagnose(t, "redis://"+server.Addr(), fine, map[string]string{
 		"driver": "ok", "appendonly": "unknown unknown command", "rights": "unknown unknown command", "subscriptions": "unknown unknown command",
-		"protocol": "ok RESP2", "connections": "warn of at most 10", "delivery": "ok 1 of 1",
+		"protocol": "ok RESP2", "connections": "warn of at most 30", "delivery": "ok 1 of 1",
 	})
 	diagnose(t, "redis://"+by.Addr(), fine, map[string]string{"driver": "ok", "delivery": "warn 0 of 1"})
 }
