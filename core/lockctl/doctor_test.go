@@ -132,30 +132,30 @@ func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
 }
 
 func TestDoctorNamesWhatAManagedServerLacks(t *testing.T) {
-	args := []string{"--maxclients", "30"}
+	args := []string{"--maxclients", "100"}
 	for _, c := range []string{"CONFIG", "CLIENT", "ACL", "HELLO"} {
 		args = append(args, "--rename-command", c, "")
 	}
 	server := redistest.Start(t, args...)
 	by := proxy.Start(t, server.Addr(), proxy.Options[[]byte]{Codec: func() proxy.Codec[[]byte] { return new(undelivered) }})
 	defer by.LosePushes()()
-	for range 24 {
+	for range 81 {
 		if err := redisAt(t, server.Addr()).Ping(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	diagnose(t, "redis://"+server.Addr(), fine, map[string]string{
 		"driver": "ok", "appendonly": "unknown unknown command", "rights": "unknown unknown command", "subscriptions": "unknown unknown command",
-		"protocol": "ok RESP2", "connections": "warn of at most 30", "delivery": "ok 1 of 1",
+		"protocol": "ok RESP2", "connections": "warn of at most 100", "delivery": "ok 1 of 1",
 	})
 	diagnose(t, "redis://"+by.Addr(), fine, map[string]string{"driver": "ok", "delivery": "warn 0 of 1"})
 }
 
-// undelivered has a proxy lose what is published, and pass on all else.
+// undelivered has a proxy lose what is published, and pass on all else, the answer to a subscription among it.
 type undelivered struct{ proxy.Chunks }
 
 func (*undelivered) See(d proxy.Direction, data []byte) proxy.Message[[]byte] {
-	return proxy.Message[[]byte]{Push: d == proxy.ToClient && bytes.Contains(data, []byte("\r\nmessage\r\n"))}
+	return proxy.Message[[]byte]{Push: d == proxy.ToClient && bytes.Contains(data, []byte("\r\nmessage\r\n")) && !bytes.Contains(data, []byte("\r\nsubscribe\r\n"))}
 }
 
 func TestDoctorLooksAtReplicasClustersAndQuorums(t *testing.T) {
