@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/redislock"
 )
 
@@ -59,16 +61,8 @@ func start(ctx context.Context, s scale, masters int) (*bed, error) {
 }
 
 func (b *bed) close() error {
-	var errs []error
-	var mu sync.Mutex
-	_ = each(len(b.closers), 64, func(i int) error {
-		err := b.closers[i]()
-		mu.Lock()
-		defer mu.Unlock()
-		errs = append(errs, err)
-		return nil
-	})
-	return errors.Join(append(errs, b.end())...)
+	err := each(len(b.closers), 64, func(i int) error { return b.closers[i]() })
+	return errors.Join(err, b.end())
 }
 
 func (b *bed) note(name, unit string, value float64) {
@@ -81,13 +75,15 @@ func (b *bed) engine(pool int, o ...core.Option) (*core.Engine, error) {
 }
 
 func (b *bed) engineAt(addr string, pool int, o ...core.Option) (*core.Engine, error) {
-	var client redis.UniversalClient
 	if b.cluster != nil {
-		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: b.all.Addrs(), PoolSize: pool})
-	} else {
-		client = redis.NewClient(&redis.Options{Addr: addr, PoolSize: pool})
+		return b.engineBy(redis.NewClusterClient(&redis.ClusterOptions{Addrs: b.all.Addrs(), PoolSize: pool}), nil, o...)
 	}
-	e, err := core.New(redislock.New(client), append([]core.Option{
+	return b.engineBy(redis.NewClient(&redis.Options{Addr: addr, PoolSize: pool}), nil, o...)
+}
+
+// engineBy opens an engine on a client, and closes both with the bed.
+func (b *bed) engineBy(client redis.UniversalClient, driver []redislock.Option, o ...core.Option) (*core.Engine, error) {
+	e, err := core.New(redislock.New(client, driver...), append([]core.Option{
 		core.WithNamespace("shop"), core.WithMaxHeld(2_000_000), core.WithMaxWaiters(1_000_000), core.WithLogger(slog.New(slog.DiscardHandler)),
 	}, o...)...)
 	if err != nil {
@@ -112,33 +108,12 @@ func (b *bed) engines(ctx context.Context, n int) ([]*core.Engine, error) {
 
 // each does something n times, up to wide of them at once, and returns the first error.
 func each(n, wide int, do func(i int) error) error {
-	var mu sync.Mutex
-	var first error
-	next := 0
-	var wg sync.WaitGroup
-	for range min(n, wide) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				stop := first != nil || i >= n
-				mu.Unlock()
-				if stop {
-					return
-				}
-				if err := do(i); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
+	var g errgroup.Group
+	g.SetLimit(wide)
+	for i := range n {
+		g.Go(func() error { return do(i) })
 	}
-	wg.Wait()
-	return first
+	return g.Wait()
 }
 
 // told returns a number of INFO.
@@ -156,10 +131,18 @@ func told(ctx context.Context, n *redisserver.Node, name string) float64 {
 	return 0
 }
 
+// used returns the processor time of each server, in µs.
+func (b *bed) used(ctx context.Context) (us []float64) {
+	for _, n := range b.all {
+		us = append(us, 1e6*(told(ctx, n, "used_cpu_user")+told(ctx, n, "used_cpu_sys")))
+	}
+	return us
+}
+
 // busy returns the processor time of all servers, in µs.
 func (b *bed) busy(ctx context.Context) (us float64) {
-	for _, n := range b.all {
-		us += 1e6 * (told(ctx, n, "used_cpu_user") + told(ctx, n, "used_cpu_sys"))
+	for _, one := range b.used(ctx) {
+		us += one
 	}
 	return us
 }
@@ -173,17 +156,8 @@ func (b *bed) cost(ctx context.Context, do func() error) (float64, error) {
 
 // perSecond is the processor time of the servers in a second of what goes on by itself, in µs.
 func (b *bed) perSecond(ctx context.Context) (float64, error) {
-	us, err := b.cost(ctx, func() error { return pause(ctx, b.last) })
+	us, err := b.cost(ctx, func() error { return contest.Sleep(ctx, b.last) })
 	return us / b.last.Seconds(), err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (b *bed) memory(ctx context.Context) float64 { return told(ctx, b.node, "used_memory") }

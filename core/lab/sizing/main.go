@@ -5,8 +5,7 @@
 //
 // It needs redis-server, and takes eight minutes for three rounds. Processor time is the server's own, by INFO cpu, since
 // the load runs on the same cores. In the folder it writes the figures of the server's release as JSON, and sizing.md from
-// those of all releases that are there: start it by .ci/newer for another one. -page puts that table into a page as well,
-// between its marks.
+// those of all releases that are there: start it by .ci/newer for another one.
 package main
 
 import (
@@ -21,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -35,10 +33,9 @@ func main() {
 	out := flag.String("out", "", "folder for the results, made if it is missing (required)")
 	rounds := flag.Int("rounds", 3, "how often each figure is measured")
 	only := flag.String("only", "", "regular expression of `measures` to run")
-	page := flag.String("page", "", "a page to put the table into as well, between its marks")
 	short := flag.Bool("short", false, "small loads, to see that everything works")
 	redis.SetLogger(quiet{}) // a load that is too large shows in the figures
-	contest.Run(func(ctx context.Context, _ bool) error {
+	contest.Run(func(ctx context.Context, awake bool) error {
 		if err := contest.Check(*out, *rounds); err != nil {
 			return err
 		}
@@ -54,7 +51,8 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return write(r, *out, *page)
+		r.Machine = contest.Machine(awake)
+		return write(r, *out)
 	})
 }
 
@@ -75,7 +73,7 @@ type taken struct {
 }
 
 func run(ctx context.Context, s scale, chosen []measure, rounds int) (*result, error) {
-	r := &result{Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())}
+	r := new(result)
 	for round := range rounds {
 		for _, m := range chosen {
 			b, err := start(ctx, s, m.masters)
@@ -96,8 +94,13 @@ func run(ctx context.Context, s scale, chosen []measure, rounds int) (*result, e
 	return r, nil
 }
 
+// named returns the index of the figure of that name, or -1.
+func named(all []*taken, name string) int {
+	return slices.IndexFunc(all, func(f *taken) bool { return f.Name == name })
+}
+
 func (r *result) add(f *taken) {
-	if i := slices.IndexFunc(r.Figures, func(old *taken) bool { return old.Name == f.Name }); i >= 0 {
+	if i := named(r.Figures, f.Name); i >= 0 {
 		r.Figures[i].Values = append(r.Figures[i].Values, f.Values...)
 	} else {
 		r.Figures = append(r.Figures, f)
@@ -107,7 +110,7 @@ func (r *result) add(f *taken) {
 var name = regexp.MustCompile(`[^a-z0-9.]+`)
 
 // write writes the figures of this release, besides those that are there, and the table of all.
-func write(r *result, folder, page string) error {
+func write(r *result, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // results are for everybody
 		return err
 	}
@@ -143,27 +146,14 @@ func write(r *result, folder, page string) error {
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *result) int { return cmp.Compare(a.Server, b.Server) })
-	t := table(all)
-	if err := contest.Write(folder, map[string][]byte{"sizing.md": []byte("# What locks cost a Redis server\n\n" + t)}); err != nil || page == "" {
-		return err
-	}
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(old), mark)
-	_, after, ok2 := strings.Cut(rest, endMark)
-	if !ok || !ok2 {
-		return fmt.Errorf("-page %s: it has no lines %s and %s", page, mark, endMark)
-	}
-	return os.WriteFile(page, []byte(before+mark+"\n"+t+endMark+after), 0o644) //nolint:gosec // a page is for everybody
+	return contest.Write(folder, map[string][]byte{"sizing.md": []byte("# What locks cost a Redis server\n\n" + table(all))})
 }
 
 // merged returns the figures in the order of the old ones, with what is newer.
 func merged(old, newer []*taken) []*taken {
 	all := slices.Clone(old)
 	for _, f := range newer {
-		if i := slices.IndexFunc(all, func(o *taken) bool { return o.Name == f.Name }); i >= 0 {
+		if i := named(all, f.Name); i >= 0 {
 			all[i] = f
 		} else {
 			all = append(all, f)
@@ -171,8 +161,6 @@ func merged(old, newer []*taken) []*taken {
 	}
 	return all
 }
-
-const mark, endMark = "<!-- sizing: written by core/lab/sizing -->", "<!-- sizing: end -->"
 
 // table has a row for each figure and a column for each release.
 func table(all []*result) string {
@@ -192,7 +180,7 @@ func table(all []*result) string {
 		fmt.Fprintf(&b, "| %s |", n)
 		for _, r := range all {
 			cell := "–"
-			if i := slices.IndexFunc(r.Figures, func(f *taken) bool { return f.Name == n }); i >= 0 {
+			if i := named(r.Figures, n); i >= 0 {
 				cell = r.Figures[i].text()
 			}
 			fmt.Fprintf(&b, " %s |", cell)

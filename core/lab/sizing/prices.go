@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 )
 
 // measure takes some figures on a fresh server, or on a Cluster of so many masters.
@@ -121,7 +122,7 @@ func waiters(ctx context.Context, b *bed) error {
 			}
 		})
 	}
-	if err := pause(ctx, 3*time.Second); err != nil { // for all to have their places, and the holders' renewals
+	if err := contest.Sleep(ctx, 3*time.Second); err != nil { // for all to have their places, and the holders' renewals
 		return err
 	}
 	b.note("a process that waits for a key: memory in Redis", "B", (b.memory(ctx)-before)/float64(keys))
@@ -203,7 +204,7 @@ func givenUp(ctx context.Context, b *bed) error {
 	left := 0.0
 	for range 100 { // until nothing is owed any more
 		last := left
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := contest.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 		if left = told(ctx, b.node, "total_commands_processed"); left-last < 50 {

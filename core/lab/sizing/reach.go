@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/redisserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/precise"
 	"github.com/lockaround/lockaround/core/redislock"
 )
@@ -60,13 +60,11 @@ func crowd(ctx context.Context, b *bed) error {
 	keys := b.processes
 	ctx, stop := context.WithCancel(ctx)
 	var sections, failed atomic.Int64
-	var waits tally
 	var gone sync.WaitGroup
 	for i, e := range all {
 		for c := range callers {
 			gone.Go(func() {
 				for ctx.Err() == nil {
-					began := time.Now()
 					l, err := e.Acquire(ctx, core.Policy{Key: key((i + c%4*keys/4) % keys), Name: "stock", Wait: core.Forever})
 					if err != nil {
 						if ctx.Err() == nil {
@@ -74,8 +72,7 @@ func crowd(ctx context.Context, b *bed) error {
 						}
 						continue
 					}
-					waits.add(time.Since(began))
-					_ = pause(l.Context(ctx), work)
+					_ = contest.Sleep(l.Context(ctx), work)
 					if l.Release(context.WithoutCancel(ctx)) == nil {
 						sections.Add(1)
 					}
@@ -83,7 +80,7 @@ func crowd(ctx context.Context, b *bed) error {
 			})
 		}
 	}
-	_ = pause(ctx, 3*b.last) // until waits are as long as they get
+	_ = contest.Sleep(ctx, 3*b.last) // until waits are as long as they get
 	before := sections.Load()
 	us, err := b.perSecond(ctx)
 	done := float64(sections.Load()-before) / b.last.Seconds()
@@ -132,7 +129,7 @@ func restart(ctx context.Context, b *bed) error {
 	var failed atomic.Int64
 	us, err := b.cost(ctx, func() error {
 		for i := range b.processes {
-			if err := pause(ctx, time.Until(began.Add(time.Duration(i)*gap))); err != nil {
+			if err := contest.Sleep(ctx, time.Until(began.Add(time.Duration(i)*gap))); err != nil {
 				return err
 			}
 			gone.Go(func() {
@@ -175,7 +172,7 @@ func replicated(ctx context.Context, b *bed) error {
 	}
 	defer replica.Close() //nolint:errcheck // nothing is written
 	for told(ctx, replica, "master_sync_in_progress") != 0 || told(ctx, b.node, "connected_slaves") == 0 {
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := contest.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -189,8 +186,7 @@ func replicated(ctx context.Context, b *bed) error {
 			}
 			restore = link.Delay(trip/2, trip/2)
 		}
-		client := redis.NewClient(&redis.Options{Addr: b.node.Addr(), PoolSize: 80, ReadTimeout: 3 * time.Second})
-		e, err := core.New(redislock.New(client, o...), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
+		e, err := b.engineBy(redis.NewClient(&redis.Options{Addr: b.node.Addr(), PoolSize: 80, ReadTimeout: 3 * time.Second}), o)
 		if err != nil {
 			return err
 		}
@@ -215,9 +211,6 @@ func replicated(ctx context.Context, b *bed) error {
 			_ = through.Close()
 		}
 		restore()
-		if err := errors.Join(e.Close(), client.Close()); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -231,19 +224,13 @@ func clustered(ctx context.Context, b *bed) error {
 	if err := e.Ping(ctx); err != nil {
 		return err
 	}
-	own := func() (us []float64) {
-		for _, n := range b.all {
-			us = append(us, 1e6*(told(ctx, n, "used_cpu_user")+told(ctx, n, "used_cpu_sys")))
-		}
-		return us
-	}
-	before := own()
+	before := b.used(ctx)
 	n, err := loop(ctx, e, 64, b.last, ownKeys)
 	if err != nil {
 		return err
 	}
 	total, most := 0.0, 0.0
-	for i, us := range own() {
+	for i, us := range b.used(ctx) {
 		total, most = total+us-before[i], max(most, us-before[i])
 	}
 	title := fmt.Sprintf("a Cluster of %d, 64 callers with free keys", len(b.all))
