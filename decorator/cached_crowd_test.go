@@ -13,15 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 // crowd is a process with many callers who all want the current edition, which is loaded
@@ -85,7 +83,7 @@ func runCrowd(plan crowdPlan) (err error) {
 	if c.Store, err = rediscache.New(rdb, "test:cache:"); err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
+	locks, err := roomtest.Locks(rdb)
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 // newsroom is a process in which a writer changes the source and invalidates the cache, and
@@ -70,7 +68,7 @@ func runNewsroom(plan newsroomPlan) (err error) {
 	if err != nil {
 		return err
 	}
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
+	locks, err := roomtest.Locks(rdb)
 	if err != nil {
 		return err
 	}

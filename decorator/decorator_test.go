@@ -11,13 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

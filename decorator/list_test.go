@@ -9,12 +9,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 type basket struct {

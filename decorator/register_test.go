@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 func TestWhatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 

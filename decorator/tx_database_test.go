@@ -10,13 +10,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/lockaround/lockaround/core"
 	lockdriver "github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 // journal is what happens at the database and at the store, in its order: "begin",

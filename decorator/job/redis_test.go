@@ -11,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/job"
 )
 
@@ -153,7 +151,7 @@ func TestReplicaProcess(t *testing.T) { roomtest.Be(t, runReplica) }
 func runReplica(plan replicaPlan) (err error) {
 	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, rdb.Close()) }()
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
+	locks, err := roomtest.Locks(rdb)
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/leader"
 )
 
@@ -63,7 +61,7 @@ func TestCandidateProcess(t *testing.T) { roomtest.Be(t, runCandidate) }
 func runCandidate(plan candidatePlan) (err error) {
 	rdb := roomtest.Client(plan.Addr)
 	defer func() { err = errors.Join(err, rdb.Close()) }()
-	locks, err := core.New(redislock.New(rdb), core.WithNamespace("test"), core.WithStoreTimeout(roomtest.Patience))
+	locks, err := roomtest.Locks(rdb)
 	if err != nil {
 		return err
 	}

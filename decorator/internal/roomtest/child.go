@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/redislock"
 )
 
 // planVar makes this test binary a child of a test: its value says in JSON what the child
@@ -28,6 +31,11 @@ const Patience = 5 * time.Minute
 // is busy.
 func Client(socket string) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: Patience, ReadTimeout: Patience})
+}
+
+// Locks opens the engine of a child, which is as patient.
+func Locks(client *redis.Client) (*core.Engine, error) {
+	return core.New(redislock.New(client), core.WithNamespace("test"), core.WithStoreTimeout(Patience))
 }
 
 // Hangs is what a process prints that is to be killed.
