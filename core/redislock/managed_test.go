@@ -121,10 +121,10 @@ func TestServerWithoutAConnectionToSpareIsNamed(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		_ = c.SetDeadline(time.Now().Add(hang))
 		answer := make([]byte, 7)
-		if _, err := c.Write([]byte("PING\r\n")); err == nil {
-			_, err = io.ReadFull(c, answer)
+		if _, err := c.Write([]byte("PING\r\n")); err != nil {
+			continue
 		}
-		if string(answer) == "+PONG\r\n" {
+		if _, err := io.ReadFull(c, answer); err == nil && string(answer) == "+PONG\r\n" {
 			others = append(others, c)
 		}
 	}
