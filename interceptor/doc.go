@@ -218,7 +218,7 @@
 //
 // # Queues
 //
-// [Enqueue] queues a call in place of working on it, see decorator.Serial. [Status] makes of
+// [Enqueue] queues a call in place of working on it, see serial.Must. [Status] makes of
 // the errors of a queue:
 //
 //	queue.ErrFull            RESOURCE_EXHAUSTED   QUEUE_FULL, with RetryInfo

@@ -71,5 +71,5 @@ func TestEnqueueWithoutAFunctionIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("it panics with %q", text)
 		}
 	}()
-	interceptor.Enqueue[string, string](nil, nil)
+	interceptor.Enqueue[string, queue.Place, string](nil, nil)
 }

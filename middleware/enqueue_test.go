@@ -12,9 +12,14 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/reason"
 	serialqueue "github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/middleware"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
+
+// Errors of queues bring their reasons along.
+var _ reason.Reasoner = (*serialqueue.Error)(nil)
 
 func TestQueuedRequestIsAnsweredWithItsPlace(t *testing.T) {
 	full := &serialqueue.Error{Op: "enqueue", Queue: "refund", Kind: serialqueue.ErrFull, RetryAfter: 1500 * time.Millisecond}
@@ -64,11 +69,27 @@ func fails(err error) func(*gin.Context) (serialqueue.Place, error) {
 	return func(*gin.Context) (serialqueue.Place, error) { return serialqueue.Place{}, err }
 }
 
+func TestPlaceThatCannotBeEncodedIsAFailureThatIsLoggedOnce(t *testing.T) {
+	logged := logtest.Capture(t)
+	r := gin.New()
+	r.POST("/refunds", middleware.Enqueue(func(*gin.Context) (chan int, error) { return make(chan int), nil }), func(*gin.Context) {
+		t.Error("the chain goes on behind the failure")
+	})
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/refunds", nil))
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"code":"QUEUE_FAILED"`) || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "cannot be encoded") || !strings.Contains(text, "/refunds") {
+		t.Errorf("the log has %q", text)
+	}
+}
+
 func TestEnqueueWithoutAFunctionIsRefusedAtOnce(t *testing.T) {
 	defer func() {
 		if text, _ := recover().(string); !strings.HasPrefix(text, "middleware.Enqueue: ") {
 			t.Errorf("it panics with %q", text)
 		}
 	}()
-	middleware.Enqueue(nil)
+	middleware.Enqueue[serialqueue.Place](nil)
 }

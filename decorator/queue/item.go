@@ -27,11 +27,12 @@ func (n New) Validate(key string) error {
 	return nil
 }
 
-// Place is where an item is in the queue of its key.
+// Place is where an item is in the queue of its key. It may be given to clients: in JSON it has id, sequence and ahead, and
+// sequence is a string, as it may exceed what JavaScript holds exactly.
 type Place struct {
-	ID       string // what Status calls the item; it does not show the key
-	Sequence int64  // rises within the key
-	Ahead    int    // items of the key that have not ended before it, when the store answered; 0 if it has ended
+	ID       string `json:"id"`              // what Status calls the item; it does not show the key
+	Sequence int64  `json:"sequence,string"` // rises within the key
+	Ahead    int    `json:"ahead"`           // items of the key that have not ended before it, when the store answered; 0 if it has ended
 }
 
 // ClaimRequest is what a worker asks for.

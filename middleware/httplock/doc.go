@@ -182,7 +182,7 @@
 //
 // # Queues
 //
-// [Enqueue] queues a request in place of working on it, see decorator.Serial, and answers 202
+// [Enqueue] queues a request in place of working on it, see serial.Must, and answers 202
 // with its place. [Answer] makes of the errors of a queue:
 //
 //	queue.ErrFull                        429 QUEUE_FULL, with Retry-After

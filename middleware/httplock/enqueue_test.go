@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/middleware/httplock"
+	"github.com/lockaround/lockaround/middleware/internal/logtest"
 )
 
 func TestQueuedRequestIsAnsweredWithItsPlace(t *testing.T) {
@@ -38,11 +39,24 @@ func TestQueuedRequestIsAnsweredWithItsPlace(t *testing.T) {
 	}
 }
 
+func TestPlaceThatCannotBeEncodedIsAFailureThatIsLoggedOnce(t *testing.T) {
+	logged := logtest.Capture(t)
+	h := httplock.Enqueue(func(*http.Request) (chan int, error) { return make(chan int), nil }, nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/refunds", nil))
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"code":"QUEUE_FAILED"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "cannot be encoded") {
+		t.Errorf("the log has %q", text)
+	}
+}
+
 func TestEnqueueWithoutAFunctionIsRefusedAtOnce(t *testing.T) {
 	defer func() {
 		if text, _ := recover().(string); !strings.HasPrefix(text, "httplock.Enqueue: ") {
 			t.Errorf("it panics with %q", text)
 		}
 	}()
-	httplock.Enqueue(nil, nil)
+	httplock.Enqueue[queue.Place](nil, nil)
 }

@@ -190,3 +190,23 @@ func (p Problem) Body() []byte {
 	text, _ := json.Marshal(p) // strings and a number do not fail
 	return text
 }
+
+// Failed is the answer for an error of a handler that says nothing of what clients may know.
+func Failed() Problem {
+	return of(http.StatusInternalServerError, "INTERNAL", "The request failed.")
+}
+
+// WriteAccepted answers 202 with a place in a queue, in JSON. If that cannot be encoded the answer is 500, the log has the
+// error, and ok is false: the request was queued all the same.
+func WriteAccepted(w http.ResponseWriter, route string, place any) (ok bool) {
+	text, err := json.Marshal(place)
+	if err != nil {
+		slog.Default().Error("lockaround: a request was queued, and its place cannot be encoded", "route", route, "error", err)
+		of(http.StatusInternalServerError, "QUEUE_FAILED", "The queue of this request failed.").Write(w, "")
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(append(text, '\n')) // the client has gone
+	return true
+}
