@@ -2,7 +2,6 @@ package decorator
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,28 +11,12 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/codec"
 )
-
-// Codec encodes the values of a cache. It is safe for concurrent use. The names are those
-// of encoding/json, whose functions [JSON] has.
-type Codec interface {
-	// Marshal returns the bytes that v is stored as.
-	Marshal(v any) ([]byte, error)
-	// Unmarshal sets the value that v points to by the bytes that Marshal has made.
-	Unmarshal(data []byte, v any) error
-}
-
-// JSON is the codec of encoding/json.
-var JSON Codec = jsonCodec{}
-
-type jsonCodec struct{}
-
-func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
-func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
 // serialisable returns an error if a zero Out, or what it points to, cannot be encoded:
 // most often for its type.
-func serialisable[Out any](c Codec) error {
+func serialisable[Out any](c codec.Codec) error {
 	t := reflect.TypeFor[Out]()
 	v := reflect.New(t)
 	if t.Kind() == reflect.Pointer {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/codec"
 )
 
 // CachePolicy says how long a [CachedFunc] keeps values, and what it does at the edges. All
@@ -42,8 +43,8 @@ type CachePolicy struct {
 	// MaxBytes is the largest value that is stored, encoded. Zero is a MiB.
 	MaxBytes int
 
-	// Codec encodes the values. Nil is [JSON].
-	Codec Codec
+	// Codec encodes the values. Nil is [codec.JSON].
+	Codec codec.Codec
 }
 
 // StaleMode says who gets a stale value. The names are those of RFC 5861.
@@ -109,7 +110,7 @@ func (c *CachePolicy) fill() error {
 		c.MaxBytes = defaultMaxBytes
 	}
 	if c.Codec == nil {
-		c.Codec = JSON
+		c.Codec = codec.JSON
 	}
 	return nil
 }

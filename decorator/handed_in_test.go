@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/codec"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -83,17 +84,17 @@ func (q *wrongQueue) Begin(ctx context.Context, h queue.Holder) (queue.Step, err
 // An item that no worker can read, or whose function fails in a way of its own, is a failure of that item:
 // other keys go on, in this process, and Work ends.
 func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
-	for place, build := range map[string]func(do func()) (decorator.Codec, func() error){
-		"the codec": func(do func()) (decorator.Codec, func() error) {
+	for place, build := range map[string]func(do func()) (codec.Codec, func() error){
+		"the codec": func(do func()) (codec.Codec, func() error) {
 			return wrongCodec{do: do, read: true}, func() error { return nil }
 		},
-		"the function": func(do func()) (decorator.Codec, func() error) {
+		"the function": func(do func()) (codec.Codec, func() error) {
 			return nil, func() error { do(); return nil }
 		},
-		"the error of the function": func(do func()) (decorator.Codec, func() error) {
+		"the error of the function": func(do func()) (codec.Codec, func() error) {
 			return nil, func() error { return wrongError{do} }
 		},
-		"the store": func(func()) (decorator.Codec, func() error) { return nil, func() error { return nil } },
+		"the store": func(func()) (codec.Codec, func() error) { return nil, func() error { return nil } },
 	} {
 		for what, do := range wrongs {
 			if place == "the store" && what != "panics" {

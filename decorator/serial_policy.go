@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/codec"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -45,8 +46,8 @@ type SerialPolicy struct {
 	// others have. Zero is [DefaultWorkers].
 	Workers int
 
-	// Codec encodes the items. Nil is [JSON].
-	Codec Codec
+	// Codec encodes the items. Nil is [codec.JSON].
+	Codec codec.Codec
 }
 
 // Backoff is the pause before a failed item runs again: Least after the first failure, twice as
@@ -93,7 +94,7 @@ func (s *SerialPolicy) fill() error {
 		s.Backoff.Most = max(time.Minute, s.Backoff.Least)
 	}
 	if s.Codec == nil {
-		s.Codec = JSON
+		s.Codec = codec.JSON
 	}
 	switch {
 	case s.Backoff.Least < time.Millisecond || s.Backoff.Most < s.Backoff.Least || s.Backoff.Most > queue.MaxTime:
