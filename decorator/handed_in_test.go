@@ -2,10 +2,8 @@ package decorator_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,43 +17,8 @@ import (
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/codec"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
-
-// wrongs are what code that a program hands in may do and should not.
-var wrongs = map[string]func(forever <-chan struct{}){
-	"panics":             func(<-chan struct{}) { panic("on purpose") },
-	"ends its goroutine": func(<-chan struct{}) { runtime.Goexit() },
-	"never returns":      func(forever <-chan struct{}) { <-forever },
-}
-
-// wrongCodec is JSON, but for what is named "bad".
-type wrongCodec struct {
-	do            func()
-	marshal, read bool
-}
-
-func (c wrongCodec) Marshal(v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if c.marshal && strings.Contains(string(data), "bad") {
-		c.do()
-	}
-	return data, err
-}
-
-func (c wrongCodec) Unmarshal(data []byte, v any) error {
-	if c.read && strings.Contains(string(data), "bad") {
-		c.do()
-	}
-	return json.Unmarshal(data, v)
-}
-
-// wrongError is an error whose methods do something that none should.
-type wrongError struct{ do func() }
-
-func (e wrongError) Error() string { e.do(); return "" }
-func (e wrongError) Is(error) bool { e.do(); return false }
 
 // wrongStore has queues whose first Begin does something that it should not.
 type wrongStore struct {
@@ -86,26 +49,26 @@ func (q *wrongQueue) Begin(ctx context.Context, h queue.Holder) (queue.Step, err
 func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
 	for place, build := range map[string]func(do func()) (codec.Codec, func() error){
 		"the codec": func(do func()) (codec.Codec, func() error) {
-			return wrongCodec{do: do, read: true}, func() error { return nil }
+			return roomtest.WrongCodec{Do: do, Reading: true}, func() error { return nil }
 		},
 		"the function": func(do func()) (codec.Codec, func() error) {
 			return nil, func() error { do(); return nil }
 		},
 		"the error of the function": func(do func()) (codec.Codec, func() error) {
-			return nil, func() error { return wrongError{do} }
+			return nil, func() error { return roomtest.WrongError{Do: do} }
 		},
 		"the store": func(func()) (codec.Codec, func() error) { return nil, func() error { return nil } },
 	} {
-		for what, do := range wrongs {
+		for what, do := range roomtest.Wrongs {
 			if place == "the store" && what != "panics" {
 				continue // its calls end with their contexts
 			}
 			t.Run(place+" "+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					forever := newForever(t)
+					forever := roomtest.Forever(t)
 					codec, run := build(func() { do(forever) })
 					s := newRefundShop(t)
-					e, log := newLoggedEngine(t, s.locks)
+					e, log := roomtest.LoggedEngine(t, s.locks)
 					var store queue.Store = s.store
 					if place == "the store" {
 						store = &wrongStore{s.store, func() { do(forever) }}
@@ -124,7 +87,7 @@ func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
 						t.Fatal(err)
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					ended := begin(func() error { return f.Work(ctx) })
+					ended := roomtest.Begin(func() error { return f.Work(ctx) })
 					bad := s.enqueue(f, "bad", 1)
 					time.Sleep(time.Second)
 					s.enqueue(f, "good", 1)
@@ -154,19 +117,6 @@ func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
 	}
 }
 
-// newForever returns a channel that is closed when the test ends, as a call that never returns waits for.
-func newForever(t *testing.T) <-chan struct{} {
-	forever := make(chan struct{})
-	t.Cleanup(func() { close(forever) })
-	return forever
-}
-
-func begin(do func() error) <-chan error {
-	ended := make(chan error, 1)
-	go func() { ended <- do() }()
-	return ended
-}
-
 // wrongCache is a store whose Put or Claim does something that it should not for one key.
 type wrongCache struct {
 	cache.Store
@@ -191,10 +141,10 @@ func (c *wrongCache) Claim(ctx context.Context, key string, token int64, ttl tim
 // the lock gets free, callers are back by the end of their contexts, and Close ends.
 func TestWhatAProgramHandsInEndsNoMoreThanItsRefill(t *testing.T) {
 	for _, place := range []string{"the function", "its error", "the codec", "Claim", "Put"} {
-		for what, do := range wrongs {
+		for what, do := range roomtest.Wrongs {
 			t.Run(place+" "+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					forever := newForever(t)
+					forever := roomtest.Forever(t)
 					wrong := func() { do(forever) }
 					is := func(p string) func() {
 						if p == place {
@@ -205,9 +155,9 @@ func TestWhatAProgramHandsInEndsNoMoreThanItsRefill(t *testing.T) {
 					memory, locks := cache.NewMemory(cache.Limits{Entries: 100}), memlock.New()
 					c := decorator.CachePolicy{Expiry: time.Hour}
 					if place == "the codec" {
-						c.Codec = wrongCodec{do: wrong, marshal: true}
+						c.Codec = roomtest.WrongCodec{Do: wrong, Writing: true}
 					}
-					e, _ := newLoggedEngine(t, locks)
+					e, _ := roomtest.LoggedEngine(t, locks)
 					f, err := decorator.NewCached(e, core.Policy{Key: "price:{.}", TTL: 10 * time.Second, MaxHold: 20 * time.Second, Wait: time.Hour},
 						&wrongCache{memory, is("Put"), is("Claim")}, func(_ context.Context, sku string) (string, error) {
 							switch {
@@ -215,7 +165,7 @@ func TestWhatAProgramHandsInEndsNoMoreThanItsRefill(t *testing.T) {
 							case place == "the function":
 								wrong()
 							case place == "its error":
-								return "", wrongError{wrong}
+								return "", roomtest.WrongError{Do: wrong}
 							}
 							return sku, nil
 						}, c)
@@ -322,14 +272,14 @@ func TestDeadlockOfWhoBeganARefillIsHisAlone(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				guilty := begin(func() error {
+				guilty := roomtest.Begin(func() error {
 					_, err := f.Get(slowValues{lease.Context(t.Context()), time.Second}, "a")
 					return err
 				})
 				time.Sleep(time.Second / 2) // he begins the refill before the others join it, and they have called before it asks for the lock
 				var all []<-chan error
 				for range 9 {
-					all = append(all, begin(func() error {
+					all = append(all, roomtest.Begin(func() error {
 						_, err := f.Get(slowValues{t.Context(), 750 * time.Millisecond}, "a")
 						return err
 					}))
@@ -349,58 +299,4 @@ func TestDeadlockOfWhoBeganARefillIsHisAlone(t *testing.T) {
 			})
 		})
 	}
-}
-
-// deafEnd is a store that does not answer to releases while it is deaf.
-type deafEnd struct {
-	*memlock.Driver
-	deaf *atomic.Bool
-}
-
-func (d deafEnd) Open(c driver.Config) (driver.Session, error) {
-	s, err := d.Driver.Open(c)
-	return deafEndSession{s, d}, err
-}
-
-type deafEndSession struct {
-	driver.Session
-	d deafEnd
-}
-
-func (s deafEndSession) Release(ctx context.Context, es []driver.Ending) []error {
-	if !s.d.deaf.Load() {
-		return s.Session.Release(ctx, es)
-	}
-	<-ctx.Done()
-	errs := make([]error, len(es))
-	for i := range errs {
-		errs[i] = ctx.Err()
-	}
-	return errs
-}
-
-func TestResignSaysThatTheKeyIsNotReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := deafEnd{memlock.New(), new(atomic.Bool)}
-		l := leader.Must(roomtest.Engine(t, d), core.Policy{Key: "indexer"}, func(ctx context.Context) error {
-			<-ctx.Done()
-			return nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := begin(func() error { return l.Run(ctx) })
-		time.Sleep(time.Second)
-		d.deaf.Store(true)
-		if err := l.Resign(t.Context()); !errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("with a store that does not answer: %v; want core.ErrUnavailable", err)
-		}
-		d.deaf.Store(false)
-		time.Sleep(time.Minute)
-		if err := l.Resign(t.Context()); err != nil {
-			t.Errorf("with one that does: %v", err)
-		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v", err)
-		}
-	})
 }

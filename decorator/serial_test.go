@@ -179,7 +179,7 @@ func TestPanicAndGoexitAreFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newRefundShop(t)
-				e, log := newLoggedEngine(t, s.locks)
+				e, log := roomtest.LoggedEngine(t, s.locks)
 				f := s.processOn(e, refundPolicy, decorator.SerialPolicy{Attempts: 2}, func(_ context.Context, r refund, _ int) error {
 					if r.ID == "A-1" {
 						fails()

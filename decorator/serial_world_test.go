@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -167,33 +166,4 @@ func (s *refundShop) dies(order string, rules decorator.SerialPolicy) {
 	if err != nil || step.Item == nil {
 		s.t.Fatalf("begin: %+v, %v", step, err)
 	}
-}
-
-// heardLog is a log that keeps what it is told.
-type heardLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *heardLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *heardLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func newLoggedEngine(t *testing.T, d driver.Driver) (*core.Engine, *heardLog) {
-	t.Helper()
-	l := &heardLog{}
-	e, err := core.New(d, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(l, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	return e, l
 }

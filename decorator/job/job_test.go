@@ -3,6 +3,7 @@ package job_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -270,5 +271,21 @@ func TestCallThatCannotAskIsAnError(t *testing.T) {
 			t.Error(err)
 		}
 		mustEnd(t, j, j.Run(t.Context()), core.ErrClosed, job.NotRun)
+	})
+}
+
+func TestPanelSaysHowTheLatestTicksHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locks.Close() }()
+		report := job.Must(locks, core.Policy{Name: "report", Key: "report"}, func(context.Context) error { return nil }, job.Schedule{Every: time.Hour})
+		roomtest.ExpectCells(t, report, "every", "1h0m0s", "latest outcome here", "none")
+		if err := report.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		roomtest.ExpectCells(t, report, "latest outcome here", "ran", "last success here", fmt.Sprint(time.Now()))
 	})
 }

@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -290,4 +291,92 @@ func TestLeaderGoesOnWhenAnotherEngineIsClosed(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 	})
+}
+
+// deafEnd is a store that does not answer to releases while it is deaf.
+type deafEnd struct {
+	*memlock.Driver
+	deaf *atomic.Bool
+}
+
+func (d deafEnd) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return deafEndSession{s, d}, err
+}
+
+type deafEndSession struct {
+	driver.Session
+	d deafEnd
+}
+
+func (s deafEndSession) Release(ctx context.Context, es []driver.Ending) []error {
+	if !s.d.deaf.Load() {
+		return s.Session.Release(ctx, es)
+	}
+	<-ctx.Done()
+	errs := make([]error, len(es))
+	for i := range errs {
+		errs[i] = ctx.Err()
+	}
+	return errs
+}
+
+func TestResignSaysThatTheKeyIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deafEnd{memlock.New(), new(atomic.Bool)}
+		l := leader.Must(roomtest.Engine(t, d), core.Policy{Key: "indexer"}, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := roomtest.Begin(func() error { return l.Run(ctx) })
+		time.Sleep(time.Second)
+		d.deaf.Store(true)
+		if err := l.Resign(t.Context()); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("with a store that does not answer: %v; want core.ErrUnavailable", err)
+		}
+		d.deaf.Store(false)
+		time.Sleep(time.Minute)
+		if err := l.Resign(t.Context()); err != nil {
+			t.Errorf("with one that does: %v", err)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+}
+
+func TestPanelSaysWhoLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, err := core.New(memlock.New(), core.WithNamespace("test"), core.WithIdentity("pod-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locks.Close() }()
+		indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		roomtest.ExpectCells(t, indexer, "leader", "nobody", "leads here", "false")
+		ctx, stop := context.WithCancel(t.Context())
+		over := roomtest.Begin(func() error { return indexer.Run(ctx) })
+		synctest.Wait()
+		roomtest.ExpectCells(t, indexer, "leader", "pod-1", "leads here", "true", "terms here", "1", "term", fmt.Sprint(indexer.Status().Term))
+		stop()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestPanelOfAStoreThatDoesNotAnswerSaysSo(t *testing.T) {
+	locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexer := leader.Must(locks, core.Policy{Name: "indexer", Key: "indexer"}, func(context.Context) error { return nil })
+	if err := locks.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p := indexer.Panel(t.Context()); !errors.Is(p.Err, core.ErrClosed) || p.Title == "" {
+		t.Errorf("the panel is %+v", p)
+	}
 }
