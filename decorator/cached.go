@@ -118,7 +118,7 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 		err = c.fill()
 	}
 	if err == nil {
-		err = serialisable[Out](c.Codec)
+		err = room.Encodable[Out](c.Codec)
 	}
 	if err != nil {
 		return nil, room.Refuse(guard.Name(), err)

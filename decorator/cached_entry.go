@@ -11,22 +11,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/decorator/cache"
-	"github.com/lockaround/lockaround/decorator/codec"
 )
-
-// serialisable returns an error if a zero Out, or what it points to, cannot be encoded:
-// most often for its type.
-func serialisable[Out any](c codec.Codec) error {
-	t := reflect.TypeFor[Out]()
-	v := reflect.New(t)
-	if t.Kind() == reflect.Pointer {
-		v = reflect.New(t.Elem())
-	}
-	if _, err := c.Marshal(v.Interface()); err != nil {
-		return fmt.Errorf("a %s cannot be encoded: %w; return another type, or set CachePolicy.Codec", t, err)
-	}
-	return nil
-}
 
 // content is an encoded value, or that there is none.
 type content struct {

@@ -127,7 +127,7 @@ func newSerial[In any](e *core.Engine, p core.Policy, store queue.Store, s Seria
 	if err := s.fill(); err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
-	if err := serialisable[In](s.Codec); err != nil {
+	if err := room.Encodable[In](s.Codec); err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
 	f := &SerialFunc[In]{engine: e, guard: guard, policy: s, lock: effective, look: lookEvery}

@@ -206,7 +206,7 @@ func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
 // spacing counts from there. A panic and a Goexit are errors, also of the codec.
 func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, gaveUp bool, err error) {
 	running := "codec"
-	err = apart(func() error {
+	err = room.Apart(func() error {
 		var in In
 		if err := w.policy.Codec.Unmarshal(item.Payload, &in); err != nil {
 			return fmt.Errorf("the item cannot be decoded: %w", err)
@@ -220,5 +220,5 @@ func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item q
 	if started.IsZero() {
 		started = time.Now()
 	}
-	return started, gaveUp, faultOf(running, err)
+	return started, gaveUp, room.FaultOf(running, err)
 }

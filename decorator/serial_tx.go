@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/decorator/internal/room"
+	"github.com/lockaround/lockaround/decorator/internal/tx"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -49,7 +50,8 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 	if err != nil {
 		return nil, err
 	}
-	if err := db.checkFor(e); err != nil {
+	d := tx.Database(db)
+	if err := d.CheckFor(e); err != nil {
 		return nil, room.Refuse(f.guard.Name(), err)
 	}
 	if run == nil {
@@ -62,9 +64,9 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 	f.run = func(ctx context.Context, h queue.Holder, i queue.Item, in In) error {
 		done := fence.Token{Key: doneKey(f.guard.Name(), h.Key), Number: i.Sequence}
 		var repeated bool
-		committed, err := db.transact(ctx, f.guard.Name(), nil, func(ctx context.Context, tx *sql.Tx) error {
+		committed, err := d.Transact(ctx, f.guard.Name(), nil, func(ctx context.Context, tx *sql.Tx) error {
 			// What has been done has moved the number beyond its own sequence.
-			if err := db.Fence.Admit(ctx, tx, done); err != nil {
+			if err := d.Fence.Admit(ctx, tx, done); err != nil {
 				repeated = errors.Is(err, fence.ErrStale)
 				return err
 			}
@@ -73,7 +75,7 @@ func NewSerialTx[In any](e *core.Engine, p core.Policy, db Database, store queue
 			}
 			next := done
 			next.Number++
-			return db.Fence.Admit(ctx, tx, next)
+			return d.Fence.Admit(ctx, tx, next)
 		})
 		if committed || repeated {
 			return nil

@@ -10,12 +10,13 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/decorator/internal/room"
+	"github.com/lockaround/lockaround/decorator/internal/tx"
 )
 
 // ErrCommitUnknown means that a COMMIT was sent and its outcome is unknown, as when the
 // connection broke. The call does not repeat it. Read what the transaction was to write
 // before you repeat it.
-var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
+var ErrCommitUnknown = tx.ErrCommitUnknown
 
 // CommitError returns what the error of a COMMIT means: nil and a database's refusal as they
 // are, and any other error within an [ErrCommitUnknown], since the transaction may have been
@@ -23,15 +24,7 @@ var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 // those of PostgreSQL's drivers have. It is for transactions that [WithLockTx] does not end:
 //
 //	return decorator.CommitError(tx.Commit(ctx))
-func CommitError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case isRefusal(err):
-		return fmt.Errorf("decorator: commit: %w", err)
-	}
-	return fmt.Errorf("decorator: %w: %w", ErrCommitUnknown, err)
-}
+func CommitError(err error) error { return tx.CommitError(err) }
 
 // Database is where [WithLockTx] runs its transactions. DB and Fence are required.
 type Database struct {
@@ -61,30 +54,7 @@ type Database struct {
 }
 
 // DefaultEndTimeout is the EndTimeout of a [Database] that states none.
-const DefaultEndTimeout = 30 * time.Second
-
-// checkFor checks d for transactions within e's locks, and fills in its default.
-func (d *Database) checkFor(e *core.Engine) error {
-	switch {
-	case d.DB == nil:
-		return errors.New("Database.DB is nil; set it to the database of the transaction")
-	case d.Fence == nil:
-		return errors.New("Database.Fence is nil; set it to a fence.NewSQL for the same database")
-	case d.Fence.Schema() == "":
-		return errors.New("Database.Fence has no table; make it with fence.NewSQL")
-	case d.TxOptions != nil && d.TxOptions.ReadOnly:
-		return errors.New("Database.TxOptions is ReadOnly; the transaction writes its fencing token")
-	case d.EndTimeout < 0:
-		return fmt.Errorf("Database.EndTimeout is %v; use 0 for the default of %v", d.EndTimeout, DefaultEndTimeout)
-	}
-	if most := d.DB.Stats().MaxOpenConnections; most > 0 && e.Uses(d.DB) {
-		return fmt.Errorf("Database.DB is the pool of the engine's locks too, and has at most %d connections: as many transactions would wait for one more, to renew and release their locks, and it for them; give the locks a *sql.DB of their own", most)
-	}
-	if d.EndTimeout == 0 {
-		d.EndTimeout = DefaultEndTimeout
-	}
-	return nil
-}
+const DefaultEndTimeout = tx.DefaultEndTimeout
 
 // WithLockTx returns fn with a lock and, inside of it, a transaction around it. A call
 // takes the lock, begins the transaction, writes the lease's fencing token in it, runs
@@ -173,7 +143,8 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 	if mode := guard.Policy().Mode; mode != core.Exclusive {
 		return nil, room.Refuse(guard.Name(), fmt.Errorf("the policy's Mode is %s; a transaction with a fence needs exclusive", mode))
 	}
-	if err := db.checkFor(e); err != nil {
+	d := tx.Database(db)
+	if err := d.CheckFor(e); err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
 	if fn == nil {
@@ -187,7 +158,7 @@ func NewTx[In, Out any](e *core.Engine, p core.Policy, db Database, fn func(cont
 		outer := core.LeasesFrom(ctx)
 		err := guard.Do(ctx, in, func(ctx context.Context) (err error) {
 			ran = true
-			committed, err = db.transact(ctx, guard.Name(), outer, func(ctx context.Context, tx *sql.Tx) (err error) {
+			committed, err = d.Transact(ctx, guard.Name(), outer, func(ctx context.Context, tx *sql.Tx) (err error) {
 				out, err = fn(ctx, tx, in)
 				return err
 			})

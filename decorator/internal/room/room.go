@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/codec"
 )
 
 // ErrNilFunc is what is wrong with a nil function.
@@ -51,4 +53,18 @@ func Doubled(least, most time.Duration, failures int) time.Duration {
 	}
 	d = min(d, most)
 	return d - rand.N(d/4+1)
+}
+
+// Encodable returns an error if a zero T, or what it points to, cannot be encoded: most often
+// for its type.
+func Encodable[T any](c codec.Codec) error {
+	t := reflect.TypeFor[T]()
+	v := reflect.New(t)
+	if t.Kind() == reflect.Pointer {
+		v = reflect.New(t.Elem())
+	}
+	if _, err := c.Marshal(v.Interface()); err != nil {
+		return fmt.Errorf("a %s cannot be encoded: %w; use another type, or set a Codec that can", t, err)
+	}
+	return nil
 }

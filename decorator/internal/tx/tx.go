@@ -1,4 +1,6 @@
-package decorator
+// Package tx runs a transaction inside of a lock, fenced by the token of its lease. What is promised of that, WithLockTx of
+// package decorator says.
+package tx
 
 import (
 	"context"
@@ -15,6 +17,55 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/decorator/internal/room"
 )
+
+// ErrCommitUnknown is that of package decorator.
+var ErrCommitUnknown = errors.New("outcome of the commit is unknown")
+
+// CommitError is that of package decorator.
+func CommitError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isRefusal(err):
+		return fmt.Errorf("decorator: commit: %w", err)
+	}
+	return fmt.Errorf("decorator: %w: %w", ErrCommitUnknown, err)
+}
+
+// Database is a decorator.Database, which says what the fields mean.
+type Database struct {
+	DB         *sql.DB
+	Fence      *fence.SQL
+	TxOptions  *sql.TxOptions
+	Begin      func(context.Context, *sql.TxOptions) (*sql.Tx, error)
+	EndTimeout time.Duration
+}
+
+// DefaultEndTimeout is the EndTimeout of a [Database] that states none.
+const DefaultEndTimeout = 30 * time.Second
+
+// CheckFor checks d for transactions within e's locks, and fills in its default.
+func (d *Database) CheckFor(e *core.Engine) error {
+	switch {
+	case d.DB == nil:
+		return errors.New("Database.DB is nil; set it to the database of the transaction")
+	case d.Fence == nil:
+		return errors.New("Database.Fence is nil; set it to a fence.NewSQL for the same database")
+	case d.Fence.Schema() == "":
+		return errors.New("Database.Fence has no table; make it with fence.NewSQL")
+	case d.TxOptions != nil && d.TxOptions.ReadOnly:
+		return errors.New("Database.TxOptions is ReadOnly; the transaction writes its fencing token")
+	case d.EndTimeout < 0:
+		return fmt.Errorf("Database.EndTimeout is %v; use 0 for the default of %v", d.EndTimeout, DefaultEndTimeout)
+	}
+	if most := d.DB.Stats().MaxOpenConnections; most > 0 && e.Uses(d.DB) {
+		return fmt.Errorf("Database.DB is the pool of the engine's locks too, and has at most %d connections: as many transactions would wait for one more, to renew and release their locks, and it for them; give the locks a *sql.DB of their own", most)
+	}
+	if d.EndTimeout == 0 {
+		d.EndTimeout = DefaultEndTimeout
+	}
+	return nil
+}
 
 // transaction is one whose end comes before that of its hold.
 type transaction struct {
@@ -37,9 +88,9 @@ type transaction struct {
 	committed bool        // or tried to: there is nothing to roll back
 }
 
-// transact runs fn in a transaction and reports whether that is known to be committed.
+// Transact runs fn in a transaction and reports whether that is known to be committed.
 // When it returns or panics the transaction is over.
-func (d *Database) transact(hold context.Context, policy string, outer []*core.Lease, fn func(context.Context, *sql.Tx) error) (committed bool, err error) {
+func (d *Database) Transact(hold context.Context, policy string, outer []*core.Lease, fn func(context.Context, *sql.Tx) error) (committed bool, err error) {
 	t := &transaction{Database: d, hold: hold}
 	if err := t.findLease(policy, outer); err != nil {
 		return false, err
@@ -170,7 +221,7 @@ func (t *transaction) end() {
 func (t *transaction) rollBack() {
 	t.once.Do(func() {
 		late := time.AfterFunc(t.EndTimeout, t.cancel)
-		err := apart(t.tx.Rollback) // perhaps on a goroutine of ours, and others wait for it
+		err := room.Apart(t.tx.Rollback) // perhaps on a goroutine of ours, and others wait for it
 		late.Stop()
 		if err != nil {
 			t.outlast()

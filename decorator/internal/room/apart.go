@@ -1,4 +1,4 @@
-package decorator
+package room
 
 import (
 	"errors"
@@ -6,23 +6,23 @@ import (
 	"runtime/debug"
 )
 
-// apart runs do, which calls what a program has handed in, on a goroutine of its own, and returns
+// Apart runs do, which calls what a program has handed in, on a goroutine of its own, and returns
 // when that has ended. A panic and a Goexit are errors, of a *fault.
-func apart(do func() error) (err error) {
+func Apart(do func() error) (err error) {
 	err = &fault{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer rescue(&err)
+		defer Rescue(&err)
 		err = do()
 	}()
 	<-done
 	return err
 }
 
-// rescue is deferred where what a program has handed in is called on a goroutine that others
+// Rescue is deferred where what a program has handed in is called on a goroutine that others
 // depend on: a panic is an error.
-func rescue(err *error) {
+func Rescue(err *error) {
 	if p := recover(); p != nil {
 		*err = &fault{panicked: p, stack: debug.Stack()}
 	}
@@ -41,8 +41,8 @@ func (f *fault) Error() string {
 	return fmt.Sprintf("panicked: %v\n%s", f.panicked, f.stack)
 }
 
-// faultOf says whose fault it is, if err is one.
-func faultOf(what string, err error) error {
+// FaultOf says whose fault it is, if err is one.
+func FaultOf(what string, err error) error {
 	if f, ok := err.(*fault); ok { //nolint:errorlint // an error of the program's is none
 		return errors.New("the " + what + " " + f.Error())
 	}
