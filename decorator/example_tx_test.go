@@ -9,10 +9,11 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 // openShop opens what is sql.Open("pgx", url) elsewhere.
-func openShop() *sql.DB { return sql.OpenDB(recorder{&journal{}}) }
+func openShop() *sql.DB { return new(roomtest.Journal).OpenDB() }
 
 func ExampleWithLockTx() {
 	locks := newLocks()

@@ -106,7 +106,7 @@ func TestListIsRefusedWhereThereIsPlaceForOneKey(t *testing.T) {
 	_, cached := decorator.NewCached(e, baskets, cache.NewMemory(cache.Limits{Entries: 1}), lockedKeys, decorator.CachePolicy{Expiry: 1e9})
 	empty := baskets
 	empty.AllowEmpty = true
-	_, tx := decorator.NewTx(till.engine, empty, till.db, func(context.Context, *sql.Tx, *basket) (int, error) { return 0, nil })
+	_, tx := decorator.NewTx(till.Engine, empty, till.db, func(context.Context, *sql.Tx, *basket) (int, error) { return 0, nil })
 	for says, err := range map[string]error{
 		"Key, column 7: {items[].sku} gives a key for each element of a list, and there is room for one key here": key,
 		"the policy has several Keys":              cached,

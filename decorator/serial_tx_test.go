@@ -18,7 +18,7 @@ import (
 func TestItemAndItsSequenceAreInOneTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill(t)
-		f := decorator.SerialTx(s.engine, refundPolicy, s.db, queue.NewMemory(), func(ctx context.Context, tx *sql.Tx, _ refund) error {
+		f := decorator.SerialTx(s.Engine, refundPolicy, s.db, queue.NewMemory(), func(ctx context.Context, tx *sql.Tx, _ refund) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO refunds`)
 			return err
 		}, decorator.SerialPolicy{})
@@ -29,7 +29,7 @@ func TestItemAndItsSequenceAreInOneTransaction(t *testing.T) {
 		}
 		synctest.Wait()
 		// The token, the item's sequence, the effect, the next one's sequence.
-		if got, want := s.all("release"), "begin admit admit exec admit check commit"; got != want {
+		if got, want := s.All("release"), "begin admit admit exec admit check commit"; got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 		if st, err := f.Status(t.Context(), place.ID); err != nil || st.State != queue.Ended {
@@ -41,13 +41,13 @@ func TestItemAndItsSequenceAreInOneTransaction(t *testing.T) {
 func TestItemThatIsCommittedIsNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill(t)
-		s.on("admit", func(context.Context) error {
-			if s.count("admit")%2 == 0 { // the sequence, after the token
+		s.On("admit", func(context.Context) error {
+			if s.Count("admit")%2 == 0 { // the sequence, after the token
 				return fence.ErrStale
 			}
 			return nil
 		})
-		f := decorator.SerialTx(s.engine, refundPolicy, s.db, queue.NewMemory(), func(context.Context, *sql.Tx, refund) error {
+		f := decorator.SerialTx(s.Engine, refundPolicy, s.db, queue.NewMemory(), func(context.Context, *sql.Tx, refund) error {
 			t.Error("the function runs again")
 			return nil
 		}, decorator.SerialPolicy{})
@@ -57,7 +57,7 @@ func TestItemThatIsCommittedIsNotRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got, want := s.all("release"), "begin admit admit rollback"; got != want {
+		if got, want := s.All("release"), "begin admit admit rollback"; got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 		if st, err := f.Status(t.Context(), place.ID); err != nil || st.State != queue.Ended {
@@ -74,7 +74,7 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 		return func() error {
 			p, sp := refundPolicy, decorator.SerialPolicy{}
 			change(&p, &sp)
-			_, err := decorator.NewSerial(s.engine, p, store, run, sp)
+			_, err := decorator.NewSerial(s.Engine, p, store, run, sp)
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 	named := func(length int) error {
 		p := refundPolicy
 		p.Name = strings.Repeat("n", length)
-		_, err := decorator.NewSerialTx(s.engine, p, s.db, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
+		_, err := decorator.NewSerialTx(s.Engine, p, s.db, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
 		return err
 	}
 	if err := named(longest); err != nil {
@@ -109,15 +109,15 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 		"KeepFor is 1ms":       bad(func(_ policy, sp serial) { sp.KeepFor = time.Millisecond }),
 		"Backoff is from 1m0s": bad(func(_ policy, sp serial) { sp.Backoff = decorator.Backoff{Least: time.Minute, Most: time.Second} }),
 		"store is nil": func() error {
-			_, err := decorator.NewSerial(s.engine, refundPolicy, nil, run, decorator.SerialPolicy{})
+			_, err := decorator.NewSerial(s.Engine, refundPolicy, nil, run, decorator.SerialPolicy{})
 			return err
 		},
 		"function is nil": func() error {
-			_, err := decorator.NewSerial[refund](s.engine, refundPolicy, store, nil, decorator.SerialPolicy{})
+			_, err := decorator.NewSerial[refund](s.Engine, refundPolicy, store, nil, decorator.SerialPolicy{})
 			return err
 		},
 		"cannot be encoded": func() error {
-			_, err := decorator.NewSerial(s.engine, refundPolicy, store, func(context.Context, struct {
+			_, err := decorator.NewSerial(s.Engine, refundPolicy, store, func(context.Context, struct {
 				OrderID string
 				Done    chan int
 			},
@@ -127,7 +127,7 @@ func TestSerialThatCannotWorkIsRefused(t *testing.T) {
 			return err
 		},
 		"Database.DB is nil": func() error {
-			_, err := decorator.NewSerialTx(s.engine, refundPolicy, decorator.Database{}, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
+			_, err := decorator.NewSerialTx(s.Engine, refundPolicy, decorator.Database{}, store, func(context.Context, *sql.Tx, refund) error { return nil }, decorator.SerialPolicy{})
 			return err
 		},
 		"Name has 997 bytes": func() error { return named(longest + 3) },

@@ -24,7 +24,7 @@ func TestTransactionIsTheOneThatBeginBegins(t *testing.T) {
 		begun, err = till.db.DB.BeginTx(ctx, nil)
 		return begun, err
 	}
-	locked := decorator.WithLockTx(till.engine, stock, till.db, func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+	locked := decorator.WithLockTx(till.Engine, stock, till.db, func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 		if tx != begun {
 			t.Error("the function gets another transaction")
 		}
@@ -33,7 +33,7 @@ func TestTransactionIsTheOneThatBeginBegins(t *testing.T) {
 	if _, err := locked(context.WithValue(t.Context(), caller{}, "7"), deduction{"A", 2}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := till.all(), "begin admit exec check commit release"; got != want {
+	if got, want := till.All(), "begin admit exec check commit release"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 }
@@ -53,7 +53,7 @@ func TestWithoutATransactionFromBeginNothingRuns(t *testing.T) {
 		if recovered != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v; want %q", recovered, err, want)
 		}
-		if got := till.all(); got != "release" {
+		if got := till.All(); got != "release" {
 			t.Errorf("%s; want the lock to be released, and no more", got)
 		}
 	}

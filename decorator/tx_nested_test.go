@@ -26,8 +26,8 @@ func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
 		{"the same key in a call of its own", "A", core.Detach, core.ErrBusy},
 	} {
 		bubble(t, tc.name, func(t *testing.T, s *till) {
-			inner := decorator.WithLockTx(s.engine, again, s.db, sell)
-			_, err := decorator.WithLockTx(s.engine, again, s.db, func(ctx context.Context, _ *sql.Tx, _ deduction) (receipt, error) {
+			inner := decorator.WithLockTx(s.Engine, again, s.db, sell)
+			_, err := decorator.WithLockTx(s.Engine, again, s.db, func(ctx context.Context, _ *sql.Tx, _ deduction) (receipt, error) {
 				return inner(tc.ctx(ctx), deduction{tc.key, 1})
 			})(t.Context(), deduction{SKU: "A"})
 			if !errors.Is(err, tc.want) {
@@ -36,8 +36,8 @@ func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
 		})
 	}
 	bubble(t, "the same key without a transaction around", func(t *testing.T, s *till) {
-		_, err := decorator.WithLock(s.engine, again, decorator.WithLockTx(s.engine, again, s.db, sell))(t.Context(), deduction{"A", 1})
-		if got, want := s.all(), "begin admit exec check commit release"; err != nil || got != want {
+		_, err := decorator.WithLock(s.Engine, again, decorator.WithLockTx(s.Engine, again, s.db, sell))(t.Context(), deduction{"A", 1})
+		if got, want := s.All(), "begin admit exec check commit release"; err != nil || got != want {
 			t.Errorf("%s: %v", got, err)
 		}
 	})
@@ -52,15 +52,15 @@ func TestLeaseAroundIsNotTakenForItsOwn(t *testing.T) {
 				_ = s.lose(t.Context())
 			}
 		})))
-		e, err := core.New(s.store, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithTracerProvider(spans))
+		e, err := core.New(s.Store, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)), core.WithTracerProvider(spans))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = e.Close() }()
 		inner := decorator.WithLockTx(e, stock, s.db, sell)
 		_, err = decorator.WithLock(e, core.Policy{Key: "order:{SKU}"}, inner)(t.Context(), deduction{"A", 1})
-		if !errors.Is(err, core.ErrLost) || s.all() != "" {
-			t.Errorf("%s: %v", s.all(), err)
+		if !errors.Is(err, core.ErrLost) || s.All() != "" {
+			t.Errorf("%s: %v", s.All(), err)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = shared.Close() }()
-	bounded := sql.OpenDB(recorder{new(journal)})
+	bounded := new(roomtest.Journal).OpenDB()
 	bounded.SetMaxOpenConns(3)
 	defer func() { _ = bounded.Close() }()
 	tight, err := core.New(pooled{memlock.New(), bounded}, core.WithNamespace("shop"))
@@ -48,18 +48,18 @@ func TestTransactionThatCannotWorkIsRefusedWhereItIsWritten(t *testing.T) {
 		want   string
 	}{
 		{"nil engine", nil, stock, till.db, sell, nil, "engine is nil"},
-		{"nil function", till.engine, stock, till.db, nil, nil, "function is nil"},
-		{"misspelt", till.engine, core.Policy{Key: "stock:{sku}"}, till.db, sell, nil, "did you mean SKU?"},
-		{"no database", till.engine, stock, decorator.Database{}, sell, nil, "Database.DB is nil"},
-		{"no fence", till.engine, stock, with(func(db *decorator.Database) { db.Fence = nil }), sell, nil, "Database.Fence is nil"},
-		{"a fence of nothing", till.engine, stock, with(func(db *decorator.Database) { db.Fence = &fence.SQL{} }), sell, nil, "fence.NewSQL"},
-		{"read only", till.engine, stock, with(func(db *decorator.Database) { db.TxOptions = &sql.TxOptions{ReadOnly: true} }), sell, nil, "ReadOnly"},
-		{"negative timeout", till.engine, stock, with(func(db *decorator.Database) { db.EndTimeout = -time.Second }), sell, nil, "EndTimeout is -1s; use 0"},
-		{"shared", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Shared}, till.db, sell, nil, "Mode is shared"},
+		{"nil function", till.Engine, stock, till.db, nil, nil, "function is nil"},
+		{"misspelt", till.Engine, core.Policy{Key: "stock:{sku}"}, till.db, sell, nil, "did you mean SKU?"},
+		{"no database", till.Engine, stock, decorator.Database{}, sell, nil, "Database.DB is nil"},
+		{"no fence", till.Engine, stock, with(func(db *decorator.Database) { db.Fence = nil }), sell, nil, "Database.Fence is nil"},
+		{"a fence of nothing", till.Engine, stock, with(func(db *decorator.Database) { db.Fence = &fence.SQL{} }), sell, nil, "fence.NewSQL"},
+		{"read only", till.Engine, stock, with(func(db *decorator.Database) { db.TxOptions = &sql.TxOptions{ReadOnly: true} }), sell, nil, "ReadOnly"},
+		{"negative timeout", till.Engine, stock, with(func(db *decorator.Database) { db.EndTimeout = -time.Second }), sell, nil, "EndTimeout is -1s; use 0"},
+		{"shared", till.Engine, core.Policy{Key: "stock:{SKU}", Mode: core.Shared}, till.db, sell, nil, "Mode is shared"},
 		{"shared by an override", shared, stock, till.db, sell, nil, "Mode is shared"},
 		{"the bounded pool of the locks", tight, stock, with(func(db *decorator.Database) { db.DB = bounded }), sell, nil, "has at most 3 connections"},
-		{"semaphore", till.engine, core.Policy{Key: "stock:{SKU}", Mode: core.Semaphore, Limit: 2}, till.db, sell, nil, "Mode is semaphore"},
-		{"fallback of another result", till.engine, stock, till.db, sell, []decorator.Option{toInt}, "OnBusy"},
+		{"semaphore", till.Engine, core.Policy{Key: "stock:{SKU}", Mode: core.Semaphore, Limit: 2}, till.db, sell, nil, "Mode is semaphore"},
+		{"fallback of another result", till.Engine, stock, till.db, sell, []decorator.Option{toInt}, "OnBusy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			check := func(err error) {
@@ -110,8 +110,8 @@ func TestTransactionWithoutATokenDoesNotRun(t *testing.T) {
 		t.Error("it ran")
 		return receipt{}, nil
 	})
-	if _, err := call(t.Context(), deduction{SKU: "A"}); !errors.Is(err, fence.ErrMissing) || till.count("commit") != 0 {
-		t.Errorf("%s: %v", till.all(), err)
+	if _, err := call(t.Context(), deduction{SKU: "A"}); !errors.Is(err, fence.ErrMissing) || till.Count("commit") != 0 {
+		t.Errorf("%s: %v", till.All(), err)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestTransactionCommitsInsideTheLock(t *testing.T) {
 		if out != (receipt{2}) || err != nil {
 			t.Errorf("got %v, %v", out, err)
 		}
-		if got, want := s.all(), "begin admit exec check commit release"; got != want {
+		if got, want := s.All(), "begin admit exec check commit release"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
@@ -44,23 +44,23 @@ func TestTransactionOfSeveralKeysWritesTheTokenOfEach(t *testing.T) {
 	for _, lose := range []string{"", "stock:A", "count:2"} {
 		bubble(t, "losing "+lose, func(t *testing.T, s *till) {
 			p := core.Policy{Keys: []string{"stock:{SKU}", "count:{Count}"}}
-			_, err := decorator.WithLockTx(s.engine, p, s.db, func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
+			_, err := decorator.WithLockTx(s.Engine, p, s.db, func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 				for _, key := range []string{"stock:A", "count:2"} {
 					if err := core.AssertHeld(ctx, key); err != nil {
 						t.Error(err)
 					}
 				}
 				if lose != "" {
-					s.store.Expire("shop/" + lose)
+					s.Store.Expire("shop/" + lose)
 				}
 				return receipt{d.Count}, nil
 			})(t.Context(), deduction{"A", 2})
-			events := s.all()
+			events := s.All()
 			switch {
 			case lose == "" && (err != nil || events != "begin admit admit check check commit release release"):
 				t.Errorf("%v: %s", err, events)
 			// What is lost is ended at the store as well, at once; the other one later.
-			case lose != "" && (!errors.Is(err, core.ErrLost) || s.count("admit") != 2 || s.count("commit") != 0 || !strings.HasSuffix(s.all("check"), "rollback release") && !strings.HasSuffix(s.all("check"), "rollback release release")):
+			case lose != "" && (!errors.Is(err, core.ErrLost) || s.Count("admit") != 2 || s.Count("commit") != 0 || !strings.HasSuffix(s.All("check"), "rollback release") && !strings.HasSuffix(s.All("check"), "rollback release release")):
 				t.Errorf("%v: %s", err, events)
 			}
 		})
@@ -101,7 +101,7 @@ func TestLostLeaseNeverCommits(t *testing.T) {
 	} {
 		bubble(t, tc.name, func(t *testing.T, s *till) {
 			if tc.at != "" {
-				s.on(tc.at, s.lose)
+				s.On(tc.at, s.lose)
 			}
 			_, _, err := s.run(t.Context(), func(ctx context.Context, tx *sql.Tx, d deduction) (receipt, error) {
 				if tc.at == "" {
@@ -120,7 +120,7 @@ func TestLostLeaseNeverCommits(t *testing.T) {
 				synctest.Wait() // the roll-back of nothing is not waited for
 			}
 			// The engine ends the lost lease at the store whenever it likes.
-			if got := s.all("release"); got != tc.events {
+			if got := s.All("release"); got != tc.events {
 				t.Errorf("got  %s\nwant %s", got, tc.events)
 			}
 		})
@@ -145,12 +145,12 @@ func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
 		{"the token is stale", "admit", func(*till) error { return fence.ErrStale }, sell, "begin admit rollback release", fence.ErrStale},
 		{"the token is not written", "admit", func(*till) error { return down }, sell, "begin admit rollback release", down},
 		{"the connection breaks while the token is written", "admit", func(s *till) error {
-			s.on("rollback", func(context.Context) error { return driver.ErrBadConn })
+			s.On("rollback", func(context.Context) error { return driver.ErrBadConn })
 			return driver.ErrBadConn
 		}, sell, "begin admit rollback release", driver.ErrBadConn},
 		{"the store is silent", "check", func(s *till) error {
-			s.store.Fail(down)
-			s.on("rollback", func(context.Context) error { s.store.Heal(); return nil })
+			s.Store.Fail(down)
+			s.On("rollback", func(context.Context) error { s.Store.Heal(); return nil })
 			return nil
 		}, sell, "begin admit exec check rollback release", core.ErrUnavailable},
 		{"the database refuses to commit", "commit", func(*till) error { return sqlState("40001") }, sell, "begin admit exec check commit release", sqlState("40001")},
@@ -163,7 +163,7 @@ func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
 	} {
 		bubble(t, tc.name, func(t *testing.T, s *till) {
 			if tc.hook != nil {
-				s.on(tc.at, func(context.Context) error { return tc.hook(s) })
+				s.On(tc.at, func(context.Context) error { return tc.hook(s) })
 			}
 			_, recovered, err := s.run(t.Context(), tc.fn)
 			if recovered != nil {
@@ -173,7 +173,7 @@ func TestLockIsReleasedAfterTheTransaction(t *testing.T) {
 			} else if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
-			if got := s.all(); got != tc.events {
+			if got := s.All(); got != tc.events {
 				t.Errorf("got  %s\nwant %s", got, tc.events)
 			}
 		})
@@ -203,23 +203,23 @@ func TestCommitOnItsWayIsNotDisturbed(t *testing.T) {
 		bubble(t, way, func(t *testing.T, s *till) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
-			s.on("commit", func(ctx context.Context) error {
+			s.On("commit", func(ctx context.Context) error {
 				switch way {
 				case "lost":
 					return s.lose(ctx)
 				case "cancelled":
 					leave()
 				default:
-					return s.engine.Close()
+					return s.Engine.Close()
 				}
 				return nil
 			})
 			out, _, err := s.run(ctx, sell)
 			if out != (receipt{2}) || err != nil {
-				t.Errorf("got %v, %v after %s", out, err, s.all())
+				t.Errorf("got %v, %v after %s", out, err, s.All())
 			}
-			if s.count("rollback") != 0 {
-				t.Error(s.all())
+			if s.Count("rollback") != 0 {
+				t.Error(s.All())
 			}
 		})
 	}
@@ -232,22 +232,22 @@ func TestEndOfTheHoldOrOfTheCallerRollsBack(t *testing.T) {
 		want error
 	}{
 		{"the caller goes away", func(_ *till, leave func()) { leave() }, context.Canceled},
-		{"the engine is closed", func(s *till, _ func()) { _ = s.engine.Close() }, core.ErrClosed},
+		{"the engine is closed", func(s *till, _ func()) { _ = s.Engine.Close() }, core.ErrClosed},
 		{"the hold is too long", func(*till, func()) { time.Sleep(time.Minute) }, core.ErrMaxHold},
 	} {
 		bubble(t, tc.name, func(t *testing.T, s *till) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			p := core.Policy{Key: "stock:{SKU}", MaxHold: 30 * time.Second}
-			_, err := decorator.WithLockTx(s.engine, p, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
+			_, err := decorator.WithLockTx(s.Engine, p, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
 				tc.end(s, leave)
 				return receipt{}, nil
 			})(ctx, deduction{SKU: "A"})
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v", err)
 			}
-			if s.count("commit") != 0 || s.count("rollback") != 1 {
-				t.Error(s.all())
+			if s.Count("commit") != 0 || s.Count("rollback") != 1 {
+				t.Error(s.All())
 			}
 		})
 	}
@@ -257,7 +257,7 @@ func TestCallerWhoGoesAwayAfterTheCheckHasNothingCommitted(t *testing.T) {
 	bubble(t, "checked", func(t *testing.T, s *till) {
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
-		s.on("checked", func(context.Context) error {
+		s.On("checked", func(context.Context) error {
 			leave()
 			synctest.Wait()
 			return nil
@@ -265,7 +265,7 @@ func TestCallerWhoGoesAwayAfterTheCheckHasNothingCommitted(t *testing.T) {
 		if _, _, err := s.run(ctx, sell); !errors.Is(err, context.Canceled) || errors.Is(err, decorator.ErrCommitUnknown) {
 			t.Errorf("got %v", err)
 		}
-		if got, want := s.all(), "begin admit exec check rollback release"; got != want {
+		if got, want := s.All(), "begin admit exec check rollback release"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
@@ -275,9 +275,9 @@ func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
 	bubble(t, "commit", func(t *testing.T, s *till) {
 		s.db.EndTimeout = 5 * time.Second
 		start := time.Now()
-		s.on("commit", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		s.On("commit", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		admits := 0
-		s.on("admit", func(ctx context.Context) error {
+		s.On("admit", func(ctx context.Context) error {
 			if admits++; admits > 1 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -297,14 +297,14 @@ func TestSilentDatabaseIsWaitedForNoLongerThanItsTimeouts(t *testing.T) {
 func TestFallbackServesACallWhoseTransactionNeverBegan(t *testing.T) {
 	instead := decorator.OnBusy(func(context.Context, deduction, error) (receipt, error) { return receipt{-1}, nil })
 	bubble(t, "busy", func(t *testing.T, s *till) {
-		holdStock(t, s.engine, "A")
-		out, err := decorator.WithLockTx(s.engine, stock, s.db, sell, instead)(t.Context(), deduction{"A", 1})
-		if out != (receipt{-1}) || err != nil || s.count("begin") != 0 {
+		holdStock(t, s.Engine, "A")
+		out, err := decorator.WithLockTx(s.Engine, stock, s.db, sell, instead)(t.Context(), deduction{"A", 1})
+		if out != (receipt{-1}) || err != nil || s.Count("begin") != 0 {
 			t.Errorf("got %v, %v", out, err)
 		}
 	})
 	bubble(t, "busy inside", func(t *testing.T, s *till) {
-		out, err := decorator.WithLockTx(s.engine, stock, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
+		out, err := decorator.WithLockTx(s.Engine, stock, s.db, func(context.Context, *sql.Tx, deduction) (receipt, error) {
 			return receipt{7}, core.ErrBusy
 		}, instead)(t.Context(), deduction{"A", 1})
 		if out != (receipt{7}) || !errors.Is(err, core.ErrBusy) {

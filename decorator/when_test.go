@@ -95,7 +95,7 @@ func TestWhenThatCannotWorkIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := decorator.NewTx(till.engine, stock, till.db, sell, decorator.When(real)); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "a transaction without a lock has no token") {
+	if _, err := decorator.NewTx(till.Engine, stock, till.db, sell, decorator.When(real)); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), "a transaction without a lock has no token") {
 		t.Errorf("a transaction: %v", err)
 	}
 }
