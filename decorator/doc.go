@@ -60,12 +60,8 @@
 //
 // Package leader lets one process of several lead, until it resigns, ends or dies.
 //
-// # Calls that may wait
-//
-// [Serial] accepts a call at once and runs it later: the calls of one key one after the other, in
-// order, spaced, with retries, over all processes, and whoever dies. [SerialTx] makes that once for
-// what a call writes to a database. go run ./examples/extra/refunds shows a provider's limit broken, and
-// then kept.
+// Package serial accepts a call at once and runs it later: the calls of one key one after the other, in order, spaced,
+// with retries.
 //
 // # Errors
 //

@@ -5,117 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
-	"github.com/lockaround/lockaround/decorator/codec"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-	"github.com/lockaround/lockaround/decorator/queue"
 )
-
-// wrongStore has queues whose first Begin does something that it should not.
-type wrongStore struct {
-	queue.Store
-	do func()
-}
-
-func (s *wrongStore) Open(name string, r queue.Rules) (queue.Queue, error) {
-	q, err := s.Store.Open(name, r)
-	return &wrongQueue{q, s}, err
-}
-
-type wrongQueue struct {
-	queue.Queue
-	s *wrongStore
-}
-
-func (q *wrongQueue) Begin(ctx context.Context, h queue.Holder) (queue.Step, error) {
-	if do := q.s.do; do != nil && strings.HasSuffix(h.Key, "bad") {
-		q.s.do = nil
-		do()
-	}
-	return q.Queue.Begin(ctx, h)
-}
-
-// An item that no worker can read, or whose function fails in a way of its own, is a failure of that item:
-// other keys go on, in this process, and Work ends.
-func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
-	for place, build := range map[string]func(do func()) (codec.Codec, func() error){
-		"the codec": func(do func()) (codec.Codec, func() error) {
-			return roomtest.WrongCodec{Do: do, Reading: true}, func() error { return nil }
-		},
-		"the function": func(do func()) (codec.Codec, func() error) {
-			return nil, func() error { do(); return nil }
-		},
-		"the error of the function": func(do func()) (codec.Codec, func() error) {
-			return nil, func() error { return roomtest.WrongError{Do: do} }
-		},
-		"the store": func(func()) (codec.Codec, func() error) { return nil, func() error { return nil } },
-	} {
-		for what, do := range roomtest.Wrongs {
-			if place == "the store" && what != "panics" {
-				continue // its calls end with their contexts
-			}
-			t.Run(place+" "+what, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					forever := roomtest.Forever(t)
-					codec, run := build(func() { do(forever) })
-					s := newRefundShop(t)
-					e, log := roomtest.LoggedEngine(t, s.locks)
-					var store queue.Store = s.store
-					if place == "the store" {
-						store = &wrongStore{s.store, func() { do(forever) }}
-					}
-					p := refundPolicy
-					p.MaxHold = time.Minute
-					var done atomic.Int64 // of the other key
-					f, err := decorator.NewSerial(e, p, store, func(_ context.Context, r refund) error {
-						if r.OrderID == "bad" {
-							return run()
-						}
-						done.Add(1)
-						return nil
-					}, decorator.SerialPolicy{Codec: codec, Attempts: 2})
-					if err != nil {
-						t.Fatal(err)
-					}
-					ctx, cancel := context.WithCancel(t.Context())
-					ended := roomtest.Begin(func() error { return f.Work(ctx) })
-					bad := s.enqueue(f, "bad", 1)
-					time.Sleep(time.Second)
-					s.enqueue(f, "good", 1)
-					time.Sleep(time.Second)
-					if n := done.Load(); n != 1 {
-						t.Errorf("the item of another key ran %d times, want once", n)
-					}
-					time.Sleep(5 * time.Minute)
-					st, err := f.Status(t.Context(), bad.ID)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if what != "never returns" && place != "the store" && (st.State.String() != "dead" || !strings.Contains(log.String(), "has not ended well")) {
-						t.Errorf("the item is %v, and the log says %q; want it dead, and said so", st.State, log)
-					}
-					cancel()
-					start := time.Now()
-					if err := <-ended; !errors.Is(err, context.Canceled) {
-						t.Errorf("Work ended with %v", err)
-					}
-					if took := time.Since(start); took > 2*time.Minute {
-						t.Errorf("Work ended after %v", took)
-					}
-				})
-			})
-		}
-	}
-}
 
 // wrongCache is a store whose Put or Claim does something that it should not for one key.
 type wrongCache struct {
@@ -205,45 +104,6 @@ func TestWhatAProgramHandsInEndsNoMoreThanItsRefill(t *testing.T) {
 			})
 		}
 	}
-}
-
-// slowEnd is a store that answers to releases after a second.
-type slowEnd struct{ *memlock.Driver }
-
-func (d slowEnd) Open(c driver.Config) (driver.Session, error) {
-	s, err := d.Driver.Open(c)
-	return slowEndSession{s}, err
-}
-
-type slowEndSession struct{ driver.Session }
-
-func (s slowEndSession) Release(ctx context.Context, es []driver.Ending) []error {
-	time.Sleep(time.Second)
-	return s.Session.Release(ctx, es)
-}
-
-func TestLocksAreFreeWhenWorkHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRefundShop(t)
-		s.locks = slowEnd{memlock.New()}
-		f := s.process(decorator.SerialPolicy{}, func(context.Context, refund, int) error { time.Sleep(time.Second); return nil })
-		s.enqueue(f, "A", 1)
-		s.enqueue(f, "B", 9)
-		stop := work(t, f)
-		time.Sleep(1500 * time.Millisecond) // A is being released, B runs
-		if err := stop(); !errors.Is(err, context.Canceled) || errors.Is(err, decorator.ErrStuck) {
-			t.Errorf("Work ended with %v", err)
-		}
-		other := roomtest.Engine(t, s.locks)
-		for _, order := range []string{"A", "B"} {
-			l, err := other.Acquire(t.Context(), core.Policy{Key: "refund:" + order})
-			if err != nil {
-				t.Errorf("the lock of %s when Work has ended: %v", order, err)
-				continue
-			}
-			_ = l.Release(t.Context())
-		}
-	})
 }
 
 // slowValues is a context that takes some time to look into.

@@ -6,42 +6,6 @@ import (
 	"github.com/lockaround/lockaround/core"
 )
 
-// parkedShown is how many parked keys a panel has a row for.
-const parkedShown = 20
-
-// Panel says how many items the queue has and which of them wait for an operator, over all
-// processes, for a page that an operator looks at. It asks the store, and has neither keys nor
-// payloads: the ID is for [SerialFunc.Resume].
-func (f *SerialFunc[In]) Panel(ctx context.Context) core.Panel {
-	p := core.Panel{Title: "serial " + f.guard.Name(), Columns: []string{"items", "oldest", "parked keys", "works here", "dead item", "parked since", "items behind it"}}
-	stats, err := f.queue.Stats(ctx)
-	if err != nil {
-		p.Err = f.unanswered(ctx, "panel", err)
-		return p
-	}
-	f.mu.Lock()
-	working := f.working
-	f.mu.Unlock()
-	row := []any{stats.Length, stats.Oldest, stats.Parked, working}
-	if stats.Parked == 0 {
-		p.Columns, p.Rows = p.Columns[:len(row)], [][]any{row}
-		return p
-	}
-	all, err := f.Parked(ctx, parkedShown)
-	if err != nil {
-		p.Err = err
-		return p
-	}
-	for _, k := range all {
-		p.Rows = append(p.Rows, append(row, k.ID, k.Since, k.Left-1))
-		row = []any{nil, nil, nil, nil}
-	}
-	if len(all) == 0 { // they were resumed meanwhile
-		p.Rows = [][]any{row}
-	}
-	return p
-}
-
 // Panel says how many loads this process has under way and how those before have ended, for a page
 // that an operator looks at. It asks no store.
 func (f *CachedFunc[In, Out]) Panel(context.Context) core.Panel {

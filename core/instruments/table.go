@@ -147,7 +147,7 @@ var (
 
 var ended = []string{"done", "retry", "dead", "superseded", "unrecorded"}
 
-// Of decorator.Serial.
+// Of serial.Must.
 var (
 	QueueAttempts = add(Instrument{
 		Name: "lock.queue.attempts", Scope: decorator, Kind: Counter, Unit: "{run}", Attributes: []Attribute{name},

@@ -81,8 +81,8 @@ func newFlags(getenv func(string) string) (*flag.FlagSet, *options) {
 	f.StringVar(&o.user, "user", "", "the Redis user whose rights are checked; the default is the one of the URL")
 	f.StringVar(&o.queuePrefix, "queue-prefix", "", "the prefix that the service gives to redisqueue.New")
 	f.IntVar(&o.shards, "shards", 1, "what the service gives to redisqueue.WithShards")
-	f.DurationVar(&o.keepFor, "keep", 24*time.Hour, "the service's SerialPolicy.KeepFor")
-	f.IntVar(&o.keepCount, "keep-count", 1000, "the service's SerialPolicy.KeepCount")
+	f.DurationVar(&o.keepFor, "keep", 24*time.Hour, "the service's serial.Policy.KeepFor")
+	f.IntVar(&o.keepCount, "keep-count", 1000, "the service's serial.Policy.KeepCount")
 	return f, o
 }
 

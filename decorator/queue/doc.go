@@ -4,7 +4,7 @@
 //	q, err := store.Open("refund", queue.Rules{Spacing: 2 * time.Second, Attempts: 10, MaxLength: 1000, …})
 //	place, err := q.Append(ctx, "refund:A-1", queue.New{ID: "r-17", Payload: payload})
 //
-// decorator.NewSerial is made of a store, a lock and a function. A worker takes the ordinary
+// serial.New is made of a store, a lock and a function. A worker takes the ordinary
 // lock of a key before it begins an item of it. Whoever takes that lock by another way, such
 // as a route or a function of package decorator, excludes the items of that key.
 //
@@ -76,7 +76,7 @@
 //	worker, after its lock               a claim, a lease                  both end; another worker begins
 //	worker, after Begin                  a running item, one attempt       as above; the item runs again, its attempt counts
 //	worker, in each run of an item       attempts that are counted         a Begin finds them used up: the item is dead
-//	worker, after the effect             the same as after Begin           the effect comes twice, unless SerialTx records it
+//	worker, after the effect             the same as after Begin           the effect comes twice, unless serial.MustTx records it
 //	worker, after End, before release    a lease                           it ends after its TTL; the next item begins
 //	worker, after End began the next     a running item that never ran     it runs, one attempt poorer
 //	worker is paused past its lease      its End finds a larger token      refused; the other worker's run counts

@@ -96,7 +96,7 @@ func Alerts() []Alert {
 			Expr:    above(short.max(each, instruments.QueueParked), "0"),
 			Summary: "{{ $value }} keys of the queue" + of + " are parked",
 			Means:   "An item has died, and OnDead is Hold: the items of its key wait behind it until somebody decides.",
-			Do:      "SerialFunc.Parked lists the keys and their dead items, and the log has the cause. Mend it, then SerialFunc.Resume: run the item again, go on with those behind it, or drop it.",
+			Do:      "serial.Func.Parked lists the keys and their dead items, and the log has the cause. Mend it, then serial.Func.Resume: run the item again, go on with those behind it, or drop it.",
 		},
 		{
 			Name: "LockQueueGrows", Severity: "warning", For: "30m",
@@ -111,7 +111,7 @@ func Alerts() []Alert {
 			Expr:    above(short.max(each, instruments.QueueOldest), "600"),
 			Summary: "The oldest item of the queue" + of + " has waited for {{ $value | humanizeDuration }}",
 			Means:   "The first item of a key has not ended within ten minutes: no process runs Work, its runs fail and are repeated, or one run hangs.",
-			Do:      "Is a process up that calls Work? The log has a line for each run that failed. SerialFunc.Status tells of an item by its ID.",
+			Do:      "Is a process up that calls Work? The log has a line for each run that failed. serial.Func.Status tells of an item by its ID.",
 		},
 		{
 			Name: "LockQueueItemsDie", Severity: "warning",

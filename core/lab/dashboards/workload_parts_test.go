@@ -18,6 +18,7 @@ import (
 	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 var errWorkload = errors.New("as the workload wants it")
@@ -87,12 +88,12 @@ type mail struct{ To, ID string }
 
 // queue has items that are done, fail and die, and a key that is parked.
 func (l *load) queue() {
-	f := decorator.Serial(l.locks, core.Policy{Key: "mail:{To}", Name: "mail"}, queue.NewMemory(), func(_ context.Context, m mail) error {
+	f := serial.Must(l.locks, core.Policy{Key: "mail:{To}", Name: "mail"}, queue.NewMemory(), func(_ context.Context, m mail) error {
 		if m.To == "nobody" {
-			return decorator.ErrGiveUp
+			return serial.ErrGiveUp
 		}
 		return nil
-	}, decorator.SerialPolicy{OnDead: decorator.Hold})
+	}, serial.Policy{OnDead: serial.Hold})
 	l.work.Go(func() { _ = f.Work(l.ctx) })
 	n := 0
 	l.again(20*time.Millisecond, func() {

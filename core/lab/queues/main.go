@@ -1,4 +1,4 @@
-// Command queues compares decorator.Serial, which runs the items of a key in order, with asynq,
+// Command queues compares serial.Must, which runs the items of a key in order, with asynq,
 // which does not, on a Redis that it starts itself:
 //
 //	go run ./core/lab/queues -out core/lab/queues/results

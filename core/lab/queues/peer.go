@@ -39,7 +39,7 @@ const asynqModule = "github.com/hibiken/asynq"
 var peers = []Peer{
 	{
 		Name: contest.Subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
-		Note: "`decorator.Serial` over `redisqueue` and `redislock`, as it is by default: the items of a key in order, one at a time; an item is idle for at most as long as the lease of a worker that has died",
+		Note: "`serial.Must` over `redisqueue` and `redislock`, as it is by default: the items of a key in order, one at a time; an item is idle for at most as long as the lease of a worker that has died",
 	},
 	{
 		Name: "asynq", Module: asynqModule, Open: openAsynq,

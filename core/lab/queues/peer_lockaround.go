@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // it is measured as users have it: by its engine
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"                  //nolint:depguard // what is measured
-	"github.com/lockaround/lockaround/decorator/queue/redisqueue" //nolint:depguard // the same
+	"github.com/lockaround/lockaround/decorator/queue/redisqueue" //nolint:depguard // what is measured
+	"github.com/lockaround/lockaround/decorator/serial"           //nolint:depguard // the same
 )
 
 // lockaround, everything as it is by default but for telemetry, whose providers keep
@@ -20,7 +20,7 @@ import (
 type lockaroundQueue struct {
 	client *redis.Client
 	locks  *core.Engine
-	serial *decorator.SerialFunc[Item]
+	serial *serial.Func[Item]
 	ended  chan struct{}
 	stop   context.CancelFunc
 }
@@ -41,8 +41,8 @@ func openLockaround(s Settings, run Run) (_ Queue, err error) {
 	if err != nil {
 		return nil, err
 	}
-	q.serial, err = decorator.NewSerial(q.locks, core.Policy{Name: "item", Key: "item:{Key}", TTL: s.TTL}, store, run,
-		decorator.SerialPolicy{Workers: s.Workers, MaxLength: 1 << 20})
+	q.serial, err = serial.New(q.locks, core.Policy{Name: "item", Key: "item:{Key}", TTL: s.TTL}, store, run,
+		serial.Policy{Workers: s.Workers, MaxLength: 1 << 20})
 	if err != nil {
 		return nil, err
 	}

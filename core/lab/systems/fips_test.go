@@ -22,6 +22,7 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 const strict = "fips140=only"
@@ -96,11 +97,11 @@ func TestLocksWorkUnderFIPS140(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial, err := decorator.NewSerial(locks, core.Policy{Name: "serial", Key: "s:{.}"}, queues, func(context.Context, string) error { return nil }, decorator.SerialPolicy{})
+	queued, err := serial.New(locks, core.Policy{Name: "serial", Key: "s:{.}"}, queues, func(context.Context, string) error { return nil }, serial.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := serial.Enqueue(t.Context(), "b"); err != nil {
+	if _, err := queued.Enqueue(t.Context(), "b"); err != nil {
 		t.Errorf("a serial function: %v", err)
 	}
 }

@@ -19,5 +19,5 @@
 // something must stand, its time is an hour. So no check fails because a machine is slow.
 //
 // The suite is itself tested: with one of some thirty mistakes in it, a correct store fails
-// the checks that are meant to notice. See serial_mutants_test.go in package decorator.
+// the checks that are meant to notice. See mutants_test.go in package serial.
 package queuetest

@@ -3,7 +3,7 @@
 //
 //	store, err := redisqueue.New(rdb, "shop:queue:")
 //	…
-//	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, decorator.SerialPolicy{})
+//	refunds := serial.Must(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, serial.Policy{})
 //
 // It needs Redis 6.2 or later, or Valkey, on one server, with replicas or Sentinels, or in a
 // Cluster. Every operation is one script, and one round trip. To a

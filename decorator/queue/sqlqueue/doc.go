@@ -6,7 +6,7 @@
 //	db, err := sql.Open("pgx", "postgres://app@db/shop")
 //	err = sqlqueue.Migrate(ctx, db, sqlqueue.PostgreSQL) // once; or run what Schema returns
 //	store, err := sqlqueue.New(db, sqlqueue.PostgreSQL)
-//	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, decorator.SerialPolicy{})
+//	refunds := serial.Must(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, serial.Policy{})
 //
 // The locks may be in any store. Package queue says what a queue does.
 //
@@ -18,7 +18,7 @@
 //	tx, err := db.BeginTx(ctx, nil)
 //	…
 //	_, err = tx.ExecContext(ctx, `UPDATE orders SET state = 'returned' WHERE id = $1`, order)
-//	place, err := refunds.EnqueueTx(ctx, tx, req, decorator.ItemID(req.ID))
+//	place, err := refunds.EnqueueTx(ctx, tx, req, serial.ItemID(req.ID))
 //	err = tx.Commit()
 //
 // The order of a key's items is that in which their transactions were committed. For that the
@@ -77,7 +77,7 @@
 //
 // A restart loses nothing that was acknowledged, and workers repeat what had no answer. A failover to
 // a replica that lacks the last commits loses items, ends and attempts with them, as package
-// queue's crash table says: use synchronous replication where that matters. [decorator.SerialTx]
+// queue's crash table says: use synchronous replication where that matters. [serial.MustTx]
 // keeps its effects and its records in one database, which loses both or neither.
 //
 // A process that is stopped in the middle of a step keeps the key's row locked. PostgreSQL ends
@@ -86,5 +86,5 @@
 // MariaDB set idle_transaction_timeout, to as much as the largest payload needs; MySQL ends it
 // when the connection dies. Other keys go on meanwhile. If rows were deleted by hand, operations on the key fail with [queue.ErrDamaged].
 //
-// [decorator.SerialTx]: https://pkg.go.dev/github.com/lockaround/lockaround/decorator#SerialTx
+// [serial.MustTx]: https://pkg.go.dev/github.com/lockaround/lockaround/decorator/serial#MustTx
 package sqlqueue

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // Refund is what is queued.
@@ -39,8 +39,8 @@ func Example() {
 		return
 	}
 	defer locks.Close()
-	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}", TTL: 10 * time.Second}, store, refund,
-		decorator.SerialPolicy{Spacing: 2 * time.Second})
+	refunds := serial.Must(locks, core.Policy{Key: "refund:{OrderID}", TTL: 10 * time.Second}, store, refund,
+		serial.Policy{Spacing: 2 * time.Second})
 
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if _, err := refunds.EnqueueTx(ctx, tx, Refund{ID: "r-17", OrderID: "A-1"}, decorator.ItemID("r-17")); err != nil {
+	if _, err := refunds.EnqueueTx(ctx, tx, Refund{ID: "r-17", OrderID: "A-1"}, serial.ItemID("r-17")); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -4,7 +4,7 @@
 //	conn, _, err := zk.Connect([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, 10*time.Second, zk.WithDialer(zkqueue.Dial))
 //	store, err := zkqueue.New(conn, "/shop/queues")
 //	…
-//	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, decorator.SerialPolicy{})
+//	refunds := serial.Must(locks, core.Policy{Key: "refund:{OrderID}"}, store, svc.Refund, serial.Policy{})
 //
 // It is a module of its own, for its client, github.com/go-zookeeper/zk. The locks may be in any
 // store; with those of core/zklock nothing but ZooKeeper is needed. Package queue says what a queue does.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // Refund is what is queued.
@@ -36,15 +36,15 @@ func Example() {
 		return
 	}
 	defer locks.Close()
-	refunds := decorator.Serial(locks, core.Policy{Key: "refund:{OrderID}", TTL: 10 * time.Second}, store, refund,
-		decorator.SerialPolicy{Spacing: 2 * time.Second})
+	refunds := serial.Must(locks, core.Policy{Key: "refund:{OrderID}", TTL: 10 * time.Second}, store, refund,
+		serial.Policy{Spacing: 2 * time.Second})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		_ = refunds.Work(ctx) // until ctx ends
 	}()
-	place, err := refunds.Enqueue(ctx, Refund{ID: "r-17", OrderID: "A-1"}, decorator.ItemID("r-17"))
+	place, err := refunds.Enqueue(ctx, Refund{ID: "r-17", OrderID: "A-1"}, serial.ItemID("r-17"))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // refunding is one refund as the provider has seen it.
@@ -154,7 +154,7 @@ func demonstrate(ctx context.Context, o options, stdout io.Writer) error {
 		return err
 	}
 	v := judge(with.all, o.limit)
-	v.print(stdout, "decorator.Serial")
+	v.print(stdout, "serial.Must")
 	fmt.Fprintln(stdout, "\n"+story(with.all, killed))
 	if o.picture != "" {
 		if err := os.WriteFile(o.picture, picture(without.all, with.all, o.limit), 0o644); err != nil {
@@ -163,7 +163,7 @@ func demonstrate(ctx context.Context, o options, stdout io.Writer) error {
 		fmt.Fprintln(stdout, "The picture is in", o.picture)
 	}
 	if v != (verdict{refunds: asked()}) {
-		return fmt.Errorf("with decorator.Serial: %+v; want %d refunds and nothing else", v, asked())
+		return fmt.Errorf("with serial.Must: %+v; want %d refunds and nothing else", v, asked())
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func queued(ctx context.Context, o options) (l *ledger, killed *event, err error
 	l.mu.Unlock()
 	err = ask(func(_ int, r Refund) error {
 		for range 1 + r.Number%5/4 {
-			if _, err := w.refunds.Enqueue(ctx, r, decorator.ItemID(fmt.Sprint(r.Number))); err != nil {
+			if _, err := w.refunds.Enqueue(ctx, r, serial.ItemID(fmt.Sprint(r.Number))); err != nil {
 				return err
 			}
 		}

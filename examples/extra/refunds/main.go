@@ -1,6 +1,6 @@
 // Command refunds has four clients ask for refunds of the same orders, and shows what becomes of
 // a provider that takes one refund of an order in 200 ms: without a queue, and with
-// decorator.Serial. A worker is killed in the middle.
+// serial.Must. A worker is killed in the middle.
 //
 //	go run ./examples/extra/refunds                                            # needs nothing
 //	go run ./examples/extra/refunds -redis 127.0.0.1:6379 -processes 4 -svg refunds.svg
@@ -11,13 +11,13 @@
 //
 //	                   refunds  overlapping  too close  out of order  twice
 //	called at once          70           67         67             0      0
-//	decorator.Serial        70            0          0             0      0
+//	serial.Must             70            0          0             0      0
 //
 //	The worker w1 was killed in a refund of order A, and w3 went on 2.0s later.
 //
 // In a database it makes the tables of packages sqllock and sqlqueue unless they are there, and
 // removes the rows of its queue at the end.
-// The exit status is 1 if decorator.Serial has let anything of that happen.
+// The exit status is 1 if serial.Must has let anything of that happen.
 package main
 
 import (

@@ -33,7 +33,7 @@ func TestQueueKeepsTheProvidersLimit(t *testing.T) {
 			t.Fatalf("status %d: %s%s", status, &out, &errs)
 		}
 		for _, want := range []string{
-			"decorator.Serial        70            0          0             0      0\n",
+			"serial.Must             70            0          0             0      0\n",
 			" was killed in a refund of order A, and w",
 		} {
 			if !strings.Contains(out.String(), want) {
@@ -65,7 +65,7 @@ func TestProcessesKeepTheProvidersLimit(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	var out, errs bytes.Buffer
-	if status := run(t.Context(), []string{"-redis", addr, "-processes", "4"}, &out, &errs); status != 0 || !strings.Contains(out.String(), "decorator.Serial        70            0          0             0      0\n") {
+	if status := run(t.Context(), []string{"-redis", addr, "-processes", "4"}, &out, &errs); status != 0 || !strings.Contains(out.String(), "serial.Must             70            0          0             0      0\n") {
 		t.Errorf("status %d:\n%s%s", status, &out, &errs)
 	}
 	if keys := rdb.Keys(t.Context(), "*queue*").Val(); len(keys) > 0 {

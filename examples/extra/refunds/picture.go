@@ -23,7 +23,7 @@ var colours = []string{"#4269d0", "#efb118", "#3ca951", "#a463f2", "#97bbf5", "#
 func picture(without, with []*refunding, limit time.Duration) []byte {
 	var b bytes.Buffer
 	end := panel(&b, 10, "called at once", without, limit)
-	end = panel(&b, end+20, "decorator.Serial", with, limit)
+	end = panel(&b, end+20, "serial.Must", with, limit)
 	fmt.Fprintf(&b, `<rect x="10" y="%.0f" width="14" height="10" fill="white" stroke="#d00" stroke-width="1.5"/>`+
 		`<text x="32" y="%.0f">a refund of the order is under way, or began less than %v ago</text>`+"\n", end+14, end+23, limit)
 	return slices.Concat(

@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // Refund is what clients ask for.
@@ -35,7 +35,7 @@ type provider struct {
 // Refund pays back. A worker that dies meanwhile has paid nothing.
 func (p *provider) Refund(ctx context.Context, r Refund) error {
 	began := time.Now()
-	if run, ok := decorator.RunFrom(ctx); ok {
+	if run, ok := serial.RunFrom(ctx); ok {
 		began = run.Started // a busy machine may come here later
 	}
 	p.tell(event{r, p.worker, true, began})
@@ -48,13 +48,13 @@ func (p *provider) Refund(ctx context.Context, r Refund) error {
 	return nil
 }
 
-// serial puts a queue before the provider.
-func serial(d driver.Driver, namespace string, store queue.Store, p *provider, limit time.Duration) (*core.Engine, *decorator.SerialFunc[Refund], error) {
+// newRefunds puts a queue before the provider.
+func newRefunds(d driver.Driver, namespace string, store queue.Store, p *provider, limit time.Duration) (*core.Engine, *serial.Func[Refund], error) {
 	locks, err := core.New(d, core.WithNamespace(namespace), core.WithLogger(slog.New(slog.DiscardHandler))) // the dead would have much to say
 	if err != nil {
 		return nil, nil, err
 	}
-	refunds, err := decorator.NewSerial(locks, core.Policy{Name: namespace, Key: "refund:{OrderID}", TTL: ttl}, store, p.Refund,
-		decorator.SerialPolicy{Spacing: limit, OnDead: decorator.Hold})
+	refunds, err := serial.New(locks, core.Policy{Name: namespace, Key: "refund:{OrderID}", TTL: ttl}, store, p.Refund,
+		serial.Policy{Spacing: limit, OnDead: serial.Hold})
 	return locks, refunds, err
 }

@@ -14,13 +14,13 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // workers run what is queued.
 type workers struct {
-	refunds *decorator.SerialFunc[Refund] // for who enqueues
+	refunds *serial.Func[Refund] // for who enqueues
 	kill    func(name string)
 	stop    func()
 }
@@ -51,7 +51,7 @@ func inMemory(ctx context.Context, o options, tell func(event)) (*workers, error
 			}
 			tell(e)
 		}}
-		engine, refunds, err := serial(mortalDriver{m}, "refunds", mortalStore{m}, p, o.limit)
+		engine, refunds, err := newRefunds(mortalDriver{m}, "refunds", mortalStore{m}, p, o.limit)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func inMemory(ctx context.Context, o options, tell func(event)) (*workers, error
 		}()
 		ends = append(ends, func() { <-ended; _ = engine.Close() })
 	}
-	engine, refunds, err := serial(locks, "refunds", store, &provider{}, o.limit)
+	engine, refunds, err := newRefunds(locks, "refunds", store, &provider{}, o.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func workInStore(ctx context.Context, o options, stdout io.Writer) error {
 	}
 	defer func() { _ = st.close() }() // the process ends
 	p := &provider{o.worker, o.takes, func(e event) { _ = json.NewEncoder(stdout).Encode(e) }}
-	locks, refunds, err := serial(st.locks, o.namespace, st.queues, p, o.limit)
+	locks, refunds, err := newRefunds(st.locks, o.namespace, st.queues, p, o.limit)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func processes(ctx context.Context, o options, tell func(event)) (*workers, erro
 	if err != nil {
 		return nil, err
 	}
-	locks, refunds, err := serial(st.locks, o.namespace, st.queues, &provider{}, o.limit)
+	locks, refunds, err := newRefunds(st.locks, o.namespace, st.queues, &provider{}, o.limit)
 	if err != nil {
 		return nil, errors.Join(err, st.close())
 	}

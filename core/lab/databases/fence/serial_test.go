@@ -20,6 +20,7 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // payout is what is queued.
@@ -55,7 +56,7 @@ func (m mortal) End(ctx context.Context, h queue.Holder, e queue.Ending) (queue.
 }
 
 // payouts is the serial function of a process.
-func payouts(redisAddr, source string, wrap func(queue.Store) queue.Store, run func(context.Context, *sql.Tx, payout) error) (*decorator.SerialFunc[payout], func(), error) {
+func payouts(redisAddr, source string, wrap func(queue.Store) queue.Store, run func(context.Context, *sql.Tx, payout) error) (*serial.Func[payout], func(), error) {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ReadTimeout: 20 * time.Second})
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop"), core.WithStoreTimeout(20*time.Second))
 	if err != nil {
@@ -73,8 +74,8 @@ func payouts(redisAddr, source string, wrap func(queue.Store) queue.Store, run f
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := decorator.NewSerialTx(locks, core.Policy{Name: "payout", Key: "payout:{Order}", TTL: 300 * time.Millisecond}, decorator.Database{DB: db, Fence: tokens},
-		wrap(store), run, decorator.SerialPolicy{Attempts: 1000, MaxLength: 1 << 20, Backoff: decorator.Backoff{Least: time.Millisecond}})
+	f, err := serial.NewTx(locks, core.Policy{Name: "payout", Key: "payout:{Order}", TTL: 300 * time.Millisecond}, decorator.Database{DB: db, Fence: tokens},
+		wrap(store), run, serial.Policy{Attempts: 1000, MaxLength: 1 << 20, Backoff: serial.Backoff{Least: time.Millisecond}})
 	return f, func() { _, _, _ = locks.Close(), db.Close(), rdb.Close() }, err
 }
 
@@ -117,7 +118,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	items := 0
 	add := func() {
 		for order := range orders {
-			if _, err := f.Enqueue(t.Context(), payout{fmt.Sprint(order), fmt.Sprint(items)}, decorator.ItemID(fmt.Sprint(items))); err != nil {
+			if _, err := f.Enqueue(t.Context(), payout{fmt.Sprint(order), fmt.Sprint(items)}, serial.ItemID(fmt.Sprint(items))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -16,7 +16,7 @@ func TestRefundsKeepTheProvidersLimitInADatabase(t *testing.T) {
 	}
 	onEach(t, func(t *testing.T, d *database) {
 		out, err := exec.CommandContext(t.Context(), program, flags[d.Name], d.SourceAt(d.On.Addr())).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "decorator.Serial        70            0          0             0      0\n") ||
+		if err != nil || !strings.Contains(string(out), "serial.Must             70            0          0             0      0\n") ||
 			!strings.Contains(string(out), " was killed in a refund of order A, and w") {
 			t.Errorf("%v:\n%s", err, out)
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // refund is a call that is queued.
@@ -81,7 +81,7 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 		locks := memlock.New()
 		var mu sync.Mutex
 		ran := make(map[string][]string) // by order
-		var processes []*decorator.SerialFunc[refund]
+		var processes []*serial.Func[refund]
 		var working sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for n := range 2 {
@@ -89,7 +89,7 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 			if n == 0 && d.dialect == sqlqueue.PostgreSQL {
 				opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.SourceAt(d.On.Addr())})}
 			}
-			f := decorator.Serial(newEngine(t, locks), refundPolicy, d.store(t, d.Connect(t, d.On.Addr(), ""), opts...),
+			f := serial.Must(newEngine(t, locks), refundPolicy, d.store(t, d.Connect(t, d.On.Addr(), ""), opts...),
 				func(_ context.Context, r refund) error {
 					mu.Lock()
 					defer mu.Unlock()
@@ -97,7 +97,7 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 						ran[r.OrderID] = append(all, r.ID)
 					}
 					return nil
-				}, decorator.SerialPolicy{Attempts: 1000, MaxLength: 1 << 20})
+				}, serial.Policy{Attempts: 1000, MaxLength: 1 << 20})
 			processes = append(processes, f)
 			working.Go(func() { _ = f.Work(ctx) })
 		}
@@ -115,7 +115,7 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 					}
 					id := fmt.Sprint(i)
 					for {
-						_, err := processes[i%2].Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(n)}, decorator.ItemID(id))
+						_, err := processes[i%2].Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(n)}, serial.ItemID(id))
 						if err == nil {
 							break
 						}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 func TestTablesAreMadeOnce(t *testing.T) {
@@ -149,8 +149,8 @@ func TestIdleWorkerMakesOneStatementInTwoSeconds(t *testing.T) {
 	}
 	onEach(t, func(t *testing.T, d *database) {
 		link := newProxy(t, d.On.Addr())
-		f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.Connect(t, link.Addr(), d.text)),
-			func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+		f := serial.Must(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.Connect(t, link.Addr(), d.text)),
+			func(context.Context, refund) error { return nil }, serial.Policy{})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- f.Work(ctx) }()

@@ -17,7 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/sqllock"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // historyRole is the role of a child process that writes down what it runs.

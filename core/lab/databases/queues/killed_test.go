@@ -21,6 +21,7 @@ import (
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // workerRole is the role of a child process that runs what is queued in such a database.
@@ -31,7 +32,7 @@ const payoutTTL = time.Second
 var locksOf = map[sqlqueue.Dialect]sqllock.Dialect{sqlqueue.PostgreSQL: sqllock.PostgreSQL, sqlqueue.MySQL: sqllock.MySQL}
 
 // payouts returns the function that the workers run, in the database of db.
-func (p *product) payouts(db *sql.DB, e *core.Engine) (*decorator.SerialFunc[refund], error) {
+func (p *product) payouts(db *sql.DB, e *core.Engine) (*serial.Func[refund], error) {
 	tokens, err := fence.NewSQL(p.fences, "")
 	store, err2 := sqlqueue.New(db, p.dialect, sqlqueue.WithPoll(50*time.Millisecond))
 	if err := errors.Join(err, err2); err != nil {
@@ -42,12 +43,12 @@ func (p *product) payouts(db *sql.DB, e *core.Engine) (*decorator.SerialFunc[ref
 		insert = `INSERT INTO payout (order_id, id, attempt) VALUES ($1, $2, $3)`
 	}
 	policy := core.Policy{Name: "payout", Key: "payout:{OrderID}", TTL: payoutTTL}
-	return decorator.NewSerialTx(e, policy, decorator.Database{DB: db, Fence: tokens}, store,
+	return serial.NewTx(e, policy, decorator.Database{DB: db, Fence: tokens}, store,
 		func(ctx context.Context, tx *sql.Tx, r refund) error {
-			info, _ := decorator.RunFrom(ctx)
+			info, _ := serial.RunFrom(ctx)
 			_, err := tx.ExecContext(ctx, insert, r.OrderID, r.ID, info.Attempt)
 			return err
-		}, decorator.SerialPolicy{Attempts: 1 << 20, MaxLength: 1 << 20, KeepCount: 1 << 20, Backoff: decorator.Backoff{Least: time.Millisecond, Most: time.Second}})
+		}, serial.Policy{Attempts: 1 << 20, MaxLength: 1 << 20, KeepCount: 1 << 20, Backoff: serial.Backoff{Least: time.Millisecond, Most: time.Second}})
 }
 
 // work is such a process. It says when it has begun.
@@ -99,11 +100,11 @@ func TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem(t *testing.T) {
 		if err := sqllock.Migrate(t.Context(), d.DB, locksOf[d.dialect]); err != nil {
 			t.Fatal(err)
 		}
-		serial := `INT NOT NULL AUTO_INCREMENT PRIMARY KEY`
+		counter := `INT NOT NULL AUTO_INCREMENT PRIMARY KEY`
 		if d.dialect == sqlqueue.PostgreSQL {
-			serial = `SERIAL PRIMARY KEY`
+			counter = `SERIAL PRIMARY KEY`
 		}
-		d.Must(t, `CREATE TABLE payout (n `+serial+`, order_id VARCHAR(20) NOT NULL, id VARCHAR(20) NOT NULL, attempt INT NOT NULL)`)
+		d.Must(t, `CREATE TABLE payout (n `+counter+`, order_id VARCHAR(20) NOT NULL, id VARCHAR(20) NOT NULL, attempt INT NOT NULL)`)
 		f, err := d.payouts(d.DB, newEngine(t, memlock.New()))
 		if err != nil {
 			t.Fatal(err)
@@ -128,8 +129,8 @@ func TestKilledWorkersOfOneDatabaseLeaveOneEffectOfEachItem(t *testing.T) {
 			for order := range orders { // there is always something to run
 				for i := range 5 {
 					id := fmt.Sprintf("%06d", kill*5+i)
-					place, err := f.Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(order)}, decorator.ItemID(id))
-					for ; errors.Is(err, queue.ErrUnavailable); place, err = f.Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(order)}, decorator.ItemID(id)) {
+					place, err := f.Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(order)}, serial.ItemID(id))
+					for ; errors.Is(err, queue.ErrUnavailable); place, err = f.Enqueue(t.Context(), refund{ID: id, OrderID: fmt.Sprint(order)}, serial.ItemID(id)) {
 						var why *queue.Error
 						_ = errors.As(err, &why)
 						t.Logf("%v: %v", err, why.Cause) // the same ID again is the same item

@@ -15,9 +15,9 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // run begins and ends all items of a key, and returns their IDs.
@@ -223,8 +223,8 @@ func TestCallIsQueuedWithItsTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
 		d.Must(t, `CREATE TABLE returned (id VARCHAR(20) PRIMARY KEY)`)
 		ran := make(chan string, 10)
-		f := decorator.Serial(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.DB, sqlqueue.WithPoll(20*time.Millisecond)),
-			func(_ context.Context, r refund) error { ran <- r.ID; return nil }, decorator.SerialPolicy{})
+		f := serial.Must(newEngine(t, memlock.New()), refundPolicy, d.store(t, d.DB, sqlqueue.WithPoll(20*time.Millisecond)),
+			func(_ context.Context, r refund) error { ran <- r.ID; return nil }, serial.Policy{})
 		if _, err := f.EnqueueTx(t.Context(), nil, refund{ID: "1", OrderID: "A"}); !errors.Is(err, core.ErrPolicy) {
 			t.Errorf("without a transaction: %v; want core.ErrPolicy", err)
 		}
@@ -236,7 +236,7 @@ func TestCallIsQueuedWithItsTransaction(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO returned VALUES ('%s')`, id)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.EnqueueTx(t.Context(), tx, refund{ID: id, OrderID: "A"}, decorator.ItemID(id)); err != nil {
+			if _, err := f.EnqueueTx(t.Context(), tx, refund{ID: id, OrderID: "A"}, serial.ItemID(id)); err != nil {
 				t.Fatal(err)
 			}
 			if err := end(tx); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator/queue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // TestRequestsAreFew counts what passes the proxy, and compares it with the package's

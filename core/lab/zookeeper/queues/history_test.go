@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // restartOneIn is how seldom the server is killed in place of cutting its connections.

@@ -13,9 +13,9 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // TestKilledWorkersLeaveOneEffectOfEachItem kills -9 worker processes at random times,
@@ -46,7 +46,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 		for order := range orders { // there is always something to run
 			for i := range each {
 				id := fmt.Sprint(kill*each + i)
-				place, err := f.Enqueue(t.Context(), serialtest.Item{ID: id, OrderID: fmt.Sprint(order)}, decorator.ItemID(id))
+				place, err := f.Enqueue(t.Context(), serialtest.Item{ID: id, OrderID: fmt.Sprint(order)}, serial.ItemID(id))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 func TestMain(m *testing.M) {

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // Where a mistake is to be found: by the suite of stores, by the tests of faults, or by the store's own.

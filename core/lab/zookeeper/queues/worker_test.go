@@ -14,9 +14,9 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/zklock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
 
 // The roles of child processes: one writes down what it runs, the other leaves effects in ZooKeeper.
@@ -97,7 +97,7 @@ func leaveEffects(told string) error {
 		return err
 	}
 	f, err := plan.Function(p.locks, p.store, func(ctx context.Context, i serialtest.Item) error {
-		info, _ := decorator.RunFrom(ctx)
+		info, _ := serial.RunFrom(ctx)
 		_, err := p.conn.Create(path.Join(effects, i.OrderID+"-"+i.ID), fmt.Append(nil, info.Attempt), 0, zk.WorldACL(zk.PermAll))
 		if errors.Is(err, zk.ErrNodeExists) {
 			return nil

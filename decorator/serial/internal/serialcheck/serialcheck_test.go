@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/decorator/internal/serialcheck"
+	"github.com/lockaround/lockaround/decorator/serial/internal/serialcheck"
 )
 
 type event = serialcheck.Event

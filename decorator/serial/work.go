@@ -1,7 +1,8 @@
-package decorator
+package serial
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,7 +41,7 @@ const (
 // leases. While a run keeps its lease, Work waits for it.
 //
 // An idle worker asks the store once in 5 s, and hears of new items by a push in between.
-func (f *SerialFunc[In]) Work(ctx context.Context) error {
+func (f *Func[In]) Work(ctx context.Context) error {
 	if ctx == nil {
 		return f.misused("the context is nil; pass context.Background()")
 	}
@@ -49,23 +50,23 @@ func (f *SerialFunc[In]) Work(ctx context.Context) error {
 	f.working = true
 	f.mu.Unlock()
 	if busy {
-		return f.misused("Work runs already in this process; call it once for each SerialFunc")
+		return f.misused("Work runs already in this process; call it once for each Func")
 	}
 	defer func() {
 		f.mu.Lock()
 		f.working = false
 		f.mu.Unlock()
 	}()
-	return newSerialWorker(ctx, f).work()
+	return newWorker(ctx, f).work()
 }
 
-func (f *SerialFunc[In]) misused(why string) error {
+func (f *Func[In]) misused(why string) error {
 	return &core.Error{Op: "work", Policy: f.guard.Name(), Kind: core.ErrPolicy, Detail: why}
 }
 
-// serialWorker is one Work.
-type serialWorker[In any] struct {
-	*SerialFunc[In]
+// worker is one Work.
+type worker[In any] struct {
+	*Func[In]
 	queue     guardedQueue
 	name      string          // of the process, to the store
 	ctx       context.Context // of Work; ended when nothing more is to be begun
@@ -94,9 +95,9 @@ type claimedKey struct {
 	parted  chan struct{} // closed when its lease has been released, too
 }
 
-func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWorker[In] {
-	w := &serialWorker[In]{
-		SerialFunc: f, queue: guardedQueue{f.queue}, name: randomID(), knew: make(chan struct{}, 1),
+func newWorker[In any](ctx context.Context, f *Func[In]) *worker[In] {
+	w := &worker[In]{
+		Func: f, queue: guardedQueue{f.queue}, name: rand.Text(), knew: make(chan struct{}, 1),
 		looks: make([]time.Time, f.queue.Shards()), claimed: make(map[*claimedKey]bool), parting: make(map[*claimedKey]bool),
 	}
 	w.ctx, w.stop = context.WithCancelCause(ctx)
@@ -104,7 +105,7 @@ func newSerialWorker[In any](ctx context.Context, f *SerialFunc[In]) *serialWork
 }
 
 // work is the body of Work.
-func (w *serialWorker[In]) work() error {
+func (w *worker[In]) work() error {
 	w.listening.Go(w.listen)
 	for w.begins() {
 		pause := w.turn(time.Now())
@@ -129,7 +130,7 @@ func (w *serialWorker[In]) work() error {
 }
 
 // begins reports whether more is to be begun.
-func (w *serialWorker[In]) begins() bool {
+func (w *worker[In]) begins() bool {
 	select {
 	case <-w.engine.Closing():
 		w.stop(&core.Error{Op: "work", Policy: w.guard.Name(), Kind: core.ErrClosed})
@@ -139,7 +140,7 @@ func (w *serialWorker[In]) begins() bool {
 }
 
 // turn claims what is due, and returns how long there is nothing to do.
-func (w *serialWorker[In]) turn(now time.Time) (pause time.Duration) {
+func (w *worker[In]) turn(now time.Time) (pause time.Duration) {
 	for shard := range w.looks {
 		w.mu.Lock()
 		if w.later.After(now) {
@@ -180,7 +181,7 @@ func (w *serialWorker[In]) turn(now time.Time) (pause time.Duration) {
 
 // stale returns the claims of a shard that are to be prolonged, and whether one has to be now. w.mu is
 // held. A run that has lost its lease is left to others.
-func (w *serialWorker[In]) stale(shard int, now time.Time) (keep []string, overdue bool) {
+func (w *worker[In]) stale(shard int, now time.Time) (keep []string, overdue bool) {
 	for h := range w.claimed {
 		if h.shard != shard || now.Sub(h.touched) < w.lock.TTL/6 {
 			continue
@@ -196,7 +197,7 @@ func (w *serialWorker[In]) stale(shard int, now time.Time) (keep []string, overd
 }
 
 // claim asks a shard for keys, and prolongs the claims on others.
-func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
+func (w *worker[In]) claim(shard, free int, due bool, keep []string) {
 	r := queue.ClaimRequest{Shard: shard, Worker: w.name, For: w.lock.TTL, Keep: keep}
 	if due {
 		r.Max = min(free, mostClaimed)
@@ -235,7 +236,7 @@ func (w *serialWorker[In]) claim(shard, free int, due bool, keep []string) {
 }
 
 // take begins to serve a key that was claimed. w.mu is held.
-func (w *serialWorker[In]) take(h *claimedKey) {
+func (w *worker[In]) take(h *claimedKey) {
 	w.claimed[h], w.parting[h] = true, true
 	go func() {
 		defer w.parted(h)
@@ -251,7 +252,7 @@ func (w *serialWorker[In]) take(h *claimedKey) {
 }
 
 // parted notes that nothing is left to do for a key.
-func (w *serialWorker[In]) parted(h *claimedKey) {
+func (w *worker[In]) parted(h *claimedKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.parting, h)
@@ -260,7 +261,7 @@ func (w *serialWorker[In]) parted(h *claimedKey) {
 
 // confirm waits until the store has answered to the releases of all runs that have returned, or its
 // time is over.
-func (w *serialWorker[In]) confirm() {
+func (w *worker[In]) confirm() {
 	w.mu.Lock()
 	all := slices.Collect(maps.Keys(w.parting))
 	w.mu.Unlock()
@@ -274,7 +275,7 @@ func (w *serialWorker[In]) confirm() {
 }
 
 // lookBy sees to it that a shard is looked at by then. w.mu is held.
-func (w *serialWorker[In]) lookBy(shard int, at time.Time) {
+func (w *worker[In]) lookBy(shard int, at time.Time) {
 	if at.Before(w.looks[shard]) {
 		w.looks[shard] = at
 		w.wake()
@@ -282,7 +283,7 @@ func (w *serialWorker[In]) lookBy(shard int, at time.Time) {
 }
 
 // listen hears of keys that get due.
-func (w *serialWorker[In]) listen() {
+func (w *worker[In]) listen() {
 	for failures := 0; w.ctx.Err() == nil; {
 		heard := func() {
 			failures = 0
@@ -309,7 +310,7 @@ func (w *serialWorker[In]) listen() {
 }
 
 // trouble notes that a store does not answer: nothing is claimed for a while. w.mu is held.
-func (w *serialWorker[In]) trouble(ctx context.Context, op string, err error) {
+func (w *worker[In]) trouble(ctx context.Context, op string, err error) {
 	if w.ctx.Err() != nil {
 		return
 	}
@@ -319,20 +320,20 @@ func (w *serialWorker[In]) trouble(ctx context.Context, op string, err error) {
 }
 
 // recovered notes that the stores answer. w.mu is held.
-func (w *serialWorker[In]) recovered() {
+func (w *worker[In]) recovered() {
 	w.unlucky = 0
 	w.failed.Store(false)
 }
 
 // complain says once, until the stores answer again, why they do not.
-func (w *serialWorker[In]) complain(ctx context.Context, op string, err error) {
+func (w *worker[In]) complain(ctx context.Context, op string, err error) {
 	if !w.failed.Swap(true) {
 		w.engine.Logger().ErrorContext(ctx, "lockaround: a store does not answer, so that queued items wait", "lock.name", w.guard.Name(), "op", op, "error", err)
 	}
 }
 
 // giveBack gives up the claims on keys that nothing was begun of, for other workers.
-func (w *serialWorker[In]) giveBack() {
+func (w *worker[In]) giveBack() {
 	back := make([][]string, len(w.looks))
 	w.mu.Lock()
 	for h := range w.claimed {
@@ -353,7 +354,7 @@ func (w *serialWorker[In]) giveBack() {
 
 // drain waits for the runs that were begun, while they keep their leases, and says how many
 // go on without.
-func (w *serialWorker[In]) drain() (stuck int) {
+func (w *worker[In]) drain() (stuck int) {
 	w.mu.Lock()
 	all := make([]*claimedKey, 0, len(w.claimed))
 	for h := range w.claimed {
@@ -369,7 +370,7 @@ func (w *serialWorker[In]) drain() (stuck int) {
 }
 
 // outlast waits for a claimed key, and reports whether its run has returned.
-func (w *serialWorker[In]) outlast(h *claimedKey) bool {
+func (w *worker[In]) outlast(h *claimedKey) bool {
 	w.mu.Lock()
 	lease := h.lease
 	w.mu.Unlock()
@@ -390,4 +391,32 @@ func (w *serialWorker[In]) outlast(h *claimedKey) bool {
 	case <-late.C:
 		return false
 	}
+}
+
+// guardedQueue is a queue whose panics are errors, for goroutines that are not of a caller.
+type guardedQueue struct{ queue.Queue }
+
+func (q guardedQueue) Claim(ctx context.Context, r queue.ClaimRequest) (c queue.Claims, err error) {
+	defer room.Rescue(&err)
+	return q.Queue.Claim(ctx, r)
+}
+
+func (q guardedQueue) Begin(ctx context.Context, h queue.Holder) (s queue.Step, err error) {
+	defer room.Rescue(&err)
+	return q.Queue.Begin(ctx, h)
+}
+
+func (q guardedQueue) End(ctx context.Context, h queue.Holder, e queue.Ending) (s queue.Step, err error) {
+	defer room.Rescue(&err)
+	return q.Queue.End(ctx, h, e)
+}
+
+func (q guardedQueue) Stats(ctx context.Context) (s queue.Stats, err error) {
+	defer room.Rescue(&err)
+	return q.Queue.Stats(ctx)
+}
+
+func (q guardedQueue) Listen(ctx context.Context, up func(), due func(int, time.Duration)) (err error) {
+	defer room.Rescue(&err)
+	return q.Queue.Listen(ctx, up, due)
 }

@@ -1,4 +1,4 @@
-package decorator
+package serial
 
 import (
 	"context"
@@ -18,15 +18,15 @@ import (
 
 // What has become of a run, beside the names of queue.Outcome.
 const (
-	runSuperseded = "superseded" // another worker has begun the item meanwhile
-	runUnrecorded = "unrecorded" // the store did not take the record of its end
+	superseded = "superseded" // another worker has begun the item meanwhile
+	unrecorded = "unrecorded" // the store did not take the record of its end
 )
 
 // statsTimeout bounds what a collection of metrics asks the store.
 const statsTimeout = time.Second
 
-// serialSignals are the spans and metrics of one serial function.
-type serialSignals struct {
+// signals are the spans and metrics of one serial function.
+type signals struct {
 	tracer         trace.Tracer
 	policy         string
 	name           attribute.KeyValue
@@ -35,9 +35,9 @@ type serialSignals struct {
 	lasted         metric.Float64Histogram
 }
 
-func newSerialSignals(e *core.Engine, name string, q queue.Queue) (*serialSignals, error) {
+func newSignals(e *core.Engine, name string, q queue.Queue) (*signals, error) {
 	m := instruments.NewMeter(e.MeterProvider())
-	s := &serialSignals{
+	s := &signals{
 		tracer: e.TracerProvider().Tracer(instruments.QueueRuns.Scope), policy: name, name: instruments.NameKey.String(name),
 		attempts: m.Counter(instruments.QueueAttempts), runs: m.Counter(instruments.QueueRuns), dead: m.Counter(instruments.QueueDead),
 		lasted: m.Histogram(instruments.QueueRunDuration),
@@ -64,12 +64,12 @@ func newSerialSignals(e *core.Engine, name string, q queue.Queue) (*serialSignal
 }
 
 // enqueues begins the span of an Enqueue.
-func (s *serialSignals) enqueues(ctx context.Context) (context.Context, trace.Span) {
+func (s *signals) enqueues(ctx context.Context) (context.Context, trace.Span) {
 	return s.tracer.Start(ctx, "serial enqueue "+s.policy, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(s.name))
 }
 
 // begins notes that a run was begun, and begins its span.
-func (s *serialSignals) begins(ctx context.Context, token int64, i *queue.Item) (context.Context, trace.Span) {
+func (s *signals) begins(ctx context.Context, token int64, i *queue.Item) (context.Context, trace.Span) {
 	s.attempts.Add(ctx, 1, metric.WithAttributes(s.name))
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithNewRoot(),
@@ -82,7 +82,7 @@ func (s *serialSignals) begins(ctx context.Context, token int64, i *queue.Item) 
 }
 
 // ended notes how a run has ended.
-func (s *serialSignals) ended(ctx context.Context, span trace.Span, outcome string, lasted time.Duration) {
+func (s *signals) ended(ctx context.Context, span trace.Span, outcome string, lasted time.Duration) {
 	named := metric.WithAttributes(s.name, instruments.OutcomeKey.String(outcome))
 	s.runs.Add(ctx, 1, named)
 	s.lasted.Record(ctx, lasted.Seconds(), named)
@@ -93,7 +93,7 @@ func (s *serialSignals) ended(ctx context.Context, span trace.Span, outcome stri
 	span.End()
 }
 
-func (s *serialSignals) died(ctx context.Context, n int) {
+func (s *signals) died(ctx context.Context, n int) {
 	if n > 0 {
 		s.dead.Add(ctx, int64(n), metric.WithAttributes(s.name))
 	}

@@ -1,4 +1,4 @@
-package decorator_test
+package serial_test
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // refund is a call that is queued.
@@ -38,7 +38,7 @@ type refundShop struct {
 // refundRun is what a function has seen.
 type refundRun struct {
 	refund
-	info  decorator.RunInfo
+	info  serial.RunInfo
 	at    time.Time
 	token int64
 }
@@ -48,14 +48,14 @@ func newRefundShop(t *testing.T) *refundShop {
 }
 
 // process returns the serial function of one more process; do is nil or what it does.
-func (s *refundShop) process(p decorator.SerialPolicy, do func(ctx context.Context, r refund, attempt int) error) *decorator.SerialFunc[refund] {
+func (s *refundShop) process(p serial.Policy, do func(ctx context.Context, r refund, attempt int) error) *serial.Func[refund] {
 	return s.processOn(roomtest.Engine(s.t, s.locks), refundPolicy, p, do)
 }
 
-func (s *refundShop) processOn(e *core.Engine, lock core.Policy, p decorator.SerialPolicy, do func(ctx context.Context, r refund, attempt int) error) *decorator.SerialFunc[refund] {
+func (s *refundShop) processOn(e *core.Engine, lock core.Policy, p serial.Policy, do func(ctx context.Context, r refund, attempt int) error) *serial.Func[refund] {
 	s.t.Helper()
-	f, err := decorator.NewSerial(e, lock, s.store, func(ctx context.Context, r refund) error {
-		info, _ := decorator.RunFrom(ctx)
+	f, err := serial.New(e, lock, s.store, func(ctx context.Context, r refund) error {
+		info, _ := serial.RunFrom(ctx)
 		lease, _ := core.LeaseFrom(ctx)
 		s.mu.Lock()
 		s.runs = append(s.runs, refundRun{r, info, time.Now(), lease.Token()})
@@ -80,7 +80,7 @@ func (s *refundShop) processOn(e *core.Engine, lock core.Policy, p decorator.Ser
 }
 
 // work runs Work until stop is called, which returns its error.
-func work(t *testing.T, f *decorator.SerialFunc[refund]) (stop func() error) {
+func work(t *testing.T, f *serial.Func[refund]) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Work(ctx) }()
@@ -97,11 +97,11 @@ func work(t *testing.T, f *decorator.SerialFunc[refund]) (stop func() error) {
 }
 
 // enqueue adds items named order-1, order-2 and so on.
-func (s *refundShop) enqueue(f *decorator.SerialFunc[refund], order string, n int) (last queue.Place) {
+func (s *refundShop) enqueue(f *serial.Func[refund], order string, n int) (last queue.Place) {
 	s.t.Helper()
 	for i := range n {
 		id := fmt.Sprint(order, "-", i+1)
-		place, err := f.Enqueue(s.t.Context(), refund{ID: id, OrderID: order}, decorator.ItemID(id))
+		place, err := f.Enqueue(s.t.Context(), refund{ID: id, OrderID: order}, serial.ItemID(id))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func (s *refundShop) starts(order string) (at []time.Duration) {
 }
 
 // dies begins the first item of an order, as a worker does that dies then.
-func (s *refundShop) dies(order string, rules decorator.SerialPolicy) {
+func (s *refundShop) dies(order string, rules serial.Policy) {
 	s.t.Helper()
 	e := roomtest.Engine(s.t, s.locks)
 	p := core.Policy{Key: "refund:" + order, TTL: refundPolicy.TTL, NoRenew: true}

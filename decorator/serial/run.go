@@ -1,4 +1,4 @@
-package decorator
+package serial
 
 import (
 	"context"
@@ -11,13 +11,42 @@ import (
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
+var (
+	// ErrGiveUp says that no further attempt can do better. A function under [Must] returns it,
+	// or an error that wraps it, and its item is dead then.
+	ErrGiveUp = errors.New("no further attempt")
+	// ErrStuck says that Work has ended, and that runs which it has begun have lost their leases
+	// and not returned.
+	ErrStuck = errors.New("runs have not returned")
+)
+
+// RunInfo is what a function under [Must] can know of its run.
+type RunInfo struct {
+	ID       string // Place.ID: the same over all attempts, and for no other item of the queue
+	Sequence int64  // rises within the key
+	Attempt  int    // from 1
+	Last     bool   // a failure of this attempt is the item's death
+
+	// Started is when the run started, which the spacing counts from: just before the function
+	// was called. A machine that is busy may run its first line later.
+	Started time.Time
+}
+
+type runInfoKey struct{}
+
+// RunFrom returns what ctx, or the context that it is made of, says of the run that it was given to.
+func RunFrom(ctx context.Context) (RunInfo, bool) {
+	r, ok := ctx.Value(runInfoKey{}).(RunInfo)
+	return r, ok
+}
+
 // leastGrace is how long after its Begin a run may start, see queue.Holder; a store that
 // takes longer to answer gets more.
 const leastGrace = 250 * time.Millisecond
 
 // serve runs the items of a claimed key, whose lock was taken, while they are due and nobody else
 // waits for it.
-func (w *serialWorker[In]) serve(h *claimedKey, lease *core.Lease) {
+func (w *worker[In]) serve(h *claimedKey, lease *core.Lease) {
 	defer w.letGo(h)
 	if h.lease == nil {
 		return // there is none, or Work has ended, and gives up the claim
@@ -51,7 +80,7 @@ func (w *serialWorker[In]) serve(h *claimedKey, lease *core.Lease) {
 
 // lease takes the lock of a key. While somebody else has it, the key does not keep others from
 // being one of Workers.
-func (w *serialWorker[In]) lease(h *claimedKey) (*core.Lease, error) {
+func (w *worker[In]) lease(h *claimedKey) (*core.Lease, error) {
 	p := w.lock
 	p.Key = h.key
 	if p.MaxHold == 0 {
@@ -88,7 +117,7 @@ func (w *serialWorker[In]) lease(h *claimedKey) (*core.Lease, error) {
 }
 
 // letGo ends what serve began. A claim of which nothing has come is left to giveBack.
-func (w *serialWorker[In]) letGo(h *claimedKey) {
+func (w *worker[In]) letGo(h *claimedKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h.lease == nil && w.ctx.Err() != nil {
@@ -99,7 +128,7 @@ func (w *serialWorker[In]) letGo(h *claimedKey) {
 }
 
 // wake lets the next turn come at once. w.mu is held.
-func (w *serialWorker[In]) wake() {
+func (w *worker[In]) wake() {
 	select {
 	case w.knew <- struct{}{}:
 	default:
@@ -107,7 +136,7 @@ func (w *serialWorker[In]) wake() {
 }
 
 // due sees to it that a key is looked at when its next item is due.
-func (w *serialWorker[In]) due(h *claimedKey, s queue.Step) {
+func (w *worker[In]) due(h *claimedKey, s queue.Step) {
 	if s.Left == 0 || s.Parked {
 		return
 	}
@@ -118,7 +147,7 @@ func (w *serialWorker[In]) due(h *claimedKey, s queue.Step) {
 
 // tooLate reports whether the answer of a Begin took so long that the run might start too
 // close to the next one, if this process died.
-func (w *serialWorker[In]) tooLate(asked time.Time) bool {
+func (w *worker[In]) tooLate(asked time.Time) bool {
 	grace := time.Duration(w.grace.Load())
 	if w.policy.Spacing == 0 || time.Since(asked) <= grace {
 		return false
@@ -129,7 +158,7 @@ func (w *serialWorker[In]) tooLate(asked time.Time) bool {
 
 // ask asks the queue until it answers, or its answer is of no use any more; asked is when it
 // was asked for the answer. The operations may be repeated.
-func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call func(context.Context) (queue.Step, error)) (s queue.Step, asked time.Time, err error) {
+func (w *worker[In]) ask(h *claimedKey, lease *core.Lease, op string, call func(context.Context) (queue.Step, error)) (s queue.Step, asked time.Time, err error) {
 	first := time.Now()
 	for failures := 1; ; failures++ {
 		asked = time.Now()
@@ -156,7 +185,7 @@ func (w *serialWorker[In]) ask(h *claimedKey, lease *core.Lease, op string, call
 }
 
 // once runs an item and records how that has ended.
-func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
+func (w *worker[In]) once(inside context.Context, h *claimedKey, lease *core.Lease, holder queue.Holder, item queue.Item, begun time.Time) (queue.Step, time.Time, error) {
 	ctx, span := w.signals.begins(inside, holder.Token, &item)
 	started, gaveUp, failure := w.call(ctx, holder, item)
 	lasted := time.Since(started)
@@ -175,9 +204,9 @@ func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *co
 	outcome := e.Outcome.String()
 	switch {
 	case errors.Is(err, queue.ErrSuperseded):
-		outcome = runSuperseded
+		outcome = superseded
 	case err != nil:
-		outcome = runUnrecorded
+		outcome = unrecorded
 	case e.Outcome == queue.Retry && item.Attempt >= w.policy.Attempts:
 		outcome = queue.Dead.String()
 	}
@@ -190,7 +219,7 @@ func (w *serialWorker[In]) once(inside context.Context, h *claimedKey, lease *co
 }
 
 // goesOn reports whether the next item may run under the same lease.
-func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
+func (w *worker[In]) goesOn(lease *core.Lease) bool {
 	if w.ctx.Err() != nil || lease.Err() != nil || w.lock.MaxHold > 0 {
 		return false
 	}
@@ -204,7 +233,7 @@ func (w *serialWorker[In]) goesOn(lease *core.Lease) bool {
 
 // call runs the function for an item, and says when it has started: as late as can be, for the
 // spacing counts from there. A panic and a Goexit are errors, also of the codec.
-func (w *serialWorker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, gaveUp bool, err error) {
+func (w *worker[In]) call(ctx context.Context, holder queue.Holder, item queue.Item) (started time.Time, gaveUp bool, err error) {
 	running := "codec"
 	err = room.Apart(func() error {
 		var in In

@@ -1,7 +1,8 @@
-package decorator_test
+package serial_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,16 +13,18 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 func TestItemsOfAKeyRunInOrderOverProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
 		takesTime := func(context.Context, refund, int) error { time.Sleep(time.Second); return nil }
-		a, b := s.process(decorator.SerialPolicy{}, takesTime), s.process(decorator.SerialPolicy{}, takesTime)
+		a, b := s.process(serial.Policy{}, takesTime), s.process(serial.Policy{}, takesTime)
 		work(t, a)
 		work(t, b)
 		s.enqueue(a, "A", 3)
@@ -37,7 +40,7 @@ func TestItemsOfAKeyRunInOrderOverProcesses(t *testing.T) {
 func TestIdleWorkerStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		f := s.process(decorator.SerialPolicy{}, nil)
+		f := s.process(serial.Policy{}, nil)
 		work(t, f)
 		time.Sleep(time.Hour + 7*time.Millisecond)
 		s.enqueue(f, "A", 1)
@@ -50,7 +53,7 @@ func TestDirectCallAndQueuedOneExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
 		e := roomtest.Engine(t, s.locks)
-		f := s.processOn(e, refundPolicy, decorator.SerialPolicy{}, func(context.Context, refund, int) error { time.Sleep(time.Second); return nil })
+		f := s.processOn(e, refundPolicy, serial.Policy{}, func(context.Context, refund, int) error { time.Sleep(time.Second); return nil })
 		held, err := e.Acquire(t.Context(), core.Policy{Key: "refund:A"})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +91,7 @@ func TestManyKeysThatWaitForLocksKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
 		e := roomtest.Engine(t, s.locks)
-		f := s.process(decorator.SerialPolicy{Workers: 2}, nil)
+		f := s.process(serial.Policy{Workers: 2}, nil)
 		for _, order := range []string{"A", "B"} {
 			l, err := e.Acquire(t.Context(), core.Policy{Key: "refund:" + order})
 			if err != nil {
@@ -108,7 +111,7 @@ func TestManyKeysThatWaitForLocksKeepNobodyWaiting(t *testing.T) {
 func TestStartsAreSpaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		p := decorator.SerialPolicy{Spacing: 2 * time.Second}
+		p := serial.Policy{Spacing: 2 * time.Second}
 		a, b := s.process(p, nil), s.process(p, nil)
 		work(t, a)
 		work(t, b)
@@ -130,7 +133,7 @@ func TestKeyHoldsNoLockWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
 		e := roomtest.Engine(t, s.locks)
-		f := s.process(decorator.SerialPolicy{Spacing: time.Hour}, nil)
+		f := s.process(serial.Policy{Spacing: time.Hour}, nil)
 		work(t, f)
 		s.enqueue(f, "A", 2)
 		time.Sleep(time.Minute)
@@ -143,7 +146,7 @@ func TestKeyHoldsNoLockWhileItWaits(t *testing.T) {
 func TestFailedItemRunsAgainBeforeTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		f := s.process(decorator.SerialPolicy{Backoff: decorator.Backoff{Least: time.Second, Most: 2 * time.Second}}, func(_ context.Context, r refund, attempt int) error {
+		f := s.process(serial.Policy{Backoff: serial.Backoff{Least: time.Second, Most: 2 * time.Second}}, func(_ context.Context, r refund, attempt int) error {
 			if r.ID == "A-1" && attempt < 4 {
 				return errors.New("provider down")
 			}
@@ -180,7 +183,7 @@ func TestPanicAndGoexitAreFailures(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newRefundShop(t)
 				e, log := roomtest.LoggedEngine(t, s.locks)
-				f := s.processOn(e, refundPolicy, decorator.SerialPolicy{Attempts: 2}, func(_ context.Context, r refund, _ int) error {
+				f := s.processOn(e, refundPolicy, serial.Policy{Attempts: 2}, func(_ context.Context, r refund, _ int) error {
 					if r.ID == "A-1" {
 						fails()
 					}
@@ -205,9 +208,9 @@ func TestPanicAndGoexitAreFailures(t *testing.T) {
 func TestFunctionGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
-		f := s.process(decorator.SerialPolicy{OnDead: decorator.Hold}, func(_ context.Context, r refund, attempt int) error {
+		f := s.process(serial.Policy{OnDead: serial.Hold}, func(_ context.Context, r refund, attempt int) error {
 			if r.ID == "A-1" && attempt == 1 {
-				return fmt.Errorf("no such order: %w", decorator.ErrGiveUp)
+				return fmt.Errorf("no such order: %w", serial.ErrGiveUp)
 			}
 			return nil
 		})
@@ -232,7 +235,7 @@ func TestFunctionGivesUp(t *testing.T) {
 
 func TestFullQueueSaysSoAndWhenToComeBack(t *testing.T) {
 	s := newRefundShop(t)
-	f := s.process(decorator.SerialPolicy{MaxLength: 2, Spacing: 3 * time.Second}, nil)
+	f := s.process(serial.Policy{MaxLength: 2, Spacing: 3 * time.Second}, nil)
 	place := s.enqueue(f, "A", 2)
 	_, err := f.Enqueue(t.Context(), refund{OrderID: "A"})
 	var full *queue.Error
@@ -249,7 +252,7 @@ func TestStatusTellsWhatHasBecomeOfAnItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRefundShop(t)
 		goOn := make(chan struct{})
-		f := s.process(decorator.SerialPolicy{}, func(context.Context, refund, int) error { <-goOn; return nil })
+		f := s.process(serial.Policy{}, func(context.Context, refund, int) error { <-goOn; return nil })
 		work(t, f)
 		place := s.enqueue(f, "A", 2)
 		is := func(want queue.State) {
@@ -286,7 +289,7 @@ func (choosyQueue) Append(context.Context, string, queue.New) (queue.Place, erro
 
 func TestItemThatTheStoreDoesNotTakeIsNoOutage(t *testing.T) {
 	s := newRefundShop(t)
-	f := decorator.Serial(roomtest.Engine(t, s.locks), refundPolicy, choosy{queue.NewMemory()}, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+	f := serial.Must(roomtest.Engine(t, s.locks), refundPolicy, choosy{queue.NewMemory()}, func(context.Context, refund) error { return nil }, serial.Policy{})
 	_, err := f.Enqueue(t.Context(), refund{ID: "1", OrderID: "A"})
 	var why *queue.Error
 	if !errors.Is(err, queue.ErrItem) || errors.Is(err, queue.ErrUnavailable) || !errors.As(err, &why) || why.Cause == nil || !strings.Contains(why.Cause.Error(), "room for 8") {
@@ -295,4 +298,133 @@ func TestItemThatTheStoreDoesNotTakeIsNoOutage(t *testing.T) {
 	if strings.Contains(err.Error(), "room for 8") {
 		t.Errorf("%v shows what the store has said", err)
 	}
+}
+
+func TestSerialThatCannotWorkIsRefused(t *testing.T) {
+	s := roomtest.NewTill(t)
+	store := queue.NewMemory()
+	run := func(context.Context, refund) error { return nil }
+	bad := func(change func(*core.Policy, *serial.Policy)) func() error {
+		return func() error {
+			p, sp := refundPolicy, serial.Policy{}
+			change(&p, &sp)
+			_, err := serial.New(s.Engine, p, store, run, sp)
+			return err
+		}
+	}
+	longest := core.MaxKeyLength - len("serial/.") - len(queue.Digest("")) // of a Name
+	named := func(length int) error {
+		p := refundPolicy
+		p.Name = strings.Repeat("n", length)
+		_, err := serial.NewTx(s.Engine, p, database(s), store, func(context.Context, *sql.Tx, refund) error { return nil }, serial.Policy{})
+		return err
+	}
+	if err := named(longest); err != nil {
+		t.Errorf("a Name of %d bytes: %v", longest, err)
+	}
+	type (
+		policy = *core.Policy
+		rules  = *serial.Policy
+	)
+	for want, try := range map[string]func() error{
+		"several Keys":         bad(func(p policy, _ rules) { p.Key, p.Keys = "", []string{"a:{OrderID}", "b:{OrderID}"} }),
+		"Mode is shared":       bad(func(p policy, _ rules) { p.Mode = core.Shared }),
+		"Wait is 1s":           bad(func(p policy, _ rules) { p.Wait = time.Second }),
+		"Reentrant":            bad(func(p policy, _ rules) { p.Reentrant = true }),
+		"NoRenew":              bad(func(p policy, _ rules) { p.NoRenew = true }),
+		"MinHold":              bad(func(p policy, _ rules) { p.MinHold = time.Second }),
+		"no field":             bad(func(p policy, _ rules) { p.Key = "refund:{Oder}" }),
+		"Spacing is 2ns":       bad(func(_ policy, sp rules) { sp.Spacing = 2 }),
+		"Attempts is -1":       bad(func(_ policy, sp rules) { sp.Attempts = -1 }),
+		"OnDead is 7":          bad(func(_ policy, sp rules) { sp.OnDead = 7 }),
+		"MaxLength is -1":      bad(func(_ policy, sp rules) { sp.MaxLength = -1 }),
+		"MaxBytes is -1":       bad(func(_ policy, sp rules) { sp.MaxBytes = -1 }),
+		"Workers is -1":        bad(func(_ policy, sp rules) { sp.Workers = -1 }),
+		"KeepFor is 1ms":       bad(func(_ policy, sp rules) { sp.KeepFor = time.Millisecond }),
+		"Backoff is from 1m0s": bad(func(_ policy, sp rules) { sp.Backoff = serial.Backoff{Least: time.Minute, Most: time.Second} }),
+		"store is nil": func() error {
+			_, err := serial.New(s.Engine, refundPolicy, nil, run, serial.Policy{})
+			return err
+		},
+		"function is nil": func() error {
+			_, err := serial.New[refund](s.Engine, refundPolicy, store, nil, serial.Policy{})
+			return err
+		},
+		"cannot be encoded": func() error {
+			_, err := serial.New(s.Engine, refundPolicy, store, func(context.Context, struct {
+				OrderID string
+				Done    chan int
+			},
+			) error {
+				return nil
+			}, serial.Policy{})
+			return err
+		},
+		"Database.DB is nil": func() error {
+			_, err := serial.NewTx(s.Engine, refundPolicy, decorator.Database{}, store, func(context.Context, *sql.Tx, refund) error { return nil }, serial.Policy{})
+			return err
+		},
+		"Name has 997 bytes": func() error { return named(longest + 3) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			if err := try(); !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want a core.ErrPolicy with %q", err, want)
+			}
+		})
+	}
+}
+
+func TestCallThatCannotBeQueuedIsAClearError(t *testing.T) {
+	s := newRefundShop(t)
+	f := s.process(serial.Policy{MaxBytes: 50}, nil)
+	for name, tc := range map[string]struct {
+		in   refund
+		id   string
+		want error
+	}{
+		"no key":      {refund{}, "1", core.ErrKey},
+		"too large":   {refund{OrderID: "A", ID: strings.Repeat("x", 50)}, "1", queue.ErrItem},
+		"no ID":       {refund{OrderID: "A"}, "", queue.ErrItem},
+		"an ID of 1k": {refund{OrderID: "A"}, strings.Repeat("i", 1000), queue.ErrItem},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := f.Enqueue(t.Context(), tc.in, serial.ItemID(tc.id)); !errors.Is(err, tc.want) || strings.Contains(err.Error(), "xxx") {
+				t.Errorf("%v; want %v", err, tc.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.Work(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Work ended with %v", err)
+	}
+}
+
+func TestPanelSaysWhatWaitsForAnOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locks.Close() }()
+		refunds := serial.Must(locks, core.Policy{Name: "refund", Key: "refund:{.}"}, queue.NewMemory(),
+			func(context.Context, string) error { return serial.ErrGiveUp }, serial.Policy{OnDead: serial.Hold})
+		for range 3 {
+			if _, err := refunds.Enqueue(t.Context(), "secret-order"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		roomtest.ExpectCells(t, refunds, "items", "3", "parked keys", "0", "works here", "false")
+		ctx, stop := context.WithCancel(t.Context())
+		over := roomtest.Begin(func() error { return refunds.Work(ctx) })
+		time.Sleep(time.Minute)
+		roomtest.ExpectCells(t, refunds, "parked keys", "1", "works here", "true", "items behind it", "2")
+		if all := fmt.Sprint(refunds.Panel(t.Context())); strings.Contains(all, "secret") {
+			t.Errorf("the key is in the panel: %s", all)
+		}
+		stop()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }

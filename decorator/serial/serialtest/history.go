@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
-	"github.com/lockaround/lockaround/decorator/internal/serialcheck"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
+	"github.com/lockaround/lockaround/decorator/serial/internal/serialcheck"
 )
 
 // History is what [Run] runs.
@@ -118,12 +118,12 @@ func (h *History) run(t *testing.T) (all []serialcheck.Event) {
 }
 
 // produce enqueues the items of each sixteenth key, from the n-th on. What was not answered is repeated.
-func (h *History) produce(ctx context.Context, f *decorator.SerialFunc[Item], n int, note func(serialcheck.Event)) {
+func (h *History) produce(ctx context.Context, f *serial.Func[Item], n int, note func(serialcheck.Event)) {
 	for i := range h.Each {
 		for key := n; key < h.Keys; key += producers {
 			order, id := fmt.Sprint("A", key), fmt.Sprint(i)
 			for ctx.Err() == nil {
-				place, err := f.Enqueue(ctx, Item{ID: id, OrderID: order}, decorator.ItemID(id))
+				place, err := f.Enqueue(ctx, Item{ID: id, OrderID: order}, serial.ItemID(id))
 				if err == nil {
 					note(serialcheck.Event{At: time.Now().UnixNano(), Kind: serialcheck.Accepted, Key: order, Seq: place.Sequence})
 					break

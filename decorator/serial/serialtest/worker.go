@@ -25,9 +25,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
-	"github.com/lockaround/lockaround/decorator/internal/serialcheck"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
+	"github.com/lockaround/lockaround/decorator/serial/internal/serialcheck"
 )
 
 // Plan is what a worker process is to do. As JSON it can be given to another process.
@@ -51,12 +51,12 @@ const (
 )
 
 // Function is the serial function of a process, by a plan.
-func (p Plan) Function(locks *core.Engine, queues queue.Store, run func(context.Context, Item) error) (*decorator.SerialFunc[Item], error) {
-	return decorator.NewSerial(locks, core.Policy{Name: queueName, Key: prefix + "{OrderID}", TTL: p.TTL}, queues, run,
-		decorator.SerialPolicy{Spacing: p.Spacing, Attempts: 100, MaxLength: 1 << 20, Backoff: decorator.Backoff{Least: 5 * time.Millisecond}, Workers: 32})
+func (p Plan) Function(locks *core.Engine, queues queue.Store, run func(context.Context, Item) error) (*serial.Func[Item], error) {
+	return serial.New(locks, core.Policy{Name: queueName, Key: prefix + "{OrderID}", TTL: p.TTL}, queues, run,
+		serial.Policy{Spacing: p.Spacing, Attempts: 100, MaxLength: 1 << 20, Backoff: serial.Backoff{Least: 5 * time.Millisecond}, Workers: 32})
 }
 
-// Work runs what is queued until ctx ends, as [decorator.SerialFunc.Work] does, and writes down
+// Work runs what is queued until ctx ends, as [serial.Func.Work] does, and writes down
 // what happens. Its process may be killed at any time.
 func Work(ctx context.Context, p Plan, locks *core.Engine, queues queue.Store) error {
 	history, err := os.OpenFile(p.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -101,7 +101,7 @@ func (w *worker) unrecorded(h queue.Holder) {
 
 // run is the function.
 func (w *worker) run(ctx context.Context, i Item) error {
-	info, _ := decorator.RunFrom(ctx)
+	info, _ := serial.RunFrom(ctx)
 	lease, _ := core.LeaseFrom(ctx)
 	e := serialcheck.Event{At: info.Started.UnixNano(), Kind: serialcheck.Started, Key: i.OrderID, Seq: info.Sequence, Attempt: info.Attempt, Token: lease.Token()}
 	began := e.At

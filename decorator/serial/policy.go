@@ -1,7 +1,6 @@
-package decorator
+package serial
 
 import (
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -9,9 +8,9 @@ import (
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
-// SerialPolicy says how the queue of a [SerialFunc] runs. All processes that use a queue
+// Policy says how the queue of a [Func] runs. All processes that use a queue
 // should have the same. The zero value works.
-type SerialPolicy struct {
+type Policy struct {
 	// Spacing is the least time from the start of a key's run to the next start, by the
 	// store's clock. Zero is none; otherwise a millisecond or more.
 	Spacing time.Duration
@@ -61,21 +60,21 @@ type Backoff struct {
 const (
 	// Skip goes on with the next item.
 	Skip = queue.Skip
-	// Hold parks the key, until an operator calls [SerialFunc.Resume].
+	// Hold parks the key, until an operator calls [Func.Resume].
 	Hold = queue.Hold
 	// Cascade makes all items dead that are queued behind it at that time.
 	Cascade = queue.Cascade
 )
 
 const (
-	// DefaultAttempts is the Attempts of a [SerialPolicy] that states none.
+	// DefaultAttempts is the Attempts of a [Policy] that states none.
 	DefaultAttempts = 10
-	// DefaultWorkers is the Workers of a [SerialPolicy] that states none.
+	// DefaultWorkers is the Workers of a [Policy] that states none.
 	DefaultWorkers = 16
 )
 
 // fill checks s and fills in the defaults.
-func (s *SerialPolicy) fill() error {
+func (s *Policy) fill() error {
 	for _, zero := range []struct {
 		n     *int
 		means int
@@ -98,23 +97,21 @@ func (s *SerialPolicy) fill() error {
 	}
 	switch {
 	case s.Backoff.Least < time.Millisecond || s.Backoff.Most < s.Backoff.Least || s.Backoff.Most > queue.MaxTime:
-		return fmt.Errorf("SerialPolicy.Backoff is from %v to %v; the first is at least 1ms, and at most the second, which is at most %v", s.Backoff.Least, s.Backoff.Most, queue.MaxTime)
+		return fmt.Errorf("serial.Policy.Backoff is from %v to %v; the first is at least 1ms, and at most the second, which is at most %v", s.Backoff.Least, s.Backoff.Most, queue.MaxTime)
 	case s.MaxBytes < 0 || s.MaxBytes > queue.MaxPayload:
-		return fmt.Errorf("SerialPolicy.MaxBytes is %d; use 1 to %d, or 0 for 64 KiB", s.MaxBytes, queue.MaxPayload)
+		return fmt.Errorf("serial.Policy.MaxBytes is %d; use 1 to %d, or 0 for 64 KiB", s.MaxBytes, queue.MaxPayload)
 	case s.Workers < 0 || s.Workers > 1<<16:
-		return fmt.Errorf("SerialPolicy.Workers is %d; use 1 to %d, or 0 for %d", s.Workers, 1<<16, DefaultWorkers)
+		return fmt.Errorf("serial.Policy.Workers is %d; use 1 to %d, or 0 for %d", s.Workers, 1<<16, DefaultWorkers)
 	}
 	if err := s.rules().Validate(); err != nil {
-		return fmt.Errorf("SerialPolicy: %w", err)
+		return fmt.Errorf("serial.Policy: %w", err)
 	}
 	return nil
 }
 
-func (s *SerialPolicy) rules() queue.Rules {
+func (s *Policy) rules() queue.Rules {
 	return queue.Rules{
 		Spacing: s.Spacing, Attempts: s.Attempts, OnDead: s.OnDead,
 		MaxLength: s.MaxLength, KeepFor: s.KeepFor, KeepCount: s.KeepCount,
 	}
 }
-
-func randomID() string { return rand.Text() }

@@ -1,4 +1,4 @@
-package decorator_test
+package serial_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
+	"github.com/lockaround/lockaround/decorator/serial"
 )
 
 // collected is what a reader has of the queue's metrics, by name and outcome.
@@ -71,16 +71,16 @@ func TestQueueTellsOfItsLengthItsRunsAndItsDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = e.Close() }()
-		f := decorator.Serial(e, refundPolicy, queue.NewMemory(), func(_ context.Context, r refund) error {
+		f := serial.Must(e, refundPolicy, queue.NewMemory(), func(_ context.Context, r refund) error {
 			if r.ID == "dies" {
 				return errors.New("no")
 			}
 			return nil
-		}, decorator.SerialPolicy{OnDead: decorator.Hold, Attempts: 2})
+		}, serial.Policy{OnDead: serial.Hold, Attempts: 2})
 		ctx, request := tracers.Tracer("test").Start(t.Context(), "request")
 		for order, ids := range map[string][]string{"A": {"1", "2"}, "B": {"dies", "behind"}} {
 			for _, id := range ids {
-				if _, err := f.Enqueue(ctx, refund{ID: id, OrderID: order}, decorator.ItemID(id)); err != nil {
+				if _, err := f.Enqueue(ctx, refund{ID: id, OrderID: order}, serial.ItemID(id)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,28 +1,101 @@
 //go:build unix
 
-package decorator_test
+package serial_test
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
-	"github.com/lockaround/lockaround/decorator/internal/serialcheck"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
-	"github.com/lockaround/lockaround/decorator/serialtest"
+	"github.com/lockaround/lockaround/decorator/serial"
+	"github.com/lockaround/lockaround/decorator/serial/internal/serialcheck"
+	"github.com/lockaround/lockaround/decorator/serial/serialtest"
 )
+
+// openSerial opens what the serial function of a process needs.
+func openSerial(rdb *redis.Client) (*core.Engine, *redisqueue.Store, error) {
+	e, err := core.New(redislock.New(rdb), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := redisqueue.New(rdb, "shop:queue:")
+	return e, store, err
+}
+
+// TestSerialProcess is a worker process that writes down what it runs.
+func TestSerialProcess(t *testing.T) {
+	roomtest.Be(t, func(p serialtest.Plan) error {
+		e, store, err := openSerial(roomtest.Client(p.Store))
+		if err != nil {
+			return err
+		}
+		return serialtest.Work(context.Background(), p, e, store)
+	})
+}
+
+// serialProcess is such a process.
+type serialProcess struct{ *roomtest.Child }
+
+func startSerial(t *testing.T, p serialtest.Plan) serialProcess {
+	t.Helper()
+	c := roomtest.Start(t, "TestSerialProcess", p)
+	c.Begin(t)
+	return serialProcess{c}
+}
+
+func (p serialProcess) Kill() {
+	p.Child.Kill()
+	_ = p.Wait() // reports the kill
+}
+func (p serialProcess) Stop() error { return p.Process().Signal(syscall.SIGSTOP) }
+func (p serialProcess) Cont() error { return p.Process().Signal(syscall.SIGCONT) }
+
+// TestHistoryOverProcesses runs items by processes that are killed, stopped and cut off.
+func TestHistoryOverProcesses(t *testing.T) {
+	t.Parallel()
+	items := counts.Of(t, "items", 2000, 30_000)
+	plan := serialtest.Plan{TTL: 2 * time.Second, Takes: 2 * time.Millisecond, Fails: 50}
+	spaced := plan
+	spaced.Spacing = 20 * time.Millisecond
+	for name, h := range map[string]serialtest.History{
+		"many keys": {Plan: plan, Keys: max(items/100, 4), Each: 100},
+		"spaced":    {Plan: spaced, Keys: max(items/25, 4), Each: 25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.Plan.Store = redisserver.Start(t).Addr
+			rdb := roomtest.Client(h.Plan.Store)
+			t.Cleanup(func() { _ = rdb.Close() })
+			e, store, err := openSerial(rdb)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = e.Close() })
+			h.Locks, h.Queues = e, store
+			h.Start = func(_ testing.TB, p serialtest.Plan) serialtest.Process { return startSerial(t, p) }
+			h.Faults = []serialtest.Fault{{Name: "all connections cut", Cause: func() {
+				_ = rdb.ClientKillByFilter(context.Background(), "TYPE", "normal", "SKIPME", "yes").Err() // as many as there are
+			}}}
+			serialtest.Run(t, h)
+		})
+	}
+}
 
 // counted is a store that counts what is asked of its queues.
 type counted struct {
@@ -69,7 +142,7 @@ func TestIdleWorkerAsksTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{Store: queue.NewMemory()}
 		s := newRefundShop(t)
-		f := decorator.Serial(roomtest.Engine(t, s.locks), refundPolicy, c, func(context.Context, refund) error { return nil }, decorator.SerialPolicy{})
+		f := serial.Must(roomtest.Engine(t, s.locks), refundPolicy, c, func(context.Context, refund) error { return nil }, serial.Policy{})
 		work(t, f)
 		time.Sleep(time.Minute)
 		c.trips()
@@ -82,7 +155,7 @@ func TestIdleWorkerAsksTheStoreSeldom(t *testing.T) {
 }
 
 // redisSerial is a serial function on a server, whose runs tell when they began.
-func redisSerial(t *testing.T, p decorator.SerialPolicy) (*decorator.SerialFunc[refund], *counted, chan time.Time) {
+func redisSerial(t *testing.T, p serial.Policy) (*serial.Func[refund], *counted, chan time.Time) {
 	t.Helper()
 	srv := redisserver.Start(t)
 	rdb := roomtest.Client(srv.Addr)
@@ -93,7 +166,7 @@ func redisSerial(t *testing.T, p decorator.SerialPolicy) (*decorator.SerialFunc[
 	}
 	c := &counted{Store: store}
 	begun := make(chan time.Time, 1<<16)
-	f, err := decorator.NewSerial(roomtest.Engine(t, redislock.New(rdb)), refundPolicy, c, func(context.Context, refund) error {
+	f, err := serial.New(roomtest.Engine(t, redislock.New(rdb)), refundPolicy, c, func(context.Context, refund) error {
 		begun <- time.Now()
 		return nil
 	}, p)
@@ -105,7 +178,7 @@ func redisSerial(t *testing.T, p decorator.SerialPolicy) (*decorator.SerialFunc[
 
 func TestItemStartsSoonAndCostsFewRoundTrips(t *testing.T) {
 	const lonely, burst = 200, 4000
-	f, c, begun := redisSerial(t, decorator.SerialPolicy{MaxLength: burst})
+	f, c, begun := redisSerial(t, serial.Policy{MaxLength: burst})
 	work(t, f)
 	if _, err := f.Enqueue(t.Context(), refund{OrderID: "warm"}); err != nil {
 		t.Fatal(err)
@@ -165,7 +238,7 @@ func TestItemStartsSoonAndCostsFewRoundTrips(t *testing.T) {
 
 func TestBurstCostsOneRoundTripForEachItem(t *testing.T) {
 	const burst = 4000
-	f, c, begun := redisSerial(t, decorator.SerialPolicy{MaxLength: burst})
+	f, c, begun := redisSerial(t, serial.Policy{MaxLength: burst})
 	for range burst {
 		if _, err := f.Enqueue(t.Context(), refund{OrderID: "B"}); err != nil {
 			t.Fatal(err)
@@ -242,7 +315,7 @@ func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 		order := ""
 		for i := 0; order == ""; i++ { // until the victim gets one
 			try := fmt.Sprint("A", n, "-", i)
-			if _, err := f.Enqueue(t.Context(), serialtest.Item{ID: "1", OrderID: try}, decorator.ItemID("1")); err != nil {
+			if _, err := f.Enqueue(t.Context(), serialtest.Item{ID: "1", OrderID: try}, serial.ItemID("1")); err != nil {
 				t.Fatal(err)
 			}
 			for order == "" {
