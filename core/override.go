@@ -231,7 +231,7 @@ func (all *overrides) remind(e *Engine) {
 //
 // Mode and Limit cannot be changed, added or removed here: calls of both kinds would be
 // under way on one key at the same time. That takes a restart, and so does the policy of a
-// job.Must or a decorator.Cached, which was checked against a schedule or a cache, see
+// job.Must or a cache.Must, which was checked against a schedule or a cache, see
 // [Guard.KeepPolicy].
 //
 // Names that no policy has are no error; ask [Engine.CheckOverrides]. The map is copied. It

@@ -50,10 +50,8 @@
 //
 // # Work that must happen once
 //
-// [Cached] puts a cache before a function. One caller of all processes refills it, while
-// the others wait or take a stale value. If the cache is down, Get fails, or loads under
-// the lock: there is no stampede. go run ./examples/cache -redis 127.0.0.1:6379 shows a
-// stampede, and then none; core/lab/caches/results/caches.md compares it with other caches.
+// Package cache puts a cache before a function: one caller of all processes refills it, while the
+// others wait or take a stale value.
 //
 // Package job runs each tick of a schedule on one of several replicas, under any scheduler.
 // examples/extra/jobs does so with robfig/cron and gocron, and kills a replica in a run.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
@@ -47,7 +48,7 @@ func TestTransactionWithinOneOfTheSameKeyIsADeadlock(t *testing.T) {
 // the outer one is held, and its token must not be written for the other.
 func TestLeaseAroundIsNotTakenForItsOwn(t *testing.T) {
 	bubble(t, "nested", func(t *testing.T, s *till) {
-		spans := trace.NewTracerProvider(trace.WithSpanProcessor(starts(func(span string) {
+		spans := trace.NewTracerProvider(trace.WithSpanProcessor(roomtest.Starts(func(span string) {
 			if span == "lock hold stock:{SKU}" {
 				_ = s.lose(t.Context())
 			}
@@ -64,11 +65,3 @@ func TestLeaseAroundIsNotTakenForItsOwn(t *testing.T) {
 		}
 	})
 }
-
-// starts is told of each span as it starts.
-type starts func(span string)
-
-func (f starts) OnStart(_ context.Context, s trace.ReadWriteSpan) { f(s.Name()) }
-func (starts) OnEnd(trace.ReadOnlySpan)                           {}
-func (starts) Shutdown(context.Context) error                     { return nil }
-func (starts) ForceFlush(context.Context) error                   { return nil }

@@ -131,7 +131,7 @@ var NodeCondition = add(Instrument{
 	},
 })
 
-// Of decorator.Cached.
+// Of package decorator/cache.
 var (
 	CacheGets = add(Instrument{
 		Name: "lock.cache.gets", Scope: decorator, Kind: Counter, Unit: "{call}",

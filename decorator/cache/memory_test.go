@@ -7,12 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/cache/cachetest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const hour = time.Hour
 
@@ -136,4 +133,13 @@ func TestLimitsThatCannotWorkPanic(t *testing.T) {
 			cache.NewMemory(l)
 		}()
 	}
+}
+
+func TestMemoryConforms(t *testing.T) {
+	newHarness := func(*testing.T) *cachetest.Harness {
+		m := cache.NewMemory(cache.Limits{Entries: 1000})
+		return &cachetest.Harness{Store: m, Peer: m}
+	}
+	cachetest.RunInBubble(t, newHarness)
+	t.Run("in real time", func(t *testing.T) { cachetest.Run(t, newHarness) })
 }

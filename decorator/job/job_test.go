@@ -289,3 +289,16 @@ func TestPanelSaysHowTheLatestTicksHaveEnded(t *testing.T) {
 		roomtest.ExpectCells(t, report, "latest outcome here", "ran", "last success here", fmt.Sprint(time.Now()))
 	})
 }
+
+func TestALeaseThatIsLostAtOnceHarmsNoMoreThanItsRun(t *testing.T) {
+	roomtest.LostAtOnce(t, "job:report", core.ErrLost, func(t *testing.T, e *core.Engine) error {
+		s := minutes
+		s.MaxRun = 500 * time.Millisecond
+		return job.Must(e, core.Policy{Key: "job:report", TTL: time.Second}, func(ctx context.Context) error {
+			if l, ok := core.LeaseFrom(ctx); ok || l.Token() != 0 || l.TokenOf("job:report") != 0 {
+				t.Errorf("lease %v, %t, of token %d; want none, of token 0", l, ok, l.Token())
+			}
+			return context.Cause(ctx)
+		}, s).Run(t.Context())
+	})
+}

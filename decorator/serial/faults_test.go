@@ -352,7 +352,7 @@ func (q *wrongQueue) Begin(ctx context.Context, h queue.Holder) (queue.Step, err
 func TestWhatAProgramHandsInStopsNoOtherKey(t *testing.T) {
 	for place, build := range map[string]func(do func()) (codec.Codec, func() error){
 		"the codec": func(do func()) (codec.Codec, func() error) {
-			return roomtest.WrongCodec{Do: do, Reading: true}, func() error { return nil }
+			return roomtest.WrongCodec{Do: do, Reads: true}, func() error { return nil }
 		},
 		"the function": func(do func()) (codec.Codec, func() error) {
 			return nil, func() error { do(); return nil }

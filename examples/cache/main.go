@@ -8,10 +8,10 @@
 //	                          refills  loads  at a time   median       99 %    longest   gets/s
 //	whoever misses loads            4   2851        772   200.3 ms   201.8 ms   204.7 ms     4563
 //	one of each process             5     21          4   102.1 ms   203.9 ms   209.2 ms     4781
-//	decorator.Cached                5      5          1   116.7 ms   205.0 ms   210.1 ms     4638
+//	cache.Must                      5      5          1   116.7 ms   205.0 ms   210.1 ms     4638
 //	refreshed before its end        6      6          1     0.2 ms   189.8 ms   216.0 ms     5061
 //
-// The exit status is 1 if decorator.Cached has loaded a value twice.
+// The exit status is 1 if cache.Must has loaded a value twice.
 package main
 
 import (

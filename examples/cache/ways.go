@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 )
 
@@ -32,11 +32,11 @@ type way struct {
 var ways = []way{
 	{"whoever misses loads", plain},
 	{"one of each process", oneOfEachProcess},
-	{"decorator.Cached", cached(func(o options) decorator.CachePolicy {
-		return decorator.CachePolicy{Expiry: o.live}
+	{"cache.Must", cached(func(o options) cache.Policy {
+		return cache.Policy{Expiry: o.live}
 	})},
-	{"refreshed before its end", cached(func(o options) decorator.CachePolicy {
-		return decorator.CachePolicy{Expiry: 2 * o.live, Fresh: o.live, Early: o.live / 4}
+	{"refreshed before its end", cached(func(o options) cache.Policy {
+		return cache.Policy{Expiry: 2 * o.live, Fresh: o.live, Early: o.live / 4}
 	})},
 }
 
@@ -85,7 +85,7 @@ func oneOfEachProcess(o options, rdb *redis.Client, source loader) (loader, func
 	})
 }
 
-func cached(policy func(options) decorator.CachePolicy) func(options, *redis.Client, loader) (loader, func() error, error) {
+func cached(policy func(options) cache.Policy) func(options, *redis.Client, loader) (loader, func() error, error) {
 	return func(o options, rdb *redis.Client, source loader) (loader, func() error, error) {
 		store, err := rediscache.New(rdb, o.namespace)
 		if err != nil {
@@ -95,7 +95,7 @@ func cached(policy func(options) decorator.CachePolicy) func(options, *redis.Cli
 		if err != nil {
 			return nil, nil, err
 		}
-		prices, err := decorator.NewCached(locks, core.Policy{Key: "price:{.}", Wait: time.Minute}, store, source, policy(o))
+		prices, err := cache.New(locks, core.Policy{Key: "price:{.}", Wait: time.Minute}, store, source, policy(o))
 		if err != nil {
 			return nil, nil, errors.Join(err, locks.Close())
 		}

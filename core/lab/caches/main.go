@@ -1,4 +1,4 @@
-// Command caches compares decorator.Cached with other caches for Go that sit before a slow
+// Command caches compares package decorator/cache with other caches for Go that sit before a slow
 // source, each used as its own documentation shows, on a Redis that it starts itself:
 //
 //	go run ./core/lab/caches -out core/lab/caches/results

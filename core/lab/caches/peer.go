@@ -50,7 +50,7 @@ type Process interface {
 var peers = []Peer{
 	{
 		Name: contest.Subject, Module: "github.com/lockaround/lockaround", Open: openLockaround,
-		Note: "`decorator.Cached` over `rediscache`",
+		Note: "`cache.Must` over `rediscache`",
 	},
 	{
 		Name: contest.Subject + ", tiered", Module: "github.com/lockaround/lockaround", Copies: true, Open: openTiered,

@@ -11,8 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core" //nolint:depguard // it is measured as users have it: by its engine
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"                  //nolint:depguard // what is measured
-	"github.com/lockaround/lockaround/decorator/cache"            //nolint:depguard // the same
+	"github.com/lockaround/lockaround/decorator/cache"            //nolint:depguard // what is measured
 	"github.com/lockaround/lockaround/decorator/cache/rediscache" //nolint:depguard // the same
 )
 
@@ -22,7 +21,7 @@ type lockaroundProcess struct {
 	client *redis.Client
 	locks  *core.Engine
 	tiered *cache.Tiered // nil if there are no copies
-	cached *decorator.CachedFunc[string, Item]
+	cached *cache.Func[string, Item]
 }
 
 func openLockaround(s Settings, load Load) (Process, error) { return openOver(s, load, false) }
@@ -52,8 +51,8 @@ func openOver(s Settings, load Load, copies bool) (_ Process, err error) {
 		}
 		store = p.tiered
 	}
-	p.cached, err = decorator.NewCached(p.locks, core.Policy{Key: "item:{.}", Wait: time.Minute, TTL: s.LockTTL}, store,
-		load, decorator.CachePolicy{Expiry: s.Expiry})
+	p.cached, err = cache.New(p.locks, core.Policy{Key: "item:{.}", Wait: time.Minute, TTL: s.LockTTL}, store,
+		load, cache.Policy{Expiry: s.Expiry})
 	if err != nil {
 		return nil, err
 	}

@@ -140,7 +140,7 @@ func Alerts() []Alert {
 			Expr:    above(short.share(each, instruments.CacheGets, is(outcome, "failed")), "0.05"),
 			Summary: "{{ $value | humanizePercentage }} of the calls of the cache" + of + " fail",
 			Means:   "More than 5% of the calls have neither a value of the store nor one that was loaded.",
-			Do:      "The panel \"Time of a load\" and the counts of loads by outcome tell a function that fails from a store that fails. With CachePolicy.Stale and CachePolicy.Down a cache bears either for a while.",
+			Do:      "The panel \"Time of a load\" and the counts of loads by outcome tell a function that fails from a store that fails. With cache.Policy.Stale and cache.Policy.Down a cache bears either for a while.",
 		},
 	}
 }

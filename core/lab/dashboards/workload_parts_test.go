@@ -13,7 +13,6 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/redlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/decorator/leader"
@@ -109,13 +108,13 @@ func (l *load) queue() {
 // cache has values that are fresh, loads, and loads that fail.
 func (l *load) cache() {
 	var loads atomic.Int64
-	f := decorator.Cached(l.locks, core.Policy{Key: "page:{.}", Name: "page", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 10}),
+	f := cache.Must(l.locks, core.Policy{Key: "page:{.}", Name: "page", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 10}),
 		func(context.Context, string) (int, error) {
 			if loads.Add(1)%3 == 0 {
 				return 0, errWorkload
 			}
 			return 1, nil
-		}, decorator.CachePolicy{Expiry: 100 * time.Millisecond})
+		}, cache.Policy{Expiry: 100 * time.Millisecond})
 	l.again(5*time.Millisecond, func() { _, _ = f.Get(l.ctx, "home") })
 	l.t.Cleanup(f.Close)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redlock"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 	"github.com/lockaround/lockaround/decorator/serial"
@@ -86,7 +86,7 @@ func TestLocksWorkUnderFIPS140(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cached, err := decorator.NewCached(locks, core.Policy{Name: "cached", Key: "c:{.}"}, values, func(_ context.Context, in string) (string, error) { return in, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	cached, err := cache.New(locks, core.Policy{Name: "cached", Key: "c:{.}"}, values, func(_ context.Context, in string) (string, error) { return in, nil }, cache.Policy{Expiry: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 )
@@ -73,9 +72,9 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	price := decorator.Cached(locks, core.Policy{Name: "price", Key: "price:{.}", Wait: time.Second}, store,
+	price := cache.Must(locks, core.Policy{Name: "price", Key: "price:{.}", Wait: time.Second}, store,
 		func(context.Context, string) (string, error) { return "12.90", nil }, // from the database
-		decorator.CachePolicy{Expiry: 10 * time.Minute, Fresh: time.Minute})
+		cache.Policy{Expiry: 10 * time.Minute, Fresh: time.Minute})
 	defer price.Close()
 	fmt.Println(price.Get(context.Background(), "A-1"))
 }

@@ -2,6 +2,8 @@ package roomtest
 
 import (
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
@@ -21,6 +23,36 @@ func Engine(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
 		}
 	})
 	return e
+}
+
+// Log keeps what it is told.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// LoggedEngine opens an engine on a driver, with its log, and closes it with the test.
+func LoggedEngine(t *testing.T, d driver.Driver) (*core.Engine, *Log) {
+	t.Helper()
+	l := &Log{}
+	e, err := core.New(d, core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(l, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e, l
 }
 
 // Captured is a driver that shows the session that was opened.

@@ -171,7 +171,7 @@ func (v *vault) failed(err error) (reason string) {
 	}
 	causes(err)
 	for kind, reason := range map[error]string{
-		core.ErrBusy: "LOCK_BUSY", core.ErrLost: "LOCK_LOST", core.ErrUnavailable: "LOCK_UNAVAILABLE", decorator.ErrCache: "LOCK_UNAVAILABLE",
+		core.ErrBusy: "LOCK_BUSY", core.ErrLost: "LOCK_LOST", core.ErrUnavailable: "LOCK_UNAVAILABLE", cache.ErrUnavailable: "LOCK_UNAVAILABLE",
 	} {
 		if errors.Is(err, kind) {
 			return reason
@@ -249,15 +249,15 @@ func (v *vault) entrances(e *core.Engine, rdb *redis.Client, ttl time.Duration, 
 	function := decorator.WithLockErr(e, policy("function:{SKU}"), func(ctx context.Context, _ deduction) error { return call(ctx) })
 	other := decorator.WithLock(e, policy("result:{SKU}"), func(ctx context.Context, _ deduction) (receipt, error) { return receipt{}, call(ctx) })
 	load := func(ctx context.Context, sku string) (string, error) { return sku, call(ctx) }
-	kept := decorator.CachePolicy{Expiry: time.Minute}
+	kept := cache.Policy{Expiry: time.Minute}
 	memory := cache.NewMemory(cache.Limits{Entries: 10})
-	cached := decorator.Cached(e, policy("cached:{.}"), memory, load, kept)
+	cached := cache.Must(e, policy("cached:{.}"), memory, load, kept)
 	v.Cleanup(cached.Close)
 	entries, err := rediscache.New(rdb, "cache")
 	if err != nil {
 		v.Fatal(err)
 	}
-	far := decorator.Cached(e, policy("far:{.}"), entries, load, kept)
+	far := cache.Must(e, policy("far:{.}"), entries, load, kept)
 	v.Cleanup(far.Close)
 	job := job.Must(e, core.Policy{Key: "job:" + secretSKU, Name: "job", TTL: ttl}, call, job.Schedule{Every: time.Minute})
 

@@ -86,7 +86,7 @@ const module = "github.com/lockaround/lockaround/"
 // surface reports whether a package puts locks around functions that it is given.
 func surface(p *types.Package) bool {
 	switch p.Path() {
-	case Core, module + "decorator", module + "decorator/job", module + "decorator/leader", module + "middleware", module + "middleware/httplock":
+	case Core, module + "decorator", module + "decorator/cache", module + "decorator/job", module + "decorator/leader", module + "middleware", module + "middleware/httplock":
 		return true
 	}
 	return false
@@ -95,7 +95,8 @@ func surface(p *types.Package) bool {
 // around are the functions of the surfaces that put a lock around a function that they get.
 var around = map[string][]string{
 	Core:                        {"Engine.Do", "Guard.Do"},
-	module + "decorator":        {"WithLock", "New", "WithLockErr", "NewErr", "WithLockTx", "NewTx", "Cached", "NewCached"},
+	module + "decorator":        {"WithLock", "New", "WithLockErr", "NewErr", "WithLockTx", "NewTx"},
+	module + "decorator/cache":  {"Must", "New"},
 	module + "decorator/job":    {"Must", "New"},
 	module + "decorator/leader": {"Must", "New"},
 	module + "middleware":       {"Locked", "NewLocked"},

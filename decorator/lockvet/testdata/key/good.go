@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/middleware"
 	"github.com/lockaround/lockaround/middleware/httplock"
@@ -21,6 +22,7 @@ var (
 	_ = decorator.WithLockErr(locks, core.Policy{Keys: []string{"a:{sku}", "b:{Customer.ID}"}}, take)
 	_ = decorator.WithLock(locks, core.Policy{Key: "text:{.}"}, text)
 	_ = middleware.Locked(locks, core.Policy{Key: "stock:{sku}"}, bound)
+	_ = cache.Must(locks, core.Policy{Key: "stock:{SKU}"}, nil, ship, cache.Policy{})
 	_ = job.Must(locks, core.Policy{Key: "report"}, report, job.Schedule{})
 )
 

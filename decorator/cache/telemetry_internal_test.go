@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package decorator_test
+package cache_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
@@ -26,7 +26,7 @@ import (
 type newsroom struct {
 	newsroomPlan
 	source *redis.Client
-	cached *decorator.CachedFunc[string, news]
+	cached *cache.Func[string, news]
 	counts newsroomCounts
 	until  time.Time
 }
@@ -72,8 +72,8 @@ func runNewsroom(plan newsroomPlan) (err error) {
 	if err != nil {
 		return err
 	}
-	n.cached = decorator.Cached(locks, core.Policy{Key: "news:{.}", Wait: roomtest.Patience, TTL: roomtest.Patience}, countingStore{store, &n.counts.Refused}, n.load,
-		decorator.CachePolicy{Expiry: time.Minute})
+	n.cached = cache.Must(locks, core.Policy{Key: "news:{.}", Wait: roomtest.Patience, TTL: roomtest.Patience}, countingStore{store, &n.counts.Refused}, n.load,
+		cache.Policy{Expiry: time.Minute})
 	var staff sync.WaitGroup
 	staff.Go(n.write)
 	for range plan.Readers {

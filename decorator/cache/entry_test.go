@@ -1,4 +1,4 @@
-package decorator_test
+package cache_test
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
@@ -24,12 +23,12 @@ func TestAValueThatCannotBeCachedIsAnErrorForAll(t *testing.T) {
 		want  string
 	}{
 		"not to be encoded": {math.NaN(), "cannot be encoded"},
-		"too large":         {strings.Repeat("x", 99), "it has 101 bytes and CachePolicy.MaxBytes is 100"},
+		"too large":         {strings.Repeat("x", 99), "it has 101 bytes and cache.Policy.MaxBytes is 100"},
 	} {
-		f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Name: "report", Key: "report:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
-			func(context.Context, string) (any, error) { return tc.value, nil }, decorator.CachePolicy{Expiry: time.Minute, MaxBytes: 100})
+		f := cache.Must(roomtest.Engine(t, memlock.New()), core.Policy{Name: "report", Key: "report:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
+			func(context.Context, string) (any, error) { return tc.value, nil }, cache.Policy{Expiry: time.Minute, MaxBytes: 100})
 		v, err := f.Get(t.Context(), "a")
-		if !errors.Is(err, decorator.ErrValue) || v != nil || !strings.Contains(err.Error(), `"report"`) || !strings.Contains(err.Error(), tc.want) {
+		if !errors.Is(err, cache.ErrValue) || v != nil || !strings.Contains(err.Error(), `"report"`) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, %v", name, v, err)
 		}
 		f.Close()
@@ -45,7 +44,7 @@ func markOfPages(t testing.TB) (value, nothing string) {
 	}
 	defer func() { _ = locks.Close() }() // nothing is held
 	store := cache.NewMemory(cache.Limits{Entries: 1})
-	f := decorator.Cached(locks, core.Policy{Key: "page:{.}"}, store, func(context.Context, string) (page, error) { return page{}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	f := cache.Must(locks, core.Policy{Key: "page:{.}"}, store, func(context.Context, string) (page, error) { return page{}, nil }, cache.Policy{Expiry: time.Minute})
 	defer f.Close()
 	if _, err := f.Get(t.Context(), "a"); err != nil {
 		t.Fatal(err)
@@ -93,8 +92,8 @@ func TestAValueThatCannotBeReadAnyMoreIsLoadedAnew(t *testing.T) {
 
 func TestEveryCallerHasAValueOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Key: "tags:{.}", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 9}),
-			func(context.Context, string) ([]string, error) { return []string{"new"}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+		f := cache.Must(roomtest.Engine(t, memlock.New()), core.Policy{Key: "tags:{.}", Wait: time.Minute}, cache.NewMemory(cache.Limits{Entries: 9}),
+			func(context.Context, string) ([]string, error) { return []string{"new"}, nil }, cache.Policy{Expiry: time.Minute})
 		t.Cleanup(f.Close)
 		for range 3 {
 			v, err := f.Get(t.Context(), "a")
@@ -107,8 +106,8 @@ func TestEveryCallerHasAValueOfItsOwn(t *testing.T) {
 }
 
 func TestANilValueIsAValue(t *testing.T) {
-	f := decorator.Cached(roomtest.Engine(t, memlock.New()), core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
-		func(context.Context, string) (*page, error) { return nil, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	f := cache.Must(roomtest.Engine(t, memlock.New()), core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Entries: 9}),
+		func(context.Context, string) (*page, error) { return nil, nil }, cache.Policy{Expiry: time.Minute})
 	t.Cleanup(f.Close)
 	for range 2 {
 		if v, err := f.Get(t.Context(), "a"); v != nil || err != nil {
@@ -129,8 +128,8 @@ func FuzzWhatTheCacheHasIsReadOrLoadedAnew(f *testing.F) {
 	f.Cleanup(func() { _ = locks.Close() })
 	f.Fuzz(func(t *testing.T, entry []byte) {
 		store := cache.NewMemory(cache.Limits{Entries: 1})
-		pages := decorator.Cached(locks, core.Policy{Key: "page:{.}", Wait: time.Minute}, store,
-			func(context.Context, string) (page, error) { return page{"loaded", 1}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+		pages := cache.Must(locks, core.Policy{Key: "page:{.}", Wait: time.Minute}, store,
+			func(context.Context, string) (page, error) { return page{"loaded", 1}, nil }, cache.Policy{Expiry: time.Minute})
 		defer pages.Close()
 		if _, err := store.Claim(t.Context(), "page:a", 1, time.Minute); err != nil {
 			t.Fatal(err)
@@ -139,7 +138,7 @@ func FuzzWhatTheCacheHasIsReadOrLoadedAnew(f *testing.F) {
 			t.Fatal(err)
 		}
 		p, err := pages.Get(t.Context(), "a")
-		if errors.Is(err, decorator.ErrNotFound) && len(entry) > 1 && entry[1] == 'n' {
+		if errors.Is(err, cache.ErrNotFound) && len(entry) > 1 && entry[1] == 'n' {
 			return
 		}
 		if err != nil {
@@ -158,9 +157,9 @@ func TestValuesOfAnotherTypeAreNotTakenForZero(t *testing.T) {
 	}
 	defer func() { _ = locks.Close() }()
 	store, p := cache.NewMemory(cache.Limits{Entries: 9}), core.Policy{Key: "item:{.}"}
-	pages := decorator.Cached(locks, p, store, func(context.Context, string) (page, error) { return page{ID: "a"}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	pages := cache.Must(locks, p, store, func(context.Context, string) (page, error) { return page{ID: "a"}, nil }, cache.Policy{Expiry: time.Minute})
 	defer pages.Close()
-	prices := decorator.Cached(locks, p, store, func(context.Context, string) (*price, error) { return &price{7}, nil }, decorator.CachePolicy{Expiry: time.Minute})
+	prices := cache.Must(locks, p, store, func(context.Context, string) (*price, error) { return &price{7}, nil }, cache.Policy{Expiry: time.Minute})
 	defer prices.Close()
 	for range 2 {
 		if v, err := pages.Get(t.Context(), "a"); err != nil || v.ID != "a" {

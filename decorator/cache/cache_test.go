@@ -1,4 +1,4 @@
-package decorator_test
+package cache_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
-	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 )
 
@@ -34,9 +33,9 @@ func newLibrary(t *testing.T) *library {
 }
 
 // process is one more process's function.
-func (l *library) process(c decorator.CachePolicy) *decorator.CachedFunc[string, page] {
+func (l *library) process(c cache.Policy) *cache.Func[string, page] {
 	l.t.Helper()
-	f := decorator.Cached(l.locks(), core.Policy{Key: "page:{.}", Wait: time.Minute, TTL: 3 * time.Second}, l.store, l.read, c)
+	f := cache.Must(l.locks(), core.Policy{Key: "page:{.}", Wait: time.Minute, TTL: 3 * time.Second}, l.store, l.read, c)
 	l.t.Cleanup(f.Close)
 	return f
 }
@@ -86,7 +85,7 @@ func (l *library) loaded(want int64) {
 }
 
 // gets has the value be of that load.
-func gets(t *testing.T, f *decorator.CachedFunc[string, page], want int64) {
+func gets(t *testing.T, f *cache.Func[string, page], want int64) {
 	t.Helper()
 	if p, err := f.Get(t.Context(), "a"); err != nil || p != (page{"a", want}) {
 		t.Errorf("%+v, %v; want load %d", p, err, want)
@@ -99,7 +98,7 @@ func TestOneCallerOfAllProcessesLoads(t *testing.T) {
 		l.load = takes(time.Second)
 		var calls sync.WaitGroup
 		for range 4 {
-			f := l.process(decorator.CachePolicy{Expiry: time.Minute})
+			f := l.process(cache.Policy{Expiry: time.Minute})
 			for range 250 {
 				calls.Go(func() { gets(t, f, 1) })
 			}
@@ -117,7 +116,7 @@ func TestInvalidationBeatsALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t)
 		l.load = takes(time.Second)
-		a, b := l.process(decorator.CachePolicy{Expiry: time.Minute}), l.process(decorator.CachePolicy{Expiry: time.Minute})
+		a, b := l.process(cache.Policy{Expiry: time.Minute}), l.process(cache.Policy{Expiry: time.Minute})
 		var calls sync.WaitGroup
 		calls.Go(func() { gets(t, a, 1) })
 		time.Sleep(500 * time.Millisecond)
@@ -143,7 +142,7 @@ func TestErrorsAreSharedAndNotStored(t *testing.T) {
 			}
 			return nil
 		}
-		f := l.process(decorator.CachePolicy{Expiry: time.Minute})
+		f := l.process(cache.Policy{Expiry: time.Minute})
 		var calls sync.WaitGroup
 		for range 10 {
 			calls.Go(func() {

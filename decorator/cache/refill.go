@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"context"
@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator/cache"
 )
 
 // maxLost is how often a refill begins anew that has lost its lock or its claim.
 const maxLost = 3
 
 // refill takes the lock, looks again, and loads.
-func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) landing {
+func (f *Func[In, Out]) refill(ctx context.Context, key string, in In) landing {
 	for try := 1; ; try++ {
 		l, again := f.attempt(ctx, key, in, try == maxLost)
 		if !again || try == maxLost {
@@ -24,7 +23,7 @@ func (f *CachedFunc[In, Out]) refill(ctx context.Context, key string, in In) lan
 
 // attempt is a refill with one lock. It reports whether another one would help. The last
 // one makes do without the claim that it cannot have.
-func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, last bool) (l landing, again bool) {
+func (f *Func[In, Out]) attempt(ctx context.Context, key string, in In, last bool) (l landing, again bool) {
 	asked := f.moment()
 	section, err := f.guard.Enter(ctx, in)
 	if err != nil {
@@ -41,7 +40,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 		if v := f.read(e); v.age == fresh {
 			return landing{content: v.raw, asOf: claimed}, false
 		}
-	case errors.Is(err, cache.ErrSuperseded):
+	case errors.Is(err, ErrSuperseded):
 		if !last {
 			return landing{}, true
 		}
@@ -82,7 +81,7 @@ func (f *CachedFunc[In, Out]) attempt(ctx context.Context, key string, in In, la
 }
 
 // run calls the function.
-func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
+func (f *Func[In, Out]) run(ctx context.Context, in In) (l landing) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			l = f.panicked(fault)
@@ -102,7 +101,7 @@ func (f *CachedFunc[In, Out]) run(ctx context.Context, in In) (l landing) {
 
 // keep stores what was loaded, unless it could not be claimed, and says in the log when the
 // store begins to fail. Nothing else would show then but that every call loads.
-func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64, c content, unclaimed error) loadOutcome {
+func (f *Func[In, Out]) keep(ctx context.Context, key string, token int64, c content, unclaimed error) loadOutcome {
 	stored, err := false, unclaimed
 	if err == nil {
 		stored, err = f.put(ctx, key, token, c)
@@ -111,7 +110,7 @@ func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64,
 	case stored:
 		f.failing.Store(false)
 		return loadStored
-	case err == nil, errors.Is(err, cache.ErrSuperseded):
+	case err == nil, errors.Is(err, ErrSuperseded):
 		return loadUnstored
 	}
 	if ctx.Err() == nil && f.failing.CompareAndSwap(false, true) {
@@ -122,7 +121,7 @@ func (f *CachedFunc[In, Out]) keep(ctx context.Context, key string, token int64,
 
 // put stores what was loaded, also for callers who have gone meanwhile. It reports whether
 // it is certain to be the current value.
-func (f *CachedFunc[In, Out]) put(ctx context.Context, key string, token int64, c content) (stored bool, err error) {
+func (f *Func[In, Out]) put(ctx context.Context, key string, token int64, c content) (stored bool, err error) {
 	entry, ttl := f.policy.entry(c, f.mark)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.guard.Policy().TTL)
 	defer cancel()

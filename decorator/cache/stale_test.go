@@ -1,4 +1,4 @@
-package decorator_test
+package cache_test
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/decorator/cache"
 )
 
 // kept has values that are fresh for 10 s and end after 60 s.
-var kept = decorator.CachePolicy{Expiry: time.Minute, Fresh: 10 * time.Second}
+var kept = cache.Policy{Expiry: time.Minute, Fresh: 10 * time.Second}
 
 func TestAStaleValueIsGivenWhileItIsRefreshedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,9 +53,9 @@ func TestAValueThatHasEndedIsGivenToNobody(t *testing.T) {
 
 func TestAnEarlyRefreshSparesEverybodyTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []decorator.CachePolicy{
+		for _, c := range []cache.Policy{
 			{Expiry: 10 * time.Second, Early: 2 * time.Second},
-			{Expiry: time.Minute, Fresh: 10 * time.Second, Early: 2 * time.Second, Stale: decorator.StaleIfError},
+			{Expiry: time.Minute, Fresh: 10 * time.Second, Early: 2 * time.Second, Stale: cache.StaleIfError},
 		} {
 			l := newLibrary(t)
 			l.load = takes(time.Second)
@@ -80,7 +80,7 @@ func TestAnEarlyRefreshSparesEverybodyTheWait(t *testing.T) {
 func TestAStaleValueIsGivenOnlyIfNoFreshOneIsToBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := kept
-		c.Stale = decorator.StaleIfError
+		c.Stale = cache.StaleIfError
 		for name, fail := range map[string]func(l *library){
 			"the load fails": func(l *library) {
 				l.load = func(context.Context, string) error { return errors.New("broken") }
@@ -107,14 +107,14 @@ func TestAStaleValueIsGivenOnlyIfNoFreshOneIsToBeHad(t *testing.T) {
 func TestNotFoundIsAnAnswerAndNoStaleValueIsGivenInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := kept
-		c.Stale = decorator.StaleIfError
+		c.Stale = cache.StaleIfError
 		l := newLibrary(t)
 		f := l.process(c)
 		gets(t, f, 1)
 		time.Sleep(11 * time.Second)
-		l.load = func(context.Context, string) error { return decorator.ErrNotFound }
+		l.load = func(context.Context, string) error { return cache.ErrNotFound }
 		for range 2 {
-			if p, err := f.Get(t.Context(), "a"); !errors.Is(err, decorator.ErrNotFound) || p != (page{}) {
+			if p, err := f.Get(t.Context(), "a"); !errors.Is(err, cache.ErrNotFound) || p != (page{}) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
@@ -127,11 +127,11 @@ func TestNotFoundIsKeptForItsTime(t *testing.T) {
 		c := kept
 		c.NotFound, c.Early = 5*time.Second, 9*time.Second
 		l := newLibrary(t)
-		l.load = func(context.Context, string) error { return errors.Join(errors.New("no row"), decorator.ErrNotFound) }
+		l.load = func(context.Context, string) error { return errors.Join(errors.New("no row"), cache.ErrNotFound) }
 		f := l.process(c)
 		missing := func(want int64) {
 			t.Helper()
-			if p, err := f.Get(t.Context(), "a"); !errors.Is(err, decorator.ErrNotFound) || p != (page{}) {
+			if p, err := f.Get(t.Context(), "a"); !errors.Is(err, cache.ErrNotFound) || p != (page{}) {
 				t.Errorf("%+v, %v", p, err)
 			}
 			synctest.Wait()
@@ -156,14 +156,14 @@ func TestNotFoundIsNotGivenToWhoAskedAfterAnInvalidation(t *testing.T) {
 		l.load = func(ctx context.Context, id string) error {
 			_ = takes(time.Second)(ctx, id)
 			if l.loads.Load() == 1 {
-				return decorator.ErrNotFound
+				return cache.ErrNotFound
 			}
 			return nil
 		}
 		f := l.process(kept) // which keeps none
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			if _, err := f.Get(t.Context(), "a"); !errors.Is(err, decorator.ErrNotFound) {
+			if _, err := f.Get(t.Context(), "a"); !errors.Is(err, cache.ErrNotFound) {
 				t.Error(err)
 			}
 		})
@@ -200,7 +200,7 @@ func TestAFailedRefreshIsNotRepeatedByEveryReader(t *testing.T) {
 func TestJitterShortensLifetimesAndNeverPastItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t)
-		f := l.process(decorator.CachePolicy{Expiry: 10 * time.Second, Jitter: 0.5})
+		f := l.process(cache.Policy{Expiry: 10 * time.Second, Jitter: 0.5})
 		seen := make(map[time.Duration]bool)
 		for n := range int64(20) {
 			gets(t, f, n+1)
@@ -233,7 +233,7 @@ func TestABusyKeyIsAnErrorIfThePolicyDoesNotWait(t *testing.T) {
 		l.load = takes(time.Second)
 		locks := l.locks()
 		slow := l.process(kept)
-		hasty := decorator.Cached(locks, core.Policy{Key: "page:{.}"}, l.store, l.read, kept)
+		hasty := cache.Must(locks, core.Policy{Key: "page:{.}"}, l.store, l.read, kept)
 		t.Cleanup(hasty.Close)
 		var calls sync.WaitGroup
 		calls.Go(func() { gets(t, slow, 1) })

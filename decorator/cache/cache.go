@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"context"
@@ -11,89 +11,27 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/internal/room"
 )
 
-// Cached returns load with a cache before it that is refilled under a lock: when a value
-// has ended, one caller of all processes loads it, and the others get what that one
-// loaded. It panics with the exact fault if the policy, the store, the function or the
-// cache policy cannot work; [NewCached] returns it instead.
+// Must returns load with a cache before it, which one caller of all processes refills under a
+// lock. It panics with the exact fault if the policy, the store, the function or the cache
+// policy cannot work; [New] returns it instead.
 //
-//	price := decorator.Cached(locks, core.Policy{Key: "price:{SKU}", Wait: 5 * time.Second}, store, fetchPrice,
-//		decorator.CachePolicy{Expiry: 10 * time.Minute, Fresh: time.Minute})
+//	price := cache.Must(locks, core.Policy{Key: "price:{SKU}", Wait: 5 * time.Second}, store, fetchPrice,
+//		cache.Policy{Expiry: 10 * time.Minute, Fresh: time.Minute})
 //	p, err := price.Get(ctx, Product{SKU: "A-1"})
-//
-// The rendered key is that of the lock and of the cache's entry; the store has a prefix
-// of its own. What load returns is for everybody who asks for the key, so it must
-// depend on nothing but its argument.
-//
-// # A refill
-//
-// Whoever finds no value joins the refill of the key that his process has under way, or
-// begins one. That waits for the lock, as long as policy.Wait says, and is woken when it
-// is released; it looks once more whether somebody has stored a value meanwhile, and if
-// not it loads, stores, and releases the lock. Every caller that has joined gets the
-// value, decoded for him alone. So each process waits for a lock once, and loads of a key
-// are never side by side, unless a loader's lease ends before it does.
-//
-// A loader that dies is replaced when its lease ends, within policy.TTL. One that hangs is
-// by policy.MaxHold: its context ends then, and the lock passes on a TTL later. Without a
-// MaxHold its lease is renewed for as long as it takes, but what took more than a minute is
-// not stored; a MaxHold says that it may take longer. A caller waits no longer than his
-// own context.
-//
-// load runs on a goroutine of its own, with the values of the context of the caller who
-// began the refill, and the lease. Its context ends when the lease does, and when nobody
-// waits any longer. If it panics, or the codec or the store does in a refill, so does every caller
-// that waits. One that does not return when its lease has ended is left to itself: who comes then
-// begins another refill.
-//
-// # What Get returns
-//
-// Values are as of a time after the call of Get began, but for what a [cache.Tiered] says of
-// its copies: [CachedFunc.Invalidate] beats a load that is under way. What that returns is not stored, and given only to those who
-// asked before it began; the others load anew. The fencing token of the lock decides
-// which of several loaders may store, see package
-// [github.com/lockaround/lockaround/decorator/cache].
-//
-// An error of load goes to every caller that has joined, and is not stored: the next one
-// to ask loads again. An error that is an [ErrNotFound] is an answer, and is
-// stored if CachePolicy.NotFound says so.
-//
-// A value that cannot be decoded, as after a new release, is loaded anew and
-// replaced. One that cannot be encoded, or is too large, is an [ErrValue] for all who wait
-// for it, as it would be loaded for each of them again.
-//
-// If the store does not answer, Get fails with [ErrCache], or loads under the lock and
-// stores nothing, as CachePolicy.Down says: one load at a time for each key, shared by
-// all that a process had waiting when it began. If the lock's store does not answer, a
-// stale value will do for those who may have it, and the others get its error. Nothing is
-// ever loaded without the lock.
-//
-// # Telemetry
-//
-// Metrics have the policy's Name as lock.name: lock.cache.gets counts calls of Get by
-// lock.outcome, which is fresh, stale, loaded or failed; lock.cache.load.duration has the
-// seconds of each load by stored, unstored, store_failed, not_found, failed or panicked.
-// Unstored is what was invalidated while it was loaded, or superseded. If the store fails,
-// the log says so and why, once until a value is stored again.
-//
-// # The policy
-//
-// Mode is Exclusive, and the policy is not Reentrant and has no MinHold. The driver must issue fencing tokens.
-// A Wait of 0 means that Get fails with [core.ErrBusy] while another process loads.
-func Cached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load func(context.Context, In) (Out, error), c CachePolicy) *CachedFunc[In, Out] {
-	f, err := NewCached(e, p, store, load, c)
+func Must[In, Out any](e *core.Engine, p core.Policy, store Store, load func(context.Context, In) (Out, error), c Policy) *Func[In, Out] {
+	f, err := New(e, p, store, load, c)
 	if err != nil {
-		panic(fmt.Errorf("decorator.Cached: %w", err))
+		panic(fmt.Errorf("cache.Must: %w", err))
 	}
 	return f
 }
 
-// NewCached returns load with a cache before it, as [Cached] does. It is for policies that
-// come from configuration: where that panics, it returns an error that is a [core.ErrPolicy].
-func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, load func(context.Context, In) (Out, error), c CachePolicy) (*CachedFunc[In, Out], error) {
+// New is [Must] for policies that come from configuration: what cannot work is returned as an
+// error that is a [core.ErrPolicy].
+func New[In, Out any](e *core.Engine, p core.Policy, store Store, load func(context.Context, In) (Out, error), c Policy) (*Func[In, Out], error) {
 	p.Tokens = max(p.Tokens, core.ClockTokens)
 	guard, err := core.NewGuard(e, p, core.Fields[In]())
 	if err != nil {
@@ -123,14 +61,14 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 	if err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
-	f := &CachedFunc[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{}), left: make(chan struct{})}
+	f := &Func[In, Out]{engine: e, guard: guard, store: store, load: load, policy: c, mark: markOf(reflect.TypeFor[Out]()), flights: make(map[string]*flight), paused: make(map[string]struct{}), left: make(chan struct{})}
 	if f.key, err = core.NewKey(p.Key, core.Fields[In]()); err != nil {
 		return nil, err
 	}
-	if f.claim = min(p.MaxHold+p.TTL, cache.MaxTTL); p.MaxHold == 0 {
+	if f.claim = min(p.MaxHold+p.TTL, MaxTTL); p.MaxHold == 0 {
 		f.claim = unboundedLoad
 	}
-	if f.signals, err = newCacheSignals(e, guard.Name()); err != nil {
+	if f.signals, err = newSignals(e, guard.Name()); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -140,17 +78,17 @@ func NewCached[In, Out any](e *core.Engine, p core.Policy, store cache.Store, lo
 // as long, a store keeps a claim that it has no more use for, and what was put under it.
 const unboundedLoad = time.Minute
 
-// CachedFunc is a function with a cache before it, from [Cached] or [NewCached]. It is safe
+// Func is a function with a cache before it, from [Must] or [New]. It is safe
 // for concurrent use if the function is.
-type CachedFunc[In, Out any] struct {
+type Func[In, Out any] struct {
 	engine  *core.Engine
 	guard   *core.Guard[In]
 	key     func(In) (string, error)
-	store   cache.Store
+	store   Store
 	load    func(context.Context, In) (Out, error)
-	policy  CachePolicy
+	policy  Policy
 	claim   time.Duration // that a claim stands
-	signals *cacheSignals
+	signals *signals
 	mark    typeMark    // of Out
 	failing atomic.Bool // the store has refused what was loaded last
 	foreign atomic.Bool // values of another type were found
@@ -169,12 +107,12 @@ type CachedFunc[In, Out any] struct {
 // Get returns the value for in: from the cache, or as the one caller who loads it, or
 // from that one. ctx ends the waiting. Out is the zero value beside an error.
 //
-// The errors are those of the function; an [ErrNotFound]; a [*CacheError]; and those of
+// The errors are those of the function; an [ErrNotFound]; a [*Error]; and those of
 // [core.Engine.Acquire] if the lock was not to be had: [core.ErrTimeout] and so on. A call
 // by the function itself, for the key that it is loading or for one whose load waits for
 // that, is a [core.ErrDeadlock], and so is one by whoever holds the lock that a load waits for. That
 // error is for the call alone: others that had joined its refill begin one of their own.
-func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err error) {
+func (f *Func[In, Out]) Get(ctx context.Context, in In) (out Out, err error) {
 	out, outcome, err := f.get(ctx, in)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		outcome = getFailed
@@ -183,7 +121,7 @@ func (f *CachedFunc[In, Out]) Get(ctx context.Context, in In) (out Out, err erro
 	return out, err
 }
 
-func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome getOutcome, err error) {
+func (f *Func[In, Out]) get(ctx context.Context, in In) (out Out, outcome getOutcome, err error) {
 	began := f.moment()
 	key, err := f.render(in)
 	if err != nil {
@@ -225,7 +163,7 @@ func (f *CachedFunc[In, Out]) get(ctx context.Context, in In) (out Out, outcome 
 // after the commit. It does not wait for the lock. A load that is under way is not
 // stored. An error leaves the old value in the cache, for the rest of its Expiry: call
 // Invalidate again.
-func (f *CachedFunc[In, Out]) Invalidate(ctx context.Context, in In) error {
+func (f *Func[In, Out]) Invalidate(ctx context.Context, in In) error {
 	key, err := f.render(in)
 	if err != nil {
 		return err
@@ -240,8 +178,8 @@ func (f *CachedFunc[In, Out]) Invalidate(ctx context.Context, in In) error {
 // that it claims, stores, reads and removes: use it for a readiness probe, beside
 // [core.Engine.Ping]. A user of Redis without the right to publish, say, may read and fails
 // at every store, and one whose limits are too small keeps nothing. The error is a
-// [*CacheError], or a [core.ErrClosed].
-func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
+// [*Error], or a [core.ErrClosed].
+func (f *Func[In, Out]) Ping(ctx context.Context) error {
 	const token, ttl = 1, 10 * time.Second // for as long it may leave something there
 	f.mu.Lock()
 	closed := f.closed
@@ -254,7 +192,7 @@ func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
 	if err == nil {
 		_, err = f.store.Put(ctx, key, token, []byte{}, ttl)
 	}
-	var found cache.Entry
+	var found Entry
 	if err == nil {
 		found, err = f.store.Get(ctx, key)
 	}
@@ -274,7 +212,7 @@ func (f *CachedFunc[In, Out]) Ping(ctx context.Context) error {
 // load does not heed its context, which then goes on and is named in the log. Calls of Get
 // that wait get a [core.ErrClosed], as do those to come that find no fresh value. It
 // leaves the store and the engine as they are; close them after it.
-func (f *CachedFunc[In, Out]) Close() {
+func (f *Func[In, Out]) Close() {
 	f.mu.Lock()
 	f.closed = true
 	for _, fl := range f.flights {
@@ -300,10 +238,10 @@ func (f *CachedFunc[In, Out]) Close() {
 const closesWithin = 5 * time.Second
 
 // moment is later than all that were returned before.
-func (f *CachedFunc[In, Out]) moment() int64 { return f.moments.Add(1) }
+func (f *Func[In, Out]) moment() int64 { return f.moments.Add(1) }
 
 // render returns the key of the lock and the entry.
-func (f *CachedFunc[In, Out]) render(in In) (string, error) {
+func (f *Func[In, Out]) render(in In) (string, error) {
 	key, err := f.key(in)
 	var fault *core.Error
 	if errors.As(err, &fault) {
@@ -313,7 +251,7 @@ func (f *CachedFunc[In, Out]) render(in In) (string, error) {
 }
 
 // look reads the cache.
-func (f *CachedFunc[In, Out]) look(ctx context.Context, key string) (found[Out], error) {
+func (f *Func[In, Out]) look(ctx context.Context, key string) (found[Out], error) {
 	e, err := f.store.Get(ctx, key)
 	if err != nil {
 		return found[Out]{}, f.unanswered(ctx, "get", err)

@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"context"
@@ -38,8 +38,8 @@ const (
 
 var loadOutcomes = [...]string{"stored", "unstored", "store_failed", "not_found", "failed", "panicked"}
 
-// cacheSignals are the metrics of one cached function.
-type cacheSignals struct {
+// signals are the metrics of one cached function.
+type signals struct {
 	gets  metric.Int64Counter
 	loads metric.Float64Histogram
 	get   [len(getOutcomes)][]metric.AddOption
@@ -48,9 +48,9 @@ type cacheSignals struct {
 	ended [len(loadOutcomes)]atomic.Int64 // loads of this process, for its panel
 }
 
-func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
+func newSignals(e *core.Engine, name string) (*signals, error) {
 	m := instruments.NewMeter(e.MeterProvider())
-	s := &cacheSignals{gets: m.Counter(instruments.CacheGets), loads: m.Histogram(instruments.CacheLoadDuration)}
+	s := &signals{gets: m.Counter(instruments.CacheGets), loads: m.Histogram(instruments.CacheLoadDuration)}
 	with := func(outcome string) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(instruments.NameKey.String(name), instruments.OutcomeKey.String(outcome)))
 	}
@@ -63,9 +63,30 @@ func newCacheSignals(e *core.Engine, name string) (*cacheSignals, error) {
 	return s, m.Err()
 }
 
-func (s *cacheSignals) got(ctx context.Context, o getOutcome) { s.gets.Add(ctx, 1, s.get[o]...) }
+func (s *signals) got(ctx context.Context, o getOutcome) { s.gets.Add(ctx, 1, s.get[o]...) }
 
-func (s *cacheSignals) loaded(ctx context.Context, o loadOutcome, lasted time.Duration) {
+func (s *signals) loaded(ctx context.Context, o loadOutcome, lasted time.Duration) {
 	s.ended[o].Add(1)
 	s.loads.Record(ctx, lasted.Seconds(), s.load[o])
+}
+
+// Panel says how many loads this process has under way and how those before have ended, for a page
+// that an operator looks at. It asks no store.
+func (f *Func[In, Out]) Panel(context.Context) core.Panel {
+	f.mu.Lock()
+	under := 0
+	for _, fl := range f.flights {
+		if !fl.over {
+			under++
+		}
+	}
+	paused := len(f.paused)
+	f.mu.Unlock()
+	p := core.Panel{Title: "cache " + f.guard.Name(), Columns: []string{"loads under way", "keys whose refresh has just failed"}}
+	row := []any{under, paused}
+	for o := range f.signals.ended {
+		p.Columns, row = append(p.Columns, loadOutcomes[o]), append(row, f.signals.ended[o].Load())
+	}
+	p.Rows = [][]any{row}
+	return p
 }

@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"encoding/binary"
@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"time"
-
-	"github.com/lockaround/lockaround/decorator/cache"
 )
 
 // content is an encoded value, or that there is none.
@@ -58,7 +56,7 @@ func fullName(t reflect.Type) string {
 // entry returns what is stored of values of a type, and for how long. It begins with how
 // long before its end the value is stale: no clock of a process has a part in how old a
 // value is.
-func (c *CachePolicy) entry(v content, of typeMark) ([]byte, time.Duration) {
+func (c *Policy) entry(v content, of typeMark) ([]byte, time.Duration) {
 	part := 1 - rand.Float64()*c.Jitter
 	ttl, stale := c.Expiry, c.Expiry-c.Fresh
 	if v.kind == nothing {
@@ -68,7 +66,7 @@ func (c *CachePolicy) entry(v content, of typeMark) ([]byte, time.Duration) {
 	e := append(make([]byte, 0, 2+len(of)+binary.MaxVarintLen64+len(v.data)), entryMark, v.kind)
 	e = append(e, of[:]...)
 	e = binary.AppendUvarint(e, uint64(stale.Milliseconds()))
-	return append(e, v.data...), max(ttl, cache.MinTTL)
+	return append(e, v.data...), max(ttl, MinTTL)
 }
 
 // parseEntry returns what entry was given, and how long before its end it is stale.
@@ -79,7 +77,7 @@ func parseEntry(e []byte) (v content, of typeMark, stale time.Duration, ok bool)
 	}
 	copy(of[:], e[2:])
 	ms, n := binary.Uvarint(e[head:])
-	if n <= 0 || ms > uint64(cache.MaxTTL.Milliseconds()) {
+	if n <= 0 || ms > uint64(MaxTTL.Milliseconds()) {
 		return content{}, of, 0, false
 	}
 	return content{kind: e[1], data: e[head+n:]}, of, time.Duration(ms) * time.Millisecond, true
@@ -104,7 +102,7 @@ type found[Out any] struct {
 }
 
 // read returns what an entry has.
-func (f *CachedFunc[In, Out]) read(e cache.Entry) (v found[Out]) {
+func (f *Func[In, Out]) read(e Entry) (v found[Out]) {
 	raw, of, staleFor, ok := parseEntry(e.Value)
 	if !ok {
 		return v
@@ -131,7 +129,7 @@ func (f *CachedFunc[In, Out]) read(e cache.Entry) (v found[Out]) {
 }
 
 // value decodes. Every caller has a value of his own, which he may change.
-func (f *CachedFunc[In, Out]) value(c content) (out Out, err error) {
+func (f *Func[In, Out]) value(c content) (out Out, err error) {
 	if c.kind == nothing {
 		return out, f.failure("get", ErrNotFound, "", nil)
 	}
@@ -143,13 +141,13 @@ func (f *CachedFunc[In, Out]) value(c content) (out Out, err error) {
 }
 
 // encode makes the content of what was loaded.
-func (f *CachedFunc[In, Out]) encode(out Out) (content, error) {
+func (f *Func[In, Out]) encode(out Out) (content, error) {
 	data, err := f.policy.Codec.Marshal(out)
 	switch {
 	case err != nil:
 		return content{}, f.failure("load", ErrValue, "it cannot be encoded; the cause says why", err)
 	case len(data) > f.policy.MaxBytes:
-		return content{}, f.failure("load", ErrValue, fmt.Sprintf("it has %d bytes and CachePolicy.MaxBytes is %d", len(data), f.policy.MaxBytes), nil)
+		return content{}, f.failure("load", ErrValue, fmt.Sprintf("it has %d bytes and cache.Policy.MaxBytes is %d", len(data), f.policy.MaxBytes), nil)
 	}
 	return content{kind: value, data: data}, nil
 }

@@ -1,4 +1,4 @@
-package decorator_test
+package cache_test
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
 func TestCacheMetricsTellHowGetsAndLoadsEnded(t *testing.T) {
@@ -25,7 +27,7 @@ func TestCacheMetricsTellHowGetsAndLoadsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = locks.Close() }()
-		f := decorator.Cached(locks, core.Policy{Name: "pages", Key: "page:{.}", Wait: time.Minute}, l.store, l.read, kept)
+		f := cache.Must(locks, core.Policy{Name: "pages", Key: "page:{.}", Wait: time.Minute}, l.store, l.read, kept)
 		defer f.Close()
 		get := func() { _, _ = f.Get(t.Context(), "secret"); synctest.Wait() }
 
@@ -37,7 +39,7 @@ func TestCacheMetricsTellHowGetsAndLoadsEnded(t *testing.T) {
 		time.Sleep(time.Hour)
 		l.load = func(context.Context, string) error { return errors.New("broken") }
 		get() // fails
-		l.load = func(context.Context, string) error { return decorator.ErrNotFound }
+		l.load = func(context.Context, string) error { return cache.ErrNotFound }
 		get() // loads 4
 		l.load = nil
 		m.put.Store(&errDown)
@@ -83,4 +85,19 @@ func TestCacheMetricsTellHowGetsAndLoadsEnded(t *testing.T) {
 			t.Errorf("got %v\nwant %v", got, want)
 		}
 	})
+}
+
+func TestPanelSaysHowLoadsEnded(t *testing.T) {
+	prices := cache.Must(roomtest.Engine(t, memlock.New()), core.Policy{Name: "price", Key: "price:{.}"}, cache.NewMemory(cache.Limits{Entries: 10, Bytes: 1 << 20}),
+		func(_ context.Context, sku string) (int, error) {
+			if sku == "bad" {
+				return 0, errors.New("no price")
+			}
+			return 7, nil
+		}, cache.Policy{Expiry: time.Minute})
+	defer prices.Close()
+	for _, sku := range []string{"a", "a", "b", "bad"} {
+		_, _ = prices.Get(t.Context(), sku) // one fails
+	}
+	roomtest.ExpectCells(t, prices, "loads under way", "0", "stored", "2", "failed", "1")
 }

@@ -1,4 +1,4 @@
-package decorator
+package cache
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type flight struct {
 	done   chan struct{} // closed when landed is there
 	landed landing
 
-	// Guarded by CachedFunc.mu.
+	// Guarded by Func.mu.
 	callers    int  // that wait, and one more if it is to go on without any
 	background bool // it is
 	over       bool // landed is there
@@ -43,7 +43,7 @@ type landing struct {
 
 // await joins the refill of the key, or begins it, and waits for what it comes to, for a
 // call of Get that began at that moment.
-func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, began int64) (landing, error) {
+func (f *Func[In, Out]) await(ctx context.Context, key string, in In, began int64) (landing, error) {
 	if loads(ctx, f, key) {
 		return landing{}, f.deadlock("the function asks for the value that it is loading")
 	}
@@ -76,7 +76,7 @@ func (f *CachedFunc[In, Out]) await(ctx context.Context, key string, in In, bega
 }
 
 // refresh has the value refilled while nobody waits.
-func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
+func (f *Func[In, Out]) refresh(ctx context.Context, key string, in In) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	under := f.flights[key]
@@ -91,7 +91,7 @@ func (f *CachedFunc[In, Out]) refresh(ctx context.Context, key string, in In) {
 
 // join counts one more caller of the key's refill, which may be over, if what it came to is
 // for a call that began at that moment. outer is the load that the call is of, or nil. mine says that this call has begun the refill.
-func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (fl *flight, mine bool, err error) {
+func (f *Func[In, Out]) join(ctx context.Context, outer *loading, key string, in In, began int64) (fl *flight, mine bool, err error) {
 	holds := core.AssertHeld(ctx, key) == nil // without the mutex: the context is the caller's
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +110,7 @@ func (f *CachedFunc[In, Out]) join(ctx context.Context, outer *loading, key stri
 }
 
 // begin begins a refill, for which the load outer waits. f.mu is held.
-func (f *CachedFunc[In, Out]) begin(ctx context.Context, outer *loading, key string, in In) *flight {
+func (f *Func[In, Out]) begin(ctx context.Context, outer *loading, key string, in In) *flight {
 	fl := &flight{load: &loading{of: f, key: key, outer: outer}, done: make(chan struct{})}
 	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, fl.load)
 	ctx, fl.cancel = context.WithCancelCause(ctx)
@@ -120,7 +120,7 @@ func (f *CachedFunc[In, Out]) begin(ctx context.Context, outer *loading, key str
 }
 
 // leave ends a flight that nobody waits for any longer.
-func (f *CachedFunc[In, Out]) leave(key string, fl *flight) {
+func (f *Func[In, Out]) leave(key string, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl.callers--; fl.callers == 0 && !fl.over {
@@ -130,7 +130,7 @@ func (f *CachedFunc[In, Out]) leave(key string, fl *flight) {
 }
 
 // forget takes the flight out of sight. f.mu is held.
-func (f *CachedFunc[In, Out]) forget(key string, fl *flight) {
+func (f *Func[In, Out]) forget(key string, fl *flight) {
 	if f.flights[key] == fl {
 		delete(f.flights, key)
 	}
@@ -138,7 +138,7 @@ func (f *CachedFunc[In, Out]) forget(key string, fl *flight) {
 
 // leaveAlone takes the flight out of sight that ctx is of, for it has lost the lock and its load
 // goes on: nobody else joins it.
-func (f *CachedFunc[In, Out]) leaveAlone(ctx context.Context, key string) {
+func (f *Func[In, Out]) leaveAlone(ctx context.Context, key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl := f.flights[key]; fl != nil && fl.load == ctx.Value(loadingKey{}) {
@@ -148,7 +148,7 @@ func (f *CachedFunc[In, Out]) leaveAlone(ctx context.Context, key string) {
 
 // fly is a flight's goroutine. It lands also if a call ends the goroutine, and if it panics: then
 // so does whoever waits.
-func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, in In) {
+func (f *Func[In, Out]) fly(ctx context.Context, fl *flight, key string, in In) {
 	fl.landed = landing{err: errGone, asOf: f.moment(), failed: true}
 	defer func() {
 		f.land(key, fl)
@@ -173,7 +173,7 @@ func (f *CachedFunc[In, Out]) fly(ctx context.Context, fl *flight, key string, i
 }
 
 // panicked is what a refill came to that panicked. It is called where that was recovered.
-func (f *CachedFunc[In, Out]) panicked(fault any) landing {
+func (f *Func[In, Out]) panicked(fault any) landing {
 	// Whoever waits panics as well, without this stack.
 	f.engine.Logger().Error("the function under a cache panicked, or its codec or store did", "lock.name", f.guard.Name(), "stack", string(debug.Stack()))
 	return landing{panicked: fault, asOf: f.moment(), failed: true}
@@ -189,7 +189,7 @@ const landedFor = time.Second
 const refreshPause = time.Second
 
 // land ends the flight.
-func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
+func (f *Func[In, Out]) land(key string, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl.over = true
@@ -205,7 +205,7 @@ func (f *CachedFunc[In, Out]) land(key string, fl *flight) {
 }
 
 // later does something with the mutex held.
-func (f *CachedFunc[In, Out]) later(d time.Duration, do func()) {
+func (f *Func[In, Out]) later(d time.Duration, do func()) {
 	time.AfterFunc(d, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -213,17 +213,17 @@ func (f *CachedFunc[In, Out]) later(d time.Duration, do func()) {
 	})
 }
 
-func (f *CachedFunc[In, Out]) closedError(cause error) error {
+func (f *Func[In, Out]) closedError(cause error) error {
 	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrClosed, Detail: "the cached function is closed", Cause: cause}
 }
 
-func (f *CachedFunc[In, Out]) deadlock(detail string) error {
+func (f *Func[In, Out]) deadlock(detail string) error {
 	return &core.Error{Op: "acquire", Policy: f.guard.Name(), Kind: core.ErrDeadlock, Detail: detail}
 }
 
 // loading says in a context which value is being loaded with it, and for which one.
 type loading struct {
-	of    any // the CachedFunc
+	of    any // the Func
 	key   string
 	outer *loading
 

@@ -1,9 +1,11 @@
-package decorator_test
+package cache_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,9 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator"
+	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/cache/rediscache"
+	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // moody is a store whose answers fail while an error is set.
@@ -82,8 +88,8 @@ func TestAStoreThatIsDownFailsTheCallAndSparesTheSource(t *testing.T) {
 			f := l.process(kept)
 			down(m).Store(&errDown)
 			_, err := f.Get(t.Context(), "a")
-			if !errors.Is(err, decorator.ErrCache) || !errors.Is(err, errDown) {
-				t.Errorf("%s: %v; want ErrCache and its cause", name, err)
+			if !errors.Is(err, cache.ErrUnavailable) || !errors.Is(err, errDown) {
+				t.Errorf("%s: %v; want ErrUnavailable and its cause", name, err)
 			}
 			if strings.Contains(fmt.Sprint(err), "10.0.0.7") {
 				t.Errorf("%q shows what the store said", err)
@@ -107,7 +113,7 @@ func TestAStoreThatIsDownMakesNoStampede(t *testing.T) {
 			return takes(time.Second)(ctx, id)
 		}
 		c := kept
-		c.Down = decorator.DownLoads
+		c.Down = cache.DownLoads
 		for _, p := range []*atomic.Pointer[error]{&m.get, &m.claim, &m.put} {
 			p.Store(&errDown)
 		}
@@ -168,7 +174,7 @@ func TestAFailedInvalidationIsAnError(t *testing.T) {
 		f := l.process(kept)
 		gets(t, f, 1)
 		m.invalidate.Store(&errDown)
-		if err := f.Invalidate(t.Context(), "a"); !errors.Is(err, decorator.ErrCache) {
+		if err := f.Invalidate(t.Context(), "a"); !errors.Is(err, cache.ErrUnavailable) {
 			t.Error(err)
 		}
 		gets(t, f, 1)
@@ -249,4 +255,75 @@ func TestAClaimThatIsRefusedForGoodMakesNoStampedeAndNoError(t *testing.T) {
 		gets(t, f, 3)
 		gets(t, f, 3)
 	})
+}
+
+// A user of Redis without the right to publish reads, claims and loads, and stores nothing.
+func TestPingSaysThatNothingCanBeKept(t *testing.T) {
+	locks, err := core.New(memlock.New(), core.WithNamespace("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }() // nothing is held
+	load := func(context.Context, string) (string, error) { return "", nil }
+	for bytes, ok := range map[int64]bool{10: false, 1 << 10: true} {
+		f := cache.Must(locks, core.Policy{Key: "page:{.}"}, cache.NewMemory(cache.Limits{Bytes: bytes}), load, cache.Policy{Expiry: time.Minute})
+		if err := f.Ping(t.Context()); (err == nil) != ok || !ok && !errors.Is(err, cache.ErrUnavailable) {
+			t.Errorf("Ping with %d bytes: %v", bytes, err)
+		}
+		f.Close()
+		if err := f.Ping(t.Context()); !errors.Is(err, core.ErrClosed) {
+			t.Errorf("Ping after Close: %v", err)
+		}
+	}
+}
+
+func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
+	var logged bytes.Buffer
+	admin := redis.NewClient(&redis.Options{Addr: redisserver.Start(t).Addr})
+	defer func() { _ = admin.Close() }()
+	may := func(rules ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "on", ">secret", "+@all", "~*", "resetchannels"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	may()
+	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"})
+	defer func() { _ = rdb.Close() }()
+	store, err := rediscache.New(rdb, "shop:cache:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locks.Close() }()
+	var loads atomic.Int64
+	f := cache.Must(locks, core.Policy{Key: "price:{.}", Wait: time.Minute}, store, func(context.Context, string) (int64, error) {
+		return loads.Add(1), nil
+	}, cache.Policy{Expiry: time.Hour})
+	defer f.Close()
+
+	for n := range int64(3) {
+		if v, err := f.Get(t.Context(), "A-1"); err != nil || v != n+1 {
+			t.Errorf("Get returns %d, %v; want %d, loaded for it", v, err, n+1)
+		}
+	}
+	if err := f.Ping(t.Context()); !errors.Is(err, cache.ErrUnavailable) {
+		t.Errorf("Ping: %v; want ErrUnavailable", err)
+	}
+	if text := logged.String(); strings.Count(text, "cannot store what it loads") != 1 || !strings.Contains(text, "publish") || strings.Contains(text, "A-1") {
+		t.Errorf("the log says\n%s; want once that it cannot store and why, without the key", text)
+	}
+
+	may("allchannels")
+	if err := f.Ping(t.Context()); err != nil {
+		t.Errorf("Ping with the right to publish: %v", err)
+	}
+	for range 2 {
+		if v, err := f.Get(t.Context(), "A-1"); err != nil || v != 4 {
+			t.Errorf("Get returns %d, %v; want 4, stored", v, err)
+		}
+	}
 }
