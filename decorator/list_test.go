@@ -107,7 +107,8 @@ func TestListIsRefusedWhereThereIsPlaceForOneKey(t *testing.T) {
 	_, tx := decorator.NewTx(till.Engine, empty, till.db, func(context.Context, *sql.Tx, *basket) (int, error) { return 0, nil })
 	for says, err := range map[string]error{
 		"Key, column 7: {items[].sku} gives a key for each element of a list, and there is room for one key here": key,
-		"a transaction without a key has no token":                                                                tx,
+
+		"a transaction without a key has no token": tx,
 	} {
 		if !errors.Is(err, core.ErrPolicy) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v; want %q", err, says)
