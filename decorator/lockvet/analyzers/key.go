@@ -36,7 +36,7 @@ Right:
 	err := locks.Do(ctx, core.Policy{Key: "stock:" + core.Escape(tenant) + ":" + core.Escape(sku)}, f)
 
 The check reads constant templates in a core.Policy that is written in the call or in a variable
-that is set once. The types are those of core.Fields: of packages decorator and cache, middleware.Locked,
+that is set once. The types are those of core.Fields: of packages decorator, cache and serial, middleware.Locked,
 core.NewGuard and core.NewKey; fields of a type parameter can be any. A list, {Items[].SKU}, is
 for Keys: with Key it is reported. The routes are those of a *gin.Engine, of groups with constant
 prefixes, of an http.ServeMux and of the tables of middleware and httplock. Integers, bools,
@@ -49,6 +49,7 @@ one, old and new processes would lock different keys during a roll-out.`,
 const (
 	decoratorPath  = "github.com/lockaround/lockaround/decorator"
 	cachePath      = "github.com/lockaround/lockaround/decorator/cache"
+	serialPath     = "github.com/lockaround/lockaround/decorator/serial"
 	middlewarePath = "github.com/lockaround/lockaround/middleware"
 	httplockPath   = "github.com/lockaround/lockaround/middleware/httplock"
 	ginPath        = "github.com/gin-gonic/gin"
@@ -111,9 +112,9 @@ func (k *keys) call(call *ast.CallExpr) {
 		case "WithLock", "New", "WithLockErr", "NewErr", "WithLockTx", "NewTx":
 			k.typed(call, k.instance(call.Fun))
 		}
-	case cachePath:
+	case cachePath, serialPath:
 		switch name {
-		case "Must", "New":
+		case "Must", "New", "MustTx", "NewTx":
 			k.typed(call, k.instance(call.Fun))
 		}
 	case middlewarePath, httplockPath:

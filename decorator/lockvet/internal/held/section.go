@@ -86,7 +86,7 @@ const module = "github.com/lockaround/lockaround/"
 // surface reports whether a package puts locks around functions that it is given.
 func surface(p *types.Package) bool {
 	switch p.Path() {
-	case Core, module + "decorator", module + "decorator/cache", module + "decorator/job", module + "decorator/leader", module + "middleware", module + "middleware/httplock":
+	case Core, module + "decorator", module + "decorator/cache", module + "decorator/job", module + "decorator/leader", module + "decorator/serial", module + "middleware", module + "middleware/httplock":
 		return true
 	}
 	return false
@@ -99,6 +99,7 @@ var around = map[string][]string{
 	module + "decorator/cache":  {"Must", "New"},
 	module + "decorator/job":    {"Must", "New"},
 	module + "decorator/leader": {"Must", "New"},
+	module + "decorator/serial": {"Must", "New", "MustTx", "NewTx"},
 	module + "middleware":       {"Locked", "NewLocked"},
 }
 

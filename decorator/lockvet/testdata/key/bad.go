@@ -11,6 +11,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/serial"
 	"github.com/lockaround/lockaround/middleware"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
@@ -54,6 +55,7 @@ var (
 	_ = decorator.WithLock(locks, core.Policy{Key: "stock:%s"}, ship)                    // want `%s would be a part of every key`
 	_ = decorator.WithLock(locks, core.Policy{Key: "{sku}{Customer.ID}"}, ship)          // want `nothing separates {Customer.ID} from {sku}`
 	_ = cache.Must(locks, core.Policy{Key: "stock:{Sku}"}, nil, ship, cache.Policy{})    // want `order has no field Sku`
+	_ = serial.Must(locks, core.Policy{Key: "stock:{Sku}"}, nil, take, serial.Policy{})  // want `order has no field Sku`
 	_ = middleware.Locked(locks, core.Policy{Key: "stock:{id}"}, bound)                  // want `order has no field id`
 
 	_ = decorator.WithLock(locks, core.Policy{Key: "stock:{Lines[].SKU}"}, ship)                              // want `\{Lines\[\].SKU\} gives a key for each element of a list, and there is room for one key here; in a policy, put the template into Keys`
