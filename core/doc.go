@@ -57,7 +57,7 @@
 //
 // # What an operator can see
 //
-// [Engine.Watch] shows who holds and who waits, in this process and in the others of the
+// Package core/watch shows who holds and who waits, in this process and in the others of the
 // namespace, and counts, waits and events from then on. While somebody watches, each engine
 // reports by a message every 4 s, and at once when a caller has waited 200 ms for a key that the
 // last report did not name: 30 messages a minute at most, of 16 KiB at most. An engine that has

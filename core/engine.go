@@ -95,6 +95,8 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	return e, nil
 }
 
+func init() { observe.Of = func(engine any) *observe.Hub { return engine.(*Engine).hub } }
+
 // Acquire takes the lock of a literal key and returns its lease, which the
 // caller must release. ctx bounds the acquisition only: when it ends later, the
 // lease stays. It carries the leases that the caller holds already, see

@@ -12,10 +12,11 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // seen waits until a view of w is as it should be.
-func seen(t *testing.T, w *core.Watch, what string, ok func(core.View) bool) {
+func seen(t *testing.T, w *watch.Watcher, what string, ok func(watch.View) bool) {
 	t.Helper()
 	ctx, began := bounded(t), time.Now()
 	for {
@@ -31,20 +32,20 @@ func seen(t *testing.T, w *core.Watch, what string, ok func(core.View) bool) {
 	}
 }
 
-func viewOf(v core.View, key string) core.KeyView {
+func viewOf(v watch.View, key string) watch.Key {
 	for _, k := range v.Keys {
 		if k.Key == key {
 			return k
 		}
 	}
-	return core.KeyView{}
+	return watch.Key{}
 }
 
-func watchOf(t *testing.T, e *engine) *core.Watch {
+func watchOf(t *testing.T, e *engine) *watch.Watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	w, err := e.Watch(ctx)
+	w, err := watch.New(ctx, e.Engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +61,14 @@ func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen(t, w, "the holder", func(v core.View) bool { return len(viewOf(v, "stock:1").Holders) == 1 })
+	seen(t, w, "the holder", func(v watch.View) bool { return len(viewOf(v, "stock:1").Holders) == 1 })
 	h := viewOf(w.View(), "stock:1").Holders[0]
 	if h.Self || h.Token == 0 || h.Identity == "" {
 		t.Errorf("%+v", h)
 	}
-	seen(t, w, "its renewals", func(v core.View) bool { return viewOf(v, "stock:1").Counts.Renewed > 2 })
+	seen(t, w, "its renewals", func(v watch.View) bool { return viewOf(v, "stock:1").Counts.Renewed > 2 })
 	holder.Kill()
-	seen(t, w, "its death", func(v core.View) bool {
+	seen(t, w, "its death", func(v watch.View) bool {
 		for _, p := range v.Processes {
 			if p.Instance == h.Instance {
 				return !p.Gone.IsZero() && !p.Closed
@@ -112,7 +113,7 @@ func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Option
 	<-b.queued
 	before, began := commands(t, observer), time.Now()
 	w := watchOf(t, a)
-	seen(t, w, "the wait", func(v core.View) bool { return len(viewOf(v, "stock:1").Waiters) == 1 && v.Alone == "" })
+	seen(t, w, "the wait", func(v watch.View) bool { return len(viewOf(v, "stock:1").Waiters) == 1 && v.Alone == "" })
 	k, err := w.Key(bounded(t), "stock:1")
 	if err != nil || k.Store == nil || k.Store.Waiting != 1 || len(k.Waiters) != 1 || k.Waiters[0].Identity != "b" || len(k.Holders) != 1 {
 		t.Errorf("%v: %+v", err, k)
@@ -121,7 +122,7 @@ func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Option
 	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 		t.Errorf("the wait that was given up: %v", err)
 	}
-	seen(t, w, "the end of the wait", func(v core.View) bool { return len(viewOf(v, "stock:1").Waiters) == 0 })
+	seen(t, w, "the end of the wait", func(v watch.View) bool { return len(viewOf(v, "stock:1").Waiters) == 0 })
 	after := commands(t, observer)
 	// Each of the two may send 6 messages, and one more every 2.5 s. Giving up tells nobody.
 	if n, most := after["publish"]-before["publish"], 2*(7+int(time.Since(began)/(2500*time.Millisecond))); n > most || n == 0 {

@@ -33,7 +33,7 @@
 //
 // # What it shows
 //
-// The first page has all processes of the namespace that [core.Engine.Watch] reaches: on Redis
+// The first page has all processes of the namespace that [watch.New] reaches: on Redis
 // and Valkey all that have taken a lock. With a driver that cannot pass messages between
 // processes it has this one alone, and says so. Each process is alive, silent or gone. A key has its holder, since when it holds, what
 // is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // watcher is one watch over a namespace.
 type watcher interface {
-	View() core.View
+	View() watch.View
 	Changed() <-chan struct{}
-	Key(ctx context.Context, key string) (core.KeyView, error)
+	Key(ctx context.Context, key string) (watch.Key, error)
 }
 
 const (
@@ -34,7 +35,7 @@ const (
 
 // picture is what is shown at a moment to everybody who looks.
 type picture struct {
-	view   core.View
+	view   watch.View
 	panels []core.Panel
 	next   chan struct{} // closed when there is a later one
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 //go:embed assets
@@ -63,7 +64,7 @@ func newPage(locks *core.Engine, o *options) *page {
 		options: o, locks: locks, sealer: s, mask: &mask{sealer: s, show: o.showKeys},
 		slots: make(chan struct{}, o.streams),
 		hub: &hub{
-			watch:  func(ctx context.Context) (watcher, error) { return locks.Watch(ctx) },
+			watch:  func(ctx context.Context) (watcher, error) { return watch.New(ctx, locks) },
 			code:   s.code,
 			panels: o.panels,
 			linger: linger,

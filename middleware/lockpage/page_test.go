@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 func TestMain(m *testing.M) {
@@ -20,18 +21,18 @@ func TestMain(m *testing.M) {
 }
 
 // wanted is a view with one key that is held and waited for.
-func wanted(name string) core.View {
+func wanted(name string) watch.View {
 	now := time.Now()
-	return core.View{
+	return watch.View{
 		At: now, Window: 5 * time.Minute,
-		Processes: []core.ProcessView{{Identity: "shop-1", Instance: "a", Self: true, Held: 1}, {Identity: "shop-2", Instance: "b", Waiting: 1, Gone: now.Add(-20 * time.Second)}},
-		Policies:  []core.PolicyView{{Name: "deduct", Counts: core.Counts{Taken: 12, Lost: 1, Refused: 2, TimedOut: 3}}},
-		Keys: []core.KeyView{{
+		Processes: []watch.Process{{Identity: "shop-1", Instance: "a", Self: true, Held: 1}, {Identity: "shop-2", Instance: "b", Waiting: 1, Gone: now.Add(-20 * time.Second)}},
+		Policies:  []watch.Policy{{Name: "deduct", Counts: watch.Counts{Taken: 12, Lost: 1, Refused: 2, TimedOut: 3}}},
+		Keys: []watch.Key{{
 			Key: name, Policies: []string{"deduct"}, Holding: 1, Waiting: 1,
-			Holders: []core.HolderView{{Identity: "shop-1", Instance: "a", Self: true, Policy: "deduct", Token: 41, Since: now.Add(-3 * time.Second), Until: now.Add(20 * time.Second), Renewals: 2}},
-			Waiters: []core.WaiterView{{Identity: "shop-2", Instance: "b", Policy: "deduct", Since: now.Add(-2500 * time.Millisecond)}},
-			Counts:  core.Counts{Taken: 12, HandedOff: 5},
-			Events:  []core.KeyEvent{{At: now.Add(-3 * time.Second), Kind: core.EventTaken, Identity: "shop-1", Instance: "a", Token: 41}},
+			Holders: []watch.Holder{{Identity: "shop-1", Instance: "a", Self: true, Policy: "deduct", Token: 41, Since: now.Add(-3 * time.Second), Until: now.Add(20 * time.Second), Renewals: 2}},
+			Waiters: []watch.Waiter{{Identity: "shop-2", Instance: "b", Policy: "deduct", Since: now.Add(-2500 * time.Millisecond)}},
+			Counts:  watch.Counts{Taken: 12, HandedOff: 5},
+			Events:  []watch.Event{{At: now.Add(-3 * time.Second), Kind: watch.Taken, Identity: "shop-1", Instance: "a", Token: 41}},
 		}},
 	}
 }

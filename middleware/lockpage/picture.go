@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // The size of a sparkline, in the units of its view box.
@@ -35,7 +35,7 @@ func level(d time.Duration) float64 {
 const sparkSlots = 60
 
 // spark is the path of bars for the longest waits, the latest at the right.
-func spark(waits []core.WaitBucket) string {
+func spark(waits []watch.Bucket) string {
 	var b strings.Builder
 	waits = waits[max(len(waits)-sparkSlots, 0):]
 	for i, w := range waits {
@@ -48,7 +48,7 @@ func spark(waits []core.WaitBucket) string {
 }
 
 // longest is the longest of the waits, and how many callers waited.
-func longest(waits []core.WaitBucket) (d time.Duration, callers int64) {
+func longest(waits []watch.Bucket) (d time.Duration, callers int64) {
 	for _, w := range waits {
 		if w.Longest > 0 {
 			d, callers = max(d, w.Longest), callers+w.Callers
@@ -112,7 +112,7 @@ type hold struct {
 
 // drawn returns the picture of a key's events; nil without any. A hold of which no end is known
 // goes on if somebody has it; otherwise the word of its end was lost.
-func drawn(k *core.KeyView) *timeline {
+func drawn(k *watch.Key) *timeline {
 	events := k.Events
 	if len(events) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func drawn(k *core.KeyView) *timeline {
 	}
 	l := &timeline{Width: lineWidth}
 	of := map[string]int{}
-	inLane := func(e *core.KeyEvent) int {
+	inLane := func(e *watch.Event) int {
 		n, ok := of[e.Instance]
 		if !ok {
 			n = min(len(of), maxLanes-1)
@@ -143,10 +143,10 @@ func drawn(k *core.KeyView) *timeline {
 		e := &events[i]
 		y, h := inLane(e), hold{e.Instance, e.Token}
 		switch e.Kind {
-		case core.EventTaken, core.EventHandedOn:
+		case watch.Taken, watch.HandedOn:
 			began[h] = len(l.Bars)
 			l.Bars = append(l.Bars, bar{X: at(e.At), Y: y - barHeight/2, Open: true})
-		case core.EventReleased, core.EventLost:
+		case watch.Released, watch.Lost:
 			if n, ok := began[h]; ok {
 				delete(began, h)
 				l.Bars[n].close(at(e.At))

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 func TestTimeLineHasABarForEachHold(t *testing.T) {
 	now := time.Now()
-	at := func(s int, kind core.EventKind, instance string, token int64) core.KeyEvent {
-		return core.KeyEvent{At: now.Add(time.Duration(s) * time.Second), Kind: kind, Identity: "pod-" + instance, Instance: instance, Token: token}
+	at := func(s int, kind watch.Kind, instance string, token int64) watch.Event {
+		return watch.Event{At: now.Add(time.Duration(s) * time.Second), Kind: kind, Identity: "pod-" + instance, Instance: instance, Token: token}
 	}
-	k := core.KeyView{
-		Holders: []core.HolderView{{Instance: "a", Token: 4}},
-		Events: []core.KeyEvent{
-			at(-10, core.EventTaken, "a", 1), at(-8, core.EventReleased, "a", 1),
-			at(-8, core.EventTaken, "b", 2), // the word of its end was lost
-			at(-6, core.EventHandedOn, "a", 3), at(-5, core.EventLost, "a", 3),
-			at(-2, core.EventTaken, "a", 4), at(0, core.EventRenewed, "a", 4),
+	k := watch.Key{
+		Holders: []watch.Holder{{Instance: "a", Token: 4}},
+		Events: []watch.Event{
+			at(-10, watch.Taken, "a", 1), at(-8, watch.Released, "a", 1),
+			at(-8, watch.Taken, "b", 2), // the word of its end was lost
+			at(-6, watch.HandedOn, "a", 3), at(-5, watch.Lost, "a", 3),
+			at(-2, watch.Taken, "a", 4), at(0, watch.Renewed, "a", 4),
 		},
 	}
 	l := drawn(&k)
@@ -35,7 +36,7 @@ func TestTimeLineHasABarForEachHold(t *testing.T) {
 			t.Errorf("bar %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if drawn(&core.KeyView{}) != nil {
+	if drawn(&watch.Key{}) != nil {
 		t.Error("there is a time line of nothing")
 	}
 }
@@ -59,15 +60,15 @@ func TestTextOfOthersStaysInItsLine(t *testing.T) {
 }
 
 func TestHolderWhomALaterOneHasFollowedIsLeftOut(t *testing.T) {
-	for name, tc := range map[string]struct{ holders, want []core.HolderView }{
-		"two reports of an exclusive key": {[]core.HolderView{{Token: 4}, {Token: 9}}, []core.HolderView{{Token: 9}}},
-		"readers after a writer":          {[]core.HolderView{{Token: 4}, {Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}, []core.HolderView{{Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}},
-		"a writer after readers":          {[]core.HolderView{{Token: 5, Mode: core.Shared}, {Token: 6}}, []core.HolderView{{Token: 6}}},
-		"somebody beside this process":    {[]core.HolderView{{Token: 9}, {Token: 4, Self: true}}, []core.HolderView{{Token: 4, Self: true}, {Token: 9}}},
-		"a reader beside this process":    {[]core.HolderView{{Token: 9, Mode: core.Shared}, {Token: 4, Self: true}}, []core.HolderView{{Token: 4, Self: true}, {Token: 9, Mode: core.Shared}}},
-		"a store without tokens":          {[]core.HolderView{{}, {}}, []core.HolderView{{}, {}}},
+	for name, tc := range map[string]struct{ holders, want []watch.Holder }{
+		"two reports of an exclusive key": {[]watch.Holder{{Token: 4}, {Token: 9}}, []watch.Holder{{Token: 9}}},
+		"readers after a writer":          {[]watch.Holder{{Token: 4}, {Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}, []watch.Holder{{Token: 5, Mode: core.Shared}, {Token: 6, Mode: core.Shared}}},
+		"a writer after readers":          {[]watch.Holder{{Token: 5, Mode: core.Shared}, {Token: 6}}, []watch.Holder{{Token: 6}}},
+		"somebody beside this process":    {[]watch.Holder{{Token: 9}, {Token: 4, Self: true}}, []watch.Holder{{Token: 4, Self: true}, {Token: 9}}},
+		"a reader beside this process":    {[]watch.Holder{{Token: 9, Mode: core.Shared}, {Token: 4, Self: true}}, []watch.Holder{{Token: 4, Self: true}, {Token: 9, Mode: core.Shared}}},
+		"a store without tokens":          {[]watch.Holder{{}, {}}, []watch.Holder{{}, {}}},
 	} {
-		k := core.KeyView{Holders: slices.Clone(tc.holders), Holding: len(tc.holders)}
+		k := watch.Key{Holders: slices.Clone(tc.holders), Holding: len(tc.holders)}
 		settle(&k)
 		if !slices.Equal(k.Holders, tc.want) || k.Holding != len(tc.want) {
 			t.Errorf("%s: %+v", name, k)

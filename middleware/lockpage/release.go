@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // mostPosted bounds the form that the button sends.
@@ -26,7 +27,7 @@ type release struct {
 const mostTokens = 32
 
 // mayRelease returns what the button of a key's page needs, if who asks for the page may use it.
-func (p *page) mayRelease(r *http.Request, code string, k *core.KeyView) release {
+func (p *page) mayRelease(r *http.Request, code string, k *watch.Key) release {
 	if p.authorise == nil || k.Store == nil || !k.Store.Held {
 		return release{}
 	}
@@ -57,7 +58,7 @@ func (p *page) mayRelease(r *http.Request, code string, k *core.KeyView) release
 
 // tokensOn returns the tokens of who holds on a lease: its own, unless its process has told whom it
 // has handed the lease on to, or who shares it. A lease has [leaseTokens] tokens.
-func tokensOn(lease int64, holders []core.HolderView) (all []int64) {
+func tokensOn(lease int64, holders []watch.Holder) (all []int64) {
 	for i := range holders {
 		if t := holders[i].Token; t >= lease && t-lease < leaseTokens && !slices.Contains(all, t) {
 			all = append(all, t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // moment is a time as the page shows it: as how long ago it was, or how long it is until then.
@@ -65,7 +66,7 @@ type mask struct {
 }
 
 // label is what a key is called on the page.
-func (m *mask) label(k *core.KeyView, code string) string {
+func (m *mask) label(k *watch.Key, code string) string {
 	if m.show {
 		return printable(k.Key)
 	}
@@ -75,7 +76,7 @@ func (m *mask) label(k *core.KeyView, code string) string {
 	return "key " + code[:6]
 }
 
-func policyOf(k *core.KeyView) string {
+func policyOf(k *watch.Key) string {
 	for _, p := range k.Policies {
 		if p != "" {
 			return p
@@ -95,7 +96,7 @@ type figures struct {
 // settle leaves out holders that a later one has followed: processes report at different times,
 // and tokens say who came later. Nobody holds a key beside an exclusive holder. Those of this process
 // stay, in front of whoever says that he holds the key too: anybody may have said that in a message.
-func settle(k *core.KeyView) {
+func settle(k *watch.Key) {
 	var last, exclusive int64
 	for _, h := range k.Holders {
 		last = max(last, h.Token)
@@ -104,11 +105,11 @@ func settle(k *core.KeyView) {
 		}
 	}
 	all := len(k.Holders)
-	k.Holders = slices.DeleteFunc(k.Holders, func(h core.HolderView) bool {
+	k.Holders = slices.DeleteFunc(k.Holders, func(h watch.Holder) bool {
 		return !h.Self && h.Token > 0 && (h.Token < exclusive || h.Mode == core.Exclusive && h.Token < last)
 	})
 	k.Holding -= all - len(k.Holders)
-	own := func(h core.HolderView) bool { return h.Self && h.Mode == core.Exclusive }
+	own := func(h watch.Holder) bool { return h.Self && h.Mode == core.Exclusive }
 	if i := slices.IndexFunc(k.Holders, own); i > 0 {
 		h := k.Holders[i]
 		k.Holders = slices.Insert(slices.Delete(k.Holders, i, i+1), 0, h)
@@ -123,7 +124,7 @@ func number(n int64) string {
 	return grouped(n)
 }
 
-func figuresOf(c core.Counts, waits []core.WaitBucket) figures {
+func figuresOf(c watch.Counts, waits []watch.Bucket) figures {
 	f := figures{
 		Taken: number(c.Taken), HandedOff: number(c.HandedOff), Lost: number(c.Lost), Refused: number(c.Refused), TimedOut: number(c.TimedOut),
 		Bad: c.Lost > 0, Rate: perSecond(c.Rate), Spark: spark(waits),
@@ -166,7 +167,7 @@ type holderRow struct {
 	Idle, Contend bool
 }
 
-func (b *builder) keyRow(k *core.KeyView) keyRow {
+func (b *builder) keyRow(k *watch.Key) keyRow {
 	code := b.mask.sealer.code(k.Key)
 	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Waiting: k.Waiting, figures: figuresOf(k.Counts, k.Waits)}
 	if b.mask.show {
@@ -187,7 +188,7 @@ func (b *builder) keyRow(k *core.KeyView) keyRow {
 	return r
 }
 
-func (b *builder) holderRow(i int, h *core.HolderView) holderRow {
+func (b *builder) holderRow(i int, h *watch.Holder) holderRow {
 	r := holderRow{
 		ID: fmt.Sprintf("h-%d", i), Who: name(h.Identity), Self: h.Self, Policy: printable(h.Policy), Mode: mode(h.Mode, h.Limit),
 		Since: b.since(h.Since), Ends: b.left(h.Until), Renewals: number(int64(h.Renewals)), HandOffs: number(int64(h.HandOffs)), Idle: h.Idle, Contend: h.Contended,
@@ -228,7 +229,7 @@ type waiterRow struct {
 	Trace  string
 }
 
-func (b *builder) waiterRow(i int, w *core.WaiterView) waiterRow {
+func (b *builder) waiterRow(i int, w *watch.Waiter) waiterRow {
 	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.since(w.Since)}
 	if w.TraceID.IsValid() {
 		r.Trace = w.TraceID.String()
@@ -246,7 +247,7 @@ type policyRow struct {
 }
 
 // policyRows adds to what is known of policies who holds and waits now.
-func (b *builder) policyRows(v *core.View) []policyRow {
+func (b *builder) policyRows(v *watch.View) []policyRow {
 	type now struct {
 		waiting, held int
 		more          bool
@@ -319,7 +320,7 @@ type processRow struct {
 	Dropped       int
 }
 
-func (b *builder) processRows(v *core.View) []processRow {
+func (b *builder) processRows(v *watch.View) []processRow {
 	rows := make([]processRow, 0, len(v.Processes))
 	for i := range v.Processes {
 		p := &v.Processes[i]
@@ -356,7 +357,7 @@ type eventRow struct {
 func class(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
 
 // eventRows are the events of a key, the latest first.
-func (b *builder) eventRows(events []core.KeyEvent) []eventRow {
+func (b *builder) eventRows(events []watch.Event) []eventRow {
 	rows := make([]eventRow, 0, len(events))
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]

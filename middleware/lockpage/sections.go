@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // section is a part of the document that is kept current: an element with children that
@@ -55,8 +55,8 @@ type total struct {
 	Class                 string
 }
 
-func totalsOf(b *builder, v *core.View) []total {
-	var c core.Counts
+func totalsOf(b *builder, v *watch.View) []total {
+	var c watch.Counts
 	for _, p := range v.Policies {
 		c.Taken += p.Counts.Taken
 		c.HandedOff += p.Counts.HandedOff
@@ -122,7 +122,7 @@ func (b *builder) overview(p *picture) *drawing {
 // notice is something that the page says of itself.
 type notice struct{ ID, Text string }
 
-func noticesOf(v *core.View) (all []notice) {
+func noticesOf(v *watch.View) (all []notice) {
 	if v.Alone != "" {
 		all = append(all, notice{"n-alone", printable(v.Alone)})
 	}
@@ -133,7 +133,7 @@ func noticesOf(v *core.View) (all []notice) {
 }
 
 // closely are the sections of the page of a key.
-func (b *builder) closely(k *core.KeyView) *drawing {
+func (b *builder) closely(k *watch.Key) *drawing {
 	d := &drawing{}
 	var holders []holderRow
 	for i := range k.Holders {
@@ -160,7 +160,7 @@ func (b *builder) closely(k *core.KeyView) *drawing {
 	return d
 }
 
-func (b *builder) factsOf(k *core.KeyView) []total {
+func (b *builder) factsOf(k *watch.Key) []total {
 	f := figuresOf(k.Counts, k.Waits)
 	zero := func(s string) string {
 		if s == "" {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 const (
@@ -161,16 +161,16 @@ func (s *session) first(ctx context.Context) *picture {
 
 // asked is a look at a key, of all who want one within [keyEvery].
 type asked struct {
-	done chan struct{} // closed when there is an answer
-	at   time.Time     // when it was asked for, and then when it came
-	core.KeyView
+	done  chan struct{} // closed when there is an answer
+	at    time.Time     // when it was asked for, and then when it came
+	known watch.Key
 }
 
 // key looks at a key. If the store does not answer, it is what the processes tell. What they have told
 // since the store was asked is in the picture.
-func (s *session) key(ctx context.Context, key string, pic *picture) core.KeyView {
+func (s *session) key(ctx context.Context, key string, pic *picture) watch.Key {
 	k, at := s.ask(ctx, key)
-	if i := slices.IndexFunc(pic.view.Keys, func(k core.KeyView) bool { return k.Key == key }); i >= 0 && pic.view.At.After(at) {
+	if i := slices.IndexFunc(pic.view.Keys, func(k watch.Key) bool { return k.Key == key }); i >= 0 && pic.view.At.After(at) {
 		store := k.Store
 		k = pic.view.Keys[i]
 		k.Store = store
@@ -182,7 +182,7 @@ func (s *session) key(ctx context.Context, key string, pic *picture) core.KeyVie
 }
 
 // ask asks about a key, or waits for what somebody else has asked, or returns what was answered lately.
-func (s *session) ask(ctx context.Context, key string) (core.KeyView, time.Time) {
+func (s *session) ask(ctx context.Context, key string) (watch.Key, time.Time) {
 	now := time.Now()
 	s.mu.Lock()
 	a := s.asked[key]
@@ -200,18 +200,18 @@ func (s *session) ask(ctx context.Context, key string) (core.KeyView, time.Time)
 		k, _ := s.watcher.Key(within, key)                                           // without Store if there is none
 		cancel()
 		s.mu.Lock()
-		a.KeyView, a.at = k, time.Now()
+		a.known, a.at = k, time.Now()
 		close(a.done)
 		defer s.mu.Unlock()
-		return a.KeyView, a.at
+		return a.known, a.at
 	}
 	s.mu.Unlock()
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		return core.KeyView{}, time.Time{}
+		return watch.Key{}, time.Time{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return a.KeyView, a.at
+	return a.known, a.at
 }

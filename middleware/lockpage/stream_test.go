@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // listener is a stream as a browser has it.
@@ -107,14 +108,14 @@ func TestStreamSendsWhatHasChangedAlone(t *testing.T) {
 		t.Errorf("the first message is %+v, %v", first, l.resp.Header)
 	}
 	changed := v
-	changed.Keys = []core.KeyView{v.Keys[0], v.Keys[1]}
+	changed.Keys = []watch.Key{v.Keys[0], v.Keys[1]}
 	changed.Keys[1].Counts.Lost = 77
 	s.set(changed)
 	if c := l.until("key", ">77<"); strings.Contains(c.Parts, "stock:book") || c.Order != nil {
 		t.Errorf("beside the row that has changed it sends %+v", c)
 	}
 	swapped := v
-	swapped.Keys = []core.KeyView{changed.Keys[1], changed.Keys[0]}
+	swapped.Keys = []watch.Key{changed.Keys[1], changed.Keys[0]}
 	s.set(swapped)
 	for {
 		m, ok := l.next()
@@ -129,7 +130,7 @@ func TestStreamSendsWhatHasChangedAlone(t *testing.T) {
 		}
 		break
 	}
-	s.set(core.View{At: time.Now()})
+	s.set(watch.View{At: time.Now()})
 	for {
 		m, ok := l.next()
 		if !ok {

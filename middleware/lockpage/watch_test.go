@@ -10,14 +10,15 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // scene is a watch whose view a test sets.
 type scene struct {
 	mu      sync.Mutex
-	view    core.View
+	view    watch.View
 	changed chan struct{}
-	details map[string]core.KeyView
+	details map[string]watch.Key
 	ctx     context.Context
 	begun   int // watches, so far
 }
@@ -31,7 +32,7 @@ func (s *scene) watch(ctx context.Context) (watcher, error) {
 	return s, nil
 }
 
-func (s *scene) View() core.View {
+func (s *scene) View() watch.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.view
@@ -51,7 +52,7 @@ func (s *scene) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *scene) set(v core.View) {
+func (s *scene) set(v watch.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view = v
@@ -61,7 +62,7 @@ func (s *scene) set(v core.View) {
 	}
 }
 
-func (s *scene) Key(_ context.Context, key string) (core.KeyView, error) {
+func (s *scene) Key(_ context.Context, key string) (watch.Key, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k, ok := s.details[key]; ok {
@@ -73,7 +74,7 @@ func (s *scene) Key(_ context.Context, key string) (core.KeyView, error) {
 			return k, nil
 		}
 	}
-	return core.KeyView{Key: key}, nil
+	return watch.Key{Key: key}, nil
 }
 
 // watching reports whether the latest watch goes on.

@@ -1,10 +1,16 @@
-// Package observe makes what a watch shows: it records what an engine's queue does while somebody
-// watches, asks the other engines of the namespace to report, and makes one picture of it all.
+// Package observe is what every process has for those who watch, in the same or in another process:
+// it records what the engine's queue does while somebody watches, and reports it. Package core/watch
+// shows it.
 //
-//	queue ── Note ──► recorder ◄── reports ── other engines
-//	  │                   │                        ▲
-//	  └── Look ────► View ┘      asks of a watch ──┘
+//	queue ── Note ──► Recorder ── report ──► the store ──► watch.Watcher elsewhere
+//	  ▲                  │
+//	  └── Look           └────────────────────────────────► watch.Watcher here
 //
 // While nobody watches there is no recorder, no goroutine and no message: the queue loads one nil
 // pointer for each call.
+//
+// # Files
+//
+// hub.go begins and ends the recording; recorder.go keeps what happened; sharing.go decides when to
+// report, and rank.go which keys; report.go and wire.go have the messages.
 package observe

@@ -18,7 +18,13 @@ const (
 	// Events is how many events of a key are kept.
 	Events = 50
 
-	maxPolicies = 8 // of a key that are remembered
+	// MaxKeys is how many keys a report has at most.
+	MaxKeys = 256
+	// MaxCallers is how many holders it has of each, and likewise waiters.
+	MaxCallers = 16
+
+	// MaxPolicies is how many policies of a key are remembered.
+	MaxPolicies = 8
 )
 
 // Event is something that happened to a key.
@@ -31,110 +37,91 @@ type Event struct {
 	Waited time.Duration
 }
 
-// Origin names an engine.
-type Origin struct {
-	Identity string
-	Instance Instance
-}
-
-// recorder keeps what happened lately to the busiest keys and policies. It is safe for concurrent
+// Recorder keeps what happened lately to the busiest keys and policies. It is safe for concurrent
 // use, and its locks are held for a short time only, since callers of the queue wait for them.
-type recorder struct {
-	self    *Origin
+type Recorder struct {
+	Self    *Origin
 	prefix  int // length of what the queue's keys begin with
-	since   time.Time
-	version atomic.Uint64 // rises with each event
+	Since   time.Time
+	Version atomic.Uint64 // rises with each event
 
-	keys, policies table
+	Keys, Policies Table
 }
 
-func newRecorder(self *Origin, prefix int) *recorder {
-	r := &recorder{self: self, prefix: prefix, since: time.Now()}
-	r.keys.init()
-	r.policies.init()
+// NewRecorder returns a recorder of an engine whose keys begin with a prefix of that length.
+func NewRecorder(self *Origin, prefix int) *Recorder {
+	r := &Recorder{Self: self, prefix: prefix, Since: time.Now()}
+	r.Keys.init()
+	r.Policies.init()
 	return r
 }
 
 // Note records an event of the queue.
-func (r *recorder) Note(e queue.Event) {
-	r.version.Add(1)
+func (r *Recorder) Note(e queue.Event) {
+	r.Version.Add(1)
 	if e.Kind == queue.EventWaiting {
 		return
 	}
 	now := time.Now()
 	key, d := e.Key[r.prefix:], deltaOf(e)
-	r.keys.with(key, now, func(rec *record) {
-		rec.add(numberOf(now), d)
+	r.Keys.With(key, now, func(rec *Record) {
+		rec.Add(NumberOf(now), d)
 		rec.unsent.add(d)
-		rec.remember(e.Policy)
+		rec.Remember(e.Policy)
 		rec.fresh = min(rec.fresh+1, Events)
-		rec.keep(Event{now, e.Kind, r.self, e.Policy, e.Token, e.Waited})
+		rec.Keep(Event{now, e.Kind, r.Self, e.Policy, e.Token, e.Waited})
 	})
-	r.policies.with(e.Policy, now, func(rec *record) {
-		rec.add(numberOf(now), d)
+	r.Policies.With(e.Policy, now, func(rec *Record) {
+		rec.Add(NumberOf(now), d)
 		rec.unsent.add(d)
-	})
-}
-
-// told records what a report of another engine says of a key.
-func (r *recorder) told(k *toldKey, from *Origin, now time.Time) {
-	r.keys.with(k.name, now, func(rec *record) {
-		rec.add(numberOf(now), k.delta)
-		for _, p := range k.policies {
-			rec.remember(p)
-		}
-		for _, e := range k.events {
-			e.Origin = from
-			rec.keep(e)
-		}
 	})
 }
 
 // takeUnsent returns what no report has told of yet, and forgets it.
-func (rec *record) takeUnsent(name string, self *Origin) (k toldKey) {
-	k.told = told{name, rec.unsent}
-	k.policies = slices.Clone(rec.policies)
+func (rec *Record) takeUnsent(name string, self *Origin) (k ToldKey[queue.Key]) {
+	k.Told = Told{name, rec.unsent}
+	k.Policies = slices.Clone(rec.Policies)
 	if rec.fresh > 0 {
-		own := slices.DeleteFunc(rec.latest(), func(e Event) bool { return e.Origin != self })
-		k.events = own[max(0, len(own)-min(rec.fresh, reportEvents)):]
+		own := slices.DeleteFunc(rec.Latest(), func(e Event) bool { return e.Origin != self })
+		k.Events = own[max(0, len(own)-min(rec.fresh, ReportEvents)):]
 	}
-	rec.unsent, rec.fresh = delta{}, 0
+	rec.unsent, rec.fresh = Delta{}, 0
 	return k
 }
 
 // takeBack keeps for the next report what one that was not sent should have told.
-func (r *recorder) takeBack(policies []told, keys []toldKey) {
+func (r *Recorder) takeBack(policies []Told, keys []ToldKey[queue.Key]) {
 	for i := range policies {
-		r.policies.visit(policies[i].name, func(rec *record) { rec.unsent.add(policies[i].delta) })
+		r.Policies.Visit(policies[i].Name, func(rec *Record) { rec.unsent.add(policies[i].Delta) })
 	}
 	for i := range keys {
 		k := &keys[i]
-		r.keys.visit(k.name, func(rec *record) {
-			rec.unsent.add(k.delta)
-			rec.fresh = min(rec.fresh+len(k.events), Events)
+		r.Keys.Visit(k.Name, func(rec *Record) {
+			rec.unsent.add(k.Delta)
+			rec.fresh = min(rec.fresh+len(k.Events), Events)
 		})
 	}
 }
 
-// record is what happened lately to one key or policy.
-type record struct {
+// Record is what happened lately to one key or policy.
+type Record struct {
 	tally
-	policies []string // that use the key
+	Policies []string // that use the key
 	events   []Event  // a ring
 	next     int      // in events
-	unsent   delta    // what no report has told of
+	unsent   Delta    // what no report has told of
 	fresh    int      // how many of the latest own events no report has told of
 }
 
-// remember notes that a policy uses the key.
-func (rec *record) remember(policy string) {
-	if len(rec.policies) < maxPolicies && !slices.Contains(rec.policies, policy) {
-		rec.policies = append(rec.policies, policy)
+// Remember notes that a policy uses the key.
+func (rec *Record) Remember(policy string) {
+	if len(rec.Policies) < MaxPolicies && !slices.Contains(rec.Policies, policy) {
+		rec.Policies = append(rec.Policies, policy)
 	}
 }
 
-// keep adds an event.
-func (rec *record) keep(e Event) {
+// Keep adds an event.
+func (rec *Record) Keep(e Event) {
 	if len(rec.events) < Events {
 		rec.events = append(rec.events, e)
 		return
@@ -143,50 +130,50 @@ func (rec *record) keep(e Event) {
 	rec.next = (rec.next + 1) % Events
 }
 
-// latest returns a copy of the events, the oldest first.
-func (rec *record) latest() []Event {
+// Latest returns a copy of the events, the oldest first.
+func (rec *Record) Latest() []Event {
 	all := slices.Concat(rec.events[rec.next:], rec.events[:rec.next])
 	slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) })
 	return all
 }
 
-// table has records by name, in parts with a mutex each.
-type table struct {
+// Table has records by name, in parts with a mutex each.
+type Table struct {
 	seed  maphash.Seed
 	parts [parts]part
 }
 
 type part struct {
 	mu      sync.Mutex
-	records map[string]*record
+	records map[string]*Record
 	left    tally // records that were in use and made room for others, in counts[0]
 }
 
-func (t *table) init() {
+func (t *Table) init() {
 	t.seed = maphash.MakeSeed()
 	for i := range t.parts {
-		t.parts[i].records = make(map[string]*record)
+		t.parts[i].records = make(map[string]*Record)
 	}
 }
 
-// with calls f with the record of a name, which it makes if there is none.
-func (t *table) with(name string, now time.Time, f func(*record)) {
+// With calls f with the record of a name, which it makes if there is none.
+func (t *Table) With(name string, now time.Time, f func(*Record)) {
 	p := t.part(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.records[name]
 	if r == nil {
 		if len(p.records) >= inPart {
-			p.makeRoom(numberOf(now))
+			p.makeRoom(NumberOf(now))
 		}
-		r = new(record)
+		r = new(Record)
 		p.records[name] = r
 	}
 	f(r)
 }
 
-// visit calls f with the record of a name, or does nothing if there is none.
-func (t *table) visit(name string, f func(*record)) {
+// Visit calls f with the record of a name, or does nothing if there is none.
+func (t *Table) Visit(name string, f func(*Record)) {
 	p := t.part(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,26 +182,26 @@ func (t *table) visit(name string, f func(*record)) {
 	}
 }
 
-func (t *table) part(name string) *part {
+func (t *Table) part(name string) *part {
 	return &t.parts[maphash.String(t.seed, name)%parts]
 }
 
-// each calls f with all records, and returns how many were left out lately.
-func (t *table) each(now time.Time, f func(name string, r *record)) (left int) {
+// Each calls f with all records, and returns how many were left out lately.
+func (t *Table) Each(now time.Time, f func(name string, r *Record)) (left int) {
 	for i := range t.parts {
-		left += t.parts[i].each(numberOf(now), f)
+		left += t.parts[i].each(NumberOf(now), f)
 	}
 	return left
 }
 
-func (p *part) each(number int64, f func(name string, r *record)) (left int) {
+func (p *part) each(number int64, f func(name string, r *Record)) (left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, r := range p.records {
 		f(name, r)
 	}
-	d, _ := p.left.sum(number)
-	return int(d.counts[0])
+	d, _ := p.left.Sum(number)
+	return int(d.Counts[0])
 }
 
 // makeRoom forgets the quarter of the records in which least happened.
@@ -225,13 +212,13 @@ func (p *part) makeRoom(number int64) {
 	}
 	var all []one
 	for name, r := range p.records {
-		all = append(all, one{name, r.busy(number)})
+		all = append(all, one{name, r.Happened(number)})
 	}
 	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(a.busy, b.busy) })
 	for _, o := range all[:inPart/4] {
 		delete(p.records, o.name)
 		if o.busy > 0 {
-			p.left.add(number, delta{counts: [kinds]uint32{1}})
+			p.left.Add(number, Delta{Counts: [Kinds]uint32{1}})
 		}
 	}
 }

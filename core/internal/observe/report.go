@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -15,17 +14,16 @@ const (
 	versionMark = "lw1"
 
 	kindAsk    = 'a' // engines are to report for a time
-	kindReport = 'r'
-	kindClosed = 'c' // the engine is closed
+	KindReport = 'r'
+	KindClosed = 'c' // the engine is closed
 )
 
+// Bounds of a report.
 const (
-	maxName      = 256     // bytes of a policy's name; longer ones are cut
-	maxNames     = 256     // policies of a report that have changed
-	maxKey       = 4 << 10 // bytes of a key
-	reportEvents = 8       // of a key
-	headRoom     = 256     // bytes of a report for what is not of a policy or key
-	maxToken     = 1<<63 - 1
+	MaxName      = 256 // bytes of a policy's name; longer ones are cut
+	MaxNames     = 256 // policies of a report that have changed
+	ReportEvents = 8   // of a key
+	headRoom     = 256 // bytes of a report for what is not of a policy or key
 )
 
 // ask asks engines to report.
@@ -36,18 +34,15 @@ type ask struct {
 }
 
 func (a ask) encode() []byte {
-	w := begin(kindAsk, a.from)
+	w := &writer{Message(kindAsk, a.from)}
 	w.duration(a.valid)
 	w.number(flags(a.now))
 	return w.b
 }
 
-func begin(kind byte, from Instance) *writer {
-	w := new(writer)
-	w.bytes([]byte(versionMark))
-	w.bytes([]byte{kind})
-	w.bytes(from[:])
-	return w
+// Message is the beginning of a message, or one that has nothing more.
+func Message(kind byte, from Instance) []byte {
+	return append(append([]byte(versionMark), kind), from[:]...)
 }
 
 func flags(set ...bool) (n uint64) {
@@ -59,8 +54,8 @@ func flags(set ...bool) (n uint64) {
 	return n
 }
 
-// opened returns what kind of message it is, who sent it and the rest; ok is false if it is none.
-func opened(message []byte) (kind byte, from Instance, rest []byte, ok bool) {
+// Open returns what kind of message it is, who sent it and the rest; ok is false if it is none.
+func Open(message []byte) (kind byte, from Instance, rest []byte, ok bool) {
 	const head = len(versionMark) + 1 + len(Instance{})
 	if len(message) < head || len(message) > driver.MaxGossip || !strings.HasPrefix(string(message[:len(versionMark)]), versionMark) {
 		return 0, from, nil, false
@@ -70,64 +65,67 @@ func opened(message []byte) (kind byte, from Instance, rest []byte, ok bool) {
 }
 
 func parseAsk(rest []byte) (a ask, err error) {
-	r := reader{b: rest}
-	a.valid = r.duration()
-	a.now = r.number()&1 != 0
-	return a, r.err
+	r := Reader{Rest: rest}
+	a.valid = r.Duration()
+	a.now = r.Number()&1 != 0
+	return a, r.Err
 }
 
-// report is what one engine tells of itself.
-type report struct {
-	identity string
-	number   uint64 // of the report, from 1
-	dropped  int    // keys that it does not have
-	held     int
-	waiting  int
-	policies []told // since the report before
-	keys     []toldKey
+// Report is what one engine tells of itself. Use is how it uses a key: what its queue says to who
+// writes the report, and what is shown to who reads it.
+type Report[Use any] struct {
+	Identity string
+	Number   uint64 // of the report, from 1
+	Dropped  int    // keys that it does not have
+	Held     int
+	Waiting  int
+	Policies []Told // since the report before
+	Keys     []ToldKey[Use]
 }
 
-// told is what happened under a name since the report before.
-type told struct {
-	name string
-	delta
+// Told is what happened under a name since the report before.
+type Told struct {
+	Name string
+	Delta
 }
 
-type toldKey struct {
-	told
-	usage
-	policies []string
-	events   []Event // without origin
+// ToldKey is what a report says of a key.
+type ToldKey[Use any] struct {
+	Told
+	Use      Use
+	Policies []string
+	Events   []Event // without origin
 }
 
-func (w *writer) delta(d *delta) {
+func (w *writer) delta(d *Delta) {
 	var mask uint64
-	for i, n := range d.counts {
+	for i, n := range d.Counts {
 		if n > 0 {
 			mask |= 1 << i
 		}
 	}
 	w.number(mask)
-	for _, n := range d.counts {
+	for _, n := range d.Counts {
 		if n > 0 {
 			w.number(uint64(n))
 		}
 	}
 	if mask != 0 {
-		w.duration(d.total)
-		w.duration(d.longest)
+		w.duration(d.Total)
+		w.duration(d.Longest)
 	}
 }
 
-func (r *reader) delta() (d delta) {
-	mask := r.atMost(1<<kinds - 1)
-	for i := range d.counts {
+// Delta reads what a report says that happened.
+func (r *Reader) Delta() (d Delta) {
+	mask := r.AtMost(1<<Kinds - 1)
+	for i := range d.Counts {
 		if mask&(1<<i) != 0 {
-			d.counts[i] = uint32(r.atMost(1<<32 - 1))
+			d.Counts[i] = uint32(r.AtMost(1<<32 - 1))
 		}
 	}
 	if mask != 0 {
-		d.total, d.longest = r.duration(), r.duration()
+		d.Total, d.Longest = r.Duration(), r.Duration()
 	}
 	return d
 }
@@ -139,8 +137,8 @@ type names struct {
 }
 
 // number returns the number of a policy in the report, from 1.
-func (n *names) number(policy string, d *delta) int {
-	policy = policy[:min(len(policy), maxName)]
+func (n *names) number(policy string, d *Delta) int {
+	policy = policy[:min(len(policy), MaxName)]
 	i, ok := n.of[policy]
 	if !ok {
 		i = len(n.of) + 1
@@ -151,29 +149,29 @@ func (n *names) number(policy string, d *delta) int {
 	return i
 }
 
-// encode returns the message, and how many of the keys it has: those that no longer fit are left
+// Encode returns the message of a report, and how many of the keys it has: those that no longer fit are left
 // out. now is the time that ages count from.
-func (p *report) encode(from Instance, now time.Time) (message []byte, fit int) {
+func Encode(p *Report[queue.Key], from Instance, now time.Time) (message []byte, fit int) {
 	n := names{of: make(map[string]int)}
-	for i := range p.policies[:min(len(p.policies), maxNames)] {
-		n.number(p.policies[i].name, &p.policies[i].delta)
+	for i := range p.Policies[:min(len(p.Policies), MaxNames)] {
+		n.number(p.Policies[i].Name, &p.Policies[i].Delta)
 	}
 	var keys writer
-	for fit < len(p.keys) && fit < MaxKeys {
+	for fit < len(p.Keys) && fit < MaxKeys {
 		before := len(keys.b)
-		keys.key(&p.keys[fit], &n, now)
-		if len(n.all.b)+len(keys.b) > driver.MaxGossip-headRoom || len(n.of) > 2*maxNames {
+		keys.key(&p.Keys[fit], &n, now)
+		if len(n.all.b)+len(keys.b) > driver.MaxGossip-headRoom || len(n.of) > 2*MaxNames {
 			keys.b = keys.b[:before]
 			break
 		}
 		fit++
 	}
-	w := begin(kindReport, from)
-	w.text(p.identity)
-	w.number(p.number)
-	w.number(uint64(p.dropped + len(p.keys) - fit))
-	w.number(uint64(p.held))
-	w.number(uint64(p.waiting))
+	w := &writer{Message(KindReport, from)}
+	w.text(p.Identity)
+	w.number(p.Number)
+	w.number(uint64(p.Dropped + len(p.Keys) - fit))
+	w.number(uint64(p.Held))
+	w.number(uint64(p.Waiting))
 	w.number(uint64(len(n.of)))
 	w.bytes(n.all.b)
 	w.number(uint64(fit))
@@ -181,46 +179,44 @@ func (p *report) encode(from Instance, now time.Time) (message []byte, fit int) 
 	return w.b, fit
 }
 
-func (w *writer) key(k *toldKey, n *names, now time.Time) {
-	name := func(policy string) { w.number(uint64(n.number(policy, new(delta)))) }
-	w.text(k.name)
-	w.delta(&k.delta)
-	w.number(uint64(k.holding))
-	w.number(uint64(k.waiting))
-	w.number(uint64(len(k.policies)))
-	for _, p := range k.policies {
+func (w *writer) key(k *ToldKey[queue.Key], n *names, now time.Time) {
+	name := func(policy string) { w.number(uint64(n.number(policy, new(Delta)))) }
+	w.text(k.Name)
+	w.delta(&k.Delta)
+	w.number(uint64(k.Use.Holding))
+	w.number(uint64(k.Use.Waiting))
+	w.number(uint64(len(k.Policies)))
+	for _, p := range k.Policies {
 		name(p)
 	}
-	w.number(uint64(len(k.holders)))
-	for i := range k.holders {
-		h := &k.holders[i]
-		w.number(uint64(h.Mode)<<3 | flags(h.Idle, h.Contended, h.TraceID.IsValid()))
-		name(h.Policy)
+	w.number(uint64(len(k.Use.Holders)))
+	for i := range k.Use.Holders {
+		h := &k.Use.Holders[i]
+		w.number(uint64(h.Mode)<<3 | flags(h.Terms == nil, h.Contended, h.Trace != nil))
+		if h.Terms != nil {
+			name(h.Terms.Name)
+		} else {
+			name("")
+		}
 		w.number(uint64(h.Limit))
 		w.number(uint64(h.Token))
 		w.duration(now.Sub(h.Since))
-		w.duration(h.Until.Sub(now))
+		w.duration(h.Deadline.Sub(now))
 		w.number(uint64(h.Renewals))
 		w.number(uint64(h.HandOffs))
-		if h.TraceID.IsValid() {
-			w.bytes(h.TraceID[:])
-			w.bytes(h.SpanID[:])
-		}
+		w.trace(h.Trace)
 	}
-	w.number(uint64(len(k.waiters)))
-	for i := range k.waiters {
-		wt := &k.waiters[i]
-		w.number(uint64(wt.Mode)<<3 | flags(wt.TraceID.IsValid()))
-		name(wt.Policy)
+	w.number(uint64(len(k.Use.Waiters)))
+	for i := range k.Use.Waiters {
+		wt := &k.Use.Waiters[i]
+		w.number(uint64(wt.Terms.Mode)<<3 | flags(wt.Trace != nil))
+		name(wt.Terms.Name)
 		w.duration(now.Sub(wt.Since))
-		if wt.TraceID.IsValid() {
-			w.bytes(wt.TraceID[:])
-			w.bytes(wt.SpanID[:])
-		}
+		w.trace(wt.Trace)
 	}
-	w.number(uint64(len(k.events)))
-	for i := range k.events {
-		e := &k.events[i]
+	w.number(uint64(len(k.Events)))
+	for i := range k.Events {
+		e := &k.Events[i]
 		w.number(uint64(e.Kind))
 		name(e.Policy)
 		w.number(uint64(e.Token))
@@ -229,84 +225,9 @@ func (w *writer) key(k *toldKey, n *names, now time.Time) {
 	}
 }
 
-// parseReport reads a report that was sent at about now. All that is in it may be made up.
-func parseReport(from Instance, rest []byte, now time.Time) (*report, error) {
-	r := reader{b: rest}
-	p := &report{identity: r.text(driver.MaxIdentity), number: r.number()}
-	if !driver.ValidIdentity(p.identity) {
-		p.identity = ""
+func (w *writer) trace(t *driver.Trace) {
+	if t != nil {
+		w.bytes(t.TraceID[:])
+		w.bytes(t.SpanID[:])
 	}
-	p.dropped, p.held, p.waiting = r.int(), r.int(), r.int()
-	p.policies = make([]told, r.count(2*maxNames+MaxCallers*4))
-	for i := range p.policies {
-		p.policies[i].name = strings.ToValidUTF8(r.text(maxName), "\ufffd")
-		p.policies[i].delta = r.delta()
-	}
-	p.keys = make([]toldKey, r.count(MaxKeys))
-	origin := Origin{p.identity, from}
-	for i := range p.keys {
-		r.key(&p.keys[i], p, origin, now)
-	}
-	if len(r.b) > 0 {
-		r.fail()
-	}
-	return p, r.err
-}
-
-// policy reads a number that stands for a policy's name.
-func (r *reader) policy(p *report) string {
-	if i := r.atMost(uint64(len(p.policies))); i > 0 {
-		return p.policies[i-1].name
-	}
-	return ""
-}
-
-func (r *reader) key(k *toldKey, p *report, from Origin, now time.Time) {
-	instance := from.Instance.String()
-	k.name = r.text(maxKey)
-	k.delta = r.delta()
-	k.holding, k.waiting = r.int(), r.int()
-	for range r.count(maxPolicies) {
-		k.policies = with(k.policies, r.policy(p))
-	}
-	n := r.count(MaxCallers)
-	k.holders = slices.Grow(k.holders, n)
-	for range n {
-		set := r.number()
-		h := Holder{Identity: from.Identity, Instance: instance, Idle: set&1 != 0, Contended: set&2 != 0, Mode: modeOf(set >> 3)}
-		h.Policy, h.Limit, h.Token = r.policy(p), r.int(), int64(r.atMost(maxToken))
-		h.Since, h.Until = now.Add(-r.duration()), now.Add(r.duration())
-		h.Renewals, h.HandOffs = r.int(), r.int()
-		if set&4 != 0 {
-			copy(h.TraceID[:], r.take(len(h.TraceID)))
-			copy(h.SpanID[:], r.take(len(h.SpanID)))
-		}
-		k.holders = append(k.holders, h)
-	}
-	n = r.count(MaxCallers)
-	k.waiters = slices.Grow(k.waiters, n)
-	for range n {
-		set := r.number()
-		w := Waiter{Identity: from.Identity, Instance: instance, Mode: modeOf(set >> 3), Policy: r.policy(p)}
-		w.Since = now.Add(-r.duration())
-		if set&1 != 0 {
-			copy(w.TraceID[:], r.take(len(w.TraceID)))
-			copy(w.SpanID[:], r.take(len(w.SpanID)))
-		}
-		k.waiters = append(k.waiters, w)
-	}
-	for range r.count(reportEvents) {
-		e := Event{Kind: queue.Kind(r.atMost(uint64(kinds - 1))), Policy: r.policy(p), Token: int64(r.atMost(maxToken))}
-		e.At = now.Add(-r.duration())
-		e.Waited = r.duration()
-		k.events = append(k.events, e)
-	}
-}
-
-// modeOf is a mode that somebody told of.
-func modeOf(n uint64) driver.Mode {
-	if n > uint64(driver.Semaphore) {
-		return driver.Exclusive
-	}
-	return driver.Mode(n)
 }

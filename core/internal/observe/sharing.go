@@ -30,7 +30,6 @@ type sharing struct {
 	hurry   bool      // one has just come, and knows nothing yet
 	askAt   time.Time // when to ask next; zero is at once
 	sending bool      // a message is under way
-	silent  bool      // the store did not take the last message
 	full    time.Time // when the budget has all of burst again
 
 	reported time.Time       // the last report
@@ -54,14 +53,14 @@ func (s *sharing) spend(now time.Time) {
 
 // asked handles a message to those who can report.
 func (h *Hub) asked(message []byte) {
-	kind, from, rest, ok := opened(message)
+	kind, from, rest, ok := Open(message)
 	if !ok || kind != kindAsk {
 		return
 	}
 	a, err := parseAsk(rest)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil || h.closed || h.self != nil && from == h.self.Instance {
+	h.Lock()
+	defer h.Unlock()
+	if err != nil || h.Closed || h.Self != nil && from == h.Self.Instance {
 		return
 	}
 	s := &h.sharing
@@ -69,28 +68,28 @@ func (h *Hub) asked(message []byte) {
 	if until := time.Now().Add(min(a.valid, askFor)); until.After(s.until) {
 		s.until = until
 	}
-	h.begin()
+	h.Begin()
 }
 
 // listening notes that reports are heard from here on: those of before were missed.
 func (h *Hub) listening() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Lock()
+	defer h.Unlock()
 	h.sharing.askAt = time.Time{}
 }
 
 // share sends what is due: one message at a time.
 func (h *Hub) share(ctx context.Context, now time.Time) {
-	h.mu.Lock()
-	s, rec := &h.sharing, h.rec
+	h.Lock()
+	s, rec := &h.sharing, h.Rec
 	if rec == nil || !s.may(now) {
-		h.mu.Unlock()
+		h.Unlock()
 		return
 	}
-	if len(h.watches) > 0 && !now.Before(s.askAt) {
-		message := ask{h.self.Instance, askFor, s.askAt.IsZero()}.encode()
+	if h.watched() && !now.Before(s.askAt) {
+		message := ask{h.Self.Instance, askFor, s.askAt.IsZero()}.encode()
 		s.askAt = now.Add(askAgain)
-		h.mu.Unlock()
+		h.Unlock()
 		h.send(ctx, h.asks(), message, now, func() {})
 		return
 	}
@@ -98,9 +97,9 @@ func (h *Hub) share(ctx context.Context, now time.Time) {
 	seen, named := s.seen, s.named
 	s.number++
 	number := s.number
-	h.mu.Unlock()
+	h.Unlock()
 
-	version := rec.version.Load()
+	version := rec.Version.Load()
 	if !wanted || !due && version == seen {
 		return
 	}
@@ -108,28 +107,28 @@ func (h *Hub) share(ctx context.Context, now time.Time) {
 	if !due {
 		long, young := unnamed(keys, named, now, len(h.Prefix))
 		if !long {
-			h.mu.Lock()
+			h.Lock()
 			if !young {
 				s.seen = version // until something happens
 			}
-			h.mu.Unlock()
+			h.Unlock()
 			return
 		}
 	}
 	p := h.collect(rec, keys, now)
-	p.dropped, p.held, p.waiting, p.number = p.dropped+left, held, waiting, number
-	message, fit := p.encode(rec.self.Instance, now)
-	rec.takeBack(nil, p.keys[fit:])
+	p.Dropped, p.Held, p.Waiting, p.Number = p.Dropped+left, held, waiting, number
+	message, fit := Encode(p, rec.Self.Instance, now)
+	rec.takeBack(nil, p.Keys[fit:])
 	named = make(map[string]bool)
-	for _, k := range p.keys[:fit] {
-		if k.usage.waiting > 0 {
-			named[k.name] = true
+	for _, k := range p.Keys[:fit] {
+		if k.Use.Waiting > 0 {
+			named[k.Name] = true
 		}
 	}
-	h.mu.Lock()
+	h.Lock()
 	s.hurry, s.seen, s.reported, s.named = false, version, now, named
-	h.mu.Unlock()
-	h.send(ctx, h.reports(), message, now, func() { rec.takeBack(p.policies, p.keys[:fit]) })
+	h.Unlock()
+	h.send(ctx, h.reports(), message, now, func() { rec.takeBack(p.Policies, p.Keys[:fit]) })
 }
 
 // unnamed reports whether callers wait for a key that the last report did not name as waited for:
@@ -149,31 +148,38 @@ func unnamed(keys []queue.Key, named map[string]bool, now time.Time, prefix int)
 }
 
 // collect makes a report of keys that are in use, and of what happened since the last one.
-func (h *Hub) collect(rec *recorder, keys []queue.Key, now time.Time) *report {
-	p := &report{identity: rec.self.Identity}
-	all := make(candidates)
+func (h *Hub) collect(rec *Recorder, keys []queue.Key, now time.Time) *Report[queue.Key] {
+	p := &Report[queue.Key]{Identity: rec.Self.Identity}
+	all := make(Ranking[*queue.Key])
 	for i := range keys {
-		all.of(keys[i].Key[len(h.Prefix):]).use(usageOf(&keys[i], rec.self))
+		c, k := all.Of(keys[i].Key[len(h.Prefix):]), &keys[i]
+		c.Used = k
+		for _, w := range k.Waiters {
+			c.Waits(w.Since)
+		}
+		for _, held := range k.Holders {
+			c.Holds(held.Since)
+		}
 	}
-	p.dropped = rec.keys.each(now, func(name string, r *record) {
-		if r.unsent != (delta{}) {
-			all.of(name).busy = r.unsent.events()
+	p.Dropped = rec.Keys.Each(now, func(name string, r *Record) {
+		if r.unsent != (Delta{}) {
+			all.Of(name).Busy = r.unsent.events()
 		}
 	})
-	best := all.best(MaxKeys)
-	p.dropped += len(all) - len(best)
+	best := all.Best(MaxKeys)
+	p.Dropped += len(all) - len(best)
 	for _, c := range best {
-		k := toldKey{told: told{name: c.name}}
-		rec.keys.visit(c.name, func(r *record) { k = r.takeUnsent(c.name, rec.self) })
-		if len(c.used) > 0 {
-			k.usage = c.used[0]
+		k := ToldKey[queue.Key]{Told: Told{Name: c.Name}}
+		rec.Keys.Visit(c.Name, func(r *Record) { k = r.takeUnsent(c.Name, rec.Self) })
+		if c.Used != nil {
+			k.Use = *c.Used
 		}
-		p.keys = append(p.keys, k)
+		p.Keys = append(p.Keys, k)
 	}
-	rec.policies.each(now, func(name string, r *record) {
-		if r.unsent != (delta{}) && len(p.policies) < maxNames {
-			p.policies = append(p.policies, told{name, r.unsent})
-			r.unsent = delta{}
+	rec.Policies.Each(now, func(name string, r *Record) {
+		if r.unsent != (Delta{}) && len(p.Policies) < MaxNames {
+			p.Policies = append(p.Policies, Told{name, r.unsent})
+			r.unsent = Delta{}
 		}
 	})
 	return p
@@ -181,18 +187,18 @@ func (h *Hub) collect(rec *recorder, keys []queue.Key, now time.Time) *report {
 
 // send sends a message in the background. It calls failed if the store did not take it.
 func (h *Hub) send(ctx context.Context, topic string, message []byte, now time.Time, failed func()) {
-	h.mu.Lock()
+	h.Lock()
 	s := &h.sharing
 	s.sending = true
 	s.spend(now)
-	h.mu.Unlock()
+	h.Unlock()
 	h.running.Go(func() {
-		err := h.gossip.Tell(ctx, topic, message)
+		err := h.Gossip.Tell(ctx, topic, message)
 		if err != nil {
 			failed()
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.sending, s.silent = false, err != nil
+		h.Lock()
+		defer h.Unlock()
+		s.sending, h.Silent = false, err != nil
 	})
 }

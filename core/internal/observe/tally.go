@@ -7,65 +7,54 @@ import (
 )
 
 const (
-	bucketLength = 5 * time.Second
+	// BucketLength is how long a bucket is.
+	BucketLength = 5 * time.Second
 	bucketCount  = 60
 
+	// RateOf is the time that a rate is of.
+	RateOf = time.Minute
+
 	// Window is how far back counts go.
-	Window = bucketCount * bucketLength
+	Window = bucketCount * BucketLength
 
-	// rateBuckets is how many of the latest buckets the rate is of.
-	rateBuckets = int64(time.Minute / bucketLength)
+	// rateBuckets is how many of the latest buckets a rate is of.
+	rateBuckets = int64(RateOf / BucketLength)
 
-	kinds = int(queue.EventTimedOut) + 1
+	// Kinds is how many kinds of event there are.
+	Kinds = int(queue.EventTimedOut) + 1
 )
 
-// Counts are how often something happened.
-type Counts struct {
-	Taken, HandedOff, Released, Renewed, Lost, Refused, TimedOut int64
-
-	Rate float64 // Taken in the last minute, each second
-}
-
-// Bucket is about those who got a lock, or gave up, in a short time.
-type Bucket struct {
-	Start   time.Time
-	Length  time.Duration
-	Callers int64
+// Delta is what happened in some time: counts by queue.Kind, and what those waited who got the lock
+// or gave up.
+type Delta struct {
+	Counts  [Kinds]uint32
 	Total   time.Duration
 	Longest time.Duration
 }
 
-// delta is what happened in some time: counts by queue.Kind, and what those waited who got the lock
-// or gave up.
-type delta struct {
-	counts  [kinds]uint32
-	total   time.Duration
-	longest time.Duration
-}
-
 // deltaOf is one event.
-func deltaOf(e queue.Event) (d delta) {
-	d.counts[e.Kind] = 1
-	d.total, d.longest = e.Waited, e.Waited
+func deltaOf(e queue.Event) (d Delta) {
+	d.Counts[e.Kind] = 1
+	d.Total, d.Longest = e.Waited, e.Waited
 	return d
 }
 
-func (d *delta) add(more delta) {
-	for i, n := range more.counts {
-		d.counts[i] += n
+func (d *Delta) add(more Delta) {
+	for i, n := range more.Counts {
+		d.Counts[i] += n
 	}
-	d.total = min(d.total+more.total, 100*longest) // reports are no reason to overflow
-	d.longest = max(d.longest, more.longest)
+	d.Total = min(d.Total+more.Total, 100*longest) // reports are no reason to overflow
+	d.Longest = max(d.Longest, more.Longest)
 }
 
-// callers is how many callers got the lock or gave up.
-func (d *delta) callers() int64 {
-	return int64(d.counts[queue.EventTaken]) + int64(d.counts[queue.EventHandedOn]) + int64(d.counts[queue.EventRefused]) + int64(d.counts[queue.EventTimedOut])
+// Callers is how many callers got the lock or gave up.
+func (d *Delta) Callers() int64 {
+	return int64(d.Counts[queue.EventTaken]) + int64(d.Counts[queue.EventHandedOn]) + int64(d.Counts[queue.EventRefused]) + int64(d.Counts[queue.EventTimedOut])
 }
 
 // events is how much happened.
-func (d *delta) events() (n int64) {
-	for _, c := range d.counts {
+func (d *Delta) events() (n int64) {
+	for _, c := range d.Counts {
 		n += int64(c)
 	}
 	return n
@@ -74,65 +63,50 @@ func (d *delta) events() (n int64) {
 // tally has the latest deltas, by their time. The zero value is empty.
 type tally struct {
 	newest  int64 // number of the newest bucket that is in use
-	buckets [bucketCount]delta
+	buckets [bucketCount]Delta
 }
 
-// numberOf numbers the buckets of all times.
-func numberOf(now time.Time) int64 { return now.UnixNano() / int64(bucketLength) }
+// NumberOf numbers the buckets of all times.
+func NumberOf(now time.Time) int64 { return now.UnixNano() / int64(BucketLength) }
 
 // advance empties the buckets that are too old to be used at a time.
 func (t *tally) advance(number int64) {
 	for n := max(t.newest+1, number-bucketCount+1); n <= number; n++ {
-		t.buckets[n%bucketCount] = delta{}
+		t.buckets[n%bucketCount] = Delta{}
 	}
 	t.newest = max(t.newest, number)
 }
 
-func (t *tally) add(number int64, d delta) {
+func (t *tally) Add(number int64, d Delta) {
 	t.advance(number)
 	t.buckets[number%bucketCount].add(d)
 }
 
-// sum returns all that happened in the window that ends with a bucket.
-func (t *tally) sum(number int64) (d delta, lately uint32) {
+// Sum returns all that happened in the window that ends with a bucket.
+func (t *tally) Sum(number int64) (d Delta, lately uint32) {
 	t.advance(number)
 	for i := range t.buckets {
 		d.add(t.buckets[i])
 	}
 	for n := number - rateBuckets + 1; n <= number; n++ {
 		b := &t.buckets[n%bucketCount]
-		lately += b.counts[queue.EventTaken] + b.counts[queue.EventHandedOn]
+		lately += b.Counts[queue.EventTaken] + b.Counts[queue.EventHandedOn]
 	}
 	return d, lately
 }
 
-// busy is how much happened in the window that ends with a bucket.
-func (t *tally) busy(number int64) int64 {
-	d, _ := t.sum(number)
+// Happened is how much happened in the window that ends with a bucket.
+func (t *tally) Happened(number int64) int64 {
+	d, _ := t.Sum(number)
 	return d.events()
 }
 
-// counts returns the counts of the window that ends at a time and has begun at since.
-func (t *tally) counts(since, now time.Time) Counts {
-	d, lately := t.sum(numberOf(now))
-	n := func(k queue.Kind) int64 { return int64(d.counts[k]) }
-	over := min(time.Minute, max(now.Sub(since), time.Second))
-	return Counts{
-		Taken: n(queue.EventTaken) + n(queue.EventHandedOn), HandedOff: n(queue.EventHandedOn), Released: n(queue.EventReleased),
-		Renewed: n(queue.EventRenewed), Lost: n(queue.EventLost), Refused: n(queue.EventRefused), TimedOut: n(queue.EventTimedOut),
-		Rate: float64(lately) / over.Seconds(),
-	}
-}
-
-// waits returns the buckets since a time, the oldest first.
-func (t *tally) waits(since, now time.Time) []Bucket {
-	last := numberOf(now)
-	first := max(numberOf(since), last-bucketCount+1)
+// Each calls f with the buckets since a time, the oldest first, and when each begins.
+func (t *tally) Each(since, now time.Time, f func(start time.Time, d *Delta)) {
+	last := NumberOf(now)
+	first := max(NumberOf(since), last-bucketCount+1)
 	t.advance(last)
-	var all []Bucket
 	for n := first; n <= last; n++ {
-		b := &t.buckets[n%bucketCount]
-		all = append(all, Bucket{time.Unix(0, n*int64(bucketLength)), bucketLength, b.callers(), b.total, b.longest})
+		f(time.Unix(0, n*int64(BucketLength)), &t.buckets[n%bucketCount])
 	}
-	return all
 }

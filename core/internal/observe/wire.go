@@ -20,68 +20,71 @@ func (w *writer) text(s string) {
 	w.b = append(w.b, s...)
 }
 
-// reader reads what a writer wrote, or anything else: after the first fault it reads zeros.
-type reader struct {
-	b   []byte
-	err error
+// Reader reads what a writer wrote, or anything else: after the first fault it reads zeros.
+type Reader struct {
+	Rest []byte
+	Err  error
 }
 
 // errMalformed says that a message is not what an engine of this release sends.
 var errMalformed = errors.New("observe: the message is malformed")
 
-func (r *reader) fail() {
-	r.b, r.err = nil, errMalformed
+// Fail notes that the message is malformed.
+func (r *Reader) Fail() {
+	r.Rest, r.Err = nil, errMalformed
 }
 
-func (r *reader) number() uint64 {
-	n, size := binary.Uvarint(r.b)
+// Number reads a number.
+func (r *Reader) Number() uint64 {
+	n, size := binary.Uvarint(r.Rest)
 	if size <= 0 {
-		r.fail()
+		r.Fail()
 		return 0
 	}
-	r.b = r.b[size:]
+	r.Rest = r.Rest[size:]
 	return n
 }
 
-// atMost reads a number that must not be larger than most.
-func (r *reader) atMost(most uint64) uint64 {
-	n := r.number()
+// AtMost reads a number that must not be larger than most.
+func (r *Reader) AtMost(most uint64) uint64 {
+	n := r.Number()
 	if n > most {
-		r.fail()
+		r.Fail()
 		return 0
 	}
 	return n
 }
 
-// int reads a number of up to 31 bits.
-func (r *reader) int() int { return int(r.atMost(1<<31 - 1)) }
+// Int reads a number of up to 31 bits.
+func (r *Reader) Int() int { return int(r.AtMost(1<<31 - 1)) }
 
 // longest is no shorter than any duration in a message.
 const longest = 365 * 24 * time.Hour
 
-func (r *reader) duration() time.Duration {
-	return time.Duration(r.atMost(uint64(longest/time.Microsecond))) * time.Microsecond
+// Duration reads a duration, which is never negative.
+func (r *Reader) Duration() time.Duration {
+	return time.Duration(r.AtMost(uint64(longest/time.Microsecond))) * time.Microsecond
 }
 
-// text reads a string of at most so many bytes.
-func (r *reader) text(most int) string { return string(r.take(int(r.atMost(uint64(most))))) }
+// Text reads a string of at most so many bytes.
+func (r *Reader) Text(most int) string { return string(r.Take(int(r.AtMost(uint64(most))))) }
 
-// take reads so many bytes.
-func (r *reader) take(n int) []byte {
-	if n > len(r.b) {
-		r.fail()
+// Take reads so many bytes.
+func (r *Reader) Take(n int) []byte {
+	if n > len(r.Rest) {
+		r.Fail()
 		return nil
 	}
-	b := r.b[:n]
-	r.b = r.b[n:]
+	b := r.Rest[:n]
+	r.Rest = r.Rest[n:]
 	return b
 }
 
-// count reads how many things follow, of at least one byte each: at most so many.
-func (r *reader) count(most int) int {
-	n := int(r.atMost(uint64(most)))
-	if n > len(r.b) {
-		r.fail()
+// Count reads how many things follow, of at least one byte each: at most so many.
+func (r *Reader) Count(most int) int {
+	n := int(r.AtMost(uint64(most)))
+	if n > len(r.Rest) {
+		r.Fail()
 		return 0
 	}
 	return n

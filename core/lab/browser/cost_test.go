@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/watch"
 	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
@@ -51,7 +52,7 @@ func TestTenThousandKeysAreShownByWhatHasChanged(t *testing.T) {
 		took.push(e.detail + performance.now() - t);
 	})`)
 	b.live()
-	b.until("the rows", fmt.Sprintf(`document.querySelectorAll('[data-s="key"] tr').length === %d`, core.WatchedKeys))
+	b.until("the rows", fmt.Sprintf(`document.querySelectorAll('[data-s="key"] tr').length === %d`, watch.MaxKeys))
 	b.until("word of the others", has(".notice", "more keys are in use"))
 	first := b.busy()
 	b.do(`window.touched = new Set(); new MutationObserver(all => all.forEach(m => {

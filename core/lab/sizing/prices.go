@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // measure takes some figures on a fresh server, or on a Cluster of so many masters.
@@ -244,7 +245,7 @@ func processes(ctx context.Context, b *bed) error {
 	b.note("a process that does nothing: processor time in Redis, a second", "µs", of(us-idle))
 	watching, end := context.WithCancel(ctx)
 	defer end()
-	if _, err := all[0].Watch(watching); err != nil {
+	if _, err := watch.New(watching, all[0]); err != nil {
 		return err
 	}
 	watched, err := b.perSecond(ctx)

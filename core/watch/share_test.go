@@ -1,4 +1,4 @@
-package core_test
+package watch_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // talkative is a driver whose sessions count the messages that they send.
@@ -40,7 +41,7 @@ func (s talking) Tell(ctx context.Context, topic string, message []byte) error {
 }
 
 // seen waits until a view of w is as it should be, and returns how long that took.
-func seen(t *testing.T, w *core.Watch, what string, ok func(core.View) bool) time.Duration {
+func seen(t *testing.T, w *watch.Watcher, what string, ok func(watch.View) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for range w.Changed() {
@@ -55,13 +56,13 @@ func seen(t *testing.T, w *core.Watch, what string, ok func(core.View) bool) tim
 	return 0
 }
 
-func processOf(v core.View, identity string) core.ProcessView {
+func processOf(v watch.View, identity string) watch.Process {
 	for _, p := range v.Processes {
 		if p.Identity == identity {
 			return p
 		}
 	}
-	return core.ProcessView{}
+	return watch.Process{}
 }
 
 func TestWatchShowsTheOtherProcesses(t *testing.T) {
@@ -72,8 +73,8 @@ func TestWatchShowsTheOtherProcesses(t *testing.T) {
 		l := mustAcquire(t, b, p)
 		came := time.Now()
 		time.Sleep(time.Second)
-		w := watch(t, a)
-		seen(t, w, "the holder in b", func(v core.View) bool { return len(keyOf(v, "stock:1").Holders) == 1 })
+		w := watched(t, a)
+		seen(t, w, "the holder in b", func(v watch.View) bool { return len(keyOf(v, "stock:1").Holders) == 1 })
 		v := w.View()
 		h := keyOf(v, "stock:1").Holders[0]
 		if h.Identity != "b" || h.Self || h.Policy != "stock" || h.Token != l.Token() || !h.Since.Equal(came) || h.Until.Sub(l.Deadline()).Abs() > time.Millisecond {
@@ -83,9 +84,9 @@ func TestWatchShowsTheOtherProcesses(t *testing.T) {
 			t.Errorf("%q, processes %+v", v.Alone, v.Processes)
 		}
 		mustBe(t, l.Release(t.Context()), nil)
-		seen(t, w, "the release in b", func(v core.View) bool { return keyOf(v, "stock:1").Counts.Released == 1 })
+		seen(t, w, "the release in b", func(v watch.View) bool { return keyOf(v, "stock:1").Counts.Released == 1 })
 		k := keyOf(w.View(), "stock:1")
-		if len(k.Events) != 1 || k.Events[0].Identity != "b" || k.Events[0].Kind != core.EventReleased || len(k.Holders) > 0 {
+		if len(k.Events) != 1 || k.Events[0].Identity != "b" || k.Events[0].Kind != watch.Released || len(k.Holders) > 0 {
 			t.Errorf("%+v", k)
 		}
 		other := open(t, d, core.WithIdentity("elsewhere"), core.WithNamespace("elsewhere"))
@@ -101,8 +102,8 @@ func TestWatchSeesAWaitOfAnotherProcessWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, told := memlock.New(), new(atomic.Int64)
 		a, b := open(t, d, core.WithIdentity("a")), open(t, talkative{d, told}, core.WithIdentity("b"))
-		w := watch(t, a)
-		seen(t, w, "b", func(v core.View) bool { return processOf(v, "b").Identity != "" })
+		w := watched(t, a)
+		seen(t, w, "b", func(v watch.View) bool { return processOf(v, "b").Identity != "" })
 		for i := range 20 { // one wait after the other, at different times of the reports
 			key := fmt.Sprint("stock:", i)
 			p := core.Policy{Key: key, Name: "stock", Wait: time.Hour, TTL: time.Hour}
@@ -114,7 +115,7 @@ func TestWatchSeesAWaitOfAnotherProcessWithinASecond(t *testing.T) {
 				gaveUp <- err
 			}()
 			synctest.Wait()
-			took := seen(t, w, "the wait in b", func(v core.View) bool { return len(keyOf(v, key).Waiters) == 1 })
+			took := seen(t, w, "the wait in b", func(v watch.View) bool { return len(keyOf(v, key).Waiters) == 1 })
 			if took > time.Second {
 				t.Errorf("wait %d was seen after %v", i, took)
 			}
@@ -133,7 +134,7 @@ func TestWatchedEngineSendsAtMostThirtyMessagesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, told := memlock.New(), new(atomic.Int64)
 		a, b := open(t, d, core.WithIdentity("a")), open(t, talkative{d, told}, core.WithIdentity("b"))
-		w, second := watch(t, a), watch(t, b)
+		w, second := watched(t, a), watched(t, b)
 		_, _ = w, second
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
@@ -167,7 +168,7 @@ func TestUnwatchedEngineSendsNothing(t *testing.T) {
 			t.Errorf("%d messages while nobody watches", n)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := a.Watch(ctx); err != nil {
+		if _, err := watch.New(ctx, a); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -193,15 +194,15 @@ func TestWatchSaysWhoIsGone(t *testing.T) {
 		k := open(t, killed.on(d), core.WithIdentity("killed"))
 		closed := open(t, d, core.WithIdentity("closed"))
 		l := mustAcquire(t, k, core.Policy{Key: "stock:1", TTL: 30 * time.Second, NoRenew: true})
-		w := watch(t, a)
-		seen(t, w, "both", func(v core.View) bool { return len(v.Processes) == 3 && len(keyOf(v, "stock:1").Holders) == 1 })
+		w := watched(t, a)
+		seen(t, w, "both", func(v watch.View) bool { return len(v.Processes) == 3 && len(keyOf(v, "stock:1").Holders) == 1 })
 		mustBe(t, closed.Close(), nil)
-		if took := seen(t, w, "the end", func(v core.View) bool { return processOf(v, "closed").Closed }); took > time.Second {
+		if took := seen(t, w, "the end", func(v watch.View) bool { return processOf(v, "closed").Closed }); took > time.Second {
 			t.Errorf("an engine that was closed is seen to be after %v", took)
 		}
 		killed.dead.Store(true)
 		dead := time.Now()
-		seen(t, w, "the silence", func(v core.View) bool { return !processOf(v, "killed").Gone.IsZero() })
+		seen(t, w, "the silence", func(v watch.View) bool { return !processOf(v, "killed").Gone.IsZero() })
 		if took := time.Since(dead); took < 5*time.Second || took > 11*time.Second {
 			t.Errorf("a process that was killed counts as gone after %v", took)
 		}
@@ -216,7 +217,7 @@ func TestWatchSaysWhoIsGone(t *testing.T) {
 			t.Error("a lease that has expired is shown")
 		}
 		killed.dead.Store(false)
-		seen(t, w, "its return", func(v core.View) bool { return processOf(v, "killed").Gone.IsZero() })
+		seen(t, w, "its return", func(v watch.View) bool { return processOf(v, "killed").Gone.IsZero() })
 		killed.dead.Store(true)
 		time.Sleep(6 * time.Minute)
 		if n := len(w.View().Processes); n != 1 {

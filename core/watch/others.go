@@ -1,10 +1,12 @@
-package observe
+package watch
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockaround/lockaround/core/internal/observe"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 
 // other is an engine that has reported. It never changes: each report makes another one.
 type other struct {
-	*Origin
+	*observe.Origin
 	heard   time.Time
 	closed  bool // it said that it was
 	gone    bool
@@ -28,71 +30,74 @@ type other struct {
 }
 
 // others are the engines that have reported. Who changes them holds the hub's mutex.
-type others map[Instance]*other
+type others map[observe.Instance]*other
 
-// reported handles a message to those who watch.
-func (h *Hub) reported(message []byte) {
-	kind, from, rest, ok := opened(message)
+// Reported handles a message. The hub's mutex is not held.
+func (all *watchers) Reported(message []byte) {
+	kind, from, rest, ok := observe.Open(message)
 	now := time.Now()
 	switch {
 	case !ok:
-	case kind == kindReport:
+	case kind == observe.KindReport:
 		if p, err := parseReport(from, rest, now); err == nil {
-			h.take(from, p, now)
+			all.take(from, p, now)
 		}
-	case kind == kindClosed:
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if was := h.others[from]; was != nil && !was.closed { // until it reports again: anybody may say goodbye for it
-			h.others[from] = &other{Origin: was.Origin, heard: now, closed: true, gone: true, number: was.number}
-			h.changed()
+	case kind == observe.KindClosed:
+		all.hub.Lock()
+		defer all.hub.Unlock()
+		if was := all.others[from]; was != nil && !was.closed { // until it reports again: anybody may say goodbye for it
+			all.others[from] = &other{Origin: was.Origin, heard: now, closed: true, gone: true, number: was.number}
+			all.note()
 		}
-	}
-}
-
-// changed tells those who watch of a change. h.mu is held.
-func (h *Hub) changed() {
-	if h.rec != nil {
-		h.rec.version.Add(1)
 	}
 }
 
 // take notes a report, unless it is an old one or nobody watches.
-func (h *Hub) take(from Instance, p *report, now time.Time) {
-	to := &other{heard: now, number: p.number, held: p.held, waiting: p.waiting, dropped: p.dropped, keys: make(map[string]usage, len(p.keys))}
-	for i := range p.keys {
-		if u := p.keys[i].usage; u.holding+u.waiting > 0 {
-			to.keys[p.keys[i].name] = u
+func (all *watchers) take(from observe.Instance, p *report, now time.Time) {
+	to := &other{heard: now, number: p.Number, held: p.Held, waiting: p.Waiting, dropped: p.Dropped, keys: make(map[string]usage, len(p.Keys))}
+	for i := range p.Keys {
+		if u := p.Keys[i].Use; u.holding+u.waiting > 0 {
+			to.keys[p.Keys[i].Name] = u
 		}
 	}
-	h.mu.Lock()
-	rec, was := h.rec, h.others[from]
-	if rec == nil || len(h.watches) == 0 || from == h.self.Instance || was != nil && was.follows(p.number) {
-		h.mu.Unlock()
+	all.hub.Lock()
+	rec, was := all.hub.Rec, all.others[from]
+	if rec == nil || !all.Watched() || from == all.hub.Self.Instance || was != nil && was.follows(p.Number) {
+		all.hub.Unlock()
 		return
 	}
-	if was == nil && !h.others.room() {
-		h.crowded = now
-		h.changed()
-		h.mu.Unlock()
+	if was == nil && !all.others.room() {
+		all.crowded = now
+		all.note()
+		all.hub.Unlock()
 		return
 	}
-	if to.Origin = (&Origin{Identity: p.identity, Instance: from}); was != nil && *was.Origin == *to.Origin {
+	if to.Origin = (&observe.Origin{Identity: p.Identity, Instance: from}); was != nil && *was.Origin == *to.Origin {
 		to.Origin = was.Origin
 	}
-	if h.others == nil {
-		h.others = make(others)
+	if all.others == nil {
+		all.others = make(others)
 	}
-	h.others[from] = to
-	h.changed()
-	h.mu.Unlock()
+	all.others[from] = to
+	all.note()
+	all.hub.Unlock()
 
-	for i := range p.keys {
-		rec.told(&p.keys[i], to.Origin, now)
+	for i := range p.Keys {
+		k := &p.Keys[i]
+		rec.Keys.With(k.Name, now, func(r *observe.Record) {
+			r.Add(observe.NumberOf(now), k.Delta)
+			for _, policy := range k.Policies {
+				r.Remember(policy)
+			}
+			for _, e := range k.Events {
+				e.Origin = to.Origin
+				r.Keep(e)
+			}
+		})
 	}
-	for _, told := range p.policies {
-		if told.delta != (delta{}) {
-			rec.policies.with(told.name, now, func(r *record) { r.add(numberOf(now), told.delta) })
+	for _, told := range p.Policies {
+		if told.Delta != (observe.Delta{}) {
+			rec.Policies.With(told.Name, now, func(r *observe.Record) { r.Add(observe.NumberOf(now), told.Delta) })
 		}
 	}
 }

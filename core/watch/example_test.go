@@ -1,4 +1,4 @@
-package core_test
+package watch_test
 
 import (
 	"context"
@@ -7,10 +7,11 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
 // A page for operators shows who holds what, as long as somebody looks at it.
-func ExampleEngine_Watch() {
+func Example() {
 	locks, err := core.New(memlock.New(), core.WithNamespace("shop:test"), core.WithIdentity("pod-1"))
 	if err != nil {
 		fmt.Println(err)
@@ -22,7 +23,7 @@ func ExampleEngine_Watch() {
 
 	stock := core.Policy{Name: "stock", Key: "stock:42", TTL: time.Minute}
 	err = locks.Do(ctx, stock, func(ctx context.Context) error {
-		w, err := locks.Watch(ctx) // until ctx ends
+		w, err := watch.New(ctx, locks) // until ctx ends
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,10 @@
-package core_test
+package watch_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,14 +13,45 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/watch"
 )
 
-// watch begins to watch, until the test ends.
-func watch(t *testing.T, e *core.Engine) *core.Watch {
+// open returns an engine on d that the end of the test closes. It waits for the store
+// longer than a busy machine stops a test.
+func open(t testing.TB, d driver.Driver, o ...core.Option) *core.Engine {
+	t.Helper()
+	o = append([]core.Option{core.WithStoreTimeout(time.Minute), core.WithNamespace("test"), core.WithLogger(slog.New(slog.DiscardHandler))}, o...)
+	e, err := core.New(d, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustBe(t, e.Close(), nil) })
+	return e
+}
+
+func mustAcquire(t testing.TB, e *core.Engine, p core.Policy) *core.Lease {
+	t.Helper()
+	l, err := e.Acquire(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustBe(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got error %v, want %v", err, want)
+	}
+}
+
+// watched begins to watch, until the test ends.
+func watched(t *testing.T, e *core.Engine) *watch.Watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w, err := e.Watch(ctx)
+	w, err := watch.New(ctx, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,13 +64,13 @@ func watch(t *testing.T, e *core.Engine) *core.Watch {
 }
 
 // keyOf returns what a view has of a key.
-func keyOf(v core.View, key string) core.KeyView {
+func keyOf(v watch.View, key string) watch.Key {
 	for _, k := range v.Keys {
 		if k.Key == key {
 			return k
 		}
 	}
-	return core.KeyView{}
+	return watch.Key{}
 }
 
 func TestWatchShowsAtOnceWhatIsUnderWay(t *testing.T) {
@@ -52,7 +84,7 @@ func TestWatchShowsAtOnceWhatIsUnderWay(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(3 * time.Second)
 
-		w := watch(t, e)
+		w := watched(t, e)
 		v := w.View()
 		k := keyOf(v, "stock:1")
 		if len(k.Holders) != 1 || len(k.Waiters) != 1 || k.Holding != 1 || k.Waiting != 1 {
@@ -71,15 +103,15 @@ func TestWatchShowsAtOnceWhatIsUnderWay(t *testing.T) {
 		if len(k.Holders)+len(k.Waiters) > 0 || k.Counts.Taken != 1 || k.Counts.HandedOff != 1 || k.Counts.Released != 2 {
 			t.Errorf("%+v", k)
 		}
-		var kinds []core.EventKind
+		var kinds []watch.Kind
 		for _, ev := range k.Events {
 			kinds = append(kinds, ev.Kind)
-			if ev.Kind == core.EventHandedOn && (ev.Waited != 3*time.Second || ev.Token != l.Token()+1) {
+			if ev.Kind == watch.HandedOn && (ev.Waited != 3*time.Second || ev.Token != l.Token()+1) {
 				t.Errorf("%+v", ev)
 			}
 		}
 		slices.Sort(kinds) // all was in one instant
-		if want := []core.EventKind{core.EventHandedOn, core.EventReleased, core.EventReleased, core.EventRenewed}; !slices.Equal(kinds, want) {
+		if want := []watch.Kind{watch.HandedOn, watch.Released, watch.Released, watch.Renewed}; !slices.Equal(kinds, want) {
 			t.Errorf("events %v, want %v", kinds, want)
 		}
 	})
@@ -88,7 +120,7 @@ func TestWatchShowsAtOnceWhatIsUnderWay(t *testing.T) {
 func TestWatchIsRefusedAfterClose(t *testing.T) {
 	e := open(t, memlock.New())
 	mustBe(t, e.Close(), nil)
-	if _, err := e.Watch(t.Context()); !errors.Is(err, core.ErrClosed) {
+	if _, err := watch.New(t.Context(), e); !errors.Is(err, core.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -101,7 +133,7 @@ func TestWatchThatHasEndedCostsNothing(t *testing.T) {
 	goroutines, allocations := runtime.NumGoroutine(), testing.AllocsPerRun(100, do)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	w, err := e.Watch(ctx)
+	w, err := watch.New(ctx, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +160,7 @@ func TestWatchCountsHowCallersFared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()
 		e := open(t, d)
-		w := watch(t, e)
+		w := watched(t, e)
 		p := core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute}
 		l := mustAcquire(t, e, p)
 		_, err := e.Acquire(t.Context(), p)
@@ -179,8 +211,8 @@ func TestWatchShowsTheLongestWaitsOfVeryManyKeys(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		v := watch(t, e).View()
-		if len(v.Keys) != core.WatchedKeys || v.Dropped != n-core.WatchedKeys || v.Processes[0].Waiting != n || v.Processes[0].Held != n {
+		v := watched(t, e).View()
+		if len(v.Keys) != watch.MaxKeys || v.Dropped != n-watch.MaxKeys || v.Processes[0].Waiting != n || v.Processes[0].Held != n {
 			t.Errorf("%d keys, %d dropped, %+v", len(v.Keys), v.Dropped, v.Processes)
 		}
 		if len(keyOf(v, "stock:0").Waiters) != 1 {
