@@ -16,7 +16,7 @@ DRIVERS := ./core/etcdlock/... ./core/zklock/... ./decorator/queue/zkqueue/... .
 
 # make test has the race detector only where goroutines share memory by locks and atomics of our own:
 # in the engine, what drivers are made of, and the driver in memory.
-RACE := ./core ./core/internal/kit ./core/internal/queue ./core/internal/signals ./core/memlock
+RACE := ./core ./core/internal/kit ./core/internal/manager ./core/internal/signals ./core/memlock
 
 # Tests mostly wait, so more run at a time than there are cores.
 GOTEST := -vet=off -p 4 -parallel 16 -timeout 20m

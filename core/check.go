@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/template"
 )
 
 // plan is a policy that was found possible, with its defaults filled in.
 type plan struct {
 	Policy
-	terms queue.Terms
+	terms manager.Terms
 }
 
 // prepare makes the terms of a plan, once its name is known.
 func (e *Engine) prepare(pl *plan) {
-	pl.terms = queue.Terms{
+	pl.terms = manager.Terms{
 		Name: pl.Name, Signals: e.signals.Of(pl.Name, pl.Mode.String()),
 		Mode: pl.Mode, Limit: pl.Limit,
 		Wait: pl.Wait, TTL: pl.TTL, MaxHold: pl.MaxHold, MinHold: pl.MinHold, Linger: pl.Linger,

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 // LeaseContextKey is the context key under which a lease is found besides the
@@ -20,7 +20,7 @@ type leaseKey struct{}
 // around it.
 type holding struct {
 	lease *Lease
-	hold  *queue.Hold
+	hold  *manager.Hold
 	outer *holding
 }
 
@@ -36,12 +36,12 @@ func (n *holding) held() bool {
 type holdContext struct {
 	parent context.Context
 	holding
-	at queue.Watch // at the hold
+	at manager.Watch // at the hold
 
 	asked atomic.Pointer[cancellable]
 	mu    sync.Mutex
-	ended bool         // guarded by mu
-	why   queue.Reason // likewise
+	ended bool           // guarded by mu
+	why   manager.Reason // likewise
 }
 
 type cancellable struct {
@@ -72,10 +72,10 @@ func (c *holdContext) cancellable() context.Context {
 }
 
 // Ended cancels the context, because its hold has ended.
-func (c *holdContext) Ended(why queue.Reason) { c.end(why) }
+func (c *holdContext) Ended(why manager.Reason) { c.end(why) }
 
 // end cancels the context, and reports whether it had not ended before.
-func (c *holdContext) end(why queue.Reason) bool {
+func (c *holdContext) end(why manager.Reason) bool {
 	c.mu.Lock()
 	if c.ended {
 		c.mu.Unlock()
@@ -166,7 +166,7 @@ func (b *binding) unbind() {
 }
 
 // attach makes c a context that ends with one of the lease's holds.
-func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *queue.Hold) {
+func (c *holdContext) attach(parent context.Context, outer *holding, l *Lease, h *manager.Hold) {
 	c.holding = holding{lease: l, hold: h, outer: outer}
 	c.parent = h.Within(parent)
 	h.Watch(&c.at, c)
@@ -226,7 +226,7 @@ func AssertHeld(ctx context.Context, key string) error {
 }
 
 // Holds appends each hold that was not released.
-func (n *holding) Holds(others []*queue.Hold) []*queue.Hold {
+func (n *holding) Holds(others []*manager.Hold) []*manager.Hold {
 	for ; n != nil; n = n.outer {
 		if !n.lease.released.Load() {
 			others = append(others, n.hold)
@@ -236,7 +236,7 @@ func (n *holding) Holds(others []*queue.Hold) []*queue.Hold {
 }
 
 // of returns the hold of a key of e, or nil.
-func (n *holding) of(e *Engine, key string) *queue.Hold {
+func (n *holding) of(e *Engine, key string) *manager.Hold {
 	for ; n != nil; n = n.outer {
 		if n.hold.Key() == key && n.lease.engine == e && n.held() {
 			return n.hold

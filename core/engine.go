@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/carried"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
@@ -28,13 +28,13 @@ import (
 type Engine struct {
 	settings
 	caps     driver.Capabilities
-	queue    *queue.Queue
+	manager  *manager.Manager
 	pooled   driver.Pooled // the driver, if it is one; otherwise nil
 	prefix   string        // of every key in the store
 	identity string        // of the process
 	signals  *signals.Signals
-	hub      *observe.Hub       // for those who watch
-	dropped  func(*queue.Terms) // warns of a lease that became unreachable; made once, since each lease refers to it
+	hub      *observe.Hub         // for those who watch
+	dropped  func(*manager.Terms) // warns of a lease that became unreachable; made once, since each lease refers to it
 
 	overrides atomic.Pointer[overrides] // nil if there are none
 	guards    guards
@@ -61,7 +61,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e.prefix = s.namespace + "/"
-	e.dropped = func(t *queue.Terms) {
+	e.dropped = func(t *manager.Terms) {
 		e.log().Warn("lockaround: a lease was dropped without Release and stays locked", "lock.name", t.Name, "lock.driver", e.caps.Name)
 	}
 	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
@@ -78,7 +78,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		e.overrides.Store(all)
 	}
 	e.pooled, _ = d.(driver.Pooled)
-	e.queue, err = queue.Open(queue.Config{
+	e.manager, err = manager.Open(manager.Config{
 		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
 		TokensAfter: s.tokensAfter, Identity: e.identity, Logger: e.log, Carried: e.carried,
 	})
@@ -88,7 +88,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		refusal.Cause = err
 		return nil, refusal
 	}
-	e.hub = observe.New(observe.Config{Queue: e.queue, Prefix: e.prefix, Identity: e.identity, Driver: e.caps.Name})
+	e.hub = observe.New(observe.Config{Manager: e.manager, Prefix: e.prefix, Identity: e.identity, Driver: e.caps.Name})
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}
@@ -140,7 +140,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	if err := e.misused(ctx, "ping", ""); err != nil {
 		return err
 	}
-	return e.refused("ping", "", e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
+	return e.refused("ping", "", e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
 }
 
 // Logger returns where the engine's log goes, for a surface that has something of its own to
@@ -175,7 +175,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	if err := e.misused(ctx, "shutdown", ""); err != nil {
 		return err
 	}
-	return e.refused("shutdown", "", e.queue.Shutdown(ctx))
+	return e.refused("shutdown", "", e.manager.Shutdown(ctx))
 }
 
 // Close refuses new acquisitions, fails the waiting ones with ErrClosed, cancels
@@ -193,17 +193,17 @@ func (e *Engine) Close() error {
 	}
 	e.hub.Close()
 	defer e.logs.settle(logSettles)
-	return e.refused("close", "", e.queue.Close())
+	return e.refused("close", "", e.manager.Close())
 }
 
 // Closing returns a channel that is closed once Shutdown or Close has been called: new
 // acquisitions get ErrClosed from then on. It is for what waits for something else meanwhile, and
 // is to end as well. A nil engine has a nil channel.
 func (e *Engine) Closing() <-chan struct{} {
-	if e == nil || e.queue == nil {
+	if e == nil || e.manager == nil {
 		return nil
 	}
-	return e.queue.Closing()
+	return e.manager.Closing()
 }
 
 // Uses reports whether the engine's driver reaches its store by way of pool, such as a
@@ -270,14 +270,14 @@ func (e *Engine) grant(ctx context.Context, held *holding, pl *plan, key string,
 }
 
 // takeHold takes the lock of one key.
-func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string) (*queue.Hold, error) {
+func (e *Engine) takeHold(ctx context.Context, held *holding, pl *plan, key string) (*manager.Hold, error) {
 	if err := e.tooLong(pl, key); err != nil {
 		return nil, err
 	}
 	if outer := held.of(e, key); outer != nil {
 		return e.nest(pl, outer)
 	}
-	h, r := e.queue.Acquire(ctx, &pl.terms, key, e.patience(pl, 0), held)
+	h, r := e.manager.Acquire(ctx, &pl.terms, key, e.patience(pl, 0), held)
 	if r != nil {
 		e.noteTaken(ctx, pl.Name, r)
 		return nil, e.refused("acquire", pl.Name, r)
@@ -294,7 +294,7 @@ func (e *Engine) tooLong(pl *plan, key string) error {
 }
 
 // nest answers a context that holds the key already.
-func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
+func (e *Engine) nest(pl *plan, outer *manager.Hold) (*manager.Hold, error) {
 	if has := outer.Mode(); has != Exclusive && has != pl.Mode {
 		return nil, e.failure("acquire", pl.Name, ErrDeadlock).because("the call holds the key as %s and asks for it as %s: others may hold it too and do the same; release it first, or take it as %s from the start", has, pl.Mode, pl.Mode)
 	}
@@ -309,8 +309,8 @@ func (e *Engine) nest(pl *plan, outer *queue.Hold) (*queue.Hold, error) {
 
 // noteTaken says at the level of debugging that a call found its key taken, and by whom. It
 // has the context of the call, for a handler that adds the trace.
-func (e *Engine) noteTaken(ctx context.Context, policy string, r *queue.Refusal) {
-	if r.Why != queue.Busy && r.Why != queue.Timeout {
+func (e *Engine) noteTaken(ctx context.Context, policy string, r *manager.Refusal) {
+	if r.Why != manager.Busy && r.Why != manager.Timeout {
 		return
 	}
 	log := e.log()
@@ -340,8 +340,8 @@ func (e *Engine) failure(op, policy string, kind error) *Error {
 	return &Error{Op: op, Policy: policy, Driver: e.caps.Name, Kind: kind}
 }
 
-// refused is the error that a refusal of the queue is; nil if there is none.
-func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
+// refused is the error that a refusal of the manager is; nil if there is none.
+func (e *Engine) refused(op, policy string, r *manager.Refusal) error {
 	if r == nil {
 		return nil
 	}
@@ -349,13 +349,13 @@ func (e *Engine) refused(op, policy string, r *queue.Refusal) error {
 	err.Detail, err.RetryAfter, err.Cause = r.Detail, r.RetryAfter, r.Cause
 	switch {
 	case r.Detail != "":
-	case r.Why == queue.Unavailable:
+	case r.Why == manager.Unavailable:
 		err.Detail = describe(r.Cause)
-	case r.Why == queue.Released:
+	case r.Why == manager.Released:
 		err.Detail = releasedBefore
-	case r.Why == queue.Closed && op == "acquire":
+	case r.Why == manager.Closed && op == "acquire":
 		err.Detail = "Shutdown or Close was called before; let callers end first"
-	case r.Why == queue.Closed && op == "release":
+	case r.Why == manager.Closed && op == "release":
 		err.Detail = "Close was called while the lock was held; call Shutdown before it"
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/template"
 )
 
@@ -133,12 +133,12 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// kinds are what the queue's reasons are called here.
+// kinds are what the manager's reasons are called here.
 var kinds = [...]error{
-	queue.Busy: ErrBusy, queue.Timeout: ErrTimeout, queue.Unavailable: ErrUnavailable, queue.Mismatch: ErrPolicy,
-	queue.Canceled: context.Canceled, queue.DeadlineExceeded: context.DeadlineExceeded, queue.Closed: ErrClosed,
-	queue.Lost: ErrLost, queue.MaxHold: ErrMaxHold, queue.Deadlock: ErrDeadlock,
-	queue.Released: ErrNotHeld,
+	manager.Busy: ErrBusy, manager.Timeout: ErrTimeout, manager.Unavailable: ErrUnavailable, manager.Mismatch: ErrPolicy,
+	manager.Canceled: context.Canceled, manager.DeadlineExceeded: context.DeadlineExceeded, manager.Closed: ErrClosed,
+	manager.Lost: ErrLost, manager.MaxHold: ErrMaxHold, manager.Deadlock: ErrDeadlock,
+	manager.Released: ErrNotHeld,
 }
 
 // because says what was wrong and what would be right.

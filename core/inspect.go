@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
@@ -87,10 +87,10 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	if r != nil {
 		return KeyState{}, e.refused(op, "", r)
 	}
-	out := KeyState{Key: key, Held: st.Held, Token: e.queue.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
+	out := KeyState{Key: key, Held: st.Held, Token: e.manager.Token(st.Token), Remaining: st.Remaining, Waiting: st.Waiting, Nodes: st.Nodes}
 	for _, h := range st.Holders {
 		to := Holder{
-			Mode: h.Mode, Limit: h.Limit, Token: e.queue.Token(h.Token), Since: h.Since, Remaining: h.Remaining, Kept: h.Kept,
+			Mode: h.Mode, Limit: h.Limit, Token: e.manager.Token(h.Token), Since: h.Since, Remaining: h.Remaining, Kept: h.Kept,
 			Identity: shown(h.Identity),
 		}
 		to.TraceID, to.SpanID = spanOf(h.Origin)
@@ -146,17 +146,17 @@ func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (toke
 	if upTo < math.MaxInt64 && len(st.Holders) > 0 {
 		last = slices.MaxFunc(st.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) }).Token
 	}
-	if r == nil && e.queue.Token(last) > upTo {
+	if r == nil && e.manager.Token(last) > upTo {
 		return 0, e.failure(op, "", ErrNotHeld).because("a later holder has the key, and keeps it; look again")
 	}
 	if r == nil && last != 0 {
-		r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, last) })
+		r = e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Oust(ctx, e.prefix+key, last) })
 	}
 	outcome = r.Outcome(signals.Released)
 	if r != nil || last == 0 {
 		return 0, e.refused(op, "", r)
 	}
-	e.queue.Drop(e.prefix+key, last)
+	e.manager.Drop(e.prefix+key, last)
 	if e.caps.LateTokens {
 		// The leases that ended may have had larger tokens than it was known to have.
 		if st, r = e.state(ctx, key); r != nil {
@@ -164,7 +164,7 @@ func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (toke
 		}
 		last = max(last, st.Token-1)
 	}
-	token = e.queue.Token(last + 1)
+	token = e.manager.Token(last + 1)
 	sp.Token(token)
 	about := []any{"lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting}
 	if who, ok := ctx.Value(operatorKey{}).(string); ok {
@@ -191,8 +191,8 @@ func (e *Engine) checkKey(op, key string) error {
 }
 
 // state asks the store about a key.
-func (e *Engine) state(ctx context.Context, key string) (st driver.State, r *queue.Refusal) {
-	r = e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) (err error) {
+func (e *Engine) state(ctx context.Context, key string) (st driver.State, r *manager.Refusal) {
+	r = e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) (err error) {
 		st, err = s.Inspect(ctx, e.prefix+key)
 		return err
 	})
@@ -250,7 +250,7 @@ func (e *Engine) Keys(ctx context.Context, prefix string) iter.Seq2[KeyState, er
 func (e *Engine) list(ctx context.Context, prefix, after string) (page driver.Page, err error) {
 	const op = "list"
 	unable := false
-	r := e.queue.Ask(ctx, func(ctx context.Context, s driver.Session) (err error) {
+	r := e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) (err error) {
 		lister, ok := s.(driver.Lister)
 		if unable = !ok; unable {
 			return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 // Lease is a lock that its holder has been granted, until it releases it or
@@ -24,8 +24,8 @@ import (
 // key and the token 0.
 type Lease struct {
 	engine   *Engine
-	hold     *queue.Hold // of the first key
-	bundle   *bundle     // nil if that is the only one
+	hold     *manager.Hold // of the first key
+	bundle   *bundle       // nil if that is the only one
 	released atomic.Bool
 	unwatch  runtime.Cleanup
 }
@@ -125,7 +125,7 @@ func (l *Lease) Err() error {
 	if l == nil {
 		return l.none("check")
 	}
-	released, over := l.released.Load(), (*queue.Hold)(nil)
+	released, over := l.released.Load(), (*manager.Hold)(nil)
 	for h := range l.holds {
 		ended, live := h.State()
 		if ended != 0 {
@@ -145,12 +145,12 @@ func (l *Lease) Err() error {
 }
 
 // failure is the error of op on one of the lease's holds, which another policy may have taken.
-func (l *Lease) failure(op string, h *queue.Hold, kind error) *Error {
+func (l *Lease) failure(op string, h *manager.Hold, kind error) *Error {
 	return l.engine.failure(op, h.Terms().Name, kind)
 }
 
 // bare is the key of a hold without the engine's namespace.
-func (e *Engine) bare(h *queue.Hold) string { return h.Key()[len(e.prefix):] }
+func (e *Engine) bare(h *manager.Hold) string { return h.Key()[len(e.prefix):] }
 
 // Check asks the store whether the lock is still held, and extends the lease
 // unless its policy is NoRenew: for just before an effect that cannot be taken
@@ -158,7 +158,7 @@ func (e *Engine) bare(h *queue.Hold) string { return h.Key()[len(e.prefix):] }
 // [*Error] around ErrLost, ErrMaxHold, ErrClosed or ErrNotHeld if it is not held,
 // and around ErrUnavailable or ctx's error if the store did not say.
 func (l *Lease) Check(ctx context.Context) error {
-	return l.ask(ctx, "check", queue.Question{})
+	return l.ask(ctx, "check", manager.Question{})
 }
 
 // Extend asks the store to let the lease last for at least d from now on, by the
@@ -174,7 +174,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if d < max(e.caps.MinTTL, 1) || d > MaxTTL {
 		return l.failure("extend", l.hold, ErrPolicy).because("cannot extend by %v; driver %s can by %v to %v", d, e.caps.Name, e.caps.MinTTL, MaxTTL)
 	}
-	return l.ask(ctx, "extend", queue.Question{TTL: d})
+	return l.ask(ctx, "extend", manager.Question{TTL: d})
 }
 
 // Downgrade turns an exclusive hold into one of the read side, without a moment in
@@ -193,18 +193,18 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	if !reads(l.engine.caps) {
 		return l.failure("downgrade", l.hold, ErrPolicy).because("%s", l.engine.lacks(reads))
 	}
-	return l.ask(ctx, "downgrade", queue.Question{Lower: true})
+	return l.ask(ctx, "downgrade", manager.Question{Lower: true})
 }
 
 // ask asks the store about every hold.
-func (l *Lease) ask(ctx context.Context, op string, about queue.Question) error {
+func (l *Lease) ask(ctx context.Context, op string, about manager.Question) error {
 	if l == nil {
 		return l.none(op)
 	}
 	if l.released.Load() {
 		return l.over(op)
 	}
-	return l.together(op, func(h *queue.Hold) *queue.Refusal { return h.Ask(ctx, about) })
+	return l.together(op, func(h *manager.Hold) *manager.Refusal { return h.Ask(ctx, about) })
 }
 
 // Release ends the hold, or this nested use of it. It returns when the key has
@@ -247,7 +247,7 @@ func (l *Lease) end(ctx context.Context) error {
 		return l.outcome("release", l.hold, l.hold.Release(ctx))
 	}
 	defer l.bundle.unbind()
-	return l.worst("release", queue.ReleaseAll(ctx, l.bundle.holds))
+	return l.worst("release", manager.ReleaseAll(ctx, l.bundle.holds))
 }
 
 // watch warns if the lease becomes unreachable before it is released: nobody can
@@ -258,17 +258,17 @@ func (l *Lease) watch() {
 
 // bundle is what a lease of several keys has besides its first hold.
 type bundle struct {
-	holds   []*queue.Hold // one for each key, sorted by key
-	binding               // its context ends with the first of them, or with the lease
+	holds   []*manager.Hold // one for each key, sorted by key
+	binding                 // its context ends with the first of them, or with the lease
 
 	once       sync.Once // makes what follows
-	contention *queue.Contention
+	contention *manager.Contention
 }
 
 // contended is [Lease.Contended] for several keys.
 func (b *bundle) contended() <-chan struct{} {
 	b.once.Do(func() {
-		b.contention = queue.NewContention()
+		b.contention = manager.NewContention()
 		for _, h := range b.holds {
 			h.TellContended(b.contention)
 		}
@@ -277,7 +277,7 @@ func (b *bundle) contended() <-chan struct{} {
 }
 
 // holds calls yield with the hold of each key, in their order.
-func (l *Lease) holds(yield func(*queue.Hold) bool) {
+func (l *Lease) holds(yield func(*manager.Hold) bool) {
 	if l == nil {
 		return
 	}
@@ -293,7 +293,7 @@ func (l *Lease) holds(yield func(*queue.Hold) bool) {
 }
 
 // outcome is the error of op for one hold; nil without a refusal.
-func (l *Lease) outcome(op string, h *queue.Hold, r *queue.Refusal) error {
+func (l *Lease) outcome(op string, h *manager.Hold, r *manager.Refusal) error {
 	if r != nil {
 		return l.engine.refused(op, h.Terms().Name, r)
 	}
@@ -301,11 +301,11 @@ func (l *Lease) outcome(op string, h *queue.Hold, r *queue.Refusal) error {
 }
 
 // together calls do for the hold of each key, at the same time, and returns the worst error.
-func (l *Lease) together(op string, do func(*queue.Hold) *queue.Refusal) error {
+func (l *Lease) together(op string, do func(*manager.Hold) *manager.Refusal) error {
 	if l.bundle == nil {
 		return l.outcome(op, l.hold, do(l.hold))
 	}
-	refusals := make([]*queue.Refusal, len(l.bundle.holds))
+	refusals := make([]*manager.Refusal, len(l.bundle.holds))
 	var all sync.WaitGroup
 	for i, h := range l.bundle.holds {
 		all.Go(func() { refusals[i] = do(h) })
@@ -316,10 +316,10 @@ func (l *Lease) together(op string, do func(*queue.Hold) *queue.Refusal) error {
 
 // worst returns the first error of op on the holds of several keys, in their order, if possible
 // one that says that a hold had ended; nil without a refusal.
-func (l *Lease) worst(op string, refusals []*queue.Refusal) error {
+func (l *Lease) worst(op string, refusals []*manager.Refusal) error {
 	worst := -1
 	for i, r := range refusals {
-		if r != nil && (worst < 0 || refusals[worst].Why == queue.Unavailable && r.Why != queue.Unavailable) {
+		if r != nil && (worst < 0 || refusals[worst].Why == manager.Unavailable && r.Why != manager.Unavailable) {
 			worst = i
 		}
 	}
@@ -342,7 +342,7 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 	l.bundle.bind(context.Background(), nil, l)
 	if l.Err() != nil {
 		l.bundle.unbind()
-		queue.GiveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
+		manager.GiveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 		kind := ErrTimeout
 		if pl.Wait == 0 {
 			kind = ErrUnavailable // the store took that long
@@ -354,8 +354,8 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 
 // takeHolds takes the locks of several keys, which are sorted. Those that the call holds already
 // need nothing of the store.
-func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []string) ([]*queue.Hold, error) {
-	var nested []*queue.Hold
+func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []string) ([]*manager.Hold, error) {
+	var nested []*manager.Hold
 	var err error
 	rest := keys
 	for i, key := range keys {
@@ -378,21 +378,21 @@ func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []
 			break
 		}
 	}
-	var holds []*queue.Hold
+	var holds []*manager.Hold
 	if err == nil && len(rest) > 0 {
-		var r *queue.Refusal
-		if holds, r = e.queue.AcquireAll(ctx, &pl.terms, rest, e.patience(pl, 0), held); r != nil {
+		var r *manager.Refusal
+		if holds, r = e.manager.AcquireAll(ctx, &pl.terms, rest, e.patience(pl, 0), held); r != nil {
 			e.noteTaken(ctx, pl.Name, r)
 			err = e.refused("acquire", pl.Name, r)
 		}
 	}
 	if err != nil {
-		queue.GiveUp(ctx, nested, 0)
+		manager.GiveUp(ctx, nested, 0)
 		return nil, err
 	}
 	if nested != nil {
 		holds = append(holds, nested...)
-		slices.SortFunc(holds, func(a, b *queue.Hold) int { return strings.Compare(a.Key(), b.Key()) })
+		slices.SortFunc(holds, func(a, b *manager.Hold) int { return strings.Compare(a.Key(), b.Key()) })
 	}
 	return holds, nil
 }

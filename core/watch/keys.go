@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // usage is what one engine says of the present use of a key.
@@ -20,8 +20,8 @@ type usage struct {
 	holding, waiting int
 }
 
-// usageOf returns how the queue of this engine uses a key.
-func usageOf(k *queue.Key, self *observe.Origin) usage {
+// usageOf returns how the manager of this engine uses a key.
+func usageOf(k *manager.Key, self *observe.Origin) usage {
 	u := usage{holding: k.Holding, waiting: k.Waiting}
 	instance := self.Instance.String()
 	for _, h := range k.Holders {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 func TestEnginesThatAreShownAreBounded(t *testing.T) {
@@ -147,8 +147,8 @@ func TestReportThatComesTwiceCountsOnce(t *testing.T) {
 func TestPoliciesThatAreShownAreBounded(t *testing.T) {
 	r := observe.NewRecorder(&observe.Origin{}, 0)
 	for i := range 5_000 {
-		r.Note(queue.Event{Kind: queue.EventTaken, Key: "k", Policy: fmt.Sprint("policy:", i)})
-		r.Note(queue.Event{Kind: queue.EventTaken, Key: "k", Policy: "busy"})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Policy: fmt.Sprint("policy:", i)})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Policy: "busy"})
 	}
 	if all := policiesOf(r, time.Now()); len(all) > MaxPolicies || all[0].Name != "busy" {
 		t.Errorf("%d policies, first %q", len(all), all[0].Name)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 const (
@@ -86,7 +86,7 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 		u.waiters = append(u.waiters, w)
 	}
 	for range r.Count(observe.ReportEvents) {
-		e := observe.Event{Kind: queue.Kind(r.AtMost(uint64(observe.Kinds - 1))), Policy: p.policy(r), Token: int64(r.AtMost(maxToken))}
+		e := observe.Event{Kind: manager.Kind(r.AtMost(uint64(observe.Kinds - 1))), Policy: p.policy(r), Token: int64(r.AtMost(maxToken))}
 		e.At = now.Add(-r.Duration())
 		e.Waited = r.Duration()
 		k.Events = append(k.Events, e)

@@ -9,27 +9,27 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // written is a report with all that one can have, and read what is read of it.
-func written(now time.Time) (written *observe.Report[queue.Key], read *report) {
-	d := observe.Delta{Counts: [observe.Kinds]uint32{queue.EventTaken: 3, queue.EventLost: 1}, Total: 5 * time.Second, Longest: 2 * time.Second}
+func written(now time.Time) (written *observe.Report[manager.Key], read *report) {
+	d := observe.Delta{Counts: [observe.Kinds]uint32{manager.EventTaken: 3, manager.EventLost: 1}, Total: 5 * time.Second, Longest: 2 * time.Second}
 	told := observe.Told{Name: "stock:1", Delta: d}
 	policies, names := []observe.Told{{Name: "stock", Delta: d}}, []string{"stock", "refund"}
-	events := []observe.Event{{At: now.Add(-time.Second), Kind: queue.EventLost, Policy: "stock", Token: 12, Waited: time.Second}}
+	events := []observe.Event{{At: now.Add(-time.Second), Kind: manager.EventLost, Policy: "stock", Token: 12, Waited: time.Second}}
 	instance := observe.Instance{1}.String()
-	written = &observe.Report[queue.Key]{
+	written = &observe.Report[manager.Key]{
 		Identity: "pod-1", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
-		Keys: []observe.ToldKey[queue.Key]{{Told: told, Policies: names, Events: events, Use: queue.Key{
+		Keys: []observe.ToldKey[manager.Key]{{Told: told, Policies: names, Events: events, Use: manager.Key{
 			Holding: 3, Waiting: 4,
-			Holders: []queue.Holding{{
-				Terms: &queue.Terms{Name: "stock"}, Mode: driver.Semaphore, Limit: 5, Token: 1 << 60, Since: now.Add(-time.Second), Deadline: now.Add(time.Second),
+			Holders: []manager.Holding{{
+				Terms: &manager.Terms{Name: "stock"}, Mode: driver.Semaphore, Limit: 5, Token: 1 << 60, Since: now.Add(-time.Second), Deadline: now.Add(time.Second),
 				Renewals: 2, HandOffs: 9, Contended: true, Trace: &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}},
 			}, {Since: now, Deadline: now}},
-			Waiters: []queue.Waiting{{
-				Terms: &queue.Terms{Name: "refund", Mode: driver.Shared}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
+			Waiters: []manager.Waiting{{
+				Terms: &manager.Terms{Name: "refund", Mode: driver.Shared}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
 			}},
 		}}},
 	}

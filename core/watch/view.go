@@ -6,8 +6,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
-	"github.com/lockaround/lockaround/core/internal/queue"
 )
 
 // Limits of what a [View] has. What is left out is counted in View.Dropped.
@@ -158,17 +158,17 @@ type Kind uint8
 
 // The kinds of event.
 const (
-	Taken    = Kind(queue.EventTaken)    // a caller got the key from the store, or joined those who hold
-	HandedOn = Kind(queue.EventHandedOn) // a caller got the key within its process, without the store
-	Released = Kind(queue.EventReleased) // a hold ended well
-	Renewed  = Kind(queue.EventRenewed)  // the store renewed a lease
-	Lost     = Kind(queue.EventLost)     // a hold ended before its release, by core.ErrLost or core.ErrMaxHold
-	Refused  = Kind(queue.EventRefused)  // a caller did not get the key
-	TimedOut = Kind(queue.EventTimedOut) // a caller did not get the key in time
+	Taken    = Kind(manager.EventTaken)    // a caller got the key from the store, or joined those who hold
+	HandedOn = Kind(manager.EventHandedOn) // a caller got the key within its process, without the store
+	Released = Kind(manager.EventReleased) // a hold ended well
+	Renewed  = Kind(manager.EventRenewed)  // the store renewed a lease
+	Lost     = Kind(manager.EventLost)     // a hold ended before its release, by core.ErrLost or core.ErrMaxHold
+	Refused  = Kind(manager.EventRefused)  // a caller did not get the key
+	TimedOut = Kind(manager.EventTimedOut) // a caller did not get the key in time
 )
 
 // String returns the kind in a word or two, such as "taken".
-func (k Kind) String() string { return queue.Kind(k).String() }
+func (k Kind) String() string { return manager.Kind(k).String() }
 
 // Event is something that happened to a key.
 type Event struct {

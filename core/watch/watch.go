@@ -92,7 +92,7 @@ func (w *Watcher) View() View {
 
 // viewOf makes a view.
 func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View {
-	keys, left, held, waiting := h.Queue.Look(MaxKeys, MaxCallers)
+	keys, left, held, waiting := h.Manager.Look(MaxKeys, MaxCallers)
 	v := View{At: now, Since: rec.Since, Window: observe.Window, Policies: policiesOf(rec, now)}
 	self := Process{Identity: rec.Self.Identity, Instance: rec.Self.Instance.String(), Self: true, Heard: now, Held: held, Waiting: waiting}
 	v.Processes = append([]Process{self}, o.processes()...)
@@ -141,7 +141,7 @@ func (w *Watcher) known(name string) Key {
 		return Key{Key: name}
 	}
 	now := time.Now()
-	own := h.Queue.LookAt(h.Prefix+name, MaxCallers)
+	own := h.Manager.LookAt(h.Prefix+name, MaxCallers)
 	used := usages{usageOf(&own, rec.Self)}
 	for _, p := range o {
 		used = append(used, p.at(name, now))
@@ -202,7 +202,7 @@ func (all *watchers) note() {
 // alone says why other processes, or some of them, are not shown.
 func (all *watchers) alone(now time.Time) string {
 	switch h := all.hub; {
-	case h.Gossip == nil && h.Queue.Gossip() != nil:
+	case h.Gossip == nil && h.Manager.Gossip() != nil:
 		return "the namespace is too long for processes to report to each other, so that only this one is shown"
 	case h.Gossip == nil:
 		return "driver " + h.Driver + " has no way for processes to report to each other, so that only this one is shown"

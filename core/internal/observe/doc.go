@@ -1,12 +1,12 @@
 // Package observe is what every process has for those who watch, in the same or in another process:
-// it records what the engine's queue does while somebody watches, and reports it. Package core/watch
+// it records what the engine's lock manager does while somebody watches, and reports it. Package core/watch
 // shows it.
 //
-//	queue ── Note ──► Recorder ── report ──► the store ──► watch.Watcher elsewhere
+//	manager ── Note ──► Recorder ── report ──► the store ──► watch.Watcher elsewhere
 //	  ▲                  │
 //	  └── Look           └────────────────────────────────► watch.Watcher here
 //
-// While nobody watches there is no recorder, no goroutine and no message: the queue loads one nil
+// While nobody watches there is no recorder, no goroutine and no message: the manager loads one nil
 // pointer for each call.
 //
 // # Files

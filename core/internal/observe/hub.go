@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 // tick is how often the hub looks for changes while somebody watches.
@@ -16,7 +16,7 @@ const tick = 200 * time.Millisecond
 
 // Config is what a hub is made with.
 type Config struct {
-	Queue    *queue.Queue
+	Manager  *manager.Manager
 	Prefix   string // of the engine's keys: what the engines of a namespace have in common
 	Identity string // of the process
 	Driver   string // its name
@@ -69,7 +69,7 @@ var Of func(engine any) *Hub
 
 // New returns a hub without watchers. It listens to those who ask for reports.
 func New(c Config) *Hub {
-	h := &Hub{Config: c, Gossip: c.Queue.Gossip(), unasked: func() {}}
+	h := &Hub{Config: c, Gossip: c.Manager.Gossip(), unasked: func() {}}
 	if h.Gossip != nil && len(h.reports()) <= maxTopic {
 		h.unasked = h.Gossip.Listen(h.asks(), driver.Listener{Heard: h.asked, Listening: func() {}})
 	} else {
@@ -106,7 +106,7 @@ func (h *Hub) Begin() {
 	}
 	h.Rec = NewRecorder(h.Self, len(h.Prefix))
 	h.sharing.seen, h.sharing.named = 0, nil
-	h.Queue.Observe(h.Rec)
+	h.Manager.Observe(h.Rec)
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	h.running.Go(func() { h.run(ctx) })
@@ -123,7 +123,7 @@ func (h *Hub) Rest(now time.Time) {
 	if h.sharing.until.After(now) && !h.Closed {
 		return
 	}
-	h.Queue.Observe(nil)
+	h.Manager.Observe(nil)
 	h.Rec = nil
 	h.stop()
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // Event is something that happened to a key.
 type Event struct {
 	At     time.Time
-	Kind   queue.Kind
+	Kind   manager.Kind
 	Origin *Origin
 	Policy string
 	Token  int64
@@ -38,10 +38,10 @@ type Event struct {
 }
 
 // Recorder keeps what happened lately to the busiest keys and policies. It is safe for concurrent
-// use, and its locks are held for a short time only, since callers of the queue wait for them.
+// use, and its locks are held for a short time only, since callers wait for them.
 type Recorder struct {
 	Self    *Origin
-	prefix  int // length of what the queue's keys begin with
+	prefix  int // length of what the manager's keys begin with
 	Since   time.Time
 	Version atomic.Uint64 // rises with each event
 
@@ -56,10 +56,10 @@ func NewRecorder(self *Origin, prefix int) *Recorder {
 	return r
 }
 
-// Note records an event of the queue.
-func (r *Recorder) Note(e queue.Event) {
+// Note records an event of the manager.
+func (r *Recorder) Note(e manager.Event) {
 	r.Version.Add(1)
-	if e.Kind == queue.EventWaiting {
+	if e.Kind == manager.EventWaiting {
 		return
 	}
 	now := time.Now()
@@ -78,7 +78,7 @@ func (r *Recorder) Note(e queue.Event) {
 }
 
 // takeUnsent returns what no report has told of yet, and forgets it.
-func (rec *Record) takeUnsent(name string, self *Origin) (k ToldKey[queue.Key]) {
+func (rec *Record) takeUnsent(name string, self *Origin) (k ToldKey[manager.Key]) {
 	k.Told = Told{name, rec.unsent}
 	k.Policies = slices.Clone(rec.Policies)
 	if rec.fresh > 0 {
@@ -90,7 +90,7 @@ func (rec *Record) takeUnsent(name string, self *Origin) (k ToldKey[queue.Key]) 
 }
 
 // takeBack keeps for the next report what one that was not sent should have told.
-func (r *Recorder) takeBack(policies []Told, keys []ToldKey[queue.Key]) {
+func (r *Recorder) takeBack(policies []Told, keys []ToldKey[manager.Key]) {
 	for i := range policies {
 		r.Policies.Visit(policies[i].Name, func(rec *Record) { rec.unsent.add(policies[i].Delta) })
 	}

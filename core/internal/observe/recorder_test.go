@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 func TestRecorderKeepsTheBusiestOfManyKeys(t *testing.T) {
 	r := NewRecorder(&Origin{}, 0)
 	for i := range 5_000 {
-		r.Note(queue.Event{Kind: queue.EventTaken, Key: fmt.Sprint("once:", i), Policy: fmt.Sprint("policy:", i)})
-		r.Note(queue.Event{Kind: queue.EventTaken, Key: "busy", Policy: "busy"})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: fmt.Sprint("once:", i), Policy: fmt.Sprint("policy:", i)})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "busy", Policy: "busy"})
 	}
 	n, busy := 0, int64(0)
 	left := r.Keys.Each(time.Now(), func(name string, rec *Record) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 // Messages begin with the version, so that releases with another one do not read them, and with
@@ -71,7 +71,7 @@ func parseAsk(rest []byte) (a ask, err error) {
 	return a, r.Err
 }
 
-// Report is what one engine tells of itself. Use is how it uses a key: what its queue says to who
+// Report is what one engine tells of itself. Use is how it uses a key: what its manager says to who
 // writes the report, and what is shown to who reads it.
 type Report[Use any] struct {
 	Identity string
@@ -151,7 +151,7 @@ func (n *names) number(policy string, d *Delta) int {
 
 // Encode returns the message of a report, and how many of the keys it has: those that no longer fit are left
 // out. now is the time that ages count from.
-func Encode(p *Report[queue.Key], from Instance, now time.Time) (message []byte, fit int) {
+func Encode(p *Report[manager.Key], from Instance, now time.Time) (message []byte, fit int) {
 	n := names{of: make(map[string]int)}
 	for i := range p.Policies[:min(len(p.Policies), MaxNames)] {
 		n.number(p.Policies[i].Name, &p.Policies[i].Delta)
@@ -179,7 +179,7 @@ func Encode(p *Report[queue.Key], from Instance, now time.Time) (message []byte,
 	return w.b, fit
 }
 
-func (w *writer) key(k *ToldKey[queue.Key], n *names, now time.Time) {
+func (w *writer) key(k *ToldKey[manager.Key], n *names, now time.Time) {
 	name := func(policy string) { w.number(uint64(n.number(policy, new(Delta)))) }
 	w.text(k.Name)
 	w.delta(&k.Delta)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 const (
@@ -103,7 +103,7 @@ func (h *Hub) share(ctx context.Context, now time.Time) {
 	if !wanted || !due && version == seen {
 		return
 	}
-	keys, left, held, waiting := h.Queue.Look(MaxKeys, MaxCallers)
+	keys, left, held, waiting := h.Manager.Look(MaxKeys, MaxCallers)
 	if !due {
 		long, young := unnamed(keys, named, now, len(h.Prefix))
 		if !long {
@@ -133,7 +133,7 @@ func (h *Hub) share(ctx context.Context, now time.Time) {
 
 // unnamed reports whether callers wait for a key that the last report did not name as waited for:
 // for long, or not yet.
-func unnamed(keys []queue.Key, named map[string]bool, now time.Time, prefix int) (long, young bool) {
+func unnamed(keys []manager.Key, named map[string]bool, now time.Time, prefix int) (long, young bool) {
 	for i := range keys {
 		k := &keys[i]
 		if len(k.Waiters) == 0 || named[k.Key[prefix:]] {
@@ -148,9 +148,9 @@ func unnamed(keys []queue.Key, named map[string]bool, now time.Time, prefix int)
 }
 
 // collect makes a report of keys that are in use, and of what happened since the last one.
-func (h *Hub) collect(rec *Recorder, keys []queue.Key, now time.Time) *Report[queue.Key] {
-	p := &Report[queue.Key]{Identity: rec.Self.Identity}
-	all := make(Ranking[*queue.Key])
+func (h *Hub) collect(rec *Recorder, keys []manager.Key, now time.Time) *Report[manager.Key] {
+	p := &Report[manager.Key]{Identity: rec.Self.Identity}
+	all := make(Ranking[*manager.Key])
 	for i := range keys {
 		c, k := all.Of(keys[i].Key[len(h.Prefix):]), &keys[i]
 		c.Used = k
@@ -169,7 +169,7 @@ func (h *Hub) collect(rec *Recorder, keys []queue.Key, now time.Time) *Report[qu
 	best := all.Best(MaxKeys)
 	p.Dropped += len(all) - len(best)
 	for _, c := range best {
-		k := ToldKey[queue.Key]{Told: Told{Name: c.Name}}
+		k := ToldKey[manager.Key]{Told: Told{Name: c.Name}}
 		rec.Keys.Visit(c.Name, func(r *Record) { k = r.takeUnsent(c.Name, rec.Self) })
 		if c.Used != nil {
 			k.Use = *c.Used

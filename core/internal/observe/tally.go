@@ -3,7 +3,7 @@ package observe
 import (
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/queue"
+	"github.com/lockaround/lockaround/core/internal/manager"
 )
 
 const (
@@ -21,10 +21,10 @@ const (
 	rateBuckets = int64(RateOf / BucketLength)
 
 	// Kinds is how many kinds of event there are.
-	Kinds = int(queue.EventTimedOut) + 1
+	Kinds = int(manager.EventTimedOut) + 1
 )
 
-// Delta is what happened in some time: counts by queue.Kind, and what those waited who got the lock
+// Delta is what happened in some time: counts by manager.Kind, and what those waited who got the lock
 // or gave up.
 type Delta struct {
 	Counts  [Kinds]uint32
@@ -33,7 +33,7 @@ type Delta struct {
 }
 
 // deltaOf is one event.
-func deltaOf(e queue.Event) (d Delta) {
+func deltaOf(e manager.Event) (d Delta) {
 	d.Counts[e.Kind] = 1
 	d.Total, d.Longest = e.Waited, e.Waited
 	return d
@@ -49,7 +49,7 @@ func (d *Delta) add(more Delta) {
 
 // Callers is how many callers got the lock or gave up.
 func (d *Delta) Callers() int64 {
-	return int64(d.Counts[queue.EventTaken]) + int64(d.Counts[queue.EventHandedOn]) + int64(d.Counts[queue.EventRefused]) + int64(d.Counts[queue.EventTimedOut])
+	return int64(d.Counts[manager.EventTaken]) + int64(d.Counts[manager.EventHandedOn]) + int64(d.Counts[manager.EventRefused]) + int64(d.Counts[manager.EventTimedOut])
 }
 
 // events is how much happened.
@@ -90,7 +90,7 @@ func (t *tally) Sum(number int64) (d Delta, lately uint32) {
 	}
 	for n := number - rateBuckets + 1; n <= number; n++ {
 		b := &t.buckets[n%bucketCount]
-		lately += b.Counts[queue.EventTaken] + b.Counts[queue.EventHandedOn]
+		lately += b.Counts[manager.EventTaken] + b.Counts[manager.EventHandedOn]
 	}
 	return d, lately
 }

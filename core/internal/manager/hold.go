@@ -1,0 +1,218 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockaround/lockaround/core/driver"
+)
+
+// begin starts the time of the hold.
+func (h *Hold) begin(now time.Time) {
+	h.since = at(now)
+	if h.terms.NoRenew {
+		h.more().end = driver.Deadline(now, h.terms.TTL)
+	}
+}
+
+// more returns what few holds have, and makes it if need be.
+func (h *Hold) more() *extras {
+	if h.extras == nil {
+		h.extras = new(extras)
+	}
+	return h.extras
+}
+
+// trace is the trace of its acquisition; nil if that is not sampled.
+func (h *Hold) trace() *driver.Trace {
+	if h.extras == nil {
+		return nil
+	}
+	return h.extras.trace
+}
+
+// Key is the key that is locked.
+func (h *Hold) Key() string { return h.lease.Key }
+
+// Terms are what its caller asked for.
+func (h *Hold) Terms() *Terms { return h.terms }
+
+// block is how many holds share one grant of the store, each with its own fencing token.
+const block = 1024
+
+// Token is the fencing token: the store's token times the block's length, plus the
+// number of the hold within the grant. It is 0 if the store has none.
+func (h *Hold) Token() int64 {
+	if h.lease.Token == 0 {
+		return 0
+	}
+	return h.lease.line.manager.Token(h.lease.Token) + int64(h.number)
+}
+
+// Token is the first fencing token on a grant of the store; 0 if there was none.
+func (mgr *Manager) Token(granted int64) int64 {
+	if granted == 0 {
+		return 0
+	}
+	return (granted + mgr.TokensAfter) * block
+}
+
+// Within returns ctx as the parent of the spans of the guarded call.
+func (h *Hold) Within(ctx context.Context) context.Context { return h.span.Within(ctx) }
+
+func (h *Hold) lock()   { h.lease.line.shard.mu.Lock() }
+func (h *Hold) unlock() { h.lease.line.shard.mu.Unlock() }
+
+// Mode is the present mode of the hold: an exclusive hold may have become a shared one.
+func (h *Hold) Mode() driver.Mode {
+	h.lock()
+	defer h.unlock()
+	if h.lease.lowered {
+		return driver.Shared
+	}
+	return h.terms.Mode
+}
+
+// Deadline is when the hold is over unless the lease is renewed.
+func (h *Hold) Deadline() time.Time {
+	h.lock()
+	defer h.unlock()
+	return h.deadline()
+}
+
+// deadline is Deadline with the shard's mutex held. A hold that is not renewed ends after its own
+// TTL. Its lease may last longer, for other holds have had a longer TTL or are renewed.
+func (h *Hold) deadline() time.Time {
+	d := h.lease.Deadline
+	if h.terms.NoRenew && h.extras.end.Before(d) {
+		return h.extras.end
+	}
+	return d
+}
+
+// State reports whether the hold is live and, if it ended before its release, why.
+func (h *Hold) State() (ended Reason, live bool) {
+	h.lock()
+	defer h.unlock()
+	return h.ended, h.live(time.Now())
+}
+
+// live reports whether the hold has not ended, also by the clock: a process that
+// was paused learns here that its time is over.
+func (h *Hold) live(now time.Time) bool {
+	return !h.over && driver.Remaining(h.deadline(), now) > 0
+}
+
+// maxAt is when MaxHold is over; ok is false if there is none.
+func (h *Hold) maxAt() (end instant, ok bool) {
+	return h.since.add(h.terms.MaxHold), h.terms.MaxHold > 0
+}
+
+// pastMax reports whether MaxHold is over.
+func (h *Hold) pastMax(now time.Time) bool {
+	end, ok := h.maxAt()
+	return ok && end <= at(now)
+}
+
+// Use adds a nested use, if the hold is live.
+func (h *Hold) Use() bool {
+	h.lock()
+	defer h.unlock()
+	if !h.live(time.Now()) {
+		return false
+	}
+	h.uses++
+	return true
+}
+
+// closedChan is the Done channel of every hold that ended before it was asked.
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// Done returns a channel that is closed with the hold.
+func (h *Hold) Done() <-chan struct{} {
+	h.lock()
+	defer h.unlock()
+	x := h.more()
+	if x.done == nil {
+		if h.over {
+			return closedChan
+		}
+		x.done = make(chan struct{})
+	}
+	return x.done
+}
+
+// Watch tells the watcher when the hold ends, and at once if it has ended.
+func (h *Hold) Watch(at *Watch, w Watcher) {
+	h.lock()
+	defer h.unlock()
+	if h.over {
+		w.Ended(h.ended)
+		return
+	}
+	at.watcher = w
+	if at.next = h.watches; at.next != nil {
+		at.next.prev = at
+	}
+	h.watches = at
+}
+
+// Unwatch forgets a watcher. It does nothing if the watcher was told, or has no place here.
+func (h *Hold) Unwatch(at *Watch) {
+	h.lock()
+	defer h.unlock()
+	if h.over || at.watcher == nil {
+		return
+	}
+	at.watcher = nil
+	if at.prev != nil {
+		at.prev.next = at.next
+	} else {
+		h.watches = at.next
+	}
+	if at.next != nil {
+		at.next.prev = at.prev
+	}
+}
+
+// finish ends the hold before its release. It reports false if the hold had ended already.
+func (h *Hold) finish(why Reason) bool {
+	if h.over {
+		return false
+	}
+	h.ended = why
+	h.close()
+	if why != Closed {
+		h.note(EventLost)
+	}
+	return true
+}
+
+// close marks the hold as over, closes its Done channel and tells its watchers.
+func (h *Hold) close() {
+	h.over = true
+	h.lease.line.manager.held.Add(-1)
+	if h.extras != nil && h.extras.done != nil {
+		close(h.extras.done)
+	}
+	for w := h.watches; w != nil; w = w.next {
+		w.watcher.Ended(h.ended)
+	}
+	h.watches = nil
+}
+
+// lose ends the hold because its lease is over.
+func (h *Hold) lose() {
+	if !h.finish(Lost) {
+		return
+	}
+	mgr := h.lease.line.manager
+	h.terms.Signals.Lost(mgr.ctx)
+	mgr.warn("lockaround: a lock was lost while held", h.terms)
+}
+
+// warn logs on a goroutine of its own. Its caller holds a shard's mutex, and a slow log handler
+// must not hold up other keys.
+func (mgr *Manager) warn(message string, t *Terms) {
+	mgr.workers.Go(func() { mgr.Logger().Warn(message, "lock.name", t.Name, "lock.driver", mgr.Capabilities.Name) })
+}
