@@ -156,7 +156,7 @@ func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (toke
 	if r != nil || last == 0 {
 		return 0, e.refused(op, "", r)
 	}
-	e.manager.Drop(e.prefix+key, last)
+	e.manager.Lose(e.prefix+key, last)
 	if e.caps.LateTokens {
 		// The leases that ended may have had larger tokens than it was known to have.
 		if st, r = e.state(ctx, key); r != nil {

@@ -342,7 +342,7 @@ func (e *Engine) grantAll(ctx context.Context, held *holding, pl *plan, keys []s
 	l.bundle.bind(context.Background(), nil, l)
 	if l.Err() != nil {
 		l.bundle.unbind()
-		manager.GiveUp(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
+		manager.ReleaseUnused(ctx, holds, min(e.patience(pl, time.Since(start)), e.timeout))
 		kind := ErrTimeout
 		if pl.Wait == 0 {
 			kind = ErrUnavailable // the store took that long
@@ -387,7 +387,7 @@ func (e *Engine) takeHolds(ctx context.Context, held *holding, pl *plan, keys []
 		}
 	}
 	if err != nil {
-		manager.GiveUp(ctx, nested, 0)
+		manager.ReleaseUnused(ctx, nested, 0)
 		return nil, err
 	}
 	if nested != nil {

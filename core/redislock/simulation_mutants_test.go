@@ -54,24 +54,24 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not reach the store", file: "internal/manager/steps.go",
-		old: "if q.prompt != nil && ctx.Err() == nil && leaves",
-		bug: "if ctx != nil {\n\t\treturn nil\n\t}\n\tif q.prompt != nil && ctx.Err() == nil && leaves",
+		old: "if mgr.prompt != nil && ctx.Err() == nil && leaves",
+		bug: "if ctx != nil {\n\t\treturn nil\n\t}\n\tif mgr.prompt != nil && ctx.Err() == nil && leaves",
 	},
 	{
 		name: "renewal goes on after the release", file: "internal/manager/steps.go",
-		old: "err := q.end(ctx, end, now)",
-		bug: "err := q.end(ctx, end, now)\n" +
-			"q.workers.Go(func() { for n := 0; n < 20 && q.ctx.Err() == nil; n++ { time.Sleep(l.length / 3); q.session.Renew(q.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
+		old: "err := mgr.returnLease(ctx, end, now)",
+		bug: "err := mgr.returnLease(ctx, end, now)\n" +
+			"mgr.workers.Go(func() { for n := 0; n < 20 && mgr.ctx.Err() == nil; n++ { time.Sleep(l.length / 3); mgr.session.Renew(mgr.ctx, []driver.Renewal{{ID: end.ID, TTL: l.length}}) } })",
 	},
 	{
-		name: "a caller that left is granted the key", file: "internal/manager/waiter.go",
+		name: "a caller that left is granted the key", file: "internal/manager/acquire.go",
 		old: "\tln.remove(w)\n\tswitch {\n\tcase cancelled:",
 		bug: "\tswitch {\n\tcase cancelled:",
 	},
 	{
 		name: "a release does not wake the callers behind it", file: "internal/manager/release.go",
-		old: "ln.move(l, s, now)\n\t\treturn parted, r",
-		bug: "ln.forget(l, now)\n\t\treturn parted, r",
+		old: "ln.move(l, s, now)\n\t\treturn leaseStays, r",
+		bug: "ln.unlink(l, now)\n\t\treturn leaseStays, r",
 	},
 	{
 		name: "a lease that was lowered is handed on", file: "internal/manager/decide.go",
@@ -85,13 +85,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "the first of several keys is kept when the next cannot be had", file: "internal/manager/several.go",
-		old: "giveUp(s.ctx, append(s.holds, s.beyond...), len(s.holds),",
-		bug: "giveUp(s.ctx, s.beyond, 0,",
+		old: "releaseUnused(s.ctx, append(s.holds, s.beyond...), len(s.holds),",
+		bug: "releaseUnused(s.ctx, s.beyond, 0,",
 	},
 	{
 		name: "who waits for one of several keys gives the keys beyond it back late", core: "^TestCarts$", in: "internal/manager", file: "internal/manager/several.go",
-		old: "giveBackAll(s.beyond)",
-		bug: "late := s.beyond\n\t\ttime.AfterFunc(time.Millisecond, func() { giveBackAll(late) })",
+		old: "releaseBehind(s.beyond, 0)",
+		bug: "late := s.beyond\n\t\ttime.AfterFunc(time.Millisecond, func() { releaseBehind(late, 0) })",
 	},
 	{
 		name: "who asks for several keys passes those who wait for one", core: "^TestCarts$", in: "internal/manager", file: "internal/manager/line.go",
@@ -109,14 +109,14 @@ var mutants = []mutant{
 		bug: "if false {",
 	},
 	{
-		name: "a request overtakes a release that was sent", core: "^TestSent", file: "internal/manager/sent.go",
+		name: "a request overtakes a release that was sent", core: "^TestSent", file: "internal/manager/request.go",
 		old: "rq.After, rq.follows = &end, l",
 		bug: "_, rq.follows = &end, l",
 	},
 	{
 		name: "a release that was sent and not answered is not repeated", core: "^TestSent", file: "internal/manager/steps.go",
-		old: "if err != nil && !errors.Is(err, driver.ErrNotHeld) {\n\t\tq.releaser",
-		bug: "if err != nil && !l.sent && !errors.Is(err, driver.ErrNotHeld) {\n\t\tq.releaser",
+		old: "if err != nil && !errors.Is(err, driver.ErrNotHeld) {\n\t\tmgr.releaser",
+		bug: "if err != nil && !l.sent && !errors.Is(err, driver.ErrNotHeld) {\n\t\tmgr.releaser",
 	},
 	{
 		name: "the server ends a lease for who does not own it", file: "redislock/internal/protocol/reference/call.go",

@@ -56,11 +56,11 @@ func (c *circles) enter(w *waiter, key string, holds []*Hold) {
 	}
 	c.mu.Unlock()
 	if circle != nil {
-		w.line.dismiss(w, inCircle(circle))
+		w.line.refuseUndecided(w, inCircle(circle))
 	}
 }
 
-// leave forgets that w waits for key.
+// leave notes that w no longer waits for key.
 func (c *circles) leave(w *waiter, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (mgr *Manager) changed(lk *lock) {
 		delete(c.due, key)
 		c.looks.Unlock()
 		for circle := c.of(key); circle != nil; circle = c.of(key) {
-			circle[0].line.dismiss(circle[0], inCircle(circle))
+			circle[0].line.refuseUndecided(circle[0], inCircle(circle))
 		}
 	})
 }

@@ -25,13 +25,13 @@ const (
 type step uint8
 
 const (
-	stepStay     step = iota // nothing changes
-	stepServe                // the first waiter holds on it, and with it all that may share it
-	stepRefresh              // it is renewed, and decided on again
-	stepReplace              // it ends, and the next one is asked for in the same request
-	stepGiveBack             // it ends
-	stepLinger               // it is kept for who comes next
-	stepClose                // those who hold go on, and nobody joins them
+	stepStay    step = iota // nothing changes
+	stepServe               // the first waiter holds on it, and with it all that may share it
+	stepRefresh             // it is renewed, and decided on again
+	stepReplace             // it ends, and the next one is asked for in the same request
+	stepReturn              // it ends
+	stepLinger              // it is kept for who comes next
+	stepClose               // those who hold go on, and nobody joins them
 )
 
 // situation is all that decide knows of a lease.
@@ -67,12 +67,12 @@ func (s *situation) decide() step {
 	case s.next == nil && s.mayLinger():
 		return stepLinger
 	case s.next == nil, s.closing, s.minHold > 0:
-		return stepGiveBack
+		return stepReturn
 	case s.renewed && !s.failed && s.left >= s.next.least() && !s.usedUp():
 		return stepServe
 	case s.renewed, !s.fresh && (s.lowered || s.mode == driver.Shared || s.usedUp() || s.left <= 0):
 		if s.asking {
-			return stepGiveBack
+			return stepReturn
 		}
 		return stepReplace
 	case !s.fresh && !s.contended && s.stale, s.left < s.next.floor():

@@ -27,7 +27,7 @@ func TestStepFollowsFromTheSituation(t *testing.T) {
 		{"handed on while others wait", usual, func(s *situation) { s.contended = true }, stepServe},
 		{"handed on while others wait, on an old word", usual, func(s *situation) { s.contended, s.stale = true, true }, stepServe},
 		{"the turn is over", usual, func(s *situation) { s.contended, s.turnOver = true, true }, stepReplace},
-		{"and the next one is asked for", usual, func(s *situation) { s.contended, s.turnOver, s.asking = true, true, true }, stepGiveBack},
+		{"and the next one is asked for", usual, func(s *situation) { s.contended, s.turnOver, s.asking = true, true, true }, stepReturn},
 		{"the word is old", usual, func(s *situation) { s.stale = true }, stepRefresh},
 		{"little is left", usual, func(s *situation) { s.left = 700 * time.Millisecond }, stepRefresh},
 		{"nothing is left", usual, func(s *situation) { s.left = 0 }, stepReplace},
@@ -36,35 +36,35 @@ func TestStepFollowsFromTheSituation(t *testing.T) {
 		{"the next hold counts from a grant", usual, func(s *situation) { s.next = minHold }, stepReplace},
 		{"it was lowered", usual, func(s *situation) { s.lowered = true }, stepReplace},
 		{"a share is not handed on", usual, func(s *situation) { s.mode = driver.Shared }, stepReplace},
-		{"the hold had a MinHold", usual, func(s *situation) { s.minHold = time.Second }, stepGiveBack},
-		{"the manager closes", usual, func(s *situation) { s.closing = true }, stepGiveBack},
+		{"the hold had a MinHold", usual, func(s *situation) { s.minHold = time.Second }, stepReturn},
+		{"the manager closes", usual, func(s *situation) { s.closing = true }, stepReturn},
 
 		{"renewed", usual, func(s *situation) { s.renewed = true }, stepServe},
 		{"renewed, and the word is as old as the question", usual, func(s *situation) { s.renewed, s.stale = true, true }, stepServe},
 		{"renewed for too short", usual, func(s *situation) { s.renewed, s.left = true, 700*time.Millisecond }, stepReplace},
 		{"renewed for less than the whole TTL", usual, func(s *situation) { s.renewed, s.next = true, whole }, stepServe},
 		{"not renewed", usual, func(s *situation) { s.renewed, s.failed = true, true }, stepReplace},
-		{"not renewed, and the next one is asked for", usual, func(s *situation) { s.renewed, s.failed, s.asking = true, true, true }, stepGiveBack},
+		{"not renewed, and the next one is asked for", usual, func(s *situation) { s.renewed, s.failed, s.asking = true, true, true }, stepReturn},
 		{"renewed, and others have waited enough", usual, func(s *situation) { s.renewed, s.contended, s.turnOver = true, true, true }, stepReplace},
-		{"renewed for nobody", nobody, func(s *situation) { s.renewed = true }, stepGiveBack},
+		{"renewed for nobody", nobody, func(s *situation) { s.renewed = true }, stepReturn},
 
 		{"granted", grant, nil, stepServe},
 		{"granted as a share", grant, func(s *situation) { s.mode = driver.Shared }, stepServe},
 		{"granted to a MinHold", grant, func(s *situation) { s.next = minHold }, stepServe},
 		{"granted while others wait", grant, func(s *situation) { s.contended, s.turnOver = true, true }, stepServe},
 		{"granted with little left", grant, func(s *situation) { s.left = 700 * time.Millisecond }, stepRefresh},
-		{"granted to nobody", grant, func(s *situation) { s.next = nil }, stepGiveBack},
-		{"granted to a closing manager", grant, func(s *situation) { s.closing = true }, stepGiveBack},
+		{"granted to nobody", grant, func(s *situation) { s.next = nil }, stepReturn},
+		{"granted to a closing manager", grant, func(s *situation) { s.closing = true }, stepReturn},
 
-		{"wanted by nobody", nobody, nil, stepGiveBack},
+		{"wanted by nobody", nobody, nil, stepReturn},
 		{"may stay", stays, nil, stepLinger},
 		{"may stay, and is wanted", stays, func(s *situation) { s.next = next }, stepServe},
-		{"may stay, without room", stays, func(s *situation) { s.room = false }, stepGiveBack},
-		{"may stay, and others wait", stays, func(s *situation) { s.contended = true }, stepGiveBack},
-		{"may stay, and was lowered", stays, func(s *situation) { s.lowered = true }, stepGiveBack},
-		{"may stay, and the tokens are spent", stays, func(s *situation) { s.spent = true }, stepGiveBack},
-		{"may stay, and has ended", stays, func(s *situation) { s.left = 0 }, stepGiveBack},
-		{"has stayed", stays, func(s *situation) { s.linger = 0 }, stepGiveBack},
+		{"may stay, without room", stays, func(s *situation) { s.room = false }, stepReturn},
+		{"may stay, and others wait", stays, func(s *situation) { s.contended = true }, stepReturn},
+		{"may stay, and was lowered", stays, func(s *situation) { s.lowered = true }, stepReturn},
+		{"may stay, and the tokens are spent", stays, func(s *situation) { s.spent = true }, stepReturn},
+		{"may stay, and has ended", stays, func(s *situation) { s.left = 0 }, stepReturn},
+		{"has stayed", stays, func(s *situation) { s.linger = 0 }, stepReturn},
 
 		{"joined", share, nil, stepServe},
 		{"joined by nobody", share, func(s *situation) { s.next = nil }, stepStay},
@@ -151,7 +151,7 @@ func ruleBroken(s situation, got step) string {
 		return "keeps what is wanted, has ended or must not be kept"
 	case got == stepReplace && s.asking:
 		return "asks twice"
-	case s.held && (got == stepGiveBack || got == stepReplace || got == stepLinger):
+	case s.held && (got == stepReturn || got == stepReplace || got == stepLinger):
 		return "ends a lease that somebody holds"
 	case s.held && got == stepClose && !s.renewed:
 		return "closes a share without having asked"

@@ -1,6 +1,6 @@
 // Package manager is the machine inside an engine: it queues the callers of one process for
 // each key, asks the store once for all of them, hands a granted lease on from one to the
-// next, renews it, and gives it back.
+// next, renews it, and returns it.
 //
 //	mgr, err := manager.Open(manager.Config{Driver: d, Capabilities: d.Capabilities(), …})
 //	h, refused := mgr.Acquire(ctx, terms, "shop/stock:42", time.Second, nil)
@@ -21,11 +21,6 @@
 //	         │           ▲              │
 //	         └─ Release ─┘              └─► store    released
 //
-// machine.go has the structs. A call goes through manager.go, waiter.go, request.go and steps.go,
-// and back through release.go. A call for several keys goes through several.go, and back through
-// parting.go. Meanwhile renewer.go renews, and events.go hears the store. Those who watch are told
-// by observe.go.
-//
 // The store grants a lease to the process. A hold is one caller's time on a lease. A share is a
 // lease in mode Shared: several callers may hold it together. An exclusive lease has one hold at a
 // time, and so has each lease of a semaphore.
@@ -42,7 +37,7 @@
 //	          lingering                       kept although nobody holds
 //	              │
 //	              ▼
-//	   replaced · given back · sent · lost    the line has parted from it
+//	   replaced · returned · sent · lost       the line has unlinked it
 //
 // situation.decide, in decide.go, chooses the next step of a lease and changes nothing.
 // line.move, in steps.go, calls it and takes the step: when a lease was granted, when a hold ends,
@@ -66,7 +61,33 @@
 //  5. Each hold has a fencing token of its own: the lease's token times 1024, which is block, plus
 //     the hold's number on the lease.
 //  6. A caller is decided once: it gets a [Hold] or a [Refusal]. A caller whose context ended
-//     while it was granted the key gives it back.
-//  7. Close finds every lease: one that the line has parted from counts as a call until the
+//     while it was granted the key returns it.
+//  7. Close finds every lease: one that was unlinked counts as a call until the
 //     attempt to release it is over. What the releaser still has then ends with its TTL.
+//
+// # Words
+//
+// A caller leaves its line, or is refused. A hold ends. A lease is returned to the store, or lost;
+// then its line unlinks it. A line that has nothing to do is freed.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	types.go    the structs, which name each other
+//	acquire.go  Open and Acquire: a caller joins a line, waits, and leaves it
+//	line.go     the callers of a line, and the lines of a key
+//	request.go  the line asks the store; and what may follow a release that was sent
+//	steps.go    what a line does next with its leases
+//	decide.go   which step a lease takes
+//	hold.go     a hold: its time, its end, and what it can be asked
+//	release.go  a hold is released, alone or with others
+//	lease.go    when a lease is renewed, and what the store said of it
+//	renewer.go  the goroutine that renews
+//	events.go   what the store says by itself
+//	several.go  one call takes several keys
+//	circle.go   callers who wait for each other in a circle
+//	refusal.go  why a caller is refused, and what is logged of a store that fails
+//	observe.go  what those who watch are told
+//	closing.go  Shutdown, Close, and the goroutine that repeats releases
 package manager

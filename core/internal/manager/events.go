@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/signals"
 )
 
 // events handles what the store pushes.
@@ -20,7 +21,7 @@ func (s events) Waiting(id driver.ID) {
 		if rq != nil && !rq.queued() {
 			rq.queuedAt = ln.shard.step()
 			ln.trouble, rq.failed = nil, nil
-			ln.failTries(0)
+			ln.refuseTries(0)
 			s.manager.changed(ln.lock)
 		}
 	})
@@ -46,7 +47,7 @@ func (s events) Contended(id driver.ID, waiting bool) {
 		if waiting != l.contended || l.expecting() {
 			l.heard(waiting, 0, now) // a push may be old: it says nothing about now
 		}
-		l.recall(now)
+		l.returnUnwanted(now)
 		ln.advance()
 	})
 }
@@ -83,5 +84,56 @@ func (s events) visit(id driver.ID, f func(*line, *request, *lease)) {
 				return
 			}
 		}
+	}
+}
+
+// holder returns who holds the key, as far as is known: this process, or whom the store has
+// named to the line's request.
+func (ln *line) holder() driver.Origin {
+	for other := ln.lock.lines; other != nil; other = other.next {
+		if l := other.leases; l != nil {
+			own := driver.Origin{Identity: ln.manager.Identity}
+			if l.hold != nil {
+				own.Trace = l.hold.trace()
+			}
+			return own
+		}
+	}
+	if ln.asking != nil {
+		return ln.asking.holder
+	}
+	return driver.Origin{}
+}
+
+// refusal returns the refusal of a caller for whom the key is taken. It names the holder.
+func (ln *line) refusal(why Reason) *Refusal { return &Refusal{Why: why, Holder: ln.holder()} }
+
+// TakenBy notes who holds the key that a request of this process waits for.
+func (s events) TakenBy(id driver.ID, holder driver.Origin) {
+	s.visit(id, func(ln *line, rq *request, _ *lease) {
+		if rq == nil {
+			return
+		}
+		rq.holder = holder
+		for w := ln.first; w != nil; w = w.next {
+			w.follow(ln.holder)
+		}
+	})
+}
+
+// follow notes who holds the key that a traced caller waits for, the first time that it is known.
+func (w *waiter) follow(holder func() driver.Origin) {
+	if w.trace == nil || w.behind != nil {
+		return
+	}
+	if by := holder(); by.Known() {
+		w.behind = &by
+	}
+}
+
+// link notes at the span of a wait who held the key.
+func link(sp signals.Span, holder driver.Origin) {
+	if holder.Known() {
+		sp.Behind(holder.Identity, (*signals.Trace)(holder.Trace))
 	}
 }

@@ -2,6 +2,8 @@ package manager
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
@@ -175,21 +177,21 @@ func (h *Hold) Unwatch(at *Watch) {
 	}
 }
 
-// finish ends the hold before its release. It reports false if the hold had ended already.
-func (h *Hold) finish(why Reason) bool {
+// end ends the hold before its release. It reports false if the hold had ended already.
+func (h *Hold) end(why Reason) bool {
 	if h.over {
 		return false
 	}
 	h.ended = why
-	h.close()
+	h.markOver()
 	if why != Closed {
 		h.note(EventLost)
 	}
 	return true
 }
 
-// close marks the hold as over, closes its Done channel and tells its watchers.
-func (h *Hold) close() {
+// markOver marks the hold as over, closes its Done channel and tells its watchers.
+func (h *Hold) markOver() {
 	h.over = true
 	h.lease.line.manager.held.Add(-1)
 	if h.extras != nil && h.extras.done != nil {
@@ -201,9 +203,9 @@ func (h *Hold) close() {
 	h.watches = nil
 }
 
-// lose ends the hold because its lease is over.
-func (h *Hold) lose() {
-	if !h.finish(Lost) {
+// endLost ends the hold because its lease is over.
+func (h *Hold) endLost() {
+	if !h.end(Lost) {
 		return
 	}
 	mgr := h.lease.line.manager
@@ -215,4 +217,129 @@ func (h *Hold) lose() {
 // must not hold up other keys.
 func (mgr *Manager) warn(message string, t *Terms) {
 	mgr.workers.Go(func() { mgr.Logger().Warn(message, "lock.name", t.Name, "lock.driver", mgr.Capabilities.Name) })
+}
+
+// Contention is told once that somebody else waits for what is held.
+type Contention struct {
+	once sync.Once
+	c    chan struct{}
+}
+
+// NewContention returns one that was not told.
+func NewContention() *Contention { return &Contention{c: make(chan struct{})} }
+
+// Told is closed when it is told.
+func (c *Contention) Told() <-chan struct{} { return c.c }
+
+func (c *Contention) tell() { c.once.Do(func() { close(c.c) }) }
+
+// Contended returns the hold's own Contention, the same for each call.
+func (h *Hold) Contended() *Contention {
+	h.lock()
+	defer h.unlock()
+	x := h.more()
+	if x.own == nil {
+		x.own = NewContention()
+		h.tell(x.own)
+	}
+	return x.own
+}
+
+// TellContended tells c as soon as somebody else is known to wait for the key.
+func (h *Hold) TellContended(c *Contention) {
+	h.lock()
+	defer h.unlock()
+	h.tell(c)
+}
+
+// tell is TellContended with the lock held.
+func (h *Hold) tell(c *Contention) {
+	if l := h.lease; l.current() && (l.contended || l.line.first != nil && l.line.full()) {
+		c.tell()
+		return
+	}
+	x := h.more()
+	x.tell = append(x.tell, c)
+}
+
+// tellContended tells those who hold that somebody else waits.
+func (l *lease) tellContended() {
+	for h := l.hold; h != nil; h = h.next {
+		if h.extras == nil {
+			continue
+		}
+		for _, c := range h.extras.tell {
+			c.tell()
+		}
+		h.extras.tell = nil
+	}
+}
+
+// Question is what the store is asked about a lease that is held.
+type Question struct {
+	TTL   time.Duration // how long it is to last; 0 is as its terms say
+	Lower bool          // an exclusive one is to be a share
+}
+
+// Ask asks the store whether the hold is still the owner, and with it what about says.
+func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
+	h.lock()
+	l, ln := h.lease, h.lease.line
+	mgr := ln.manager
+	if now := time.Now(); l.current() && !h.over && !h.live(now) {
+		l.loseExpired(h, now)
+	}
+	if h.over { // its lease may be another caller's by now
+		defer h.unlock()
+		if h.ended == 0 {
+			return refuse(Released)
+		}
+		return refuse(h.ended)
+	}
+	ttl, extends := h.terms.TTL, !h.terms.NoRenew || about.TTL > 0
+	switch {
+	case about.TTL > 0:
+		ttl = about.TTL
+	case h.terms.NoRenew:
+		ttl = mgr.Capabilities.MinTTL // a renewal never shortens, so that this one only asks
+	}
+	l.lowered = l.lowered || about.Lower && h.terms.Mode == driver.Exclusive // from now on, whatever the store answers
+	renewal := l.renewal(ttl)
+	l.asks++
+	h.unlock()
+
+	sctx, cancel := context.WithTimeout(ctx, mgr.StoreTimeout)
+	defer cancel()
+	sent := time.Now()
+	res := mgr.session.Renew(sctx, []driver.Renewal{renewal})[0]
+	mgr.heard(ctx, res.Err)
+
+	h.lock()
+	defer h.unlock()
+	l.asks--
+	if l.current() {
+		if res.Err == nil && extends {
+			if h.terms.NoRenew {
+				h.extras.end = driver.Later(h.extras.end, res.Deadline)
+			}
+			l.extend(res, ttl, sent)
+			l.goOn(time.Now())
+		}
+		switch now := time.Now(); {
+		case errors.Is(res.Err, driver.ErrNotHeld):
+			ln.lose(l)
+		case !h.over && !h.live(now):
+			l.loseExpired(h, now)
+		}
+	}
+	switch {
+	case h.ended != 0:
+		return refuse(h.ended)
+	case res.Err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return overdue(ctx)
+	default:
+		return unavailable(res.Err)
+	}
 }

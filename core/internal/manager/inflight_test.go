@@ -96,7 +96,7 @@ func TestGrantThatHasEndedOnItsWayIsNotServed(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{"this one does", func(_ *testing.T, own, _ *Manager, token int64) { own.Drop("k", token) }},
+		{"this one does", func(_ *testing.T, own, _ *Manager, token int64) { own.Lose("k", token) }},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			inProcesses(t, 2, func(t *testing.T, store *slowStore, qs []*Manager) {

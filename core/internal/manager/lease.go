@@ -31,7 +31,7 @@ func (l *lease) heard(waiting bool, sent instant, now time.Time) {
 func (l *lease) expecting() bool { return l.renewing || l.refreshing || l.asks > 0 }
 
 // current reports whether the process still has this lease.
-func (l *lease) current() bool { return !l.gone }
+func (l *lease) current() bool { return !l.unlinked }
 
 // ending returns the driver's order to end the lease.
 func (l *lease) ending(keep time.Duration) driver.Ending {
@@ -57,8 +57,8 @@ func (l *lease) ttl() time.Duration {
 	return ttl
 }
 
-// settle ends the lingering of a lease, because it is wanted again or given back.
-func (l *lease) settle() {
+// endLinger ends the lingering of a lease, because it is wanted again or returned.
+func (l *lease) endLinger() {
 	if l.lingers > 0 {
 		l.lingers = 0
 		l.line.manager.held.Add(-1)
@@ -122,10 +122,10 @@ func (l *lease) schedule() {
 	l.line.manager.renewer.put(l, due, early)
 }
 
-// goOn schedules a lease after an answer of the store. One that lingers is given back if the answer
+// goOn schedules a lease after an answer of the store. One that lingers is returned if the answer
 // says that another process wants it.
 func (l *lease) goOn(now time.Time) {
-	if l.recall(now); l.current() {
+	if l.returnUnwanted(now); l.current() {
 		l.schedule()
 	}
 }

@@ -19,7 +19,7 @@ func (s *shard) step() uint64 {
 	return s.steps
 }
 
-// requests keeps requests for reuse. Only those that begin has settled come back: nothing else
+// requests keeps requests for reuse. Only those that begin has answered come back: nothing else
 // refers to them.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
@@ -55,7 +55,7 @@ func (ln *line) run(rq *request) {
 	} else {
 		rq.ctx, rq.end = context.WithTimeout(mgr.ctx, mgr.StoreTimeout)
 	}
-	if rq.withdrawn {
+	if rq.unwanted {
 		rq.end()
 	}
 	go func() {
@@ -66,13 +66,13 @@ func (ln *line) run(rq *request) {
 
 // cancel ends a request that nobody wants any more.
 func (rq *request) cancel() {
-	rq.withdrawn = true
+	rq.unwanted = true
 	if rq.ctx != nil {
 		rq.end()
 	}
 }
 
-// begin asks the store on the goroutine of w, the first waiter. If that does not settle the
+// begin asks the store on the goroutine of w, the first waiter. If that does not answer the
 // request, another goroutine goes on with it: see run.
 func (ln *line) begin(rq *request, w *waiter) {
 	g, done, err := ln.manager.prompt.Begin(rq.Request, w.since)
@@ -170,7 +170,7 @@ func (ln *line) answer(rq *request, g driver.Grant, err error, sent, now time.Ti
 	if rq.queued() {
 		ln.lastHeld = at(now)
 	}
-	if err == nil && (rq.lost || 0 < g.Token && g.Token <= rq.dropped) {
+	if err == nil && (rq.lost || 0 < g.Token && g.Token <= rq.lostUpTo) {
 		ln.manager.releaser.add(driver.Ending{ID: g.ID, Ref: g.Ref, Token: g.Token, Deadline: g.Deadline}, rq.TTL)
 		err = driver.ErrPlaceLost
 	}
@@ -194,21 +194,21 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 	}
 	switch {
 	case ln.manager.life.isClosed(), errors.Is(err, driver.ErrClosed):
-		ln.failIf(always, refuse(Closed))
+		ln.refuseIf(always, refuse(Closed))
 	case held != nil:
 		ln.trouble = nil
 		rq.holder = held.Holder
-		ln.failTries(held.RetryAfter)
+		ln.refuseTries(held.RetryAfter)
 		transient = rq.Wait // it was asked to wait: do not spin on a store that will not
 	case errors.Is(err, driver.ErrPlaceLost):
 		transient = ln.failed(nil) > 1
 	case errors.As(err, &permanent):
-		ln.failIf(always, unavailable(err))
-	case rq.withdrawn:
+		ln.refuseIf(always, unavailable(err))
+	case rq.unwanted:
 		// Withdrawn: the last caller left. Others may have come since.
 	default:
 		ln.failed(err)
-		ln.failIf((*waiter).try, unavailable(err))
+		ln.refuseIf((*waiter).try, unavailable(err))
 		transient = true
 	}
 	if transient && ln.first != nil {
@@ -243,4 +243,92 @@ func (ln *line) failed(why error) (failures int) {
 		ln.trouble.fault = why
 	}
 	return ln.trouble.failures
+}
+
+// A release that is sent (Terms.Sent) returns before the store has answered, and nobody waits for
+// the end of a lease that lingers. A later request of this process for the key must not overtake
+// it. If the driver has Capabilities.After, the next request of the line may follow it: the request
+// names the lease as its After, and the driver ends that lease first if the request arrives before
+// the release. In all other cases, and if that request fails, the line waits for the answer. But a
+// strict caller who would wait takes its place in the store's queue at once: it is served in that
+// order, and loses nothing by the overtaking.
+
+// noteSent notes that a lease's release is sent.
+func (ln *line) noteSent(l *lease, keep time.Duration) {
+	l.sent = true
+	ln.lock.sent++
+	if ln.manager.Capabilities.After && keep == 0 {
+		l.next, ln.sent = ln.sent, l
+	}
+}
+
+// follow makes a request follow a release that is under way, if there is one.
+func (ln *line) follow(rq *request) {
+	l := ln.sent
+	if l == nil {
+		return
+	}
+	ln.sent, l.followed = l.next, true
+	ln.followed++
+	end := l.ending(0)
+	rq.After, rq.follows = &end, l
+}
+
+// unfollow lets the line wait for the release that a request follows, since nobody knows whether
+// the request has reached the store. Nor may another one follow it, since the first one may have.
+func (ln *line) unfollow(rq *request) {
+	if l := rq.follows; l != nil && l.followed {
+		l.followed = false
+		ln.followed--
+	}
+}
+
+// noteAnswered notes that the store has answered to a lease's release.
+func (ln *line) noteAnswered(l *lease) {
+	if !l.sent {
+		return
+	}
+	if l.followed {
+		l.followed = false
+		ln.followed--
+	} else {
+		for link := &ln.sent; *link != nil; link = &(*link).next {
+			if *link == l {
+				*link = l.next
+				break
+			}
+		}
+	}
+	if ln.lock.sent--; ln.lock.sent > 0 {
+		return
+	}
+	for other := ln.lock.lines; other != nil; {
+		next := other.next
+		if other != ln {
+			other.advance()
+		}
+		other = next
+	}
+}
+
+// unconfirmed is how many releases the next request of the line need not wait for.
+func (ln *line) unconfirmed() int32 {
+	n := ln.followed
+	if ln.sent != nil {
+		n++ // the next request follows it
+	}
+	return n
+}
+
+// behind reports whether a line, in which somebody waits, must wait for the answers to releases:
+// those of other lines, and those of its own that no request may follow.
+func (lk *lock) behind(ln *line) bool {
+	if lk.sent == 0 || ln.strict && !ln.first.try() {
+		return false
+	}
+	own := ln.followed
+	for l := ln.sent; l != nil; l = l.next {
+		own++
+	}
+	return lk.sent > own
 }

@@ -11,7 +11,7 @@ import (
 // Several keys of one call are asked for at once, as by a caller who would not wait:
 //
 //	a b c d     asked for at once: a, b and d are free, c is taken
-//	a b         kept; d is given back
+//	a b         kept; d is returned
 //	a b c       c is waited for
 //	a b c d     the rest is asked for at once, and so on
 //
@@ -20,7 +20,7 @@ import (
 //
 // Stores with Capabilities.Recall tell the holder of each key that is found taken, also beyond the
 // first: as they do for any caller who would not wait. That is as it should be. The call wants
-// these keys next, so a lease that lingers is given back by then, and Contended promises no more
+// these keys next, so a lease that lingers is returned by then, and Contended promises no more
 // than that somebody has asked.
 
 // several is an acquisition of several keys.
@@ -90,7 +90,7 @@ func (s *several) next() *Refusal {
 			link(s.spans[len(s.holds)].Span, r.Holder)
 			return s.late(r)
 		}
-		giveBackAll(s.beyond)
+		releaseBehind(s.beyond, 0)
 		s.beyond = nil
 	}
 	i := len(s.holds)
@@ -142,7 +142,7 @@ func (s *several) fail(r *Refusal) {
 	for _, sp := range s.spans[at+1:] {
 		sp.End(outcome)
 	}
-	giveUp(s.ctx, append(s.holds, s.beyond...), len(s.holds), min(s.left(), s.manager.StoreTimeout))
+	releaseUnused(s.ctx, append(s.holds, s.beyond...), len(s.holds), min(s.left(), s.manager.StoreTimeout))
 }
 
 // heldMore is what a call holds that has been granted some of several keys.
@@ -180,9 +180,9 @@ func (s *several) try() *Refusal {
 		s.keep(h)
 	}
 	if r != nil && s.final(r) {
-		all.settle(s.ctx, min(time.Since(now), s.left()))
+		all.awaitDecisions(s.ctx, min(time.Since(now), s.left()))
 	}
-	s.beyond = all.retract(len(got))
+	s.beyond = all.leave(len(got))
 	mgr.heardLate(s.ctx, r, now)
 	return r
 }
@@ -194,7 +194,7 @@ type tries struct {
 }
 
 // join puts a waiter into the line of each key, up to the first key that is known to be taken:
-// what came after that would be given back. If the caller's goroutine is willing, it begins the
+// what came after that would be returned. If the caller's goroutine is willing, it begins the
 // requests.
 func (t *tries) join(mgr *Manager, terms *Terms, keys []string, spans []spanned, now time.Time, willing bool) {
 	var asking []*request
@@ -280,8 +280,8 @@ func (t *tries) await(ctx context.Context, patience time.Duration) (got []*Hold,
 	return got, nil
 }
 
-// settle waits until all tries are decided, at most for patience.
-func (t *tries) settle(ctx context.Context, patience time.Duration) {
+// awaitDecisions waits until all tries are decided, at most for patience.
+func (t *tries) awaitDecisions(ctx context.Context, patience time.Duration) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for i := range t.waiters {
@@ -300,14 +300,14 @@ func (t *tries) settle(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// retract ends the tries from the one of index from on, and returns what they were granted.
-func (t *tries) retract(from int) (holds []*Hold) {
+// leave takes the tries from the one of index from on out of their lines, and returns what they were granted.
+func (t *tries) leave(from int) (holds []*Hold) {
 	for i := from; i < len(t.waiters); i++ {
 		w := &t.waiters[i]
 		if w.line == nil {
 			continue
 		}
-		if h := w.line.retract(w); h != nil {
+		if h := w.line.leaveTry(w); h != nil {
 			holds = append(holds, h)
 		} else {
 			w.line.manager.life.leave()
@@ -316,16 +316,16 @@ func (t *tries) retract(from int) (holds []*Hold) {
 	return holds
 }
 
-// retract takes a caller out of the line who can no longer use the key, and returns its hold if
+// leaveTry takes a caller out of the line who can no longer use the key, and returns its hold if
 // it has been granted one. A request that does not wait for the key may go on: its answer is
-// about to come, and if it is a grant that nobody wants, it is given back.
-func (ln *line) retract(w *waiter) *Hold {
+// about to come, and if it is a grant that nobody wants, it is returned.
+func (ln *line) leaveTry(w *waiter) *Hold {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	if !w.decided() {
 		ln.remove(w)
 		if ln.asking != nil && ln.asking.Wait {
-			ln.withdrawn()
+			ln.left()
 		} else {
 			ln.advance()
 		}

@@ -17,8 +17,8 @@ func (ln *line) advance() {
 		if ln.mayAsk() {
 			ln.ask(nil)
 		}
-	case ln.asking == nil && ln.held == 0 && ln.ending == 0:
-		ln.drop()
+	case ln.asking == nil && ln.held == 0 && ln.returning == 0:
+		ln.free()
 	}
 }
 
@@ -45,7 +45,7 @@ func (ln *line) mayAsk() bool {
 	if ln.asking != nil || ln.lock.behind(ln) {
 		return false
 	}
-	ending := ln.ending - ln.unconfirmed()
+	ending := ln.returning - ln.unconfirmed()
 	switch ln.mode {
 	case driver.Shared:
 		return ln.first.terms.MinHold > 0 || ln.joint() == nil
@@ -92,8 +92,8 @@ func (ln *line) move(l *lease, s situation, now time.Time) step {
 		ln.refresh(l)
 	case stepReplace:
 		ln.replace(l)
-	case stepGiveBack:
-		ln.giveBack(l, s.minHold)
+	case stepReturn:
+		ln.returnLease(l, s.minHold)
 	case stepLinger:
 		ln.linger(l, s.linger, now)
 	case stepClose:
@@ -112,14 +112,14 @@ func (ln *line) take(l *lease, now time.Time) {
 
 // serve grants the line's first waiter a hold on l, a lease that the process has. In a line of
 // readers it also grants one to each waiter behind that may join. At MaxHeld it refuses the waiter and
-// all behind it, and gives the lease back if nobody holds it then.
+// all behind it, and returns the lease if nobody holds it then.
 func (ln *line) serve(l *lease, now time.Time) {
 	mgr, fresh := ln.manager, l.handoffs < 0
 	for more := true; more; more = ln.follows(l, fresh, now) {
 		if mgr.held.Add(1) > int64(mgr.MaxHeld) { // others have come since the waiter joined
 			mgr.held.Add(-1)
-			ln.failIf(always, mgr.atCap())
-			ln.withdrawn()
+			ln.refuseIf(always, mgr.atCap())
+			ln.left()
 			break
 		}
 		w := ln.first
@@ -142,7 +142,7 @@ func (ln *line) serve(l *lease, now time.Time) {
 		w.decide(h, nil)
 	}
 	if l.hold == nil {
-		ln.giveBack(l, 0)
+		ln.returnLease(l, 0)
 		return
 	}
 	if l.renewable() {
@@ -150,7 +150,7 @@ func (ln *line) serve(l *lease, now time.Time) {
 	}
 	l.schedule()
 	if ln.full() {
-		ln.failTries(0)
+		ln.refuseTries(0)
 	}
 }
 
@@ -206,7 +206,7 @@ func (ln *line) refreshed(l *lease, r driver.Renewed, ttl time.Duration, sent ti
 // replace ends a lease and asks for the next one in the same step.
 func (ln *line) replace(l *lease) {
 	old := l.ending(0)
-	ln.forget(l, time.Now())
+	ln.unlink(l, time.Now())
 	ln.ask(&old)
 }
 
@@ -221,71 +221,71 @@ func (ln *line) linger(l *lease, d time.Duration, now time.Time) {
 // reuse gives a lingering lease to w, if w has just joined as the first of the line.
 func (ln *line) reuse(w *waiter) {
 	if l := ln.lingering(); l != nil && ln.first == w {
-		l.settle()
+		l.endLinger()
 		l.renewAt = 0 // nobody has renewed it meanwhile
 		now := time.Now()
 		ln.move(l, ln.situation(l, nil, now), now)
 	}
 }
 
-// recall gives back the lingering leases of all lines except used.
-func (lk *lock) recall(used *line) {
+// returnLingering returns the lingering leases of all lines except used.
+func (lk *lock) returnLingering(used *line) {
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		if l := ln.lingering(); l != nil && ln != used {
-			ln.giveBack(l, 0)
+			ln.returnLease(l, 0)
 		}
 	}
 }
 
-// recall gives back a lease that lingers, if another process wants it or its time is
+// returnUnwanted returns a lease that lingers, if another process wants it or its time is
 // over.
-func (l *lease) recall(now time.Time) {
+func (l *lease) returnUnwanted(now time.Time) {
 	if l.lingers == 0 {
 		return
 	}
-	if s := l.line.situation(l, nil, now); s.decide() == stepGiveBack {
-		l.line.giveBack(l, 0)
+	if s := l.line.situation(l, nil, now); s.decide() == stepReturn {
+		l.line.returnLease(l, 0)
 	}
 }
 
-// giveBack releases a lease at the store in the background. One that lingers is in nobody's way, also
-// while its release is.
-func (ln *line) giveBack(l *lease, keep time.Duration) {
+// returnLease returns a lease to the store in the background. One that lingers is in nobody's way, also
+// while it is returned.
+func (ln *line) returnLease(l *lease, keep time.Duration) {
 	now, lingered := time.Now(), l.lingers > 0
-	ln.forget(l, now)
-	ln.ending++
+	ln.unlink(l, now)
+	ln.returning++
 	if lingered {
-		ln.depart(l, keep)
+		ln.noteSent(l, keep)
 	}
-	ln.manager.calls.Go(func() { _ = ln.finish(context.Background(), l, keep, now, nil) })
+	ln.manager.calls.Go(func() { _ = ln.returnNow(context.Background(), l, keep, now, nil) })
 }
 
-// finish releases a forgotten lease at the store, within ctx and StoreTimeout, and then
+// returnNow returns an unlinked lease at the store, within ctx and StoreTimeout, and then
 // advances the line. If the store does not confirm it in time, the releaser goes on in the
 // background.
-func (ln *line) finish(ctx context.Context, l *lease, keep time.Duration, now time.Time, written func()) error {
+func (ln *line) returnNow(ctx context.Context, l *lease, keep time.Duration, now time.Time, written func()) error {
 	mgr, end := ln.manager, l.ending(keep)
 	end.Written = written
-	err := mgr.end(ctx, end, now)
-	ln.finished(l, end, err)
+	err := mgr.returnLease(ctx, end, now)
+	ln.leaseReturned(l, end, err)
 	return err
 }
 
-// finished handles the store's answer to the release of a forgotten lease.
-func (ln *line) finished(l *lease, end driver.Ending, err error) {
+// leaseReturned handles the store's answer to the return of an unlinked lease.
+func (ln *line) leaseReturned(l *lease, end driver.Ending, err error) {
 	mgr := ln.manager
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		mgr.releaser.add(end, l.length)
 	}
 	ln.shard.mu.Lock()
-	ln.ending--
-	ln.confirm(l)
+	ln.returning--
+	ln.noteAnswered(l)
 	ln.advance()
 	ln.shard.mu.Unlock()
 }
 
-// end releases a lease at the store, within ctx and StoreTimeout.
-func (mgr *Manager) end(ctx context.Context, end driver.Ending, now time.Time) (err error) {
+// returnLease returns a lease to the store, within ctx and StoreTimeout.
+func (mgr *Manager) returnLease(ctx context.Context, end driver.Ending, now time.Time) (err error) {
 	defer func() { mgr.heard(ctx, err) }()
 	if mgr.prompt != nil && ctx.Err() == nil && leaves(ctx, driver.Promptness) {
 		if done, err := mgr.prompt.End(end, now); done {
@@ -303,15 +303,15 @@ func leaves(ctx context.Context, d time.Duration) bool {
 	return !ends || time.Until(end) >= d
 }
 
-// forget removes a lease from its line and from the renewer. It does not ask the store.
-func (ln *line) forget(l *lease, now time.Time) {
+// unlink removes a lease from its line and from the renewer. It does not ask the store.
+func (ln *line) unlink(l *lease, now time.Time) {
 	link := &ln.leases
 	for *link != l {
 		link = &(*link).next
 	}
 	*link = l.next
-	l.gone = true
-	l.settle()
+	l.unlinked = true
+	l.endLinger()
 	ln.held--
 	ln.lastHeld = at(now)
 	ln.manager.renewer.remove(l)
@@ -320,19 +320,19 @@ func (ln *line) forget(l *lease, now time.Time) {
 
 // lose ends a lease that is gone at the store or past its deadline, and every hold on it.
 func (ln *line) lose(l *lease) {
-	ln.forget(l, time.Now())
+	ln.unlink(l, time.Now())
 	ln.manager.releaser.add(l.ending(0), l.length)
 	for h := l.hold; h != nil; h = h.next {
-		h.lose()
+		h.endLost()
 	}
 	ln.advance()
 }
 
-// expire ends a hold whose time is over, and the lease with it unless others share
+// loseExpired ends a hold whose time is over, and the lease with it unless others share
 // that.
-func (l *lease) expire(h *Hold, now time.Time) {
+func (l *lease) loseExpired(h *Hold, now time.Time) {
 	if driver.Remaining(l.Deadline, now) > 0 && (l.hold != h || h.next != nil) {
-		h.lose()
+		h.endLost()
 		return
 	}
 	l.line.lose(l)

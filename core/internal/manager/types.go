@@ -2,7 +2,10 @@ package manager
 
 import (
 	"context"
+	"crypto/rand"
 	"hash/maphash"
+	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,8 +69,8 @@ type lock struct {
 // guarded by the mutex of its shard.
 //
 // Of an exclusive key at most one of asking, leases and ending is there at a time:
-// the store is being asked for a lease, the process has one, or it is giving one
-// back. The exception is a release that was sent: the next request may follow it, see
+// the store is being asked for a lease, the process has one, or it is returning
+// one. The exception is a release that was sent: the next request may follow it, see
 // sent.go. Of a semaphore the process has a lease for each of its holders. Of a shared
 // key all its readers join one lease while nobody else waits; once others do, it asks
 // for the next. advance takes the next step.
@@ -93,7 +96,7 @@ type lineState struct {
 	asking      *request
 	leases      *lease   // linked
 	held        int32    // how many leases
-	ending      int32    // leases that are being given back
+	returning   int32    // leases that are being returned
 	sent        *lease   // of those, linked: a request may still follow their releases, see sent.go
 	followed    int32    // of those: how many a request has followed
 	trouble     *trouble // nil: the store has answered
@@ -120,17 +123,17 @@ type waiter struct {
 // gets it. It is guarded by the mutex of its line's shard.
 type request struct {
 	driver.Request
-	ctx       context.Context // nil while a caller begins it
-	end       context.CancelFunc
-	began     uint64 // shard.steps when it began
-	queuedAt  uint64 // shard.steps when the store said that the key is taken; 0 if it has not
-	withdrawn bool   // nobody wants it any more
-	follows   *lease // whose end is After; nil if there is none
+	ctx      context.Context // nil while a caller begins it
+	end      context.CancelFunc
+	began    uint64 // shard.steps when it began
+	queuedAt uint64 // shard.steps when the store said that the key is taken; 0 if it has not
+	unwanted bool   // nobody wants it any more
+	follows  *lease // whose end is After; nil if there is none
 
 	failed    error         // what its latest try has come to, which the driver repeats; nil if it has not said
 	contended bool          // others wait, as a push said that came before the grant
 	lost      bool          // the lease has ended, as a push said that came before the grant
-	dropped   int64         // leases with tokens up to this were dropped meanwhile; 0: none
+	lostUpTo  int64         // leases with tokens up to this were dropped meanwhile; 0: none
 	holder    driver.Origin // of the key, as the store said last; zero if it has not said
 }
 
@@ -168,7 +171,7 @@ type lease struct {
 	renewals   int32
 	handoffs   int16 // holds on this grant, less one
 	asks       int16 // how many calls of Hold.Ask await their answers
-	gone       bool  // the line has parted from it: forget
+	unlinked   bool  // it is no longer the line's: see unlink
 	contended  bool  // another process is known to wait
 	closed     bool  // nobody joins those who hold
 	lowered    bool  // from an exclusive lease to a share
@@ -273,3 +276,89 @@ const (
 	silent            // it cannot be reached, fails, or says nothing for the store timeout
 	refuses           // it answers that it will not, as for lack of a right or of memory
 )
+
+// Config is what a manager is made with.
+type Config struct {
+	Driver       driver.Driver
+	Capabilities driver.Capabilities // of Driver
+	StoreTimeout time.Duration       // bounds each call of the store
+	MaxWaiters   int                 // callers that wait for one key
+	MaxHeld      int                 // holds at a time
+	TokensAfter  int64               // is added to the store's tokens
+	Identity     string              // of the process
+	Logger       func() *slog.Logger // is asked at each line
+
+	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did. Nil is
+	// a manager whose requests bring none.
+	Carried func(ctx context.Context, key string) int64
+}
+
+// Terms are a policy's settings as the manager uses them. All calls of the policy share them, and nothing
+// changes them.
+type Terms struct {
+	Name    string // of the policy, for the log
+	Signals *signals.Policy
+
+	Mode  driver.Mode
+	Limit int // of a Semaphore; otherwise 0
+
+	Wait    time.Duration // 0 leaves as soon as the key is known to be taken; or Forever
+	TTL     time.Duration
+	MaxHold time.Duration // 0 is no bound
+	MinHold time.Duration
+	Linger  time.Duration
+
+	NoRenew bool
+	Strict  bool // each caller has a place of its own in the store's queue
+	Sent    bool // a release returns before the store has answered
+}
+
+const (
+	// Forever is a Wait, and a caller's patience, without a bound.
+	Forever time.Duration = math.MaxInt64
+
+	// longest is no shorter than any time of a policy but Forever.
+	longest = 365 * 24 * time.Hour
+)
+
+// instant is a time by the process's clock in a third of the space of a time.Time, for
+// what every lease has several of. The zero value is the earliest.
+//
+// It goes by the monotonic clock alone, unlike a deadline, whose remaining time is
+// what the less favourable of two clocks says: see driver.Remaining.
+type instant time.Duration
+
+// epoch is before every instant, also by the clocks of simulations.
+var epoch = time.Now().Add(-100 * longest)
+
+// millis is a short time, in ms.
+type millis int32
+
+func inMillis(d time.Duration) millis { return millis(d / time.Millisecond) }
+
+func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
+
+func at(t time.Time) instant { return instant(t.Sub(epoch)) }
+
+func (m instant) add(d time.Duration) instant { return m + instant(d) }
+
+func (m instant) since(earlier instant) time.Duration { return time.Duration(m - earlier) }
+
+// owners draws fresh owners, several at a time: to ask for random bytes takes longer
+// than to get them.
+type owners struct {
+	random [32 * len(driver.Owner{})]byte
+	left   int // bytes at the end of random that were not used
+}
+
+func (s *owners) newOwner() (o driver.Owner) {
+	if s.left == 0 {
+		_, _ = rand.Read(s.random[:]) // never fails: crypto/rand ends the program instead
+		s.left = len(s.random)
+	}
+	next := s.random[len(s.random)-s.left:][:len(o)]
+	copy(o[:], next)
+	clear(next) // who reads the memory later learns no secret that was given out
+	s.left -= len(o)
+	return o
+}
