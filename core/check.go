@@ -25,7 +25,7 @@ func (e *Engine) prepare(pl *plan) {
 		Name: pl.Name, Signals: e.signals.Of(pl.Name, pl.Mode.String()),
 		Mode: pl.Mode, Limit: pl.Limit,
 		Wait: pl.Wait, TTL: pl.TTL, MaxHold: pl.MaxHold, MinHold: pl.MinHold, Linger: pl.Linger,
-		NoRenew: pl.NoRenew, Strict: pl.Fairness == Strict, Sent: pl.Release == Sent,
+		NoRenew: pl.NoRenew, Strict: pl.Fairness == Strict, Sent: pl.Release == Sent, Standby: pl.Standby,
 	}
 }
 
@@ -236,7 +236,7 @@ func (e *Engine) keyless(p Policy) *plan {
 func (p *Policy) differsInKeysAlone(q *Policy) bool {
 	return p.Name == q.Name && p.Mode == q.Mode && p.Limit == q.Limit &&
 		p.Wait == q.Wait && p.TTL == q.TTL && p.MaxHold == q.MaxHold && p.MinHold == q.MinHold && p.Linger == q.Linger &&
-		p.NoRenew == q.NoRenew && p.Reentrant == q.Reentrant && p.AllowEmpty == q.AllowEmpty &&
+		p.NoRenew == q.NoRenew && p.Reentrant == q.Reentrant && p.AllowEmpty == q.AllowEmpty && p.Standby == q.Standby &&
 		p.Tokens == q.Tokens && p.Fairness == q.Fairness && p.Release == q.Release
 }
 

@@ -78,9 +78,13 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		e.overrides.Store(all)
 	}
 	e.pooled, _ = d.(driver.Pooled)
+	var logKey func(string) string
+	if s.loggedKeys {
+		logKey = func(key string) string { return key[len(e.prefix):] }
+	}
 	e.manager, err = manager.Open(manager.Config{
 		Driver: d, Capabilities: e.caps, StoreTimeout: s.timeout, MaxWaiters: s.maxWaiters, MaxHeld: s.maxHeld,
-		TokensAfter: s.tokensAfter, Identity: e.identity, Logger: e.log, Carried: e.carried,
+		TokensAfter: s.tokensAfter, Identity: e.identity, Logger: e.log, LogKey: logKey, Carried: e.carried,
 	})
 	if err != nil {
 		// It did no I/O: the error is about how the driver was made.

@@ -167,6 +167,9 @@ func (e *Engine) forceRelease(ctx context.Context, key string, upTo int64) (toke
 	token = e.manager.Token(last + 1)
 	sp.Token(token)
 	about := []any{"lock.driver", e.caps.Name, "lock.token", token, "lock.holders", len(st.Holders), "lock.waiting", st.Waiting}
+	if e.settings.loggedKeys {
+		about = append(about, "lock.key", key)
+	}
 	if who, ok := ctx.Value(operatorKey{}).(string); ok {
 		about = append(about, "lock.operator", who)
 	}

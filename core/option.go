@@ -27,6 +27,7 @@ type settings struct {
 	force      bool
 	identity   *string // nil: the default
 	configured map[string]Override
+	loggedKeys bool
 	defaults   Defaults
 
 	tokensAfter int64 // is added to the store's tokens
@@ -91,6 +92,13 @@ func WithIdentity(identity string) Option {
 // are left out, and the next one says how many. [Engine.Close] waits for them for 3 s.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(s *settings) { s.logger = l })
+}
+
+// WithLoggedKeys lets the log name the key of a lock that was lost, that was held for too long, or
+// that was released by force. The default is not to: keys often have the numbers of customers in
+// them, and a log may have more readers than the store.
+func WithLoggedKeys() Option {
+	return optionFunc(func(s *settings) { s.loggedKeys = true })
 }
 
 // WithMaxWaiters bounds how many callers of this process wait for one key; one

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -23,9 +24,9 @@ type watched struct {
 	log   bytes.Buffer
 }
 
-func newWatched(t *testing.T) *watched {
+func newWatched(t *testing.T, o ...core.Option) *watched {
 	w := &watched{t: t, store: memlock.New()}
-	w.Engine = open(t, w.store, core.WithLogger(slog.New(slog.NewTextHandler(&w.log, nil))))
+	w.Engine = open(t, w.store, append(o, core.WithLogger(slog.New(slog.NewTextHandler(&w.log, nil))))...)
 	return w
 }
 
@@ -173,4 +174,82 @@ func TestStoreThatSaysNothingToWhoWaitsIsAnOutage(t *testing.T) {
 		w.ask(1)
 		w.says("the store does not answer", back)
 	})
+}
+
+// What an operator needs of a lock that was lost stands in one line: whose, since when, and why.
+func TestLostLockIsLoggedOnceWithWhatItWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy core.Policy
+		lose   func(w *watched)
+		keys   bool
+		says   []string
+	}{
+		"the store is away": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Second}, func(w *watched) {
+			w.store.Fail(errors.New("connection refused"))
+			time.Sleep(5 * time.Second)
+		}, false, []string{gone, `lost while held" lock.name=stock … lock.token=TOKEN held= … before the store had confirmed a renewal … error= … refused`}},
+		"by force, with the key": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute}, func(w *watched) {
+			time.Sleep(time.Second)
+			if _, err := w.ForceRelease(w.t.Context(), "stock:1"); err != nil {
+				w.t.Error(err)
+			}
+		}, true, []string{"released by force … lock.key=stock:1", `lost while held" … lock.token=TOKEN held=1s … by force … lock.key=stock:1`}},
+		"too long": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute, MaxHold: 3 * time.Second}, func(*watched) {
+			time.Sleep(5 * time.Second)
+		}, false, []string{"longer than MaxHold … lock.token=TOKEN held=3s max_hold=3s"}},
+		"no renewal": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Second, NoRenew: true}, func(*watched) {
+			time.Sleep(5 * time.Second)
+		}, false, []string{"lost while held … it is not renewed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := []core.Option{core.WithForceRelease()}
+				if c.keys {
+					o = append(o, core.WithLoggedKeys())
+				}
+				w := newWatched(t, o...)
+				l := mustAcquire(t, w.Engine, c.policy)
+				c.lose(w)
+				synctest.Wait()
+				_ = l.Release(t.Context())
+				for i, line := range c.says {
+					c.says[i] = strings.ReplaceAll(line, "TOKEN", fmt.Sprint(l.Token()))
+				}
+				w.says(c.says...)
+				if !c.keys && strings.Contains(w.log.String(), "stock:1") {
+					t.Errorf("the log tells the key: %s", w.log.String())
+				}
+				w.store.Fail(nil)
+			})
+		})
+	}
+}
+
+// A call that holds on for ten TTLs while others wait is told once, if they wait for it to end.
+func TestLongHoldThatOthersWaitForIsLoggedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		waits, standby bool
+		says           []string
+	}{
+		"others wait":   {true, false, []string{"for very long while others wait … held=2m"}},
+		"nobody waits":  {false, false, nil},
+		"they stand by": {true, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatched(t)
+				p := core.Policy{Key: "k", TTL: 12 * time.Second, Wait: core.Forever, Standby: c.standby}
+				l := mustAcquire(t, w.Engine, p)
+				ctx, cancel := context.WithCancel(t.Context())
+				if c.waits {
+					go func() { _ = w.Do(ctx, p, func(context.Context) error { return nil }) }()
+				}
+				time.Sleep(10 * time.Minute)
+				w.says(c.says...)
+				cancel()
+				synctest.Wait()
+				mustBe(t, l.Release(t.Context()), nil)
+			})
+		})
+	}
 }

@@ -128,6 +128,11 @@ type Policy struct {
 	// an ErrPolicy of the call.
 	Fairness Fairness
 
+	// Standby says that callers stand by for the key, as the candidates for a leader do, and do not wait
+	// for a call to end. A page shows them apart from those who wait, and the log does not say of a
+	// hold that it goes on for very long while they do.
+	Standby bool
+
 	// Release says when a release returns: Confirmed, the zero value, when the store
 	// has answered, or Sent, when the release has left the process.
 	Release ReleaseMode

@@ -36,7 +36,7 @@ func usageOf(k *manager.Key, self *observe.Origin) usage {
 		u.holders = append(u.holders, to)
 	}
 	for _, w := range k.Waiters {
-		to := Waiter{Identity: self.Identity, Instance: instance, Self: true, Policy: w.Terms.Name, Mode: w.Terms.Mode, Since: w.Since}
+		to := Waiter{Identity: self.Identity, Instance: instance, Self: true, Policy: w.Terms.Name, Mode: w.Terms.Mode, Since: w.Since, Standby: w.Terms.Standby}
 		to.TraceID, to.SpanID = spanOf(w.Trace)
 		u.waiters = append(u.waiters, to)
 	}
@@ -61,7 +61,9 @@ func (all ranking) use(name string, u usage) {
 	c := observe.Ranking[usages](all).Of(name)
 	c.Used = append(c.Used, u)
 	for i := range u.waiters {
-		c.Waits(u.waiters[i].Since)
+		if !u.waiters[i].Standby {
+			c.Waits(u.waiters[i].Since)
+		}
 	}
 	for i := range u.holders {
 		c.Holds(u.holders[i].Since)

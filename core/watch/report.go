@@ -79,6 +79,7 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 		set := r.Number()
 		w := Waiter{Identity: from.Identity, Instance: instance, Mode: modeOf(set >> 3), Policy: p.policy(r)}
 		w.Since = now.Add(-r.Duration())
+		w.Standby = set&2 != 0
 		if set&1 != 0 {
 			copy(w.TraceID[:], r.Take(len(w.TraceID)))
 			copy(w.SpanID[:], r.Take(len(w.SpanID)))

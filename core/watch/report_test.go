@@ -29,7 +29,7 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 				Renewals: 2, HandOffs: 9, Contended: true, Trace: &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}},
 			}, {Since: now, Deadline: now}},
 			Waiters: []manager.Waiting{{
-				Terms: &manager.Terms{Name: "refund", Mode: driver.Shared}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
+				Terms: &manager.Terms{Name: "refund", Mode: driver.Shared, Standby: true}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
 			}},
 		}}},
 	}
@@ -41,7 +41,7 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 				Identity: "pod-1", Instance: instance, Policy: "stock", Mode: driver.Semaphore, Limit: 5, Token: 1 << 60, Since: now.Add(-time.Second), Until: now.Add(time.Second),
 				Renewals: 2, HandOffs: 9, Contended: true, TraceID: [16]byte{1}, SpanID: [8]byte{2},
 			}, {Identity: "pod-1", Instance: instance, Idle: true, Since: now, Until: now}},
-			waiters: []Waiter{{Identity: "pod-1", Instance: instance, Policy: "refund", Mode: driver.Shared, Since: now.Add(-time.Minute), TraceID: [16]byte{3}, SpanID: [8]byte{4}}},
+			waiters: []Waiter{{Identity: "pod-1", Instance: instance, Policy: "refund", Mode: driver.Shared, Standby: true, Since: now.Add(-time.Minute), TraceID: [16]byte{3}, SpanID: [8]byte{4}}},
 		}}},
 	}
 	return written, read

@@ -144,9 +144,10 @@ type Waiter struct {
 	Instance string // of its process
 	Self     bool   // it is a caller of the engine that watches
 
-	Policy string
-	Mode   core.Mode
-	Since  time.Time
+	Policy  string
+	Mode    core.Mode
+	Since   time.Time
+	Standby bool // it stands by, as [core.Policy].Standby says, and waits for no call to end
 
 	// TraceID and SpanID name the span of its acquisition; zero if that was not sampled.
 	TraceID trace.TraceID

@@ -40,6 +40,7 @@ func New(e *core.Engine, p core.Policy, run func(context.Context) error, opts ..
 	if p.MaxHold == 0 {
 		p.MaxHold = core.Forever
 	}
+	p.Standby = true
 	guard, err := core.NewGuard(e, p, room.NoArgument("a leader"))
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ type gate struct {
 
 func (g *gate) init(e *core.Engine, p core.Policy) (err error) {
 	g.engine, g.key = e, p.Key
-	q := core.Policy{Key: p.Key + "#observers", Name: p.Name + "#observers", TTL: p.TTL, Wait: core.Forever, MaxHold: core.Forever, Release: core.Sent, Mode: core.Shared}
+	q := core.Policy{Key: p.Key + "#observers", Name: p.Name + "#observers", TTL: p.TTL, Wait: core.Forever, MaxHold: core.Forever, Standby: true, Release: core.Sent, Mode: core.Shared}
 	if g.observe, err = core.NewGuard(e, q, room.NoArgument("a leader")); err != nil {
 		g.none = err
 		return nil

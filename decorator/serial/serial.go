@@ -58,6 +58,7 @@ func newFunc[In any](e *core.Engine, p core.Policy, store queue.Store, s Policy)
 	if p.MaxHold == 0 {
 		p.MaxHold = core.Forever
 	}
+	p.Standby = true
 	p.Tokens = max(p.Tokens, core.ClockTokens)
 	p.Release = core.Confirmed // nobody waits for it but the end of Work
 	guard, err := core.NewGuard(e, p, core.Fields[In]())

@@ -154,7 +154,7 @@ func (mgr *Manager) Lose(key string, upTo int64) {
 	}
 	for _, l := range over {
 		if l.current() {
-			l.line.lose(l)
+			l.line.lose(l, byForce)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (s events) Lost(id driver.ID, _ error) {
 			rq.lost = true // the grant is still on its way
 			return
 		}
-		ln.lose(l)
+		ln.lose(l, notThere)
 	})
 }
 

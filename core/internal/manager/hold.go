@@ -203,20 +203,57 @@ func (h *Hold) markOver() {
 	h.watches = nil
 }
 
+// Why a lease is lost, for the log.
+const (
+	timeOver   = "its time was over before the store had confirmed a renewal"
+	notRenewed = "its time was over, and it is not renewed"
+	notThere   = "the store no longer has it: it was released by force, it had run out there, or the store lost its data"
+	byForce    = "this process released it by force"
+)
+
 // endLost ends the hold because its lease is over.
-func (h *Hold) endLost() {
+func (h *Hold) endLost(why string) {
 	if !h.end(Lost) {
 		return
 	}
-	mgr := h.lease.line.manager
-	h.terms.Signals.Lost(mgr.ctx)
-	mgr.warn("lockaround: a lock was lost while held", h.terms)
+	if why == timeOver && h.terms.NoRenew {
+		why = notRenewed
+	}
+	h.terms.Signals.Lost(h.lease.line.manager.ctx)
+	h.warn("lockaround: a lock was lost while held", "why", why)
 }
 
-// warn logs on a goroutine of its own. Its caller holds a shard's mutex, and a slow log handler
-// must not hold up other keys.
-func (mgr *Manager) warn(message string, t *Terms) {
-	mgr.workers.Go(func() { mgr.Logger().Warn(message, "lock.name", t.Name, "lock.driver", mgr.Capabilities.Name) })
+// warn logs what happened to the hold, on a goroutine of its own. Its caller holds a shard's mutex, and
+// a slow log handler must not hold up other keys.
+func (h *Hold) warn(message string, more ...any) {
+	mgr := h.lease.line.manager
+	about := append([]any{
+		"lock.name", h.terms.Name, "lock.driver", mgr.Capabilities.Name, "lock.token", h.Token(), "held", at(time.Now()).since(h.since).Round(time.Millisecond),
+	}, more...)
+	if mgr.LogKey != nil {
+		about = append(about, "lock.key", mgr.LogKey(h.Key()))
+	}
+	mgr.workers.Go(func() {
+		if fault := mgr.outage.present(); fault != "" {
+			about = append(about, "error", fault)
+		}
+		mgr.Logger().Warn(message, about...)
+	})
+}
+
+// held is after how many TTLs, and how long at least, the log says of a hold that others wait for it.
+const (
+	longHold      = 10
+	longHoldLeast = time.Minute
+)
+
+// tellLong says once that the hold goes on for very long while others wait for it.
+func (h *Hold) tellLong(now time.Time) {
+	if h.told || h.over || h.terms.Standby || !h.lease.wanted() || at(now).since(h.since) < max(longHold*h.terms.TTL, longHoldLeast) {
+		return
+	}
+	h.told = true
+	h.warn("lockaround: a call holds its lock for very long while others wait for it; set Policy.MaxHold if it may be stuck")
 }
 
 // Contention is told once that somebody else waits for what is held.
@@ -327,7 +364,7 @@ func (h *Hold) Ask(ctx context.Context, about Question) *Refusal {
 		}
 		switch now := time.Now(); {
 		case errors.Is(res.Err, driver.ErrNotHeld):
-			ln.lose(l)
+			ln.lose(l, notThere)
 		case !h.over && !h.live(now):
 			l.loseExpired(h, now)
 		}

@@ -57,6 +57,9 @@ func (l *lease) ttl() time.Duration {
 	return ttl
 }
 
+// wanted reports whether others wait for what the lease keeps from them, in this or in another process.
+func (l *lease) wanted() bool { return l.contended || l.line.lock.waiting > 0 }
+
 // endLinger ends the lingering of a lease, because it is wanted again or returned.
 func (l *lease) endLinger() {
 	if l.lingers > 0 {

@@ -129,6 +129,7 @@ func (mgr *Manager) troubled(c condition, err error) {
 		o.since = now
 		o.trouble.Store(true)
 	}
+	o.fault = err
 	slow := errors.Is(err, context.DeadlineExceeded) && now.Sub(o.since) < mgr.StoreTimeout
 	if o.said == c || slow || !o.at[c].IsZero() && now.Sub(o.at[c]) < quiet {
 		return
@@ -139,6 +140,16 @@ func (mgr *Manager) troubled(c condition, err error) {
 		message = "lockaround: the store refuses what a lock needs"
 	}
 	mgr.Logger().Error(message, "lock.driver", mgr.Capabilities.Name, "error", redact(err.Error()))
+}
+
+// present is what the store's trouble is now; empty if there is none.
+func (o *outage) present() string {
+	if !o.trouble.Load() {
+		return ""
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return redact(o.fault.Error())
 }
 
 // credentials are a URL's, and those of a list of settings.

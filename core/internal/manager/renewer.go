@@ -58,7 +58,7 @@ func (l *lease) attend(now time.Time) (renew bool) {
 		return false
 	}
 	if driver.Remaining(l.Deadline, now) <= 0 {
-		l.line.lose(l)
+		l.line.lose(l, timeOver)
 		return false
 	}
 	if l.returnUnwanted(now); !l.current() {
@@ -71,8 +71,9 @@ func (l *lease) attend(now time.Time) (renew bool) {
 			}
 		}
 		if h.pastMax(now) && h.end(MaxHold) {
-			l.line.manager.warn("lockaround: a call held its lock for longer than MaxHold", h.terms)
+			h.warn("lockaround: a call held its lock for longer than MaxHold", "max_hold", h.terms.MaxHold)
 		}
+		h.tellLong(now)
 	}
 	renew = l.renewable() && !l.renewing && l.renewAt.add(-l.leeway.duration()) <= at(now)
 	if renew {
@@ -163,7 +164,7 @@ func (l *lease) renewed(r driver.Renewed, ttl time.Duration, sent time.Time) {
 	case r.Err == nil:
 		l.extend(r, ttl, sent)
 	case errors.Is(r.Err, driver.ErrNotHeld):
-		l.line.lose(l)
+		l.line.lose(l, notThere)
 		return
 	default:
 		// Repeat it soon, until the deadline. The lease may have much less left than its TTL.

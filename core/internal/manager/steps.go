@@ -193,8 +193,12 @@ func (ln *line) refreshed(l *lease, r driver.Renewed, ttl time.Duration, sent ti
 	if r.Err == nil {
 		l.extend(r, ttl, sent)
 	}
-	if errors.Is(r.Err, driver.ErrNotHeld) || driver.Remaining(l.Deadline, now) <= 0 {
-		ln.lose(l)
+	switch {
+	case errors.Is(r.Err, driver.ErrNotHeld):
+		ln.lose(l, notThere)
+		return
+	case driver.Remaining(l.Deadline, now) <= 0:
+		ln.lose(l, timeOver)
 		return
 	}
 	s := ln.situation(l, nil, now)
@@ -318,12 +322,13 @@ func (ln *line) unlink(l *lease, now time.Time) {
 	ln.manager.changed(ln.lock)
 }
 
-// lose ends a lease that is gone at the store or past its deadline, and every hold on it.
-func (ln *line) lose(l *lease) {
+// lose ends a lease that is gone at the store or past its deadline, and every hold on it. why is for the
+// log.
+func (ln *line) lose(l *lease, why string) {
 	ln.unlink(l, time.Now())
 	ln.manager.releaser.add(l.ending(0), l.length)
 	for h := l.hold; h != nil; h = h.next {
-		h.endLost()
+		h.endLost(why)
 	}
 	ln.advance()
 }
@@ -332,8 +337,8 @@ func (ln *line) lose(l *lease) {
 // that.
 func (l *lease) loseExpired(h *Hold, now time.Time) {
 	if driver.Remaining(l.Deadline, now) > 0 && (l.hold != h || h.next != nil) {
-		h.endLost()
+		h.endLost(timeOver)
 		return
 	}
-	l.line.lose(l)
+	l.line.lose(l, timeOver)
 }

@@ -194,6 +194,7 @@ type Hold struct {
 	uses    int32  // handles that are not released
 	number  int16  // among the holds on the lease, from 0
 	over    bool   // released, or ended
+	told    bool   // the log has said that it is held for long while others wait
 	ended   Reason // why it ended before its release
 	extras  *extras
 	watches *Watch // linked
@@ -264,6 +265,7 @@ type outage struct {
 
 	mu    sync.Mutex
 	since time.Time    // it has not answered; zero if it has
+	fault error        // of the latest call that failed
 	said  condition    // in the latest line
 	at    [3]time.Time // the latest line of each condition
 }
@@ -288,6 +290,9 @@ type Config struct {
 	Identity     string              // of the process
 	Logger       func() *slog.Logger // is asked at each line
 
+	// LogKey returns a key as the log has it. Nil leaves keys out of the log.
+	LogKey func(key string) string
+
 	// Carried returns the fencing token of a key that came with ctx's request, and 0 if none did. Nil is
 	// a manager whose requests bring none.
 	Carried func(ctx context.Context, key string) int64
@@ -311,6 +316,7 @@ type Terms struct {
 	NoRenew bool
 	Strict  bool // each caller has a place of its own in the store's queue
 	Sent    bool // a release returns before the store has answered
+	Standby bool // callers stand by for the key, however long that takes
 }
 
 const (

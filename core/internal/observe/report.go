@@ -209,7 +209,7 @@ func (w *writer) key(k *ToldKey[manager.Key], n *names, now time.Time) {
 	w.number(uint64(len(k.Use.Waiters)))
 	for i := range k.Use.Waiters {
 		wt := &k.Use.Waiters[i]
-		w.number(uint64(wt.Terms.Mode)<<3 | flags(wt.Trace != nil))
+		w.number(uint64(wt.Terms.Mode)<<3 | flags(wt.Trace != nil, wt.Terms.Standby))
 		name(wt.Terms.Name)
 		w.duration(now.Sub(wt.Since))
 		w.trace(wt.Trace)

@@ -155,7 +155,9 @@ func (h *Hub) collect(rec *Recorder, keys []manager.Key, now time.Time) *Report[
 		c, k := all.Of(keys[i].Key[len(h.Prefix):]), &keys[i]
 		c.Used = k
 		for _, w := range k.Waiters {
-			c.Waits(w.Since)
+			if !w.Terms.Standby {
+				c.Waits(w.Since)
+			}
 		}
 		for _, held := range k.Holders {
 			c.Holds(held.Since)
