@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/decorator/queue/queuetest"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
 )
@@ -16,7 +17,7 @@ func (p *product) harnesses(t *testing.T, notified bool) func(t *testing.T) *que
 		link := newProxy(t, p.Addr())
 		opts := []sqlqueue.Option{sqlqueue.WithPoll(50 * time.Millisecond)}
 		if notified {
-			opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.SourceAt(p.Addr())})}
+			opts = []sqlqueue.Option{sqlqueue.WithNotifications(server.Notifications{Source: d.SourceAt(p.Addr())})}
 		}
 		return &queuetest.Harness{
 			Store: d.store(t, d.Connect(t, link.Addr(), p.text), opts...),

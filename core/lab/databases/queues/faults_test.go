@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
@@ -87,7 +88,7 @@ func TestKilledConnectionsLoseNoItemAndNoOrder(t *testing.T) {
 		for n := range 2 {
 			opts := []sqlqueue.Option{sqlqueue.WithPoll(50 * time.Millisecond)}
 			if n == 0 && d.dialect == sqlqueue.PostgreSQL {
-				opts = []sqlqueue.Option{sqlqueue.WithNotifications(listener{d.SourceAt(d.On.Addr())})}
+				opts = []sqlqueue.Option{sqlqueue.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())})}
 			}
 			f := serial.Must(newEngine(t, locks), refundPolicy, d.store(t, d.Connect(t, d.On.Addr(), ""), opts...),
 				func(_ context.Context, r refund) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
@@ -177,7 +178,7 @@ func TestListenerHearsOfACommittedTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, d *database) {
 		o := sqlqueue.WithPoll(20 * time.Millisecond)
 		if d.dialect == sqlqueue.PostgreSQL {
-			o = sqlqueue.WithNotifications(listener{d.SourceAt(d.On.Addr())})
+			o = sqlqueue.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())})
 		}
 		q, peer := d.open(t, d.store(t, d.DB, o), plainRules), d.open(t, d.store(t, d.DB, o), plainRules)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -2,7 +2,6 @@ package queues_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"flag"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	"go.uber.org/goleak"
 
@@ -137,29 +135,6 @@ func (d *database) open(t testing.TB, s *sqlqueue.Store, r queue.Rules) queue.Tx
 const patience = 2 * time.Minute
 
 var eventually = poll.Until
-
-// listener receives PostgreSQL's notifications with pgx.
-type listener struct{ source string }
-
-// Listen implements sqlqueue.Notifications.
-func (n listener) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
-	conn, err := pgx.Connect(ctx, n.source)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	ready()
-	for {
-		got, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		notify(got.Payload)
-	}
-}
 
 // newProxy starts a proxy to the server at target, whose requests are the COMMITs. It counts
 // "selects", and the other "requests".

@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/drivertest/endurance"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -35,7 +36,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	link := newProxy(t, srv.Addr(), early)
 	opts := func(addr string) (all []sqllock.Option) {
 		if notified {
-			all = append(all, sqllock.WithNotifications(Notifications{d.SourceAt(addr)}))
+			all = append(all, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(addr)}))
 		}
 		return all
 	}

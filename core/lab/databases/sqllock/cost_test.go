@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -92,7 +93,7 @@ func BenchmarkDriver(b *testing.B) {
 				driverbench.Run(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {
-						opts = append(opts, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())}))
+						opts = append(opts, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())}))
 					}
 					return d.locks(t, d.Connect(t, d.On.Addr(), ""), opts...)
 				})

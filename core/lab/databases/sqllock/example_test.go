@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -19,7 +20,7 @@ func ExampleWithNotifications() {
 		return
 	}
 	defer db.Close()
-	store, err := sqllock.New(db, sqllock.PostgreSQL, sqllock.WithNotifications(Notifications{Source: source}))
+	store, err := sqllock.New(db, sqllock.PostgreSQL, sqllock.WithNotifications(server.Notifications{Source: source}))
 	if err != nil {
 		fmt.Println(err)
 		return

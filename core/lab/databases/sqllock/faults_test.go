@@ -14,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -39,7 +40,7 @@ func TestKilledConnectionsLetNobodyInTwiceAndLeaveNothing(t *testing.T) {
 			pool := d.Connect(t, d.On.Addr(), "")
 			var opts []sqllock.Option
 			if d.dialect == sqllock.PostgreSQL && len(processes) == 0 { // one session listens, the others poll
-				opts = append(opts, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())}))
+				opts = append(opts, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())}))
 			}
 			processes = append(processes, open(t, d.locks(t, pool, opts...)))
 		}

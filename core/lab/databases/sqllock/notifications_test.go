@@ -7,40 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
-// Notifications receives PostgreSQL's notifications with pgx.
-type Notifications struct{ Source string }
-
-var _ sqllock.Notifications = Notifications{}
-
-// Listen implements sqllock.Notifications.
-func (n Notifications) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
-	conn, err := pgx.Connect(ctx, n.Source)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	ready()
-	for {
-		got, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		notify(got.Payload)
-	}
-}
-
-// pooled is Notifications through a transaction pooler, which has the LISTEN go to a connection that is
+// pooled is server.Notifications through a transaction pooler, which has the LISTEN go to a connection that is
 // somebody else's right after.
-type pooled struct{ Notifications }
+type pooled struct{ server.Notifications }
 
 func (p pooled) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
 	return p.Notifications.Listen(ctx, channel+"_of_another", ready, notify)
@@ -54,7 +28,7 @@ func TestNotificationsThatDoNotComeAreToldOnPostgreSQL(t *testing.T) {
 			continue
 		}
 		d := product.database(t, product.server)
-		locks := d.locks(t, d.DB, sqllock.WithNotifications(pooled{Notifications{d.SourceAt(d.On.Addr())}}))
+		locks := d.locks(t, d.DB, sqllock.WithNotifications(pooled{server.Notifications{Source: d.SourceAt(d.On.Addr())}}))
 		p, q := openWith(t, locks, time.Second), openWith(t, d.locks(t, d.DB), time.Second)
 		eventually(t, "a ping that says that notifications do not come", func() bool {
 			err := p.Ping(t.Context()) // before it is known, another one
@@ -88,7 +62,7 @@ func TestNotificationsThatComePassThePingOnPostgreSQL(t *testing.T) {
 	for _, product := range products {
 		if product.dialect == sqllock.PostgreSQL {
 			d := product.database(t, product.server)
-			p := open(t, d.locks(t, d.DB, sqllock.WithNotifications(Notifications{d.SourceAt(d.On.Addr())})))
+			p := open(t, d.locks(t, d.DB, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())})))
 			if err := p.Ping(t.Context()); err != nil {
 				t.Error(err)
 			}

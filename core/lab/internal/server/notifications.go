@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Notifications receives PostgreSQL's notifications for sqllock, by pgx.
+// Notifications receives PostgreSQL's notifications for sqllock and sqlqueue, by pgx.
 type Notifications struct{ Source string }
 
-// Listen implements sqllock.Notifications.
+// Listen implements sqllock.Notifications and sqlqueue.Notifications.
 func (n Notifications) Listen(ctx context.Context, channel string, ready func(), notify func(string)) error {
 	conn, err := pgx.Connect(ctx, n.Source)
 	if err != nil {
