@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // travelling is a session whose acquisitions take releases along.
@@ -21,7 +22,7 @@ type travelling struct {
 }
 
 func newTravelling(t *testing.T) *travelling {
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	s, err := New(etcdtest.Client(t, proxy.Addr())).Open(driver.Config{Sink: deaf{}, StoreTimeout: time.Minute})
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // authenticated has a server ask for passwords, which are all "secret".
-func authenticated(t *testing.T, server *etcdtest.Server) {
+func authenticated(t *testing.T, server *testservers.Server) {
 	t.Helper()
 	root := etcdtest.Client(t, server.Addr())
 	ctx := within(t)
@@ -67,7 +68,7 @@ func as(t *testing.T, user, addr string) *process {
 
 func TestPingFindsOutWhatARoleLacks(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	authenticated(t, server)
 	ctx := within(t)
 	as := func(user string) *process { return as(t, user, server.Addr()) }
@@ -106,7 +107,7 @@ func TestRenewalsCheckNoPasswords(t *testing.T) {
 	const leases = 10
 	used := map[string][]time.Duration{}
 	for _, user := range []string{"", "locks"} {
-		server := etcdtest.Start(t)
+		server := testservers.Etcd(t)
 		if user != "" {
 			authenticated(t, server)
 		}
@@ -147,7 +148,7 @@ func TestRenewalsCheckNoPasswords(t *testing.T) {
 }
 
 // processorOf returns the processor time that a server has used, where Linux says it.
-func processorOf(t *testing.T, server *etcdtest.Server) time.Duration {
+func processorOf(t *testing.T, server *testservers.Server) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", server.Pid()))
 	if err != nil {
 		return 0

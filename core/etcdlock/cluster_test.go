@@ -12,10 +12,11 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // leader returns the member that leads.
-func leader(t *testing.T, members []*etcdtest.Server) *etcdtest.Server {
+func leader(t *testing.T, members []*testservers.Server) *testservers.Server {
 	t.Helper()
 	ctx := within(t)
 	for ctx.Err() == nil {
@@ -42,7 +43,7 @@ func TestLeaderKilledUnderLoadOverlapsNobody(t *testing.T) {
 	}
 	t.Parallel()
 	const processes, callers, rounds = 3, 3, 12
-	members := etcdtest.StartCluster(t, 3)
+	members := testservers.EtcdCluster(t, 3)
 	var addrs []string
 	for _, m := range members {
 		addrs = append(addrs, m.Addr())
@@ -157,7 +158,7 @@ func verify(t *testing.T, holds []hold) {
 
 func TestLeaseSurvivesTheLeader(t *testing.T) {
 	t.Parallel()
-	members := etcdtest.StartCluster(t, 3)
+	members := testservers.EtcdCluster(t, 3)
 	var addrs []string
 	for _, m := range members {
 		addrs = append(addrs, m.Addr())
@@ -197,7 +198,7 @@ func soon(t *testing.T, d time.Duration) context.Context {
 
 func TestMinorityGrantsNothing(t *testing.T) {
 	t.Parallel()
-	members := etcdtest.StartCluster(t, 3)
+	members := testservers.EtcdCluster(t, 3)
 	p := open(t, etcdlock.New(etcdtest.Client(t, members[0].Addr())))
 	p.drop(p.take("k", long))
 	members[1].Kill()

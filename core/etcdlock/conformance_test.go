@@ -18,6 +18,7 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 const (
@@ -72,7 +73,7 @@ var requests = map[drivertest.Op]func(etcdtest.Request) bool{
 }
 
 // harness reaches a server through a proxy of its own.
-func harness(t *testing.T, server *etcdtest.Server) *drivertest.Harness {
+func harness(t *testing.T, server *testservers.Server) *drivertest.Harness {
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	requests := maps.Clone(requests)
 	if strings.Contains(t.Name(), "GivenUp") {
@@ -109,11 +110,11 @@ func TestEndurance(t *testing.T) {
 
 // harnesses returns what makes harnesses on one server, or on a server each.
 func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
-	shared := etcdtest.Start(t)
+	shared := testservers.Etcd(t)
 	return func(t *testing.T) *drivertest.Harness {
 		for _, word := range alone {
 			if strings.Contains(t.Name(), word) {
-				server := etcdtest.Start(t)
+				server := testservers.Etcd(t)
 				h := harness(t, server)
 				h.Restart = server.Restart
 				h.Wipe = func() { wipe(t, server) }
@@ -126,7 +127,7 @@ func harnesses(t *testing.T) func(t *testing.T) *drivertest.Harness {
 }
 
 // fill has the server refuse what takes room, as if it had none, until restore is called.
-func fill(t *testing.T, server *etcdtest.Server) (cause string, restore func()) {
+func fill(t *testing.T, server *testservers.Server) (cause string, restore func()) {
 	t.Helper()
 	c := etcdtest.Client(t, server.Addr())
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
@@ -145,7 +146,7 @@ func fill(t *testing.T, server *etcdtest.Server) (cause string, restore func()) 
 }
 
 // wipe removes all keys and leases.
-func wipe(t *testing.T, server *etcdtest.Server) {
+func wipe(t *testing.T, server *testservers.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -10,12 +10,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // Those who waited before the grant are in no event after it.
 func TestGrantWhoseReplyWasLostSaysThatOthersWait(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
@@ -111,7 +112,7 @@ func (t txnInTurn) Commit() (*clientv3.TxnResponse, error) {
 // One waiter goes, etcd answers a renewal, and another comes before the answer does.
 func TestRenewalSaysWhatAnEventBesideItHasSaid(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	turn := &inTurn{c.Watcher, c.KV, make(chan watching, 1), make(chan reply, 1)}
 	c.Watcher, c.KV = turn, turn

@@ -10,6 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // methods are those of requests, with what they cost by the documentation.
@@ -25,7 +26,7 @@ func callsOf(p *etcdtest.Proxy) map[string]int {
 
 func TestFreeKeyCostsTwoRequests(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	p.drop(p.take("k", long))
@@ -44,7 +45,7 @@ func TestFreeKeyCostsTwoRequests(t *testing.T) {
 
 func TestHandOverCostsTwoRequests(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	for _, waiters := range []int{2, 32} {
 		proxy := etcdtest.NewProxy(t, server.Addr())
@@ -74,7 +75,7 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 
 func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	g := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))).take("k", long)
@@ -92,13 +93,13 @@ func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
 }
 
 func BenchmarkDriver(b *testing.B) {
-	server := etcdtest.Start(b)
+	server := testservers.Etcd(b)
 	driverbench.Run(b, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }
 
 // etcd looks after watches that begin in the past every 100 ms only.
 func TestWaiterHearsAtOnceOfAReleaseThatCameBeforeItsWatch(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	a, b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))), open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	writes, stop := etcdtest.Client(t, server.Addr()), make(chan struct{})
 	var writing sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // crashing is where holders are killed. etcd takes up to a second to notice that a lease is
@@ -31,7 +32,7 @@ var crashing = crash.Store{
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusASecond(t *testing.T) {
 	t.Parallel()
-	crashing.Run(t, etcdtest.Start(t).Addr(), 2)
+	crashing.Run(t, testservers.Etcd(t).Addr(), 2)
 }
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
@@ -39,6 +40,6 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 		t.Skip("lets a crowd in")
 	}
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	crowd.Run(t, 500, false, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // takeMany takes so many keys.
@@ -32,7 +33,7 @@ func (p *process) dropAll(all []driver.Ending) {
 
 func TestReleasesThatComeTogetherTravelTogether(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	const n = 40
@@ -52,7 +53,7 @@ func TestReleasesThatComeTogetherTravelTogether(t *testing.T) {
 
 func TestReleasesThatAreRefusedTogetherAreMadeOneByOne(t *testing.T) {
 	t.Setenv("ETCD_MAX_TXN_OPS", "8")
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	held := p.takeMany(40)
@@ -68,7 +69,7 @@ func TestReleasesThatAreRefusedTogetherAreMadeOneByOne(t *testing.T) {
 // A late copy of the request could otherwise delete the place of the next lease of that name.
 func TestNameIsNotUsedAgainAfterAReleaseThatMayComeTwice(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	first := p.take("k", long)
@@ -93,7 +94,7 @@ func TestNameIsNotUsedAgainAfterAReleaseThatMayComeTwice(t *testing.T) {
 // Otherwise the clean-up of the first release would end the next lease on the same etcd lease.
 func TestNameIsNotUsedAgainAfterAReleaseThatWasGivenUpAndRepeated(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	for i := range 20 {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // add reads a number and writes the next one, as whoever holds the lock may.
@@ -39,7 +40,7 @@ func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {
 	}
 	t.Parallel()
 	const engines, callers, rounds = 3, 5, 10
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	ctx := within(t)
 	var running sync.WaitGroup
 	failure := make(chan error, engines*callers)

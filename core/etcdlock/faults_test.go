@@ -13,6 +13,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // leaseAt returns the lease of etcd on which the only place of a key is.
@@ -27,7 +28,7 @@ func leaseAt(t testing.TB, c *clientv3.Client, key string) clientv3.LeaseID {
 
 func TestHolderIsToldAtOnceThatItsLeaseIsGone(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	for how, end := range map[string]func() error{
 		"its lease is revoked": func() error { _, err := c.Revoke(within(t), leaseAt(t, c, "k")); return err },
@@ -53,7 +54,7 @@ func TestHolderIsToldAtOnceThatItsLeaseIsGone(t *testing.T) {
 // A waiter that only checks the places before its own would take the key here.
 func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	a, b := open(t, etcdlock.New(c)), open(t, etcdlock.New(c))
 	g := a.take("k", long)
@@ -78,14 +79,14 @@ func TestWaiterWhoseOwnLeaseWasRevokedIsNotGranted(t *testing.T) {
 
 func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c))
 	const ttl = 3 * time.Second
 	machine := hiccups.Start(t)
 	g := p.take("k", ttl)
-	server.Stop()
-	defer server.Cont()
+	server.Pause()
+	defer server.Resume()
 	asked := time.Now()
 	for once := true; once || driver.Remaining(g.Deadline, time.Now()) > 0; once = false {
 		ctx, cancel := context.WithDeadline(context.Background(), g.Deadline)
@@ -101,7 +102,7 @@ func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
 	if limit := machine.Allow(most); late > limit {
 		t.Errorf("the last renewal returned %v after the deadline, want at most %v, or %v on this machine", late, most, limit)
 	}
-	server.Cont()
+	server.Resume()
 	// The server may have it still, by its own time. Its holder does not.
 	if err := p.end(g); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("release after the deadline returned %v, not ErrNotHeld", err)
@@ -110,7 +111,7 @@ func TestSilentServerEndsLeasesByTheirDeadlines(t *testing.T) {
 
 func TestWaiterOutlivesCompaction(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
 	a := open(t, etcdlock.New(c))
@@ -143,7 +144,7 @@ func TestWaiterOutlivesCompaction(t *testing.T) {
 
 func TestHolderOutlivesCompaction(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
@@ -169,7 +170,7 @@ func TestHolderOutlivesCompaction(t *testing.T) {
 
 func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdlock.New(etcdtest.Client(t, proxy.Addr()))
 	a, b := open(t, c), open(t, c)
@@ -200,7 +201,7 @@ func TestConnectionsCutAtRandomLoseNoTurn(t *testing.T) {
 
 func TestNothingStaysInEtcd(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	p, q := open(t, etcdlock.New(c)), open(t, etcdlock.New(c))
 	for range 5 {

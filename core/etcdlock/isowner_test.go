@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // guarded writes if the comparison holds, and reports whether it has.
@@ -23,7 +24,7 @@ func guarded(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
 
 func TestIsOwnerHoldsAsLongAsTheLease(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	store := etcdlock.New(c)
 	locks, err := core.New(store, core.WithNamespace("test"), core.WithStoreTimeout(storeTimeout))

@@ -15,6 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // slow is how much longer than it should a server may take that shares its machine with
@@ -24,7 +25,7 @@ const slow = 5 * time.Second
 func TestKeptKeyIsFreedByItsProcessOrByItsLease(t *testing.T) {
 	t.Parallel()
 	const keep = 500 * time.Millisecond
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	next := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	for _, tt := range []struct {
 		name   string
@@ -97,7 +98,7 @@ func (c *endedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrant
 // The lease of a kept key may last for less long than a release is retried.
 func TestReleaseOutlivesTheLeaseOfTheKeyThatItKeeps(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	direct := etcdtest.Client(t, server.Addr())
 	next := open(t, etcdlock.New(direct))
 	for _, tt := range []struct {
@@ -152,7 +153,7 @@ func TestReleaseOutlivesTheLeaseOfTheKeyThatItKeeps(t *testing.T) {
 
 func TestHolderThatIsGoneDelaysTheNextByItsTTL(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	gone, next := open(t, etcdlock.New(c)), open(t, etcdlock.New(c))
 	const ttl = 2 * time.Second

@@ -10,12 +10,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // etcd searches all names that a key's places have had since the last compaction.
 func TestKeyHeldOftenHasFewNames(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	p := open(t, etcdlock.New(c))
 	first := p.take("k", long)
@@ -43,7 +44,7 @@ func TestKeyHeldOftenHasFewNames(t *testing.T) {
 // The name of a place outlives the lease of the lock that it was for.
 func TestReleaseByAnotherSessionEndsNoLaterLeaseOfThatName(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	a := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	old := a.take("k", long)
@@ -74,7 +75,7 @@ func TestReleaseByAnotherSessionEndsNoLaterLeaseOfThatName(t *testing.T) {
 // A late copy of the request that deletes a place could delete the next one of that name.
 func TestNameIsNotUsedAgainAfterAWithdrawalThatMayComeTwice(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
 	holder := open(t, etcdlock.New(c))

@@ -18,6 +18,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 const methodTimeToLive = "/etcdserverpb.Lease/LeaseTimeToLive"
@@ -25,7 +26,7 @@ const methodTimeToLive = "/etcdserverpb.Lease/LeaseTimeToLive"
 // A leader that was stopped does this to leases that were renewed at its successor.
 func TestLeaseThatIsRevokedBeforeItsTimeIsWaitedOut(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	far, near := etcdtest.NewProxy(t, server.Addr()), etcdtest.NewProxy(t, server.Addr())
 	c := etcdtest.Client(t, server.Addr())
 	for _, tt := range []struct {
@@ -73,7 +74,7 @@ func TestLeaseThatIsRevokedBeforeItsTimeIsWaitedOut(t *testing.T) {
 
 func TestLeaseThatHasExpiredIsNotWaitedOut(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	gone, next := open(t, etcdlock.New(c)), open(t, etcdlock.New(c))
 	const ttl = 6 * time.Second
@@ -115,7 +116,7 @@ func (w lateWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpO
 // owner for one who still holds the key.
 func TestWaiterBelievesAnOwnerThatGaveItsPlaceUpLongAgo(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	for i, tt := range []struct {
 		name    string
@@ -201,7 +202,7 @@ func TestWaiterBelievesAnOwnerThatGaveItsPlaceUpLongAgo(t *testing.T) {
 // A client that was cut off for longer than its place lasts knows nothing of those before it.
 func TestWaiterThatWasCutOffWaitsOutOnlyThoseWhoseLeaseHasGone(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	for i, tt := range []struct {
 		name      string
@@ -263,7 +264,7 @@ func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
 	if rounds == 0 {
 		t.Skip("takes minutes: set " + counts.Asks("pauses", 20))
 	}
-	members := etcdtest.StartCluster(t, 3)
+	members := testservers.EtcdCluster(t, 3)
 	var addrs []string
 	for _, m := range members {
 		addrs = append(addrs, m.Addr())
@@ -323,9 +324,9 @@ func TestLeaderThatWasStoppedOverlapsNobody(t *testing.T) {
 	for n := range rounds {
 		time.Sleep(3 * time.Second)
 		m := leader(t, members)
-		m.Stop()
+		m.Pause()
 		time.Sleep(1500*time.Millisecond + time.Duration(n%4)*time.Second)
-		m.Cont()
+		m.Resume()
 	}
 	time.Sleep(ttl)
 	close(over)

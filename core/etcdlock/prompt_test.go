@@ -8,13 +8,14 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // Acquire would otherwise find the key taken by its own request.
 func TestRequestThatHadNoAnswerIsGrantedWhatItHasTaken(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{false, true} {
-		server := etcdtest.Start(t)
+		server := testservers.Etcd(t)
 		proxy := etcdtest.NewProxy(t, server.Addr())
 		p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 		r := p.beginWithoutAnswer(proxy, wait)
@@ -28,7 +29,7 @@ func TestRequestThatHadNoAnswerIsGrantedWhatItHasTaken(t *testing.T) {
 
 func TestRequestThatHadNoAnswerIsCleanedUpByClose(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
 	other := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))

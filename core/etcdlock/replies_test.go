@@ -12,11 +12,12 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	for name, match := range map[string]func(etcdtest.Request) bool{
 		"of the lease":        is(methodGrant),
@@ -51,7 +52,7 @@ func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 
 func TestPlaceGivenUpAfterALostReplyIsCleanedUp(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	direct := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	p := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))
@@ -114,7 +115,7 @@ func second(match func(etcdtest.Request) bool) func(etcdtest.Request) bool {
 // It is why a lease that was revoked bars every late copy of the requests of its owner.
 func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	c := etcdtest.Client(t, server.Addr())
 	ctx := within(t)
 	l, err := c.Grant(ctx, 10)
@@ -141,7 +142,7 @@ func TestServerRefusesAPlaceOnALeaseThatIsNoMore(t *testing.T) {
 
 func TestReleaseByAnotherSessionMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	a := open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
 	b := open(t, etcdlock.New(etcdtest.Client(t, proxy.Addr())))

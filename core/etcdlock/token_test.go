@@ -14,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestClientLogsInAgainWhenItsTokenIsOver(t *testing.T) {
@@ -21,7 +22,7 @@ func TestClientLogsInAgainWhenItsTokenIsOver(t *testing.T) {
 		t.Skip("waits for the end of a token")
 	}
 	t.Setenv("ETCD_AUTH_TOKEN_TTL", "1") // of the server, in seconds from the token's last use
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	authenticated(t, server)
 	proxy := etcdtest.NewProxy(t, server.Addr())
 	p := as(t, "locks", proxy.Addr())
@@ -48,7 +49,7 @@ func TestClientLogsInAgainWhenItsTokenIsOver(t *testing.T) {
 
 func TestPingRefusesAClientThatItsTokenLocksOut(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
+	server := testservers.Etcd(t)
 	st, err := etcdtest.Client(t, server.Addr()).Status(within(t), server.Addr()) // which later only root may ask
 	if err != nil {
 		t.Fatal(err)

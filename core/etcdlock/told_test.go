@@ -10,11 +10,12 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestCallerIsToldWhatEtcdAnswers(t *testing.T) {
 	t.Parallel()
-	full := etcdtest.Start(t)
+	full := testservers.Etcd(t)
 	fill(t, full)
 	for what, tt := range map[string]struct{ addr, want string }{
 		"no room":                         {full.Addr(), "database space exceeded"},

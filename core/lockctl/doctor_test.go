@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // diagnose runs doctor, and fails the test unless the findings have these levels, "level text" with
@@ -61,7 +61,7 @@ func redisAt(t *testing.T, addr string) *redis.Client {
 }
 
 func TestDoctorFindsBadSettingsOfRedis(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--client-output-buffer-limit", "pubsub", "1kb", "1kb", "60")
+	server := testservers.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--client-output-buffer-limit", "pubsub", "1kb", "1kb", "60")
 	store := "redis://" + server.Addr()
 	take(t, service(t, store), core.Policy{Key: "held"})
 	c := redisAt(t, server.Addr())
@@ -105,7 +105,7 @@ func nameOf(t *testing.T, c *redis.Client, key string) string {
 }
 
 func TestDoctorIsContentWithARedisThatIsSetUpForLocks(t *testing.T) {
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := testservers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	store := "redis://" + server.Addr()
 	take(t, service(t, store), core.Policy{Key: "held"})
 	var d doctorJSON
@@ -116,7 +116,7 @@ func TestDoctorIsContentWithARedisThatIsSetUpForLocks(t *testing.T) {
 }
 
 func TestDoctorSaysWhatItWasNotTold(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	c := redisAt(t, server.Addr())
 	rights := "ACL SETUSER locks on >geheim resetkeys resetchannels -@all ~la2:* &la2:* +" + strings.ReplaceAll(redisNeeds["la2:"], " ", " +")
 	var words []any
@@ -136,7 +136,7 @@ func TestDoctorNamesWhatAManagedServerLacks(t *testing.T) {
 	for _, c := range []string{"CONFIG", "CLIENT", "ACL", "HELLO"} {
 		args = append(args, "--rename-command", c, "")
 	}
-	server := redistest.Start(t, args...)
+	server := testservers.Redis(t, args...)
 	by := proxy.Start(t, server.Addr(), proxy.Options[[]byte]{Codec: func() proxy.Codec[[]byte] { return new(undelivered) }})
 	defer by.LosePushes()()
 	for range 81 {
@@ -160,11 +160,11 @@ func (*undelivered) See(d proxy.Direction, data []byte) proxy.Message[[]byte] {
 
 func TestDoctorLooksAtReplicasClustersAndQuorums(t *testing.T) {
 	diagnose(t, stores["sentinel"](t), fine, map[string]string{"replicas": "warn 1 replicas, min-replicas-to-write 0"})
-	cluster := redistest.StartCluster(t, 3, 0)
+	cluster := testservers.RedisCluster(t, 3, 0)
 	cluster.Do("CONFIG", "SET", "cluster-require-full-coverage", "yes")
 	diagnose(t, "redis+cluster://"+strings.Join(cluster.Addrs(), ","), fine, map[string]string{"coverage": "warn yes", "rights": "ok"})
-	down := redistest.Start(t)
-	store := "redis+redlock://" + redistest.Start(t).Addr() + "," + down.Addr() + "," + redistest.Start(t).Addr()
+	down := testservers.Redis(t)
+	store := "redis+redlock://" + testservers.Redis(t).Addr() + "," + down.Addr() + "," + testservers.Redis(t).Addr()
 	diagnose(t, store, fine, map[string]string{"clocks of the nodes": "ok 0s apart", "rights": "ok lr1:*: all", "driver": "ok"})
 	down.Kill()
 	diagnose(t, store, fine, map[string]string{"server": "warn refused", "driver": "ok"})
@@ -177,7 +177,7 @@ func TestDoctorLooksAtEtcd(t *testing.T) {
 }
 
 func TestDoctorFindsBadSettingsOfZooKeeper(t *testing.T) {
-	store := "zookeeper://" + startZooKeeper(t, "tickTime=2000\nminSessionTimeout=1000\nmaxSessionTimeout=10000")
+	store := "zookeeper://" + testservers.ZooKeeper(t, "tickTime=2000", "minSessionTimeout=1000", "maxSessionTimeout=10000").Addr()
 	take(t, service(t, store), core.Policy{Key: "k"})
 	diagnose(t, store, failed, map[string]string{
 		"driver": "ok", "version": "ok ZooKeeper 3.", "session time-out": "warn 1000 to 10000 ms", "tick": "bad tickTime 2000 ms, minSessionTimeout 1000 ms",
@@ -256,7 +256,7 @@ func TestDoctorIsNotContentWithWhatItCouldNotAsk(t *testing.T) {
 }
 
 func TestDoctorHasOneFindingIfThePasswordIsWrong(t *testing.T) {
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	for _, store := range []string{"redis://nobody:falsch@" + addr} {
 		var d doctorJSON
 		ctl(t, store, "doctor", "-json").must(t, failed).read(t, &d)

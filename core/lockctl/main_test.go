@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +13,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
-	"github.com/lockaround/lockaround/core/internal/testkit/ensemble"
 	"github.com/lockaround/lockaround/core/sqllock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
 )
 
@@ -29,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(servers{m}) }
 type servers struct{ *testing.M }
 
 func (s servers) Run() int {
-	code := dbserver.Main{M: s.M, Servers: []*dbserver.Server{postgres, mariadb}}.Run()
+	code := testservers.Main{M: s.M}.Run()
 	for began := time.Now(); goleak.Find() != nil && time.Since(began) < time.Minute; {
 	}
 	return code
@@ -108,18 +105,18 @@ func take(t testing.TB, s *session, p core.Policy) *core.Lease {
 
 // The stores; each starts one and returns its URL.
 var stores = map[string]func(testing.TB) string{
-	"redis": func(t testing.TB) string { return "redis://" + redistest.Start(t).Addr() },
+	"redis": func(t testing.TB) string { return "redis://" + testservers.Redis(t).Addr() },
 	"sentinel": func(t testing.TB) string {
-		return "redis+sentinel://" + strings.Join(redistest.StartSentinel(t, 1).Addrs(), ",") + "/" + redistest.MasterName
+		return "redis+sentinel://" + strings.Join(testservers.RedisSentinel(t, 1).Addrs(), ",") + "/" + testservers.MasterName
 	},
 	"cluster": func(t testing.TB) string {
-		return "redis+cluster://" + strings.Join(redistest.StartCluster(t, 3, 0).Addrs(), ",")
+		return "redis+cluster://" + strings.Join(testservers.RedisCluster(t, 3, 0).Addrs(), ",")
 	},
 	"redlock": func(t testing.TB) string {
-		return "redis+redlock://" + redistest.Start(t).Addr() + "," + redistest.Start(t).Addr() + "," + redistest.Start(t).Addr()
+		return "redis+redlock://" + testservers.Redis(t).Addr() + "," + testservers.Redis(t).Addr() + "," + testservers.Redis(t).Addr()
 	},
-	"etcd":      func(t testing.TB) string { return "etcd://" + startEtcd(t) },
-	"zookeeper": func(t testing.TB) string { return "zookeeper://" + startZooKeeper(t, "tickTime=2000") },
+	"etcd":      func(t testing.TB) string { return "etcd://" + testservers.Etcd(t).Addr() },
+	"zookeeper": func(t testing.TB) string { return "zookeeper://" + testservers.ZooKeeper(t, "tickTime=2000").Addr() },
 	"postgres": func(t testing.TB) string {
 		url := "postgres://root@" + databaseOf(t, postgres) + "?sslmode=disable"
 		migrate(t, url)
@@ -132,33 +129,8 @@ var stores = map[string]func(testing.TB) string{
 	},
 }
 
-func startEtcd(t testing.TB) string {
-	members, err := ensemble.StartEtcd(t.Context(), t.TempDir(), 1)
-	return started(t, "etcd", members, err)
-}
-
-func startZooKeeper(t testing.TB, settings string) string {
-	members, err := ensemble.ZooKeeper{Settings: settings}.Start(t.Context(), t.TempDir(), 1)
-	return started(t, "ZooKeeper", members, err)
-}
-
-func started(t testing.TB, what string, members []*ensemble.Member, err error) string {
-	t.Helper()
-	if errors.Is(err, exec.ErrNotFound) {
-		daemon.Missing(t, what, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(daemon.Test{Daemon: members[0].Daemon, T: t}.Kill)
-	return members[0].Addr
-}
-
 // databaseOf returns host:port/database of an empty one.
-func databaseOf(t testing.TB, s *dbserver.Server) string {
-	name := s.Create(t)
-	return s.Addr() + "/" + name
-}
+func databaseOf(t testing.TB, p *dbserver.Product) string { return p.Make(t, p.Shared(t)).At() }
 
 func migrate(t testing.TB, url string) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 var update = flag.Bool("update", false, "write the output of the commands into README.md")
@@ -44,7 +44,7 @@ func settled(s string) string {
 }
 
 func TestReadmeHasWhatIsPrinted(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory", "512mb", "--maxmemory-policy", "volatile-lru")
+	server := testservers.Redis(t, "--maxmemory", "512mb", "--maxmemory-policy", "volatile-lru")
 	store := "redis://" + server.Addr()
 	s := service(t, store)
 	named := func(identity string) *core.Engine {

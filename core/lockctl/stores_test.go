@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // hostile is a key that would act on a terminal and on a pattern.
@@ -258,7 +258,7 @@ func TestCauseOfASilentStoreIsNamed(t *testing.T) {
 }
 
 func TestDamagedKeyIsNamedAndTheListGoesOn(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	store := "redis://" + server.Addr()
 	take(t, service(t, store), core.Policy{Key: "stock:D-4"})
 	c := redisAt(t, server.Addr())

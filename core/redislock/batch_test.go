@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
 	if err := a.client.LPush(t.Context(), protocol.Key("wrong"), "text").Err(); err != nil {
@@ -44,7 +44,7 @@ func TestKeyThatCannotBeLockedHarmsNoneOfItsBatch(t *testing.T) {
 }
 
 func TestServerOutOfMemoryEndsLeasesBesideThoseItRefuses(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
 	const n = 64

@@ -16,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/driverbench"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // BenchmarkFreeKeys runs critical sections of a key of each caller's own, in one
@@ -23,7 +24,7 @@ import (
 func BenchmarkFreeKeys(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
-			server := redistest.Start(b)
+			server := testservers.Redis(b)
 			e := newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 			nothing := func(context.Context) error { return nil }
 			if err := e.Do(b.Context(), core.Policy{Key: "warm"}, nothing); err != nil {
@@ -51,7 +52,7 @@ func BenchmarkFreeKeys(b *testing.B) {
 func BenchmarkSeveralKeys(b *testing.B) {
 	for _, n := range []int{1, 2, 10} {
 		b.Run(fmt.Sprint(n, " keys"), func(b *testing.B) {
-			server := redistest.Start(b)
+			server := testservers.Redis(b)
 			e := newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 			var p core.Policy
 			for i := range n {
@@ -79,7 +80,7 @@ func BenchmarkHandOver(b *testing.B) {
 		processes = 8
 		oneWay    = 5 * time.Millisecond
 	)
-	server := redistest.Start(b)
+	server := testservers.Redis(b)
 	proxy := redistest.NewProxy(b, server.Addr())
 	ps := make([]*process, processes)
 	for i := range ps {
@@ -127,7 +128,7 @@ func BenchmarkHandOver(b *testing.B) {
 }
 
 func BenchmarkDriver(b *testing.B) {
-	server := redistest.Start(b)
+	server := testservers.Redis(b)
 	driverbench.Run(b, func(t testing.TB) driver.Driver {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = client.Close() }) // it has done its work

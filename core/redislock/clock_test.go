@@ -8,21 +8,20 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/jumps"
-	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/internal/wallclock"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a clock, and restarts servers")
 	}
-	clock := wallclock.New(t)
-	addr := redistest.StartIn(t, clock.Environment()).Addr()
+	server := testservers.RedisWithClock(t)
+	addr := server.Addr()
 	asks := newClient(t, redis.Options{Addr: addr})
 	jumps.Run(t, 2, jumps.Store{
-		Clock: clock,
-		Now:   func() time.Time { return asks.Time(t.Context()).Val() },
+		Server: server,
+		Now:    func() time.Time { return asks.Time(t.Context()).Val() },
 		Join: func(t testing.TB) driver.Driver {
 			return redislock.New(newClient(t, redis.Options{Addr: addr}))
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestClusterConformance runs the suite on three masters, each behind a proxy of
@@ -24,7 +25,7 @@ func TestClusterConformance(t *testing.T) {
 		t.Skip("the suite on one server is enough with -short")
 	}
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	open := func(t *testing.T, proxies map[string]*redistest.Proxy) *redis.ClusterClient {
 		client := redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: c.Addrs(),
@@ -100,7 +101,7 @@ var clusterACL = strings.Fields("+cluster|slots +asking")
 
 func TestClusterMinimalACLPermitsLocks(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	c.Do(append([]string{"ACL", "SETUSER", "locks", "reset", "on", ">secret"}, append(minimalACL, clusterACL...)...)...)
 	as := func() *engine {
 		return newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "locks", Password: "secret"}))
@@ -130,7 +131,7 @@ func TestClusterMinimalACLPermitsLocks(t *testing.T) {
 
 func TestClusterClientOfOneServerIsToldApart(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
+	c := testservers.RedisCluster(t, 2, 0)
 	key, slot := keyOn(t, c, c.Masters()[1], 0)
 	if c.Master(slot).Addr() == c.Addrs()[0] {
 		t.Fatal("the key is on the first server")
@@ -145,7 +146,7 @@ func TestClusterClientOfOneServerIsToldApart(t *testing.T) {
 
 func TestClusterForgottenScriptsAreSentAgainToEachServer(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	a := member(t, c)
 	var keys []string
 	for _, m := range c.Masters() {

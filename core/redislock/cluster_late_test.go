@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // lateClient goes late where a master of the Cluster sends it: the first time
@@ -22,7 +22,7 @@ type lateClient struct {
 	gate  chan struct{} // closed to let it go there
 }
 
-func newLateClient(c *redistest.Cluster) *lateClient {
+func newLateClient(c *testservers.Cluster) *lateClient {
 	l := &lateClient{armed: make(chan struct{}, 1), sent: make(chan struct{}), gate: make(chan struct{})}
 	l.ClusterClient = redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: c.Addrs(),
@@ -90,7 +90,7 @@ func TestClusterLateRedirectionIsNotBelieved(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := redistest.StartCluster(t, 2, 0)
+			c := testservers.RedisCluster(t, 2, 0)
 			here, there := c.Masters()[0], c.Masters()[1]
 			key, slot := keyOn(t, c, here, 0)
 			client := newLateClient(c)

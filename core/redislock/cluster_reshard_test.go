@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestClusterReshardingLosesNoLease moves a slot between two masters without a
@@ -25,7 +25,7 @@ func TestClusterReshardingLosesNoLease(t *testing.T) {
 	}
 	t.Parallel()
 	duration := counts.Time(t, "reshard", 3*time.Second, time.Minute)
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	masters := c.Masters()
 	keys, slot := keysOfOneSlot(t, c, masters[0], 3)
 	var load load
@@ -88,7 +88,7 @@ func TestClusterReshardingLosesNoLease(t *testing.T) {
 }
 
 // keysOfOneSlot returns n of an engine's keys that share a slot of that master.
-func keysOfOneSlot(t *testing.T, c *redistest.Cluster, master *redistest.Server, n int) (keys []string, slot int) {
+func keysOfOneSlot(t *testing.T, c *testservers.Cluster, master *testservers.Server, n int) (keys []string, slot int) {
 	t.Helper()
 	bySlot := map[int][]string{}
 	for i := range 1_000_000 {

@@ -13,20 +13,20 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // member is an engine with a client of the whole Cluster.
-func member(t testing.TB, c *redistest.Cluster, options ...core.Option) *engine {
+func member(t testing.TB, c *testservers.Cluster, options ...core.Option) *engine {
 	t.Helper()
 	return newEngine(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}), options...)
 }
 
 // keyOn returns an engine's key in a slot of that master, which differs for each
 // n.
-func keyOn(t testing.TB, c *redistest.Cluster, master *redistest.Server, n int) (key string, slot int) {
+func keyOn(t testing.TB, c *testservers.Cluster, master *testservers.Server, n int) (key string, slot int) {
 	t.Helper()
 	for i := range 10_000 {
 		key = fmt.Sprint("k", i)
@@ -42,7 +42,7 @@ func keyOn(t testing.TB, c *redistest.Cluster, master *redistest.Server, n int) 
 
 func TestClusterHandsKeysOfEveryMasterOverByPushOnOneChannel(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	a, b := member(t, c), member(t, c)
 	for _, master := range c.Masters() {
 		key, _ := keyOn(t, c, master, 0)
@@ -72,7 +72,7 @@ func TestClusterHandsKeysOfEveryMasterOverByPushOnOneChannel(t *testing.T) {
 // client's idea of the slot.
 func TestClusterKeysMayHaveAnyBytes(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	open := func() driver.Session {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		s, err := redislock.New(client).Open(driver.Config{Sink: newSink(), StoreTimeout: attempt})
@@ -144,7 +144,7 @@ func TestClusterKeysMayHaveAnyBytes(t *testing.T) {
 
 func TestClusterFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 1)
+	c := testservers.RedisCluster(t, 3, 1)
 	a, b := member(t, c, core.WithStoreTimeout(outage)), member(t, c, core.WithStoreTimeout(outage))
 	for i, one := range []struct {
 		name     string
@@ -177,10 +177,10 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 		short = 3 * time.Second
 		ttl   = 15 * time.Second // renewed every 5 s, which may fail for as long twice
 	)
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	a, b := member(t, c, core.WithStoreTimeout(outage)), member(t, c, core.WithStoreTimeout(outage))
 	masters := c.Masters()
-	take := func(m *redistest.Server, ttl time.Duration) (leases []*core.Lease) {
+	take := func(m *testservers.Server, ttl time.Duration) (leases []*core.Lease) {
 		for n := range 3 {
 			key, _ := keyOn(t, c, m, n)
 			leases = append(leases, a.take(t, key, ttl))
@@ -191,7 +191,7 @@ func TestClusterMasterThatIsDeadEndsNoLeaseOfTheOthers(t *testing.T) {
 	spare, _ := keyOn(t, c, masters[0], 5)
 	handOver(t, a, b, spare)
 	doomed, _ := keyOn(t, c, masters[2], 5)
-	masters[2].Stop()
+	masters[2].Pause()
 	machine := hiccups.Start(t)
 	var until []time.Time // the others' leases last, as far as is known
 	for _, l := range alive {
@@ -259,7 +259,7 @@ func subscribesAgain(t *testing.T, a, b *engine, key string) {
 // that can have the subscriptions beside the one with the key. None has a replica.
 func TestClusterSubscriptionLeavesADeadMaster(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	a, b := member(t, c, core.WithStoreTimeout(outage)), member(t, c, core.WithStoreTimeout(outage))
 	masters := c.Masters()
 	key, _ := keyOn(t, c, masters[0], 0)
@@ -279,11 +279,11 @@ func TestClusterNodeOfTheSubscriptionMayDie(t *testing.T) {
 		t.Skip("waits until a Cluster has replaced a node")
 	}
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 1)
+	c := testservers.RedisCluster(t, 3, 1)
 	a, b := member(t, c, core.WithStoreTimeout(outage)), member(t, c, core.WithStoreTimeout(outage))
 	key, _ := keyOn(t, c, c.Masters()[0], 0)
 	handOver(t, a, b, key)
-	for slot, m := range map[int]*redistest.Server{8000: c.Masters()[1], 16000: c.Masters()[2]} {
+	for slot, m := range map[int]*testservers.Server{8000: c.Masters()[1], 16000: c.Masters()[2]} {
 		m.Kill()
 		c.Promoted(slot, m)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // runs matches a request that runs the script with that many arguments, by its name or
@@ -53,8 +54,8 @@ func newClient(t testing.TB, o redis.Options) *redis.Client {
 	return c
 }
 
-// starter is redistest.Start, or another server's.
-type starter = func(t testing.TB, args ...string) *redistest.Server
+// starter is testservers.Redis, or another server's.
+type starter = func(t testing.TB, args ...string) *testservers.Server
 
 // harness is a server of the check's own, reached through a proxy.
 func harness(t *testing.T, start starter, o redis.Options, opts ...redislock.Option) *drivertest.Harness {
@@ -125,7 +126,7 @@ func TestConformance(t *testing.T) {
 			if testing.Short() && c.o.Protocol == 2 {
 				t.Skip("the first run of the suite is enough with -short")
 			}
-			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redistest.Start, c.o) })
+			drivertest.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, testservers.Redis, c.o) })
 		})
 	}
 }
@@ -134,5 +135,5 @@ func TestEndurance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("works for seconds without a pause")
 	}
-	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, redistest.Start, redis.Options{}) })
+	endurance.Run(t, func(t *testing.T) *drivertest.Harness { return harness(t, testservers.Redis, redis.Options{}) })
 }

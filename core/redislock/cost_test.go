@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_(\S+):calls=(\d+)`)
@@ -69,7 +69,7 @@ func deletesBy(t *testing.T, c *redis.Client) string {
 }
 
 func TestFreeKeyCostsNativeCommandsAndOneShortScriptWhereTheServerNeedsIt(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
 	count := func(rounds int, during func(driver.Grant), want map[string]int) {
@@ -107,7 +107,7 @@ func TestFreeKeyCostsNativeCommandsAndOneShortScriptWhereTheServerNeedsIt(t *tes
 func TestContendedKeyCostsLittleMore(t *testing.T) {
 	for _, processes := range []int{2, 32} {
 		t.Run(fmt.Sprint(processes, " processes"), func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			ps := make([]*process, processes)
 			for i := range ps {
 				ps[i] = join(t, server.Addr())
@@ -152,7 +152,7 @@ func TestContendedKeyCostsLittleMore(t *testing.T) {
 // time the key is taken to be free.
 func TestClusterBusyKeyIsToldByOneCommand(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
+	c := testservers.RedisCluster(t, 2, 0)
 	a := member(t, c)
 	_, slot := keyOn(t, c, c.Masters()[0], 0)
 	client := redis.NewClient(&redis.Options{Addr: c.Master(slot).Addr()})

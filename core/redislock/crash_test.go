@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/crash"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // crashing is where holders are killed.
@@ -25,10 +25,10 @@ var crashing = crash.Store{
 // another waits.
 func TestKilledHolderIsSucceededWithinTTLPlusWake(t *testing.T) {
 	t.Parallel()
-	crashing.Run(t, redistest.Start(t).Addr(), 5)
+	crashing.Run(t, testservers.Redis(t).Addr(), 5)
 }
 
 func TestKilledHolderOfSeveralKeysFreesAllWithinTTL(t *testing.T) {
 	t.Parallel()
-	crashing.RunSeveral(t, redistest.Start(t).Addr(), 3)
+	crashing.RunSeveral(t, testservers.Redis(t).Addr(), 3)
 }

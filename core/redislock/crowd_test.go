@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/crowd"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestCrowdIsLetInOneByOne(t *testing.T) {
@@ -17,7 +17,7 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 	}
 	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			crowd.Run(t, 2000, strict, func(t testing.TB) driver.Driver {
 				return redislock.New(newClient(t, redis.Options{Addr: server.Addr()}))
 			})
@@ -30,7 +30,7 @@ func TestCrowdIsLetInOneByOneByACluster(t *testing.T) {
 		t.Skip("lets a crowd in")
 	}
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	crowd.Run(t, 2000, false, func(t testing.TB) driver.Driver {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		t.Cleanup(func() {

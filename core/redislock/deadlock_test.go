@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
@@ -47,7 +47,7 @@ func beCalled(told string) error {
 // between them: one holds a key and posts to the other, whose route takes the same key.
 func TestServiceThatCallsAnotherUnderTheSameLockIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	other, err := child.Start(t, calledRole, server.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestWaiterIsServedThoughTheHolderDoesNotKnowOfIt has a key become a hash without a word to the session
 // that would delete the string.
 func TestWaiterIsServedThoughTheHolderDoesNotKnowOfIt(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testservers.Redis(t)
 	proxy := redistest.NewProxy(t, s.Addr())
 	holder, waiter := newEngine(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()})), newEngine(t, redis.NewClient(&redis.Options{Addr: s.Addr()}))
 	for _, e := range []*engine{holder, waiter} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestTokensRiseOverEvictions has the server evict a lock that is held, with all that it
@@ -17,7 +17,7 @@ func TestTokensRiseOverEvictions(t *testing.T) {
 		t.Skip("evicts in many rounds")
 	}
 	evictions := counts.Of(t, "evictions", 5, 100)
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	set := func(name, value string) {
 		if err := a.client.ConfigSet(t.Context(), name, value).Err(); err != nil {

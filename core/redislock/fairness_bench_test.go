@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // BenchmarkFairness passes one key among 64 callers and says what each order costs: the
@@ -21,7 +21,7 @@ func BenchmarkFairness(b *testing.B) {
 	for name, fairness := range map[string]core.Fairness{"balanced": core.Balanced, "strict": core.Strict} {
 		for _, processes := range []int{1, 4} {
 			b.Run(fmt.Sprint(name, "/", processes, " processes"), func(b *testing.B) {
-				server := redistest.Start(b)
+				server := testservers.Redis(b)
 				var engines []*engine
 				for range processes {
 					engines = append(engines, newEngine(b, redis.NewClient(&redis.Options{Addr: server.Addr()})))

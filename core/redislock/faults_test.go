@@ -13,6 +13,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // eventually waits until something holds.
@@ -28,7 +29,7 @@ func (p *process) free(key string) bool {
 }
 
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
 	g := a.take("k", lasting)
@@ -61,7 +62,7 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 }
 
 func TestKilledConnectionsAreReplaced(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	warm(a, b)
 	kill := func(kind string) {
@@ -85,7 +86,7 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 }
 
 func TestWipedServerTellsHolderAndKeepsTokensRising(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	g := a.take("k", lasting)
 	server.Restart()
@@ -112,7 +113,7 @@ func TestWipedServerTellsHolderAndKeepsTokensRising(t *testing.T) {
 }
 
 func TestWaiterOnAWipedServerLosesItsPlace(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	a.take("k", lasting)
 	_, c := b.enqueue(b.Acquire, "k", lasting)
@@ -126,7 +127,7 @@ func TestWaiterOnAWipedServerLosesItsPlace(t *testing.T) {
 
 func TestAbandonedHolderAndHeadDelayTheNextByTheirLimits(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	dead, c := joinWithin(t, proxy.Addr(), outage, noRetries), join(t, server.Addr())
 	warm(dead, c)
@@ -149,7 +150,7 @@ func TestAbandonedHolderAndHeadDelayTheNextByTheirLimits(t *testing.T) {
 }
 
 func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	warm(a, b)
 	// The goroutine that cleans up starts with the first thing to clean.
@@ -166,8 +167,8 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 
 	for range 5 {
 		func() {
-			server.Stop()
-			defer server.Cont()
+			server.Pause()
+			defer server.Resume()
 			machine := hiccups.Measure(t)
 			defer machine.Stop()
 			var late [64]time.Duration
@@ -197,11 +198,11 @@ func TestStalledServerHoldsNobodyAndLeavesNothing(t *testing.T) {
 }
 
 func TestUnansweredCloseIsBounded(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
-	server.Stop()
-	defer server.Cont()
+	server.Pause()
+	defer server.Resume()
 	machine := hiccups.Start(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	_, c := a.start(ctx, driver.Request{ID: newID("k"), TTL: lasting, Wait: true})
@@ -224,7 +225,7 @@ func TestUnansweredCloseIsBounded(t *testing.T) {
 }
 
 func TestOutOfMemoryServerStillRenewsAndReleases(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	warm(a)
 	g := a.take("k", lasting)
@@ -242,7 +243,7 @@ func TestOutOfMemoryServerStillRenewsAndReleases(t *testing.T) {
 }
 
 func TestKeyOfAnotherTypeIsAPermanentError(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	if err := a.client.Set(t.Context(), protocol.Key("k"), "x", 0).Err(); err != nil {
 		t.Fatal(err)

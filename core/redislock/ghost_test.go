@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestGrantToNobodyIsEndedForGood(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	const channel = redislock.ChannelPrefix + "test"
 	rdb := newClient(t, redis.Options{Addr: server.Addr()})
 	s, err := redislock.New(rdb, redislock.WithChannel(func() string { return channel })).
@@ -66,7 +66,7 @@ func TestGrantToNobodyIsEndedForGood(t *testing.T) {
 func TestTakenKeyCostsOneScriptAndNoCleanUp(t *testing.T) {
 	for name, set := range retries {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			a, b := join(t, server.Addr()), join(t, server.Addr(), set, func(o *redis.Options) { o.MinRetryBackoff = -1 })
 			warm(a, b)
 			a.take("k", lasting)
@@ -86,7 +86,7 @@ func TestTakenKeyCostsOneScriptAndNoCleanUp(t *testing.T) {
 }
 
 func TestWaitersThatWereCancelledLeaveNothing(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	warm(a, b)
 	g := a.take("k", lasting)

@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestMessageStaysInItsDatabase opens sessions on two databases of one server, whose channels are the server's.
 func TestMessageStaysInItsDatabase(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	var sessions []driver.Gossip
 	var heard []chan string
 	for db := range 2 {

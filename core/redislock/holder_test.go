@@ -13,14 +13,14 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestRefusedCallNamesTheHolderAfterAHandOverToo has the key handed over by the server, and
 // looks at the spans and the log of calls that it refuses before and after that.
 func TestRefusedCallNamesTheHolderAfterAHandOverToo(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	spans := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
 	var log bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestIdleWaiterCostsOneCommandARefresh counts what candidates send while another process holds the key and
@@ -16,7 +16,7 @@ import (
 func TestIdleWaiterCostsOneCommandARefresh(t *testing.T) {
 	t.Parallel()
 	const candidates, refreshes, least = 3, 3, 840 * time.Millisecond
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	p := core.Policy{Key: "leader", Wait: core.Forever, TTL: time.Hour} // no renewal comes between
 	lease, err := engineOn(t, addr).Acquire(t.Context(), p)
 	if err != nil {

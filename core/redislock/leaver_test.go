@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // leaverRole makes a child a process that ends right after a release that is sent.
@@ -43,7 +43,7 @@ func leave(told string) error {
 
 func TestProcessThatEndsRightAfterASentReleaseLeavesNoKeyTaken(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	e := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	const processes = 12
 	taken := 0

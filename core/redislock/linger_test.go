@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestLeaseThatLingersCostsNoCommandAndIsRecalledByPush(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	a := newEngine(t, client)
 	b := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))

@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // Two processes hand a key to and fro on servers as providers offer them. Lost pushes are the matter of
@@ -31,17 +31,17 @@ func TestLocksOnAManagedServer(t *testing.T) {
 		}
 		return args
 	}
-	forget := func(t *testing.T, s *redistest.Server) {
-		if answer, err := s.Do("SCRIPT", "FLUSH"); err != nil || answer != "+OK" {
+	forget := func(t *testing.T, s *testservers.Server) {
+		if answer, err := s.Do("SCRIPT", "FLUSH"); err != nil {
 			t.Fatal(answer, err)
 		}
 	}
-	direct := func(_ *testing.T, s *redistest.Server) string { return s.Addr() }
+	direct := func(_ *testing.T, s *testservers.Server) string { return s.Addr() }
 	for name, test := range map[string]struct {
 		args   []string
-		behind func(*testing.T, *redistest.Server) string // what stands before the server
+		behind func(*testing.T, *testservers.Server) string // what stands before the server
 		client func(*redis.Options)
-		before func(*testing.T, *redistest.Server) // each step
+		before func(*testing.T, *testservers.Server) // each step
 	}{
 		"no administration":                        {args: without("CONFIG", "DEBUG", "MONITOR", "SHUTDOWN", "SAVE", "BGSAVE", "KEYS", "MODULE", "LATENCY", "SLOWLOG", "MEMORY")},
 		"nothing but what the documentation names": {args: without("CONFIG", "CLIENT", "HELLO", "COMMAND", "SCAN", "SCRIPT", "WAIT", "PUBSUB", "WATCH", "MULTI", "OBJECT", "SORT")},
@@ -55,7 +55,7 @@ func TestLocksOnAManagedServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, test.args...)
+			server := testservers.Redis(t, test.args...)
 			if test.behind == nil {
 				test.behind = direct
 			}
@@ -67,7 +67,7 @@ func TestLocksOnAManagedServer(t *testing.T) {
 					test.before(t, server)
 				}
 			}
-			if answer, err := server.Do("ACL", "SETUSER", "default", "-info", "-acl"); err != nil || answer != "+OK" {
+			if answer, err := server.Do("ACL", "SETUSER", "default", "-info", "-acl"); err != nil {
 				t.Fatal(answer, err)
 			}
 			addr := test.behind(t, server)
@@ -110,7 +110,7 @@ func TestLocksOnAManagedServer(t *testing.T) {
 // A server that has no connection to spare says so, and locks when it has one.
 func TestServerWithoutAConnectionToSpareIsNamed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--maxclients", "4")
+	server := testservers.Redis(t, "--maxclients", "4")
 	var others []net.Conn
 	var dial net.Dialer
 	for limit := bounded(t); len(others) < 4; { // connections that are on their way out count, too
@@ -147,7 +147,7 @@ func TestServerWithoutAConnectionToSpareIsNamed(t *testing.T) {
 }
 
 // encrypted ends TLS in front of a server.
-func encrypted(t *testing.T, server *redistest.Server) (addr string) {
+func encrypted(t *testing.T, server *testservers.Server) (addr string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

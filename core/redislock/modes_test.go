@@ -14,7 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // readersVar is for how long the readers and writers contend; the default is 2 s.
@@ -69,7 +69,7 @@ func TestReadersAndWritersShareAKeyFairly(t *testing.T) {
 			t.Fatalf("%s is %q; a duration such as 30s is right", readersVar, text)
 		}
 	}
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	var engines []*engine
 	for range 4 {
 		engines = append(engines, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))

@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // hearer is a sink that also hears who holds the keys that its session waits for.
@@ -56,7 +56,7 @@ func (f hearer) hears(t *testing.T, identity string) {
 
 func TestWaiterLearnsWhoHoldsAfterAHandOver(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, _ := called(t, server.Addr(), "orders-1")
 	b, heardB := called(t, server.Addr(), "orders-2")
 	c, heardC := called(t, server.Addr(), "orders-3")
@@ -94,7 +94,7 @@ func TestWaiterLearnsWhoHoldsAfterAHandOver(t *testing.T) {
 }
 
 func TestSessionsOfEarlierReleasesHaveNoIdentity(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	s, _ := called(t, server.Addr(), "orders-1")
 	earlier := protocol.AcquireArgs{
 		Owner: newID("k").Owner, Channel: redislock.ChannelPrefix + "0123456789abcdef0123456789abcdef", Length: lasting, PlaceTTL: protocol.MaxPlaceTTL, Create: true,

@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // engineOn returns an engine on the server at addr, with a client of its own.
@@ -41,7 +41,7 @@ func engineWith(t testing.TB, rdb *redis.Client, o ...core.Option) *core.Engine 
 
 func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testservers.Redis(t)
 	e := engineOn(t, s.Addr())
 	const ttl = 2 * time.Second
 	var deadline, told time.Time
@@ -63,7 +63,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 		}
 	})
 	<-taken
-	s.Stop()
+	s.Pause()
 	deadline = time.Now().Add(ttl)
 	var callers sync.WaitGroup
 	took := make([]time.Duration, 64)
@@ -93,7 +93,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 	if late := told.Sub(deadline); late > machine.Allow(50*time.Millisecond) {
 		t.Errorf("the holder was told %v after its deadline", late)
 	}
-	s.Cont()
+	s.Resume()
 	l, err := e.Acquire(t.Context(), core.Policy{Key: "k0", Wait: hang})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestStoppedServerHoldsNobodyUp(t *testing.T) {
 
 func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 	const timeout = 300 * time.Millisecond
-	s := redistest.Start(t)
+	s := testservers.Redis(t)
 	e := engineOn(t, s.Addr(), core.WithStoreTimeout(timeout))
 	var held *core.Lease
 	eventually(t, "a lease", func() bool { // in less than the time-out, which a busy machine may need
@@ -113,8 +113,8 @@ func TestCloseReturnsWhenTheServerIsStopped(t *testing.T) {
 		held, err = e.Acquire(t.Context(), core.Policy{Key: "k", Wait: core.Forever})
 		return err == nil
 	})
-	s.Stop()
-	defer s.Cont()
+	s.Pause()
+	defer s.Resume()
 	var waiting sync.WaitGroup
 	for i := range 8 {
 		waiting.Go(func() {
@@ -146,7 +146,7 @@ func TestHeldLeaseCostsNoGoroutine(t *testing.T) {
 		t.Skip("holds thousands of leases")
 	}
 	const n = 10_000
-	s := redistest.Start(t)
+	s := testservers.Redis(t)
 	// A connection has up to 64 kB of buffers, and how many there are depends on the machine.
 	e := engineWith(t, redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 8}))
 	keys := make([]string, n)

@@ -10,12 +10,12 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestKeyThatIsOverwrittenOrDeletedIsNotHeld(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	client := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 	e := newEngine(t, client)
 	for name, spoil := range map[string]func(key string) error{
 		"overwritten": func(key string) error { return client.Set(t.Context(), key, "x", 0).Err() },
@@ -43,7 +43,7 @@ func TestKeyThatIsOverwrittenOrDeletedIsNotHeld(t *testing.T) {
 }
 
 func TestDamagedHashIsTheErrorOfItsKeyAlone(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	client := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 	e := newEngine(t, client)
 	e.take(t, "sound", lasting)
 	damaged := map[string][]any{

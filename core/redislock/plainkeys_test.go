@@ -13,8 +13,8 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // plainly is for keys that other libraries use.
@@ -23,8 +23,8 @@ var plainly = redislock.WithKeys(func(key string) string { return "lock:" + key 
 // No request makes anything else of a plain key than a string, which other libraries can read.
 func TestConformanceOfPlainKeys(t *testing.T) {
 	t.Parallel()
-	start := func(t testing.TB, args ...string) *redistest.Server {
-		server := redistest.Start(t, args...)
+	start := func(t testing.TB, args ...string) *testservers.Server {
+		server := testservers.Redis(t, args...)
 		rdb := newClient(t, redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() {
 			for names := rdb.ScanType(context.Background(), 0, "lock:*", 0, "hash").Iterator(); names.Next(context.Background()); {
@@ -39,7 +39,7 @@ func TestConformanceOfPlainKeys(t *testing.T) {
 // plainEngine is an engine whose locks are in the keys shop/… of a server.
 func plainEngine(t *testing.T) (*core.Engine, *redis.Client) {
 	t.Helper()
-	rdb := newClient(t, redis.Options{Addr: redistest.Start(t).Addr()})
+	rdb := newClient(t, redis.Options{Addr: testservers.Redis(t).Addr()})
 	locks, err := core.New(redislock.New(rdb, redislock.WithKeys(func(key string) string { return key })), core.WithNamespace("shop"),
 		core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -214,7 +215,7 @@ func await(t testing.TB, c <-chan outcome) outcome {
 }
 
 func TestFreeKeyIsGrantedAndReleased(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	g := a.take("k", time.Hour)
 	if left := driver.Remaining(g.Deadline, time.Now()); left < 50*time.Minute || left > time.Hour {
@@ -231,7 +232,7 @@ func TestFreeKeyIsGrantedAndReleased(t *testing.T) {
 }
 
 func TestWaiterIsWokenByThePush(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	if err := b.Ping(bounded(t)); err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestWaiterIsWokenByThePush(t *testing.T) {
 }
 
 func TestReplacedLeaseIsGrantedToTheNextOwner(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	g := a.take("k", lasting)
 	old := ending(g)
@@ -278,7 +279,7 @@ func (p *process) renew(g driver.Grant, ttl time.Duration) driver.Renewed {
 }
 
 func TestRenewalExtendsAndNeverRevives(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := join(t, server.Addr())
 	g := a.take("k", 10*time.Minute)
 	r := a.renew(g, time.Hour)

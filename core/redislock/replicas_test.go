@@ -18,19 +18,20 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // pair is a master and its one replica.
-type pair struct{ master, replica *redistest.Server }
+type pair struct{ master, replica *testservers.Server }
 
 func startPair(t *testing.T) pair {
 	t.Helper()
-	master := redistest.Start(t)
+	master := testservers.Redis(t)
 	host, port, err := net.SplitHostPort(master.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pair{master, redistest.Start(t, "--replicaof", host+" "+port)}
+	p := pair{master, testservers.Redis(t, "--replicaof", host+" "+port)}
 	p.caughtUp(t)
 	return p
 }
@@ -66,7 +67,7 @@ func TestLeaseCountsOnlyIfReplicasHaveIt(t *testing.T) {
 	handed := a.take("handed over", lasting)
 	_, waiting := b.queue("handed over", lasting)
 
-	p.replica.Stop()
+	p.replica.Pause()
 	for _, wait := range []bool{false, true} {
 		r := driver.Request{ID: newID(fmt.Sprint("free ", wait)), TTL: lasting, Wait: wait}
 		if _, err := a.Acquire(bounded(t), r); !unconfirmed(err) {
@@ -81,7 +82,7 @@ func TestLeaseCountsOnlyIfReplicasHaveIt(t *testing.T) {
 		t.Errorf("a key that was handed over without the replica: %v", got.err)
 	}
 
-	p.replica.Cont()
+	p.replica.Resume()
 	p.caughtUp(t)
 	if r := a.renew(held, lasting); r.Err != nil {
 		t.Errorf("a renewal after that: %v", r.Err)
@@ -97,7 +98,7 @@ func TestLeaseCountsOnlyIfReplicasHaveIt(t *testing.T) {
 
 func TestPingSaysThatThereAreTooFewReplicas(t *testing.T) {
 	t.Parallel()
-	if err := (pair{master: redistest.Start(t)}).confirming(t).Ping(bounded(t)); !unconfirmed(err) {
+	if err := (pair{master: testservers.Redis(t)}).confirming(t).Ping(bounded(t)); !unconfirmed(err) {
 		t.Errorf("ping of a master without a replica: %v", err)
 	}
 }
@@ -128,12 +129,12 @@ type failing struct {
 }
 
 func failingWatched(t *testing.T) failing {
-	s := redistest.StartSentinel(t, 1)
+	s := testservers.RedisSentinel(t, 1)
 	master := s.Master()
 	s.Replicated(master)
 	return failing{
 		join: func(o ...redislock.Option) *engine {
-			client := redislock.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs()})
+			client := redislock.NewFailoverClient(&redis.FailoverOptions{MasterName: testservers.MasterName, SentinelAddrs: s.Addrs()})
 			return newEngineOn(t, client, redislock.New(client, o...), core.WithStoreTimeout(outage))
 		},
 		keys: []string{"before", "during", "unconfirmed"},
@@ -143,7 +144,7 @@ func failingWatched(t *testing.T) failing {
 }
 
 func failingInACluster(t *testing.T) failing {
-	c := redistest.StartCluster(t, 3, 1)
+	c := testservers.RedisCluster(t, 3, 1)
 	master := c.Masters()[0]
 	var keys []string
 	var slot int

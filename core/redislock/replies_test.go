@@ -13,6 +13,7 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func noRetries(o *redis.Options) { o.MaxRetries = -1 }
@@ -26,7 +27,7 @@ var retries = map[string]func(*redis.Options){
 func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
 	for name, set := range retries {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			proxy := redistest.NewProxy(t, server.Addr())
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
@@ -49,7 +50,7 @@ func TestLostReplyOfAnAcquireLeavesNoGhost(t *testing.T) {
 func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
 	for name, set := range retries {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			proxy := redistest.NewProxy(t, server.Addr())
 			a := join(t, proxy.Addr(), set)
 			warm(a)
@@ -73,7 +74,7 @@ func TestLostReplyOfARenewalIsRepeated(t *testing.T) {
 func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
 	for name, set := range retries {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := testservers.Redis(t)
 			proxy := redistest.NewProxy(t, server.Addr())
 			a, b := join(t, proxy.Addr(), set), join(t, server.Addr())
 			warm(a, b)
@@ -99,7 +100,7 @@ func TestReleaseRepeatedAfterALostReplyIsNoError(t *testing.T) {
 }
 
 func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a, b := join(t, server.Addr()), join(t, server.Addr())
 	g := a.take("k", 50*time.Millisecond)
 	_, c := b.start(bounded(t), driver.Request{ID: newID("k"), TTL: lasting, Wait: true})
@@ -116,7 +117,7 @@ func TestReleaseAfterExpiryLeavesNextOwnerAlone(t *testing.T) {
 
 // The connection breaks between the answer that the key was taken and that to the draw.
 func TestTokenThatWasLostOnTheWayIsDrawnAgain(t *testing.T) {
-	client := newClient(t, redis.Options{Addr: redistest.Start(t).Addr()})
+	client := newClient(t, redis.Options{Addr: testservers.Redis(t).Addr()})
 	var lost atomic.Int32
 	e, err := core.New(redislock.New(client, redislock.WithFirstTokensLost(3, &lost)), core.WithNamespace("test"))
 	if err != nil {

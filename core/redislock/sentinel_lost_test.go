@@ -10,7 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestSentinelFailoverThatLosesWritesTellsTheOldHolder has a master die with
@@ -84,7 +84,7 @@ func loseWrites(t *testing.T) lostWrites {
 		slack     = 50 * time.Millisecond
 	)
 	machine := hiccups.Start(t)
-	s := redistest.StartSentinel(t, 1)
+	s := testservers.RedisSentinel(t, 1)
 	a, b := follower(t, s), follower(t, s)
 	handOver(t, a, b, "warm") // both have subscribed, the server knows the scripts
 	master := s.Master()

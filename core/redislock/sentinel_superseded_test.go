@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // brains are two masters, each of which a sentinel takes for the only one, as after a
 // failover that one of the sentinels has not heard of.
 type brains struct {
-	old, right    *redistest.Server
+	old, right    *testservers.Server
 	behind, knows string // the sentinels' addresses
 	options       *redis.FailoverOptions
 
@@ -30,10 +30,10 @@ type brains struct {
 }
 
 func newBrains(t *testing.T) *brains {
-	b := &brains{old: redistest.Start(t), right: redistest.Start(t)}
-	b.behind, b.knows = redistest.Watch(t, b.old, 1).Addr(), redistest.Watch(t, b.right, 2).Addr()
+	b := &brains{old: testservers.Redis(t), right: testservers.Redis(t)}
+	b.behind, b.knows = testservers.Watch(t, b.old, 1).Addr(), testservers.Watch(t, b.right, 2).Addr()
 	b.options = &redis.FailoverOptions{
-		MasterName: redistest.MasterName, SentinelAddrs: []string{b.behind, b.knows}, Dialer: b.dial,
+		MasterName: testservers.MasterName, SentinelAddrs: []string{b.behind, b.knows}, Dialer: b.dial,
 	}
 	return b
 }
@@ -73,7 +73,7 @@ func (b *brains) learn() {
 }
 
 // holds fails the test unless the lock is taken at the master.
-func (b *brains) holds(t *testing.T, master *redistest.Server, key string) {
+func (b *brains) holds(t *testing.T, master *testservers.Server, key string) {
 	t.Helper()
 	e := newEngine(t, redis.NewClient(&redis.Options{Addr: master.Addr()}))
 	if _, err := e.Acquire(t.Context(), core.Policy{Key: key}); !errors.Is(err, core.ErrBusy) {

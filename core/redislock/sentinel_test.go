@@ -15,13 +15,14 @@ import (
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // follower is an engine whose client asks the sentinels who is the master.
-func follower(t testing.TB, s *redistest.Sentinel) *engine {
+func follower(t testing.TB, s *testservers.Sentinel) *engine {
 	t.Helper()
 	return newEngine(t, redislock.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
+		MasterName: testservers.MasterName, SentinelAddrs: s.Addrs(),
 	}), core.WithStoreTimeout(outage))
 }
 
@@ -32,11 +33,11 @@ func TestSentinelConformance(t *testing.T) {
 		t.Skip("the suite on one server is enough with -short")
 	}
 	t.Parallel()
-	s := redistest.StartSentinel(t, 1)
+	s := testservers.RedisSentinel(t, 1)
 	master := s.Master().Addr()
 	open := func(t *testing.T, to string) *redis.Client {
 		c := redislock.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(),
+			MasterName: testservers.MasterName, SentinelAddrs: s.Addrs(),
 			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if addr == master {
 					addr = to
@@ -63,17 +64,17 @@ func TestSentinelConformance(t *testing.T) {
 
 func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 	t.Parallel()
-	for name, failOver := range map[string]func(*redistest.Sentinel){
-		"master killed": func(s *redistest.Sentinel) {
+	for name, failOver := range map[string]func(*testservers.Sentinel){
+		"master killed": func(s *testservers.Sentinel) {
 			old := s.Master()
 			old.Kill()
 			s.Promoted(old)
 		},
-		"asked for": func(s *redistest.Sentinel) { s.Failover() },
+		"asked for": func(s *testservers.Sentinel) { s.FailOver() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.StartSentinel(t, 1)
+			s := testservers.RedisSentinel(t, 1)
 			a, b := follower(t, s), follower(t, s)
 			keepsAllThrough(t, a, b, "k", func() {
 				s.Replicated(s.Master())
@@ -85,7 +86,7 @@ func TestSentinelFailoverThatLosesNothingKeepsLeasesAndQueues(t *testing.T) {
 
 func TestSentinelPromotionBesideAFrozenMasterEndsItsLeases(t *testing.T) {
 	t.Parallel()
-	s := redistest.StartSentinel(t, 1)
+	s := testservers.RedisSentinel(t, 1)
 	a, b := follower(t, s), follower(t, s)
 	handOver(t, a, b, "before")
 	master := s.Master()
@@ -93,7 +94,7 @@ func TestSentinelPromotionBesideAFrozenMasterEndsItsLeases(t *testing.T) {
 	lease := a.take(t, "k", 8*time.Second)
 	told := whenTold(lease)
 	machine := hiccups.Start(t)
-	master.Stop()
+	master.Pause()
 	s.Promoted(master)
 	second := b.take(t, "k", lasting)
 	lostInTime(t, machine, lease, <-told, 50*time.Millisecond)
@@ -104,7 +105,7 @@ func TestSentinelPromotionBesideAFrozenMasterEndsItsLeases(t *testing.T) {
 	giveBack(t, second)
 
 	// It wakes up as a master with data of its own and is made a replica.
-	master.Cont()
+	master.Resume()
 	s.Readmit(master)
 	s.Demoted(master)
 	handOver(t, a, b, "after")
@@ -112,7 +113,7 @@ func TestSentinelPromotionBesideAFrozenMasterEndsItsLeases(t *testing.T) {
 
 func TestSentinelMasterWithoutReplicasEndsLeasesIfItMustHaveSome(t *testing.T) {
 	t.Parallel()
-	s := redistest.StartSentinel(t, 1, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	s := testservers.RedisSentinel(t, 1, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 	a := follower(t, s)
 	lease := a.take(t, "k", 2*time.Second)
 	machine := hiccups.Start(t)
@@ -130,7 +131,7 @@ func TestSentinelMasterWithoutReplicasEndsLeasesIfItMustHaveSome(t *testing.T) {
 
 func TestSentinelReplicaRefusesLocksUntilItIsPromoted(t *testing.T) {
 	t.Parallel()
-	s := redistest.StartSentinel(t, 1)
+	s := testservers.RedisSentinel(t, 1)
 	old := s.Master()
 	var replica string
 	for _, n := range s.Nodes() {
@@ -142,7 +143,7 @@ func TestSentinelReplicaRefusesLocksUntilItIsPromoted(t *testing.T) {
 	if _, err := e.Acquire(t.Context(), core.Policy{Key: "k"}); !errors.Is(err, core.ErrUnavailable) || isPermanent(err) {
 		t.Errorf("a lock at a replica: %v; want a passing ErrUnavailable", err)
 	}
-	s.Failover()
+	s.FailOver()
 	giveBack(t, e.take(t, "k", lasting))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // tenKeys is a policy of ten keys.
@@ -68,7 +69,7 @@ func tripsOf(t *testing.T, e *engine, trips []*atomic.Int64) (take, release []in
 }
 
 func TestTenFreeKeysTakeOneRoundTripAndAnotherToRelease(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := newEngine(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 	take, release := tripsOf(t, e, []*atomic.Int64{scriptsIn(proxy)})
@@ -79,7 +80,7 @@ func TestTenFreeKeysTakeOneRoundTripAndAnotherToRelease(t *testing.T) {
 
 func TestTenFreeKeysTakeOneRoundTripToEachServerOfACluster(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3, 0)
+	c := testservers.RedisCluster(t, 3, 0)
 	proxies := map[string]*redistest.Proxy{}
 	var trips []*atomic.Int64
 	for _, m := range c.Masters() {
@@ -105,7 +106,7 @@ func TestTenFreeKeysTakeOneRoundTripToEachServerOfACluster(t *testing.T) {
 
 // TestKeysBeyondTheFirstBusyOneAreFreeWhileThatIsWaitedFor is about two processes.
 func TestKeysBeyondTheFirstBusyOneAreFreeWhileThatIsWaitedFor(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	connect := func() *engine { return newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})) }
 	cart, other := connect(), connect()
 	held := other.take(t, "k5", lasting)

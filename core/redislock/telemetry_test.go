@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/examples/stock/stocktest"
 )
 
@@ -127,7 +127,7 @@ func wantAttributes(t *testing.T, span tracetest.SpanStub, want map[string]strin
 }
 
 func TestEverySurfaceTracesAndCountsItsLockAndTellsNoKey(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = rdb.Close() }()
 	seen := &telemetry{t: t, exporter: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}

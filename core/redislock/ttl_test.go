@@ -7,15 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestLeaseThatWasHandedOverHasItsTTLSoon hands a key over by a push, which grants no more than the
 // time of a place in the queue.
 func TestLeaseThatWasHandedOverHasItsTTLSoon(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	a := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	b := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	for _, ttl := range []time.Duration{2 * protocol.MaxPlaceTTL, lasting} {

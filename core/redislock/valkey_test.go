@@ -7,17 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/drivertest"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // startValkey starts a server that says itself that it is Valkey, and no Redis by that name.
 // Its tests repeat those on Redis.
-func startValkey(t testing.TB, args ...string) *redistest.Server {
+func startValkey(t testing.TB, args ...string) *testservers.Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("is tried on Redis")
 	}
-	server := redistest.StartValkey(t, args...)
+	server := testservers.Valkey(t, args...)
 	info, err := newClient(t, redis.Options{Addr: server.Addr()}).Info(t.Context(), "server").Result()
 	if err != nil || !strings.Contains(info, "valkey_version:") {
 		t.Fatalf("valkey-server is no Valkey: %v\n%s", err, info)

@@ -7,11 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestServerThatHasForgottenALeaseTellsItsHolderWhenItIsBack(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	e := newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	const ttl = 10 * hang // renewed every third of it
 	renewed := e.take(t, "renewed", ttl)
@@ -38,7 +38,7 @@ func TestServerThatHasForgottenALeaseTellsItsHolderWhenItIsBack(t *testing.T) {
 }
 
 func TestSubscriptionThatBreaksCostsNoLeaseAndRenewsNone(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	e := newEngine(t, client)
 	lease, err := e.Acquire(t.Context(), core.Policy{Key: "k", TTL: lasting, NoRenew: true})
@@ -50,7 +50,7 @@ func TestSubscriptionThatBreaksCostsNoLeaseAndRenewsNone(t *testing.T) {
 	}
 	deadline := lease.Deadline()
 	before := commands(t, client)
-	if answer, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || answer != ":1" {
+	if answer, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || answer != "1" {
 		t.Fatalf("CLIENT KILL: %s, %v", answer, err)
 	}
 	eventually(t, "a fresh subscription", func() bool { return commands(t, client)["subscribe"] > before["subscribe"] })

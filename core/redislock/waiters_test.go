@@ -17,8 +17,8 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // waitersRole makes a child a process of callers that want one key again and again.
@@ -92,7 +92,7 @@ func TestThousandWaitersInTwentyProcessesCostTwoCommandsAHandOver(t *testing.T) 
 	if testing.Short() {
 		t.Skip("lets a crowd in")
 	}
-	processes, w := 4, waiters{Addr: redistest.Start(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
+	processes, w := 4, waiters{Addr: testservers.Redis(t).Addr(), Callers: 50, Turns: 5, Holds: time.Millisecond}
 	if counts.Full(t) {
 		processes, w.Turns = 20, 20
 	}

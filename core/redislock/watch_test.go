@@ -11,7 +11,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/crash"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/watch"
 )
 
@@ -54,7 +54,7 @@ func watchOf(t *testing.T, e *engine) *watch.Watcher {
 
 func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	w := watchOf(t, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	told := struct{ Addr, Key string }{server.Addr(), "stock:1"}
 	holder, err := child.Start(t, crash.Role, told)
@@ -79,7 +79,7 @@ func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
 }
 
 // watchesUnder has one engine watch another one, and counts the commands that it takes.
-func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Options)) {
+func watchesUnder(t *testing.T, server *testservers.Server, set func(*redis.Options)) {
 	t.Helper()
 	o := redis.Options{Addr: server.Addr()}
 	if set != nil {
@@ -137,10 +137,10 @@ func watchesUnder(t *testing.T, server *redistest.Server, set func(*redis.Option
 }
 
 func TestWatchCostsFewCommands(t *testing.T) {
-	watchesUnder(t, redistest.Start(t), nil)
+	watchesUnder(t, testservers.Redis(t), nil)
 }
 
 func TestWatchWorksUnderMinimalACL(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	watchesUnder(t, server, user(t, server, minimalACL))
 }

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +17,7 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 		"+zadd +zrem +zrange +zcard +zscore +pexpire +pttl +publish +subscribe +ping"
 	var nodes []*redis.Client
 	for i, s := range f.servers {
-		if answer, err := s.Do("ACL", "SETUSER", "locks", "on", ">secret", minimal); err != nil || answer != "+OK" {
+		if answer, err := s.Do(append([]string{"ACL", "SETUSER", "locks", "on", ">secret"}, strings.Fields(minimal)...)...); err != nil {
 			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
 		}
 		c := redis.NewClient(&redis.Options{Addr: f.servers[i].Addr(), Username: "locks", Password: "secret"})
@@ -39,7 +40,7 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range f.servers[:2] {
-		if answer, err := s.Do("ACL", "SETUSER", "locks", "-zadd"); err != nil || answer != "+OK" {
+		if answer, err := s.Do("ACL", "SETUSER", "locks", "-zadd"); err != nil {
 			t.Fatalf("ACL SETUSER: %s, %v", answer, err)
 		}
 	}

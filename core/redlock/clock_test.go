@@ -9,8 +9,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/jumps"
-	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/internal/wallclock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestTokensRiseThoughANodesClockJumpsByAnHour has the clock of one of three nodes jump: it
@@ -21,11 +20,10 @@ func TestTokensRiseThoughANodesClockJumpsByAnHour(t *testing.T) {
 		t.Skip("compiles a clock, and restarts servers")
 	}
 	t.Parallel()
-	clock := wallclock.New(t)
-	servers := append(startServers(t, 2), redistest.StartIn(t, clock.Environment()))
+	servers := append(startServers(t, 2), testservers.RedisWithClock(t))
 	asks := newClient(t, servers[2].Addr())
 	jumps.Run(t, 2, jumps.Store{
-		Clock: clock,
+		Server: servers[2],
 		Now: func() time.Time {
 			now, err := asks.Time(t.Context()).Result()
 			if err != nil {

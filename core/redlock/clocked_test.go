@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // knowledge is all that a node keeps of a key. Times are in ms.
@@ -65,7 +65,7 @@ type clockedNode struct {
 	brief  int // votes that were answered by the fast path
 }
 
-func newClockedNode(t *testing.T, server *redistest.Server) *clockedNode {
+func newClockedNode(t *testing.T, server *testservers.Server) *clockedNode {
 	t.Helper()
 	n := &clockedNode{client: newClient(t, server.Addr()), shas: make(map[operation]string)}
 	for op, s := range scripts {

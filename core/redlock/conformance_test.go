@@ -13,12 +13,13 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/endurance"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // fleet is real servers, each reached through a proxy or past it.
 type fleet struct {
 	t       testing.TB
-	servers []*redistest.Server
+	servers []*testservers.Server
 	proxies []*redistest.Proxy
 	proxied []*redis.Client
 	direct  []*redis.Client
@@ -30,17 +31,17 @@ func startFleet(t testing.TB, n int, args ...string) *fleet {
 	return newFleet(t, startServers(t, n, args...))
 }
 
-func startServers(t testing.TB, n int, args ...string) []*redistest.Server {
+func startServers(t testing.TB, n int, args ...string) []*testservers.Server {
 	t.Helper()
-	servers := make([]*redistest.Server, n)
+	servers := make([]*testservers.Server, n)
 	for i := range servers {
-		servers[i] = redistest.Start(t, args...)
+		servers[i] = testservers.Redis(t, args...)
 	}
 	return servers
 }
 
 // newFleet makes the ways to servers, which know the scripts after it.
-func newFleet(t testing.TB, servers []*redistest.Server) *fleet {
+func newFleet(t testing.TB, servers []*testservers.Server) *fleet {
 	t.Helper()
 	f := &fleet{t: t, servers: servers}
 	for _, s := range servers {

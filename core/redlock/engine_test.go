@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redlock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func engines(t *testing.T, n int) []*core.Engine {
 	t.Helper()
 	var nodes []*redis.Client
 	for range 3 {
-		c := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+		c := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Errorf("close the client: %v", err)

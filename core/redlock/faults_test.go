@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
@@ -52,9 +53,9 @@ func TestTwoOfFiveDownAreNotMissed(t *testing.T) {
 func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 	t.Parallel()
 	const timeout = 5 * time.Second
-	for name, hurt := range map[string]func(*redistest.Server){
-		"down":    (*redistest.Server).Kill,
-		"stalled": (*redistest.Server).Stop,
+	for name, hurt := range map[string]func(*testservers.Server){
+		"down":    (*testservers.Server).Kill,
+		"stalled": (*testservers.Server).Pause,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +74,7 @@ func TestCloseIsNotHeldUpByAMinority(t *testing.T) {
 				t.Errorf("closing took %v, want at most %v", took, most)
 			}
 			if name == "stalled" {
-				f.servers[0].Cont()
+				f.servers[0].Resume()
 			}
 		})
 	}
@@ -157,8 +158,8 @@ func TestAStalledNodeDelaysNobody(t *testing.T) {
 		hastyTurn()
 		quick = min(quick, hurried("a turn", turn))
 	}
-	f.servers[1].Stop()
-	defer f.servers[1].Cont()
+	f.servers[1].Pause()
+	defer f.servers[1].Resume()
 	for range rounds {
 		hastyTurn()
 		slow = min(slow, hurried("a turn", turn))
@@ -181,7 +182,7 @@ func TestAStalledNodeDelaysNobody(t *testing.T) {
 		hastyTurn()
 		return d.States()[1].Condition == driver.NodeDown
 	})
-	f.servers[1].Cont()
+	f.servers[1].Resume()
 	eventually(t, "the node being up again", func() bool {
 		hastyTurn()
 		return d.States()[1].Condition == driver.NodeUp

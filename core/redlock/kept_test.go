@@ -164,7 +164,7 @@ func TestNodeOutOfMemoryFreesWhatIsReleased(t *testing.T) {
 	eventually(t, "all votes", func() bool { return f.votes(t, "k") == 3 && f.votes(t, "other") == 3 })
 	limit := func(bytes int) {
 		for _, s := range f.servers {
-			if said, err := s.Do("CONFIG", "SET", "maxmemory", strconv.Itoa(bytes)); err != nil || said != "+OK" {
+			if said, err := s.Do("CONFIG", "SET", "maxmemory", strconv.Itoa(bytes)); err != nil {
 				t.Fatal(said, err)
 			}
 		}

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestRenewedVoteIsNotGivenBack has a yield come late: its owner has been granted the lease
 // by the votes of others meanwhile, and this node's vote counts since the renewal. Were it
 // given back, the node could make the majority of somebody else.
 func TestRenewedVoteIsNotGivenBack(t *testing.T) {
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	for name, node := range map[string]wire{
 		"a node":    newClientWire(newClient(t, server.Addr()), storeTimeout),
 		"the model": newModel("model"),

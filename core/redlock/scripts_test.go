@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestScriptsDoWhatTheModelDoes runs random histories of two keys at a real node, by a
@@ -24,7 +24,7 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 	t.Parallel()
 	const each = 150
 	total := counts.Of(t, "steps", counts.Short(1500, 4_500), 100_000)
-	n := newClockedNode(t, redistest.Start(t))
+	n := newClockedNode(t, testservers.Redis(t))
 	seen := make(map[string]int)
 	for seed := range uint64(total+each-1) / each {
 		compareWithModel(t, n, seed, each, seen)

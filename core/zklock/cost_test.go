@@ -11,6 +11,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/driverbench"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/zklock"
 )
 
@@ -58,7 +59,7 @@ func TestCostInRequests(t *testing.T) {
 
 // pin keeps the servers from deleting the node of the key "k", which they do when it is
 // empty: it gets something in it that is nobody's.
-func (p *process) pin(s *zktest.Server) {
+func (p *process) pin(s *testservers.Server) {
 	p.t.Helper()
 	conn := raw(p.t, s)
 	eventually(p.t, "something in the key's node", func() bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/zklock"
 )
 
@@ -85,7 +86,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 		eventually(t, "some rounds", func() bool { return int(done.Load()) > (i+1)*processes*rounds/4 || t.Failed() })
 		var leader int
 		eventually(t, "a leader", func() bool {
-			leader = slices.IndexFunc(servers, func(s *zktest.Server) bool { return s.Mode() == "leader" })
+			leader = slices.IndexFunc(servers, func(s *testservers.Server) bool { return s.Mode() == "leader" })
 			return leader >= 0
 		})
 		servers[leader].Kill()

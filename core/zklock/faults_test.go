@@ -9,6 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/zklock"
 )
 
@@ -17,7 +18,7 @@ import (
 const slow = 5 * time.Second
 
 // pair is a process behind a proxy and others that are not.
-func pair(t *testing.T, opts ...zklock.Option) (s *zktest.Server, proxy *zktest.Proxy, behind *process, direct driver.Driver) {
+func pair(t *testing.T, opts ...zklock.Option) (s *testservers.Server, proxy *zktest.Proxy, behind *process, direct driver.Driver) {
 	t.Helper()
 	s = zktest.Start(t, warm)
 	proxy = zktest.NewProxy(t, s.Addr())

@@ -15,7 +15,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
-	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -237,7 +237,7 @@ func (p *process) state(key string) driver.State {
 }
 
 // raw connects to a server without the driver.
-func raw(t *testing.T, s *zktest.Server) *zk.Conn {
+func raw(t *testing.T, s *testservers.Server) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{s.Addr()}, 2*storeTimeout, zk.WithLogger(quiet{}))
 	if err != nil {

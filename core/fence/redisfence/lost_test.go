@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // deaf is a connection that loses the next reply when it is told to.
@@ -31,7 +31,7 @@ func (d deaf) Read(p []byte) (int, error) {
 }
 
 func TestScriptWhoseReplyIsLostRunsAgainUnderItsToken(t *testing.T) {
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	add := redisfence.NewScript(`return redis.call('INCRBY', KEYS[1], ARGV[1])`)
 	for _, tc := range []struct {
 		name    string

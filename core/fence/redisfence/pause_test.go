@@ -22,8 +22,8 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/middleware/httplock"
 )
 
@@ -92,7 +92,7 @@ func holder(told string) error {
 
 // TestWritesOfAProcessThatWasStoppedAreRefused stops a holder for three times its TTL.
 func TestWritesOfAProcessThatWasStoppedAreRefused(t *testing.T) {
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	var guard fence.Memory
 	var written atomic.Int64
 	mux := http.NewServeMux()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 var set = redisfence.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
@@ -46,7 +46,7 @@ func TestStaleTokenWritesNothing(t *testing.T) {
 var hash = regexp.MustCompile(`[0-9a-f]{40}`)
 
 func TestScriptAnswersAsItDoesAlone(t *testing.T) {
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	for _, protocol := range []int{2, 3} {
 		rdb := connect(t, addr, protocol)
 		for name, src := range map[string]string{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -37,13 +37,13 @@ func closeClient(t testing.TB, c io.Closer) {
 // start starts a server and returns a client of it.
 func start(t testing.TB) *redis.Client {
 	t.Helper()
-	return connect(t, redistest.Start(t).Addr(), 3)
+	return connect(t, testservers.Redis(t).Addr(), 3)
 }
 
 // startCluster returns a client of a Cluster of one node, which has all slots.
 func startCluster(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 1, 0).Addrs()})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testservers.RedisCluster(t, 1, 0).Addrs()})
 	t.Cleanup(func() { closeClient(t, c) })
 	return c
 }

@@ -1,3 +1,4 @@
+// Package redistest has what tests do to Redis servers and the connections to them.
 package redistest
 
 import (

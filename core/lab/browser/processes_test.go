@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
@@ -34,11 +34,11 @@ var products = []string{"stock:book", "stock:pen", "stock:lamp", "stock:chair", 
 
 // beAProcess is the main function of a process of the service, if this is one.
 func beAProcess() {
-	socket := os.Getenv(redisVar)
-	if socket == "" {
+	addr := os.Getenv(redisVar)
+	if addr == "" {
 		return
 	}
-	rdb := clientOf(socket)
+	rdb := clientOf(addr)
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:test"), core.WithIdentity(os.Getenv(identityVar)), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -71,14 +71,14 @@ func beAProcess() {
 }
 
 // startProcess starts a process of the service, and returns how to kill it.
-func startProcess(t *testing.T, socket, identity string) (kill func()) {
+func startProcess(t *testing.T, addr, identity string) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), redisVar+"="+socket, identityVar+"="+identity)
+	cmd.Env = append(os.Environ(), redisVar+"="+addr, identityVar+"="+identity)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -101,42 +101,14 @@ func startProcess(t *testing.T, socket, identity string) (kill func()) {
 	return kill
 }
 
-func clientOf(socket string) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: patience, ReadTimeout: patience})
-}
-
-func startRedis(t *testing.T) (socket string) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	socket = filepath.Join(t.TempDir(), "redis")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", filepath.Dir(socket), "--save", "", "--appendonly", "no")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()         // reports the kill
-	})
-	rdb := clientOf(socket)
-	defer func() { _ = rdb.Close() }()
-	for rdb.Ping(t.Context()).Err() != nil {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return socket
+func clientOf(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, DialTimeout: patience, ReadTimeout: patience})
 }
 
 // onRedis returns an engine of this process beside those of the others, with its page.
-func onRedis(t *testing.T, socket, identity string, opts ...lockpage.Option) *service {
+func onRedis(t *testing.T, addr, identity string, opts ...lockpage.Option) *service {
 	t.Helper()
-	rdb := clientOf(socket)
+	rdb := clientOf(addr)
 	locks, err := core.New(redislock.New(rdb), core.WithNamespace("shop:test"), core.WithIdentity(identity), core.WithForceRelease(), core.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
@@ -152,13 +124,13 @@ func onRedis(t *testing.T, socket, identity string, opts ...lockpage.Option) *se
 // Four processes of a service use one Redis. The page of one of them shows what all do, within
 // a second, and says which of them was killed.
 func TestPageShowsAllProcessesAndWhichIsKilled(t *testing.T) {
-	socket := startRedis(t)
-	s, other := onRedis(t, socket, "shop-1", lockpage.ShowKeys()), onRedis(t, socket, "shop-5")
+	addr := testservers.Redis(t).Addr()
+	s, other := onRedis(t, addr, "shop-1", lockpage.ShowKeys()), onRedis(t, addr, "shop-5")
 	other.hold(core.Policy{Name: "report", Key: "report:weekly"}) // engines are heard from their first lock on
 	kills := map[string]func(){}
 	for i := 2; i <= 4; i++ {
 		name := fmt.Sprint("shop-", i)
-		kills[name] = startProcess(t, socket, name)
+		kills[name] = startProcess(t, addr, name)
 	}
 	b := open(t)
 	b.visit(s.url)

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/middleware/lockpage"
 )
 
@@ -19,12 +20,12 @@ func TestScreenshots(t *testing.T) {
 	if os.Getenv("LOCKAROUND_SCREENSHOTS") == "" {
 		t.Skip("LOCKAROUND_SCREENSHOTS=1 makes the pictures of the README anew")
 	}
-	socket := startRedis(t)
-	s := onRedis(t, socket, "shop-1", lockpage.ShowKeys(), lockpage.WithRelease(func(*http.Request) (string, bool) { return "dana", true }))
+	addr := testservers.Redis(t).Addr()
+	s := onRedis(t, addr, "shop-1", lockpage.ShowKeys(), lockpage.WithRelease(func(*http.Request) (string, bool) { return "dana", true }))
 	for _, name := range []string{"shop-2", "shop-3", "shop-4"} {
-		defer startProcess(t, socket, name)()
+		defer startProcess(t, addr, name)()
 	}
-	gone := startProcess(t, socket, "shop-5")
+	gone := startProcess(t, addr, "shop-5")
 	s.hold(core.Policy{Name: "report", Key: "report:daily"})
 	b := open(t)
 	b.visit(s.url)

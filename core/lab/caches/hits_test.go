@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // BenchmarkHit is a Get of a value that is there, by as many callers as there are cores: for a
 // profile of what the scenario hits shows.
 func BenchmarkHit(b *testing.B) {
-	daemon.Need(b, "redis-server")
+	testservers.Need(b, "redis-server")
 	redis, err := server.Start(b.Context(), server.Redis)
 	if err != nil {
 		b.Fatal(err)

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // Another peer may fail on a machine that is busy; one that always does is not used as it
 // should be. lockaround fails only if it says that the server did not answer.
 func TestEachPeerPlaysEachScenario(t *testing.T) {
 	t.Parallel()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	for _, s := range scenarios {
 		s.Together = true
 		t.Run(s.Name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func play(t *testing.T, scenario, peer string) Trial { return playAt(t, brief, s
 
 func playAt(t *testing.T, pace Pace, scenario, peer string) Trial {
 	t.Helper()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	pace.Expiry = time.Second
 	p := plan{Rounds: 1, Pace: pace, Scenarios: []Scenario{scenarioNamed(t, scenario)}, Peers: []Peer{peerNamed(t, peer)}, Progress: t.Logf}
 	results, err := p.Run(t.Context())
@@ -129,7 +129,7 @@ func playAt(t *testing.T, pace Pace, scenario, peer string) Trial {
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/instruments"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +60,7 @@ func TestFilesAreCurrent(t *testing.T) {
 }
 
 func TestPromtoolTakesTheRulesAndTheirTestsPass(t *testing.T) {
-	daemon.Need(t, "promtool")
+	testservers.Need(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", ruleTest}} {
 		out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
 		if err != nil {

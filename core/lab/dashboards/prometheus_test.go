@@ -18,8 +18,9 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/internal/servers"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // prometheusServer is one that scrapes a service and evaluates the alerts.
@@ -37,7 +38,7 @@ scrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]
 
 func startPrometheus(t *testing.T, e *exported) *prometheusServer {
 	t.Helper()
-	daemon.Need(t, "prometheus")
+	testservers.Need(t, "prometheus")
 	alerts, err := filepath.Abs(rules)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ func startPrometheus(t *testing.T, e *exported) *prometheusServer {
 	}
 	p := &prometheusServer{t: t, addr: free.Addr().String(), http: http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	_ = free.Close()
-	d := &daemon.Daemon{
+	d := &servers.Server{
 		Cmd: exec.CommandContext(context.Background(), "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 			"--web.listen-address="+p.addr, "--enable-feature=exemplar-storage"),
 		Log: filepath.Join(dir, "log"), Addrs: []string{p.addr},
@@ -62,7 +63,11 @@ func startPrometheus(t *testing.T, e *exported) *prometheusServer {
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(daemon.Test{Daemon: d, T: t}.Kill)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return p
 }
 

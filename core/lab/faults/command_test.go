@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestCommandRefusesWhatCannotWork(t *testing.T) {
@@ -176,7 +176,7 @@ func TestResultsSayWhatHappenedAndShowIt(t *testing.T) {
 }
 
 func TestCommandRunsOneMutantAndWritesItsResults(t *testing.T) {
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "new", "folder")
 	if err := (laboratory{Mutant: "kept-token", Seed: 1, Out: out, Progress: t.Logf}).run(t.Context()); err != nil {

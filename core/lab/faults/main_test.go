@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestMain makes the test binary a worker too.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 func needed(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, exec.ErrNotFound) {
-		daemon.Missing(t, "a server", err)
+		testservers.Missing(t, "a server", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestPromisesHoldUnderFaults is the laboratory's short form: one fault of each kind on
@@ -97,7 +97,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the laboratory once for each bug")
 	}
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	t.Parallel()
 	const runs = 10
 	for _, name := range []string{"shared-token", "kept-token", "undead-renewal", "lost-wake-up", "open-to-all", "open-to-readers", "one-too-many", "forgotten-key", "short-keep"} {
@@ -127,7 +127,7 @@ func TestMutantsAreCaught(t *testing.T) {
 }
 
 func TestInterruptedRunLeavesNothing(t *testing.T) {
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 	"github.com/lockaround/lockaround/core/lab/faults/link"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
@@ -56,7 +56,7 @@ func openSentinel(addr string, record func(driver.Driver) driver.Driver, bug mut
 		return nil, nil, err
 	}
 	client := redislock.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: redisserver.MasterName, SentinelAddrs: routes.Servers[:redisserver.Sentinels], Dialer: routes.Dial,
+		MasterName: servers.MasterName, SentinelAddrs: routes.Servers[:servers.Sentinels], Dialer: routes.Dial,
 	})
 	return bug.Wrap(record(redislock.New(client)), client), client.Close, nil
 }

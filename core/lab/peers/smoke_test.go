@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestEachPeerServesAllCallers(t *testing.T) {
@@ -20,7 +20,7 @@ func TestEachPeerServesAllCallers(t *testing.T) {
 	}
 	for store, program := range map[Store]string{Redis: "redis-server", Three: "redis-server", Etcd: "etcd"} {
 		t.Run(string(store), func(t *testing.T) {
-			daemon.Need(t, program)
+			testservers.Need(t, program)
 			allServe(t, store)
 		})
 	}
@@ -65,7 +65,7 @@ func allServe(t *testing.T, store Store) {
 }
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()
@@ -87,7 +87,7 @@ func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 }
 
 func TestEtcdHandsOver(t *testing.T) {
-	daemon.Need(t, "etcd")
+	testservers.Need(t, "etcd")
 	p := plan{Rounds: 1, Pace: patient, Scenarios: []Scenario{pair}, Peers: []Peer{peerNamed(t, "etcd")}, Progress: t.Logf}
 	results, err := p.run(t.Context())
 	if err != nil || len(results.Trials) != 1 || results.Trials[0].Error != "" {

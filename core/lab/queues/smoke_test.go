@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // real are the peers without those of the tests.
@@ -63,7 +63,7 @@ func (b *backwards) Close() {}
 
 func TestEachPeerPlaysEachScenario(t *testing.T) {
 	t.Parallel()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	for _, s := range scenarios {
 		if s.Name == "killed" { // asynq takes a minute or two
 			continue
@@ -123,7 +123,7 @@ func TestPeerThatFailsIsAnErrorOfItsTrial(t *testing.T) {
 
 func play(t *testing.T, pace Pace, scenario, peer string) Trial {
 	t.Helper()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	var p plan
 	for _, s := range scenarios {
 		if s.Name == scenario {
@@ -140,7 +140,7 @@ func play(t *testing.T, pace Pace, scenario, peer string) Trial {
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := t.TempDir()

@@ -22,10 +22,10 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redlock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 const (
@@ -45,7 +45,7 @@ func TestReleasesShareARedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := before(t)
-	server := redistest.Start(t)
+	server := testservers.Redis(t)
 	store := store{name: "redis", addr: server.Addr(), patience: ttl + 3500*time.Millisecond, prompt: prompt, open: func(t *testing.T) (driver.Driver, io.Closer) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		return redislock.New(client), client
@@ -91,7 +91,7 @@ func TestReleasesShareThreeRedisServers(t *testing.T) {
 	}
 	var addrs []string
 	for range 3 {
-		addrs = append(addrs, redistest.Start(t).Addr())
+		addrs = append(addrs, testservers.Redis(t).Addr())
 	}
 	store := store{name: "quorum", addr: strings.Join(addrs, ","), patience: ttl + 6500*time.Millisecond, prompt: prompt, open: func(t *testing.T) (driver.Driver, io.Closer) {
 		var clients []*redis.Client

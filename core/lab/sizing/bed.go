@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/redislock"
 )
@@ -36,9 +35,9 @@ var (
 // bed is a fresh server, or a Cluster, and what was measured there.
 type bed struct {
 	scale
-	node    *redisserver.Node // the only one, or the first
-	all     redisserver.Nodes
-	cluster *redisserver.Cluster // nil if it is one server
+	node    *servers.Node // the only one, or the first
+	all     servers.Nodes
+	cluster *servers.Cluster // nil if it is one server
 	end     func() error
 	opened  sync.Mutex
 	closers []func() error
@@ -47,17 +46,17 @@ type bed struct {
 
 func start(ctx context.Context, s scale, masters int) (*bed, error) {
 	if masters > 0 {
-		c, err := redisserver.StartCluster(ctx, masters, 0)
+		c, err := servers.StartCluster(ctx, masters, 0)
 		if err != nil {
 			return nil, err
 		}
 		return &bed{scale: s, node: c.Nodes[0], all: c.Nodes, cluster: c, end: c.Close}, nil
 	}
-	n, err := redisserver.Start(ctx, redisserver.Options{})
+	n, err := servers.StartRedis(ctx, servers.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return &bed{scale: s, node: n, all: redisserver.Nodes{n}, end: n.Close}, nil
+	return &bed{scale: s, node: n, all: servers.Nodes{n}, end: n.Close}, nil
 }
 
 func (b *bed) close() error {
@@ -117,18 +116,9 @@ func each(n, wide int, do func(i int) error) error {
 }
 
 // told returns a number of INFO.
-func told(ctx context.Context, n *redisserver.Node, name string) float64 {
-	text, err := n.Client.Info(ctx, "everything").Result()
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(line, name+":"); ok {
-			f, _ := strconv.ParseFloat(strings.TrimSpace(v), 64)
-			return f
-		}
-	}
-	return 0
+func told(ctx context.Context, n *servers.Node, name string) float64 {
+	f, _ := strconv.ParseFloat(n.Told(ctx, "everything", name), 64) // 0 if it is none
+	return f
 }
 
 // used returns the processor time of each server, in µs.

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
 	"github.com/lockaround/lockaround/core/lab/internal/precise"
@@ -119,7 +119,7 @@ func (t *tally) at(share float64) float64 {
 
 // restart: a deployment whose processes begin one after the other. Each locks a key and waits for its first one.
 func restart(ctx context.Context, b *bed) error {
-	if err := b.node.Client.ScriptFlush(ctx).Err(); err != nil {
+	if _, err := b.node.Do(ctx, "SCRIPT", "FLUSH"); err != nil {
 		return err
 	}
 	var firsts tally
@@ -166,7 +166,7 @@ func replicated(ctx context.Context, b *bed) error {
 	}
 	defer link.Close() //nolint:errcheck // nothing follows
 	host, port, _ := strings.Cut(link.Addr(), ":")
-	replica, err := redisserver.Start(ctx, redisserver.Options{Args: []string{"--replicaof", host + " " + port}})
+	replica, err := servers.StartRedis(ctx, servers.Options{Args: []string{"--replicaof", host + " " + port}})
 	if err != nil {
 		return err
 	}

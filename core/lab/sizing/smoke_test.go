@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 	"github.com/lockaround/lockaround/core/lab/internal/golden"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestEachMeasureIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Clusters")
 	}
-	daemon.Need(t, "redis-server")
+	testservers.Need(t, "redis-server")
 	for _, m := range measures {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

@@ -16,9 +16,9 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/fence/redisfence"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/redlock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
@@ -50,11 +50,11 @@ func TestLocksWorkUnderFIPS140(t *testing.T) {
 		}()
 		sha1.New().Sum(nil)
 	}()
-	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	client := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 	defer client.Close() //nolint:errcheck // the test is over
 	var nodes []*redis.Client
 	for range 3 {
-		n := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+		n := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 		defer n.Close() //nolint:errcheck // the test is over
 		nodes = append(nodes, n)
 	}

@@ -107,7 +107,7 @@ func TestTransactionWhoseLeaseIsLostNeverCommits(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		s := newShop(t, d)
 		all, ended := losses(t, s.witness), map[string]int{}
-		for round := range rounds[d.On.Name] {
+		for round := range rounds[d.name] {
 			l := all[round%len(all)]
 			id := fmt.Sprintf("round %d, %s", round, l.name)
 			seen, left, err := s.lose(t, correct, l, id)

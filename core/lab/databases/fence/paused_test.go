@@ -17,8 +17,8 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator"
 )
 
@@ -132,7 +132,7 @@ func TestProcessStoppedPastItsLeaseWritesNothing(t *testing.T) {
 func stopHolder(t *testing.T, what, says string) bool {
 	d := postgres.database(t)
 	d.Must(t, `CREATE TABLE work (id VARCHAR(100) PRIMARY KEY)`)
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = client.Close() })
 	e := newEngine(t, redislock.New(client))

@@ -15,8 +15,8 @@ import (
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
@@ -107,7 +107,7 @@ func TestKilledWorkersLeaveOneEffectOfEachItem(t *testing.T) {
 	kills := counts.Of(t, "kills", 10, 500)
 	d := postgres.database(t)
 	d.Must(t, `CREATE TABLE paid (lock_order text, id text, n serial)`)
-	addr := redistest.Start(t).Addr()
+	addr := testservers.Redis(t).Addr()
 	f, stop, err := payouts(addr, d.source(), func(s queue.Store) queue.Store { return s }, pay)
 	if err != nil {
 		t.Fatal(err)

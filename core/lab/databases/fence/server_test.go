@@ -10,16 +10,17 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
 	child.Main(child.Roles{role: hold})
-	goleak.VerifyTestMain(dbserver.Main{M: m, Servers: []*dbserver.Server{postgres.Server, mariadb.Server}})
+	goleak.VerifyTestMain(testservers.Main{M: m})
 }
 
 // server is a database server with the dialect that it understands.
 type server struct {
-	*dbserver.Server
+	*dbserver.Product
 	dialect fence.Dialect
 }
 
@@ -39,6 +40,7 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 // database is an empty database with a fence table.
 type database struct {
 	*dbserver.Database
+	name    string // of the product
 	dialect fence.Dialect
 	fence   *fence.SQL
 }
@@ -47,7 +49,7 @@ type database struct {
 // environment says LOCKAROUND_REQUIRE_SERVERS=1.
 func (s *server) database(t testing.TB) *database {
 	t.Helper()
-	d := &database{Database: s.Database(t), dialect: s.dialect}
+	d := &database{Database: s.Make(t, s.Shared(t)), name: s.Name, dialect: s.dialect}
 	var err error
 	if d.fence, err = fence.NewSQL(s.dialect, ""); err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			srv := p.another().EndWith(t)
+			srv := p.Own(t)
 			d := p.database(t, srv)
 			q := d.open(t, d.store(t, d.DB), plainRules)
 			var places []queue.Place
@@ -185,7 +185,8 @@ func TestRestartedServerKeepsItemsAndRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			srv.Restart(t)
+			srv.Stop()
+			srv.Restart()
 			var again queue.Step
 			eventually(t, "the same run", func() bool { // connections of the pool have ended
 				again, err = q.Begin(t.Context(), h)

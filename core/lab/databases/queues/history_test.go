@@ -62,7 +62,7 @@ func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 	items := counts.Of(t, "items", 1000, 100_000)
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
-			srv := p.another().EndWith(t)
+			srv := p.Own(t)
 			d := p.database(t, srv)
 			if err := sqllock.Migrate(t.Context(), d.DB, locksOf[d.dialect]); err != nil {
 				t.Fatal(err)
@@ -84,12 +84,8 @@ func TestHistoryOverProcessesAndRestarts(t *testing.T) {
 				},
 				Faults: []serialtest.Fault{
 					{Name: "half of the connections cut", Cause: func() { d.killSome(t) }},
-					{Name: "servers restarted", Cause: func() { srv.Restart(t) }},
-					{Name: "servers killed", Cause: func() {
-						if err := srv.Daemon().Restart(context.Background()); err != nil {
-							t.Fatal(err)
-						}
-					}},
+					{Name: "servers restarted", Cause: func() { srv.Stop(); srv.Restart() }},
+					{Name: "servers killed", Cause: srv.Restart},
 				},
 			})
 		})

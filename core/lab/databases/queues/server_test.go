@@ -21,6 +21,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/dbserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/sqlqueue"
 )
@@ -37,17 +38,12 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", "4") // the tests wait most of the time
 	}
-	main := dbserver.Main{M: m}
-	for _, p := range products {
-		main.Servers = append(main.Servers, p.Server)
-	}
-	goleak.VerifyTestMain(main)
+	goleak.VerifyTestMain(testservers.Main{M: m})
 }
 
 // product is a database server, and its properties that matter to tests.
 type product struct {
-	*dbserver.Server
-	another func() *dbserver.Server
+	*dbserver.Product
 	dialect sqlqueue.Dialect
 	fences  fence.Dialect
 	text    string // options of a data source: send statements as text, so that the proxy can read them
@@ -59,13 +55,13 @@ type product struct {
 
 var products = []*product{
 	{
-		Server: dbserver.PostgreSQL(), another: dbserver.PostgreSQL, dialect: sqlqueue.PostgreSQL, fences: fence.PostgreSQL,
+		Product: dbserver.PostgreSQL(), dialect: sqlqueue.PostgreSQL, fences: fence.PostgreSQL,
 		text:   "&default_query_exec_mode=simple_protocol",
 		kill:   `SELECT pg_terminate_backend(%d)`,
 		others: `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
 	},
 	{
-		Server: dbserver.MariaDB(), another: dbserver.MariaDB, dialect: sqlqueue.MySQL, fences: fence.MySQL,
+		Product: dbserver.MariaDB(), dialect: sqlqueue.MySQL, fences: fence.MySQL,
 		other:  "?clientFoundRows=true",
 		text:   "?interpolateParams=true",
 		idle:   "&idle_transaction_timeout=%d",
@@ -80,7 +76,7 @@ func onEach(t *testing.T, test func(t *testing.T, d *database)) {
 	for _, p := range products {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			test(t, p.database(t, p.Server))
+			test(t, p.database(t, p.Shared(t)))
 		})
 	}
 }
@@ -91,9 +87,9 @@ type database struct {
 	*product
 }
 
-func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
+func (p *product) database(t testing.TB, on *testservers.Server) *database {
 	t.Helper()
-	d := &database{srv.Database(t), p}
+	d := &database{p.Make(t, on), p}
 	if err := sqlqueue.Migrate(t.Context(), d.DB, p.dialect); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/jumps"
-	"github.com/lockaround/lockaround/core/internal/wallclock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestTokensRiseThoughTheServersClockJumpsByAnHour does not run on MariaDB, whose lock waits
@@ -17,12 +17,10 @@ func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
 		t.Skip("compiles a clock, and restarts servers")
 	}
 	p := products[0]
-	srv := p.newServer().EndWith(t)
-	clock := wallclock.New(t)
-	srv.Env = clock.Environment()
+	srv := testservers.PostgreSQLWithClock(t)
 	d := p.database(t, srv)
 	jumps.Run(t, 2, jumps.Store{
-		Clock: clock,
+		Server: srv,
 		Now: func() time.Time {
 			return time.Unix(d.Number(t, `SELECT extract(epoch FROM clock_timestamp())::bigint`), 0)
 		},

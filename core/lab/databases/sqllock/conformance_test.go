@@ -17,7 +17,7 @@ import (
 // proxy of its own. Checks that lose data have a database of their own, and those that
 // restart the server have a server of their own.
 func (p *product) harnesses(t *testing.T, options string, notified bool) func(t *testing.T) *drivertest.Harness {
-	shared := p.database(t, p.server)
+	shared := p.database(t, p.server.Shared(t))
 	return func(t *testing.T) *drivertest.Harness { return shared.harness(t, options, notified) }
 }
 
@@ -27,7 +27,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 	restarts, loses, refuses := has("Restart"), has("LossOfData"), has("StoresRefusal")
 	switch {
 	case restarts, refuses && d.dialect == sqllock.MySQL:
-		srv = d.newServer().EndWith(t)
+		srv = d.server.Own(t)
 		d = d.database(t, srv)
 	case loses, refuses:
 		d = d.database(t, srv)
@@ -67,7 +67,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 		h.Refuse = func() (string, func()) { return d.refuse(t) }
 	}
 	if restarts {
-		h.Restart = func() { srv.Restart(t) }
+		h.Restart = func() { srv.Stop(); srv.Restart() }
 	}
 	return h
 }

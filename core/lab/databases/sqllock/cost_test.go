@@ -89,7 +89,7 @@ func BenchmarkDriver(b *testing.B) {
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/notified=%v", p.server.Name, notified), func(b *testing.B) {
-				d := p.database(b, p.server)
+				d := p.database(b, p.server.Shared(b))
 				driverbench.Run(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {

@@ -67,7 +67,7 @@ func TestLocksAreRightUnderEverySettingOrPingRefusesIt(t *testing.T) {
 			t.Parallel()
 			for _, tt := range settings[p.dialect] {
 				t.Run(tt.name+"="+tt.value, func(t *testing.T) {
-					d := p.database(t, p.server)
+					d := p.database(t, p.server.Shared(t))
 					options := "?" + tt.name + "=" + url.QueryEscape(tt.value)
 					if p.dialect == sqllock.PostgreSQL {
 						options = "&" + tt.name + "=" + strings.ReplaceAll(url.QueryEscape(tt.value), "+", "%20")

@@ -137,7 +137,7 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
 			t.Parallel()
-			srv := p.newServer().EndWith(t)
+			srv := p.server.Own(t)
 			d := p.database(t, srv)
 			a := open(t, d.locks(t, d.Connect(t, srv.Addr(), "")))
 			b := open(t, d.locks(t, d.Connect(t, srv.Addr(), "")))
@@ -161,7 +161,8 @@ func TestRestartedServerKeepsLeasesAndQueues(t *testing.T) {
 				next <- r
 			}()
 			<-b.queued
-			srv.Restart(t)
+			srv.Stop()
+			srv.Restart()
 			if r := a.Renew(t.Context(), []driver.Renewal{{ID: held.ID, Token: held.Token, TTL: longTTL}})[0]; r.Err != nil {
 				t.Errorf("renew after the restart: %v", r.Err)
 			}

@@ -78,7 +78,7 @@ func TestTablesGrowWithTheKeysOfTheLastMinutes(t *testing.T) {
 	}
 	for _, product := range products {
 		t.Run(product.server.Name, func(t *testing.T) {
-			d := product.database(t, product.server)
+			d := product.database(t, product.server.Shared(t))
 			p := open(t, d.locks(t, d.DB))
 			var next atomic.Int64
 			lock := func() {

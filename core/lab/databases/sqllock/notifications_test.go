@@ -27,7 +27,7 @@ func TestNotificationsThatDoNotComeAreToldOnPostgreSQL(t *testing.T) {
 		if product.dialect != sqllock.PostgreSQL {
 			continue
 		}
-		d := product.database(t, product.server)
+		d := product.database(t, product.server.Shared(t))
 		locks := d.locks(t, d.DB, sqllock.WithNotifications(pooled{server.Notifications{Source: d.SourceAt(d.On.Addr())}}))
 		p, q := openWith(t, locks, time.Second), openWith(t, d.locks(t, d.DB), time.Second)
 		eventually(t, "a ping that says that notifications do not come", func() bool {
@@ -61,7 +61,7 @@ func TestNotificationsThatComePassThePingOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	for _, product := range products {
 		if product.dialect == sqllock.PostgreSQL {
-			d := product.database(t, product.server)
+			d := product.database(t, product.server.Shared(t))
 			p := open(t, d.locks(t, d.DB, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())})))
 			if err := p.Ping(t.Context()); err != nil {
 				t.Error(err)

@@ -19,7 +19,7 @@ import (
 // called. MariaDB does so by having none left, for all databases.
 func (d *database) refuse(t testing.TB) (cause string, restore func()) {
 	t.Helper()
-	admin, err := sql.Open(d.On.Driver, d.On.Source(d.On.Addr(), ""))
+	admin, err := sql.Open(d.server.Driver, d.On.Source(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (d *database) refuse(t testing.TB) (cause string, restore func()) {
 
 func TestCallerIsToldWhatTheDatabaseAnswers(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		wrong, err := sql.Open(d.On.Driver, d.SourceAt("127.0.0.1:1"))
+		wrong, err := sql.Open(d.server.Driver, d.SourceAt("127.0.0.1:1"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/dbserver"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/sqllock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -31,18 +32,13 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", "4") // the tests wait most of the time
 	}
-	main := dbserver.Main{M: m}
-	for _, p := range products {
-		main.Servers = append(main.Servers, p.server)
-	}
-	goleak.VerifyTestMain(main)
+	goleak.VerifyTestMain(testservers.Main{M: m})
 }
 
 // product is a database server, and its properties that matter to tests.
 type product struct {
-	server    *dbserver.Server
-	newServer func() *dbserver.Server // another one
-	dialect   sqllock.Dialect
+	server  *dbserver.Product
+	dialect sqllock.Dialect
 	// options of a data source: send statements as text, so that the proxy can read them, and
 	// end a transaction after a second if its process is stopped in the middle of a decision.
 	options string
@@ -52,13 +48,13 @@ type product struct {
 
 var products = []*product{
 	{
-		server: dbserver.PostgreSQL(), newServer: dbserver.PostgreSQL, dialect: sqllock.PostgreSQL,
+		server: dbserver.PostgreSQL(), dialect: sqllock.PostgreSQL,
 		options: "&default_query_exec_mode=simple_protocol",
 		kill:    `SELECT pg_terminate_backend(%d)`,
 		others:  `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
 	},
 	{
-		server: dbserver.MariaDB(), newServer: dbserver.MariaDB, dialect: sqllock.MySQL,
+		server: dbserver.MariaDB(), dialect: sqllock.MySQL,
 		options: "?interpolateParams=true&idle_transaction_timeout=1",
 		kill:    `KILL %d`,
 		others:  `SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()`,
@@ -71,7 +67,7 @@ func onEachDatabase(t *testing.T, test func(t *testing.T, d *database)) {
 	for _, p := range products {
 		t.Run(p.server.Name, func(t *testing.T) {
 			t.Parallel()
-			test(t, p.database(t, p.server))
+			test(t, p.database(t, p.server.Shared(t)))
 		})
 	}
 }
@@ -82,9 +78,9 @@ type database struct {
 	*product
 }
 
-func (p *product) database(t testing.TB, srv *dbserver.Server) *database {
+func (p *product) database(t testing.TB, on *testservers.Server) *database {
 	t.Helper()
-	d := &database{srv.Database(t), p}
+	d := &database{p.server.Make(t, on), p}
 	if err := sqllock.Migrate(t.Context(), d.DB, d.dialect); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (c seenConn) ExecContext(ctx context.Context, statement string, args []sqld
 // that of its transaction, after each of its statements.
 func TestLockWaitTimeoutOfAConnectionStaysThoughTheContextEnds(t *testing.T) {
 	t.Parallel()
-	d := products[1].database(t, products[1].server)
+	d := products[1].database(t, products[1].server.Shared(t))
 	for _, after := range []string{`SET SESSION innodb_lock_wait_timeout = /*`, `INSERT INTO lockaround_row`} {
 		t.Run(after, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

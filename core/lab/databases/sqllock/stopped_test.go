@@ -40,7 +40,7 @@ func (s *stopper) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 // row, and neither locked it again nor committed. MySQL has a setting of its own for that.
 func TestProcessThatStopsOnTheFirstUseOfAKeyDoesNotKeepItsRow(t *testing.T) {
 	t.Parallel()
-	d := products[0].database(t, products[0].server)
+	d := products[0].database(t, products[0].server.Shared(t))
 	config, err := pgx.ParseConfig(d.SourceAt(d.On.Addr()))
 	if err != nil {
 		t.Fatal(err)

@@ -5,19 +5,19 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 const shards = 3
 
 // Sharded is a Redis Cluster: three masters that share the slots, each with a replica.
 type Sharded struct {
-	*redisserver.Cluster
+	*servers.Cluster
 	masters []string // unless others have become so unasked
 }
 
 func startSharded(ctx context.Context) (*Sharded, error) {
-	c, err := redisserver.StartCluster(ctx, shards, 1, "--cluster-node-timeout", "1000")
+	c, err := servers.StartCluster(ctx, shards, 1, "--cluster-node-timeout", "1000")
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *Sharded) Hush(ctx context.Context, slot int) error {
 	if err != nil {
 		return err
 	}
-	return m.Hush(ctx, redisserver.Nodes{r})
+	return m.Hush(ctx, servers.Nodes{r})
 }
 
 // KillMaster returns when the master of a slot is dead and another one is in its place.

@@ -8,17 +8,17 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 
-	"github.com/lockaround/lockaround/core/internal/dbserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // database is the name of the one in each database server that there is for the locks.
 const database = "lab"
 
-func product(kind Kind) *dbserver.Server {
+func product(kind Kind) *servers.Database {
 	if kind == MariaDB {
-		return dbserver.MariaDB()
+		return servers.MariaDB
 	}
-	return dbserver.PostgreSQL()
+	return servers.PostgreSQL
 }
 
 // Source is the data source of a database server by way of an address.
@@ -44,12 +44,15 @@ func Pool(kind Kind, source string) (*sql.DB, error) {
 // startDatabase starts a database server with an empty database.
 func startDatabase(ctx context.Context, kind Kind) (*Server, error) {
 	p := product(kind)
-	if err := p.Launch(ctx); err != nil {
+	one, err := p.Start(ctx, servers.Options{})
+	if err != nil {
 		return nil, err
 	}
-	version, err := p.Make(ctx, database)
+	version, err := p.Make(ctx, one.Addr(), database)
 	if err != nil {
-		return nil, errors.Join(err, p.Stop())
+		return nil, errors.Join(err, one.Close())
 	}
-	return &Server{Addr: p.Addr(), Version: version, daemon: p.Daemon(), end: p.Stop, Wipe: func(context.Context) error { return nil }}, nil
+	s, err := alone([]*servers.Server{one}, nil)
+	s.Version = version
+	return s, err
 }

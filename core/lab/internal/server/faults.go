@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Stop stops the server's processes: connections stay open and unanswered, until Cont.
-func (s *Server) Stop() error { return s.each((*daemon.Daemon).Stop) }
+func (s *Server) Stop() error { return s.each((*servers.Server).Stop) }
 
 // Cont lets the server go on. It returns when its processes run.
-func (s *Server) Cont() error { return s.each((*daemon.Daemon).Cont) }
+func (s *Server) Cont() error { return s.each((*servers.Server).Cont) }
 
 // each does something to the processes of the server and its members.
-func (s *Server) each(do func(*daemon.Daemon) error) error {
+func (s *Server) each(do func(*servers.Server) error) error {
 	var errs []error
 	for _, m := range s.Members {
 		errs = append(errs, m.each(do))
@@ -46,7 +46,7 @@ func (s *Server) Restart(ctx context.Context) error {
 // Kill ends the server with SIGKILL and returns when it has gone. Killing it again does
 // nothing.
 func (s *Server) Kill() {
-	_ = s.each((*daemon.Daemon).Kill) // what lives on keeps its port, and Restart fails
+	_ = s.each((*servers.Server).Kill) // what lives on keeps its port, and Restart fails
 }
 
 // Leader returns the member that leads the ensemble; nil if none does at the moment.

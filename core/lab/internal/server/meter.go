@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Meter reads what a store has done since it was started. It may be sent to another process.
@@ -29,7 +29,7 @@ type Load struct {
 // Meter returns the meter of a server or of its members.
 func (s *Server) Meter(kind Kind) Meter {
 	m := Meter{Kind: kind, Addrs: s.Addrs()}
-	_ = s.each(func(d *daemon.Daemon) error {
+	_ = s.each(func(d *servers.Server) error {
 		m.Pids = append(m.Pids, d.Pid())
 		return nil
 	})

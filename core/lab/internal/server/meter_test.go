@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestMeterReadsWhatAStoreHasDone(t *testing.T) {
 	for kind, program := range map[Kind]string{Etcd: "etcd", Redis: "redis-server", Three: "redis-server", SingleZooKeeper: "java", MariaDB: "mariadbd"} {
 		t.Run(string(kind), func(t *testing.T) {
-			daemon.Need(t, program)
+			testservers.Need(t, program)
 			s, err := Start(t.Context(), kind)
 			if err != nil {
 				t.Fatal(err)

@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Votes is how many servers a [Voters] has.
 const Votes = 5
 
 // Voters are Redis servers that know nothing of each other, each with a clock of its own.
-type Voters struct{ redisserver.Nodes }
+type Voters struct{ servers.Nodes }
 
 func startVoters(ctx context.Context) (v *Voters, err error) {
 	v = &Voters{}
 	for range Votes {
-		n, err := redisserver.Start(ctx, redisserver.Options{Clock: true})
+		n, err := servers.StartRedis(ctx, servers.Options{Clock: true})
 		if err != nil {
 			return nil, errors.Join(err, v.Close())
 		}

@@ -5,19 +5,19 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Watched is a Redis master with two replicas, under the watch of sentinels.
 type Watched struct {
-	*redisserver.Watched
-	master *redisserver.Node // unless another one was made it unasked
+	*servers.Watched
+	master *servers.Node // unless another one was made it unasked
 }
 
 // startWatched lets sentinels give a failover up before a freeze of all servers ends, which
 // one of the replicas would hear of then.
 func startWatched(ctx context.Context) (*Watched, error) {
-	w, err := redisserver.StartWatched(ctx, 2, 2*time.Second)
+	w, err := servers.StartWatched(ctx, 2, 2*time.Second)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,9 @@ package server
 
 import (
 	"context"
-	"errors"
-	"os"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
-	"github.com/lockaround/lockaround/core/internal/testkit/ensemble"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Kind is the program of a server.
@@ -33,10 +29,9 @@ type Server struct {
 	Version string
 	Wipe    func(context.Context) error // empties it; nil if it cannot be
 	Members []*Server
-	Jump    func(by time.Duration) error // sets the wall clock of a Redis server; see [redisserver.Node.Jump]
+	Jump    func(by time.Duration) error // sets the wall clock of a Redis server; see [servers.Server.Jump]
 	leads   func() bool                  // whether it is the leader of its ensemble
-	daemon  *daemon.Daemon               // nil for an ensemble
-	end     func() error                 // ends it for good, and removes its folder
+	daemon  *servers.Server              // nil for an ensemble
 }
 
 // Start returns when the server answers. The error is an [exec.ErrNotFound] if its program
@@ -44,69 +39,61 @@ type Server struct {
 func Start(ctx context.Context, kind Kind) (*Server, error) {
 	switch kind {
 	case Etcd:
-		return inFolder(ctx, startEtcd)
+		return alone(servers.StartEtcd(ctx, 1, servers.Options{})) // keys go with the sessions of a trial
 	case ZooKeeper:
-		return inFolder(ctx, startZooKeeper)
+		return startZooKeeper(ctx)
 	case Postgres, MariaDB:
 		return startDatabase(ctx, kind)
 	case Three:
 		return startThree(ctx)
 	case SingleZooKeeper:
-		return inFolder(ctx, startSingleZooKeeper)
+		return alone(servers.StartZooKeeper(ctx, 1, servers.Options{Args: []string{"tickTime=2000"}})) // each trial has keys of its own
 	}
-	return startRedis(ctx, redisserver.Options{})
-}
-
-// inFolder makes a folder for a server, and starts it there.
-func inFolder(ctx context.Context, start func(ctx context.Context, folder string) (*Server, error)) (*Server, error) {
-	folder, err := os.MkdirTemp("", "lockaround-lab-")
-	if err != nil {
-		return nil, err
-	}
-	s, err := start(ctx, folder)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(folder))
-	}
-	s.end = func() error { return errors.Join(s.each((*daemon.Daemon).Retire), os.RemoveAll(folder)) }
-	return s, nil
+	return startRedis(ctx, servers.StartRedis, false)
 }
 
 // Close ends the server and removes its folder.
-func (s *Server) Close() error { return s.end() }
+func (s *Server) Close() error { return s.each((*servers.Server).Close) }
 
 // startRedis starts a Redis server, or what takes its place.
-func startRedis(ctx context.Context, o redisserver.Options) (*Server, error) {
-	n, err := redisserver.Start(ctx, o)
+func startRedis(ctx context.Context, start func(context.Context, servers.Options) (*servers.Node, error), clock bool) (*Server, error) {
+	n, err := start(ctx, servers.Options{Clock: clock})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
-		Addr: n.Addr(), Version: n.Version, Wipe: func(ctx context.Context) error { return n.Client.FlushAll(ctx).Err() },
-		Jump: n.Jump, daemon: n.Daemon, end: n.Close,
-	}, nil
+	s := of(n.Server)
+	s.Jump = n.Jump
+	s.Wipe = func(ctx context.Context) error {
+		_, err := n.Do(ctx, "FLUSHALL")
+		return err
+	}
+	return s, nil
 }
 
-func startEtcd(ctx context.Context, folder string) (*Server, error) {
-	all, err := ensemble.StartEtcd(ctx, folder, 1)
+// alone is a server that needs no wiping.
+func alone(all []*servers.Server, err error) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
-		Addr: all[0].Addr, Version: all[0].Version, daemon: all[0].Daemon,
-		Wipe: func(context.Context) error { return nil }, // keys go with the sessions of a trial
-	}, nil
+	s := of(all[0])
+	s.Wipe = func(context.Context) error { return nil }
+	return s, nil
 }
+
+func of(s *servers.Server) *Server { return &Server{Addr: s.Addr(), Version: s.Version, daemon: s} }
 
 // startZooKeeper starts an ensemble of three servers, so that one can fail. A tick is 200 ms:
 // the others elect a new leader when they have not heard from theirs for a second.
-func startZooKeeper(ctx context.Context, folder string) (*Server, error) {
-	all, err := ensemble.ZooKeeper{Settings: "tickTime=200\ninitLimit=50\nsyncLimit=5"}.Start(ctx, folder, 3)
+func startZooKeeper(ctx context.Context) (*Server, error) {
+	all, err := servers.StartZooKeeper(ctx, 3, servers.Options{Args: []string{"tickTime=200", "initLimit=50", "syncLimit=5"}})
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{Version: all[0].Version}
 	for _, m := range all {
-		s.Members = append(s.Members, &Server{Addr: m.Addr, Version: m.Version, daemon: m.Daemon, leads: func() bool { return m.Mode() == "leader" }})
+		one := of(m)
+		one.leads = func() bool { return m.Mode() == "leader" }
+		s.Members = append(s.Members, one)
 	}
 	return s, nil
 }

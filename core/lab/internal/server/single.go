@@ -9,23 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockaround/lockaround/core/internal/testkit/ensemble"
 )
 
 // SingleZooKeeper is a kind of one ZooKeeper server alone, with its own defaults.
 const SingleZooKeeper Kind = "single zookeeper"
-
-func startSingleZooKeeper(ctx context.Context, folder string) (*Server, error) {
-	all, err := ensemble.ZooKeeper{Settings: "tickTime=2000"}.Start(ctx, folder, 1)
-	if err != nil {
-		return nil, err
-	}
-	return &Server{
-		Addr: all[0].Addr, Version: all[0].Version, daemon: all[0].Daemon,
-		Wipe: func(context.Context) error { return nil }, // each trial has keys of its own
-	}, nil
-}
 
 // requestsOfZooKeeper counts packets that clients have sent.
 func requestsOfZooKeeper(ctx context.Context, addr string) (int64, error) {

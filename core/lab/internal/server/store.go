@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Store is what clients keep their locks in: one server, or several that belong together.
@@ -49,9 +49,9 @@ func (k Kind) Single() bool { return k == Redis || k == Valkey }
 func Open(ctx context.Context, kind Kind) (Store, error) {
 	switch kind {
 	case Redis:
-		return startRedis(ctx, redisserver.Options{Clock: true})
+		return startRedis(ctx, servers.StartRedis, true)
 	case Valkey:
-		return startRedis(ctx, redisserver.Options{Program: "valkey-server", Clock: true})
+		return startRedis(ctx, servers.StartValkey, true)
 	case Sentinel:
 		return startWatched(ctx)
 	case Cluster:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockaround/lockaround/core/internal/redisserver"
+	"github.com/lockaround/lockaround/core/internal/servers"
 )
 
 // Three is a kind of three Redis servers that know nothing of each other.
@@ -12,12 +12,6 @@ const Three Kind = "three redis"
 
 func startThree(ctx context.Context) (*Server, error) {
 	s := &Server{}
-	s.end = func() (err error) {
-		for _, m := range s.Members {
-			err = errors.Join(err, m.Close())
-		}
-		return err
-	}
 	s.Wipe = func(ctx context.Context) (err error) {
 		for _, m := range s.Members {
 			err = errors.Join(err, m.Wipe(ctx))
@@ -25,7 +19,7 @@ func startThree(ctx context.Context) (*Server, error) {
 		return err
 	}
 	for range 3 {
-		m, err := startRedis(ctx, redisserver.Options{})
+		m, err := startRedis(ctx, servers.StartRedis, false)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

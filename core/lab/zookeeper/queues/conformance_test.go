@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/queuetest"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
@@ -74,7 +75,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
-	var followers []*zktest.Server
+	var followers []*testservers.Server
 	for _, s := range zktest.StartEnsemble(t, 3, warm) {
 		if s.Mode() == "follower" {
 			followers = append(followers, s)

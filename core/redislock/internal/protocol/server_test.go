@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/redistest"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol/reference"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,7 +26,7 @@ type store struct {
 
 func start(t testing.TB, args ...string) *store {
 	t.Helper()
-	server := redistest.Start(t, args...)
+	server := testservers.Redis(t, args...)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialTimeout: time.Minute, ReadTimeout: time.Minute})
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {

@@ -1,23 +1,34 @@
-package redisserver_test
+package servers
 
 import (
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/lockaround/lockaround/core/internal/redisserver"
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		}
+		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("%s is required by LOCKAROUND_REQUIRE_SERVERS", p)
+		}
+		t.Skipf("needs %s in PATH", p)
+	}
+}
+
 func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
-	daemon.Need(t, "redis-server")
-	daemon.Need(t, "gcc")
-	n, err := redisserver.Start(t.Context(), redisserver.Options{Clock: true})
+	need(t, "redis-server", "gcc")
+	n, err := StartRedis(t.Context(), Options{Clock: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,34 +37,40 @@ func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	do := func(words ...any) any {
+		t.Helper()
+		answer, err := n.Do(t.Context(), words...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
 	// ahead expects the server's clock to be that much ahead of this process's.
 	ahead := func(when string, want time.Duration) {
 		t.Helper()
 		before := time.Now()
-		at, err := n.Client.Time(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := list(do("TIME"), nil)
+		s, _ := strconv.ParseInt(now[0].(string), 10, 64)
+		us, _ := strconv.ParseInt(now[1].(string), 10, 64)
+		at := time.Unix(s, us*1000)
 		if least, most := time.Until(at), at.Sub(before); most < want-time.Millisecond || least > want+time.Millisecond {
 			t.Errorf("%s: the clock is %v to %v ahead, want %v", when, least, most, want)
 		}
 	}
 	ahead("at first", 0)
-	if err := n.Client.Set(t.Context(), "k", 1, time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	do("SET", "k", 1, "EX", 60)
 	if err := n.Jump(-time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	ahead("set back", -time.Hour)
-	if left := n.Client.PTTL(t.Context(), "k").Val(); left < time.Hour {
-		t.Errorf("a key for a minute has %v left when the clock was set back by an hour", left)
+	if left := do("TTL", "k").(int64); left < 3600 {
+		t.Errorf("a key for a minute has %d s left when the clock was set back by an hour", left)
 	}
 	if err := n.Jump(2 * time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	ahead("set forward", time.Hour)
-	if n.Client.Exists(t.Context(), "k").Val() != 0 {
+	if do("EXISTS", "k") != int64(0) {
 		t.Error("a key for a minute is there an hour later")
 	}
 	if err := n.Restart(t.Context()); err != nil {
@@ -63,12 +80,12 @@ func TestServersClockJumpsAndStaysWhenItRestarts(t *testing.T) {
 }
 
 func TestWhatDoesNotStartLeavesNothing(t *testing.T) {
-	daemon.Need(t, "redis-server")
+	need(t, "redis-server")
 	bad := []string{"--no-such-option", "1"}
 	for name, start := range map[string]func() error{
-		"alone":     func() error { _, err := redisserver.Start(t.Context(), redisserver.Options{Args: bad}); return err },
-		"a Cluster": func() error { _, err := redisserver.StartCluster(t.Context(), 2, 0, bad...); return err },
-		"watched":   func() error { _, err := redisserver.StartWatched(t.Context(), 1, time.Second, bad...); return err },
+		"alone":     func() error { _, err := StartRedis(t.Context(), Options{Args: bad}); return err },
+		"a Cluster": func() error { _, err := StartCluster(t.Context(), 2, 0, bad...); return err },
+		"watched":   func() error { _, err := StartWatched(t.Context(), 1, time.Second, bad...); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -1,4 +1,4 @@
-package redisserver
+package servers
 
 import (
 	"context"
@@ -61,31 +61,21 @@ func (n *Node) Replicated(ctx context.Context, replicas Nodes) error {
 // Demoted returns when the node is a replica and has caught up with its master.
 func (n *Node) Demoted(ctx context.Context) error {
 	return poll.Condition(ctx, "the old master to become a replica", func() bool {
-		return n.told(ctx, "role") == "slave" && n.told(ctx, "master_link_status") == "up"
+		return n.Told(ctx, "replication", "role") == "slave" && n.Told(ctx, "replication", "master_link_status") == "up"
 	})
 }
 
 // supplies reports whether a master has so many replicas, which have all they need to follow it.
 func (n *Node) supplies(ctx context.Context, replicas int) bool {
-	info := n.Client.Info(ctx, "replication").Val()
+	info := text(n.Do(ctx, "INFO", "replication"))
 	return strings.Contains(info, fmt.Sprintf("connected_slaves:%d\r\n", replicas)) && strings.Count(info, "state=online") == replicas
 }
 
 // count returns a number of INFO replication, -1 if there is none.
 func (n *Node) count(ctx context.Context, name string) int64 {
-	number, err := strconv.ParseInt(n.told(ctx, name), 10, 64)
+	number, err := strconv.ParseInt(n.Told(ctx, "replication", name), 10, 64)
 	if err != nil {
 		return -1
 	}
 	return number
-}
-
-// told returns a line of INFO replication.
-func (n *Node) told(ctx context.Context, name string) string {
-	for line := range strings.Lines(n.Client.Info(ctx, "replication").Val()) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

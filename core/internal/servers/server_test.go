@@ -1,4 +1,4 @@
-package daemon_test
+package servers
 
 import (
 	"context"
@@ -7,22 +7,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
-
-	"github.com/lockaround/lockaround/core/internal/testkit/daemon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // script returns a daemon that is a shell's script.
-func script(t *testing.T, text string, ready func() error) *daemon.Daemon {
+func script(t *testing.T, text string, ready func() error) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skipf("needs sh: %v", err)
 	}
-	d := &daemon.Daemon{Cmd: exec.Command("sh", "-c", text), Log: filepath.Join(t.TempDir(), "log"), Ready: ready}
-	t.Cleanup(daemon.Test{Daemon: d, T: t}.Kill)
+	d := &Server{Cmd: exec.Command("sh", "-c", text), Log: filepath.Join(t.TempDir(), "log"), Ready: ready}
+	t.Cleanup(func() {
+		if err := d.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
 	return d
 }
 
@@ -50,17 +48,24 @@ func TestStartIsGivenUpWithItsContext(t *testing.T) {
 }
 
 func TestOneThatStoppedServesAgainWhenItGoesOnOrRestarts(t *testing.T) {
-	d := daemon.Test{Daemon: script(t, "exec sleep 1000", func() error { return nil }), T: t}
-	d.Cont() // which leaves one that has not started alone
+	d := script(t, "exec sleep 1000", func() error { return nil })
+	resume := func() error { return d.Resume(t.Context()) }
+	if err := resume(); err != nil { // which leaves one that has not started alone
+		t.Fatal(err)
+	}
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, again := range []func(){d.Cont, d.Restart} {
-		d.Stop()
+	for _, again := range []func() error{resume, func() error { return d.Restart(t.Context()) }} {
+		if err := d.Stop(); err != nil {
+			t.Fatal(err)
+		}
 		if d.Serves() {
 			t.Error("one that was stopped serves")
 		}
-		again()
+		if err := again(); err != nil {
+			t.Fatal(err)
+		}
 		if !d.Serves() {
 			t.Error("it does not serve again")
 		}

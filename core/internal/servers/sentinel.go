@@ -1,17 +1,14 @@
-package redisserver
+package servers
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
@@ -41,7 +38,7 @@ func StartWatched(ctx context.Context, replicas int, limit time.Duration, args .
 
 func (w *Watched) start(ctx context.Context, replicas int, limit time.Duration, args []string) error {
 	for range 1 + replicas {
-		n, err := Start(ctx, Options{Args: slices.Concat(replicating, args)})
+		n, err := StartRedis(ctx, Options{Args: slices.Concat(replicating, args)})
 		if err != nil {
 			return err
 		}
@@ -63,10 +60,10 @@ func (w *Watched) start(ctx context.Context, replicas int, limit time.Duration, 
 // StartSentinel starts a sentinel that has known the master since that epoch. It writes what
 // it learns into its own configuration. For limit see [StartWatched].
 func StartSentinel(ctx context.Context, master *Node, epoch int, limit time.Duration) (*Node, error) {
-	return start(ctx, Options{}, func(n *Node) ([]string, error) {
+	return startNode(ctx, "redis-server", Options{}, func(n *Node) ([]string, error) {
 		config := filepath.Join(n.folder, "sentinel.conf")
 		lines := []string{
-			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", MasterName, master.port, Sentinels/2+1),
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", MasterName, master.ports[0], Sentinels/2+1),
 			fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
 			fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, limit.Milliseconds()),
 			fmt.Sprintf("sentinel parallel-syncs %s 2", MasterName),
@@ -91,10 +88,10 @@ func (w *Watched) Follow(ctx context.Context, master *Node) error {
 		}
 	}
 	for _, r := range replicas {
-		if r.told(ctx, "master_port") == master.port {
+		if r.Told(ctx, "replication", "master_port") == master.ports[0] {
 			continue
 		}
-		if err := r.do(ctx, "REPLICAOF", "127.0.0.1", master.port); err != nil {
+		if err := r.do(ctx, "REPLICAOF", "127.0.0.1", master.ports[0]); err != nil {
 			return err
 		}
 	}
@@ -126,7 +123,7 @@ func (w *Watched) FailOver(ctx context.Context) (*Node, error) {
 func (w *Watched) Promoted(ctx context.Context, old *Node) (m *Node, err error) {
 	err = poll.Condition(ctx, "a promotion", func() bool {
 		m = w.seen(ctx)
-		return m != nil && m != old && m.told(ctx, "role") == "master"
+		return m != nil && m != old && m.Told(ctx, "replication", "role") == "master"
 	})
 	return m, err
 }
@@ -135,11 +132,8 @@ func (w *Watched) Promoted(ctx context.Context, old *Node) (m *Node, err error) 
 // agree.
 func (w *Watched) seen(ctx context.Context) (m *Node) {
 	for _, watching := range w.Sentinels.Serving() {
-		addr, err := watching.Client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
-		if err != nil || len(addr) != 2 {
-			return nil
-		}
-		n := w.by(func(n *Node) bool { return n.Addr() == net.JoinHostPort(addr[0], addr[1]) })
+		addr := list(watching.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)) // host and port
+		n := w.by(func(n *Node) bool { return len(addr) == 2 && addr[0] == "127.0.0.1" && addr[1] == n.ports[0] })
 		if n == nil || m != nil && n != m {
 			return nil
 		}
@@ -153,12 +147,10 @@ func (w *Watched) seen(ctx context.Context) (m *Node) {
 func (w *Watched) Settled(ctx context.Context) error {
 	return poll.Condition(ctx, "the sentinels to see all", func() bool {
 		for _, watching := range w.Sentinels {
-			c := redis.NewSentinelClient(&redis.Options{Addr: watching.Addr(), MaxRetries: -1})
-			master, err := c.Master(ctx, MasterName).Result()
-			replicas, rerr := c.Replicas(ctx, MasterName).Result()
-			others, oerr := c.Sentinels(ctx, MasterName).Result()
-			if errors.Join(err, rerr, oerr, c.Close()) != nil || master["flags"] != "master" ||
-				!all(replicas, len(w.Nodes)-1, "slave") || !all(others, Sentinels-1, "sentinel") {
+			master, err := watching.Do(ctx, "SENTINEL", "MASTER", MasterName)
+			if err != nil || fields(master)["flags"] != "master" ||
+				!all(list(watching.Do(ctx, "SENTINEL", "REPLICAS", MasterName)), len(w.Nodes)-1, "slave") ||
+				!all(list(watching.Do(ctx, "SENTINEL", "SENTINELS", MasterName)), Sentinels-1, "sentinel") {
 				return false
 			}
 		}
@@ -167,6 +159,15 @@ func (w *Watched) Settled(ctx context.Context) error {
 }
 
 // all reports whether there are so many, which have these flags alone.
-func all(of []map[string]string, n int, flags string) bool {
-	return len(of) == n && !slices.ContainsFunc(of, func(o map[string]string) bool { return o["flags"] != flags })
+func all(of []any, n int, flags string) bool {
+	return len(of) == n && !slices.ContainsFunc(of, func(o any) bool { return fields(o)["flags"] != flags })
+}
+
+// fields are an answer of names and values in turn.
+func fields(answer any) map[any]any {
+	m := make(map[any]any)
+	for pair := range slices.Chunk(list(answer, nil), 2) {
+		m[pair[0]] = pair[len(pair)-1]
+	}
+	return m
 }

@@ -1,4 +1,4 @@
-package ensemble
+package servers
 
 import (
 	"io"
@@ -16,7 +16,7 @@ const (
 )
 
 // startTalker is a server that gives one answer to srvr after the other, and keeps to the last.
-func startTalker(t *testing.T, folder string, answers ...string) *Member {
+func startTalker(t *testing.T, folder string, answers ...string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,22 +43,22 @@ func startTalker(t *testing.T, folder string, answers ...string) *Member {
 			_ = conn.Close()
 		}
 	}()
-	return &Member{Addr: l.Addr().String(), folder: folder}
+	return &Server{Addrs: []string{l.Addr().String()}, folder: folder}
 }
 
 func TestVersionIsThatOfAZooKeeperThatServes(t *testing.T) {
 	m := startTalker(t, "/folder", notServing, serving)
-	if err := m.serves(); err == nil || !strings.Contains(err.Error(), "not currently serving") {
+	if err := m.servesAsZooKeeper(); err == nil || !strings.Contains(err.Error(), "not currently serving") {
 		t.Errorf("a server that does not serve is ready: %v, version %q", err, m.Version)
 	}
-	if err := m.serves(); err != nil || m.Version != "ZooKeeper 3.8.0" {
+	if err := m.servesAsZooKeeper(); err != nil || m.Version != "ZooKeeper 3.8.0" {
 		t.Errorf("a server that serves: %v, version %q", err, m.Version)
 	}
 }
 
 func TestZooKeeperThatTellsNoVersionIsNotReady(t *testing.T) {
 	m := startTalker(t, "/folder", "Zookeeper version: unknown, built on a day\nMode: follower\n")
-	if err := m.serves(); err == nil || m.Version != "" {
+	if err := m.servesAsZooKeeper(); err == nil || m.Version != "" {
 		t.Errorf("error %v, version %q", err, m.Version)
 	}
 }
@@ -66,7 +66,7 @@ func TestZooKeeperThatTellsNoVersionIsNotReady(t *testing.T) {
 func TestZooKeeperOfAnotherFolderIsNotReady(t *testing.T) {
 	m := startTalker(t, "/folder", serving)
 	m.folder = "/fold"
-	if err := m.serves(); err == nil {
+	if err := m.servesAsZooKeeper(); err == nil {
 		t.Error("it is taken for this one")
 	}
 }
@@ -78,17 +78,17 @@ func TestVersionIsThatOfAnEtcdThatTellsIt(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 	}))
 	defer s.Close()
-	m := &Member{Addr: strings.TrimPrefix(s.URL, "http://")}
+	m := &Server{Addrs: []string{strings.TrimPrefix(s.URL, "http://")}}
 	const right = `{"etcdserver":"3.4.23","etcdcluster":"3.4.0"}`
-	if body = right; m.Answers() != nil || m.Version != "etcd 3.4.23" {
+	if body = right; m.answersAsEtcd() != nil || m.Version != "etcd 3.4.23" {
 		t.Errorf("version %q", m.Version)
 	}
 	for _, body = range []string{`{}`, `{"etcdserver":"not_decided"}`, ""} {
-		if err := m.Answers(); err == nil || m.Version != "etcd 3.4.23" {
+		if err := m.answersAsEtcd(); err == nil || m.Version != "etcd 3.4.23" {
 			t.Errorf("%q: error %v, version %q", body, err, m.Version)
 		}
 	}
-	if status, body = http.StatusServiceUnavailable, right; m.Answers() == nil {
+	if status, body = http.StatusServiceUnavailable, right; m.answersAsEtcd() == nil {
 		t.Error("an answer that is an error is none")
 	}
 }

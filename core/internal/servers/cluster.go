@@ -1,13 +1,12 @@
-package redisserver
+package servers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 )
@@ -51,16 +50,14 @@ func (c *Cluster) start(ctx context.Context, args []string) error {
 
 // add starts the ith node, which meets the first one.
 func (c *Cluster) add(ctx context.Context, i int, args []string) error {
-	n, err := start(ctx, Options{Args: slices.Concat(inMemory, replicating, args, []string{
-		"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no",
-	})}, func(n *Node) ([]string, error) { return []string{"--cluster-port", n.bus}, nil })
+	n, err := startNode(ctx, "redis-server", Options{Args: args}, func(n *Node) ([]string, error) {
+		return slices.Concat(inMemory, replicating, []string{"--cluster-port", n.ports[1], "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}), nil
+	})
 	if err != nil {
 		return err
 	}
 	c.Nodes = append(c.Nodes, n)
-	if n.id, err = n.Client.Do(ctx, "CLUSTER", "MYID").Text(); err != nil {
-		return err
-	}
+	n.id = text(n.Do(ctx, "CLUSTER", "MYID"))
 	if err := n.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
 		return err
 	}
@@ -72,12 +69,13 @@ func (c *Cluster) add(ctx context.Context, i int, args []string) error {
 	if i == 0 {
 		return nil
 	}
-	return c.Nodes[0].do(ctx, "CLUSTER", "MEET", "127.0.0.1", n.port, n.bus)
+	return c.Nodes[0].do(ctx, "CLUSTER", "MEET", "127.0.0.1", n.ports[0], n.ports[1])
 }
 
 // Slot returns the slot of a Redis key, as the servers compute it.
 func (c *Cluster) Slot(ctx context.Context, key string) (int, error) {
-	slot, err := c.Nodes[0].Client.ClusterKeySlot(ctx, key).Result()
+	answer, err := c.Nodes[0].Do(ctx, "CLUSTER", "KEYSLOT", key)
+	slot, _ := answer.(int64) // unless there is an error
 	return int(slot), err
 }
 
@@ -89,7 +87,7 @@ func (c *Cluster) Masters(ctx context.Context) (masters Nodes, err error) {
 	}
 	ranges, err := c.ranges(ctx, serving[0])
 	for _, r := range ranges {
-		if n := c.named(r.Nodes[0].ID); n != nil && !slices.Contains(masters, n) {
+		if n := r.nodes[0]; n != nil && !slices.Contains(masters, n) {
 			masters = append(masters, n)
 		}
 	}
@@ -121,15 +119,15 @@ func (c *Cluster) Move(ctx context.Context, slot int, to *Node, meanwhile ...fun
 		return err
 	}
 	for {
-		keys, err := from.Client.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		keys, err := from.Do(ctx, "CLUSTER", "GETKEYSINSLOT", slot, 100)
 		if err != nil {
 			return err
 		}
-		if len(keys) == 0 {
+		if len(list(keys, nil)) == 0 {
 			break
 		}
-		for _, key := range keys {
-			if err := from.do(ctx, "MIGRATE", "127.0.0.1", to.port, key, 0, 10_000, "REPLACE"); err != nil {
+		for _, key := range list(keys, nil) {
+			if err := from.do(ctx, "MIGRATE", "127.0.0.1", to.ports[0], key, 0, 10_000, "REPLACE"); err != nil {
 				return err
 			}
 		}
@@ -195,7 +193,7 @@ func (c *Cluster) Settled(ctx context.Context) error {
 	return c.until(ctx, "the nodes to agree", func() bool {
 		view := ""
 		for _, n := range c.Serving() {
-			mine := opinion(n.Client.ClusterNodes(ctx).Val())
+			mine := opinion(text(n.Do(ctx, "CLUSTER", "NODES")))
 			if strings.Count(mine, "\n") != len(c.Nodes) || !n.well(ctx) || view != "" && mine != view {
 				return false
 			}
@@ -220,7 +218,7 @@ func (c *Cluster) Whole(ctx context.Context) error {
 		}
 		for _, n := range c.Nodes {
 			ranges, err := c.ranges(ctx, n)
-			if err != nil || slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool { return len(r.Nodes) != 1+c.replicas }) {
+			if err != nil || slices.ContainsFunc(ranges, func(r slotRange) bool { return len(r.nodes) != 1+c.replicas }) {
 				return false
 			}
 		}
@@ -246,33 +244,47 @@ func opinion(nodes string) string {
 
 // well reports whether the node serves its part of the Cluster.
 func (n *Node) well(ctx context.Context) bool {
-	return strings.Contains(n.Client.ClusterInfo(ctx).Val(), "cluster_state:ok\r\n")
+	return strings.Contains(text(n.Do(ctx, "CLUSTER", "INFO")), "cluster_state:ok\r\n")
+}
+
+// slotRange is who has some slots: the master first. A node that is not known is nil.
+type slotRange struct {
+	first, last int64
+	nodes       Nodes
 }
 
 // ranges is who has which slots, as n sees it, in the order of the slots.
-func (c *Cluster) ranges(ctx context.Context, n *Node) ([]redis.ClusterSlot, error) {
-	ranges, err := n.Client.ClusterSlots(ctx).Result() // which is what clients go by
-	slices.SortFunc(ranges, func(a, b redis.ClusterSlot) int { return a.Start - b.Start })
+func (c *Cluster) ranges(ctx context.Context, n *Node) (ranges []slotRange, err error) {
+	answer, err := n.Do(ctx, "CLUSTER", "SLOTS") // which is what clients go by
+	for _, one := range list(answer, nil) {
+		var r slotRange
+		for i, part := range list(one, nil) { // first last [address port name …] …
+			switch of := part.(type) {
+			case int64:
+				if i == 0 {
+					r.first = of
+				}
+				r.last = of
+			case []any:
+				r.nodes = append(r.nodes, c.by(func(n *Node) bool { return len(of) > 2 && of[2] == n.id }))
+			}
+		}
+		ranges = append(ranges, r)
+	}
+	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
 	return ranges, err
 }
 
 // who returns the nodes that have a slot, the master first, as n sees it. It is empty if n does not say.
-func (c *Cluster) who(ctx context.Context, n *Node, slot int) (all Nodes) {
+func (c *Cluster) who(ctx context.Context, n *Node, slot int) Nodes {
 	ranges, _ := c.ranges(ctx, n) // one that does not answer sees nobody
 	for _, r := range ranges {
-		if r.Start > slot || slot > r.End {
-			continue
-		}
-		for _, of := range r.Nodes {
-			if known := c.named(of.ID); known != nil {
-				all = append(all, known)
-			}
+		if r.first <= int64(slot) && int64(slot) <= r.last {
+			return r.nodes.Without(nil)
 		}
 	}
-	return all
+	return nil
 }
-
-func (c *Cluster) named(id string) *Node { return c.by(func(n *Node) bool { return n.id == id }) }
 
 // until is [poll.Condition], and says what each node knows if it waits in vain.
 func (c *Cluster) until(ctx context.Context, what string, holds func() bool) error {
@@ -281,7 +293,7 @@ func (c *Cluster) until(ctx context.Context, what string, holds func() bool) err
 		return err
 	}
 	for _, n := range c.Serving() {
-		nodes := n.Client.ClusterNodes(ctx).Val() // empty if it does not answer
+		nodes := text(n.Do(ctx, "CLUSTER", "NODES")) // empty if it does not answer
 		err = fmt.Errorf("%w\n%s knows:\n%s", err, n.Addr(), nodes)
 	}
 	return err

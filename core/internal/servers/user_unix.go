@@ -1,6 +1,6 @@
 //go:build unix
 
-package dbserver
+package servers
 
 import (
 	"os/exec"
