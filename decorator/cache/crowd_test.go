@@ -17,9 +17,9 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
@@ -88,7 +88,7 @@ type fair struct {
 
 func newFair(t *testing.T, expiries, kills int) *fair {
 	f := &fair{T: t, crowdPlan: crowdPlan{
-		Addr: redisserver.Start(t).Addr, Callers: everyone / crowds,
+		Addr: testservers.Redis(t).Addr(), Callers: everyone / crowds,
 		Expiry: crowdExpiry, Load: crowdLoad, TTL: roomtest.Patience, Last: int64(1 + expiries),
 	}}
 	if kills > 0 {
@@ -301,7 +301,7 @@ type crowd struct {
 }
 
 type crowdPlan struct {
-	Addr    string // a Unix socket
+	Addr    string // of Redis
 	Callers int
 	Expiry  time.Duration
 	Load    time.Duration // how long one takes

@@ -17,9 +17,9 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 // moody is a store whose answers fail while an error is set.
@@ -279,7 +279,7 @@ func TestPingSaysThatNothingCanBeKept(t *testing.T) {
 
 func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
 	var logged bytes.Buffer
-	admin := redis.NewClient(&redis.Options{Addr: redisserver.Start(t).Addr})
+	admin := redis.NewClient(&redis.Options{Addr: testservers.Redis(t).Addr()})
 	defer func() { _ = admin.Close() }()
 	may := func(rules ...any) {
 		t.Helper()

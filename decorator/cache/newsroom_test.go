@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 )
 
@@ -32,7 +32,7 @@ type newsroom struct {
 }
 
 type newsroomPlan struct {
-	Addr    string // a Unix socket
+	Addr    string // of Redis
 	Readers int
 	For     time.Duration // how long all this goes on, at least
 }
@@ -161,7 +161,7 @@ func TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses(t *testing.T) {
 		t.Skip("works for seconds without a pause")
 	}
 	t.Parallel()
-	plan := newsroomPlan{Addr: redisserver.Start(t).Addr, Readers: 10, For: 2 * time.Second}
+	plan := newsroomPlan{Addr: testservers.Redis(t).Addr(), Readers: 10, For: 2 * time.Second}
 	var all []*roomtest.Child
 	for range 4 {
 		all = append(all, roomtest.Start(t, "TestNewsroomProcess", plan))
@@ -182,7 +182,7 @@ func TestNobodyGetsWhatWasInvalidatedBeforeOverProcesses(t *testing.T) {
 			t.Errorf("a newsroom's process: %v", err)
 		}
 	}
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: plan.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: plan.Addr})
 	defer func() { _ = rdb.Close() }()
 	var sum [4]int64
 	for _, text := range rdb.LRange(t.Context(), countsList, 0, -1).Val() {

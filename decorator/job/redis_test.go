@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/job"
 )
@@ -55,7 +55,7 @@ func TestJobIsRunOnceATickByProcessesOfWhichSomeAreKilled(t *testing.T) {
 // were not run as the schedule says, unless somebody was later than it bears.
 func runJobInProcesses(t *testing.T, scale time.Duration, last bool) (late time.Duration) {
 	_, schedule, bears := realTimes(scale)
-	addr := redisserver.Start(t).Addr
+	addr := testservers.Redis(t).Addr()
 	rdb := roomtest.Client(addr)
 	defer func() { _ = rdb.Close() }()
 	var replicas []*roomtest.Child
@@ -134,7 +134,7 @@ func runJobInProcesses(t *testing.T, scale time.Duration, last bool) (late time.
 
 // replicaPlan is what a replica is told.
 type replicaPlan struct {
-	Addr  string // a Unix socket
+	Addr  string // of Redis
 	Scale time.Duration
 }
 

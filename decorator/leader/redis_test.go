@@ -19,7 +19,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/leader"
 )
@@ -50,7 +50,7 @@ return 1`)
 const leaderTTL = 1500 * time.Millisecond
 
 type candidatePlan struct {
-	Addr    string // a Unix socket
+	Addr    string // of Redis
 	Inside  string // a file that the leader locks for as long as its process is there; empty for none
 	Observe bool
 }
@@ -118,7 +118,7 @@ type election struct {
 }
 
 func newElection(t *testing.T, candidates int, inside string) *election {
-	addr := redisserver.Start(t).Addr
+	addr := testservers.Redis(t).Addr()
 	e := &election{T: t, rdb: roomtest.Client(addr), plan: candidatePlan{Addr: addr, Inside: inside}, candidates: map[int]*roomtest.Child{}}
 	t.Cleanup(func() { _ = e.rdb.Close() })
 	for range candidates {

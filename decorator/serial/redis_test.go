@@ -20,7 +20,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/internal/roomtest"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
@@ -79,7 +79,7 @@ func TestHistoryOverProcesses(t *testing.T) {
 		"spaced":    {Plan: spaced, Keys: max(items/25, 4), Each: 25},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h.Plan.Store = redisserver.Start(t).Addr
+			h.Plan.Store = testservers.Redis(t).Addr()
 			rdb := roomtest.Client(h.Plan.Store)
 			t.Cleanup(func() { _ = rdb.Close() })
 			e, store, err := openSerial(rdb)
@@ -157,8 +157,8 @@ func TestIdleWorkerAsksTheStoreSeldom(t *testing.T) {
 // redisSerial is a serial function on a server, whose runs tell when they began.
 func redisSerial(t *testing.T, p serial.Policy) (*serial.Func[refund], *counted, chan time.Time) {
 	t.Helper()
-	srv := redisserver.Start(t)
-	rdb := roomtest.Client(srv.Addr)
+	srv := testservers.Redis(t)
+	rdb := roomtest.Client(srv.Addr())
 	t.Cleanup(func() { _ = rdb.Close() })
 	store, err := redisqueue.New(rdb, "shop:queue:")
 	if err != nil {
@@ -266,9 +266,9 @@ func TestBurstCostsOneRoundTripForEachItem(t *testing.T) {
 func TestKilledWorkerIsReplacedWithinItsTTL(t *testing.T) {
 	t.Parallel()
 	kills := counts.Of(t, "kills", 3, 100)
-	srv := redisserver.Start(t)
-	p := serialtest.Plan{Store: srv.Addr, TTL: 2 * time.Second}
-	rdb := roomtest.Client(srv.Addr)
+	srv := testservers.Redis(t)
+	p := serialtest.Plan{Store: srv.Addr(), TTL: 2 * time.Second}
+	rdb := roomtest.Client(srv.Addr())
 	defer func() { _ = rdb.Close() }()
 	e, store, err := openSerial(rdb)
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/cachetest"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/redisnet"
 )
 
 func TestConformance(t *testing.T) {
@@ -23,7 +24,7 @@ func TestConformance(t *testing.T) {
 				databases.Lock()
 				defer databases.Unlock()
 				db++
-				o, n := o, redisserver.NewNetwork()
+				o, n := o, redisnet.New()
 				o.DB = db
 				direct := s.client(o)
 				return &cachetest.Harness{
@@ -45,7 +46,7 @@ func TestConformance(t *testing.T) {
 var databases sync.Mutex
 
 func TestConformanceInACluster(t *testing.T) {
-	addrs := redisserver.StartCluster(t, 2)
+	addrs := testservers.RedisCluster(t, 2, 0, "--cluster-node-timeout", "120000").Addrs()
 	store := func(t *testing.T) *rediscache.Store {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 		t.Cleanup(func() { closeClient(t, c) })
@@ -102,7 +103,7 @@ func newTiered(t *testing.T, c redis.UniversalClient) (*cache.Tiered, *heard) {
 func TestConformanceWithCopies(t *testing.T) {
 	s := startServer(t)
 	cachetest.Run(t, func(t *testing.T) *cachetest.Harness {
-		n := redisserver.NewNetwork()
+		n := redisnet.New()
 		store, hears := newTiered(t, s.client(n.By(redis.Options{})))
 		peer, peerHears := newTiered(t, s.client(redis.Options{}))
 		marks := 0

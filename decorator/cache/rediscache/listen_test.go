@@ -9,8 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/redisnet"
 )
 
 // listening is a subscription in a goroutine that ends with the test.
@@ -94,7 +95,7 @@ func TestListenEndsWithItsContext(t *testing.T) {
 }
 
 func TestListenEndsAtOnceWhenItsConnectionFails(t *testing.T) {
-	n := redisserver.NewNetwork()
+	n := redisnet.New()
 	l := listen(t, newStore(t, startServer(t).client(n.By(redis.Options{DialTimeout: 10 * patience}))))
 	restore := n.Cut()
 	defer restore()
@@ -113,7 +114,7 @@ func TestListenEndsAtOnceWhenItsConnectionFails(t *testing.T) {
 }
 
 func TestSilentSubscriptionEnds(t *testing.T) {
-	n := redisserver.NewNetwork()
+	n := redisnet.New()
 	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	var l *listening
 	quiet := func(check time.Duration) (err error) {
@@ -144,7 +145,7 @@ func TestSilentSubscriptionEnds(t *testing.T) {
 }
 
 func TestChangesAreHeardAllOverACluster(t *testing.T) {
-	addrs := redisserver.StartCluster(t, 2)
+	addrs := testservers.RedisCluster(t, 2, 0, "--cluster-node-timeout", "120000").Addrs()
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	defer closeClient(t, c)
 	s := newStore(t, c)
@@ -165,7 +166,7 @@ func TestChangesAreHeardAllOverACluster(t *testing.T) {
 }
 
 func TestCopiesGoWhenTheSubscriptionBreaks(t *testing.T) {
-	srv, n := startServer(t), redisserver.NewNetwork()
+	srv, n := startServer(t), redisnet.New()
 	tiered, h := newTiered(t, srv.client(n.By(redis.Options{})))
 	direct := newStore(t, srv.client(redis.Options{}))
 	for i := range int64(3) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,19 +21,19 @@ const patience = 2 * time.Minute
 
 // server is a server with clients.
 type server struct {
-	*redisserver.Server
+	*testservers.Server
 	t testing.TB
 }
 
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	return &server{redisserver.Start(t, args...), t}
+	return &server{testservers.Redis(t, args...), t}
 }
 
 // client returns a client of the server, closed with the test.
 func (s *server) client(o redis.Options) *redis.Client {
 	s.t.Helper()
-	o.Network, o.Addr = s.Network, s.Addr
+	o.Addr = s.Addr()
 	// A server that is slow since the machine is busy is not out of reach.
 	o.ReadTimeout, o.DialTimeout = patience, cmp.Or(o.DialTimeout, patience)
 	c := redis.NewClient(&o)

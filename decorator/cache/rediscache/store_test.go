@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/decorator/internal/redisnet"
 )
 
 const key = "shop:cache:k" // in Redis
@@ -174,7 +174,7 @@ func TestScriptIsSentAgainWhenTheServerHasForgottenIt(t *testing.T) {
 }
 
 func TestReadingIsOneRoundTrip(t *testing.T) {
-	n := redisserver.NewNetwork()
+	n := redisnet.New()
 	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	mustPut(t, s, "k", 5, "v", time.Hour)
 	mustRead(t, s, "k", "v")
@@ -190,7 +190,7 @@ func TestReadingIsOneRoundTrip(t *testing.T) {
 }
 
 func TestTimeOfTheAnswerIsNotLeft(t *testing.T) {
-	n := redisserver.NewNetwork()
+	n := redisnet.New()
 	s := newStore(t, startServer(t).client(n.By(redis.Options{})))
 	mustPut(t, s, "k", 5, "v", time.Hour)
 	const late = 50 * time.Millisecond

@@ -27,10 +27,9 @@ const planVar = "LOCKAROUND_TEST_PLAN"
 // an answer needs to last.
 const Patience = 5 * time.Minute
 
-// Client returns a client of a server on a Unix socket that is slow when the machine
-// is busy.
-func Client(socket string) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DialTimeout: Patience, ReadTimeout: Patience})
+// Client returns a client of a server that is slow when the machine is busy.
+func Client(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, DialTimeout: Patience, ReadTimeout: Patience})
 }
 
 // Locks opens the engine of a child, which is as patient.

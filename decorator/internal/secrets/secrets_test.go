@@ -132,7 +132,7 @@ func TestNobodyIsToldKeysOwnersPasswordsOrWhatTheStoreSays(t *testing.T) {
 
 	secrets := []string{secretSKU, secretPassword, redislock.KeyPrefix}
 	causes := []string{ // that the log names, in lines of their own, and nobody else is told
-		v.socket, "unix:", "WRONGTYPE", "NOPERM", "WRONGPASS", "Operation against", "permissions to", "username-password", "connection refused", "dial ", "connect:",
+		v.addr, "WRONGTYPE", "NOPERM", "WRONGPASS", "Operation against", "permissions to", "username-password", "connection refused", "dial ", "connect:",
 	}
 	if len(v.owners) < surfaces {
 		t.Errorf("%d owners of %d surfaces were seen", len(v.owners), surfaces)

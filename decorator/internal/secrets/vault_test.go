@@ -31,10 +31,10 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/decorator/cache"
 	"github.com/lockaround/lockaround/decorator/cache/rediscache"
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
 	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 	"github.com/lockaround/lockaround/interceptor"
@@ -77,7 +77,7 @@ func (o *gossip) tell(observer, format string, a ...any) {
 type vault struct {
 	*testing.T
 	gossip
-	socket  string
+	addr    string
 	admin   *redis.Client
 	spans   *tracetest.InMemoryExporter
 	metrics *metric.ManualReader
@@ -90,9 +90,9 @@ type vault struct {
 }
 
 func newVault(t *testing.T) *vault {
-	v := &vault{T: t, socket: redisserver.Start(t).Addr, spans: tracetest.NewInMemoryExporter(), metrics: metric.NewManualReader()}
+	v := &vault{T: t, addr: testservers.Redis(t).Addr(), spans: tracetest.NewInMemoryExporter(), metrics: metric.NewManualReader()}
 	v.text = make(map[string]*strings.Builder)
-	v.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: v.socket})
+	v.admin = redis.NewClient(&redis.Options{Addr: v.addr})
 	t.Cleanup(func() { _ = v.admin.Close() })
 	for _, words := range []string{
 		"ACL SETUSER locks on >" + secretPassword + " ~* &* +@all",
@@ -123,7 +123,7 @@ func (v *vault) client(user, password string) *redis.Client {
 	v.Helper()
 	// A client that has failed to connect as often as its pool is large looks for the
 	// server every second, and only then notices that it was closed.
-	o, err := redis.ParseURL("unix://" + user + ":" + password + "@" + v.socket + "?pool_size=10000&read_timeout=2m")
+	o, err := redis.ParseURL("redis://" + user + ":" + password + "@" + v.addr + "?pool_size=10000&read_timeout=2m")
 	if err != nil {
 		v.Fatal(err)
 	}

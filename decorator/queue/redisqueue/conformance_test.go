@@ -6,7 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
+	"github.com/lockaround/lockaround/decorator/internal/redisnet"
 	"github.com/lockaround/lockaround/decorator/queue/queuetest"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 )
@@ -17,9 +18,9 @@ func TestConformance(t *testing.T) {
 		shards int
 	}{{redis.Options{}, 1}, {redis.Options{Protocol: 2, MaxRetries: -1}, 4}} {
 		t.Run(fmt.Sprintf("RESP%d, %d retries, %d shards", o.Protocol, o.MaxRetries, o.shards), func(t *testing.T) {
-			s := redisserver.Start(t)
+			s := testservers.Redis(t)
 			queuetest.Run(t, func(t *testing.T) *queuetest.Harness {
-				n := redisserver.NewNetwork()
+				n := redisnet.New()
 				return &queuetest.Harness{
 					Store:     newStore(t, client(t, s, n.By(o.Options)), redisqueue.WithShards(o.shards)),
 					Peer:      newStore(t, client(t, s, o.Options), redisqueue.WithShards(o.shards)),
@@ -31,7 +32,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceInACluster(t *testing.T) {
-	addrs := redisserver.StartCluster(t, 2)
+	addrs := testservers.RedisCluster(t, 2, 0, "--cluster-node-timeout", "120000").Addrs()
 	store := func(t *testing.T) *redisqueue.Store {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 		t.Cleanup(func() { _ = c.Close() })

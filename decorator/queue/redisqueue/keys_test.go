@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -97,7 +97,7 @@ func (w *world) run(key string, step queue.Step) (queue.Step, error) {
 // TestLossOfAnyKeyLosesNoItemAndRepeatsNoneSilently deletes each key of the layout in turn, with items that
 // wait, while one runs, when all have ended, and with a parked key.
 func TestLossOfAnyKeyLosesNoItemAndRepeatsNoneSilently(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	for what, pattern := range layout {
 		for _, when := range []string{"waiting", "running", "idle", "parked"} {
 			t.Run(what+", "+when, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestLossOfAnyKeyLosesNoItemAndRepeatsNoneSilently(t *testing.T) {
 
 // TestIndexOfManyKeysIsMadeAnewInSteps: also if who began to has gone.
 func TestIndexOfManyKeysIsMadeAnewInSteps(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	w := &world{t: t, q: open(t, newStore(t, c), rules), runs: make(map[string]int)}
 	const keys = 1000
 	for n := range keys {
@@ -240,7 +240,7 @@ func (a after) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 // TestCascadeRemovesABoundedNumberInAScript counts what the server is asked to remove.
 func TestCascadeRemovesABoundedNumberInAScript(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	cascade := rules
 	cascade.OnDead, cascade.MaxLength, cascade.Attempts = queue.Cascade, 10000, 1
 	q := open(t, newStore(t, c), cascade)
@@ -283,7 +283,7 @@ func TestCascadeRemovesABoundedNumberInAScript(t *testing.T) {
 // TestItemThatIsAppendedAgainDuringACascadeRunsOnce appends an ID again that has died with another and is not removed
 // yet, although it need not be known any longer.
 func TestItemThatIsAppendedAgainDuringACascadeRunsOnce(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	cascade := rules
 	cascade.OnDead, cascade.MaxLength, cascade.Attempts, cascade.KeepFor, cascade.KeepCount = queue.Cascade, 5000, 1, time.Second, 5000
 	q := open(t, newStore(t, c), cascade)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 )
 
@@ -18,9 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 2 * time.Minute
 
 // client returns a client of the server, closed with the test.
-func client(t testing.TB, s *redisserver.Server, o redis.Options) *redis.Client {
+func client(t testing.TB, s *testservers.Server, o redis.Options) *redis.Client {
 	t.Helper()
-	o.Network, o.Addr = s.Network, s.Addr
+	o.Addr = s.Addr()
 	// A server that is slow since the machine is busy is not out of reach.
 	o.ReadTimeout, o.DialTimeout = patience, cmp.Or(o.DialTimeout, patience)
 	c := redis.NewClient(&o)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/redisqueue"
 )
@@ -86,7 +86,7 @@ func TestServerThatIsDownIsAnError(t *testing.T) {
 func TestEvictionShows(t *testing.T) {
 	for what, evicted := range map[string]string{"the items": "*q:*", "the key": "*}k:*"} {
 		t.Run(what, func(t *testing.T) {
-			c := client(t, redisserver.Start(t), redis.Options{})
+			c := client(t, testservers.Redis(t), redis.Options{})
 			q := open(t, newStore(t, c), rules)
 			mustAppend(t, q, "k", "1")
 			keys, err := c.Keys(t.Context(), evicted).Result()
@@ -111,7 +111,7 @@ func TestEvictionShows(t *testing.T) {
 // TestClockThatGoesBackHoldsNothingUp: a server whose clock is an hour behind what the shard has
 // seen goes on from there, and a wait is no longer for it.
 func TestClockThatGoesBackHoldsNothingUp(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	spaced := rules
 	spaced.Spacing = 50 * time.Millisecond
 	q := open(t, newStore(t, c), spaced)
@@ -156,7 +156,7 @@ func TestClockThatGoesBackHoldsNothingUp(t *testing.T) {
 
 // TestListedRightsAreEnough: the commands and patterns of the package's documentation.
 func TestListedRightsAreEnough(t *testing.T) {
-	s := redisserver.Start(t)
+	s := testservers.Redis(t)
 	admin := client(t, s, redis.Options{})
 	user := strings.Fields("ACL SETUSER queues on >secret resetkeys resetchannels ~shop:queue:* &shop:queue:due:* -@all +hello +evalsha +eval +time +get +set +hget +hmget +hset +hdel +llen +lindex +lpop +rpush +zadd +zrem +zscore +zcard +zrange +zrangebyscore +pexpire +persist +hscan +zscan +publish +subscribe +ping")
 	args := make([]any, len(user))
@@ -191,7 +191,7 @@ func TestListedRightsAreEnough(t *testing.T) {
 }
 
 func TestNothingIsLeftOfAnIdleKeyAfterItsTime(t *testing.T) {
-	c := client(t, redisserver.Start(t), redis.Options{})
+	c := client(t, testservers.Redis(t), redis.Options{})
 	brief := rules
 	brief.KeepFor = time.Second
 	q := open(t, newStore(t, c), brief)

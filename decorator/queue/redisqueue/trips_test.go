@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/decorator/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -22,8 +22,8 @@ type busy struct {
 
 func newBusy(t *testing.T) *busy {
 	t.Helper()
-	s := redisserver.Start(t)
-	c := redis.NewClient(&redis.Options{Network: s.Network, Addr: s.Addr, ReadTimeout: time.Minute})
+	s := testservers.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: time.Minute})
 	t.Cleanup(func() { _ = c.Close() })
 	store, err := New(c, "shop:queue:")
 	if err != nil {

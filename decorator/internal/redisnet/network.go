@@ -1,4 +1,5 @@
-package redisserver
+// Package redisnet does to the connections of Redis clients what networks do.
+package redisnet
 
 import (
 	"bytes"
@@ -29,8 +30,8 @@ type link struct {
 	subscribed bool
 }
 
-// NewNetwork returns a network that does what it should.
-func NewNetwork() *Network { return &Network{links: make(map[*link]bool)} }
+// New returns a network that does what it should.
+func New() *Network { return &Network{links: make(map[*link]bool)} }
 
 // By is the options of a client that connects by the network.
 func (n *Network) By(o redis.Options) redis.Options {
