@@ -7,9 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/examples/stock/stocktest"
 )
 
@@ -39,20 +37,20 @@ func TestFaultsOversellNothing(t *testing.T) {
 		long  = time.Hour
 	)
 	// Locks are lost when their Redis restarts; the stock is elsewhere, as stocks are.
-	locks, stock := startRedis(t), startRedis(t)
-	link := startProxy(t, locks.addr)
-	rdb := redis.NewClient(&redis.Options{Addr: stock.addr})
+	locks, stock := testservers.Redis(t), testservers.Redis(t)
+	link := startProxy(t, locks.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: stock.Addr()})
 	defer func() { _ = rdb.Close() }()
 	if err := rdb.Set(t.Context(), "units", units, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	start := func(number int, locks string, wait, ttl time.Duration) *stocktest.Process {
-		return stocktest.Start(t, stocktest.Replica{Number: number, Locks: locks, Stock: stock.addr, Wait: wait, TTL: ttl})
+		return stocktest.Start(t, stocktest.Replica{Number: number, Locks: locks, Stock: stock.Addr(), Wait: wait, TTL: ttl})
 	}
-	killed := start(0, locks.addr, core.Forever, lockTTL)
+	killed := start(0, locks.Addr(), core.Forever, lockTTL)
 	cutOff := start(1, link.Addr().String(), lockTTL/2, lockTTL)
-	paused := start(2, locks.addr, core.Forever, long)
-	calm := start(3, locks.addr, core.Forever, long)
+	paused := start(2, locks.Addr(), core.Forever, long)
+	calm := start(3, locks.Addr(), core.Forever, long)
 
 	// Nothing goes wrong.
 	a, b, c, d := killed.Send(t, each), cutOff.Send(t, each), paused.Send(t, each), calm.Send(t, each)
@@ -80,8 +78,7 @@ func TestFaultsOversellNothing(t *testing.T) {
 	c = paused.Send(t, each)
 	paused.Holding(t)
 	b, d = cutOff.Send(t, each), calm.Send(t, each)
-	locks.kill()
-	locks.run(t)
+	locks.Restart()
 	d.Hear(t, "sold")
 	paused.Order(t, "resume")
 	if got := c.Hear(t, "sold", "stale", "lost"); got["stale"] == 0 {
@@ -161,7 +158,7 @@ type proxy struct {
 }
 
 // startProxy starts a proxy that ends with the test, after its clients.
-func startProxy(t *testing.T, socket string) *proxy {
+func startProxy(t *testing.T, target string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,7 +171,7 @@ func startProxy(t *testing.T, socket string) *proxy {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("unix", socket)
+			server, err := net.Dial("tcp", target)
 			if err != nil {
 				_ = client.Close() // as the server would refuse
 				continue
@@ -221,46 +218,4 @@ func (p *proxy) restore() {
 		_ = c.Close() // it may be closed
 	}
 	p.dark.Store(false)
-}
-
-// server is a redis-server without persistence, on a Unix socket, whose address
-// nobody else takes between two runs. It ends with the test.
-type server struct {
-	addr string
-	cmd  *exec.Cmd
-}
-
-func startRedis(t *testing.T) *server {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("LOCKAROUND_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redis-server is required by LOCKAROUND_REQUIRE_SERVERS: %v", err)
-		}
-		t.Skipf("needs redis-server in PATH: %v", err)
-	}
-	s := &server{addr: filepath.Join(t.TempDir(), "redis")}
-	s.run(t)
-	t.Cleanup(s.kill)
-	return s
-}
-
-// run starts the server and returns when it serves.
-func (s *server) run(t *testing.T) {
-	t.Helper()
-	s.cmd = exec.Command("redis-server", "--port", "0", "--unixsocket", s.addr, "--dir", filepath.Dir(s.addr), "--save", "", "--appendonly", "no")
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	const often, pause = 1200, 50 * time.Millisecond
-	rdb := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: often, MinRetryBackoff: pause, MaxRetryBackoff: pause})
-	defer func() { _ = rdb.Close() }()
-	if err := rdb.Ping(t.Context()).Err(); err != nil {
-		t.Fatalf("redis-server does not answer: %v", err)
-	}
-}
-
-// kill ends the server as kill -9 does, and with it all that it kept.
-func (s *server) kill() {
-	_ = s.cmd.Process.Kill() // it may have ended by itself
-	_ = s.cmd.Wait()         // reports the kill
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // asProgram makes this test binary the program, for the processes that it starts.
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOneLoadsForAllWithTheLock(t *testing.T) {
-	addr := redisserver.Start(t)
+	addr := testservers.Redis(t).Addr()
 	t.Setenv(asProgram, "1")
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-redis", addr, "-run", "900ms", "-live", "300ms", "-load", "100ms"}, &out, &errs); status != 0 {

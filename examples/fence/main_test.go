@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +57,7 @@ func mustTell(t *testing.T, where string, args ...string) {
 func TestGuardRefusesTheLateWriteInMemory(t *testing.T) { mustTell(t, "in this process") }
 
 func TestGuardRefusesTheLateWriteInRedis(t *testing.T) {
-	addr := redisserver.Start(t)
+	addr := testservers.Redis(t).Addr()
 	mustTell(t, "in Redis", "-redis", addr)
 
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

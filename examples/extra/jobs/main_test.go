@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestMain is also the program that the replicas are.
@@ -51,7 +51,7 @@ func TestEachTickIsCompletedOnceAlthoughAReplicaIsKilled(t *testing.T) {
 func demonstrated(t *testing.T, scheduler string, period time.Duration) (fault string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if status := run(t.Context(), []string{"-redis", redisserver.Start(t), "-scheduler", scheduler, "-ticks", "3", "-period", period.String()}, nil, &out, &errs); status != 0 {
+	if status := run(t.Context(), []string{"-redis", testservers.Redis(t).Addr(), "-scheduler", scheduler, "-ticks", "3", "-period", period.String()}, nil, &out, &errs); status != 0 {
 		fault = fmt.Sprintf("exit status %d: %s\n", status, errs.String())
 	}
 	for _, want := range []string{

@@ -28,7 +28,7 @@ func TestStepsThatFollowEachOtherExcludeEachOther(t *testing.T) {
 	for name, open := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := servers[name](t)
+			at := servers[name](t).Addr()
 			holder, other := opened(t, open, at), opened(t, open, at)
 			for a := oldLock; a <= newLock; a++ {
 				for b := oldLock; b <= newLock; b++ {
@@ -59,7 +59,7 @@ func TestCallThatGetsOneOfBothLocksKeepsNone(t *testing.T) {
 	for name, open := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := servers[name](t)
+			at := servers[name](t).Addr()
 			holder, other := opened(t, open, at), opened(t, open, at)
 			for _, has := range []step{oldLock, newLock} {
 				article := sale{SKU: fmt.Sprint(has)}
@@ -84,7 +84,7 @@ func TestCallsOfTwoKeysDoNotWaitForEachOtherInACircle(t *testing.T) {
 	for name, open := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := servers[name](t)
+			at := servers[name](t).Addr()
 			replicas := []*replica{opened(t, open, at), opened(t, open, at)}
 			for _, steps := range [][]step{{oldLock, bothLocks}, {bothLocks, bothLocks}, {bothLocks, newLock}} {
 				var callers sync.WaitGroup
@@ -115,7 +115,7 @@ func TestErrorsOfTheMethodPassBothLocks(t *testing.T) {
 	for name, open := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := opened(t, open, servers[name](t))
+			r := opened(t, open, servers[name](t).Addr())
 			for s := oldLock; s <= newLock; s++ {
 				err := r.at(s, func(context.Context, sale) error { return soldOut })(t.Context(), sale{SKU: "A-1"})
 				if !errors.Is(err, soldOut) {
@@ -131,7 +131,7 @@ func TestNoSalesOverlapInTheStagesOfTheRollOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
-			if status := run(t.Context(), []string{"-from", name, "-at", servers[name](t), "-time", "200ms"}, &out, &errs); status != 0 {
+			if status := run(t.Context(), []string{"-from", name, "-at", servers[name](t).Addr(), "-time", "200ms"}, &out, &errs); status != 0 {
 				t.Errorf("exit status %d: %s\n%s", status, &errs, &out)
 			}
 			if rows := strings.Count(out.String(), "\n"); rows != 1+len(stages) {

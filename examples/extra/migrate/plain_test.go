@@ -24,6 +24,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // plainTTL is how long a lock lasts whose process has died.
@@ -134,7 +135,7 @@ func plainPeriods(t *testing.T, by, file string) []period {
 // connections are cut.
 func TestPlainKeysExcludeOtherLibraries(t *testing.T) {
 	sections := counts.Of(t, "sections", 5_000, 100_000)
-	addr := startRedis(t)
+	addr := testservers.Redis(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	folder := t.TempDir()

@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/examples/extra/orders/orderspb"
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 func TestReplicasShareTheirLocksInRedis(t *testing.T) {
@@ -18,7 +18,7 @@ func TestReplicasShareTheirLocksInRedis(t *testing.T) {
 	if err := os.WriteFile(patient, []byte("policies: {place: {wait: 5m}, take: {wait: 5m}, put-back: {wait: 5m}, charge: {wait: 5m}, pay-back: {wait: 5m}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := options{redis: redisserver.Start(t), policies: patient, latency: 100 * time.Microsecond}
+	o := options{redis: testservers.Redis(t).Addr(), policies: patient, latency: 100 * time.Microsecond}
 	db := newDatabase(assortment(), o.trip)
 	var replicas [2]orderspb.OrdersClient
 	for i := range replicas {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // TestMain lets the processes that the program starts be this binary.
@@ -61,7 +61,7 @@ func TestProcessesKeepTheProvidersLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	addr := redisserver.Start(t)
+	addr := testservers.Redis(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	var out, errs bytes.Buffer

@@ -233,3 +233,19 @@ func TestCloseLetsRunningCallsSellAndRefusesNewOnes(t *testing.T) {
 		t.Errorf("the locks say %v after Close, want ErrClosed", err)
 	}
 }
+
+// until asks again and again, up to a minute.
+func until(t *testing.T, what string, is func(context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !is(ctx) {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

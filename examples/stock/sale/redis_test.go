@@ -3,6 +3,8 @@ package sale
 import (
 	"strings"
 	"testing"
+
+	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestPlaceIsWhatItsListSays(t *testing.T) {
@@ -36,12 +38,14 @@ func TestProcessesSellExactlyTheStock(t *testing.T) {
 		name  string
 		place func(*testing.T) []string
 	}{
-		{"on one server", func(t *testing.T) []string { return []string{"-redis", startRedis(t)} }},
-		{"on a Cluster", func(t *testing.T) []string { return []string{"-redis", startCluster(t) + ","} }},
-		{"by a Sentinel", func(t *testing.T) []string {
-			return []string{"-redis", startSentinel(t, startRedis(t)), "-sentinel", masterName}
+		{"on one server", func(t *testing.T) []string { return []string{"-redis", testservers.Redis(t).Addr()} }},
+		{"on a Cluster", func(t *testing.T) []string {
+			return []string{"-redis", testservers.RedisCluster(t, 1, 0).Addrs()[0] + ","}
 		}},
-		{"with locks elsewhere", func(t *testing.T) []string { return []string{"-store", "redis", "-at", startRedis(t)} }},
+		{"by a Sentinel", func(t *testing.T) []string {
+			return []string{"-redis", testservers.RedisSentinel(t, 0).Addrs()[0], "-sentinel", testservers.MasterName}
+		}},
+		{"with locks elsewhere", func(t *testing.T) []string { return []string{"-store", "redis", "-at", testservers.Redis(t).Addr()} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append(tc.place(t), "-processes", "2", "-buyers", "120", "-units", "40")
@@ -61,9 +65,11 @@ func TestProcessesSellExactlyTheStock(t *testing.T) {
 }
 
 func TestAServerOfAnotherKindIsNamed(t *testing.T) {
-	plain, node := startRedis(t), startNode(t)
-	absent := freeAddr(t)
-	watcher := startSentinel(t, plain)
+	one, gone := testservers.Redis(t), testservers.Redis(t)
+	gone.Kill()
+	plain, absent := one.Addr(), gone.Addr()
+	node := testservers.Redis(t, "--cluster-enabled", "yes").Addr()
+	watcher := testservers.Watch(t, one, 0).Addr()
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -73,7 +79,7 @@ func TestAServerOfAnotherKindIsNamed(t *testing.T) {
 		{"Sentinel", []string{"-redis", watcher}, watcher + " is a Sentinel; name the master that it watches: -redis " + watcher + " -sentinel NAME"},
 		{"list of Sentinels", []string{"-redis", absent + "," + watcher}, "-redis " + absent + "," + watcher + " -sentinel NAME"},
 		{"no Cluster", []string{"-redis", plain + ","}, plain + " is not in a Cluster; name one server, without a comma: -redis " + plain},
-		{"no Sentinel", []string{"-redis", plain, "-sentinel", masterName}, plain + " is no Sentinel"},
+		{"no Sentinel", []string{"-redis", plain, "-sentinel", testservers.MasterName}, plain + " is no Sentinel"},
 		{"unknown master", []string{"-redis", watcher, "-sentinel", "nobody"}, "the Sentinel at " + watcher + ` watches no master "nobody"`},
 		{"nobody", []string{"-redis", absent}, "open the stock in Redis at " + absent},
 		{"nobody with locks", []string{"-store", "redis", "-at", absent, "-buyers", "3"}, "the locks in redis: "},

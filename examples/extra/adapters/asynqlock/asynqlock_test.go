@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/redislock"
+	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/examples/extra/adapters/asynqlock"
-	"github.com/lockaround/lockaround/examples/internal/redisserver"
 )
 
 type payment struct {
@@ -25,7 +25,7 @@ type payment struct {
 // queue is asynq's, with the locks of its workers, in one Redis.
 type queue struct {
 	t      *testing.T
-	socket string
+	addr   string
 	client *asynq.Client
 	looks  *asynq.Inspector
 	told   chan error // what workers are told of tasks that failed
@@ -33,8 +33,8 @@ type queue struct {
 
 func open(t *testing.T) *queue {
 	t.Helper()
-	q := &queue{t: t, socket: redisserver.Start(t), told: make(chan error, 1000)}
-	at := asynq.RedisClientOpt{Network: "unix", Addr: q.socket}
+	q := &queue{t: t, addr: testservers.Redis(t).Addr(), told: make(chan error, 1000)}
+	at := asynq.RedisClientOpt{Addr: q.addr}
 	q.client, q.looks = asynq.NewClient(at), asynq.NewInspector(at)
 	t.Cleanup(func() {
 		if err := errors.Join(q.client.Close(), q.looks.Close()); err != nil {
@@ -47,7 +47,7 @@ func open(t *testing.T) *queue {
 // locks is an engine of one process.
 func (q *queue) locks() *core.Engine {
 	q.t.Helper()
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: q.socket})
+	client := redis.NewClient(&redis.Options{Addr: q.addr})
 	locks, err := core.New(redislock.New(client), core.WithNamespace("test"))
 	if err != nil {
 		q.t.Fatal(err)
@@ -63,7 +63,7 @@ func (q *queue) locks() *core.Engine {
 // work starts a worker.
 func (q *queue) work(p core.Policy, pay func(context.Context, *asynq.Task, payment) error) {
 	q.t.Helper()
-	worker := asynq.NewServer(asynq.RedisClientOpt{Network: "unix", Addr: q.socket}, asynq.Config{
+	worker := asynq.NewServer(asynq.RedisClientOpt{Addr: q.addr}, asynq.Config{
 		Concurrency: 8, IsFailure: asynqlock.IsFailure, LogLevel: asynq.FatalLevel,
 		RetryDelayFunc: func(n int, err error, task *asynq.Task) time.Duration {
 			return min(asynqlock.RetryDelay(n, err, task), time.Second) // asynq's own is half a minute
@@ -218,7 +218,7 @@ func TestAPayloadThatMakesNoKeyIsArchived(t *testing.T) {
 
 func TestALostLockFailsTheTask(t *testing.T) {
 	q := open(t)
-	direct := redis.NewClient(&redis.Options{Network: "unix", Addr: q.socket})
+	direct := redis.NewClient(&redis.Options{Addr: q.addr})
 	defer direct.Close()
 	var runs atomic.Int32
 	q.work(core.Policy{Key: "order:{Order}", TTL: 600 * time.Millisecond}, func(ctx context.Context, _ *asynq.Task, _ payment) error {
