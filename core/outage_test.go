@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,13 +40,22 @@ func (w *watched) ask(times int) {
 	}
 }
 
+// lines are those of the log.
+func (w *watched) lines() []string {
+	if text := strings.TrimSpace(w.log.String()); text != "" {
+		return strings.Split(text, "\n")
+	}
+	return nil
+}
+
 // says fails the test unless the log has these lines, in this order, and no others.
 func (w *watched) says(want ...string) {
 	w.t.Helper()
-	var lines []string
-	if text := strings.TrimSpace(w.log.String()); text != "" {
-		lines = strings.Split(text, "\n")
-	}
+	w.saysOf(w.lines(), want)
+}
+
+func (w *watched) saysOf(lines, want []string) {
+	w.t.Helper()
 	if len(lines) != len(want) {
 		w.t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), w.log.String())
 	}
@@ -187,13 +197,13 @@ func TestLostLockIsLoggedOnceWithWhatItWas(t *testing.T) {
 		"the store is away": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Second}, func(w *watched) {
 			w.store.Fail(errors.New("connection refused"))
 			time.Sleep(5 * time.Second)
-		}, false, []string{gone, `lost while held" lock.name=stock … lock.token=TOKEN held= … before the store had confirmed a renewal … error= … refused`}},
+		}, false, []string{`lost while held" lock.name=stock … lock.token=TOKEN held= … before the store had confirmed a renewal … error= … refused`, gone}},
 		"by force, with the key": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute}, func(w *watched) {
 			time.Sleep(time.Second)
 			if _, err := w.ForceRelease(w.t.Context(), "stock:1"); err != nil {
 				w.t.Error(err)
 			}
-		}, true, []string{"released by force … lock.key=stock:1", `lost while held" … lock.token=TOKEN held=1s … by force … lock.key=stock:1`}},
+		}, true, []string{`lost while held" … lock.token=TOKEN held=1s … by force … lock.key=stock:1`, "released by force … lock.key=stock:1"}},
 		"too long": {core.Policy{Key: "stock:1", Name: "stock", TTL: time.Minute, MaxHold: 3 * time.Second}, func(*watched) {
 			time.Sleep(5 * time.Second)
 		}, false, []string{"longer than MaxHold … lock.token=TOKEN held=3s max_hold=3s"}},
@@ -215,7 +225,11 @@ func TestLostLockIsLoggedOnceWithWhatItWas(t *testing.T) {
 				for i, line := range c.says {
 					c.says[i] = strings.ReplaceAll(line, "TOKEN", fmt.Sprint(l.Token()))
 				}
-				w.says(c.says...)
+				lines := w.lines() // of goroutines of their own, so in any order
+				slices.SortFunc(lines, func(a, b string) int {
+					return strings.Compare(a[strings.Index(a, "msg="):], b[strings.Index(b, "msg="):])
+				})
+				w.saysOf(lines, c.says)
 				if !c.keys && strings.Contains(w.log.String(), "stock:1") {
 					t.Errorf("the log tells the key: %s", w.log.String())
 				}
