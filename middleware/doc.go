@@ -248,4 +248,11 @@
 //	queue.ErrUnknown                     404 QUEUE_ITEM_UNKNOWN
 //	queue.ErrNotParked                   409 QUEUE_NOT_PARKED
 //	queue.ErrUnavailable, ErrDamaged     503 QUEUE_UNAVAILABLE
+//
+// # Files
+//
+// lock.go puts a lock around a route, and reads the request for its key; table.go does so for a whole
+// router. locked.go binds a request to a struct, by way of fields.go, which knows what fills each
+// field. fence.go checks tokens. answer.go has what a client sees when the handlers did not run, and
+// options.go what can be set. decoder.go and decoder_other.go say by which library gin reads JSON.
 package middleware

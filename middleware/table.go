@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -239,4 +240,180 @@ func (r *pathRules) refuse(c *gin.Context, l *lock) {
 			"lock.name", l.rule.Name, "route", c.FullPath(), "fault", detail)
 	})
 	l.refuse(c, &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Detail: detail})
+}
+
+// parseRule splits a key of [Rules]. The method is empty if the key is a path,
+// and the path is empty if it is malformed.
+func parseRule(key string) (method, route string, faults []error) {
+	const form = `write it as "POST /products/:sku", or without a method for all`
+	switch words := strings.Fields(key); {
+	case len(words) == 0:
+		return "", "", []error{errors.New("the key is empty; " + form)}
+	case len(words) > 2:
+		return "", "", []error{errors.New("the key is more than a method and a path; " + form)}
+	case strings.Join(words, " ") != key:
+		faults = append(faults, fmt.Errorf("the key has white space beyond the one space after the method; write %q", strings.Join(words, " ")))
+		method, route = words[0], words[len(words)-1]
+		if len(words) == 1 {
+			method = ""
+		}
+	case len(words) == 2:
+		method, route = words[0], words[1]
+	case isMethod(strings.ToUpper(key)):
+		return "", "", []error{errors.New("the key has no path; " + form)}
+	default:
+		route = key
+	}
+	if method != "" && !isMethod(method) {
+		if upper := strings.ToUpper(method); isMethod(upper) {
+			faults = append(faults, fmt.Errorf("methods are written in upper case; write %s", upper))
+		} else {
+			faults = append(faults, errors.New("the method is not one of upper-case letters; "+form))
+		}
+	}
+	if err := checkPath(route); err != nil {
+		return method, "", append(faults, err)
+	}
+	return method, route, faults
+}
+
+// isMethod reports whether gin takes s as a method.
+func isMethod(s string) bool {
+	for i := range len(s) {
+		if s[i] < 'A' || s[i] > 'Z' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// checkPath says why p cannot be the path of a gin route.
+func checkPath(p string) error {
+	if p[0] != '/' {
+		return fmt.Errorf("the path does not begin with a slash; write /%s", p)
+	}
+	clean := path.Clean(p)
+	if clean != "/" && strings.HasSuffix(p, "/") {
+		clean += "/"
+	}
+	if clean != p {
+		return fmt.Errorf("gin cleans the paths of its routes, so that this is none; write %s", clean)
+	}
+	params := pathParams(p)
+	for i, name := range params {
+		switch {
+		case name == "":
+			return errors.New("a parameter of the path has no name; write :name or *name")
+		case strings.ContainsAny(name, ":*"):
+			return errors.New("two parameters in one segment of the path; put a slash between them")
+		case slices.Contains(params[:i], name):
+			return fmt.Errorf("the path has two parameters called %s; give each a name of its own", name)
+		}
+	}
+	if at := strings.IndexByte(p, '*'); at > 0 && (p[at-1] != '/' || strings.IndexByte(p[at:], '/') >= 0) {
+		return errors.New("a *parameter takes the whole rest of the path; put it last, after a slash")
+	}
+	return nil
+}
+
+// pathParams returns the names of the parameters of a route's path, in order.
+func pathParams(route string) []string {
+	var names []string
+	for i := 0; i < len(route); i++ {
+		switch route[i] {
+		case '\\':
+			i++ // an escaped colon
+		case ':', '*':
+			name, _, _ := strings.Cut(route[i+1:], "/")
+			names = append(names, name)
+			i += len(name)
+		}
+	}
+	return names
+}
+
+// Validate compares the rules with r.Routes() of the router that uses the table.
+// Each rule that is for no route is an error, with what it may have been meant
+// for, and so is a rule for all methods of a path of which each has a rule of
+// its own. All faults are joined, in the order of the rules' keys.
+//
+// Call it when all routes are registered, and serve only if it returns nil. Then
+// the table knows the routes, and [Table.Handler] refuses requests that it would
+// otherwise have to take for what they seem to be. Validate is safe to call
+// while requests are served, but r.Routes() is not while routes are registered.
+// The last call that returned nil counts.
+func (t *Table) Validate(routes gin.RoutesInfo) error {
+	known := make(map[string]map[string]gin.HandlerFunc) // by path and method
+	for _, r := range routes {
+		path := unescaped(r.Path)
+		if known[path] == nil {
+			known[path] = make(map[string]gin.HandlerFunc)
+		}
+		known[path][r.Method] = r.HandlerFunc
+	}
+	var faults []error
+	for _, r := range t.rules {
+		methods := known[unescaped(r.path)]
+		_, found := methods[r.method]
+		switch {
+		case r.method == "" && len(methods) > 0:
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(methods)), func(m string) bool { return t.paths[r.path].of(m) == nil }) {
+				faults = append(faults, fmt.Errorf("gin lock table: rule %q is never used: each method of the path has a rule of its own; leave it out", r.key))
+			}
+		case !found:
+			faults = append(faults, fmt.Errorf("gin lock table: rule %q is for no route; %s", r.key, meant(r, known)))
+		}
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	for path, rules := range t.paths {
+		methods := known[unescaped(path)]
+		rules.routes.Store(&methods)
+	}
+	return nil
+}
+
+// meant says which route a rule without one may be for.
+func meant(r *tableRule, known map[string]map[string]gin.HandlerFunc) string {
+	if len(known) == 0 {
+		return "there are no routes; validate the table when they are registered"
+	}
+	if methods := known[unescaped(r.path)]; len(methods) > 0 {
+		return "the path has routes for " + strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
+	}
+	paths := slices.Sorted(maps.Keys(known))
+	near := ""
+	for _, p := range paths {
+		if near == "" && folded(p) == folded(r.path) {
+			near = p
+		}
+	}
+	if near == "" {
+		near = core.Nearest(r.path, paths)
+	}
+	switch methods := known[near]; {
+	case near == "":
+		return "no route has a path like it"
+	case r.method == "":
+		return fmt.Sprintf("did you mean %q?", near)
+	default:
+		method := r.method
+		if _, ok := methods[method]; !ok {
+			method = slices.Sorted(maps.Keys(methods))[0]
+		}
+		return fmt.Sprintf("did you mean %q?", method+" "+near)
+	}
+}
+
+// folded is what is left of a path when its case, the names of its parameters and
+// a slash at the end do not count.
+func folded(path string) string {
+	segments := strings.Split(strings.ToLower(strings.TrimSuffix(path, "/")), "/")
+	for i, s := range segments {
+		if at := strings.IndexAny(s, ":*"); at >= 0 {
+			segments[i] = s[:at+1]
+		}
+	}
+	return strings.Join(segments, "/")
 }
