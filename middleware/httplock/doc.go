@@ -190,4 +190,11 @@
 //	queue.ErrUnknown                     404 QUEUE_ITEM_UNKNOWN
 //	queue.ErrNotParked                   409 QUEUE_NOT_PARKED
 //	queue.ErrUnavailable, ErrDamaged     503 QUEUE_UNAVAILABLE
+//
+// # Files
+//
+// lock.go puts a lock around a handler, and reads the request for its key; table.go does so for many
+// routes, by way of pattern.go, which reads patterns as routers do. fence.go checks tokens and sends
+// them. answer.go has what a client sees when the handler did not run, and the ResponseWriter that
+// knows whether it has answered. options.go has what can be set.
 package httplock

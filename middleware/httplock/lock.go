@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/lockaround/lockaround/core"
@@ -113,4 +115,93 @@ func (l *lock) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	default:
 		l.options.refuse(w, r, l.rule.Name, err)
 	}
+}
+
+// checkRoute compares the {path.…} names of the key with the wildcards of the
+// request's route. A route's wildcards never change, so that the first request
+// decides for all that have no such value. A value without a wildcard is one
+// that an outer router, or a middleware, has set by SetPathValue.
+func (l *lock) checkRoute(r *http.Request) error {
+	for _, name := range l.rule.PathNames {
+		if r.PathValue(name) == "" {
+			return l.checkPattern(r.Pattern)
+		}
+	}
+	return nil
+}
+
+func (l *lock) checkPattern(route string) error {
+	fault, known := l.routes.Load(route)
+	if !known {
+		fault, known = l.routes.LoadOrStore(route, l.routeFault(route))
+		if e := fault.(*core.Error); !known && e != nil {
+			l.options.engine.Logger().Error("a lock's key does not fit its route, every request is refused",
+				"lock.name", l.rule.Name, "route", route, "placeholder", e.Placeholder, "fault", e.Detail)
+		}
+	}
+	if e := fault.(*core.Error); e != nil {
+		return e
+	}
+	return nil
+}
+
+// routeFault returns nil if every name is a wildcard of the route.
+func (l *lock) routeFault(route string) *core.Error {
+	p, err := parsePattern(route)
+	for _, name := range l.rule.PathNames {
+		fault := &core.Error{Op: "do", Policy: l.rule.Name, Kind: core.ErrPolicy, Placeholder: "path." + name}
+		switch {
+		case route == "":
+			fault.Detail = "the request has no Pattern, so no router has matched it; use this lock behind the router, around the route's handler"
+		case err != nil:
+			fault.Detail = "route " + route + " has no wildcards that can be told: " + err.Error()
+		case !slices.Contains(p.names, name):
+			fault.Detail = "route " + route + " has no wildcard of this name; give the key one of the route's own"
+		default:
+			continue
+		}
+		return fault
+	}
+	return nil
+}
+
+// ErrBody says that the request's body could not be read before the lock was
+// waited for. It wraps what the reader said, and core.ErrTooLarge if an earlier
+// http.MaxBytesReader has cut off a body that the key does not need.
+var ErrBody = body.ErrUnreadable
+
+// request is what a key is rendered from. It implements rule.Source.
+type request struct {
+	r       *http.Request
+	content body.Content
+	query   url.Values // nil until it is asked for
+}
+
+func (q *request) Origin() *http.Request { return q.r }
+
+func (q *request) Path(name string) string { return q.r.PathValue(name) }
+
+func (q *request) Query(name string) []string {
+	if q.query == nil {
+		q.query = q.r.URL.Query()
+	}
+	return q.query[name]
+}
+
+func (q *request) RawQuery() string { return q.r.URL.RawQuery }
+
+func (q *request) Header() http.Header { return q.r.Header }
+
+func (q *request) Body(path []string) (string, error) { return q.content.Value(q.r, path) }
+
+func (q *request) BodyList(dst []byte, list, rest []string) ([]byte, error) {
+	return q.content.AppendList(dst, q.r, list, rest)
+}
+
+// ClientIP is what RemoteAddr holds. A peer on a Unix socket has none.
+func (q *request) ClientIP() string {
+	if q.r.RemoteAddr == "@" {
+		return ""
+	}
+	return q.r.RemoteAddr
 }
