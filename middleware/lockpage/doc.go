@@ -74,4 +74,11 @@
 //
 // A page behind a load balancer may be answered by any replica. [WithSecret] gives all of them
 // the same secret, so that links to keys and the button work whichever answers.
+//
+// # Files
+//
+// page.go serves the page, and has its options; stream.go keeps browsers up to date. hub.go watches
+// the locks while somebody looks, and asks panels. sections.go says what a page consists of, rows.go
+// what is in its tables; draw.go has bars, time lines, and how texts and figures are spelt. release.go
+// takes a key from its holders, and has the secret by which links and buttons are known again.
 package lockpage
