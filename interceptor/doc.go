@@ -233,4 +233,11 @@
 // Let running calls end before their locks do: Server.GracefulStop, then
 // Engine.Shutdown, then Engine.Close. Server.Stop returns while handlers still run
 // unless grpc.WaitForHandlers is set, and Close then ends their leases.
+//
+// # Files
+//
+// interceptor.go puts locks around calls and streams. rules.go has the table of rules, proto.go reads
+// them from the options of .proto files. field.go finds what a key is made of, in messages and in
+// metadata. fence.go checks tokens and sends them. status.go has what a caller sees, and option.go
+// what can be set.
 package interceptor
