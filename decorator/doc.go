@@ -76,4 +76,8 @@
 // together with [core.ErrLost] or [core.ErrMaxHold]: the work was done, but
 // perhaps not alone. The context that the function gets is cancelled with that
 // cause, and [core.LeaseFrom] finds the lease and its fencing token in it.
+//
+// # Files
+//
+// decorator.go puts a lock around a function, tx.go a lock around a transaction.
 package decorator
