@@ -175,4 +175,9 @@
 // Code that uses what is not generated yet, and output that is stale or broken, do not
 // stand in the way. Other errors of compilation matter only where they touch a signature
 // that has a directive.
+//
+// # Files
+//
+// main.go has the flags and writes the files. Package internal/directive reads one comment,
+// internal/generate makes the code of a package.
 package main

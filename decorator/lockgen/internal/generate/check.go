@@ -1,13 +1,21 @@
 package generate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/decorator/internal/keyfield"
 )
 
@@ -202,4 +210,174 @@ func (s *source) checkTemplate(l *lock, m mark) (list bool) {
 		list = list || strings.Contains(m.Key, keyfield.ListMark) // as far as one can tell
 	}
 	return list
+}
+
+// judge asks package core whether policies and templates can work, so that what is
+// refused here is what would be refused when the program starts.
+type judge struct{ locks *core.Engine }
+
+func newJudge() (*judge, error) {
+	locks, err := core.New(anything{}, core.WithNamespace("lockgen"))
+	if err != nil {
+		return nil, err
+	}
+	return &judge{locks}, nil
+}
+
+func (j *judge) close() { _ = j.locks.Close() } // nothing is held
+
+// policy returns what is wrong with a policy with as many keys as lists, each with a list or
+// without, in the words of core but for forever, or nothing. What only some drivers offer is
+// not wrong.
+func (j *judge) policy(p core.Policy, lists []bool) string {
+	p.Key, p.Keys = "", nil
+	for i, list := range lists {
+		key := fmt.Sprint(i)
+		if list {
+			key += ":{list[]}"
+		}
+		p.Keys = append(p.Keys, key)
+	}
+	_, err := core.NewGuard(j.locks, p, accept)
+	return strings.ReplaceAll(detail(err), "core.Forever", "forever")
+}
+
+// accept takes any placeholder.
+func accept(string) (core.Accessor[struct{}], error) {
+	return func(dst []byte, _ struct{}) ([]byte, error) { return dst, nil }, nil
+}
+
+// place is where core says that a fault of a template is.
+var place = regexp.MustCompile(`^Keys?(?:\[0\])?, column ([0-9]+): `)
+
+// template calls resolve with the name of each placeholder and its offset in the template,
+// in their order, and returns what is wrong with the template itself, and where.
+func (j *judge) template(text string, resolve func(name string, at int)) (fault string, at int) {
+	next := 0
+	p := core.Policy{Name: text, Keys: []string{text}}
+	_, err := core.NewGuard(j.locks, p, func(name string) (core.Accessor[struct{}], error) {
+		next += strings.IndexByte(text[next:], '{') + 1
+		resolve(name, next)
+		return accept(name)
+	})
+	fault = strings.ReplaceAll(detail(err), "give each an element of Keys", "give each a directive of its own")
+	if found := place.FindStringSubmatch(fault); found != nil {
+		fault = fault[len(found[0]):]
+		column, _ := strconv.Atoi(found[1])
+		for range column - 1 {
+			_, size := utf8.DecodeRuneInString(text[at:])
+			at += size
+		}
+	}
+	return fault, at
+}
+
+// detail is what is wrong, without where and with which policy.
+func detail(err error) string {
+	var e *core.Error
+	if errors.As(err, &e) {
+		return e.Detail
+	}
+	return ""
+}
+
+// anything is a driver that offers whatever a policy may ask for.
+type anything struct{ driver.Session }
+
+func (anything) Capabilities() driver.Capabilities {
+	return driver.Capabilities{
+		Name: "lockgen", Modes: []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
+		Tokens: driver.DurableTokens, Strict: true, Keep: true, Oust: true, Recall: true,
+	}
+}
+
+func (a anything) Open(driver.Config) (driver.Session, error) { return a, nil }
+func (anything) Close(context.Context) error                  { return nil }
+
+// hasList reports whether a template has a list.
+func (l *lock) hasList() bool {
+	return slices.ContainsFunc(l.values, func(v value) bool { return v.List >= 0 })
+}
+
+// checkWhen finds the function or method that says whether a call needs the lock. owner is the
+// type around which the lock goes; nil for a function.
+func (s *source) checkWhen(l *lock, owner *types.Named) {
+	name, at := l.whenOption()
+	if name == "" {
+		return
+	}
+	fn, _ := s.Types.Scope().Lookup(name).(*types.Func)
+	var method *types.Func
+	if owner != nil {
+		if m := methodsOf(owner)[name]; m != nil && (m.Exported() || m.Pkg() == s.Types) {
+			method = m
+		}
+	}
+	switch {
+	case fn != nil && method != nil:
+		s.fault(at, fmt.Sprintf("when: %s is a function, and a method of %s; rename one of them", name, owner.Obj().Name()))
+		return
+	case method != nil:
+		l.when = method
+	case fn != nil:
+		l.when = fn
+	default:
+		s.fault(at, "when: "+s.noCondition(name, owner))
+		return
+	}
+	if want := conditionOf(l.sig); !types.Identical(signatureOf(l.when), want) {
+		s.fault(at, fmt.Sprintf("when: %s is a %s; it takes what %s takes, without the context: write a %s",
+			name, s.finder().TypeName(signatureOf(l.when)), l.name.Name, s.finder().TypeName(want)))
+	}
+}
+
+// whenOption is what the option when says, and where; empty without it.
+func (l *lock) whenOption() (name string, at token.Pos) {
+	for _, m := range l.marks {
+		for _, o := range m.Options {
+			if o.Name == "when" {
+				return m.When, m.at(o.ValueAt)
+			}
+		}
+	}
+	return "", token.NoPos
+}
+
+// conditionOf is what the condition of a function of that signature has to be.
+func conditionOf(sig *types.Signature) *types.Signature {
+	var params []*types.Var
+	for v := range sig.Params().Variables() {
+		params = append(params, v)
+	}
+	result := types.NewVar(token.NoPos, nil, "", types.Typ[types.Bool])
+	return types.NewSignatureType(nil, nil, nil, types.NewTuple(params[1:]...), types.NewTuple(result), sig.Variadic())
+}
+
+// signatureOf is a function's signature without its receiver.
+func signatureOf(fn *types.Func) *types.Signature {
+	sig := fn.Signature()
+	if sig.Recv() == nil {
+		return sig
+	}
+	return types.NewSignatureType(nil, nil, nil, sig.Params(), sig.Results(), sig.Variadic())
+}
+
+// noCondition says that there is no function or method of that name.
+func (s *source) noCondition(name string, owner *types.Named) string {
+	scope := s.Types.Scope()
+	if other := scope.Lookup(name); other != nil {
+		return name + " is no function; name one, or a method"
+	}
+	var known []string
+	for _, n := range scope.Names() {
+		if _, ok := scope.Lookup(n).(*types.Func); ok {
+			known = append(known, n)
+		}
+	}
+	what := "the package has no function " + name
+	if owner != nil {
+		known = append(known, slices.Sorted(maps.Keys(methodsOf(owner)))...)
+		what += ", and " + owner.Obj().Name() + " no such method"
+	}
+	return what + keyfield.Suggestion(name, known, "there are")
 }
