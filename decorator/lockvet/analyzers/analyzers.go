@@ -1,5 +1,10 @@
 // Package analyzers has the checks of lockvet, for programs that put together checks of their
 // own, by golang.org/x/tools/go/analysis/multichecker for example.
+//
+// # Files
+//
+// bypass.go, ctx.go, escape.go, tx.go, result.go and key.go have one check each. key.go finds the
+// templates of keys, with their routes; template.go checks one, and looks for raw values in a key.
 package analyzers
 
 import (

@@ -1,6 +1,12 @@
 // Package held knows where a program holds a distributed lock: the calls that acquire and
 // release one in lockaround and in other libraries, the functions that run inside of one, and
 // the paths through a function on which a lease is held.
+//
+// # Files
+//
+// library.go knows the calls that acquire and release; section.go the functions that run inside of a
+// lock. grant.go finds where a lease is acquired and what refers to it; path.go follows it through the
+// function.
 package held
 
 import (
