@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -101,6 +102,72 @@ func check(r *driver.Request) error {
 	}
 	return nil
 }
+
+var _ driver.Prompt = (*session)(nil)
+
+// Begin asks for the key once, on a spare etcd lease, if nobody has been seen to wait for the key
+// and etcd has answered quickly of late. It takes no place in the queue but that of a holder.
+func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
+	if !s.pace.quick(now) || check(&r) != nil || s.Enter() != nil {
+		return g, false, nil
+	}
+	defer s.Leave()
+	if cl, ended := s.claims.find(r.ID); cl != nil || ended != 0 || s.refusals.recently(r.Key, now) || now.Before(s.hidden.until(r.Key)) {
+		return g, false, nil
+	}
+	l, ok := s.spares.take(seconds(r.TTL), r.Key, now)
+	if !ok {
+		return g, false, nil
+	}
+	req := &request{s: s, Request: r, names: namesOf(r.ID)}
+	req.putOn(l)
+	req.refreshed = nothingToAwait
+	ctx, cancel := context.WithTimeout(s.Open, budget)
+	defer cancel()
+	g, err = req.begin(ctx)
+	switch {
+	case err != errGoOn:
+		req.cleanUp(err)
+		return g, true, err
+	case !req.uncertain || !s.begun.add(req): // otherwise the place may be there, or come
+		req.giveBack()
+	}
+	return driver.Grant{}, false, nil
+}
+
+// errGoOn says that Acquire has to go on.
+var errGoOn = errors.New("etcd: the request is not settled yet")
+
+func (req *request) begin(ctx context.Context) (driver.Grant, error) {
+	if req.staleLease() {
+		return driver.Grant{}, errGoOn
+	}
+	r, err := req.takeIfFree(ctx, req.names.read())
+	switch {
+	case leaseNotFound(err):
+		req.leased = false // etcd had ended it
+		return driver.Grant{}, errGoOn
+	case err != nil:
+		return driver.Grant{}, errGoOn
+	case r.Succeeded:
+		req.notePlace()
+		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+	case req.Wait:
+		req.s.refusals.addWait(req.Key, time.Now())
+		return driver.Grant{}, errGoOn
+	}
+	q, err := queueOf(r)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if own, _ := q.find(req.names.place); own != nil || admits(req.newPlace(waiting), q.entries) {
+		return driver.Grant{}, errGoOn
+	}
+	return driver.Grant{}, req.refuse(&q)
+}
+
+// budget is how long Begin and End wait for etcd.
+const budget = driver.Promptness * 4 / 5
 
 // answerAgain answers a repeated request whose lease was granted before.
 func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, error) {
@@ -278,4 +345,27 @@ func (req *request) giveBack() {
 		return
 	}
 	req.s.owe(d, secondsToDuration(l.seconds))
+}
+
+// pace is how quickly etcd answers. The zero value is ready for use.
+type pace struct {
+	mu      sync.Mutex
+	quickAt time.Time // when the latest answer came, if that was quick
+}
+
+// note notes an attempt that took so long. failed says that it had no answer.
+func (p *pace) note(now time.Time, took time.Duration, failed bool) {
+	if failed || took > driver.Promptness/2 {
+		now = time.Time{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.quickAt = now
+}
+
+// quick reports whether etcd has answered within the last second, and quickly.
+func (p *pace) quick(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.quickAt.IsZero() && now.Sub(p.quickAt) < time.Second
 }

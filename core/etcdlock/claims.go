@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -215,3 +216,97 @@ func (cl *claim) lockWriting(ctx context.Context) error {
 
 // unlockWriting gives it back.
 func (cl *claim) unlockWriting() { <-cl.writing }
+
+// grants are the leases that the driver's sessions hold, by token. A token is a revision of
+// etcd, so it is unique in its cluster.
+type grants struct {
+	mu      sync.Mutex
+	byToken map[int64]grant
+}
+
+// grant is where a lease is in etcd.
+type grant struct {
+	name   string // of the owner's place
+	create int64  // revision
+}
+
+func newGrants() *grants { return &grants{byToken: make(map[int64]grant)} }
+
+func (g *grants) add(token int64, at grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.byToken[token] = at
+}
+
+func (g *grants) remove(token int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byToken, token)
+}
+
+// findOfOtherSession finds a lease that another session was granted. Its place may be somebody
+// else's now: then the token is another one.
+func (s *session) findOfOtherSession(ctx context.Context, id driver.ID, ref string, token int64) (*claim, error) {
+	n := namesOf(id)
+	read, ok := n.byRef(id, ref)
+	if !ok {
+		return nil, driver.ErrNotHeld
+	}
+	r, err := s.commit(ctx, nil, []clientv3.Op{read}, nil)
+	if err != nil {
+		return nil, err
+	}
+	kvs := r.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return nil, driver.ErrNotHeld
+	}
+	e, err := parseEntry(kvs[0])
+	if err != nil {
+		return nil, err
+	}
+	if e.stage != holding || e.token != token {
+		return nil, driver.ErrNotHeld
+	}
+	n.place = e.name
+	return &claim{
+		id: id, names: n, create: e.create, token: e.token, writing: make(chan struct{}, 1),
+		leases: []clientv3.LeaseID{e.lease}, place: e.place,
+	}, nil
+}
+
+// endForeign deletes the place of a lease that another session was granted.
+func (s *session) endForeign(ctx context.Context, e *driver.Ending) error {
+	cl, err := s.findOfOtherSession(ctx, e.ID, e.Ref, e.Token)
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		return nil
+	case err != nil:
+		return err
+	}
+	_, err = s.commit(ctx, nil, []clientv3.Op{cl.names.deleteIfOld(cl.create)}, nil)
+	return err
+}
+
+// IsOwner returns a comparison for the user's own transactions that is true as long as
+// the lease with that fencing token, as core.Lease.Token or TokenOf returns it, is
+// held at etcd:
+//
+//	client.Txn(ctx).If(locks.IsOwner(lease.Token())).Then(clientv3.OpPut("stock/7", "41")).Commit()
+//
+// What such a transaction writes is written while nobody else holds the key, whatever
+// pauses and clocks do: etcd itself decides. The lease must be one of a session of this
+// Driver in this process, which has not been released; for any other token the
+// comparison is never true.
+func (d *Driver) IsOwner(token int64) clientv3.Cmp {
+	d.grants.mu.Lock()
+	at, ok := d.grants.byToken[token/block]
+	d.grants.mu.Unlock()
+	if !ok {
+		return clientv3.Compare(clientv3.CreateRevision(KeyPrefix), "=", -1)
+	}
+	return clientv3.Compare(clientv3.CreateRevision(at.name), "=", at.create)
+}
+
+// block is how many fencing tokens the engine makes from one of the driver's: one for each
+// caller in the process that gets the lease.
+const block = 1024

@@ -128,4 +128,22 @@
 // lost may leave a lease without keys, which expires. Names begin with the version of the
 // protocol: another version would use another prefix, and not exclude this one. Which releases
 // may share a cluster is said in package core.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go        what a program makes: the driver and its sessions, Ping, and KeepLoggedIn
+//	acquire.go       Acquire and Begin: a request takes a free key, or a place in the queue
+//	request.go       what a request has at etcd, and how it keeps it; which keys were refused of late
+//	queue.go         what is in etcd: the queue of a key, its places, and their names
+//	wait.go          a request waits for its turn, by a watch and by polls
+//	predecessors.go  the places before it; and who may hold a key without having a place
+//	claims.go        the leases and requests of a session, and of other sessions; IsOwner
+//	watch.go         a holder hears of its loss, and of those who wait
+//	renew.go         Renew, and the streams of keep-alives
+//	release.go       Release and End, and how places are deleted together
+//	lease.go         the leases of etcd: those that are used again, and how the others are given back
+//	operator.go      Inspect, List and Oust
+//	calls.go         one request at etcd, how it is repeated, and what its errors mean
 package etcdlock
