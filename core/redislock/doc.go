@@ -157,4 +157,24 @@
 //
 // Keys and channels begin with the version of the protocol: another version would use another
 // prefix, and not exclude this one. Which releases may share a server is said in package core.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go        what a program makes: the driver, its options and sessions; and Ping
+//	acquire.go       Acquire, Begin and BeginAll: a request takes a free key or a place in the queue, and waits
+//	claims.go        the owners of a session, from before their first request; their places; and busy keys
+//	answer.go        what a reply, or a message of the server, means for who asked
+//	lease.go         Renew, Release and End
+//	cleaner.go       releases that were not answered are repeated
+//	operator.go      Inspect, Oust and List
+//	lane.go          commands wait for each other, and travel together
+//	exchange.go      a caller sends its command itself; and when that is better
+//	wire.go          what a lane sends and gets back; which errors end a call
+//	client.go        commands go through the program's client of go-redis
+//	subscription.go  the one subscription of a session, and what engines tell each other on it
+//	replicas.go      WithReplicas: a lease counts when replicas have it
+//	plainkeys.go     WithKeys: a lock where another library looks for it
+//	sentinel.go      NewFailoverClient: several sentinels of which one may be behind
 package redislock

@@ -1,12 +1,21 @@
 package redislock
 
 import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
+	"github.com/lockaround/lockaround/core/internal/scriptname"
+	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
 // New returns a driver for the locks in one Redis server, replicated or not, or
@@ -88,3 +97,157 @@ func (d *redisDriver) Capabilities() driver.Capabilities {
 		Trace:    true,
 	}
 }
+
+// Open starts a session.
+func (d *redisDriver) Open(c driver.Config) (driver.Session, error) {
+	switch {
+	case c.Sink == nil:
+		return nil, errors.New("open a Redis lock session: Config.Sink is nil")
+	case c.StoreTimeout <= 0:
+		return nil, fmt.Errorf("open a Redis lock session: Config.StoreTimeout is %v; it must be positive", c.StoreTimeout)
+	case d.connections < 1:
+		return nil, fmt.Errorf("open a Redis lock session: WithConnections(%d); at least 1 is needed", d.connections)
+	}
+	if err := d.replicas.check(c.StoreTimeout); err != nil {
+		return nil, fmt.Errorf("open a Redis lock session: %w", err)
+	}
+	w, err := d.wire(c.StoreTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("open a Redis lock session: %w", err)
+	}
+	if own, ok := w.(*clientWire); ok {
+		if err := own.confirmBy(d.replicas, c.StoreTimeout); err != nil {
+			return nil, fmt.Errorf("open a Redis lock session: %w", err)
+		}
+	}
+	s := newSession(d.config, c, w)
+	if s.sharesKeys() {
+		return &onlyPlain{s, s}, nil
+	}
+	return s, nil
+}
+
+func newSession(c config, dc driver.Config, w wire) *session {
+	s := &session{
+		sink:    dc.Sink,
+		timeout: dc.StoreTimeout,
+		channel: named(c.channel(), dc.Identity),
+		jitter:  c.jitter,
+		names:   c.names,
+		confirm: c.replicas != nil,
+		Life:    kit.NewLife("redis", "the server"),
+	}
+	if own, ok := w.(*clientWire); ok {
+		s.database = own.database
+	}
+	s.calls = s.newLanes(w, c.connections, w.connections())
+	s.renewals = s.newLanes(w, 2, 2) // one dead connection must not hold up all leases
+	s.claims.init()
+	s.cleaner = newCleaner(s.Life, s.calls, s.timeout, s.jitter)
+	s.listener = newListener(s.Life, w, s.channel, s.jitter)
+	s.listener.onUp, s.listener.onPush = s.catchUp, s.pushed
+	return s
+}
+
+func (s *session) newLanes(w wire, width, most int) *lanes {
+	return &lanes{wire: w, newLane: func() *lane {
+		return &lane{wire: w, ctx: s.Ctx, workers: &s.sending, width: width, maxWidth: most, timeout: s.timeout, created: time.Now()}
+	}}
+}
+
+// session is one engine's session at the server.
+type session struct {
+	sink     driver.Sink
+	timeout  time.Duration // of one attempt
+	channel  string        // of this session's pushes
+	database int           // of the server
+	jitter   func() float64
+	names    func(string) string // of plain keys, or nil: see WithKeys
+	confirm  bool                // by replicas: see WithReplicas
+
+	calls    *lanes // acquisitions and endings
+	renewals *lanes // lanes of their own, so that a burst of acquisitions cannot starve them
+	claims   claims
+	busy     busyKeys
+	cleaner  *cleaner
+	listener *listener
+
+	places  sync.Pool // of *place, for Begin
+	endings sync.Pool // of *ending, for End
+
+	*kit.Life
+	sending sync.WaitGroup // the lanes' workers
+}
+
+// Close ends the session.
+func (s *session) Close(ctx context.Context) error {
+	return s.Life.Close(ctx, s.cleaner.drain, func() {
+		s.calls.close()
+		s.renewals.close()
+		s.sending.Wait()
+	})
+}
+
+// Ping reports whether the server answers and permits every command, the keys
+// and the channel that the driver needs. What is denied half-way through a
+// script would leave the earlier half done. It leaves no trace.
+func (s *session) Ping(ctx context.Context) error {
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	defer s.Leave()
+	s.listener.ensure()
+	byName := command{script: probe, key: probeKey, args: []any{s.channel}}
+	bySource := byName
+	bySource.source = true
+	calls := s.ask(ctx, s.calls, bySource, byName)
+	for _, c := range calls {
+		if c.reply.err != nil {
+			return missing(fmt.Sprintf("eval and evalsha on keys %s*", KeyPrefix), c.reply.err)
+		}
+	}
+	value := calls[0].reply.value
+	failed, ok := value.([]any)
+	if !ok {
+		return classify(fmt.Errorf("%w probe: %T instead of a list", protocol.ErrMalformed, value))
+	}
+	var names []string
+	var first error
+	for i := 0; i+1 < len(failed); i += 2 {
+		name, _ := failed[i].(string)
+		text, _ := failed[i+1].(string)
+		names = append(names, name)
+		if first == nil {
+			first = classify(serverError(text))
+		}
+	}
+	if first != nil {
+		return missing(strings.Join(names, ", ")+fmt.Sprintf(" on keys %s* and channels %s*", KeyPrefix, ChannelPrefix), first)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, silence(s.timeout))
+	defer cancel()
+	if err := s.listener.wait(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return context.Cause(ctx)
+		}
+		return missing(fmt.Sprintf("subscribe on channels %s*", ChannelPrefix), err)
+	}
+	return s.confirmed(ctx)
+}
+
+// missing adds to a permanent error what the driver needs.
+func missing(what string, err error) error {
+	p := new(driver.PermanentError)
+	if !errors.As(err, &p) {
+		return err
+	}
+	return &driver.PermanentError{Err: fmt.Errorf("the server does not permit what locks need: %s: %w", what, p.Err)}
+}
+
+//go:embed probe.lua
+var probeSource string
+
+var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: scriptname.Of(probeSource)}
+
+// probeKey is no lock's key, since those are never empty.
+var probeKey = protocol.Key("")
