@@ -132,4 +132,22 @@
 // They are faster: to lock and unlock takes two round trips, which write nothing. A lease takes three
 // in PostgreSQL, of which two commit, and four or five in MySQL. Package core/lab/peers compares
 // them.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go    what a program makes: the driver, its options and sessions; and Ping
+//	acquire.go   Acquire; and the one statement that takes, or ends, what nobody else wants
+//	decision.go  a transaction that locks the row of a key, and changes its claims
+//	claims.go    the claims of a key in the database, and what a session knows of its own
+//	attempt.go   a caller may abandon an attempt; statements and transactions; and errors
+//	lease.go     Renew and Release
+//	poll.go      a session reads what has become of its claims
+//	listen.go    NOTIFY wakes a session; and whether it hears of it
+//	sweep.go     Purge; rows that are no longer used are deleted
+//	operator.go  Inspect, Oust and List
+//	dialect.go   the texts of the statements, and how databases differ
+//	schema.go    Schema and Migrate; tables that have no column of origins yet
+//	tx.go        InTx and WithTx: a lock for as long as a transaction lasts
 package sqllock

@@ -1,13 +1,16 @@
 package sqllock
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
@@ -149,8 +152,8 @@ func (o *object) isColumn() bool { return strings.Contains(o.name, ".") }
 
 // Columns whose names end in _us have microseconds: a time since 1970 by the server's clock,
 // or a duration. A claim whose expires_us is 0 is spent: it was released, and is nobody's; see
-// free.go. state is a claimState; turn is the position in the queue; room is how many
-// may hold the key together; origin.go has origin. The row of the empty key has the floor, a token that all later
+// acquire.go. state is a claimState; turn is the position in the queue; room is how many
+// may hold the key together; the function origin has that column. The row of the empty key has the floor, a token that all later
 // tokens must exceed; see sweep.go.
 var schemas = map[Dialect][]object{
 	PostgreSQL: {
@@ -221,4 +224,64 @@ var schemas = map[Dialect][]object{
     KEY lockaround_row_created (created_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`},
 	},
+}
+
+// The column origin of a claim says where it comes from: the identity of its session and, after
+// a zero byte, the trace of its request. Tables of earlier releases do not have the column until
+// Migrate is called, and sessions do without it.
+
+// origin returns what the column holds. It is not nil, which would be NULL.
+func origin(from driver.Origin) []byte {
+	b := append([]byte{}, from.Identity...)
+	if from.Trace != nil {
+		b = from.Trace.Append(append(b, 0))
+	}
+	return b
+}
+
+// originOf reads the column.
+func originOf(column []byte) driver.Origin {
+	identity, trace, _ := bytes.Cut(column, []byte{0})
+	return driver.Origin{Identity: string(identity), Trace: driver.ParseTrace(string(trace))}
+}
+
+// taker returns where one of the leases comes from.
+func (k *keyState) taker() driver.Origin {
+	for i := range k.claims {
+		if c := &k.claims[i]; c.state == holds {
+			return c.from
+		}
+	}
+	return driver.Origin{}
+}
+
+// tables knows whether the tables have the column.
+type tables struct {
+	q, unnamed *queries     // with the column, and without it
+	old        atomic.Int64 // they have not got it, at least until then; in nanoseconds since 1970
+}
+
+// recheck is how long a session does without the column before it looks for it again.
+const recheck = time.Minute
+
+func (t *tables) init(c config) { t.q, t.unnamed = c.q, newQueries(c.d, false) }
+
+// queries returns those for the tables as they were last seen.
+func (t *tables) queries() *queries {
+	if time.Now().UnixNano() < t.old.Load() {
+		return t.unnamed
+	}
+	return t.q
+}
+
+// run calls f, and once more if the tables turn out not to have the column. f has changed
+// nothing then: it begins by reading claims.
+func (t *tables) run(f func(*queries) error) error {
+	q := t.queries()
+	err := f(q)
+	if c := code(err); q == t.q && (c == "42703" || c == "1054") {
+		t.old.Store(time.Now().Add(recheck).UnixNano())
+		return f(t.unnamed)
+	}
+	return err
 }
