@@ -133,4 +133,20 @@
 // Ping checks those that scripts run, and names what is missing. An operator's tool that lists
 // keys needs +scan as well. Anyone who may read these keys may end the locks in them. Which
 // releases may share the servers is said in package core.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go       what a program makes: the driver, its options and sessions; and how a session asks its nodes
+//	acquire.go      Acquire: the rounds of an acquisition, and its wait in the queue
+//	acquisition.go  what an acquisition has asked each node for, and what that has answered
+//	confirm.go      a majority accepts a token; and what a majority is
+//	claims.go       who asks and who holds in a session, and what nodes push to it
+//	lease.go        Renew and Release, and how an end is repeated at each node
+//	health.go       States: which nodes are up; and their clocks
+//	lane.go         what is asked of a node at about the same time travels together
+//	script.go       the scripts, their arguments and answers
+//	wire.go         commands go through a program's client of go-redis; and errors
+//	operator.go     Inspect, Oust, Ping and List
 package redlock

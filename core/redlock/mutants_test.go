@@ -13,7 +13,7 @@ import (
 // compared with the model elsewhere.
 var mutants = []struct{ name, by, file, old, bug string }{
 	{
-		name: "half of the nodes pass for a majority", file: "quorum.go",
+		name: "half of the nodes pass for a majority", file: "confirm.go",
 		old: "return n/2 + 1", bug: "return n / 2",
 	},
 	{
@@ -37,11 +37,11 @@ var mutants = []struct{ name, by, file, old, bug string }{
 		old: "driver.Deadline(sent[a.s.quorum-1], a.r.TTL)", bug: "driver.Deadline(time.Now(), a.r.TTL)",
 	},
 	{
-		name: "a minority renews", file: "renew.go",
-		old: "case t.yes >= s.quorum:", bug: "case t.yes >= 1:",
+		name: "a minority renews", file: "lease.go",
+		old: "case t.yes >= s.quorum:\n\t\tdeadline", bug: "case t.yes >= 1:\n\t\tdeadline",
 	},
 	{
-		name: "a renewal counts from the reply", file: "renew.go",
+		name: "a renewal counts from the reply", file: "lease.go",
 		old: "deadline := driver.Deadline(sent, r.TTL)", bug: "deadline := driver.Deadline(sent.Add(r.TTL/2), r.TTL)",
 	},
 	{
