@@ -49,6 +49,39 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	}
 }
 
+// request is one running Acquire. Once its node is created it has a place in the line.
+type request struct {
+	s *session
+	driver.Request
+	parent  string // the key's node
+	mark    string
+	done    chan struct{} // closed when the request has been granted or has failed
+	changed kit.Signal
+
+	// Guarded by s.claims.mu.
+	name        string // of its node; empty before that is created
+	watching    string // the path of the target
+	armed       bool   // the servers will send an event when the target changes
+	watchedGone bool   // the target was deleted
+	nodeLost    bool   // its node is gone: ZooKeeper's session has expired, or the request was refused
+
+	// Of Acquire's goroutine.
+	creation     pendingCall // the call that creates the node
+	replaced     bool        // the lease to replace has ended
+	bold         bool        // its node says that it is granted, though it may wait
+	told         bool        // the holders were told of it when it came
+	alone        *written    // the write that has granted it the lease already; nil if none has
+	capacity     int32
+	version      int32     // of the node
+	acked        time.Time // when the last answered write to the node was sent
+	predecessors map[string]*predecessor
+	keyVersion   int32 // the version of the key's node, when the line was last read
+	waiters      int   // how many waited then, behind this place
+	nextInLine   bool  // then this place was right behind the holders
+	reported     bool  // the sink was told that the request waits
+	begun        time.Time
+}
+
 // check refuses requests that the driver cannot serve.
 func check(r driver.Request) error {
 	switch {

@@ -2,10 +2,49 @@ package zklock
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
+)
+
+// claims are a session's owners, from their first request until some time after their end.
+type claims struct {
+	s  *session
+	mu sync.Mutex
+
+	requests map[driver.Owner]*request
+	leases   map[driver.Owner]*lease
+	ended    *kit.Recent[driver.Owner, endReason]
+
+	watched map[string]map[*request]struct{} // by the path of their target
+
+	crowded *kit.Crowded
+}
+
+// lease is a lease that the session holds. Its fields are guarded by claims.mu.
+type lease struct {
+	id            driver.ID
+	parent        string
+	name          string
+	capacity      int32
+	version       int32 // of its node, as last known
+	token         int64
+	since         int64
+	lowered       bool      // a renewal was sent that lowers it
+	endsAtServers time.Time // by this process's clock
+	deadline      time.Time // the latest deadline that a caller was given
+	timer         *time.Timer
+}
+
+// endReason is how an owner ended, or that its end is under way.
+type endReason uint8
+
+const (
+	released  endReason = iota + 1 // by a release or a replacement
+	releasing                      // by a release, sent in time and not answered yet
+	notHeld                        // otherwise: expired, withdrawn, taken away, lost
 )
 
 // minEnded is how many ended owners a session remembers at least.

@@ -124,4 +124,19 @@
 //
 // The queue is the recipe for locks of ZooKeeper's documentation, "ZooKeeper Recipes
 // and Solutions", with shared locks and the marks in names that it recommends.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go    what a program makes: the driver, its options and sessions; and Ping
+//	acquire.go   Acquire: a request creates its node, and is granted the lease
+//	wait.go      a request waits for those before it, by a watch and by polls
+//	line.go      what is in ZooKeeper: the line of a key, the names of its nodes, and what is in them
+//	claims.go    the leases and requests of a session
+//	keywatch.go  a holder hears of those who wait
+//	lease.go     Renew and Release, and how nodes of who gave up are deleted
+//	operator.go  Inspect, Oust and List
+//	call.go      one call of the client library, how it is repeated, and what its errors mean
+//	client.go    the session of ZooKeeper, and its connection
 package zklock

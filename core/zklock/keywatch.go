@@ -1,12 +1,38 @@
 package zklock
 
 import (
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
+
+// keyWatches are a session's watches of the nodes of keys. A request that finds its key taken,
+// or deletes the lease of another, writes to the key's own node, and the holders watch that
+// node. So a holder is woken by such a request only, not by every place that comes and goes.
+//
+// A watch stays when the lease ends, for the session's next lease of the key, unless that is
+// granted by a write to the key's node. Such a lease is watched a little later, so that one that
+// ends at once costs no watch. The servers remove a watch with the key's node.
+type keyWatches struct {
+	s    *session
+	mu   sync.Mutex
+	keys map[string]*keyWatch // by the path of the key's node
+}
+
+// keyWatch is the watch of one key.
+type keyWatch struct {
+	// The session's leases, each with the version of the key's node at which the line was
+	// last read for it.
+	leases           map[*lease]int32
+	version          int32       // of the key's node, when it was last watched
+	watching         bool        // a watch is set, or is being set
+	running          bool        // a goroutine executes run
+	changedMeanwhile bool        // an event came while running
+	timer            *time.Timer // starts run; nil if not set
+}
 
 func (w *keyWatches) init(s *session) {
 	w.s = s

@@ -1,8 +1,18 @@
 package zklock
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockaround/lockaround/core/driver"
 )
 
 // line is the members of a key, in the order of their creation. Those at its front hold the
@@ -89,4 +99,190 @@ func (l line) target(i, n int) target {
 		return target{name: l[j].name} // all in between are let in together
 	}
 	return before
+}
+
+// DefaultRoot is the node under which every key has its own. It ends with the
+// version of the protocol: another version would use another root, and not exclude
+// this one.
+const DefaultRoot = "/lockaround-1"
+
+// keyName returns the name of a key's node: "=" and the key, in which every byte
+// but letters, digits, ":", "_" and "-" is a "%" and two hexadecimal digits.
+// ZooKeeper refuses or changes many other names, "." among them.
+func keyName(key string) string {
+	const digits = "0123456789ABCDEF"
+	b := make([]byte, 1, len(key)+16)
+	b[0] = '='
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == ':', c == '_', c == '-':
+			b = append(b, c)
+		default:
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(b)
+}
+
+// mark returns a hash that stands for an owner in the name of its node. The servers log names,
+// so the owner itself must not appear in one.
+func mark(o driver.Owner) string {
+	sum := sha256.Sum256(append([]byte("lockaround owner "), o[:]...))
+	return hex.EncodeToString(sum[:16])
+}
+
+const (
+	markLength = 32
+	seqLength  = 10 // of the number that the server appends
+)
+
+// member is the node of one owner. Its name is one of these:
+//
+//	x-<mark>-<sequence>       exclusive
+//	r-<mark>-<sequence>       shared
+//	s<limit>-<mark>-<sequence> semaphore
+type member struct {
+	name     string
+	mark     string
+	capacity int32 // how many may hold the key together with it, itself included; 0 is any number
+	seq      int32
+}
+
+// memberPrefix returns the name of an owner's node without the sequence.
+func memberPrefix(m driver.Mode, limit int, o driver.Owner) string {
+	kind := "x"
+	switch m {
+	case driver.Shared:
+		kind = "r"
+	case driver.Semaphore:
+		kind = "s" + strconv.Itoa(min(limit, math.MaxInt32))
+	}
+	return kind + "-" + mark(o) + "-"
+}
+
+// parseMember parses the name of a node. ok is false if it is not one of this driver's.
+func parseMember(name string) (m member, ok bool) {
+	kind, rest, ok := strings.Cut(name, "-")
+	if !ok || len(rest) != markLength+1+seqLength || rest[markLength] != '-' {
+		return member{}, false
+	}
+	m = member{name: name, mark: rest[:markLength]}
+	if _, err := hex.DecodeString(m.mark); err != nil {
+		return member{}, false
+	}
+	seq, err := strconv.ParseUint(rest[markLength+1:], 10, 31)
+	if err != nil {
+		return member{}, false
+	}
+	m.seq = int32(seq)
+	switch {
+	case kind == "x":
+		m.capacity = 1
+	case kind == "r":
+	case strings.HasPrefix(kind, "s"):
+		limit, err := strconv.ParseUint(kind[1:], 10, 31)
+		if err != nil || limit == 0 {
+			return member{}, false
+		}
+		m.capacity = int32(limit)
+	default:
+		return member{}, false
+	}
+	return m, true
+}
+
+// mode returns the mode and the limit of the member's request.
+func (m member) mode() (driver.Mode, int) {
+	switch m.name[0] {
+	case 'x':
+		return driver.Exclusive, 0
+	case 'r':
+		return driver.Shared, 0
+	}
+	return driver.Semaphore, int(m.capacity)
+}
+
+// state is the state of a member.
+type state uint8
+
+const (
+	waiting state = iota
+	granted
+	lowered // a granted writer that lets readers in
+)
+
+var stateNames = [...]string{waiting: "waiting", granted: "granted", lowered: "lowered"}
+
+// record is the content of a member's node: two words, and two more once the lease has been
+// renewed.
+//
+//	waiting <milliseconds>
+//	granted <milliseconds> [<token> <granted at, in milliseconds since 1970>]
+//	lowered <milliseconds> [<token> <granted at>]
+type record struct {
+	state state
+	ttl   time.Duration // how long the member lasts after this write
+	token int64         // 0: this write is the grant
+	since int64
+}
+
+func (r record) String() string {
+	// Rounded up: the lease must not end at the servers before it ends for its holder.
+	ms := (r.ttl + time.Millisecond - 1) / time.Millisecond
+	s := stateNames[r.state] + " " + strconv.FormatInt(int64(ms), 10)
+	if r.token != 0 {
+		s += fmt.Sprintf(" %d %d", r.token, r.since)
+	}
+	return s
+}
+
+// parseRecord parses a record. Unknown content is an error, so that a node of another version is
+// never deleted.
+func parseRecord(data []byte) (record, error) {
+	bad := fmt.Errorf("a lock node says something else than this version writes, in %d bytes", len(data))
+	words := strings.Split(string(data), " ")
+	if len(words) != 2 && len(words) != 4 {
+		return record{}, bad
+	}
+	var r record
+	switch words[0] {
+	case "waiting":
+	case "granted":
+		r.state = granted
+	case "lowered":
+		r.state = lowered
+	default:
+		return record{}, bad
+	}
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	var n [3]int64
+	for i, w := range words[1:] {
+		var err error
+		if n[i], err = strconv.ParseInt(w, 10, 64); err != nil || n[i] < 0 {
+			return record{}, bad
+		}
+	}
+	if n[0] > most || len(words) == 4 && (n[1] == 0 || r.state == waiting) {
+		return record{}, bad
+	}
+	r.ttl, r.token, r.since = time.Duration(n[0])*time.Millisecond, n[1], n[2]
+	return r, nil
+}
+
+// tokenOf returns a lease's token and when it was granted.
+func tokenOf(r record, stat *zk.Stat) (token, since int64) {
+	switch {
+	case r.state == waiting:
+		return 0, 0
+	case r.token != 0:
+		return r.token, r.since
+	}
+	return stat.Mzxid, stat.Mtime
+}
+
+// remaining returns how long a lease still lasts. It compares the servers' time of the last
+// write with this process's wall clock, which may differ.
+func remaining(r record, stat *zk.Stat, now time.Time) time.Duration {
+	return max(0, min(r.ttl, time.UnixMilli(stat.Mtime).Add(r.ttl).Sub(now)))
 }

@@ -311,6 +311,14 @@ func (req *request) readMember(c caller, name string, watch bool) (*predecessor,
 	return a, nil
 }
 
+// predecessor is what a waiter knows of a member before it.
+type predecessor struct {
+	version int32
+	state   state
+	ttl     time.Duration
+	since   time.Time // when this version was first read
+}
+
 // targetDeleted reports whether the watched node was deleted.
 func (req *request) targetDeleted() bool {
 	req.s.claims.mu.Lock()

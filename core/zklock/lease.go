@@ -3,10 +3,12 @@ package zklock
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // Renew extends leases.
@@ -126,4 +128,99 @@ func (s *session) renewForeign(c caller, r driver.Renewal) (driver.Renewed, erro
 		return driver.Renewed{Deadline: driver.Deadline(w.sent, s.client.cappedTTL(r.TTL))}, nil
 	}
 	return driver.Renewed{}, driver.ErrNotHeld
+}
+
+// Release ends leases.
+func (s *session) Release(ctx context.Context, es []driver.Ending) []error {
+	out := make([]error, len(es))
+	if err := s.Enter(); err != nil {
+		for i := range out {
+			out[i] = err
+		}
+		return out
+	}
+	defer s.Leave()
+	now := time.Now()
+	each(len(es), func(i int) { out[i] = callerError(s.release(s.callerOf(ctx), es[i], now)) })
+	return out
+}
+
+// release ends one lease. The client library sends a request only once. So if the node is gone,
+// somebody else has deleted it, unless an earlier release has had no answer.
+func (s *session) release(c caller, e driver.Ending, now time.Time) error {
+	l, repeated := s.claims.beginRelease(e, now)
+	owed := repeated != 0
+	switch repeated {
+	case released:
+		return nil
+	case notHeld:
+		return driver.ErrNotHeld
+	}
+	parent := s.keyPath(e.Key)
+	var name string
+	var err error
+	if l != nil {
+		name = l.name
+	} else if name, err = s.locate(c, parent, e.Ref, e.Owner); err == nil && name == "" {
+		err = zk.ErrNoNode
+	}
+	if err == nil {
+		err = s.remove(c, parent+"/"+name)
+		if retryAtOnce(c, err) {
+			_, repeated = s.claims.beginRelease(e, now)
+			err = s.remove(c, parent+"/"+name)
+		}
+	}
+	switch {
+	case err == nil, err == zk.ErrNoNode && repeated == releasing:
+		s.claims.recordEnd(e.Owner, released)
+		return nil
+	case err == zk.ErrNoNode, err == zk.ErrSessionExpired && l != nil:
+		s.claims.recordEnd(e.Owner, notHeld)
+		return driver.ErrNotHeld
+	}
+	if !owed {
+		s.owe(debt{parent: parent, mark: mark(e.Owner), name: name})
+	}
+	return err
+}
+
+const (
+	firstPause = 20 * time.Millisecond // before a retry
+	maxPause   = time.Second
+
+	// cleaners bounds how many given-up owners are deleted at once.
+	cleaners = 1024
+)
+
+// debt is an owner that was given up and has to be deleted at the servers.
+type debt struct {
+	parent string
+	mark   string
+	name   string          // of its node; empty if not known
+	after  <-chan struct{} // closed when the call that creates the node has ended; may be nil
+}
+
+// owe starts to delete an owner. When the TTL is over, other sessions that wait may do so too; but
+// for them its node lasts as long as this process's session at the servers. So there is no limit.
+func (s *session) owe(d debt) {
+	s.debts.Owe(d, kit.Debt{After: d.after, End: func(ctx context.Context) error {
+		return s.deleteOwner(caller{ctx, s.Ctx.Done()}, d)
+	}})
+}
+
+// deleteOwner makes one attempt to delete an owner's node.
+func (s *session) deleteOwner(c caller, d debt) error {
+	name := d.name
+	if name == "" {
+		m, ok, err := s.find(c, d.parent, d.mark)
+		if err != nil || !ok {
+			return classify(err)
+		}
+		name = m.name
+	}
+	if err := s.remove(c, d.parent+"/"+name); err != nil && err != zk.ErrNoNode && err != zk.ErrSessionExpired {
+		return classify(err)
+	}
+	return nil
 }
