@@ -25,4 +25,20 @@
 //
 // It is read by package flag: there are few commands, whose table also gives help and the
 // completion of shells, and no library would make them fewer.
+//
+// # Files
+//
+// In the order in which a command passes them:
+//
+//	main.go               the table of commands, the command line, help and completion
+//	store.go              the URL of a store, and the session that a command goes through
+//	announced.go          how much a server of Redis may announce
+//	keys.go               ls, inspect, release and watch
+//	queue.go              the commands of parked queues
+//	text.go               tables, quoting, and what hides passwords
+//	doctor.go             doctor: the findings, and how they are printed
+//	doctor_redis.go       what it asks servers of Redis
+//	doctor_redis_keys.go  what it asks of the rights, the keys and the channels there
+//	doctor_quorum.go      what it asks ZooKeeper and etcd
+//	doctor_sql.go         what it asks databases
 package main
