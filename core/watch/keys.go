@@ -36,7 +36,7 @@ func usageOf(k *manager.Key, self *observe.Origin) usage {
 		u.holders = append(u.holders, to)
 	}
 	for _, w := range k.Waiters {
-		to := Waiter{Identity: self.Identity, Instance: instance, Self: true, Policy: w.Terms.Name, Mode: w.Terms.Mode, Since: w.Since, Standby: w.Terms.Standby}
+		to := Waiter{Identity: self.Identity, Instance: instance, Self: true, Policy: w.Terms.Name, Mode: w.Terms.Mode, Since: w.Since, Wait: w.Terms.Wait, Standby: w.Terms.Standby}
 		to.TraceID, to.SpanID = spanOf(w.Trace)
 		u.waiters = append(u.waiters, to)
 	}
@@ -179,7 +179,7 @@ func policiesOf(rec *observe.Recorder, now time.Time) []Policy {
 	return all[:min(len(all), MaxPolicies)]
 }
 
-func (c *Counts) callers() int64 { return c.Taken + c.Refused + c.TimedOut }
+func (c *Counts) callers() int64 { return c.Taken + c.Refused + c.TimedOut + c.Unavailable }
 
 // countsOf returns the counts of the window that ends at a time and has begun at since.
 func countsOf(r *observe.Record, since, now time.Time) Counts {
@@ -188,7 +188,7 @@ func countsOf(r *observe.Record, since, now time.Time) Counts {
 	over := min(observe.RateOf, max(now.Sub(since), time.Second))
 	return Counts{
 		Taken: n(Taken) + n(HandedOn), HandedOff: n(HandedOn), Released: n(Released),
-		Renewed: n(Renewed), Lost: n(Lost), Refused: n(Refused), TimedOut: n(TimedOut),
+		Renewed: n(Renewed), Lost: n(Lost), Refused: n(Refused), TimedOut: n(TimedOut), Unavailable: n(Unavailable),
 		Rate: float64(lately) / over.Seconds(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
@@ -21,7 +22,7 @@ type report observe.Report[usage]
 // parseReport reads a report that was sent at about now. All that is in it may be made up.
 func parseReport(from observe.Instance, rest []byte, now time.Time) (*report, error) {
 	r := observe.Reader{Rest: rest}
-	p := &report{Identity: r.Text(driver.MaxIdentity), Number: r.Number()}
+	p := &report{Identity: r.Text(driver.MaxIdentity), Started: now.Add(-r.Duration()), Release: strings.ToValidUTF8(r.Text(observe.MaxRelease), "\ufffd"), Number: r.Number()}
 	if !driver.ValidIdentity(p.Identity) {
 		p.Identity = ""
 	}
@@ -79,6 +80,7 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 		set := r.Number()
 		w := Waiter{Identity: from.Identity, Instance: instance, Mode: modeOf(set >> 3), Policy: p.policy(r)}
 		w.Since = now.Add(-r.Duration())
+		w.Wait = waitOf(r.Duration())
 		w.Standby = set&2 != 0
 		if set&1 != 0 {
 			copy(w.TraceID[:], r.Take(len(w.TraceID)))
@@ -92,6 +94,14 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 		e.Waited = r.Duration()
 		k.Events = append(k.Events, e)
 	}
+}
+
+// waitOf is a policy's Wait that somebody told of.
+func waitOf(d time.Duration) time.Duration {
+	if d >= observe.Longest {
+		return core.Forever
+	}
+	return d
 }
 
 // modeOf is a mode that somebody told of.

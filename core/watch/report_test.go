@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
@@ -21,7 +22,7 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 	events := []observe.Event{{At: now.Add(-time.Second), Kind: manager.EventLost, Policy: "stock", Token: 12, Waited: time.Second}}
 	instance := observe.Instance{1}.String()
 	written = &observe.Report[manager.Key]{
-		Identity: "pod-1", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
+		Identity: "pod-1", Started: now.Add(-time.Hour), Release: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
 		Keys: []observe.ToldKey[manager.Key]{{Told: told, Policies: names, Events: events, Use: manager.Key{
 			Holding: 3, Waiting: 4,
 			Holders: []manager.Holding{{
@@ -29,19 +30,19 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 				Renewals: 2, HandOffs: 9, Contended: true, Trace: &driver.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}},
 			}, {Since: now, Deadline: now}},
 			Waiters: []manager.Waiting{{
-				Terms: &manager.Terms{Name: "refund", Mode: driver.Shared, Standby: true}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
+				Terms: &manager.Terms{Name: "refund", Mode: driver.Shared, Standby: true, Wait: core.Forever}, Since: now.Add(-time.Minute), Trace: &driver.Trace{TraceID: [16]byte{3}, SpanID: [8]byte{4}},
 			}},
 		}}},
 	}
 	read = &report{
-		Identity: "pod-1", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
+		Identity: "pod-1", Started: now.Add(-time.Hour), Release: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
 		Keys: []observe.ToldKey[usage]{{Told: told, Policies: names, Events: events, Use: usage{
 			holding: 3, waiting: 4,
 			holders: []Holder{{
 				Identity: "pod-1", Instance: instance, Policy: "stock", Mode: driver.Semaphore, Limit: 5, Token: 1 << 60, Since: now.Add(-time.Second), Until: now.Add(time.Second),
 				Renewals: 2, HandOffs: 9, Contended: true, TraceID: [16]byte{1}, SpanID: [8]byte{2},
 			}, {Identity: "pod-1", Instance: instance, Idle: true, Since: now, Until: now}},
-			waiters: []Waiter{{Identity: "pod-1", Instance: instance, Policy: "refund", Mode: driver.Shared, Standby: true, Since: now.Add(-time.Minute), TraceID: [16]byte{3}, SpanID: [8]byte{4}}},
+			waiters: []Waiter{{Identity: "pod-1", Instance: instance, Policy: "refund", Mode: driver.Shared, Standby: true, Wait: core.Forever, Since: now.Add(-time.Minute), TraceID: [16]byte{3}, SpanID: [8]byte{4}}},
 		}}},
 	}
 	return written, read

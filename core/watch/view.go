@@ -33,6 +33,9 @@ type View struct {
 	// that can be reached. It is a sentence for a person.
 	Alone string
 
+	// Store is what the store is, and how calls of this process find it.
+	Store Store
+
 	Processes []Process // this one first, then by identity
 	Keys      []Key     // who waits longest first, then the busiest
 	Policies  []Policy  // the busiest first
@@ -40,6 +43,19 @@ type View struct {
 	// Dropped is how many keys are in use, or were lately, and are not in Keys, as far as that
 	// is known: they are over a limit of this process or of the one that uses them.
 	Dropped int
+}
+
+// Store is the store of the engines of a namespace.
+type Store struct {
+	Driver    string // "redis", say
+	Namespace string // may be empty
+
+	// Failing is since when calls of this process have failed; zero if the latest has not. Refuses
+	// tells a store that answers that it will not, as one that is read-only does, from one that does
+	// not answer. Fault is what the latest call came to, for an operator: it has no credentials.
+	Failing time.Time
+	Refuses bool
+	Fault   string
 }
 
 // Process is an engine in the namespace: one of this or of another process.
@@ -61,6 +77,9 @@ type Process struct {
 	// reports again, somebody else had said so.
 	Closed bool
 
+	Started time.Time // when the process began
+	Release string    // the version of its program's module or source; empty if it was built without one
+
 	Held    int // holds of the process, and leases that it keeps without a holder
 	Waiting int // callers of the process that wait
 	Dropped int // keys that its report left out, since it had too many
@@ -73,8 +92,10 @@ type Counts struct {
 	Released  int64 // holds that ended well
 	Renewed   int64 // renewals of leases by the store
 	Lost      int64 // holds that ended before their release: core.ErrLost and core.ErrMaxHold
-	Refused   int64 // callers who did not get it: core.ErrBusy, core.ErrUnavailable, a cancelled context and others
+	Refused   int64 // callers who did not get it: core.ErrBusy, a cancelled context and others
 	TimedOut  int64 // callers who did not get it in time: core.ErrTimeout, or their context's deadline
+
+	Unavailable int64 // callers who did not get it because of the store: core.ErrUnavailable
 
 	// Rate is Taken in the last minute, each second.
 	Rate float64
@@ -147,7 +168,8 @@ type Waiter struct {
 	Policy  string
 	Mode    core.Mode
 	Since   time.Time
-	Standby bool // it stands by, as [core.Policy].Standby says, and waits for no call to end
+	Wait    time.Duration // how long its policy lets it wait; core.Forever has no end
+	Standby bool          // it stands by, as [core.Policy].Standby says, and waits for no call to end
 
 	// TraceID and SpanID name the span of its acquisition; zero if that was not sampled.
 	TraceID trace.TraceID
@@ -159,13 +181,14 @@ type Kind uint8
 
 // The kinds of event.
 const (
-	Taken    = Kind(manager.EventTaken)    // a caller got the key from the store, or joined those who hold
-	HandedOn = Kind(manager.EventHandedOn) // a caller got the key within its process, without the store
-	Released = Kind(manager.EventReleased) // a hold ended well
-	Renewed  = Kind(manager.EventRenewed)  // the store renewed a lease
-	Lost     = Kind(manager.EventLost)     // a hold ended before its release, by core.ErrLost or core.ErrMaxHold
-	Refused  = Kind(manager.EventRefused)  // a caller did not get the key
-	TimedOut = Kind(manager.EventTimedOut) // a caller did not get the key in time
+	Taken       = Kind(manager.EventTaken)       // a caller got the key from the store, or joined those who hold
+	HandedOn    = Kind(manager.EventHandedOn)    // a caller got the key within its process, without the store
+	Released    = Kind(manager.EventReleased)    // a hold ended well
+	Renewed     = Kind(manager.EventRenewed)     // the store renewed a lease
+	Lost        = Kind(manager.EventLost)        // a hold ended before its release, by core.ErrLost or core.ErrMaxHold
+	Refused     = Kind(manager.EventRefused)     // a caller did not get the key
+	TimedOut    = Kind(manager.EventTimedOut)    // a caller did not get the key in time
+	Unavailable = Kind(manager.EventUnavailable) // a caller did not get the key because of the store
 )
 
 // String returns the kind in a word or two, such as "taken".
@@ -179,5 +202,5 @@ type Event struct {
 	Instance string // of the process
 	Policy   string
 	Token    int64         // of the hold; 0 if there was none
-	Waited   time.Duration // of Taken, HandedOn, Refused and TimedOut
+	Waited   time.Duration // of Taken, HandedOn, Refused, TimedOut and Unavailable
 }

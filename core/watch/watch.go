@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -93,8 +94,11 @@ func (w *Watcher) View() View {
 // viewOf makes a view.
 func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View {
 	keys, left, held, waiting := h.Manager.Look(MaxKeys, MaxCallers)
-	v := View{At: now, Since: rec.Since, Window: observe.Window, Policies: policiesOf(rec, now)}
-	self := Process{Identity: rec.Self.Identity, Instance: rec.Self.Instance.String(), Self: true, Heard: now, Held: held, Waiting: waiting}
+	v := View{At: now, Since: rec.Since, Window: observe.Window, Store: storeOf(h), Policies: policiesOf(rec, now)}
+	self := Process{
+		Identity: rec.Self.Identity, Instance: rec.Self.Instance.String(), Self: true, Heard: now,
+		Started: observe.Started, Release: observe.Release(), Held: held, Waiting: waiting,
+	}
 	v.Processes = append([]Process{self}, o.processes()...)
 	all := make(ranking)
 	for i := range keys {
@@ -114,6 +118,11 @@ func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View
 		v.Dropped += p.dropped
 	}
 	return v
+}
+
+func storeOf(h *observe.Hub) Store {
+	t := h.Manager.Trouble()
+	return Store{Driver: h.Driver, Namespace: strings.TrimSuffix(h.Prefix, "/"), Failing: t.Since, Refuses: t.Refuses, Fault: t.Fault}
 }
 
 // Key returns what is known of one literal key, which need not be in the View, with what the store

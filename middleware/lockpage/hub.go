@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -49,6 +50,7 @@ type picture struct {
 // hub watches while somebody looks.
 type hub struct {
 	watch  func(context.Context) (watcher, error)
+	ping   func(context.Context) error // asks the store whether it answers, which the view then says
 	code   func(string) string
 	panels []core.Paneler
 	linger time.Duration
@@ -140,7 +142,17 @@ func (h *hub) run(ctx context.Context, s *session) {
 	defer close(s.over) // first: a panel may not return
 	ask := time.NewTicker(panelsEvery)
 	defer ask.Stop()
-	asking.Go(func() { panels.ask(ctx) })
+	var pinging atomic.Bool
+	lookAround := func() {
+		asking.Go(func() { panels.ask(ctx) })
+		if pinging.CompareAndSwap(false, true) {
+			asking.Go(func() {
+				defer pinging.Store(false)
+				_ = h.ping(ctx)
+			})
+		}
+	}
+	lookAround()
 	for {
 		h.take(s, panels.read())
 		select {
@@ -151,9 +163,8 @@ func (h *hub) run(ctx context.Context, s *session) {
 				return
 			}
 		case <-panels.news:
-		case <-ask.C:
-			asking.Go(func() { panels.ask(ctx) })
-			continue
+		case <-ask.C: // and whether a wait has become long
+			lookAround()
 		}
 		select {
 		case <-ctx.Done():

@@ -65,6 +65,7 @@ func newPage(locks *core.Engine, o *options) *page {
 		slots: make(chan struct{}, o.streams),
 		hub: &hub{
 			watch:  func(ctx context.Context) (watcher, error) { return watch.New(ctx, locks) },
+			ping:   locks.Ping,
 			code:   s.code,
 			panels: o.panels,
 			linger: linger,
@@ -156,6 +157,8 @@ func serveFile(name string) http.HandlerFunc {
 // document is what the templates of whole pages get.
 type document struct {
 	Title    string
+	Where    string // the namespace
+	Store    string // the driver's name
 	Nonce    string
 	Now      moment
 	Window   string
@@ -176,8 +179,8 @@ func (p *page) servePage(name string) http.HandlerFunc {
 		}
 		defer leave()
 		pic := s.first(r.Context())
-		b := &builder{now: pic.view.At, mask: p.mask}
-		doc := &document{Title: "Locks", Panels: len(p.panels) > 0, Window: minutes(pic.view.Window)}
+		b := builderOf(pic, p.mask)
+		doc := &document{Title: "Locks", Where: printable(pic.view.Store.Namespace), Store: printable(pic.view.Store.Driver), Panels: len(p.panels) > 0, Window: minutes(pic.view.Window)}
 		var d *drawing
 		if name == "key" {
 			key, ok := s.named(r.Context(), r.URL.Query().Get("id"))

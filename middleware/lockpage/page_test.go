@@ -1,6 +1,8 @@
 package lockpage
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -12,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/watch"
 )
 
@@ -25,7 +28,7 @@ func wanted(name string) watch.View {
 	now := time.Now()
 	return watch.View{
 		At: now, Window: 5 * time.Minute,
-		Processes: []watch.Process{{Identity: "shop-1", Instance: "a", Self: true, Held: 1}, {Identity: "shop-2", Instance: "b", Waiting: 1, Gone: now.Add(-20 * time.Second)}},
+		Processes: []watch.Process{{Identity: "shop-1", Instance: "a", Self: true, Held: 1}, {Identity: "shop-2", Instance: "b", Waiting: 1, Heard: now}, {Identity: "shop-3", Instance: "c", Gone: now.Add(-20 * time.Second)}},
 		Policies:  []watch.Policy{{Name: "deduct", Counts: watch.Counts{Taken: 12, Lost: 1, Refused: 2, TimedOut: 3}}},
 		Keys: []watch.Key{{
 			Key: name, Policies: []string{"deduct"}, Holding: 1, Waiting: 1,
@@ -76,6 +79,74 @@ func TestPageSaysWhoHoldsAndWhoWaits(t *testing.T) {
 	if strings.Contains(one.Body.String(), "<form") {
 		t.Error("there is a button that nobody has asked for")
 	}
+}
+
+func TestPageSaysFirstThatTheStoreFails(t *testing.T) {
+	v := wanted("stock:book")
+	v.Store = watch.Store{Driver: "redis", Namespace: "shop:prod", Failing: v.At.Add(-90 * time.Second), Fault: "dial tcp 10.0.0.1:6379: <refused>"}
+	v.Processes[1].Heard = v.At.Add(-80 * time.Second)
+	v.Keys[0].Holders, v.Keys[0].Waiters = nil, nil
+	s := &scene{view: v}
+	text := get(t, s.page(t, ShowKeys()), "/").Body.String()
+	for _, want := range []string{`class="alarm"`, "1 m 30 s", "does not answer", "10.0.0.1:6379: &lt;refused&gt;", "shop:prod", "redis", ">unknown<", "unknown, last heard of"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, ">free<") || strings.Index(text, `class="alarm"`) > strings.Index(text, `class="totals"`) {
+		t.Errorf("the page is calm:\n%s", text)
+	}
+	v.Store.Refuses = true
+	s.view = v
+	if text := get(t, s.page(t), "/").Body.String(); strings.Contains(text, "does not answer") || !strings.Contains(text, "will not do what locks need") {
+		t.Errorf("of a store that answers:\n%s", text)
+	}
+}
+
+func TestWhoStandsByDoesNotWait(t *testing.T) {
+	v := wanted("stock:book")
+	w := &v.Keys[0].Waiters[0]
+	w.Standby, w.Since = true, v.At.Add(-time.Hour)
+	list := get(t, (&scene{view: v}).page(t), "/").Body.String()
+	if strings.Contains(list, ">1 h 00 m<") || !strings.Contains(list, "1 standing by") || !strings.Contains(list, "<dt>standing by</dt><dd>1</dd>") || !strings.Contains(list, "<dt>waiting</dt><dd>0</dd>") {
+		t.Errorf("a candidate for a leader is shown as one who waits:\n%s", list)
+	}
+}
+
+func TestWaitIsMarkedOnceItIsHalfOfWhatThePolicyGives(t *testing.T) {
+	for wait, marked := range map[time.Duration]bool{time.Minute: false, 4 * time.Second: true, 0: false, core.Forever: false} {
+		v := wanted("stock:book") // it has waited for 2.5 s
+		v.Keys[0].Waiters[0].Wait = wait
+		if text := get(t, (&scene{view: v}).page(t), "/").Body.String(); strings.Contains(text, `class="n wait"`) != marked {
+			t.Errorf("a wait of 2.5 s of %v: marked is %v", wait, !marked)
+		}
+	}
+}
+
+func TestTimesOfAProcessThatIsSilentStandStill(t *testing.T) {
+	v := wanted("stock:book")
+	v.Processes[1].Heard = v.At.Add(-5 * time.Second)
+	v.Keys[0].Waiters[0].Since = v.At.Add(-7 * time.Second)
+	if text := get(t, (&scene{view: v}).page(t), "/").Body.String(); !strings.Contains(text, ">≥ 2.0 s</time>") || strings.Contains(text, ">7.0 s<") {
+		t.Errorf("a wait grows that nobody has told of:\n%s", text)
+	}
+}
+
+// The page asks the store by itself, so that it says what fails also where nobody locks.
+func TestPageOfAProcessThatLocksNothingSaysThatTheStoreFails(t *testing.T) {
+	store := memlock.New()
+	store.Fail(errors.New("connection refused"))
+	defer store.Fail(nil)
+	h := Handler(engineOn(t, store, core.WithLogger(slog.New(slog.DiscardHandler))))
+	defer func() {
+		p := h.(*page)
+		p.hub.mu.Lock()
+		last := p.hub.present
+		p.hub.mu.Unlock()
+		last.stop()
+		<-last.over
+	}()
+	eventually(t, "the alarm", func() bool { return strings.Contains(get(t, h, "/").Body.String(), "connection refused") })
 }
 
 func TestPolicyWithMoreCallersThanAreShownHasAtLeastThose(t *testing.T) {

@@ -78,7 +78,7 @@ func TestOnlyTheButtonOfThePageReleases(t *testing.T) {
 		t.Fatalf("the button: %d %s", w.Code, w.Body)
 	}
 	<-lease.Done()
-	if n := strings.Count(c.log.String(), "released by force"); n != 1 || !strings.Contains(c.log.String(), "lock.operator=dana") || strings.Contains(c.log.String(), "stock:book") {
+	if n := strings.Count(c.log.String(), "a lock was released by force"); n != 1 || !strings.Contains(c.log.String(), "lock.operator=dana") || strings.Contains(c.log.String(), "stock:book") {
 		t.Errorf("logged:\n%s", c.log)
 	}
 	next := c.hold()

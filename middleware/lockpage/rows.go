@@ -15,9 +15,10 @@ import (
 // moment is a time as the page shows it: as how long ago it was, or how long it is until then.
 // The script keeps it current, so that a live page has no text for it.
 type moment struct {
-	At   time.Time
-	Left bool
-	Text string
+	At     time.Time
+	Left   bool
+	Frozen bool // it stands still: what it is of was last heard of some time ago
+	Text   string
 }
 
 // Ms is the time in milliseconds since 1970, as scripts have it.
@@ -31,9 +32,43 @@ func (m moment) Clock() string { return m.At.Format("15:04:05") }
 
 // builder makes rows of a view.
 type builder struct {
-	now  time.Time
-	live bool // for a browser that has the script
-	mask *mask
+	now     time.Time
+	live    bool // for a browser that has the script
+	mask    *mask
+	failing bool                 // the store is
+	heard   map[string]time.Time // when processes that have fallen silent were last heard of, by instance
+}
+
+func builderOf(p *picture, m *mask) *builder {
+	b := &builder{now: p.view.At, mask: m, failing: !p.view.Store.Failing.IsZero(), heard: make(map[string]time.Time)}
+	for i := range p.view.Processes {
+		if o := &p.view.Processes[i]; !o.Self && b.now.Sub(o.Heard) > quiet {
+			b.heard[o.Instance] = o.Heard
+		}
+	}
+	return b
+}
+
+// sinceBy is since for something that a process told of: it does not go on when the process has fallen
+// silent.
+func (b *builder) sinceBy(t time.Time, instance string) *moment {
+	m := b.since(t)
+	if heard, silent := b.heard[instance]; m != nil && silent {
+		m.Frozen, m.Text = true, "≥ "+brief(max(heard.Sub(t), 0))
+	}
+	return m
+}
+
+// patience is how long who waits without an end is not yet said to wait for long.
+const patience = 30 * time.Second
+
+// long reports whether a caller has waited for half of what its policy lets it wait.
+func (b *builder) long(w *watch.Waiter) bool {
+	limit := w.Wait / 2
+	if w.Wait <= 0 || w.Wait == core.Forever {
+		limit = patience
+	}
+	return !w.Standby && b.now.Sub(w.Since) >= limit
 }
 
 func (b *builder) since(t time.Time) *moment {
@@ -88,6 +123,7 @@ func policyOf(k *watch.Key) string {
 // figures are the counts that tables show.
 type figures struct {
 	Taken, HandedOff, Lost, Refused, TimedOut string
+	Unavailable                               string
 	Bad                                       bool // something was lost
 	Rate                                      string
 	Spark, Says                               string
@@ -126,7 +162,7 @@ func number(n int64) string {
 
 func figuresOf(c watch.Counts, waits []watch.Bucket) figures {
 	f := figures{
-		Taken: number(c.Taken), HandedOff: number(c.HandedOff), Lost: number(c.Lost), Refused: number(c.Refused), TimedOut: number(c.TimedOut),
+		Taken: number(c.Taken), HandedOff: number(c.HandedOff), Lost: number(c.Lost), Refused: number(c.Refused), TimedOut: number(c.TimedOut), Unavailable: number(c.Unavailable),
 		Bad: c.Lost > 0, Rate: perSecond(c.Rate), Spark: spark(waits),
 	}
 	if most, n := longest(waits); n > 0 {
@@ -148,7 +184,9 @@ func plural(n int64, one, many string) string {
 type keyRow struct {
 	ID, Code, Label, Policy string
 	Wait                    *moment // since when the one waits who waits longest
-	Waiting, Here           int
+	Long                    bool    // that is long
+	Waiting, Here, Standing int
+	Unknown                 bool       // whether somebody holds it
 	Holder                  *holderRow // the longest
 	More                    int        // other holders
 	figures
@@ -169,18 +207,25 @@ type holderRow struct {
 
 func (b *builder) keyRow(k *watch.Key) keyRow {
 	code := b.mask.sealer.code(k.Key)
-	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Waiting: k.Waiting, figures: figuresOf(k.Counts, k.Waits)}
+	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Waiting: k.Waiting, Unknown: b.failing, figures: figuresOf(k.Counts, k.Waits)}
 	if b.mask.show {
 		r.Policy = printable(policyOf(k))
 	}
-	for _, w := range k.Waiters {
+	for i := range k.Waiters {
+		w := &k.Waiters[i]
+		if w.Standby {
+			r.Standing++
+			continue
+		}
 		if w.Self {
 			r.Here++
 		}
+		if r.Wait == nil {
+			r.Wait = b.sinceBy(w.Since, w.Instance)
+		}
+		r.Long = r.Long || b.long(w)
 	}
-	if len(k.Waiters) > 0 {
-		r.Wait = b.since(k.Waiters[0].Since)
-	}
+	r.Waiting = max(r.Waiting-r.Standing, 0)
 	if len(k.Holders) > 0 {
 		h := b.holderRow(0, &k.Holders[0])
 		r.Holder, r.More = &h, max(k.Holding, len(k.Holders))-1
@@ -191,7 +236,7 @@ func (b *builder) keyRow(k *watch.Key) keyRow {
 func (b *builder) holderRow(i int, h *watch.Holder) holderRow {
 	r := holderRow{
 		ID: fmt.Sprintf("h-%d", i), Who: name(h.Identity), Self: h.Self, Policy: printable(h.Policy), Mode: mode(h.Mode, h.Limit),
-		Since: b.since(h.Since), Ends: b.left(h.Until), Renewals: number(int64(h.Renewals)), HandOffs: number(int64(h.HandOffs)), Idle: h.Idle, Contend: h.Contended,
+		Since: b.sinceBy(h.Since, h.Instance), Ends: b.left(h.Until), Renewals: number(int64(h.Renewals)), HandOffs: number(int64(h.HandOffs)), Idle: h.Idle, Contend: h.Contended,
 	}
 	if h.Token != 0 {
 		r.Token = fmt.Sprint(h.Token)
@@ -226,11 +271,13 @@ type waiterRow struct {
 	Policy string
 	Mode   string
 	Since  *moment
+	Long   bool
+	Stands bool
 	Trace  string
 }
 
 func (b *builder) waiterRow(i int, w *watch.Waiter) waiterRow {
-	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.since(w.Since)}
+	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.sinceBy(w.Since, w.Instance), Long: b.long(w), Stands: w.Standby}
 	if w.TraceID.IsValid() {
 		r.Trace = w.TraceID.String()
 	}
@@ -243,6 +290,7 @@ type policyRow struct {
 	Waiting, Held int
 	More          bool // at least: some callers are counted by key alone
 	Wait          *moment
+	Long          bool
 	figures
 }
 
@@ -250,8 +298,8 @@ type policyRow struct {
 func (b *builder) policyRows(v *watch.View) []policyRow {
 	type now struct {
 		waiting, held int
-		more          bool
-		since         time.Time
+		more, long    bool
+		wait          *moment
 	}
 	of := map[string]*now{}
 	at := func(policy string) *now {
@@ -269,11 +317,16 @@ func (b *builder) policyRows(v *watch.View) []policyRow {
 		for _, h := range v.Keys[i].Holders {
 			at(h.Policy).held++
 		}
-		for _, w := range v.Keys[i].Waiters {
+		for j := range v.Keys[i].Waiters {
+			w := &v.Keys[i].Waiters[j]
+			if w.Standby {
+				continue
+			}
 			n := at(w.Policy)
 			n.waiting++
-			if n.since.IsZero() || w.Since.Before(n.since) {
-				n.since = w.Since
+			n.long = n.long || b.long(w)
+			if n.wait == nil || w.Since.Before(n.wait.At) {
+				n.wait = b.sinceBy(w.Since, w.Instance)
 			}
 		}
 	}
@@ -282,7 +335,7 @@ func (b *builder) policyRows(v *watch.View) []policyRow {
 		p := &v.Policies[i]
 		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), figures: figuresOf(p.Counts, p.Waits)}
 		if n := of[p.Name]; n != nil {
-			r.Waiting, r.Held, r.More, r.Wait = n.waiting, n.held, n.more, b.since(n.since)
+			r.Waiting, r.Held, r.More, r.Wait, r.Long = n.waiting, n.held, n.more, n.wait, n.long
 		}
 		if r.Name == "" {
 			r.Name = "without a name"
@@ -316,6 +369,9 @@ type processRow struct {
 	Gone          *moment
 	Closed        bool
 	Silent        *moment
+	Unknown       *moment // the store fails, so that it cannot be heard of
+	Up            *moment
+	Release       string
 	Held, Waiting int
 	Dropped       int
 }
@@ -325,7 +381,13 @@ func (b *builder) processRows(v *watch.View) []processRow {
 	for i := range v.Processes {
 		p := &v.Processes[i]
 		r := processRow{ID: "p-" + b.mask.sealer.code(p.Instance), Who: name(p.Identity), Self: p.Self, Closed: p.Closed, Held: p.Held, Waiting: p.Waiting, Dropped: p.Dropped}
-		if r.Gone = b.since(p.Gone); r.Gone == nil && !p.Self && b.now.Sub(p.Heard) > quiet {
+		r.Up, r.Release = b.since(p.Started), printable(p.Release)
+		switch silent := !p.Self && b.now.Sub(p.Heard) > quiet; {
+		case silent && b.failing && !p.Closed:
+			r.Unknown = b.since(p.Heard)
+		case !p.Gone.IsZero():
+			r.Gone = b.since(p.Gone)
+		case silent:
 			r.Silent = b.since(p.Heard)
 		}
 		rows = append(rows, r)

@@ -63,6 +63,7 @@ func totalsOf(b *builder, v *watch.View) []total {
 		c.Lost += p.Counts.Lost
 		c.Refused += p.Counts.Refused
 		c.TimedOut += p.Counts.TimedOut
+		c.Unavailable += p.Counts.Unavailable
 		c.Rate += p.Counts.Rate
 	}
 	held, waiting, gone := 0, 0, 0
@@ -83,16 +84,39 @@ func totalsOf(b *builder, v *watch.View) []total {
 		{ID: "t-lost", Name: "lost", Value: grouped(c.Lost)},
 		{ID: "t-refused", Name: "refused", Value: grouped(c.Refused)},
 		{ID: "t-timedout", Name: "timed out", Value: grouped(c.TimedOut)},
+		{ID: "t-unavailable", Name: "unavailable", Value: grouped(c.Unavailable)},
+	}
+	if c.Unavailable > 0 {
+		t[9].Class = "bad"
 	}
 	if gone > 0 {
 		t[0].Note, t[0].Class = strconv.Itoa(gone)+" gone", "bad"
 	}
+	if b.failing {
+		t[0].Note, t[0].Class = "others unknown", "bad"
+		for i := range t[1:3] {
+			t[1+i].Note = "as last heard"
+		}
+	}
+	standing := 0
 	for i := range v.Keys {
-		if w := v.Keys[i].Waiters; len(w) > 0 {
-			if since := b.since(w[0].Since); t[3].Since == nil || earlier(since, t[3].Since) < 0 {
-				t[3].Since, t[3].Class = since, "wait"
+		for j := range v.Keys[i].Waiters {
+			w := &v.Keys[i].Waiters[j]
+			if w.Standby {
+				standing++
+				continue
+			}
+			if since := b.sinceBy(w.Since, w.Instance); t[3].Since == nil || earlier(since, t[3].Since) < 0 {
+				t[3].Since = since
+			}
+			if b.long(w) {
+				t[3].Class = "wait"
 			}
 		}
+	}
+	t[2].Value = grouped(int64(max(waiting-standing, 0)))
+	if standing > 0 {
+		t = append(t, total{ID: "t-standing", Name: "standing by", Value: grouped(int64(standing))})
 	}
 	if t[4].Value == "" {
 		t[4].Value = "0/s"
@@ -111,7 +135,7 @@ func (b *builder) overview(p *picture) *drawing {
 		keys[i] = b.keyRow(&p.view.Keys[i])
 	}
 	add(d, "total", totalsOf(b, &p.view), func(t *total) string { return t.ID })
-	add(d, "notice", noticesOf(&p.view), func(n *notice) string { return n.ID })
+	add(d, "notice", b.noticesOf(&p.view), func(n *notice) string { return n.ID })
 	add(d, "key", keys, func(r *keyRow) string { return r.ID })
 	add(d, "policy", b.policyRows(&p.view), func(r *policyRow) string { return r.ID })
 	add(d, "process", b.processRows(&p.view), func(r *processRow) string { return r.ID })
@@ -120,14 +144,31 @@ func (b *builder) overview(p *picture) *drawing {
 }
 
 // notice is something that the page says of itself.
-type notice struct{ ID, Text string }
+type notice struct {
+	ID, Text string
+	Since    *moment // of an alarm: since when
+	Fault    string  // and what the store came to last
+}
 
-func noticesOf(v *watch.View) (all []notice) {
+// alarm says that the store fails.
+func (b *builder) alarm(s *watch.Store) []notice {
+	if s.Failing.IsZero() {
+		return nil
+	}
+	n := notice{ID: "n-alarm", Text: "The store does not answer. Nobody acquires a lock, and leases end at their deadlines. What this page says of keys and of other processes is as it was last heard.", Since: b.since(s.Failing), Fault: printable(s.Fault)}
+	if s.Refuses {
+		n.Text = "The store answers that it will not do what locks need. What this page says of keys and of other processes is as it was last heard."
+	}
+	return []notice{n}
+}
+
+func (b *builder) noticesOf(v *watch.View) (all []notice) {
+	all = b.alarm(&v.Store)
 	if v.Alone != "" {
-		all = append(all, notice{"n-alone", printable(v.Alone)})
+		all = append(all, notice{ID: "n-alone", Text: printable(v.Alone)})
 	}
 	if v.Dropped > 0 {
-		all = append(all, notice{"n-dropped", plural(int64(v.Dropped), "more key is in use; it waits", "more keys are in use; they wait") + " less than those shown."})
+		all = append(all, notice{ID: "n-dropped", Text: plural(int64(v.Dropped), "more key is in use; it waits", "more keys are in use; they wait") + " less than those shown."})
 	}
 	return all
 }
@@ -145,7 +186,7 @@ func (b *builder) closely(k *watch.Key) *drawing {
 	}
 	var notices []notice
 	if k.Store == nil {
-		notices = append(notices, notice{"n-store", "The store does not answer. This is what the processes tell, and it may be old."})
+		notices = append(notices, notice{ID: "n-store", Text: "The store does not answer. This is what the processes tell, and it may be old."})
 	}
 	add(d, "fact", b.factsOf(k), func(t *total) string { return t.ID })
 	add(d, "notice", notices, func(n *notice) string { return n.ID })
@@ -177,12 +218,22 @@ func (b *builder) factsOf(k *watch.Key) []total {
 		{ID: "f-lost", Name: "lost", Value: zero(f.Lost)},
 		{ID: "f-refused", Name: "refused", Value: zero(f.Refused)},
 		{ID: "f-timedout", Name: "timed out", Value: zero(f.TimedOut)},
+		{ID: "f-unavailable", Name: "unavailable", Value: zero(f.Unavailable)},
 	}
 	if k.Store != nil {
 		t[1].Value = strconv.Itoa(k.Store.Waiting)
 	}
-	if len(k.Waiters) > 0 {
-		t[2].Since, t[2].Class = b.since(k.Waiters[0].Since), "wait"
+	for i := range k.Waiters {
+		w := &k.Waiters[i]
+		if w.Standby {
+			continue
+		}
+		if t[2].Since == nil {
+			t[2].Since = b.sinceBy(w.Since, w.Instance)
+		}
+		if b.long(w) {
+			t[2].Class = "wait"
+		}
 	}
 	if f.Bad {
 		t[5].Class = "bad"

@@ -120,7 +120,8 @@ func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
 
 // draw makes the sections of the page that the browser shows.
 func (p *page) draw(ctx context.Context, s *session, pic *picture, key string) *drawing {
-	b := &builder{now: pic.view.At, live: true, mask: p.mask}
+	b := builderOf(pic, p.mask)
+	b.live = true
 	if key == "" {
 		pic.once.Do(func() { pic.live = b.overview(pic) })
 		return pic.live

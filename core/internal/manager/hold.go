@@ -234,7 +234,7 @@ func (h *Hold) warn(message string, more ...any) {
 		about = append(about, "lock.key", mgr.LogKey(h.Key()))
 	}
 	mgr.workers.Go(func() {
-		if fault := mgr.outage.present(); fault != "" {
+		if fault := mgr.Trouble().Fault; fault != "" {
 			about = append(about, "error", fault)
 		}
 		mgr.Logger().Warn(message, about...)

@@ -33,11 +33,12 @@ const (
 	EventLost // a hold ended before its release, or its store had lost it by then
 	EventRefused
 	EventTimedOut
+	EventUnavailable // a caller did not get the key because of the store
 )
 
 var kindNames = [...]string{
 	EventWaiting: "waiting", EventTaken: "taken", EventHandedOn: "handed on", EventReleased: "released",
-	EventRenewed: "renewed", EventLost: "lost", EventRefused: "refused", EventTimedOut: "timed out",
+	EventRenewed: "renewed", EventLost: "lost", EventRefused: "refused", EventTimedOut: "timed out", EventUnavailable: "unavailable",
 }
 
 // String returns the kind in a word or two.
@@ -76,8 +77,11 @@ func (h *Hold) noteGranted(o Observer, waited time.Duration) {
 func (mgr *Manager) noteRefused(t *Terms, key string, r *Refusal, start time.Time) {
 	if o := mgr.observer.Load(); o != nil {
 		kind := EventRefused
-		if r.Why == Timeout || r.Why == DeadlineExceeded {
+		switch r.Why {
+		case Timeout, DeadlineExceeded:
 			kind = EventTimedOut
+		case Unavailable:
+			kind = EventUnavailable
 		}
 		(*o).Note(Event{kind, key, t.Name, 0, time.Since(start)})
 	}

@@ -142,14 +142,25 @@ func (mgr *Manager) troubled(c condition, err error) {
 	mgr.Logger().Error(message, "lock.driver", mgr.Capabilities.Name, "error", redact(err.Error()))
 }
 
-// present is what the store's trouble is now; empty if there is none.
-func (o *outage) present() string {
+// Trouble is what calls of the store come to at present. The zero value is that it answers.
+type Trouble struct {
+	Since   time.Time
+	Refuses bool   // it answers that it will not
+	Fault   string // what the latest call came to, without credentials
+}
+
+// Trouble returns what calls of the store come to.
+func (mgr *Manager) Trouble() Trouble {
+	o := &mgr.outage
 	if !o.trouble.Load() {
-		return ""
+		return Trouble{}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return redact(o.fault.Error())
+	if o.since.IsZero() {
+		return Trouble{}
+	}
+	return Trouble{o.since, o.said == refuses, redact(o.fault.Error())}
 }
 
 // credentials are a URL's, and those of a list of settings.

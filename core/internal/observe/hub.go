@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -63,6 +64,28 @@ type Instance [8]byte
 
 // String returns the instance in hexadecimal digits.
 func (i Instance) String() string { return hex.EncodeToString(i[:]) }
+
+// Started is when this process began, as far as this package knows.
+var Started = time.Now()
+
+// Release is what the program says that it is: the version of its module or of its source, at most
+// [MaxRelease] bytes; empty if it was built without.
+var Release = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	release := info.Main.Version
+	if release == "" || release == "(devel)" {
+		release = ""
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				release = s.Value[:min(len(s.Value), 12)]
+			}
+		}
+	}
+	return release[:min(len(release), MaxRelease)]
+})
 
 // Of is the hub of an engine, or nil. Package core sets it, which alone knows what an engine has.
 var Of func(engine any) *Hub

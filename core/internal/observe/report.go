@@ -20,6 +20,7 @@ const (
 
 // Bounds of a report.
 const (
+	MaxRelease   = 64  // bytes of what a program is called
 	MaxName      = 256 // bytes of a policy's name; longer ones are cut
 	MaxNames     = 256 // policies of a report that have changed
 	ReportEvents = 8   // of a key
@@ -75,8 +76,10 @@ func parseAsk(rest []byte) (a ask, err error) {
 // writes the report, and what is shown to who reads it.
 type Report[Use any] struct {
 	Identity string
-	Number   uint64 // of the report, from 1
-	Dropped  int    // keys that it does not have
+	Started  time.Time // of the process
+	Release  string    // of the program, see [Release]
+	Number   uint64    // of the report, from 1
+	Dropped  int       // keys that it does not have
 	Held     int
 	Waiting  int
 	Policies []Told // since the report before
@@ -168,6 +171,8 @@ func Encode(p *Report[manager.Key], from Instance, now time.Time) (message []byt
 	}
 	w := &writer{Message(KindReport, from)}
 	w.text(p.Identity)
+	w.duration(now.Sub(p.Started))
+	w.text(p.Release)
 	w.number(p.Number)
 	w.number(uint64(p.Dropped + len(p.Keys) - fit))
 	w.number(uint64(p.Held))
@@ -212,6 +217,7 @@ func (w *writer) key(k *ToldKey[manager.Key], n *names, now time.Time) {
 		w.number(uint64(wt.Terms.Mode)<<3 | flags(wt.Trace != nil, wt.Terms.Standby))
 		name(wt.Terms.Name)
 		w.duration(now.Sub(wt.Since))
+		w.duration(wt.Terms.Wait)
 		w.trace(wt.Trace)
 	}
 	w.number(uint64(len(k.Events)))

@@ -21,7 +21,7 @@ const (
 	rateBuckets = int64(RateOf / BucketLength)
 
 	// Kinds is how many kinds of event there are.
-	Kinds = int(manager.EventTimedOut) + 1
+	Kinds = int(manager.EventUnavailable) + 1
 )
 
 // Delta is what happened in some time: counts by manager.Kind, and what those waited who got the lock
@@ -43,13 +43,13 @@ func (d *Delta) add(more Delta) {
 	for i, n := range more.Counts {
 		d.Counts[i] += n
 	}
-	d.Total = min(d.Total+more.Total, 100*longest) // reports are no reason to overflow
+	d.Total = min(d.Total+more.Total, 100*Longest) // reports are no reason to overflow
 	d.Longest = max(d.Longest, more.Longest)
 }
 
 // Callers is how many callers got the lock or gave up.
 func (d *Delta) Callers() int64 {
-	return int64(d.Counts[manager.EventTaken]) + int64(d.Counts[manager.EventHandedOn]) + int64(d.Counts[manager.EventRefused]) + int64(d.Counts[manager.EventTimedOut])
+	return int64(d.Counts[manager.EventTaken]) + int64(d.Counts[manager.EventHandedOn]) + int64(d.Counts[manager.EventRefused]) + int64(d.Counts[manager.EventTimedOut]) + int64(d.Counts[manager.EventUnavailable])
 }
 
 // events is how much happened.

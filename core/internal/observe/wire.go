@@ -12,7 +12,7 @@ type writer struct{ b []byte }
 func (w *writer) number(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
 func (w *writer) bytes(b []byte)  { w.b = append(w.b, b...) }
 func (w *writer) duration(d time.Duration) {
-	w.number(uint64(min(max(d, 0), longest) / time.Microsecond))
+	w.number(uint64(min(max(d, 0), Longest) / time.Microsecond))
 }
 
 func (w *writer) text(s string) {
@@ -58,12 +58,12 @@ func (r *Reader) AtMost(most uint64) uint64 {
 // Int reads a number of up to 31 bits.
 func (r *Reader) Int() int { return int(r.AtMost(1<<31 - 1)) }
 
-// longest is no shorter than any duration in a message.
-const longest = 365 * 24 * time.Hour
+// Longest is no shorter than any duration in a message. A Wait of that long has no end.
+const Longest = 365 * 24 * time.Hour
 
 // Duration reads a duration, which is never negative.
 func (r *Reader) Duration() time.Duration {
-	return time.Duration(r.AtMost(uint64(longest/time.Microsecond))) * time.Microsecond
+	return time.Duration(r.AtMost(uint64(Longest/time.Microsecond))) * time.Microsecond
 }
 
 // Text reads a string of at most so many bytes.

@@ -181,7 +181,7 @@ func (b *tab) until(what, expression string) {
 // live waits until the page is kept current.
 func (b *tab) live() {
 	b.t.Helper()
-	b.until("the page to be live", `document.getElementById("state").textContent === "live"`)
+	b.until("the page to be live", `document.getElementById("state").textContent === "page is live"`)
 }
 
 // clean fails the test if the window has complained, or has asked another host.

@@ -48,7 +48,7 @@ func TestHostileKeysNamesAndCellsAreText(t *testing.T) {
 	b.inert()
 	for _, i := range []int{0, 2, 6, 8, 12, 14} { // a window for each takes its time
 		b.do(`document.querySelectorAll('[data-s="key"] a')[` + itoa(i) + `].click()`)
-		b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "live"`)
+		b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "page is live"`)
 		b.inert()
 		b.visit(s.url)
 		b.live()

@@ -46,7 +46,7 @@ func TestKeysAreMaskedEverywhereUnlessTheyAreToBeShown(t *testing.T) {
 			t.Errorf("the key is on the page: %s", all)
 		}
 		b.do(`document.querySelector('[data-s="key"] a')?.click()`)
-		b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "live"`)
+		b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "page is live"`)
 	}
 	b.clean(s.url)
 }

@@ -49,7 +49,7 @@ func TestScreenshots(t *testing.T) {
 			command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
 		if shot.key {
 			b.do(`document.querySelector('[data-s="key"] a').click()`)
-			b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "live"`)
+			b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "page is live"`)
 			b.until("its events", `document.querySelectorAll('[data-s="event"] tr').length > 20`)
 		}
 		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())

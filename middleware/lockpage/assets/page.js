@@ -92,16 +92,20 @@
     state.textContent = text;
   };
 
+  // alarm colours the state of the page when the store fails.
+  const alarm = () => document.body.classList.toggle("alarmed", !!document.querySelector(".alarm"));
+
   const open = () => {
     clearTimeout(retry);
     if (stream || document.hidden) return;
     stream = new EventSource(url);
-    stream.onopen = () => say(true, "live");
+    stream.onopen = () => say(true, "page is live");
     stream.onmessage = (e) => {
       const began = performance.now(), m = JSON.parse(e.data);
       skew = m.now - Date.now();
       const focus = document.activeElement;
       (m.d || []).forEach(apply);
+      alarm();
       tick(document);
       if (focus && focus !== document.activeElement && focus.isConnected) focus.focus({ preventScroll: true });
       document.body.dispatchEvent(new CustomEvent("shown", { detail: performance.now() - began }));
@@ -125,5 +129,6 @@
   addEventListener("pageshow", open);
   setInterval(() => document.hidden || tick(document), 250);
   tick(document);
+  alarm();
   open();
 })();
