@@ -107,4 +107,9 @@
 // queues in Redis, in PostgreSQL, MySQL or MariaDB, and in ZooKeeper. Some take smaller payloads than
 // [MaxPayload], and refuse others with [ErrItem]. Another store implements [Store] and is
 // tested by package queuetest, and over processes by package serialtest. A store in a database may implement [TxAppender] as well.
+//
+// # Files
+//
+// queue.go has what a store does, its items and its errors. memory.go is the store in memory,
+// memory_line.go the line of one key there.
 package queue

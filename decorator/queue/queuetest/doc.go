@@ -20,4 +20,10 @@
 //
 // The suite is itself tested: with one of some thirty mistakes in it, a correct store fails
 // the checks that are meant to notice. See mutants_test.go in package serial.
+//
+// # Files
+//
+// harness.go has what a store fills in, and what all checks use. appends.go checks what is appended
+// and kept; claims.go who gets a key and when; runs.go the runs of items and their deaths; workload.go
+// lost replies, and many workers at a time.
 package queuetest
