@@ -70,4 +70,9 @@
 //
 // go-redis sends a command again if its reply does not come (Options.MaxRetries), and a worker
 // does. Package queue says why that is no second run.
+//
+// # Files
+//
+// store.go has the operations; trips.go sends several at once; scripts.go names the scripts, *.lua,
+// and reads their replies.
 package redisqueue

@@ -86,5 +86,11 @@
 // MariaDB set idle_transaction_timeout, to as much as the largest payload needs; MySQL ends it
 // when the connection dies. Other keys go on meanwhile. If rows were deleted by hand, operations on the key fail with [queue.ErrDamaged].
 //
+// # Files
+//
+// store.go opens a queue, with the tables and the statements of each dialect. operations.go has
+// Append, Begin, End, Resume and Status; claim.go has Claim and Listen; state.go changes one key and
+// what is stored of it.
+//
 // [serial.MustTx]: https://pkg.go.dev/github.com/lockaround/lockaround/decorator/serial#MustTx
 package sqlqueue

@@ -7,6 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,3 +125,320 @@ var _ queue.TxAppender = (*sqlQueue)(nil)
 
 // Shards returns 1.
 func (q *sqlQueue) Shards() int { return 1 }
+
+// Dialect is the SQL that a database understands. The zero value is none.
+type Dialect uint8
+
+// The dialects.
+const (
+	PostgreSQL Dialect = iota + 1 // 11 or later
+	MySQL                         // 8.0 or later, and MariaDB 10.6 or later
+)
+
+// String returns the name of the database.
+func (d Dialect) String() string {
+	switch d {
+	case PostgreSQL:
+		return "PostgreSQL"
+	case MySQL:
+		return "MySQL"
+	}
+	return "no dialect"
+}
+
+func (d Dialect) check() error {
+	if d != PostgreSQL && d != MySQL {
+		return fmt.Errorf("sqlqueue: dialect %d is unknown; use sqlqueue.PostgreSQL or sqlqueue.MySQL", d)
+	}
+	return nil
+}
+
+// sql translates a statement into the dialect: it replaces each ? by a placeholder, and each
+// {now} by the server's time in microseconds since 1970, which depends on no time zone.
+// PostgreSQL's clock_timestamp advances within a transaction; MySQL's time is that at which
+// the statement started.
+func (d Dialect) sql(statement string) string {
+	if d != PostgreSQL {
+		return strings.ReplaceAll(statement, "{now}", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`)
+	}
+	statement = strings.ReplaceAll(statement, "{now}", `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)
+	var b strings.Builder
+	n := 0
+	for _, r := range statement {
+		if r == '?' {
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// code returns an error's SQLSTATE in PostgreSQL, its number in MySQL, or "". Drivers for
+// PostgreSQL have a method for it, and the one for MySQL has a field.
+func code(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct {
+			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
+				return strconv.FormatUint(n.Uint(), 10)
+			}
+		}
+	}
+	return ""
+}
+
+// rolledBack reports whether the database has rolled a transaction back because of others, so
+// that the same one may succeed when it is repeated.
+func rolledBack(err error) bool {
+	switch code(err) {
+	case "40001", "40P01", "55P03", "25P03", // PostgreSQL: serialization, deadlock, lock time-out, idle in the transaction
+		"1213", "1205", "1020": // MySQL: deadlock, lock time-out, a row that has changed
+		return true
+	}
+	return false
+}
+
+// failure says what was being done when the database failed.
+func failure(doing string, err error) error {
+	switch code(err) {
+	case "42P01", "1146":
+		return fmt.Errorf("sqlqueue: %s: a table is missing; run Migrate, or the statements of Schema: %w", doing, err)
+	case "42703", "1054":
+		return fmt.Errorf("sqlqueue: %s: a column is missing; the tables are of another version: %w", doing, err)
+	case "1665":
+		return fmt.Errorf("sqlqueue: %s: binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW: %w", doing, err)
+	case "42501", "1142", "1143":
+		return fmt.Errorf("sqlqueue: %s: the user has no right to it; grant SELECT, INSERT, UPDATE and DELETE on both tables: %w", doing, err)
+	}
+	return fmt.Errorf("sqlqueue: %s: %w", doing, err)
+}
+
+// micros is a duration in whole microseconds, not less than it.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// Schema returns the statements that create the tables unless they exist, in order and without
+// semicolons. It is for users with migrations of their own. It returns nil for an unknown
+// dialect.
+func Schema(d Dialect) (statements []string) { return slices.Clone(schemas[d]) }
+
+// Migrate creates the tables unless they exist, in the database and schema that the
+// connections of db start in. Several processes may call it at once, also while others use the
+// queues. It needs the right to create tables, which a process that uses queues does not: SELECT,
+// INSERT, UPDATE and DELETE are enough for that.
+func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
+	if err := usable(db, d); err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return failure("create the tables", err)
+	}
+	defer func() { _ = tx.Rollback() }() // after the Commit it does nothing
+	statements := schemas[d]
+	if d == PostgreSQL {
+		// Transactions that create the same table at once fail with errors of the catalogue.
+		statements = append([]string{`SELECT pg_advisory_xact_lock(hashtext('lockaround'))`}, statements...)
+	}
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s); err != nil {
+			return failure("create the tables", err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return failure("create the tables", err)
+	}
+	return nil
+}
+
+func usable(db *sql.DB, d Dialect) error {
+	if db == nil {
+		return errors.New("sqlqueue: the *sql.DB is nil; pass one made by sql.Open")
+	}
+	return d.check()
+}
+
+// Columns whose names end in _us have microseconds since 1970 by the server's clock. Those of
+// lockaround_queue_key are told in line; state is one of the constants of state.go. Indexes of
+// PostgreSQL are constraints, so that a table and its indexes are one statement, which locks nothing
+// if the table exists.
+var schemas = map[Dialect][]string{
+	PostgreSQL: {
+		fmt.Sprintf(`CREATE TABLE IF NOT EXISTS lockaround_queue_key (
+    queue_name    bytea    NOT NULL,
+    digest        bytea    NOT NULL,
+    lock_key      bytea    NOT NULL,
+    %s,
+    PRIMARY KEY (queue_name, digest),
+    UNIQUE (queue_name, due_us, digest),
+    UNIQUE (queue_name, idle_us, digest)
+) WITH (fillfactor = 70)`, columns("bigint   NOT NULL DEFAULT 0", "smallint NOT NULL DEFAULT 0", "bytea    NOT NULL DEFAULT ''")),
+		`CREATE TABLE IF NOT EXISTS lockaround_queue_item (
+    queue_name bytea    NOT NULL,
+    digest     bytea    NOT NULL,
+    sequence   bigint   NOT NULL,
+    id         bytea    NOT NULL,
+    payload    bytea    NOT NULL,
+    trace      bytea    NOT NULL,
+    state      smallint NOT NULL,
+    attempts   bigint   NOT NULL,
+    added_us   bigint   NOT NULL,
+    ended_us   bigint   NOT NULL,
+    PRIMARY KEY (queue_name, digest, sequence),
+    UNIQUE (queue_name, digest, id)
+)`,
+	},
+	MySQL: {
+		fmt.Sprintf(`CREATE TABLE IF NOT EXISTS lockaround_queue_key (
+    queue_name    VARBINARY(256)  NOT NULL,
+    digest        VARBINARY(22)   NOT NULL,
+    lock_key      VARBINARY(1024) NOT NULL,
+    %s,
+    PRIMARY KEY (queue_name, digest),
+    KEY lockaround_queue_due (queue_name, due_us),
+    KEY lockaround_queue_idle (queue_name, idle_us)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`, columns("BIGINT   NOT NULL DEFAULT 0", "SMALLINT NOT NULL DEFAULT 0", "VARBINARY(22) NOT NULL DEFAULT ''")),
+		`CREATE TABLE IF NOT EXISTS lockaround_queue_item (
+    queue_name VARBINARY(256) NOT NULL,
+    digest     VARBINARY(22)  NOT NULL,
+    sequence   BIGINT   NOT NULL,
+    id         VARBINARY(255) NOT NULL,
+    payload    LONGBLOB NOT NULL,
+    trace      VARBINARY(255) NOT NULL,
+    state      SMALLINT NOT NULL,
+    attempts   BIGINT   NOT NULL,
+    added_us   BIGINT   NOT NULL,
+    ended_us   BIGINT   NOT NULL,
+    PRIMARY KEY (queue_name, digest, sequence),
+    UNIQUE KEY lockaround_queue_id (queue_name, digest, id)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
+	},
+}
+
+// columns declares those of line.
+func columns(number, flag, name string) (all string) {
+	for i, f := range (&line{}).fields() {
+		if i > 0 {
+			all += ",\n    "
+		}
+		kind := number
+		switch f.value.(type) {
+		case *bool:
+			kind = flag
+		case *[]byte:
+			kind = name
+		}
+		all += fmt.Sprintf("%-13s %s", f.column, kind)
+	}
+	return all
+}
+
+// statements are those whose text is the same for every call. The comments list their
+// parameters; a key is the queue's name and the digest.
+type statements struct {
+	lock      string // key
+	lockOwn   string // the patience, and the key; of PostgreSQL only
+	insertKey string // key, lock key, time until what has ended is deleted
+	floor     string // queue
+	save      string // a line's values, key
+	now       string
+	read      string // key, sequence
+	mark      string // state, attempts, ended, key, sequence
+	end       string // the same, and its payload goes
+	endRest   string // state, ended, key, first sequence
+	prune     string // key, head, first that is kept, ended before
+	remove    string // key, sequence
+
+	insert string // key, sequence, ID, payload, trace, appended
+	find   string // key, ID
+
+	due      string // queue
+	claim    string // queue, until, how many
+	sweep    string // queue, idle until, how many
+	setFloor string // queue, sequence, sequence + 1
+
+	status  string // key, ID
+	parked  string // queue, how many
+	stats   string // queue
+	channel string // channel, payload
+}
+
+func newStatements(d Dialect) *statements {
+	var names, sets []string
+	for _, f := range (&line{}).fields() {
+		names, sets = append(names, "k."+f.column), append(sets, f.column+" = ?")
+	}
+	const (
+		ofKey  = ` WHERE queue_name = ? AND digest = ?`
+		ofItem = ofKey + ` AND sequence = ?`
+	)
+	q := &statements{
+		lock: `SELECT {now}, '', ` + strings.Join(names, ", ") + ` FROM lockaround_queue_key k` + ofKey + ` FOR UPDATE`,
+		insertKey: fmt.Sprintf(`INSERT INTO lockaround_queue_key (queue_name, digest, lock_key, due_us, idle_us, prune_us)
+VALUES (?, ?, ?, %d, {now}, {now} + ?)`, int64(never)),
+		floor: `SELECT COALESCE(MAX(sequence), 0) FROM lockaround_queue_key WHERE queue_name = ? AND digest = ''`,
+		save:  `UPDATE lockaround_queue_key SET ` + strings.Join(sets, ", ") + ofKey,
+		now:   `SELECT {now}`,
+		read: `SELECT n.t, i.id, i.payload, i.trace, i.added_us FROM (SELECT {now} AS t) n
+LEFT JOIN lockaround_queue_item i ON i.queue_name = ? AND i.digest = ? AND i.sequence = ?`,
+		mark:    `UPDATE lockaround_queue_item SET state = ?, attempts = ?, ended_us = ?` + ofItem,
+		end:     `UPDATE lockaround_queue_item SET state = ?, attempts = ?, ended_us = ?, payload = ''` + ofItem,
+		endRest: `UPDATE lockaround_queue_item SET state = ?, ended_us = ?, payload = ''` + ofKey + ` AND sequence >= ?`,
+		prune:   `DELETE FROM lockaround_queue_item` + ofKey + ` AND sequence < ? AND (sequence < ? OR ended_us <= ?)`,
+		remove:  `DELETE FROM lockaround_queue_item` + ofItem,
+		insert: `INSERT INTO lockaround_queue_item (queue_name, digest, sequence, id, payload, trace, state, attempts, added_us, ended_us)
+VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, 0)`,
+		find: `SELECT sequence, state, ended_us FROM lockaround_queue_item` + ofKey + ` AND id = ? FOR UPDATE`,
+
+		due:   `SELECT n.t, (SELECT MIN(due_us) FROM lockaround_queue_key WHERE queue_name = ?) FROM (SELECT {now} AS t) n`,
+		claim: `SELECT digest FROM lockaround_queue_key WHERE queue_name = ? AND due_us <= ? ORDER BY due_us LIMIT ?`,
+		sweep: `SELECT digest FROM lockaround_queue_key WHERE queue_name = ? AND idle_us > 0 AND idle_us <= ? ORDER BY idle_us LIMIT ?`,
+		setFloor: fmt.Sprintf(`INSERT INTO lockaround_queue_key (queue_name, digest, lock_key, sequence, head, due_us)
+VALUES (?, '', '', ?, ?, %d)`, int64(never)),
+
+		status: `SELECT n.t, k.head, k.attempts, k.running, k.parked, i.sequence, i.state, i.attempts, i.ended_us
+FROM (SELECT {now} AS t) n CROSS JOIN lockaround_queue_key k
+JOIN lockaround_queue_item i ON i.queue_name = k.queue_name AND i.digest = k.digest
+WHERE k.queue_name = ? AND k.digest = ? AND i.id = ?`,
+		parked: `SELECT k.lock_key, k.head, k.sequence, i.id, i.ended_us FROM lockaround_queue_key k
+JOIN lockaround_queue_item i ON i.queue_name = k.queue_name AND i.digest = k.digest AND i.sequence = k.head
+WHERE k.queue_name = ? AND k.idle_us = 0 AND k.parked = 1 ORDER BY i.ended_us, k.digest LIMIT ?`,
+		stats: `SELECT MAX(n.t), COALESCE(SUM(k.sequence - k.head + 1), 0), COALESCE(MIN(i.added_us), 0), COALESCE(SUM(k.parked), 0)
+FROM (SELECT {now} AS t) n LEFT JOIN lockaround_queue_key k ON k.queue_name = ? AND k.idle_us = 0
+LEFT JOIN lockaround_queue_item i ON i.queue_name = k.queue_name AND i.digest = k.digest AND i.sequence = k.head`,
+		channel: `SELECT pg_notify(?, ?)`,
+	}
+	if d == PostgreSQL {
+		// A process that stops in the middle of a step must not keep the key's row locked.
+		q.lockOwn = strings.Replace(q.lock, `''`, `set_config('idle_in_transaction_session_timeout', ?, true)`, 1)
+		// A conflict of any index: transactions that wait for the same key's insertion deadlock over
+		// an index that is not named when it is rolled back.
+		q.insertKey = strings.Replace(q.insertKey, "{now} + ?", "{now} + CAST(? AS bigint)", 1) + ` ON CONFLICT DO NOTHING`
+		q.insert += ` ON CONFLICT (queue_name, digest, id) DO NOTHING`
+		q.setFloor += ` ON CONFLICT (queue_name, digest) DO UPDATE
+SET sequence = GREATEST(lockaround_queue_key.sequence, excluded.sequence), head = GREATEST(lockaround_queue_key.head, excluded.head)`
+	} else {
+		// IGNORE would take a shared lock of a key's row that exists, and two transactions that both
+		// upgrade it deadlock. With an item's row that cannot be: the key's is locked.
+		q.insertKey += ` ON DUPLICATE KEY UPDATE queue_name = queue_name`
+		q.insert = strings.Replace(q.insert, "INSERT", "INSERT IGNORE", 1)
+		q.setFloor += ` ON DUPLICATE KEY UPDATE sequence = GREATEST(sequence, VALUES(sequence)), head = GREATEST(head, VALUES(head))`
+	}
+	for _, s := range []*string{
+		&q.lock, &q.lockOwn, &q.insertKey, &q.floor, &q.save, &q.now, &q.read, &q.mark, &q.end, &q.endRest, &q.prune, &q.remove, &q.insert, &q.find,
+		&q.due, &q.claim, &q.sweep, &q.setFloor, &q.status, &q.parked, &q.stats, &q.channel,
+	} {
+		*s = d.sql(*s)
+	}
+	return q
+}

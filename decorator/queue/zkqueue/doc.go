@@ -116,4 +116,10 @@
 //
 // Nodes that were deleted or changed by others show as [queue.ErrDamaged], for operations on
 // that key, until somebody has looked and has deleted what is left of it.
+//
+// # Files
+//
+// store.go opens a queue, names its nodes and dials. operations.go has Append, Begin, End, Resume and
+// Status; claim.go has Claim and Listen, and removes what is no longer kept. step.go reads a key,
+// changes it and writes it back; change.go has the changes and what is stored.
 package zkqueue

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -263,3 +265,173 @@ func (q *zkQueue) time(ctx context.Context) error {
 	}
 	return zk.ErrNoNode
 }
+
+// call runs f, a call of the client library, on a goroutine of its own, since the library knows no
+// context. If ctx ends before, the call is left behind: it ends with the connection.
+func call[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		v, err := f()
+		answers <- answer{v, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.v, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// node is a node that was read.
+type node struct {
+	data []byte
+	stat *zk.Stat
+}
+
+// get reads a node; nil if there is none.
+func (s *Store) get(ctx context.Context, path string) (*node, error) {
+	n, err := call(ctx, func() (*node, error) {
+		data, stat, err := s.conn.Get(path)
+		return &node{data, stat}, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return n, err
+}
+
+// stat reads what a node is; nil if there is none.
+func (s *Store) stat(ctx context.Context, path string) (*zk.Stat, error) {
+	return call(ctx, func() (*zk.Stat, error) {
+		found, stat, err := s.conn.Exists(path)
+		if !found {
+			stat = nil
+		}
+		return stat, err
+	})
+}
+
+// children reads the names of a node's children. There are none if there is no node.
+func (s *Store) children(ctx context.Context, path string) ([]string, error) {
+	names, err := call(ctx, func() ([]string, error) {
+		names, _, err := s.conn.Children(path)
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// sync brings the server that is connected up to the latest writes. An error shows in what
+// comes next.
+func (s *Store) sync(ctx context.Context, path string) {
+	_, _ = call(ctx, func() (string, error) { return s.conn.Sync(path) })
+}
+
+// multi runs all ops or none. It returns their results also if they fail, and when they were written,
+// if one of them tells.
+func (s *Store) multi(ctx context.Context, ops []any) (results []zk.MultiResponse, written int64, err error) {
+	sent := time.Now()
+	results, err = call(ctx, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
+	if err != nil {
+		return results, 0, err
+	}
+	for _, r := range results {
+		if r.Stat != nil && r.Stat.Mtime > written {
+			written = r.Stat.Mtime
+		}
+	}
+	if written > 0 {
+		s.clock.learn(sent, written)
+	}
+	return results, written, nil
+}
+
+// lostReply reports whether a request with this error may have been carried out, and is worth
+// repeating.
+func lostReply(err error) bool {
+	for _, e := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return errors.As(err, new(net.Error)) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// conflict reports whether a Multi has found other nodes than were read before.
+func conflict(err error) bool {
+	for _, e := range []error{zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// failure wraps what the client or the servers say.
+func failure(doing string, err error) error { return fmt.Errorf("zkqueue: %s: %w", doing, err) }
+
+// clock estimates the leader's clock. Each write says what it was, between when the write
+// was sent and when its answer came: so there is a least and a largest difference from this
+// process's clock. If the two cross, the leader's clock was set, or another server leads, and
+// the last write alone counts.
+//
+// What a run waits for is not decided by it: see [change.begin].
+type clock struct {
+	epoch time.Time
+
+	mu    sync.Mutex
+	known bool
+	asked time.Duration // when the last write was answered, after epoch
+	least time.Duration // leader's clock less this one's, at least
+	most  time.Duration
+}
+
+// fresh is for how long an estimate is good enough.
+const fresh = time.Minute
+
+func newClock() *clock { return &clock{epoch: time.Now()} }
+
+// learn notes that a write that was sent then, and answered just now, has that time.
+func (c *clock) learn(sent time.Time, written int64) {
+	at := time.Duration(written) * time.Millisecond
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = time.Since(c.epoch)
+	least, most := at-c.asked, at+time.Millisecond-sent.Sub(c.epoch)
+	if c.known && least <= c.most && most >= c.least {
+		least, most = max(least, c.least), min(most, c.most)
+	}
+	c.known, c.least, c.most = true, least, most
+}
+
+// isFresh reports whether a write was answered not long ago.
+func (c *clock) isFresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known && time.Since(c.epoch)-c.asked < fresh
+}
+
+// between returns the least and the largest time that it may be, in milliseconds.
+func (c *clock) between() (least, most int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	here := time.Since(c.epoch)
+	return (here + c.least).Milliseconds(), millis(here + c.most)
+}
+
+// millis rounds up.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func duration(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
