@@ -23,4 +23,9 @@
 //
 // The suite is itself tested: a small correct store passes, and with one of some thirty
 // mistakes switched on it fails the checks that are meant to notice. See broken_test.go.
+//
+// # Files
+//
+// harness.go has what a store fills in, and what all checks use. entries.go checks values, claims and
+// lifetimes; model.go lost replies, random steps, and random loads.
 package cachetest
