@@ -155,3 +155,231 @@ func grantOutlivesItsContext(f *fixture) {
 		l.drop()
 	}
 }
+
+var tokenChecks = []check{
+	{"TokensRise", needs(issuingTokens), tokensRise},
+	{"TokensAreIssuedAtGrant", needs(queueing, issuingTokens), tokensAreIssuedAtGrant},
+	{"TokensAreIssuedAtGrantThoughRepliesAreLate", needs(issuingTokens, delaying, aWayPast), tokensAreIssuedAtGrantThoughLate},
+	{"TokensRiseAcrossRestart", needs(issuingTokens, restarting), tokensRiseAcrossRestart},
+	{"TokensRiseAcrossLossOfData", needs(issuingTokens, wiping), tokensRiseAcrossWipe},
+}
+
+func isHeld(err error) bool {
+	var held *driver.HeldError
+	return errors.As(err, &held)
+}
+
+// rises fails the check unless the lease's token is larger than every earlier
+// one, and returns it.
+func (l *lease) rises(last int64, after string) int64 {
+	l.p.f.t.Helper()
+	if l.Token <= last {
+		l.p.f.t.Fatalf("token %d was granted after token %d, %s", l.Token, last, after)
+	}
+	return l.Token
+}
+
+func tokensRise(f *fixture) {
+	a, b := f.process(), f.process()
+	var last int64
+	for range 3 {
+		l := a.take(f.key, f.long())
+		last = l.rises(last, "after a release")
+		w := b.queue(f.key)
+		l.drop()
+		l = w.granted(f.handOver(), "the waiter's grant after a release")
+		last = l.rises(last, "by hand-over to a waiter")
+		if r := l.renew(f.long()); r.Err != nil {
+			f.t.Fatalf("renewal of a lease that is held: %v", r.Err)
+		}
+		l.drop()
+	}
+	l := a.takeBriefly()
+	last = l.rises(last, "after a release")
+	f.free(f.key, l.ttl+f.handOver())
+	l = b.take(f.key, f.long())
+	l.rises(last, "after an expiry")
+	l.drop()
+}
+
+func tokensAreIssuedAtGrant(f *fixture) {
+	a := f.process()
+	l := a.take(f.key, f.long())
+	first, second := f.process().queue(f.key), f.process().queue(f.key)
+	for range 2 {
+		if st := f.state(f.key); !f.inspected(st.Token, l) {
+			f.t.Fatalf("the holder has token %d; with waiters in the queue the latest grant has token %d", l.Token, st.Token)
+		}
+		l.holds()
+	}
+	// The first leaves, the holder takes the key anew and is behind the second.
+	first.cancel()
+	if _, err := first.ended(grace+Slack, "a wait that was cancelled"); err == nil {
+		f.t.Fatal("a wait that was cancelled was granted while another owner held the key")
+	}
+	third := a.start(f.patient(), replacing(f.waiting(f.key, f.long()), l))
+	last := l.Token
+	l = second.granted(f.handOver(), "the waiter's grant after the holder's turn")
+	last = l.rises(last, "by hand-over to a waiter")
+	if st := f.state(f.key); !f.inspected(st.Token, l) {
+		f.t.Fatalf("the holder has token %d; with a waiter in the queue the latest grant has token %d", l.Token, st.Token)
+	}
+	l.drop()
+	l = third.granted(f.handOver(), "the waiter's grant after a release")
+	l.rises(last, "by hand-over to a waiter")
+	l.drop()
+}
+
+// tokensAreIssuedAtGrantThoughLate makes one process slow between asking and
+// being granted, while others come and go.
+func tokensAreIssuedAtGrantThoughLate(f *fixture) {
+	const delay = 200 * time.Millisecond
+	slow, quick := f.process(), f.peer()
+	restore := f.delayReplies(delay)
+	w := slow.start(f.patient(), f.waiting(f.key, f.long()))
+	var last int64
+	for len(w.done) == 0 {
+		l, err := quick.try(f.key, f.long())
+		if err != nil {
+			if !isHeld(err) {
+				f.t.Fatalf("acquire: %v", err)
+			}
+			break // the slow one has been granted
+		}
+		last = l.rises(last, "after a release")
+		l.drop()
+		yield()
+	}
+	l := w.granted(patience, "the slow acquire")
+	l.rises(last, "to a process whose replies are late")
+	restore()
+	l.holds()
+	l.drop()
+}
+
+func tokensRiseAcrossRestart(f *fixture) {
+	a, b := f.process(), f.process()
+	var last int64
+	for range 2 {
+		l := a.take(f.key, f.long())
+		last = l.rises(last, "after a release")
+		l.drop()
+		f.h.Restart()
+		f.takeAfterOutage(b, &last, "after a restart")
+	}
+}
+
+func tokensRiseAcrossWipe(f *fixture) {
+	a, b := f.process(), f.process()
+	var last int64
+	for range 2 {
+		for range 3 {
+			l := a.take(f.key, f.long())
+			last = l.rises(last, "after a release")
+			l.drop()
+		}
+		f.h.Wipe()
+		f.takeAfterOutage(b, &last, "after the store lost its data")
+		f.takeAfterOutage(a, &last, "after the store lost its data")
+	}
+}
+
+// takeAfterOutage takes and releases the key, and tolerates that the first
+// attempts meet connections that have been closed.
+func (f *fixture) takeAfterOutage(p *process, last *int64, after string) {
+	f.t.Helper()
+	var l *lease
+	f.eventually(f.cleanUp(), "an acquire "+after, func() bool {
+		var err error
+		l, err = p.try(f.key, f.long())
+		return err == nil
+	})
+	*last = l.rises(*last, after)
+	l.drop()
+}
+
+var deadlineChecks = []check{
+	{"DeadlineIsBeforeTheStoresExpiry", nil, deadlineIsBeforeExpiry},
+	{"DeadlineCountsFromBeforeTheSend", needs(delaying), deadlineCountsFromBeforeTheSend},
+}
+
+// ttls are lengths that a store may have to round.
+func (f *fixture) ttls() []time.Duration {
+	return []time.Duration{
+		f.caps.MinTTL + 42*time.Second,
+		f.caps.MinTTL + 42987654321*time.Nanosecond,
+		f.long() + 999999*time.Nanosecond,
+	}
+}
+
+func deadlineIsBeforeExpiry(f *fixture) {
+	a, b := f.process(), f.process()
+	for _, ttl := range f.ttls() {
+		l := a.take(f.key, ttl)
+		f.endsInTime(l, l.Deadline, l.back, "the grant")
+		if early := deadlineOf(l.sent, ttl); l.Deadline.Before(early.Add(-ttl / 2)) {
+			f.t.Errorf("a lease of %v lasts %v for its holder", ttl, l.Deadline.Sub(l.back))
+		}
+		r := l.renew(ttl)
+		back := time.Now()
+		if r.Err != nil {
+			f.t.Fatalf("renewal of a lease that is held: %v", r.Err)
+		}
+		f.endsInTime(l, r.Deadline, back, "the renewal")
+		w := b.enqueue(f.waiting(f.key, ttl))
+		l.drop()
+		l = w.granted(f.handOver(), "the waiter's grant after a release")
+		f.endsInTime(l, l.Deadline, l.back, "the waiter's grant")
+		l.drop()
+	}
+}
+
+// endsInTime fails the check unless the holder's deadline is before the
+// store's, as far as can be seen from outside. back is a time after the reply.
+func (f *fixture) endsInTime(l *lease, deadline, back time.Time, what string) {
+	f.t.Helper()
+	if latest := deadlineOf(back, l.ttl); deadline.After(latest) {
+		f.t.Errorf("%s of %v: the deadline is %v later than the margin allows even from the reply", what, l.ttl, deadline.Sub(latest))
+	}
+	st, now := f.stateAt(l.Key)
+	expiry := now.Add(st.Remaining)
+	if !st.Held || !f.inspected(st.Token, l) {
+		// It may be over: then so is the holder's belief.
+		expiry = now
+	}
+	if deadline.After(expiry) {
+		f.t.Errorf("%s of %v: the holder's deadline is %v after the store's expiry", what, l.ttl, deadline.Sub(expiry))
+	}
+}
+
+func deadlineCountsFromBeforeTheSend(f *fixture) {
+	const delay = 400 * time.Millisecond
+	p := f.process()
+	ttl := f.long()
+	for _, wait := range []bool{false, true} {
+		restore := f.delayReplies(delay)
+		r := f.request(f.key, ttl)
+		r.Wait = wait
+		l, err := p.acquire(f.patient(), r)
+		if err != nil {
+			f.t.Fatalf("acquire of a free key whose reply is late: %v", err)
+		}
+		// The request that was answered cannot have been sent later than this.
+		f.countsFrom(l.back.Add(-delay), l.Deadline, ttl, "acquire")
+		renewal := l.renew(ttl)
+		back := time.Now()
+		if renewal.Err != nil {
+			f.t.Fatalf("renewal whose reply is late: %v", renewal.Err)
+		}
+		f.countsFrom(back.Add(-delay), renewal.Deadline, ttl, "renew")
+		restore()
+		l.drop()
+	}
+}
+
+func (f *fixture) countsFrom(sent, deadline time.Time, ttl time.Duration, what string) {
+	f.t.Helper()
+	if latest := deadlineOf(sent, ttl); deadline.After(latest) {
+		f.t.Errorf("%s: the deadline is %v too late; it must count from before the send", what, deadline.Sub(latest))
+	}
+}

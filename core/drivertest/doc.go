@@ -48,4 +48,13 @@
 // the same driver, makes the checks fail that are meant to notice it. Every check is failed
 // by at least one mistake. See broken_test.go, which is also a list of what to think of when
 // writing a driver.
+//
+// # Files
+//
+// harness.go has what a driver fills in, and how checks are run; fixture.go and process.go what they
+// are written with. basics.go checks what a grant is, its token and its deadline; exclusion.go that a
+// key has one holder and keys are apart; waiting.go those who wait; lease.go release, renewal and
+// expiry; replace.go what takes a lease's place; modes.go and room.go sharers and semaphores;
+// identity.go who holds. session.go opens and closes; silence.go has a store that does not answer, or
+// refuses; prompt.go calls that are begun and not waited for; optional.go what else a session may do.
 package drivertest

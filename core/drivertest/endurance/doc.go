@@ -24,4 +24,10 @@
 // that has time. In the small run, which shares the machine with
 // other tests, a bound that is missed by less than [drivertest.Slack] does not fail the
 // test; it is not told as reached either.
+//
+// # Files
+//
+// endurance.go has the list of figures and records what came out; lane.go what they are written with.
+// faults.go has stores that fail, pauses.go processes that stand still or are parted, and races.go
+// calls that meet.
 package endurance
