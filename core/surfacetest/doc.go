@@ -32,4 +32,9 @@
 //   - and if no two values come through, since it would show nothing then.
 //
 // It tries one request after the other, and needs no store but core/memlock.
+//
+// # Files
+//
+// http.go and grpc.go send the requests of a hostile client; probe.go judges what the handlers did,
+// and has the spellings of a value.
 package surfacetest
