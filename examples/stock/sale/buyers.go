@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/decorator"
 	"github.com/lockaround/lockaround/examples/stock/stockpb"
 )
 
@@ -142,4 +148,124 @@ func buyOverGRPC(ctx context.Context, stub stockpb.StockClient) error {
 		return errSoldOut
 	}
 	return err
+}
+
+// While -serve goes on, these buyers want these products, the first ones most, so that the
+// page of locks has something to show.
+const regulars = 24
+
+var goods = []string{"lamp", "pen", "chair", "cup", "map", "kite"}
+
+// crowd lets the regulars buy until ctx ends, and returns when the last has left. Whoever finds a
+// product sold out restocks it.
+func (s *shop) crowd(ctx context.Context) {
+	checkout := decorator.WithLock(s.locks, core.Policy{Name: "checkout", Key: "stock:{SKU}", Wait: time.Second},
+		func(ctx context.Context, r deductRequest) (struct{}, error) {
+			const delivery = 50
+			units, err := s.stock.Units(ctx, r.SKU)
+			if err != nil || units < 1 {
+				units = delivery
+			}
+			pause(ctx, 120*time.Millisecond) // the payment
+			return struct{}{}, s.stock.SetUnits(ctx, r.SKU, units-1)
+		})
+	var all sync.WaitGroup
+	for range regulars {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				pause(ctx, time.Second)
+				sku := goods[min(rand.IntN(len(goods)), rand.IntN(len(goods)))]
+				_, _ = checkout(ctx, deductRequest{SKU: sku}) // who waits in vain comes again
+			}
+		})
+	}
+	all.Wait()
+}
+
+// pause waits for up to d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(d)):
+	}
+}
+
+// counter counts what the locks cost at their store.
+type counter struct {
+	grants atomic.Int64 // leases that the store granted
+	trips  atomic.Int64 // round trips to the store
+}
+
+// counted is a driver that counts the calls of another one. A driver is an
+// ordinary interface, so wrapping one from outside is all it takes.
+type counted struct {
+	driver.Driver
+	counter *counter
+
+	// calls says that each call is one round trip: so it is for a store that
+	// has no wire to count on.
+	calls bool
+}
+
+func (d counted) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return countedSession{Session: s, counter: d.counter, calls: d.calls}, nil
+}
+
+type countedSession struct {
+	driver.Session
+	counter *counter
+	calls   bool
+}
+
+func (s countedSession) trip() {
+	if s.calls {
+		s.counter.trips.Add(1)
+	}
+}
+
+func (s countedSession) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	s.trip()
+	g, err := s.Session.Acquire(ctx, r)
+	if err == nil {
+		s.counter.grants.Add(1)
+	}
+	return g, err
+}
+
+func (s countedSession) Renew(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	s.trip()
+	return s.Session.Renew(ctx, rs)
+}
+
+func (s countedSession) Release(ctx context.Context, rs []driver.Ending) []error {
+	s.trip()
+	return s.Session.Release(ctx, rs)
+}
+
+// dial returns what a Redis client dials with, so that round trips are counted where they
+// happen: a client writes once for a command, and once for a pipeline however many it
+// carries. Its greeting of a new connection counts as well.
+func (c *counter) dial() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: openTime}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return wire{conn, c}, nil
+	}
+}
+
+// wire is a connection whose writes are counted.
+type wire struct {
+	net.Conn
+	counter *counter
+}
+
+func (w wire) Write(b []byte) (int, error) {
+	w.counter.trips.Add(1)
+	return w.Conn.Write(b)
 }
