@@ -61,4 +61,13 @@
 // Example (Handler) has all three cases, handler_test.go more with synctest. Several
 // engines on one Driver stand for several replicas. To see whether a route acts on
 // anything but what it locks, use package core/surfacetest.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	memlock.go  what a program makes: the Driver and its Clock; and what engines tell each other
+//	session.go  the calls of a session, and what it reports to its engine
+//	shard.go    a lock: who holds it, who waits, and who has ended; and the shard that it is in
+//	faults.go   Fail, Stall, Heal and Expire
 package memlock

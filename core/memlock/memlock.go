@@ -1,7 +1,10 @@
 package memlock
 
 import (
+	"bytes"
+	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,4 +119,131 @@ func (d *Driver) after(t, now time.Time, f func()) (stop func()) {
 		return func() { timer.Stop() }
 	}
 	return d.clock.at(t, f)
+}
+
+// Clock is a store's clock that a test moves by hand. It is safe for concurrent
+// use.
+type Clock struct {
+	mu     sync.Mutex
+	now    time.Time
+	alarms []*alarm // in the order in which they are due
+}
+
+type alarm struct {
+	due  time.Time
+	ring func()
+}
+
+// NewClock returns a clock that shows start and stands still.
+func NewClock(start time.Time) *Clock { return &Clock{now: start} }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock on in one jump. When it returns, leases that have
+// expired by then are granted to those who waited for them. A negative d does
+// nothing: the clock never goes back.
+func (c *Clock) Advance(d time.Duration) {
+	if d < 0 {
+		return
+	}
+	c.mu.Lock()
+	c.now = c.now.Add(d)
+	n := 0
+	for n < len(c.alarms) && !c.alarms[n].due.After(c.now) {
+		n++
+	}
+	due := slices.Clone(c.alarms[:n])
+	c.alarms = slices.Delete(c.alarms, 0, n)
+	c.mu.Unlock()
+	for _, a := range due {
+		a.ring()
+	}
+}
+
+// at calls ring once the clock shows t, never before at returns.
+func (c *Clock) at(t time.Time, ring func()) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !t.After(c.now) {
+		go ring()
+		return func() {}
+	}
+	a := &alarm{due: t, ring: ring}
+	i, _ := slices.BinarySearchFunc(c.alarms, t, func(a *alarm, t time.Time) int { return a.due.Compare(t) })
+	c.alarms = slices.Insert(c.alarms, i, a)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if i := slices.Index(c.alarms, a); i >= 0 {
+			c.alarms = slices.Delete(c.alarms, i, i+1)
+		}
+	}
+}
+
+var _ driver.Gossip = (*session)(nil)
+
+// topics are who listens to what.
+type topics struct {
+	mu  sync.Mutex
+	all map[string][]listener
+}
+
+type listener struct {
+	s     *session
+	about *driver.Listener
+}
+
+// Listen listens from here on: sessions of a store in memory are always in reach.
+func (s *session) Listen(topic string, l driver.Listener) (stop func()) {
+	t := &s.d.topics
+	t.mu.Lock()
+	if t.all == nil {
+		t.all = make(map[string][]listener)
+	}
+	t.remove(topic, func(other listener) bool { return other.s == s })
+	t.all[topic] = append(t.all[topic], listener{s, &l})
+	t.mu.Unlock()
+	l.Listening()
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.remove(topic, func(other listener) bool { return other.about == &l })
+	}
+}
+
+// remove forgets the listeners of a topic that match. t.mu is held.
+func (t *topics) remove(topic string, match func(listener) bool) {
+	rest := slices.DeleteFunc(slices.Clone(t.all[topic]), match) // Tell goes through the old ones
+	if t.all[topic] = rest; len(rest) == 0 {
+		delete(t.all, topic)
+	}
+}
+
+// forget removes all that a session listens to.
+func (t *topics) forget(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for topic := range t.all {
+		t.remove(topic, func(l listener) bool { return l.s == s })
+	}
+}
+
+// Tell calls the listeners one after the other.
+func (s *session) Tell(ctx context.Context, topic string, message []byte) error {
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
+	t := &s.d.topics
+	t.mu.Lock()
+	all := t.all[topic]
+	t.mu.Unlock()
+	for _, l := range all {
+		l.about.Heard(bytes.Clone(message))
+	}
+	return nil
 }

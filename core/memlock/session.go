@@ -1,10 +1,13 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,6 +235,101 @@ func (s *session) Release(ctx context.Context, rs []driver.Ending) []error {
 	return errs
 }
 
+// report says whether others wait for a lease, or that it is lost.
+type report struct {
+	id      driver.ID
+	waiting bool
+	lost    error
+}
+
+// reports are to be delivered to a session's sink in the order in which they
+// came about. They are added under a shard's mutex and delivered without one,
+// by whichever call gets there first: a sink may take locks of its own.
+type reports struct {
+	mu         sync.Mutex
+	queue      []report
+	delivering bool
+}
+
+func (q *reports) add(r report) {
+	q.mu.Lock()
+	q.queue = append(q.queue, r)
+	q.mu.Unlock()
+}
+
+// sessions are those that have reports to be delivered.
+type sessions []*session
+
+func (all sessions) deliver() {
+	for _, s := range all {
+		s.deliver()
+	}
+}
+
+// deliver hands the session its reports.
+func (s *session) deliver() {
+	q := &s.reports
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.delivering {
+		return
+	}
+	q.delivering = true
+	for len(q.queue) > 0 {
+		batch := q.queue
+		q.queue = nil
+		q.mu.Unlock()
+		for _, r := range batch {
+			switch {
+			case s.closed.Load():
+			case r.lost != nil:
+				s.sink.Lost(r.id, r.lost)
+			default:
+				s.sink.Contended(r.id, r.waiting)
+			}
+		}
+		q.mu.Lock()
+	}
+	q.delivering = false
+}
+
+var _ driver.PromptAll = (*session)(nil)
+
+// Begin takes a lease or a place in the queue. A store that does not answer is left
+// to Acquire.
+func (s *session) Begin(r driver.Request, now time.Time) (g driver.Grant, done bool, err error) {
+	if s.silent() || check(&r) != nil {
+		return g, false, nil
+	}
+	g, w, tell, err := s.ask(&r, s.d.instantOf(now))
+	if err == errAgain {
+		return g, false, nil
+	}
+	tell.deliver()
+	return g, w == nil, err
+}
+
+// BeginAll begins one request after the other: none of them takes any time.
+func (s *session) BeginAll(rs []driver.Request, now time.Time, begun []driver.Begun) {
+	for i, r := range rs {
+		b := &begun[i]
+		b.Grant, b.Done, b.Err = s.Begin(r, now)
+	}
+}
+
+// End ends a lease.
+func (s *session) End(e driver.Ending, now time.Time) (done bool, err error) {
+	switch {
+	case s.silent():
+		return false, nil
+	case !s.end(e.ID, e.Keep, released, s.d.instantOf(now)):
+		return true, driver.ErrNotHeld
+	}
+	return true, nil
+}
+
+func (s *session) silent() bool { return s.closed.Load() || s.d.fault.Load() != nil }
+
 // Inspect reports the state of a key.
 func (s *session) Inspect(ctx context.Context, key string) (driver.State, error) {
 	if err := s.reach(ctx); err != nil {
@@ -299,6 +397,41 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 // errOusted is the cause of a lease that somebody else has ended.
 var errOusted = errors.New("memory: the lease was taken from its holder")
 
+var _ driver.Lister = (*session)(nil)
+
+// List names the keys that are taken, a shard of the key space at a time.
+func (s *session) List(ctx context.Context, prefix, after string, limit int) (driver.Page, error) {
+	if err := s.reach(ctx); err != nil {
+		return driver.Page{}, err
+	}
+	var page driver.Page
+	first, err := strconv.Atoi(cmp.Or(after, "0"))
+	if err != nil || first < 0 {
+		return page, &driver.PermanentError{Err: fmt.Errorf("list keys after %q, which no page has returned", after)}
+	}
+	m := s.d.instantOf(time.Now())
+	for i := first; i < shards; i++ {
+		if len(page.Keys) >= limit {
+			page.Next = strconv.Itoa(i)
+			break
+		}
+		page.Keys = append(page.Keys, s.d.shard[i].named(prefix, m)...)
+	}
+	return page, nil
+}
+
+// named returns the keys that are taken and begin with prefix.
+func (sh *shard) named(prefix string, m instant) (keys []string) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for key := range sh.keys {
+		if strings.HasPrefix(key, prefix) && sh.find(key, m) != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Close ends every call in progress. Leases go on until they expire.
 func (s *session) Close(context.Context) error {
 	if s.closed.Swap(true) {
@@ -308,62 +441,4 @@ func (s *session) Close(context.Context) error {
 	s.d.topics.forget(s)
 	s.d.withdrawAll(driver.ErrClosed, func(w *waiter) bool { return w.s == s })
 	return nil
-}
-
-// report says whether others wait for a lease, or that it is lost.
-type report struct {
-	id      driver.ID
-	waiting bool
-	lost    error
-}
-
-// reports are to be delivered to a session's sink in the order in which they
-// came about. They are added under a shard's mutex and delivered without one,
-// by whichever call gets there first: a sink may take locks of its own.
-type reports struct {
-	mu         sync.Mutex
-	queue      []report
-	delivering bool
-}
-
-func (q *reports) add(r report) {
-	q.mu.Lock()
-	q.queue = append(q.queue, r)
-	q.mu.Unlock()
-}
-
-// sessions are those that have reports to be delivered.
-type sessions []*session
-
-func (all sessions) deliver() {
-	for _, s := range all {
-		s.deliver()
-	}
-}
-
-// deliver hands the session its reports.
-func (s *session) deliver() {
-	q := &s.reports
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.delivering {
-		return
-	}
-	q.delivering = true
-	for len(q.queue) > 0 {
-		batch := q.queue
-		q.queue = nil
-		q.mu.Unlock()
-		for _, r := range batch {
-			switch {
-			case s.closed.Load():
-			case r.lost != nil:
-				s.sink.Lost(r.id, r.lost)
-			default:
-				s.sink.Contended(r.id, r.waiting)
-			}
-		}
-		q.mu.Lock()
-	}
-	q.delivering = false
 }

@@ -387,3 +387,99 @@ func (sh *shard) ring(key string, n uint64) {
 		sh.watch(l, m)
 	}
 }
+
+// waiter is one owner's place in the queue of a key. Its fields are guarded by
+// the shard's mutex until done is closed and do not change after that.
+type waiter struct {
+	s          *session
+	id         driver.ID
+	ttl        time.Duration
+	room       int32 // how many may hold together; 0 is any number
+	trace      *driver.Trace
+	behind     driver.Origin // who held the key when the waiter came
+	lock       *lock         // nil once the waiter has left the queue
+	prev, next *waiter
+
+	done  chan struct{}
+	grant driver.Grant
+	err   error
+}
+
+// finish ends the waiting with w.grant or err. The waiter has left the queue.
+func (w *waiter) finish(err error) {
+	w.err = err
+	close(w.done)
+}
+
+// queue holds the waiters of a key, first come first.
+type queue struct {
+	first, last *waiter
+	n           int
+}
+
+func (q *queue) push(w *waiter) {
+	w.prev, w.next = q.last, nil
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
+	q.n++
+}
+
+func (q *queue) remove(w *waiter) {
+	if w.prev == nil {
+		q.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	q.n--
+}
+
+// remembered is how many of the latest ended owners a shard knows at least; it
+// knows at most twice as many.
+const remembered = 256
+
+// ended remembers owners that are over, in two generations: when the younger
+// one is full the older one is forgotten.
+type ended struct {
+	young, old map[driver.Owner]end
+}
+
+// end says how an owner ended.
+type end uint8
+
+const (
+	released end = iota + 1 // by a release of a lease that it held
+	over                    // otherwise: expired, replaced by force, withdrawn
+)
+
+// how returns how the owner ended, or 0 if it is not known to have ended.
+func (e *ended) how(o driver.Owner) end {
+	if h := e.young[o]; h != 0 {
+		return h
+	}
+	return e.old[o]
+}
+
+// add records an end. The first one recorded stands.
+func (e *ended) add(o driver.Owner, h end) {
+	if e.how(o) != 0 {
+		return
+	}
+	if len(e.young) >= remembered || e.young == nil {
+		e.young, e.old = e.old, e.young
+		if e.young == nil {
+			e.young = make(map[driver.Owner]end)
+		}
+		clear(e.young)
+	}
+	e.young[o] = h
+}
