@@ -41,4 +41,12 @@
 // Acquisition asks one store after the other, so it takes the round trips of both and
 // waits in two queues; renewals and releases ask both at once. While either store is
 // down there are no grants, and a hold ends with the first of its two deadlines.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	driver.go   New, its option, and a session over one of each store
+//	acquire.go  Acquire: one store after the other
+//	lease.go    Renew and Release: both at once; and what is known of each lease
 package twinlock
