@@ -46,4 +46,12 @@
 // escapes. A name or field that comes twice is an error and not a choice of one, and
 // so is a field that nobody knows. Anchors, aliases, merge keys and tags are refused, so
 // that every override says in its own lines what it does.
+//
+// # Files
+//
+// In the order in which a file passes them:
+//
+//	load.go      Load and Parse: how YAML is read, and what is wrong with it
+//	override.go  the fields of a policy, and their values
+//	watch.go     Watch: a file that changes
 package policies

@@ -1,8 +1,11 @@
 package policies
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -99,4 +102,108 @@ func (d *document) unknown(e entry) {
 		can = "did you mean " + nearest + "?"
 	}
 	d.fault(e.key, "a policy has no field %s; %s", quote(e.name), can)
+}
+
+const forever = "forever"
+
+func (d *document) wait(n *yaml.Node) *time.Duration {
+	if isText(n) && n.Value == forever {
+		return new(core.Forever)
+	}
+	if isText(n) && core.Nearest(n.Value, []string{forever}) != "" {
+		d.fault(n, "wait is %s; did you mean %s?", describe(n), forever)
+		return nil
+	}
+	t, ok := d.time(n, "wait")
+	if ok && t < 0 {
+		d.fault(n, "wait is %v; write 0s to try once, or %s", t, forever)
+		return nil
+	}
+	return ifOK(t, ok)
+}
+
+func (d *document) ttl(n *yaml.Node) *time.Duration {
+	t, ok := d.time(n, "ttl")
+	if ok && (t <= 0 || t > core.MaxTTL) {
+		d.fault(n, "ttl is %v; write a time above 0s, of %v at most", t, core.MaxTTL)
+		return nil
+	}
+	return ifOK(t, ok)
+}
+
+func (d *document) maxHold(n *yaml.Node) *time.Duration {
+	t, ok := d.time(n, "max_hold")
+	if ok && t < 0 {
+		d.fault(n, "max_hold is %v; write 0s for no bound", t)
+		return nil
+	}
+	return ifOK(t, ok)
+}
+
+// time reads a duration.
+func (d *document) time(n *yaml.Node, name string) (time.Duration, bool) {
+	const should = "write a time with its unit, such as 2s, 500ms or 1m30s"
+	_, notNumber := strconv.ParseFloat(n.Value, 64)
+	switch {
+	case n.Kind == yaml.ScalarNode && notNumber == nil:
+		d.fault(n, "%s is %s, which has no unit; write %ss if seconds are meant", name, describe(n), n.Value)
+		return 0, false
+	case isText(n) && n.Value == forever:
+		d.fault(n, "%s is %s, which only wait can be; %s", name, forever, should)
+		return 0, false
+	case !isText(n):
+		d.fault(n, "%s is %s; %s", name, describe(n), should)
+		return 0, false
+	}
+	t, err := time.ParseDuration(n.Value)
+	if err != nil {
+		d.fault(n, "%s is %s, which cannot be read as a time; %s; the units are ns, us, ms, s, m and h", name, describe(n), should)
+		return 0, false
+	}
+	return t, true
+}
+
+func (d *document) mode(n *yaml.Node) *core.Mode {
+	return oneOf(d, n, "mode", core.Exclusive, core.Shared, core.Semaphore)
+}
+
+func (d *document) release(n *yaml.Node) *core.ReleaseMode {
+	return oneOf(d, n, "release", core.Confirmed, core.Sent)
+}
+
+// oneOf reads one of several words.
+func oneOf[T fmt.Stringer](d *document, n *yaml.Node, field string, values ...T) *T {
+	var names []string
+	for _, v := range values {
+		if isText(n) && n.Value == v.String() {
+			return &v
+		}
+		names = append(names, v.String())
+	}
+	should := "write " + strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	if isText(n) {
+		if nearest := core.Nearest(n.Value, names); nearest != "" {
+			should = "did you mean " + nearest + "?"
+		}
+	}
+	d.fault(n, "%s is %s; %s", field, describe(n), should)
+	return nil
+}
+
+func (d *document) limit(n *yaml.Node) *int {
+	limit, err := strconv.Atoi(n.Value)
+	// Other notations of numbers mean different ones to different readers.
+	isNumber := n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" && err == nil && strconv.Itoa(limit) == n.Value
+	if !isNumber || limit < 0 || limit > core.MaxLimit {
+		d.fault(n, "limit is %s; write a whole number from 1 to %d, without quotes, or 0 for a mode that has none", describe(n), core.MaxLimit)
+		return nil
+	}
+	return &limit
+}
+
+func ifOK[T any](v T, ok bool) *T {
+	if !ok {
+		return nil
+	}
+	return &v
 }
