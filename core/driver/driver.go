@@ -23,10 +23,20 @@
 //     newcomer does not overtake them, even if it could share the key with those
 //     who hold it.
 //  9. Leases that are held together end, expire and are renewed each by itself.
+//
+// # Files
+//
+// In the order in which one who writes a driver needs them:
+//
+//	driver.go    the interfaces, what goes through them, the errors, and how deadlines are computed
+//	origin.go    where a request comes from: its process and its trace
+//	optional.go  what a driver or a session may offer besides
 package driver
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 )
 
@@ -39,14 +49,6 @@ type Driver interface {
 	// Open starts a session. It does no I/O: a store that cannot be reached
 	// shows in Ping and in the first Acquire.
 	Open(Config) (Session, error)
-}
-
-// Pooled is an optional interface of a [Driver], found by a type assertion. A driver has it
-// if it reaches its store through a pool of connections that belongs to the program. A caller
-// who has a connection of that pool and takes a lock may wait in vain for another one.
-type Pooled interface {
-	// Uses reports whether pool, such as a *sql.DB, is that pool.
-	Uses(pool any) bool
 }
 
 // Config is what an engine tells the sessions it opens.
@@ -125,40 +127,6 @@ type Sink interface {
 
 	// Lost reports that the lease id has ended at the store.
 	Lost(id ID, cause error)
-}
-
-// Follower is an optional interface of a [Sink], found by a type assertion.
-type Follower interface {
-	Sink
-
-	// TakenBy reports who holds the key that id waits for, or one of several who do, as an
-	// answer of the store that was due anyway has just said. It comes before Waiting, and
-	// again whenever a later answer says it. It is called only if Capabilities.Identity.
-	TakenBy(id ID, holder Origin)
-}
-
-// TakenBy calls the method of that name, if the sink has it and the holder is known.
-func TakenBy(s Sink, id ID, holder Origin) {
-	if f, ok := s.(Follower); ok && holder.Known() {
-		f.TakenBy(id, holder)
-	}
-}
-
-// Hearer is an optional interface of a [Sink], found by a type assertion.
-type Hearer interface {
-	Sink
-
-	// Failed reports what a try of the Acquire of id has come to that the driver repeats: the
-	// store has refused, or could not be reached. If the caller's patience ends before the
-	// Acquire, that is why.
-	Failed(id ID, err error)
-}
-
-// Failed calls the method of that name, if the sink has it.
-func Failed(s Sink, id ID, err error) {
-	if h, ok := s.(Hearer); ok {
-		h.Failed(id, err)
-	}
 }
 
 // Owner is the random secret that names one request and the lease it becomes.
@@ -363,4 +331,94 @@ type Capabilities struct {
 func (c *Capabilities) MayBe(token, said int64) bool {
 	const second = 1_000_000 // of tokens that are microseconds
 	return token == said || c.LateTokens && said < token && token-said < second
+}
+
+var (
+	// ErrNotHeld says that the owner does not hold the lease (any more).
+	ErrNotHeld = errors.New("lease not held")
+
+	// ErrPlaceLost says that the store has forgotten a waiting owner, after a
+	// pause, a restart or a flush. A fresh owner may ask again at once.
+	ErrPlaceLost = errors.New("place in the queue lost")
+
+	// ErrClosed says that the session is closed.
+	ErrClosed = errors.New("session closed")
+)
+
+// HeldError says that the key is taken and the request would not wait.
+type HeldError struct {
+	// RetryAfter is how long the present lease lasts at most unless it is
+	// renewed; 0 if that is not known.
+	RetryAfter time.Duration
+
+	// Holder is who has it, or one of several who do; zero if that is not known. A store of
+	// several nodes may name for a moment who has just released. It is not in the text of the
+	// error, which clients may see.
+	Holder Origin
+}
+
+func (*HeldError) Error() string { return "held by another owner" }
+
+// RefusedError says that the store has answered that it will not do what it was asked, for now: it
+// is read-only, full or not ready. Asking again may help. An error of a store that could not be
+// asked is none.
+type RefusedError struct {
+	Err error // not nil
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// PermanentError says that repeating the call cannot help: the store refuses
+// it for lack of rights, or is of the wrong kind or version.
+type PermanentError struct {
+	Err error // not nil
+}
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Deadline returns when a lease must be considered over by the process that
+// holds it: sent, the time just before the request left, plus ttl, less a
+// margin of 1% of ttl and 2 ms for clocks of slightly different rates. The
+// result carries sent's monotonic reading.
+func Deadline(sent time.Time, ttl time.Duration) time.Time {
+	return sent.Add(ttl - Margin(ttl))
+}
+
+// Margin is how much sooner than its store a holder considers a lease of
+// length ttl over.
+func Margin(ttl time.Duration) time.Duration {
+	return ttl/100 + 2*time.Millisecond
+}
+
+// Remaining returns how long it is from now to deadline, by the less
+// favourable of the monotonic and the wall clock: the monotonic one stops while
+// a machine is suspended. A negative result has passed.
+func Remaining(deadline, now time.Time) time.Duration {
+	return min(deadline.Sub(now), wall(deadline, now))
+}
+
+// wall is the time between two times by the wall clock alone, which Time.Sub goes by
+// only if it has to.
+func wall(deadline, now time.Time) time.Duration {
+	const far = math.MaxInt64 / int64(time.Second)
+	s := deadline.Unix() - now.Unix()
+	switch {
+	case s >= far:
+		return math.MaxInt64
+	case s <= -far:
+		return math.MinInt64
+	}
+	return time.Duration(s)*time.Second + time.Duration(deadline.Nanosecond()-now.Nanosecond())
+}
+
+// Later returns the later of two deadlines. A zero time is the earliest.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
