@@ -120,4 +120,12 @@
 // columns, so its tables may gain a column whose default is right for rows of older releases;
 // Migrate then has to add it, and sessions have to work before that. Any other change of rows or
 // of their meaning is made in tables of other names.
+//
+// # Files
+//
+// In the order in which a call passes them:
+//
+//	script.go  the scripts, which Lua files are put together to; the names of keys; and tokens that are drawn
+//	args.go    what a script is given
+//	reply.go   what a script replies, and what it pushes
 package protocol
