@@ -3,6 +3,7 @@ package interceptor_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,7 +35,7 @@ func TestCallOfTheHolderIsADeadlock(t *testing.T) {
 		grpc.WithChainStreamInterceptor(interceptor.Tokens{}.StreamClient())))
 	want := told{code: codes.Internal, reason: "LOCK_DEADLOCK"}
 	for name, holder := range map[string]*core.Engine{"in the same process": s.locks, "in another one": s.rival} {
-		err := holder.Do(t.Context(), core.Policy{Key: "order:7"}, func(ctx context.Context) error {
+		err := holder.Do(t.Context(), core.Policy{Key: "order:7", Wait: time.Minute}, func(ctx context.Context) error {
 			if _, err := c.Buy(ctx, &testpb.Request{Sku: "7"}); tell(err) != want {
 				t.Errorf("unary, %s: %v", name, err)
 			}

@@ -187,15 +187,15 @@ func ofKey(err error, e *core.Error) string {
 
 // Ended returns the reason for a request whose lease ended, by err, while it ran.
 func Ended(err error) Reason {
-	r := Reason{
-		Code: "LOCK_LOST", HTTP: 500, GRPC: internal, Log: true, MayHaveRun: true,
+	r := Reason{ // the engine logs it
+		Code: "LOCK_LOST", HTTP: 500, GRPC: internal, MayHaveRun: true,
 		Text: "the request lost its lock while it was being worked on; it may or may not have had an effect",
 	}
 	switch {
 	case errors.Is(err, core.ErrMaxHold):
 		r.Code = "LOCK_MAX_HOLD"
 	case errors.Is(err, core.ErrClosed):
-		r.Code = "LOCK_CLOSED"
+		r.Code, r.Log = "LOCK_CLOSED", true // of that it says nothing
 	}
 	return r
 }

@@ -125,13 +125,21 @@ func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 }
 
 // LogEnded says that the lease of a request ended before its handler did. status is what
-// was answered, if anything was, or 0 if that is not known.
+// was answered, if anything was, or 0 if that is not known. A lock that was lost or held for too long
+// is in the engine's log already, with more: it is named here if its client was told otherwise.
 func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
+	if !answered && (errors.Is(err, core.ErrLost) || errors.Is(err, core.ErrMaxHold)) {
+		return
+	}
 	about := []any{"lock.name", name, "route", route, "error.type", p.Code, "error", reason.Told(err), "answered", answered}
 	if answered && status != 0 {
 		about = append(about, "status", status)
 	}
-	l.Error("a lock ended while its handler ran", about...)
+	message := "a lock ended while its handler ran"
+	if answered {
+		message = "a request was answered although its lock had ended"
+	}
+	l.Error(message, about...)
 }
 
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
