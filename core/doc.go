@@ -33,7 +33,7 @@
 // ErrClosed.
 //
 // The holder takes its lease for over at its deadline: the TTL after the request was about
-// to be sent, less 1% and 2 ms. A store may grant less than the TTL to who has waited: such a lease
+// to be sent, less 1% and 2 ms. A store may grant less than the TTL to a process that has waited: such a lease
 // is renewed 50 ms after the hold has begun, and has its TTL from then on. Until the deadline
 // no other process is granted the key, provided that the store keeps what it has acknowledged
 // and clocks run at the same rate. A process that is paused past that moment cannot know it. Only the
@@ -69,7 +69,7 @@
 // and memlock are, from their first acquisition on. Otherwise, View.Alone says why only this process
 // is shown. Whoever may use the store may send reports: they are shown, and nothing is decided by
 // them. Processes of releases without Watch do not report; their waiters are in the store's count,
-// see [Watch.Key].
+// see Watcher.Key in package core/watch.
 //
 // # What an operator can change
 //
@@ -110,4 +110,10 @@
 // lock.waiting, and the counters lock.lost and lock.handoff; package
 // [github.com/lockaround/lockaround/core/instruments] has all of them. Keys and owners
 // are in none of them.
+//
+// # Files
+//
+// engine.go makes an engine and takes literal keys; guard.go takes rendered keys, and runs a call
+// under its lock; key.go compiles templates. check.go checks policies and makes plans of them;
+// override.go changes them. context.go puts leases into contexts; lease.go releases them.
 package core

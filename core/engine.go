@@ -62,7 +62,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	}
 	e.prefix = s.namespace + "/"
 	e.dropped = func(t *manager.Terms) {
-		e.log().Warn("lockaround: a lease was dropped without Release and stays locked", "lock.name", t.Name, "lock.driver", e.caps.Name)
+		e.log().Warn("lockaround: a lease was dropped without Release, and its key stays locked", "lock.name", t.Name, "lock.driver", e.caps.Name)
 	}
 	if e.signals, err = signals.New(s.tracers, s.meterProvider(), e.caps.Name); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ var (
 	// ErrMaxHold: the holder held longer than the policy's MaxHold.
 	ErrMaxHold = errors.New("lock held for longer than its MaxHold")
 	// ErrNotHeld: the lease was released before, the context carries none, or the holder that
-	// was meant holds the key no more.
+	// was meant no longer holds the key.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrDeadlock: waiting could never end, or only by running out. The context already holds
 	// the key and the policy is not Reentrant; it holds it as a reader and wants to write;

@@ -321,7 +321,7 @@ var placeholder = regexp.MustCompile(`\{[^}]*\}`)
 // their templates are, but for where the values come from.
 func (n *names) note(e *Engine, pl *plan) {
 	if other := n.other(pl); other != "" {
-		e.log().Warn("lockaround: the same keys are locked under two names, so that metrics count them apart and an override is for one of them; set one Policy.Name for both",
+		e.log().Warn("lockaround: the same keys are locked under two names, so metrics count them separately and an override applies to only one of them; set one Policy.Name for both",
 			"lock.names", []string{other, pl.Name}, "lock.driver", e.caps.Name)
 	}
 }

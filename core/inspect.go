@@ -99,7 +99,7 @@ func (e *Engine) Inspect(ctx context.Context, key string) (KeyState, error) {
 	return out, nil
 }
 
-// ForceRelease takes a literal key from whoever holds it, and lets in who waits. Those
+// ForceRelease takes a literal key from whoever holds it, and lets in whoever waits. Those
 // who held it are told that they have lost it, as far as they can be reached; they may
 // be at work still. So it returns a fencing token that is larger than theirs and no
 // larger than that of any later holder: give it to whatever guards the resource, and

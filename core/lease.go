@@ -105,7 +105,7 @@ func (l *Lease) Done() <-chan struct{} {
 }
 
 // Contended returns a channel that is closed once another caller is known to wait for the
-// key, or for one of several: for work that can stop at some point and give the lock to who
+// key, or for one of several: for work that can stop at some point and give the lock to whoever
 // waits. A caller of another process is known by a push of the store, or at the next renewal
 // if that was lost. It may have gone by now, and nothing obliges the holder. The channel is not
 // closed by the end of the hold: see Done.
@@ -240,7 +240,7 @@ func (*Lease) none(op string) error {
 	return &Error{Op: op, Kind: ErrNotHeld, Detail: "the lease is nil: there was none, or it had ended"}
 }
 
-// end is Release for a lease that was never handed out.
+// end is Release without its checks, for Release itself and for a Section.
 func (l *Lease) end(ctx context.Context) error {
 	l.released.Store(true)
 	if l.bundle == nil {

@@ -259,6 +259,7 @@ func TestLongHoldThatOthersWaitForIsLoggedOnce(t *testing.T) {
 					go func() { _ = w.Do(ctx, p, func(context.Context) error { return nil }) }()
 				}
 				time.Sleep(10 * time.Minute)
+				synctest.Wait() // for the log's goroutine
 				w.says(c.says...)
 				cancel()
 				synctest.Wait()

@@ -128,7 +128,7 @@ var sharing = map[Mode]int{Exclusive: 0, Semaphore: 1, Shared: 2}
 // is for a policy that is in use: a change of overrides may be refused after its check.
 func (e *Engine) warnRelaxed(program Mode, p *Policy, all *overrides) {
 	if p.Mode != program && sharing[p.Mode] > sharing[program] && all.byName[p.Name].relaxed.CompareAndSwap(false, true) {
-		e.log().Warn("lockaround: an override lets others hold a lock together that the program would not; what it guards must bear that",
+		e.log().Warn("lockaround: an override lets more callers hold a lock together than the program does; make sure that what it guards tolerates that",
 			"lock.name", p.Name, "lock.mode", p.Mode.String(), "program", program.String(), "lock.driver", e.caps.Name)
 	}
 }
@@ -212,7 +212,7 @@ func (all *overrides) remind(e *Engine) {
 		return
 	}
 	if unused := all.unused(); len(unused) > 0 {
-		e.log().Warn("lockaround: overrides are unused, perhaps misspelt; have the program call Engine.CheckOverrides when all policies are registered",
+		e.log().Warn("lockaround: overrides are unused, perhaps misspelt; call Engine.CheckOverrides once all policies are registered",
 			"lock.names", unused, "lock.driver", e.caps.Name)
 	}
 }
@@ -293,7 +293,7 @@ func (e *Engine) replaced(old, all *overrides) (map[*guarded]*plan, error) {
 		case err != nil:
 			faults = append(faults, err)
 		case g.kept.Load() && (pl.Wait != was.Wait || pl.TTL != was.TTL || pl.MaxHold != was.MaxHold || pl.Release != was.Release):
-			faults = append(faults, e.failure("override", pl.Name, ErrPolicy).because("what the policy is of was checked with its times, as a job's schedule is; restart the program with the new ones"))
+			faults = append(faults, e.failure("override", pl.Name, ErrPolicy).because("something was checked against this policy's times, such as a job's schedule; restart the program with the new ones"))
 		default:
 			plans[g] = pl
 		}

@@ -136,7 +136,7 @@ func TestRefusedOverridesAreNotSaidToRelaxALock(t *testing.T) {
 				mustBe(t, g.Do(t.Context(), "A", doNothing), nil)
 				mustBe(t, e.Do(t.Context(), core.Policy{Name: "stock", Key: "stock:A"}, doNothing), nil)
 			}
-			if got := strings.Count(log.String(), "lets others hold a lock together"); got != tc.want {
+			if got := strings.Count(log.String(), "lets more callers hold a lock together"); got != tc.want {
 				t.Errorf("said %d times, want %d: %s", got, tc.want, &log)
 			}
 		})

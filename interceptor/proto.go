@@ -125,7 +125,7 @@ func optionEntry(e *core.Engine, full, name string, descriptions []description) 
 			stated = lock
 		case !proto.Equal(stated, lock):
 			n.faults = []error{fmt.Errorf("%s and %s describe the service with different locks for this method;"+
-				" have both made from one .proto, or state the lock with WithRules", descriptions[0].place(), d.place())}
+				" generate both from one .proto, or state the lock with WithRules", descriptions[0].place(), d.place())}
 			return n
 		}
 	}
@@ -190,7 +190,7 @@ func lockOf(md protoreflect.MethodDescriptor) (*lockpb.Lock, error) {
 
 // parseLock finds the lock in the bytes of a method's options.
 func parseLock(raw []byte) (*lockpb.Lock, error) {
-	unreadable := errors.New("it cannot be read as a message Lock; have the .proto compiled with this release's lockaround/v1/lock.proto")
+	unreadable := errors.New("it cannot be read as a message Lock; compile the .proto with this release's lockaround/v1/lock.proto")
 	parsed := &descriptorpb.MethodOptions{}
 	if err := (proto.UnmarshalOptions{AllowPartial: true, Resolver: lockTypes}).Unmarshal(raw, parsed); err != nil {
 		return nil, unreadable

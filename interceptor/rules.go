@@ -279,7 +279,7 @@ func (t *table) warnUnlinked() {
 	t.warning.Do(func() {
 		for method, r := range t.rules {
 			if r.message() == nil {
-				t.options.engine.Logger().Warn("a lock's service is not linked into the program, so that nobody knows whether its rule is for anything;"+
+				t.options.engine.Logger().Warn("a lock's service is not linked into the program, so its rule cannot be checked;"+
 					" link it, give its files with WithFiles, or at a server call Validate before serving", "method", method, "lock.name", r.name)
 			}
 		}
@@ -320,8 +320,8 @@ func (t *table) fail(ctx context.Context, r *rule, why reason.Reason, err error)
 //
 // An option in a .proto that [FromProto] has read is compared as well if the server has
 // its service, and is none of this server's business otherwise: a program also links
-// the services that it calls. But two things are errors, since somebody may believe to
-// be locked who is not: that no rule at all is for a service of the server, and that
+// the services that it calls. But two things are errors, since somebody may believe a method to
+// be locked that is not: that no rule at all is for a service of the server, and that
 // the server has a service, without a rule, whose options FromProto could not see,
 // because its descriptor is nowhere.
 //

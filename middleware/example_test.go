@@ -124,7 +124,7 @@ func ExampleAnswer() {
 	_ = lease.Release(context.Background())
 	ask()
 	// Output:
-	// 409 {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request is being worked on that excludes this one.","code":"LOCK_BUSY"}
+	// 409 {"type":"about:blank","title":"Conflict","status":409,"detail":"Another request that excludes this one is in progress.","code":"LOCK_BUSY"}
 	// 200 deducted
 }
 

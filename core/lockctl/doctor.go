@@ -57,7 +57,7 @@ func (f findings) mute(check, why, do string) {
 // unasked adds findings about what could not be asked.
 func (f findings) unasked(why string, checks ...string) {
 	for _, check := range checks {
-		f.add(unknown, check, "not asked: "+why, "it was not checked", "mend what the other findings say, or give -timeout more, and run doctor again")
+		f.add(unknown, check, "not asked: "+why, "it was not checked", "fix what the other findings report, or raise -timeout, and run doctor again")
 	}
 }
 

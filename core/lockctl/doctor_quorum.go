@@ -26,7 +26,7 @@ func (s *session) doctorZooKeeper(ctx context.Context, f findings) {
 		}
 		status, err := s.fourLetters(ctx, addr, "srvr")
 		if err != nil {
-			r.add(warn, "server", s.reason(err), "the ensemble may not bear that another server fails", "start it, or see why it cannot be reached")
+			r.add(warn, "server", s.reason(err), "the ensemble may not survive the failure of another server", "start it, or see why it cannot be reached")
 			continue
 		}
 		if !strings.Contains(status, "\nMode: ") {
@@ -172,7 +172,7 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 		st, err := s.etcd.Status(one, urls[0])
 		cancel()
 		if err != nil {
-			r.add(warn, "member", s.reason(err), "the quorum may not bear that another member fails", "start it, or see why it cannot be reached at the address that it advertises")
+			r.add(warn, "member", s.reason(err), "the quorum may not survive the failure of another member", "start it, or see why it cannot be reached at the address that it advertises")
 			continue
 		}
 		reached++
@@ -180,14 +180,14 @@ func (s *session) doctorEtcd(ctx context.Context, f findings) {
 		revision = max(revision, st.Header.Revision)
 		etcdVersion(r, st.Version)
 		if s.at.user != "" && atLeast(st.Version, 3, 4) && !atLeast(st.Version, 3, 5) {
-			r.add(warn, "login", "etcd "+st.Version, "once nothing was asked for the life of its token, 5 minutes by default, a client with a user is refused for ever", "pass each program's client to etcdlock.KeepLoggedIn, or use 3.5.13 or later")
+			r.add(warn, "login", "etcd "+st.Version, "a client with a user that is idle for the life of its token, 5 minutes by default, is refused for good", "pass each program's client to etcdlock.KeepLoggedIn, or use 3.5.13 or later")
 		}
 		r.judge(st.DbSize < etcdMuch, warn, "size", fmt.Sprintf("%d MiB", st.DbSize>>20), "at its quota, 2 GiB unless --quota-backend-bytes says otherwise, etcd takes no writes, and nobody gets a lock", "compact and defragment: etcdctl compact, etcdctl defrag")
 	}
 	quorum := voters/2 + 1
 	f.judge(reached >= quorum && len(leaders) == 1 && !leaders[0], bad, "quorum", fmt.Sprintf("%d of %d members answer, %d are needed", reached, voters, quorum),
 		"without a majority and a leader nobody acquires", "bring members back")
-	f.judge(voters >= 3 && voters%2 == 1, warn, "members", fmt.Sprint(voters), "one member or two bear no failure, and an even number no more than one less", "use three or five members, on machines of their own")
+	f.judge(voters >= 3 && voters%2 == 1, warn, "members", fmt.Sprint(voters), "one or two members survive no failure, and an even number survives no more failures than one member fewer", "use three or five members, on machines of their own")
 	s.each(ctx, f,
 		check{name: "alarms", run: s.etcdAlarms},
 		check{name: "compaction", run: func(ctx context.Context, f findings) { s.etcdHistory(ctx, f, members.Members, revision) }},

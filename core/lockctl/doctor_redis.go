@@ -79,7 +79,7 @@ func (s *session) askRedis(ctx context.Context, r *redisServer) bool {
 	if err != nil && !isRefusal(err) {
 		l, why := bad, "its keys cannot be locked until it is back"
 		if r.quorum {
-			l, why = warn, "the majority may not bear that another node fails"
+			l, why = warn, "the majority may not survive the failure of another node"
 		}
 		r.add(l, "server", s.explained(ctx, err).Error(), why, "start it, or see why it cannot be reached")
 		return false

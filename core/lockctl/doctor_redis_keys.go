@@ -293,7 +293,7 @@ func (s *session) delivery(ctx context.Context, f findings, servers []*redisServ
 			continue
 		}
 		at.judge(heard == len(from), warn, "delivery", fmt.Sprintf("%d of %d messages reached a subscriber here", heard, len(from)),
-			"who waits for a key is not told that it is free, and looks again after up to a second",
+			"a caller that waits for a key is not told that it is free, and looks again after up to a second",
 			"ask for an endpoint whose Pub/Sub reaches all clients and all nodes; see that no proxy on the way drops messages")
 	}
 }

@@ -110,7 +110,7 @@ func (w *watcher) look() {
 		err = w.take(data)
 	}
 	if err != nil {
-		w.locks.Logger().Error("lockaround: the overrides in a file are not taken, those from before stay", "file", w.path, "error", err.Error())
+		w.locks.Logger().Error("lockaround: the overrides in a file were refused, and the previous ones stay in force", "file", w.path, "error", err.Error())
 	}
 }
 

@@ -172,7 +172,7 @@ func TestBadFileKeepsWhatWasAndIsLoggedOnceWithItsPlaces(t *testing.T) {
 				put(t, path, tc.text)
 				w.after(20)
 				w.waits(time.Second)
-				if got := strings.Count(w.log.String(), "are not taken"); got != 1 {
+				if got := strings.Count(w.log.String(), "were refused"); got != 1 {
 					t.Errorf("logged %d times", got)
 				}
 				w.says(1, tc.says)

@@ -24,7 +24,7 @@ type Reason struct {
 	Code string // stable: "LOCK_BUSY"
 	HTTP int    // a status of net/http, or 499, which nginx and others log for a request whose client has gone
 	GRPC uint32 // a code of google.golang.org/grpc/codes
-	Text string // "another request is being worked on that excludes this one", without a full stop
+	Text string // "another request that excludes this one is in progress", without a full stop
 
 	// Placeholder is what of the key's template could not be rendered; empty if it is not about one.
 	Placeholder string
@@ -59,7 +59,7 @@ var kinds = []struct {
 	err error
 	Reason
 }{
-	{core.ErrBusy, Reason{Code: "LOCK_BUSY", HTTP: 409, GRPC: aborted, Again: true, Text: "another request is being worked on that excludes this one"}},
+	{core.ErrBusy, Reason{Code: "LOCK_BUSY", HTTP: 409, GRPC: aborted, Again: true, Text: "another request that excludes this one is in progress"}},
 	{core.ErrTimeout, Reason{Code: "LOCK_TIMEOUT", HTTP: 409, GRPC: aborted, Again: true, Text: "other requests that exclude this one took too long"}},
 	{core.ErrUnavailable, Reason{Code: "LOCK_UNAVAILABLE", HTTP: 503, GRPC: unavailable, Text: "the lock that this request needs cannot be had at present"}},
 	{core.ErrClosed, Reason{Code: "LOCK_CLOSED", HTTP: 503, GRPC: unavailable, Text: "the process is shutting down"}},
@@ -80,7 +80,7 @@ var tokens = []struct {
 	{fence.ErrUndecided, Reason{Code: "LOCK_TOKEN_UNDECIDED", HTTP: 503, GRPC: unavailable, Log: true, Text: "the fencing token of the request cannot be checked at present"}},
 	{fence.ErrStale, Reason{Code: "LOCK_TOKEN_STALE", HTTP: 412, GRPC: failedPrecondition, Text: "the lock that the request was sent under is over, and another one has had it since"}},
 	{fence.ErrMissing, Reason{Code: "LOCK_TOKEN_MISSING", HTTP: 400, GRPC: invalidArgument, Text: "the request has no fencing token; it has to be sent under the lock of what it changes"}},
-	{fence.ErrOtherKey, Reason{Code: "LOCK_TOKEN_OTHER_KEY", HTTP: 400, GRPC: invalidArgument, Text: "the request was sent under another lock than that of what it changes"}},
+	{fence.ErrOtherKey, Reason{Code: "LOCK_TOKEN_OTHER_KEY", HTTP: 400, GRPC: invalidArgument, Text: "the request was sent under a different lock from the one that guards what it changes"}},
 	{fence.ErrMalformed, Reason{Code: "LOCK_TOKEN_MALFORMED", HTTP: 400, GRPC: invalidArgument, Text: "the header or metadata " + fence.Header + " of the request cannot be read"}},
 }
 

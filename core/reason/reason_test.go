@@ -80,5 +80,5 @@ func Example() {
 	if r, ok := reason.Of(err); ok {
 		fmt.Println(r.HTTP, r.Code, r.Text)
 	}
-	// Output: 409 LOCK_BUSY another request is being worked on that excludes this one
+	// Output: 409 LOCK_BUSY another request that excludes this one is in progress
 }

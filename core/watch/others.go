@@ -56,7 +56,7 @@ func (all *watchers) Reported(message []byte) {
 
 // take notes a report, unless it is an old one or nobody watches.
 func (all *watchers) take(from observe.Instance, p *report, now time.Time) {
-	to := &other{heard: now, number: p.Number, held: p.Held, waiting: p.Waiting, started: p.Started, release: p.Release, dropped: p.Dropped, keys: make(map[string]usage, len(p.Keys))}
+	to := &other{heard: now, number: p.Number, held: p.Held, waiting: p.Waiting, started: p.Started, release: p.Version, dropped: p.Dropped, keys: make(map[string]usage, len(p.Keys))}
 	for i := range p.Keys {
 		if u := p.Keys[i].Use; u.holding+u.waiting > 0 {
 			to.keys[p.Keys[i].Name] = u
@@ -152,7 +152,7 @@ func (o others) age(now time.Time) (changed bool) {
 func (o others) processes() []Process {
 	all := make([]Process, 0, len(o))
 	for _, p := range o {
-		to := Process{Identity: p.Identity, Instance: p.Instance.String(), Heard: p.heard, Started: p.started, Release: p.release, Closed: p.closed, Held: p.held, Waiting: p.waiting, Dropped: p.dropped}
+		to := Process{Identity: p.Identity, Instance: p.Instance.String(), Heard: p.heard, Started: p.started, Version: p.release, Closed: p.closed, Held: p.held, Waiting: p.waiting, Dropped: p.dropped}
 		if p.gone {
 			to.Gone, to.Held, to.Waiting = p.heard, 0, 0
 		}

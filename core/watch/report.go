@@ -22,7 +22,7 @@ type report observe.Report[usage]
 // parseReport reads a report that was sent at about now. All that is in it may be made up.
 func parseReport(from observe.Instance, rest []byte, now time.Time) (*report, error) {
 	r := observe.Reader{Rest: rest}
-	p := &report{Identity: r.Text(driver.MaxIdentity), Started: now.Add(-r.Duration()), Release: strings.ToValidUTF8(r.Text(observe.MaxRelease), "\ufffd"), Number: r.Number()}
+	p := &report{Identity: r.Text(driver.MaxIdentity), Started: now.Add(-r.Duration()), Version: strings.ToValidUTF8(r.Text(observe.MaxVersion), "\ufffd"), Number: r.Number()}
 	if !driver.ValidIdentity(p.Identity) {
 		p.Identity = ""
 	}

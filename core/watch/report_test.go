@@ -22,7 +22,7 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 	events := []observe.Event{{At: now.Add(-time.Second), Kind: manager.EventLost, Policy: "stock", Token: 12, Waited: time.Second}}
 	instance := observe.Instance{1}.String()
 	written = &observe.Report[manager.Key]{
-		Identity: "pod-1", Started: now.Add(-time.Hour), Release: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
+		Identity: "pod-1", Started: now.Add(-time.Hour), Version: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
 		Keys: []observe.ToldKey[manager.Key]{{Told: told, Policies: names, Events: events, Use: manager.Key{
 			Holding: 3, Waiting: 4,
 			Holders: []manager.Holding{{
@@ -35,7 +35,7 @@ func written(now time.Time) (written *observe.Report[manager.Key], read *report)
 		}}},
 	}
 	read = &report{
-		Identity: "pod-1", Started: now.Add(-time.Hour), Release: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
+		Identity: "pod-1", Started: now.Add(-time.Hour), Version: "v1.2.3", Number: 7, Dropped: 2, Held: 3, Waiting: 4, Policies: policies,
 		Keys: []observe.ToldKey[usage]{{Told: told, Policies: names, Events: events, Use: usage{
 			holding: 3, waiting: 4,
 			holders: []Holder{{

@@ -78,7 +78,7 @@ type Process struct {
 	Closed bool
 
 	Started time.Time // when the process began
-	Release string    // the version of its program's module or source; empty if it was built without one
+	Version string    // the version of its program's module or source; empty if it was built without one
 
 	Held    int // holds of the process, and leases that it keeps without a holder
 	Waiting int // callers of the process that wait
@@ -97,7 +97,7 @@ type Counts struct {
 
 	Unavailable int64 // callers who did not get it because of the store: core.ErrUnavailable
 
-	// Rate is Taken in the last minute, each second.
+	// Rate is how many locks were taken per second, over the last minute.
 	Rate float64
 }
 

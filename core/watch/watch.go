@@ -97,7 +97,7 @@ func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View
 	v := View{At: now, Since: rec.Since, Window: observe.Window, Store: storeOf(h), Policies: policiesOf(rec, now)}
 	self := Process{
 		Identity: rec.Self.Identity, Instance: rec.Self.Instance.String(), Self: true, Heard: now,
-		Started: observe.Started, Release: observe.Release(), Held: held, Waiting: waiting,
+		Started: observe.Started, Version: observe.Version(), Held: held, Waiting: waiting,
 	}
 	v.Processes = append([]Process{self}, o.processes()...)
 	all := make(ranking)

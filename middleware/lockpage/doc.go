@@ -13,7 +13,7 @@
 //
 // The handler asks nobody who he is. Put it behind the authentication that your other pages for
 // operators have, or serve it on an address that only they reach; [WithViewers] is for a check of
-// your own. Who may see the page sees identities of processes, names of policies and trace IDs.
+// your own. Whoever may see the page sees identities of processes, names of policies and trace IDs.
 // Keys are masked: a key is its policy's name and a short code. [ShowKeys] shows them.
 //
 // [WithRelease] adds a button that takes a key from its holders; read there who may use it and
@@ -35,11 +35,17 @@
 //
 // The first page has all processes of the namespace that [watch.New] reaches: on Redis
 // and Valkey all that have taken a lock. With a driver that cannot pass messages between
-// processes it has this one alone, and says so. Each process is alive, silent or gone. A key has its holder, since when it holds, what
+// processes it has this one alone, and says so. Each process is alive, silent or gone, and has the version
+// of its program and since when it runs. A key has its holder, since when it holds, what
 // is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of
 // the last minutes. Bars have one scale for all rows, of powers of ten from a millisecond to a
 // minute. Counts begin when somebody begins to look. The page of a key has its queue in order,
 // what the store says, and the last 50 events on a time line.
+//
+// A store that fails is said in front, with since when and what it came to last; the page asks it every
+// two seconds. What is not known then is unknown, and a time that a silent process told of stands still.
+// A wait is marked once it is half of its policy's Wait, or 30 s if that has no end. Callers of a policy
+// with Standby, such as the candidates for a leader, are counted apart: they wait for no call.
 //
 // [WithPanels] adds tables of what else uses locks:
 //
@@ -50,8 +56,8 @@
 // Nothing while nobody looks: the engine is watched from the first request until some seconds
 // after the last, and a page in a browser's background asks for nothing. At most [WithStreams]
 // browsers are kept up to date, four times a second at most, and each is sent the rows that have
-// changed. The store is asked about a key that somebody looks at once a second, for all who do. A
-// browser that does not read for 30 s is given up.
+// changed. While somebody looks the store is asked whether it answers every two seconds, and about a key that
+// somebody looks at once a second, for all who do. A browser that does not read for 30 s is given up.
 //
 // # What a live page needs of the server
 //

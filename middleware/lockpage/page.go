@@ -185,7 +185,7 @@ func (p *page) servePage(name string) http.HandlerFunc {
 		if name == "key" {
 			key, ok := s.named(r.Context(), r.URL.Query().Get("id"))
 			if !ok {
-				p.fail(w, http.StatusNotFound, "There is no such key now", "Nobody has used it for some minutes, or this process was started anew and its links with it.")
+				p.fail(w, http.StatusNotFound, "There is no such key now", "Nobody has used it for some minutes, or this process has restarted, and its old links no longer work.")
 				return
 			}
 			k := s.key(r.Context(), key, pic)
@@ -284,7 +284,7 @@ func ShowKeys() Option {
 
 // WithViewers asks allow of every request; those for which it returns false are answered with
 // 403. It sees cookies and headers as they came. Streams end after some minutes and are asked for
-// again, so that who is no longer allowed loses the page. The default lets everybody look who
+// again, so that a viewer who is no longer allowed loses the page. The default admits everybody who
 // reaches the handler: then the authentication before it decides.
 func WithViewers(allow func(*http.Request) bool) Option {
 	return func(o *options) error {

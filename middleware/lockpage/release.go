@@ -167,13 +167,13 @@ func (p *page) foreign(r *http.Request) string {
 		return ""
 	case site == "":
 		return "The request comes from a page of " + printable(origin) + ", and was sent to " + printable(r.Host) +
-			". If a proxy has changed the host, name the page's origin by lockpage.WithTrustedOrigins, or have the proxy keep it."
+			". If a proxy has changed the host, name the page's origin by lockpage.WithTrustedOrigins, or configure the proxy to preserve it."
 	}
 	return "The request does not come from this page."
 }
 
 // noMore says that somebody else holds the key, or nobody.
-const noMore = "The holder that the page has shown holds the key no more. Look again."
+const noMore = "The holder that the page showed no longer holds the key. Look again."
 
 // notNow refuses a form whose token is good for nothing.
 func (p *page) notNow(w http.ResponseWriter, err error) {

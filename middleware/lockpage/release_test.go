@@ -98,7 +98,7 @@ func TestButtonIsForTheHolderThatThePageHasShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := c.hold()
-	if w := post(t, c.page, "dana", f); w.Code != 409 || !strings.Contains(w.Body.String(), "no more") {
+	if w := post(t, c.page, "dana", f); w.Code != 409 || !strings.Contains(w.Body.String(), "no longer") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if next.Err() != nil {

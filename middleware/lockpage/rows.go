@@ -226,6 +226,7 @@ func (b *builder) keyRow(k *watch.Key) keyRow {
 		r.Long = r.Long || b.long(w)
 	}
 	r.Waiting = max(r.Waiting-r.Standing, 0)
+	r.Unknown = r.Unknown || r.Waiting > 0 // somebody has it, or is about to, and has not told
 	if len(k.Holders) > 0 {
 		h := b.holderRow(0, &k.Holders[0])
 		r.Holder, r.More = &h, max(k.Holding, len(k.Holders))-1
@@ -371,7 +372,7 @@ type processRow struct {
 	Silent        *moment
 	Unknown       *moment // the store fails, so that it cannot be heard of
 	Up            *moment
-	Release       string
+	Version       string
 	Held, Waiting int
 	Dropped       int
 }
@@ -381,7 +382,7 @@ func (b *builder) processRows(v *watch.View) []processRow {
 	for i := range v.Processes {
 		p := &v.Processes[i]
 		r := processRow{ID: "p-" + b.mask.sealer.code(p.Instance), Who: name(p.Identity), Self: p.Self, Closed: p.Closed, Held: p.Held, Waiting: p.Waiting, Dropped: p.Dropped}
-		r.Up, r.Release = b.since(p.Started), printable(p.Release)
+		r.Up, r.Version = b.since(p.Started), printable(p.Version)
 		switch silent := !p.Self && b.now.Sub(p.Heard) > quiet; {
 		case silent && b.failing && !p.Closed:
 			r.Unknown = b.since(p.Heard)

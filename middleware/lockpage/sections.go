@@ -164,7 +164,7 @@ func (b *builder) alarm(s *watch.Store) []notice {
 
 func (b *builder) noticesOf(v *watch.View) (all []notice) {
 	all = b.alarm(&v.Store)
-	if v.Alone != "" {
+	if v.Alone != "" && !b.failing {
 		all = append(all, notice{ID: "n-alone", Text: printable(v.Alone)})
 	}
 	if v.Dropped > 0 {

@@ -241,7 +241,7 @@ func (h *Hold) warn(message string, more ...any) {
 	})
 }
 
-// held is after how many TTLs, and how long at least, the log says of a hold that others wait for it.
+// longHold is after how many TTLs, and longHoldLeast after how long at least, the log says that others wait for a hold.
 const (
 	longHold      = 10
 	longHoldLeast = time.Minute

@@ -71,7 +71,7 @@ type lock struct {
 // Of an exclusive key at most one of asking, leases and ending is there at a time:
 // the store is being asked for a lease, the process has one, or it is returning
 // one. The exception is a release that was sent: the next request may follow it, see
-// sent.go. Of a semaphore the process has a lease for each of its holders. Of a shared
+// request.go. Of a semaphore the process has a lease for each of its holders. Of a shared
 // key all its readers join one lease while nobody else waits; once others do, it asks
 // for the next. advance takes the next step.
 type line struct {
@@ -97,7 +97,7 @@ type lineState struct {
 	leases      *lease   // linked
 	held        int32    // how many leases
 	returning   int32    // leases that are being returned
-	sent        *lease   // of those, linked: a request may still follow their releases, see sent.go
+	sent        *lease   // of those, linked: a request may still follow their releases, see request.go
 	followed    int32    // of those: how many a request has followed
 	trouble     *trouble // nil: the store has answered
 	lastHeld    instant  // when the key was last known to be taken, before the present request or lease

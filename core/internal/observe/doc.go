@@ -11,6 +11,6 @@
 //
 // # Files
 //
-// hub.go begins and ends the recording; recorder.go keeps what happened; sharing.go decides when to
+// hub.go begins and ends the recording; recorder.go keeps what happened, and tally.go counts it; sharing.go decides when to
 // report, and rank.go which keys; report.go and wire.go have the messages.
 package observe

@@ -68,9 +68,9 @@ func (i Instance) String() string { return hex.EncodeToString(i[:]) }
 // Started is when this process began, as far as this package knows.
 var Started = time.Now()
 
-// Release is what the program says that it is: the version of its module or of its source, at most
-// [MaxRelease] bytes; empty if it was built without.
-var Release = sync.OnceValue(func() string {
+// Version is what the program says that it is: the version of its module or of its source, at most
+// [MaxVersion] bytes; empty if it was built without.
+var Version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -84,7 +84,7 @@ var Release = sync.OnceValue(func() string {
 			}
 		}
 	}
-	return release[:min(len(release), MaxRelease)]
+	return release[:min(len(release), MaxVersion)]
 })
 
 // Of is the hub of an engine, or nil. Package core sets it, which alone knows what an engine has.

@@ -20,7 +20,7 @@ const (
 
 // Bounds of a report.
 const (
-	MaxRelease   = 64  // bytes of what a program is called
+	MaxVersion   = 64  // bytes of what a program is called
 	MaxName      = 256 // bytes of a policy's name; longer ones are cut
 	MaxNames     = 256 // policies of a report that have changed
 	ReportEvents = 8   // of a key
@@ -77,7 +77,7 @@ func parseAsk(rest []byte) (a ask, err error) {
 type Report[Use any] struct {
 	Identity string
 	Started  time.Time // of the process
-	Release  string    // of the program, see [Release]
+	Version  string    // of the program, see [Version]
 	Number   uint64    // of the report, from 1
 	Dropped  int       // keys that it does not have
 	Held     int
@@ -172,7 +172,7 @@ func Encode(p *Report[manager.Key], from Instance, now time.Time) (message []byt
 	w := &writer{Message(KindReport, from)}
 	w.text(p.Identity)
 	w.duration(now.Sub(p.Started))
-	w.text(p.Release)
+	w.text(p.Version)
 	w.number(p.Number)
 	w.number(uint64(p.Dropped + len(p.Keys) - fit))
 	w.number(uint64(p.Held))

@@ -149,7 +149,7 @@ func unnamed(keys []manager.Key, named map[string]bool, now time.Time, prefix in
 
 // collect makes a report of keys that are in use, and of what happened since the last one.
 func (h *Hub) collect(rec *Recorder, keys []manager.Key, now time.Time) *Report[manager.Key] {
-	p := &Report[manager.Key]{Identity: rec.Self.Identity, Started: Started, Release: Release()}
+	p := &Report[manager.Key]{Identity: rec.Self.Identity, Started: Started, Version: Version()}
 	all := make(Ranking[*manager.Key])
 	for i := range keys {
 		c, k := all.Of(keys[i].Key[len(h.Prefix):]), &keys[i]

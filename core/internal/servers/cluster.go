@@ -247,13 +247,13 @@ func (n *Node) well(ctx context.Context) bool {
 	return strings.Contains(text(n.Do(ctx, "CLUSTER", "INFO")), "cluster_state:ok\r\n")
 }
 
-// slotRange is who has some slots: the master first. A node that is not known is nil.
+// slotRange is a node's range of slots: the master first. A node that is not known is nil.
 type slotRange struct {
 	first, last int64
 	nodes       Nodes
 }
 
-// ranges is who has which slots, as n sees it, in the order of the slots.
+// ranges says which node has which slots, as n sees it, in the order of the slots.
 func (c *Cluster) ranges(ctx context.Context, n *Node) (ranges []slotRange, err error) {
 	answer, err := n.Do(ctx, "CLUSTER", "SLOTS") // which is what clients go by
 	for _, one := range list(answer, nil) {

@@ -20,7 +20,8 @@ func TestScreenshots(t *testing.T) {
 	if os.Getenv("LOCKAROUND_SCREENSHOTS") == "" {
 		t.Skip("LOCKAROUND_SCREENSHOTS=1 makes the pictures of the README anew")
 	}
-	addr := testservers.Redis(t).Addr()
+	server := testservers.Redis(t)
+	addr := server.Addr()
 	s := onRedis(t, addr, "shop-1", lockpage.ShowKeys(), lockpage.WithRelease(func(*http.Request) (string, bool) { return "dana", true }))
 	for _, name := range []string{"shop-2", "shop-3", "shop-4"} {
 		defer startProcess(t, addr, name)()
@@ -38,8 +39,14 @@ func TestScreenshots(t *testing.T) {
 		width, height int64
 		dark          bool
 		key           bool
+		failing       bool
 	}{
-		{"light.png", 1280, 760, false, false}, {"dark.png", 1280, 760, true, false}, {"narrow.png", 390, 780, false, false}, {"key.png", 1280, 860, false, true},
+		{"light.png", 1280, 760, false, false, false},
+		{"dark.png", 1280, 760, true, false, false},
+		{"narrow.png", 390, 780, false, false, false},
+		{"key.png", 1280, 860, false, true, false},
+		{"failing.png", 1280, 760, false, false, true},
+		{"failing-narrow.png", 500, 900, true, false, true},
 	} {
 		scheme := "light"
 		if shot.dark {
@@ -52,6 +59,13 @@ func TestScreenshots(t *testing.T) {
 			b.until("the key's page", `location.pathname.endsWith("/key") && document.getElementById("state").textContent === "page is live"`)
 			b.until("its events", `document.querySelectorAll('[data-s="event"] tr').length > 20`)
 		}
+		if shot.name == "failing.png" {
+			b.visit(s.url)
+			b.live()
+			server.Kill()
+			time.Sleep(20 * time.Second) // until all others have been silent for long
+			b.until("the alarm", `document.querySelector(".alarm") !== null`)
+		}
 		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)
@@ -60,4 +74,6 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	server.Restart()
+	time.Sleep(2 * time.Second) // until go-redis, which dials once a second, has noticed
 }

@@ -44,8 +44,8 @@ var (
 
 // The scripts. Each takes a single key but Take, which also takes the key's [Stream].
 var (
-	// Take takes [TakeArgs] and answers a [TakeReply]. It grants an owner an absent key. Outside
-	// of a Cluster two native commands do the same: see [TakeArgs.Native].
+	// Take takes [TakeArgs] and answers a stream ID, 1 or nil: see take.lua. It grants an owner an absent key. Outside
+	// of a Cluster two native commands do the same: see words in core/redislock/client.go.
 	Take = newScript("take", drawnSource+takeSource)
 	// Acquire takes [AcquireArgs] and answers an [AcquireReply]. It grants an owner the
 	// key or a place in the queue, refreshes the place, or extends the lease.
