@@ -267,6 +267,20 @@ func (e *Engine) ReplaceOverrides(byName map[string]Override) error {
 // [Engine.ReplaceOverrides] may change them. A nil engine was not.
 func (e *Engine) TakesOverrides() bool { return e != nil && e.overrides.Load() != nil }
 
+// Overrides returns a copy of the overrides that are in force, by the names of their policies. It is nil
+// if the engine is, or was made without [WithOverrides]. Safe for concurrent use.
+func (e *Engine) Overrides() map[string]Override {
+	if !e.TakesOverrides() {
+		return nil
+	}
+	all := e.overrides.Load().byName
+	byName := make(map[string]Override, len(all))
+	for name, o := range all {
+		byName[name] = o.clone()
+	}
+	return byName
+}
+
 // replaced returns the plans of all guards with other overrides, or all that is in the way.
 func (e *Engine) replaced(old, all *overrides) (map[*guarded]*plan, error) {
 	var faults []error

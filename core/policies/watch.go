@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -121,15 +125,41 @@ func (w *watcher) take(data []byte) error {
 	if len(d.faults) > 0 {
 		return errors.Join(d.faults...)
 	}
+	before := w.locks.Overrides()
 	if err := w.locks.ReplaceOverrides(overrides); err != nil {
 		return d.placed(err)
 	}
-	w.locks.Logger().Info("lockaround: the overrides in a file were taken", "file", w.path, "policies", len(overrides))
+	if changed := changed(before, overrides); len(changed) > 0 {
+		w.locks.Logger().Info("lockaround: the overrides in a file were taken", "file", w.path, "policies", len(overrides), "changed", strings.Join(changed, ", "))
+	}
 	if err := w.locks.CheckOverrides(); err != nil {
 		w.locks.Logger().Warn("lockaround: a file overrides policies that the program does not have, or has not used so far", "file", w.path, "error", d.placed(err).Error())
 	}
 	return nil
 }
+
+// changed are the names of policies whose overrides differ, sorted; at most mostChanged of them.
+func changed(before, now map[string]core.Override) (names []string) {
+	all := maps.Clone(before)
+	if all == nil {
+		all = make(map[string]core.Override)
+	}
+	maps.Copy(all, now)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, had := before[name]
+		is, has := now[name]
+		if had == has && reflect.DeepEqual(was, is) {
+			continue
+		}
+		if names = append(names, name); len(names) > mostChanged {
+			return append(names[:mostChanged], "and others")
+		}
+	}
+	return names
+}
+
+// mostChanged is how many policies a line of the log names.
+const mostChanged = 20
 
 // placed gives the errors of policies their places in the file.
 func (d *document) placed(err error) error {

@@ -268,3 +268,22 @@ func TestWatchThatCannotWorkIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestLogSaysWhichPoliciesHaveChangedAndNothingIfNoneHas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.yaml")
+	put(t, path, waiting("1s")+"  refund: {ttl: 9s}\n")
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, path)
+		w.after(2)
+		w.says(1, `changed="refund, stock"`)
+		put(t, path, "# the same\n"+waiting("1000ms")+"  refund: {ttl: 9s}\n")
+		w.after(3)
+		w.says(0, "were taken")
+		put(t, path, waiting("2s"))
+		w.after(3)
+		w.says(1, `changed="refund, stock"`)
+		put(t, path, waiting("3s"))
+		w.after(3)
+		w.says(1, "changed=stock")
+	})
+}
