@@ -44,6 +44,9 @@ func New(ctx context.Context, e *core.Engine) (*Watcher, error) {
 		return refuse(ctx.Err(), "")
 	}
 	h := observe.Of(e)
+	if h == nil {
+		return refuse(core.ErrPolicy, "the engine was not made by core.New")
+	}
 	h.Lock()
 	defer h.Unlock()
 	if h.Closed {

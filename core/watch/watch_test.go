@@ -125,6 +125,27 @@ func TestWatchIsRefusedAfterClose(t *testing.T) {
 	}
 }
 
+func TestWatchThatCannotBeginIsRefused(t *testing.T) {
+	e := open(t, memlock.New())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var none context.Context
+	for name, tc := range map[string]struct {
+		ctx    context.Context
+		engine *core.Engine
+		want   error
+	}{
+		"no engine":             {t.Context(), nil, core.ErrPolicy},
+		"an engine of no store": {t.Context(), new(core.Engine), core.ErrPolicy},
+		"no context":            {none, e, core.ErrPolicy},
+		"a context that ended":  {ended, e, context.Canceled},
+	} {
+		if w, err := watch.New(tc.ctx, tc.engine); w != nil || !errors.Is(err, tc.want) || !errors.As(err, new(*core.Error)) {
+			t.Errorf("%s: %v; want %v", name, err, tc.want)
+		}
+	}
+}
+
 func TestWatchThatHasEndedCostsNothing(t *testing.T) {
 	e := open(t, memlock.New())
 	p := core.Policy{Key: "stock:1", Name: "stock"}
