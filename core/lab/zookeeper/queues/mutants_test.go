@@ -34,10 +34,10 @@ var mistakes = []struct{ name, by, file, old, bug string }{
 	{"a claim is nobody's", bySuite + "/Claim", "claim.go", "c.Worker != worker:", "c.Worker != worker && false:"},
 	{"two workers claim a key", bySuite + "/Claim", "change.go", "c.move(claimed, earliest+lasts)", "c.move(since, earliest)"},
 	{"an item that others have deleted is passed over", byFaults, "change.go", "case n == nil && sequence >= c.Head:\n\t\treturn nil, queue.ErrDamaged", "case n == nil && sequence >= c.Head:\n\t\treturn &item{ID: []byte{1}}, nil"},
-	{"what has ended stays", byFaults, "sweep.go", "\t\tc.Pruned++\n", "\t\tbreak\n"},
+	{"what has ended stays", byFaults, "claim.go", "\t\tc.Pruned++\n", "\t\tbreak\n"},
 	{"a shard takes more keys than an answer can name", byFaults, "operations.go", "stat.NumChildren < a.q.maxKeys()", "true"},
-	{"a key is forgotten with its sequence", byFaults, "sweep.go", "max(floor, c.Sequence)", "floor"},
-	{"the time of a run goes back with the clock", byRecord, "record.go", "l.now = max(written, l.Floor)", "l.now = written"},
+	{"a key is forgotten with its sequence", byFaults, "claim.go", "max(floor, c.Sequence)", "floor"},
+	{"the time of a run goes back with the clock", byRecord, "change.go", "l.now = max(written, l.Floor)", "l.now = written"},
 }
 
 // TestMistakesOfTheStoreAreFound puts one mistake after the other into the store, and expects the
