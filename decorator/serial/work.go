@@ -322,9 +322,7 @@ func (w *worker[In]) trouble(ctx context.Context, op string, err error) {
 // recovered notes that the stores answer. w.mu is held.
 func (w *worker[In]) recovered() {
 	w.unlucky = 0
-	if w.failed.Load() && w.failed.Swap(false) {
-		w.engine.Logger().Info("lockaround: the stores answer again, and queued items run", "lock.name", w.guard.Name())
-	}
+	w.failed.Store(false)
 }
 
 // complain says once, until the stores answer again, why they do not.
