@@ -99,7 +99,21 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 	return e, nil
 }
 
-func init() { observe.Of = func(engine any) *observe.Hub { return engine.(*Engine).hub } }
+func init() {
+	observe.Of = func(ctx context.Context, engine any) (*observe.Hub, error) {
+		const op = "watch"
+		e := engine.(*Engine)
+		switch err := e.misused(ctx, op, ""); {
+		case err != nil:
+			return nil, err
+		case e.hub == nil:
+			return nil, e.failure(op, "", ErrPolicy).because("the engine was not made by core.New")
+		case ctx.Err() != nil:
+			return nil, e.failure(op, "", ctx.Err())
+		}
+		return e.hub, nil
+	}
+}
 
 // Acquire takes the lock of a literal key and returns its lease, which the
 // caller must release. ctx bounds the acquisition only: when it ends later, the

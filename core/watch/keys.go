@@ -53,12 +53,9 @@ func spanOf(t *driver.Trace) (trace.TraceID, trace.SpanID) {
 // usages are those of all engines.
 type usages []usage
 
-// ranking has the keys that may be shown.
-type ranking observe.Ranking[usages]
-
-// use notes how an engine uses a key.
-func (all ranking) use(name string, u usage) {
-	c := observe.Ranking[usages](all).Of(name)
+// rank notes how an engine uses a key that may be shown.
+func rank(all observe.Ranking[usages], name string, u usage) {
+	c := all.Of(name)
 	c.Used = append(c.Used, u)
 	for i := range u.waiters {
 		if !u.waiters[i].Standby {

@@ -19,16 +19,10 @@ const (
 // other is an engine that has reported. It never changes: each report makes another one.
 type other struct {
 	*observe.Origin
-	heard   time.Time
-	closed  bool // it said that it was
-	gone    bool
-	number  uint64 // of the report
-	started time.Time
-	release string
-	held    int
-	waiting int
-	dropped int
-	keys    map[string]usage
+	shown  Process // but for what Origin says
+	gone   bool
+	number uint64 // of the report
+	keys   map[string]usage
 }
 
 // others are the engines that have reported. Who changes them holds the hub's mutex.
@@ -47,8 +41,8 @@ func (all *watchers) Reported(message []byte) {
 	case kind == observe.KindClosed:
 		all.hub.Lock()
 		defer all.hub.Unlock()
-		if was := all.others[from]; was != nil && !was.closed { // until it reports again: anybody may say goodbye for it
-			all.others[from] = &other{Origin: was.Origin, heard: now, closed: true, gone: true, number: was.number}
+		if was := all.others[from]; was != nil && !was.shown.Closed { // until it reports again: anybody may say goodbye for it
+			all.others[from] = &other{Origin: was.Origin, shown: Process{Heard: now, Closed: true}, gone: true, number: was.number}
 			all.note()
 		}
 	}
@@ -56,7 +50,8 @@ func (all *watchers) Reported(message []byte) {
 
 // take notes a report, unless it is an old one or nobody watches.
 func (all *watchers) take(from observe.Instance, p *report, now time.Time) {
-	to := &other{heard: now, number: p.Number, held: p.Held, waiting: p.Waiting, started: p.Started, release: p.Version, dropped: p.Dropped, keys: make(map[string]usage, len(p.Keys))}
+	to := &other{number: p.Number, keys: make(map[string]usage, len(p.Keys))}
+	to.shown = Process{Heard: now, Started: p.Started, Version: p.Version, Held: p.Held, Waiting: p.Waiting, Dropped: p.Dropped}
 	for i := range p.Keys {
 		if u := p.Keys[i].Use; u.holding+u.waiting > 0 {
 			to.keys[p.Keys[i].Name] = u
@@ -132,7 +127,7 @@ func (o others) room() bool {
 // age notes who has fallen silent, and reports whether anything has changed.
 func (o others) age(now time.Time) (changed bool) {
 	for i, p := range o {
-		silent := now.Sub(p.heard)
+		silent := now.Sub(p.shown.Heard)
 		switch {
 		case silent > forgottenAfter:
 			delete(o, i)
@@ -152,9 +147,10 @@ func (o others) age(now time.Time) (changed bool) {
 func (o others) processes() []Process {
 	all := make([]Process, 0, len(o))
 	for _, p := range o {
-		to := Process{Identity: p.Identity, Instance: p.Instance.String(), Heard: p.heard, Started: p.started, Version: p.release, Closed: p.closed, Held: p.held, Waiting: p.waiting, Dropped: p.dropped}
+		to := p.shown
+		to.Identity, to.Instance = p.Identity, p.Instance.String()
 		if p.gone {
-			to.Gone, to.Held, to.Waiting = p.heard, 0, 0
+			to.Gone, to.Held, to.Waiting = to.Heard, 0, 0
 		}
 		all = append(all, to)
 	}

@@ -81,16 +81,16 @@ func TestEngineIsBackAsSoonAsItReportsAfterAForgedGoodbye(t *testing.T) {
 	p := example(now)
 	h.take(observe.Instance{1}, p, now)
 	h.Reported(observe.Message(observe.KindClosed, observe.Instance{1}))
-	if o := h.others[observe.Instance{1}]; !o.closed || len(o.keys) > 0 {
+	if o := h.others[observe.Instance{1}]; !o.shown.Closed || len(o.keys) > 0 {
 		t.Fatalf("after a goodbye: %+v", o)
 	}
 	h.take(observe.Instance{1}, p, now) // which came before the goodbye
-	if !h.others[observe.Instance{1}].closed {
+	if !h.others[observe.Instance{1}].shown.Closed {
 		t.Error("a report that had come before undoes the goodbye")
 	}
 	p.Number++
 	h.take(observe.Instance{1}, p, now)
-	if o := h.others[observe.Instance{1}]; o.closed || o.gone || len(o.keys) != 1 {
+	if o := h.others[observe.Instance{1}]; o.shown.Closed || o.gone || len(o.keys) != 1 {
 		t.Errorf("after its next report: %+v", o)
 	}
 }
@@ -107,7 +107,7 @@ func TestForgedNumberOfAReportDoesNotSilenceTheEngine(t *testing.T) {
 			p.Number++
 			h.take(observe.Instance{1}, p, now)
 		}
-		if o := h.others[observe.Instance{1}]; o.held == 99 {
+		if o := h.others[observe.Instance{1}]; o.shown.Held == 99 {
 			t.Errorf("a forged number of %d silences the engine", forged)
 		}
 	}

@@ -32,25 +32,14 @@ type Watcher struct {
 // The error is a [*core.Error] around core.ErrPolicy if the engine or ctx is nil, core.ErrClosed if
 // the engine is closed, or ctx's error.
 func New(ctx context.Context, e *core.Engine) (*Watcher, error) {
-	refuse := func(kind error, detail string) (*Watcher, error) {
-		return nil, &core.Error{Op: "watch", Kind: kind, Detail: detail}
-	}
-	switch {
-	case e == nil:
-		return refuse(core.ErrPolicy, "the engine is nil; use the one that core.New returned")
-	case ctx == nil:
-		return refuse(core.ErrPolicy, "the context is nil; use context.Background() where there is none")
-	case ctx.Err() != nil:
-		return refuse(ctx.Err(), "")
-	}
-	h := observe.Of(e)
-	if h == nil {
-		return refuse(core.ErrPolicy, "the engine was not made by core.New")
+	h, err := observe.Of(ctx, e)
+	if err != nil {
+		return nil, err
 	}
 	h.Lock()
 	defer h.Unlock()
 	if h.Closed {
-		return refuse(core.ErrClosed, "")
+		return nil, &core.Error{Op: "watch", Driver: h.Driver, Kind: core.ErrClosed}
 	}
 	all := h.Viewer(func() observe.Viewer { return &watchers{hub: h, watching: make(map[*Watcher]struct{})} }).(*watchers)
 	w := &Watcher{all: all, engine: e, changed: make(chan struct{}, 1)}
@@ -103,22 +92,22 @@ func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View
 		Started: observe.Started, Version: observe.Version(), Held: held, Waiting: waiting,
 	}
 	v.Processes = append([]Process{self}, o.processes()...)
-	all := make(ranking)
+	all := make(observe.Ranking[usages])
 	for i := range keys {
-		all.use(keys[i].Key[len(h.Prefix):], usageOf(&keys[i], rec.Self))
+		rank(all, keys[i].Key[len(h.Prefix):], usageOf(&keys[i], rec.Self))
 	}
-	o.use(now, all.use)
+	o.use(now, func(name string, u usage) { rank(all, name, u) })
 	left += rec.Keys.Each(now, func(name string, r *observe.Record) {
 		if busy := r.Happened(observe.NumberOf(now)); busy > 0 || all[name] != nil {
-			observe.Ranking[usages](all).Of(name).Busy = busy
+			all.Of(name).Busy = busy
 		}
 	})
-	for _, c := range observe.Ranking[usages](all).Best(MaxKeys) {
+	for _, c := range all.Best(MaxKeys) {
 		v.Keys = append(v.Keys, keyOf(rec, c.Name, c.Used, now))
 	}
 	v.Dropped = left + len(all) - len(v.Keys)
 	for _, p := range o {
-		v.Dropped += p.dropped
+		v.Dropped += p.shown.Dropped
 	}
 	return v
 }

@@ -75,20 +75,21 @@ var Version = sync.OnceValue(func() string {
 	if !ok {
 		return ""
 	}
-	release := info.Main.Version
-	if release == "" || release == "(devel)" {
-		release = ""
+	version := info.Main.Version
+	if version == "" || version == "(devel)" {
+		version = ""
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				release = s.Value[:min(len(s.Value), 12)]
+				version = s.Value[:min(len(s.Value), 12)]
 			}
 		}
 	}
-	return release[:min(len(release), MaxVersion)]
+	return version[:min(len(version), MaxVersion)]
 })
 
-// Of is the hub of an engine, or nil. Package core sets it, which alone knows what an engine has.
-var Of func(engine any) *Hub
+// Of is the hub of an engine. The error is the engine's, of a watch that cannot begin. Package core sets it,
+// which alone knows what an engine has.
+var Of func(ctx context.Context, engine any) (*Hub, error)
 
 // New returns a hub without watchers. It listens to those who ask for reports.
 func New(c Config) *Hub {
