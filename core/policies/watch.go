@@ -141,9 +141,6 @@ func (w *watcher) take(data []byte) error {
 // changed are the names of policies whose overrides differ, sorted; at most mostChanged of them.
 func changed(before, now map[string]core.Override) (names []string) {
 	all := maps.Clone(before)
-	if all == nil {
-		all = make(map[string]core.Override)
-	}
 	maps.Copy(all, now)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		was, had := before[name]
