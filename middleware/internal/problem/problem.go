@@ -128,7 +128,7 @@ func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 // was answered, if anything was, or 0 if that is not known. A lock that was lost or held for too long
 // is in the engine's log already, with more: it is named here if its client was told otherwise.
 func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answered bool, status int) {
-	if !answered && (errors.Is(err, core.ErrLost) || errors.Is(err, core.ErrMaxHold)) {
+	if !answered && !p.log {
 		return
 	}
 	about := []any{"lock.name", name, "route", route, "error.type", p.Code, "error", reason.Told(err), "answered", answered}
