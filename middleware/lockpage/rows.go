@@ -62,13 +62,49 @@ func (b *builder) sinceBy(t time.Time, instance string) *moment {
 // patience is how long who waits without an end is not yet said to wait for long.
 const patience = 30 * time.Second
 
-// long reports whether a caller has waited for half of what its policy lets it wait.
+// waits are callers who wait, without those who stand by.
+type waits struct {
+	first             *watch.Waiter // who waits longest; nil if nobody does
+	long              bool          // for one of them that is long
+	standing, waiting int
+}
+
+// note adds a caller.
+func (b *builder) note(w *watch.Waiter, to *waits) {
+	if w.Standby {
+		to.standing++
+		return
+	}
+	to.waiting++
+	to.long = to.long || b.long(w)
+	if to.first == nil || w.Since.Before(to.first.Since) {
+		to.first = w
+	}
+}
+
+// longest is since when the one waits who waits longest.
+func (b *builder) longest(w waits) *moment {
+	if w.first == nil {
+		return nil
+	}
+	return b.sinceBy(w.first.Since, w.first.Instance)
+}
+
+// waitsOf are the callers of a list.
+func (b *builder) waitsOf(all []watch.Waiter) (w waits) {
+	for i := range all {
+		b.note(&all[i], &w)
+	}
+	return w
+}
+
+// long reports whether a caller who does not stand by has waited for half of what its policy lets it wait.
 func (b *builder) long(w *watch.Waiter) bool {
 	limit := w.Wait / 2
 	if w.Wait <= 0 || w.Wait == core.Forever {
 		limit = patience
 	}
-	return !w.Standby && b.now.Sub(w.Since) >= limit
+	return b.now.Sub(w.Since) >= limit
 }
 
 func (b *builder) since(t time.Time) *moment {
@@ -207,25 +243,17 @@ type holderRow struct {
 
 func (b *builder) keyRow(k *watch.Key) keyRow {
 	code := b.mask.sealer.code(k.Key)
-	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Waiting: k.Waiting, Unknown: b.failing, figures: figuresOf(k.Counts, k.Waits)}
+	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Unknown: b.failing, figures: figuresOf(k.Counts, k.Waits)}
 	if b.mask.show {
 		r.Policy = printable(policyOf(k))
 	}
+	w := b.waitsOf(k.Waiters)
+	r.Wait, r.Long, r.Standing, r.Waiting = b.longest(w), w.long, w.standing, max(k.Waiting-w.standing, 0)
 	for i := range k.Waiters {
-		w := &k.Waiters[i]
-		if w.Standby {
-			r.Standing++
-			continue
-		}
-		if w.Self {
+		if w := &k.Waiters[i]; w.Self && !w.Standby {
 			r.Here++
 		}
-		if r.Wait == nil {
-			r.Wait = b.sinceBy(w.Since, w.Instance)
-		}
-		r.Long = r.Long || b.long(w)
 	}
-	r.Waiting = max(r.Waiting-r.Standing, 0)
 	r.Unknown = r.Unknown || r.Waiting > 0 // somebody has it, or is about to, and has not told
 	if len(k.Holders) > 0 {
 		h := b.holderRow(0, &k.Holders[0])
@@ -278,7 +306,7 @@ type waiterRow struct {
 }
 
 func (b *builder) waiterRow(i int, w *watch.Waiter) waiterRow {
-	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.sinceBy(w.Since, w.Instance), Long: b.long(w), Stands: w.Standby}
+	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.sinceBy(w.Since, w.Instance), Long: !w.Standby && b.long(w), Stands: w.Standby}
 	if w.TraceID.IsValid() {
 		r.Trace = w.TraceID.String()
 	}
@@ -298,9 +326,9 @@ type policyRow struct {
 // policyRows adds to what is known of policies who holds and waits now.
 func (b *builder) policyRows(v *watch.View) []policyRow {
 	type now struct {
-		waiting, held int
-		more, long    bool
-		wait          *moment
+		waits
+		held int
+		more bool
 	}
 	of := map[string]*now{}
 	at := func(policy string) *now {
@@ -320,15 +348,7 @@ func (b *builder) policyRows(v *watch.View) []policyRow {
 		}
 		for j := range v.Keys[i].Waiters {
 			w := &v.Keys[i].Waiters[j]
-			if w.Standby {
-				continue
-			}
-			n := at(w.Policy)
-			n.waiting++
-			n.long = n.long || b.long(w)
-			if n.wait == nil || w.Since.Before(n.wait.At) {
-				n.wait = b.sinceBy(w.Since, w.Instance)
-			}
+			b.note(w, &at(w.Policy).waits)
 		}
 	}
 	rows := make([]policyRow, 0, len(v.Policies))
@@ -336,7 +356,7 @@ func (b *builder) policyRows(v *watch.View) []policyRow {
 		p := &v.Policies[i]
 		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), figures: figuresOf(p.Counts, p.Waits)}
 		if n := of[p.Name]; n != nil {
-			r.Waiting, r.Held, r.More, r.Wait, r.Long = n.waiting, n.held, n.more, n.wait, n.long
+			r.Waiting, r.Held, r.More, r.Wait, r.Long = n.waiting, n.held, n.more, b.longest(n.waits), n.long
 		}
 		if r.Name == "" {
 			r.Name = "without a name"

@@ -55,6 +55,15 @@ type total struct {
 	Class                 string
 }
 
+// longestOf is the figure of the longest wait.
+func (b *builder) longestOf(id string, w waits) total {
+	t := total{ID: id, Name: "longest wait now", Value: "–", Since: b.longest(w)}
+	if w.long {
+		t.Class = "wait"
+	}
+	return t
+}
+
 func totalsOf(b *builder, v *watch.View) []total {
 	var c watch.Counts
 	for _, p := range v.Policies {
@@ -74,11 +83,17 @@ func totalsOf(b *builder, v *watch.View) []total {
 			gone++
 		}
 	}
+	var w waits
+	for i := range v.Keys {
+		for j := range v.Keys[i].Waiters {
+			b.note(&v.Keys[i].Waiters[j], &w)
+		}
+	}
 	t := []total{
 		{ID: "t-processes", Name: "processes", Value: strconv.Itoa(len(v.Processes) - gone)},
 		{ID: "t-held", Name: "held", Value: grouped(int64(held))},
-		{ID: "t-waiting", Name: "waiting", Value: grouped(int64(waiting))},
-		{ID: "t-wait", Name: "longest wait now", Value: "–"},
+		{ID: "t-waiting", Name: "waiting", Value: grouped(int64(max(waiting-w.standing, 0)))},
+		b.longestOf("t-wait", w),
 		{ID: "t-rate", Name: "taken", Value: perSecond(c.Rate)},
 		{ID: "t-handoffs", Name: "hand-offs", Value: grouped(c.HandedOff)},
 		{ID: "t-lost", Name: "lost", Value: grouped(c.Lost)},
@@ -98,25 +113,8 @@ func totalsOf(b *builder, v *watch.View) []total {
 			t[1+i].Note = "as last heard"
 		}
 	}
-	standing := 0
-	for i := range v.Keys {
-		for j := range v.Keys[i].Waiters {
-			w := &v.Keys[i].Waiters[j]
-			if w.Standby {
-				standing++
-				continue
-			}
-			if since := b.sinceBy(w.Since, w.Instance); t[3].Since == nil || earlier(since, t[3].Since) < 0 {
-				t[3].Since = since
-			}
-			if b.long(w) {
-				t[3].Class = "wait"
-			}
-		}
-	}
-	t[2].Value = grouped(int64(max(waiting-standing, 0)))
-	if standing > 0 {
-		t = append(t, total{ID: "t-standing", Name: "standing by", Value: grouped(int64(standing))})
+	if w.standing > 0 {
+		t = append(t, total{ID: "t-standing", Name: "standing by", Value: grouped(int64(w.standing))})
 	}
 	if t[4].Value == "" {
 		t[4].Value = "0/s"
@@ -212,7 +210,7 @@ func (b *builder) factsOf(k *watch.Key) []total {
 	t := []total{
 		{ID: "f-waiting", Name: "callers waiting", Value: strconv.Itoa(k.Waiting)},
 		{ID: "f-store", Name: "places in the store’s queue", Value: "–"},
-		{ID: "f-wait", Name: "longest wait now", Value: "–"},
+		b.longestOf("f-wait", b.waitsOf(k.Waiters)),
 		{ID: "f-taken", Name: "taken", Value: zero(f.Taken), Note: f.Rate},
 		{ID: "f-handoffs", Name: "hand-offs", Value: zero(f.HandedOff)},
 		{ID: "f-lost", Name: "lost", Value: zero(f.Lost)},
@@ -222,18 +220,6 @@ func (b *builder) factsOf(k *watch.Key) []total {
 	}
 	if k.Store != nil {
 		t[1].Value = strconv.Itoa(k.Store.Waiting)
-	}
-	for i := range k.Waiters {
-		w := &k.Waiters[i]
-		if w.Standby {
-			continue
-		}
-		if t[2].Since == nil {
-			t[2].Since = b.sinceBy(w.Since, w.Instance)
-		}
-		if b.long(w) {
-			t[2].Class = "wait"
-		}
 	}
 	if f.Bad {
 		t[5].Class = "bad"
