@@ -97,8 +97,7 @@ func TestPageSaysFirstThatTheStoreFails(t *testing.T) {
 		t.Errorf("the page is calm:\n%s", text)
 	}
 	v.Store.Refuses = true
-	s.view = v
-	if text := get(t, s.page(t), "/").Body.String(); strings.Contains(text, "does not answer") || !strings.Contains(text, "will not do what locks need") {
+	if text := get(t, (&scene{view: v}).page(t), "/").Body.String(); strings.Contains(text, "does not answer") || !strings.Contains(text, "will not do what locks need") {
 		t.Errorf("of a store that answers:\n%s", text)
 	}
 }
