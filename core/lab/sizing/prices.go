@@ -182,7 +182,7 @@ func givenUp(ctx context.Context, b *bed) error {
 		return err
 	}
 	defer p.Close() //nolint:errcheck // nothing follows
-	e, err := b.engineAt(p.Addr(), 20, core.WithStoreTimeout(300*time.Millisecond))
+	e, err := b.engineAt(p.Addr(), 20)
 	if err != nil {
 		return err
 	}
