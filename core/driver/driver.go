@@ -296,16 +296,17 @@ func (s Strength) String() string {
 
 // Capabilities says what a driver offers.
 type Capabilities struct {
-	Name   string        // in telemetry and errors: "redis", "memory"
-	Modes  []Mode        // the modes it grants
-	MinTTL time.Duration // shorter TTLs are refused when a policy is compiled
-	Tokens Strength
-	Strict bool          // queues callers in one order over all processes
-	Keep   bool          // honours Ending.Keep
-	Oust   bool          // offers Session.Oust, and has tokens
-	After  bool          // honours Request.After
-	Recall bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
-	Wake   time.Duration // the longest a waiter sleeps through a lost wake-up
+	Name    string        // in telemetry and errors: "redis", "memory"
+	Address string        // where the store is, for an operator: "10.0.0.5:6379", say; never credentials; empty if the driver cannot tell
+	Modes   []Mode        // the modes it grants
+	MinTTL  time.Duration // shorter TTLs are refused when a policy is compiled
+	Tokens  Strength
+	Strict  bool          // queues callers in one order over all processes
+	Keep    bool          // honours Ending.Keep
+	Oust    bool          // offers Session.Oust, and has tokens
+	After   bool          // honours Request.After
+	Recall  bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
+	Wake    time.Duration // the longest a waiter sleeps through a lost wake-up
 
 	// Unordered says that the store has no queue: waiters ask again now and then, and any of them may be the next
 	// one, or a newcomer. State.Waiting is 0, and Contended is not reported.

@@ -34,17 +34,22 @@ func New(client *clientv3.Client) *Driver {
 const wake = time.Second
 
 // Capabilities says what an etcd cluster offers.
-func (*Driver) Capabilities() driver.Capabilities {
+func (d *Driver) Capabilities() driver.Capabilities {
+	var where string
+	if d.client != nil {
+		where = strings.Join(d.client.Endpoints(), ", ")
+	}
 	return driver.Capabilities{
-		Name:   "etcd",
-		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
-		MinTTL: minTTL,
-		Tokens: driver.DurableTokens,
-		Strict: true,
-		Keep:   true,
-		Oust:   true,
-		Recall: true,
-		Wake:   wake,
+		Name:    "etcd",
+		Address: where,
+		Modes:   []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
+		MinTTL:  minTTL,
+		Tokens:  driver.DurableTokens,
+		Strict:  true,
+		Keep:    true,
+		Oust:    true,
+		Recall:  true,
+		Wake:    wake,
 
 		Identity: true,
 		Trace:    true,

@@ -9,6 +9,8 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +89,28 @@ func newClientWire(client redis.UniversalClient, timeout time.Duration) (*client
 		w.client, w.obeysContext = own, true
 	}
 	return w, nil
+}
+
+// addressOf says where a client finds its server, and which database there.
+func addressOf(client redis.UniversalClient) string {
+	if usable(client) != nil {
+		return ""
+	}
+	switch c := client.(type) {
+	case clusterClient:
+		return strings.Join(c.Options().Addrs, ", ")
+	case *redis.Client:
+		o := c.Options()
+		where := o.Addr
+		if where == "FailoverClient" {
+			where = "found by Sentinels"
+		}
+		if o.DB != 0 {
+			where += ", database " + strconv.Itoa(o.DB)
+		}
+		return where
+	}
+	return ""
 }
 
 // usable returns an error for a client with which the protocol cannot work.

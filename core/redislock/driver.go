@@ -26,6 +26,7 @@ import (
 // on other servers than its keys, so that no waiter would ever be woken.
 func New(client redis.UniversalClient, opts ...Option) driver.Driver {
 	c := config{
+		address:     addressOf(client),
 		connections: 4,
 		wire: func(timeout time.Duration) (wire, error) {
 			return newClientWire(client, timeout)
@@ -44,6 +45,7 @@ func New(client redis.UniversalClient, opts ...Option) driver.Driver {
 type redisDriver struct{ config }
 
 type config struct {
+	address     string // of the server, for an operator
 	connections int
 	wire        func(timeout time.Duration) (wire, error)
 	channel     func() string
@@ -74,21 +76,22 @@ func WithConnections(n int) Option {
 func (d *redisDriver) Capabilities() driver.Capabilities {
 	if d.names != nil {
 		return driver.Capabilities{
-			Name: "redis-plain", Modes: []driver.Mode{driver.Exclusive}, MinTTL: minTTL, Tokens: driver.ClockTokens, LateTokens: true,
+			Name: "redis-plain", Address: d.address, Modes: []driver.Mode{driver.Exclusive}, MinTTL: minTTL, Tokens: driver.ClockTokens, LateTokens: true,
 			After: true, Written: true, Unordered: true, Wake: 2 * maxPoll,
 		}
 	}
 	return driver.Capabilities{
-		Name:   "redis",
-		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
-		MinTTL: minTTL,
-		Tokens: driver.ClockTokens,
-		Strict: true,
-		Oust:   true,
-		Recall: true,
-		After:  true,
-		Keep:   true,
-		Wake:   time.Second,
+		Name:    "redis",
+		Address: d.address,
+		Modes:   []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
+		MinTTL:  minTTL,
+		Tokens:  driver.ClockTokens,
+		Strict:  true,
+		Oust:    true,
+		Recall:  true,
+		After:   true,
+		Keep:    true,
+		Wake:    time.Second,
 
 		LateTokens: true,
 		Written:    true,

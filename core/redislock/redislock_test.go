@@ -314,3 +314,21 @@ func gather(n int, f func(i int)) {
 	}
 	all.Wait()
 }
+
+func TestDriverTellsAnOperatorWhereItsServerIs(t *testing.T) {
+	sentinels := &redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "secret"}
+	for want, client := range map[string]redis.UniversalClient{
+		"10.0.0.5:6379":                redis.NewClient(&redis.Options{Addr: "10.0.0.5:6379", Username: "shop", Password: "secret"}),
+		"10.0.0.5:6379, database 3":    redis.NewClient(&redis.Options{Addr: "10.0.0.5:6379", DB: 3}),
+		"found by Sentinels":           redislock.NewFailoverClient(sentinels),
+		"10.0.0.5:6379, 10.0.0.6:6379": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"10.0.0.5:6379", "10.0.0.6:6379"}, Password: "secret"}),
+		"":                             nil,
+	} {
+		if got := redislock.New(client).Capabilities().Address; got != want {
+			t.Errorf("address is %q, want %q", got, want)
+		}
+		if client != nil {
+			_ = client.Close() // it has not been used
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 // Driver keeps locks in independent Redis servers, by majority. It is safe for
 // concurrent use, and any number of engines may share it.
 type Driver struct {
+	address      string // of the nodes, for an operator
 	wires        func(timeout time.Duration) ([]wire, error)
 	nodeTimeout  time.Duration
 	restartDelay time.Duration
@@ -55,7 +57,7 @@ func New(nodes []*redis.Client, opts ...Option) *Driver {
 }
 
 func newDriver(names []string, wires func(time.Duration) ([]wire, error), opts []Option) *Driver {
-	d := &Driver{wires: wires, jitter: mathrand.Float64, health: newHealth(names)}
+	d := &Driver{address: strings.Join(names, ", "), wires: wires, jitter: mathrand.Float64, health: newHealth(names)}
 	d.clock = d.health.clock
 	for _, o := range opts {
 		if o != nil {
@@ -131,16 +133,17 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // Capabilities says what the masters offer together.
-func (*Driver) Capabilities() driver.Capabilities {
+func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
-		Name:   "redlock",
-		Modes:  []driver.Mode{driver.Exclusive},
-		MinTTL: minTTL,
-		Tokens: driver.ClockTokens,
-		Keep:   true,
-		Oust:   true,
-		Recall: true,
-		Wake:   time.Second,
+		Name:    "redlock",
+		Address: d.address,
+		Modes:   []driver.Mode{driver.Exclusive},
+		MinTTL:  minTTL,
+		Tokens:  driver.ClockTokens,
+		Keep:    true,
+		Oust:    true,
+		Recall:  true,
+		Wake:    time.Second,
 
 		Identity: true,
 		Trace:    true,

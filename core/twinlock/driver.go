@@ -73,14 +73,15 @@ func (t twin) Capabilities() driver.Capabilities {
 	}
 	a, b := t.stores[from].Capabilities(), t.stores[to].Capabilities()
 	return driver.Capabilities{
-		Name:   a.Name + "+" + b.Name,
-		Modes:  slices.DeleteFunc(slices.Clone(a.Modes), func(m driver.Mode) bool { return !slices.Contains(b.Modes, m) }),
-		MinTTL: max(a.MinTTL, b.MinTTL),
-		Tokens: a.Tokens,
-		Strict: a.Strict && b.Strict,
-		Keep:   a.Keep && b.Keep,
-		Recall: a.Recall && b.Recall,
-		Wake:   a.Wake + b.Wake,
+		Name:    a.Name + "+" + b.Name,
+		Address: a.Address + "; " + b.Address,
+		Modes:   slices.DeleteFunc(slices.Clone(a.Modes), func(m driver.Mode) bool { return !slices.Contains(b.Modes, m) }),
+		MinTTL:  max(a.MinTTL, b.MinTTL),
+		Tokens:  a.Tokens,
+		Strict:  a.Strict && b.Strict,
+		Keep:    a.Keep && b.Keep,
+		Recall:  a.Recall && b.Recall,
+		Wake:    a.Wake + b.Wake,
 
 		LateTokens: a.LateTokens || b.LateTokens,
 

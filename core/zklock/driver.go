@@ -38,16 +38,17 @@ func New(servers []string, opts ...Option) driver.Driver {
 }
 
 // Capabilities says what ZooKeeper offers.
-func (*zkDriver) Capabilities() driver.Capabilities {
+func (d *zkDriver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
-		Name:   "zookeeper",
-		Modes:  []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
-		MinTTL: minTTL,
-		Tokens: driver.DurableTokens,
-		Strict: true,
-		Oust:   true,
-		Recall: true,
-		Wake:   wake,
+		Name:    "zookeeper",
+		Address: strings.Join(d.servers, ", "),
+		Modes:   []driver.Mode{driver.Exclusive, driver.Shared, driver.Semaphore},
+		MinTTL:  minTTL,
+		Tokens:  driver.DurableTokens,
+		Strict:  true,
+		Oust:    true,
+		Recall:  true,
+		Wake:    wake,
 	}
 }
 
