@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 	"weak"
+
+	"github.com/lockaround/lockaround/core/internal/observe"
 )
 
 // Override replaces fields of a policy by what a configuration says, see
@@ -46,16 +48,20 @@ func set[T any](to, from *T) {
 
 // stated says which fields are o's.
 func (o *Override) stated() string {
-	var names []string
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{{"Wait", o.Wait != nil}, {"TTL", o.TTL != nil}, {"MaxHold", o.MaxHold != nil}, {"Mode", o.Mode != nil}, {"Limit", o.Limit != nil}, {"Release", o.Release != nil}} {
-		if f.set {
-			names = append(names, f.name)
-		}
+	return "from core.WithOverrides: " + strings.Join(o.fields().Names(), ", ")
+}
+
+// fields are those that o sets.
+func (o *Override) fields() observe.Fields {
+	return observe.FieldsOf(o.Wait != nil, o.TTL != nil, o.MaxHold != nil, o.Mode != nil, o.Limit != nil, o.Release != nil)
+}
+
+// overridden are the fields of the policy of a name that the overrides in force set.
+func (e *Engine) overridden(policy string) observe.Fields {
+	if all := e.overrides.Load(); all != nil && all.byName[policy] != nil {
+		return all.byName[policy].fields()
 	}
-	return "from core.WithOverrides: " + strings.Join(names, ", ")
+	return 0
 }
 
 // clone copies what o points to.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -163,17 +164,44 @@ func with(names []string, name string) []string {
 }
 
 // policiesOf returns the policies, the busiest first.
-func policiesOf(rec *observe.Recorder, now time.Time) []Policy {
+func policiesOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) []Policy {
 	var all []Policy
 	rec.Policies.Each(now, func(name string, r *observe.Record) {
 		if c := countsOf(r, rec.Since, now); c != (Counts{}) {
-			all = append(all, Policy{name, c, bucketsOf(r, rec.Since, now)})
+			all = append(all, Policy{name, settingsOf(name, h.SettingsOf(r), o), c, bucketsOf(r, rec.Since, now)})
 		}
 	})
 	slices.SortFunc(all, func(a, b Policy) int {
 		return cmp.Or(cmp.Compare(b.Counts.callers(), a.Counts.callers()), strings.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), MaxPolicies)]
+}
+
+// settingsOf returns the settings of a policy: those of this process first, and each that another has instead.
+func settingsOf(name string, own observe.Settings, o others) (all []Settings) {
+	users := map[observe.Settings]int{own: 1}
+	for _, p := range o {
+		if !p.gone {
+			users[p.policies[name]]++
+		}
+	}
+	delete(users, observe.Settings{}) // of who does not use the policy
+	for s, n := range users {
+		all = append(all, Settings{
+			Mode: s.Mode, Limit: s.Limit, Wait: s.Wait, TTL: s.TTL, MaxHold: s.MaxHold, Strict: s.Strict,
+			Overridden: s.Overridden.Names(), Self: s == own, Processes: n,
+		})
+	}
+	slices.SortFunc(all, func(a, b Settings) int {
+		if a.Self {
+			return -1
+		}
+		if b.Self {
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Processes, a.Processes), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	return all
 }
 
 func (c *Counts) callers() int64 { return c.Taken + c.Refused + c.TimedOut + c.Unavailable }

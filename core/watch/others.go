@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +20,11 @@ const (
 // other is an engine that has reported. It never changes: each report makes another one.
 type other struct {
 	*observe.Origin
-	shown  Process // but for what Origin says
-	gone   bool
-	number uint64 // of the report
-	keys   map[string]usage
+	shown    Process // but for what Origin says
+	gone     bool
+	number   uint64 // of the report
+	keys     map[string]usage
+	policies map[string]observe.Settings // what it has told of late
 }
 
 // others are the engines that have reported. Who changes them holds the hub's mutex.
@@ -69,6 +71,7 @@ func (all *watchers) take(from observe.Instance, p *report, now time.Time) {
 		all.hub.Unlock()
 		return
 	}
+	to.policies = was.settings(p)
 	if to.Origin = (&observe.Origin{Identity: p.Identity, Instance: from}); was != nil && *was.Origin == *to.Origin {
 		to.Origin = was.Origin
 	}
@@ -97,6 +100,20 @@ func (all *watchers) take(from observe.Instance, p *report, now time.Time) {
 			rec.Policies.With(told.Name, now, func(r *observe.Record) { r.Add(observe.NumberOf(now), told.Delta) })
 		}
 	}
+}
+
+// settings are those of policies as an engine tells, with those of its reports before. o may be nil.
+func (o *other) settings(p *report) map[string]observe.Settings {
+	all := make(map[string]observe.Settings)
+	if o != nil && len(o.policies) < MaxPolicies {
+		maps.Copy(all, o.policies)
+	}
+	for _, told := range p.Policies {
+		if told.Settings.TTL > 0 {
+			all[told.Name] = told.Settings
+		}
+	}
+	return all
 }
 
 // follows reports whether a report is one of the few before o, or o itself, that came late or twice.

@@ -147,10 +147,10 @@ func TestReportThatComesTwiceCountsOnce(t *testing.T) {
 func TestPoliciesThatAreShownAreBounded(t *testing.T) {
 	r := observe.NewRecorder(&observe.Origin{}, 0)
 	for i := range 5_000 {
-		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Policy: fmt.Sprint("policy:", i)})
-		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Policy: "busy"})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Terms: &manager.Terms{Name: fmt.Sprint("policy:", i)}})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "k", Terms: &manager.Terms{Name: "busy"}})
 	}
-	if all := policiesOf(r, time.Now()); len(all) > MaxPolicies || all[0].Name != "busy" {
+	if all := policiesOf(&observe.Hub{Config: observe.Config{Overridden: func(string) observe.Fields { return 0 }}}, r, nil, time.Now()); len(all) > MaxPolicies || all[0].Name != "busy" {
 		t.Errorf("%d policies, first %q", len(all), all[0].Name)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/observe"
@@ -31,6 +30,7 @@ func parseReport(from observe.Instance, rest []byte, now time.Time) (*report, er
 	for i := range p.Policies {
 		p.Policies[i].Name = strings.ToValidUTF8(r.Text(observe.MaxName), "\ufffd")
 		p.Policies[i].Delta = r.Delta()
+		p.Policies[i].Settings = r.Settings()
 	}
 	p.Keys = make([]observe.ToldKey[usage], r.Count(MaxKeys))
 	origin := observe.Origin{Identity: p.Identity, Instance: from}
@@ -64,7 +64,7 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 	u.holders = slices.Grow(u.holders, n)
 	for range n {
 		set := r.Number()
-		h := Holder{Identity: from.Identity, Instance: instance, Idle: set&1 != 0, Contended: set&2 != 0, Mode: modeOf(set >> 3)}
+		h := Holder{Identity: from.Identity, Instance: instance, Idle: set&1 != 0, Contended: set&2 != 0, Mode: observe.ModeOf(set >> 3)}
 		h.Policy, h.Limit, h.Token = p.policy(r), r.Int(), int64(r.AtMost(maxToken))
 		h.Since, h.Until = now.Add(-r.Duration()), now.Add(r.Duration())
 		h.Renewals, h.HandOffs = r.Int(), r.Int()
@@ -78,9 +78,9 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 	u.waiters = slices.Grow(u.waiters, n)
 	for range n {
 		set := r.Number()
-		w := Waiter{Identity: from.Identity, Instance: instance, Mode: modeOf(set >> 3), Policy: p.policy(r)}
+		w := Waiter{Identity: from.Identity, Instance: instance, Mode: observe.ModeOf(set >> 3), Policy: p.policy(r)}
 		w.Since = now.Add(-r.Duration())
-		w.Wait = waitOf(r.Duration())
+		w.Wait = observe.WaitOf(r.Duration())
 		w.Standby = set&2 != 0
 		if set&1 != 0 {
 			copy(w.TraceID[:], r.Take(len(w.TraceID)))
@@ -94,20 +94,4 @@ func (p *report) key(r *observe.Reader, k *observe.ToldKey[usage], from observe.
 		e.Waited = r.Duration()
 		k.Events = append(k.Events, e)
 	}
-}
-
-// waitOf is a policy's Wait that somebody told of.
-func waitOf(d time.Duration) time.Duration {
-	if d >= observe.Longest {
-		return core.Forever
-	}
-	return d
-}
-
-// modeOf is a mode that somebody told of.
-func modeOf(n uint64) driver.Mode {
-	if n > uint64(driver.Semaphore) {
-		return driver.Exclusive
-	}
-	return driver.Mode(n)
 }

@@ -18,7 +18,8 @@ import (
 func written(now time.Time) (written *observe.Report[manager.Key], read *report) {
 	d := observe.Delta{Counts: [observe.Kinds]uint32{manager.EventTaken: 3, manager.EventLost: 1}, Total: 5 * time.Second, Longest: 2 * time.Second}
 	told := observe.Told{Name: "stock:1", Delta: d}
-	policies, names := []observe.Told{{Name: "stock", Delta: d}}, []string{"stock", "refund"}
+	settings := observe.Settings{Mode: driver.Semaphore, Limit: 5, Wait: core.Forever, TTL: time.Minute, MaxHold: time.Second, Strict: true, Overridden: observe.FieldsOf(true, false, false, false, true)}
+	policies, names := []observe.Told{{Name: "stock", Delta: d, Settings: settings}}, []string{"stock", "refund"}
 	events := []observe.Event{{At: now.Add(-time.Second), Kind: manager.EventLost, Policy: "stock", Token: 12, Waited: time.Second}}
 	instance := observe.Instance{1}.String()
 	written = &observe.Report[manager.Key]{

@@ -3,6 +3,7 @@ package watch_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -252,4 +253,35 @@ func (s deafSession) Tell(ctx context.Context, topic string, message []byte) err
 		return nil
 	}
 	return s.gossip.Tell(ctx, topic, message)
+}
+
+func TestSettingsOfAPolicyAreThoseInForceInEachProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		a := open(t, d, core.WithIdentity("a"))
+		b := open(t, d, core.WithIdentity("b"), core.WithOverrides(map[string]core.Override{"stock": {Wait: new(5 * time.Second), MaxHold: new(time.Minute)}}))
+		w := watched(t, a)
+		use := func(e *core.Engine) {
+			mustBe(t, mustAcquire(t, e, core.Policy{Key: "stock:1", Name: "stock", Wait: time.Second, TTL: 20 * time.Second}).Release(t.Context()), nil)
+		}
+		settings := func(v watch.View) []watch.Settings {
+			for _, p := range v.Policies {
+				if p.Name == "stock" {
+					return p.Settings
+				}
+			}
+			return nil
+		}
+		seen(t, w, "b", func(v watch.View) bool { return processOf(v, "b").Identity != "" })
+		use(b)
+		of := watch.Settings{Wait: 5 * time.Second, TTL: 20 * time.Second, MaxHold: time.Minute, Overridden: []string{"Wait", "MaxHold"}, Processes: 1}
+		seen(t, w, "what b has", func(v watch.View) bool { return reflect.DeepEqual(settings(v), []watch.Settings{of}) })
+		use(a)
+		own := watch.Settings{Wait: time.Second, TTL: 20 * time.Second, Self: true, Processes: 1}
+		seen(t, w, "what both have", func(v watch.View) bool { return reflect.DeepEqual(settings(v), []watch.Settings{own, of}) })
+		mustBe(t, b.ReplaceOverrides(nil), nil)
+		use(b)
+		own.Processes = 2
+		seen(t, w, "that both agree", func(v watch.View) bool { return reflect.DeepEqual(settings(v), []watch.Settings{own}) })
+	})
 }

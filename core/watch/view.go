@@ -49,6 +49,7 @@ type View struct {
 type Store struct {
 	Driver    string // "redis", say
 	Namespace string // may be empty
+	Address   string // where it is, as the driver says; may be empty
 
 	// Failing is since when calls of this process have failed; zero if the latest has not. Refuses
 	// tells a store that answers that it will not, as one that is read-only does, from one that does
@@ -122,9 +123,26 @@ type Key struct {
 
 // Policy is what is known of the policies of one name.
 type Policy struct {
-	Name   string // may be empty
-	Counts Counts
-	Waits  []Bucket // the oldest first, without gaps
+	Name string // may be empty
+	// Settings are those in force: one, if the processes that use the policy agree. They differ while a
+	// release or a change of configuration reaches one process after the other. At most [MaxProcesses].
+	Settings []Settings
+	Counts   Counts
+	Waits    []Bucket // the oldest first, without gaps
+}
+
+// Settings are what a policy comes to in a process, with the engine's defaults and a configuration's overrides.
+type Settings struct {
+	Mode    core.Mode
+	Limit   int           // of a Semaphore; 0 for other modes
+	Wait    time.Duration // 0 tries once; core.Forever has no end
+	TTL     time.Duration
+	MaxHold time.Duration // 0 is no bound
+	Strict  bool          // callers are served in one order over all processes
+
+	Overridden []string // the fields that [core.WithOverrides] sets: "Wait", say
+	Self       bool     // they are those of this process
+	Processes  int      // how many have them
 }
 
 // Bucket is about those who got a lock, or gave up, in a short time.

@@ -86,7 +86,7 @@ func (w *Watcher) View() View {
 // viewOf makes a view.
 func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View {
 	keys, left, held, waiting := h.Manager.Look(MaxKeys, MaxCallers)
-	v := View{At: now, Since: rec.Since, Window: observe.Window, Store: storeOf(h), Policies: policiesOf(rec, now)}
+	v := View{At: now, Since: rec.Since, Window: observe.Window, Store: storeOf(h), Policies: policiesOf(h, rec, o, now)}
 	self := Process{
 		Identity: rec.Self.Identity, Instance: rec.Self.Instance.String(), Self: true, Heard: now,
 		Started: observe.Started, Version: observe.Version(), Held: held, Waiting: waiting,
@@ -114,7 +114,7 @@ func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View
 
 func storeOf(h *observe.Hub) Store {
 	t := h.Manager.Trouble()
-	return Store{Driver: h.Driver, Namespace: strings.TrimSuffix(h.Prefix, "/"), Failing: t.Since, Refuses: t.Refuses, Fault: t.Fault}
+	return Store{Driver: h.Driver, Address: h.Address, Namespace: strings.TrimSuffix(h.Prefix, "/"), Failing: t.Since, Refuses: t.Refuses, Fault: t.Fault}
 }
 
 // Key returns what is known of one literal key, which need not be in the View, with what the store

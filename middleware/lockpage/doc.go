@@ -36,7 +36,9 @@
 // The first page has all processes of the namespace that [watch.New] reaches: on Redis
 // and Valkey all that have taken a lock. With a driver that cannot pass messages between
 // processes it has this one alone, and says so. Each process is alive, silent or gone, and has the version
-// of its program and since when it runs. A key has its holder, since when it holds, what
+// of its program and since when it runs. The store is named, with its address. A policy has its mode, Wait,
+// TTL and MaxHold as they are in force, and which of them an override sets; if processes differ, a line for
+// each group that agrees. A key has its holder, since when it holds, what
 // is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of
 // the last minutes. Bars have one scale for all rows, of powers of ten from a millisecond to a
 // minute. Counts begin when somebody begins to look. The page of a key has its queue in order,

@@ -159,6 +159,7 @@ type document struct {
 	Title    string
 	Where    string // the namespace
 	Store    string // the driver's name
+	Address  string // of the store; may be empty
 	Nonce    string
 	Now      moment
 	Window   string
@@ -180,7 +181,7 @@ func (p *page) servePage(name string) http.HandlerFunc {
 		defer leave()
 		pic := s.first(r.Context())
 		b := builderOf(pic, p.mask)
-		doc := &document{Title: "Locks", Where: printable(pic.view.Store.Namespace), Store: printable(pic.view.Store.Driver), Panels: len(p.panels) > 0, Window: minutes(pic.view.Window)}
+		doc := &document{Title: "Locks", Where: printable(pic.view.Store.Namespace), Store: printable(pic.view.Store.Driver), Address: printable(pic.view.Store.Address), Panels: len(p.panels) > 0, Window: minutes(pic.view.Window)}
 		var d *drawing
 		if name == "key" {
 			key, ok := s.named(r.Context(), r.URL.Query().Get("id"))

@@ -148,6 +148,28 @@ func TestPageOfAProcessThatLocksNothingSaysThatTheStoreFails(t *testing.T) {
 	eventually(t, "the alarm", func() bool { return strings.Contains(get(t, h, "/").Body.String(), "connection refused") })
 }
 
+func TestPageSaysWhatAPolicyComesToInEachProcess(t *testing.T) {
+	v := wanted("stock:book")
+	v.Store = watch.Store{Driver: "redis", Namespace: "shop:prod", Address: "10.0.0.5:6379"}
+	own := watch.Settings{Wait: 2 * time.Second, TTL: 30 * time.Second, Self: true, Processes: 1}
+	v.Policies[0].Settings = []watch.Settings{own}
+	text := get(t, (&scene{view: v}).page(t), "/").Body.String()
+	for _, want := range []string{"redis at <bdi>10.0.0.5:6379</bdi>", `<small class="set">Mode exclusive · Wait 2s · TTL 30s</small>`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+	v.Policies[0].Settings = append(v.Policies[0].Settings, watch.Settings{
+		Mode: core.Semaphore, Limit: 3, Wait: core.Forever, TTL: time.Minute, MaxHold: time.Minute, Strict: true, Overridden: []string{"Wait", "Mode"}, Processes: 2,
+	})
+	text = get(t, (&scene{view: v}).page(t), "/").Body.String()
+	for _, want := range []string{"1 process, this one too: Mode exclusive", "2 processes: Mode semaphore of 3 (override) · Wait forever (override) · TTL 1m0s · MaxHold 1m0s · Strict"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+}
+
 func TestPolicyWithMoreCallersThanAreShownHasAtLeastThose(t *testing.T) {
 	if text := get(t, (&scene{view: wanted("k")}).page(t), "/").Body.String(); strings.Contains(text, ">1+<") {
 		t.Errorf("all callers are shown:\n%s", text)

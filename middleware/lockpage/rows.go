@@ -320,7 +320,55 @@ type policyRow struct {
 	More          bool // at least: some callers are counted by key alone
 	Wait          *moment
 	Long          bool
+	Settings      []setting
 	figures
+}
+
+// setting is a line of what a policy's settings are.
+type setting struct {
+	Whose string // empty if all processes agree
+	Text  string
+}
+
+// settingsOf are the settings of a policy, a line for each group of processes that agree.
+func settingsOf(all []watch.Settings) (lines []setting) {
+	for _, s := range all {
+		l := setting{}
+		if len(all) > 1 {
+			l.Whose = plural(int64(s.Processes), "process", "processes")
+			if s.Self {
+				l.Whose += ", this one too"
+			}
+		}
+		field := func(name, value string) string {
+			text := name + " " + value
+			if slices.Contains(s.Overridden, name) {
+				text += " (override)"
+			}
+			return text
+		}
+		texts := []string{field("Mode", mode(s.Mode, s.Limit)), field("Wait", bound(s.Wait)), field("TTL", s.TTL.String())}
+		if s.MaxHold > 0 {
+			texts = append(texts, field("MaxHold", s.MaxHold.String()))
+		}
+		if s.Strict {
+			texts = append(texts, "Strict")
+		}
+		l.Text = strings.Join(texts, " · ")
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// bound is a policy's Wait for a reader.
+func bound(wait time.Duration) string {
+	switch wait {
+	case 0:
+		return "once"
+	case core.Forever:
+		return "forever"
+	}
+	return wait.String()
 }
 
 // policyRows adds to what is known of policies who holds and waits now.
@@ -354,7 +402,7 @@ func (b *builder) policyRows(v *watch.View) []policyRow {
 	rows := make([]policyRow, 0, len(v.Policies))
 	for i := range v.Policies {
 		p := &v.Policies[i]
-		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), figures: figuresOf(p.Counts, p.Waits)}
+		r := policyRow{ID: "y-" + b.mask.sealer.code(p.Name), Name: printable(p.Name), Settings: settingsOf(p.Settings), figures: figuresOf(p.Counts, p.Waits)}
 		if n := of[p.Name]; n != nil {
 			r.Waiting, r.Held, r.More, r.Wait, r.Long = n.waiting, n.held, n.more, b.longest(n.waits), n.long
 		}

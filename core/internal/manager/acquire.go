@@ -211,7 +211,7 @@ func (mgr *Manager) join(w *waiter, key string, willing bool) (*request, *Refusa
 // await calls w.await, but first refuses a call that would wait for itself.
 func (mgr *Manager) await(ctx context.Context, w *waiter, key string, patience time.Duration, held Held) {
 	if o := mgr.observer.Load(); o != nil {
-		(*o).Note(Event{Kind: EventWaiting, Key: key, Policy: w.terms.Name})
+		(*o).Note(Event{Kind: EventWaiting, Key: key, Terms: w.terms})
 	}
 	if !w.try() && mgr.Carried != nil {
 		if token := mgr.Carried(ctx, key); token > 0 {

@@ -15,7 +15,7 @@ type Observer interface{ Note(e Event) }
 type Event struct {
 	Kind   Kind
 	Key    string
-	Policy string
+	Terms  *Terms        // of the policy; nil if a lease was renewed that nobody wants
 	Token  int64         // of the hold; 0 if there is none
 	Waited time.Duration // of who got the key, or did not
 }
@@ -70,7 +70,7 @@ func (h *Hold) noteGranted(o Observer, waited time.Duration) {
 	if h.number > 0 {
 		kind = EventHandedOn
 	}
-	o.Note(Event{kind, h.Key(), h.terms.Name, h.Token(), waited})
+	o.Note(Event{kind, h.Key(), h.terms, h.Token(), waited})
 }
 
 // noteRefused tells the observer of a caller who came at start and did not get the key.
@@ -83,7 +83,7 @@ func (mgr *Manager) noteRefused(t *Terms, key string, r *Refusal, start time.Tim
 		case Unavailable:
 			kind = EventUnavailable
 		}
-		(*o).Note(Event{kind, key, t.Name, 0, time.Since(start)})
+		(*o).Note(Event{kind, key, t, 0, time.Since(start)})
 	}
 }
 
@@ -107,7 +107,7 @@ func (h *Hold) note(kind Kind) {
 }
 
 func (h *Hold) noteOf(o Observer, kind Kind) {
-	o.Note(Event{kind, h.Key(), h.terms.Name, h.Token(), 0})
+	o.Note(Event{kind, h.Key(), h.terms, h.Token(), 0})
 }
 
 // noteRenewed counts a renewal, and tells the observer.
@@ -117,9 +117,9 @@ func (l *lease) noteRenewed() {
 		e := Event{Kind: EventRenewed, Key: l.Key, Token: l.line.manager.Token(l.Token)}
 		switch h, next := l.hold, l.line.first; {
 		case h != nil:
-			e.Policy, e.Token = h.terms.Name, h.Token()
+			e.Terms, e.Token = h.terms, h.Token()
 		case next != nil:
-			e.Policy = next.terms.Name // it is renewed for that one
+			e.Terms = next.terms // it is renewed for that one
 		}
 		(*o).Note(e)
 	}

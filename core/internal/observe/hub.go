@@ -21,6 +21,9 @@ type Config struct {
 	Prefix   string // of the engine's keys: what the engines of a namespace have in common
 	Identity string // of the process
 	Driver   string // its name
+	Address  string // where its store is
+	// Overridden tells which fields of the policy of that name a configuration sets.
+	Overridden func(policy string) Fields
 }
 
 // Viewer is who watches in this process: package core/watch. Its methods are called with the hub's

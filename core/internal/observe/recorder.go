@@ -63,15 +63,19 @@ func (r *Recorder) Note(e manager.Event) {
 		return
 	}
 	now := time.Now()
-	key, d := e.Key[r.prefix:], deltaOf(e)
+	key, d, policy := e.Key[r.prefix:], deltaOf(e), ""
+	if e.Terms != nil {
+		policy = e.Terms.Name
+	}
 	r.Keys.With(key, now, func(rec *Record) {
 		rec.Add(NumberOf(now), d)
 		rec.unsent.add(d)
-		rec.Remember(e.Policy)
+		rec.Remember(policy)
 		rec.fresh = min(rec.fresh+1, Events)
-		rec.Keep(Event{now, e.Kind, r.Self, e.Policy, e.Token, e.Waited})
+		rec.Keep(Event{now, e.Kind, r.Self, policy, e.Token, e.Waited})
 	})
-	r.Policies.With(e.Policy, now, func(rec *Record) {
+	r.Policies.With(policy, now, func(rec *Record) {
+		rec.Terms = e.Terms
 		rec.Add(NumberOf(now), d)
 		rec.unsent.add(d)
 	})
@@ -79,7 +83,7 @@ func (r *Recorder) Note(e manager.Event) {
 
 // takeUnsent returns what no report has told of yet, and forgets it.
 func (rec *Record) takeUnsent(name string, self *Origin) (k ToldKey[manager.Key]) {
-	k.Told = Told{name, rec.unsent}
+	k.Told = Told{Name: name, Delta: rec.unsent}
 	k.Policies = slices.Clone(rec.Policies)
 	if rec.fresh > 0 {
 		own := slices.DeleteFunc(rec.Latest(), func(e Event) bool { return e.Origin != self })
@@ -106,11 +110,12 @@ func (r *Recorder) takeBack(policies []Told, keys []ToldKey[manager.Key]) {
 // Record is what happened lately to one key or policy.
 type Record struct {
 	tally
-	Policies []string // that use the key
-	events   []Event  // a ring
-	next     int      // in events
-	unsent   Delta    // what no report has told of
-	fresh    int      // how many of the latest own events no report has told of
+	Policies []string       // that use the key
+	Terms    *manager.Terms // of a policy: those that this process used last; nil if it has not used it
+	events   []Event        // a ring
+	next     int            // in events
+	unsent   Delta          // what no report has told of
+	fresh    int            // how many of the latest own events no report has told of
 }
 
 // Remember notes that a policy uses the key.

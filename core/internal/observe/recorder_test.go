@@ -11,8 +11,8 @@ import (
 func TestRecorderKeepsTheBusiestOfManyKeys(t *testing.T) {
 	r := NewRecorder(&Origin{}, 0)
 	for i := range 5_000 {
-		r.Note(manager.Event{Kind: manager.EventTaken, Key: fmt.Sprint("once:", i), Policy: fmt.Sprint("policy:", i)})
-		r.Note(manager.Event{Kind: manager.EventTaken, Key: "busy", Policy: "busy"})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: fmt.Sprint("once:", i), Terms: &manager.Terms{Name: fmt.Sprint("policy:", i)}})
+		r.Note(manager.Event{Kind: manager.EventTaken, Key: "busy", Terms: &manager.Terms{Name: "busy"}})
 	}
 	n, busy := 0, int64(0)
 	left := r.Keys.Each(time.Now(), func(name string, rec *Record) {

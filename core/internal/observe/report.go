@@ -90,6 +90,7 @@ type Report[Use any] struct {
 type Told struct {
 	Name string
 	Delta
+	Settings Settings // of a policy
 }
 
 // ToldKey is what a report says of a key.
@@ -140,7 +141,7 @@ type names struct {
 }
 
 // number returns the number of a policy in the report, from 1.
-func (n *names) number(policy string, d *Delta) int {
+func (n *names) number(policy string, d *Delta, s *Settings) int {
 	policy = policy[:min(len(policy), MaxName)]
 	i, ok := n.of[policy]
 	if !ok {
@@ -148,6 +149,7 @@ func (n *names) number(policy string, d *Delta) int {
 		n.of[policy] = i
 		n.all.text(policy)
 		n.all.delta(d)
+		n.all.settings(s)
 	}
 	return i
 }
@@ -157,7 +159,7 @@ func (n *names) number(policy string, d *Delta) int {
 func Encode(p *Report[manager.Key], from Instance, now time.Time) (message []byte, fit int) {
 	n := names{of: make(map[string]int)}
 	for i := range p.Policies[:min(len(p.Policies), MaxNames)] {
-		n.number(p.Policies[i].Name, &p.Policies[i].Delta)
+		n.number(p.Policies[i].Name, &p.Policies[i].Delta, &p.Policies[i].Settings)
 	}
 	var keys writer
 	for fit < len(p.Keys) && fit < MaxKeys {
@@ -185,7 +187,7 @@ func Encode(p *Report[manager.Key], from Instance, now time.Time) (message []byt
 }
 
 func (w *writer) key(k *ToldKey[manager.Key], n *names, now time.Time) {
-	name := func(policy string) { w.number(uint64(n.number(policy, new(Delta)))) }
+	name := func(policy string) { w.number(uint64(n.number(policy, new(Delta), new(Settings)))) }
 	w.text(k.Name)
 	w.delta(&k.Delta)
 	w.number(uint64(k.Use.Holding))

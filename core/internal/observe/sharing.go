@@ -180,7 +180,7 @@ func (h *Hub) collect(rec *Recorder, keys []manager.Key, now time.Time) *Report[
 	}
 	rec.Policies.Each(now, func(name string, r *Record) {
 		if r.unsent != (Delta{}) && len(p.Policies) < MaxNames {
-			p.Policies = append(p.Policies, Told{name, r.unsent})
+			p.Policies = append(p.Policies, Told{name, r.unsent, h.SettingsOf(r)})
 			r.unsent = Delta{}
 		}
 	})
