@@ -75,6 +75,20 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	c.acquire(again(2), protocol.Over)
 }
 
+func TestPlacesOfTheDeadAreNoWaiters(t *testing.T) {
+	c := startClocked(t)
+	c.acquire(ask(1), protocol.Granted)
+	c.acquire(ask(2), protocol.Queued)
+	c.at = c.at.Add(2 * second)
+	c.acquire(ask(3), protocol.Queued)
+	for i, want := range []int64{2, 1, 0} {
+		if r := c.inspect(); r.Waiting != want {
+			t.Errorf("%d s later: %d wait, want %d", 2*i, r.Waiting, want)
+		}
+		c.at = c.at.Add(2 * second)
+	}
+}
+
 func TestRefreshRevivesAPlaceBeforeTheQueueIsLookedAt(t *testing.T) {
 	c := startClocked(t)
 	c.acquire(ask(1), protocol.Granted)

@@ -313,11 +313,16 @@ func (c *call) renew() any {
 }
 
 func (c *call) inspect() []any {
-	all := []any{}
+	all, waiting := []any{}, c.lock.waiting()
+	for _, p := range c.lock.queue[:min(len(c.lock.queue), scanLimit)] {
+		if p != nil && min(p.limit, c.now+p.placeTTL) <= c.now {
+			waiting--
+		}
+	}
 	for _, h := range c.lock.holders {
 		all = append(all, h.room, strconv.FormatInt(h.since(), 10), h.expires-c.now, bit(h.owner == ""), h.channel, c.lock.taker.of(h.owner))
 	}
-	return []any{bit(len(all) > 0), strconv.FormatInt(c.lock.token, 10), c.lock.waiting(), c.ends(), all}
+	return []any{bit(len(all) > 0), strconv.FormatInt(c.lock.token, 10), waiting, c.ends(), all}
 }
 
 func (c *call) oust() []any {
