@@ -29,14 +29,8 @@ var update = flag.Bool("update", false, "write README.md")
 
 const intro = `# Wrong uses, and what is said of them
 
-What can be known wrong is an error when it is registered, and not when it is called. Each error
-says what was attempted, on which policy, what was wrong and what would be right. This page has
-the code of wrong uses and the text of the error that each gets; a test writes it and fails if
-it is not current.
-
-In the code, locks is an engine on memlock, and order is
-
-` + "```go\ntype order struct {\n\tSKU   string\n\tPrice float64\n\tLines []string\n}\n```" + `
+What can be known wrong is an error when it is registered, and not when it is called. A test writes this page.
+Here locks is an engine on memlock, and order has the fields SKU string, Price float64 and Lines []string.
 `
 
 func TestPageSaysWhatIsSaidOfWrongUses(t *testing.T) {
