@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -153,13 +154,22 @@ func (e *Engine) Do(ctx context.Context, p Policy, fn func(context.Context) erro
 
 // Ping reports whether the store answers and permits what the driver needs: use
 // it for a readiness probe. The error is an [*Error] around ErrUnavailable,
-// ErrClosed or ctx's error.
+// ErrClosed or ctx's error. Its text says what the store came to, without credentials: it is for the
+// log or an operator, and not for clients.
 func (e *Engine) Ping(ctx context.Context) error {
 	if err := e.misused(ctx, "ping", ""); err != nil {
 		return err
 	}
-	return e.refused("ping", "", e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
+	err := e.refused("ping", "", e.manager.Ask(ctx, func(ctx context.Context, s driver.Session) error { return s.Ping(ctx) }))
+	if fault, ok := err.(*Error); ok && fault.Cause != nil { //nolint:errorlint // as refused has made it
+		said := strings.Join(strings.Fields(manager.Redact(fault.Cause.Error())), " ")
+		fault.Detail = strings.ToValidUTF8(said[:min(len(said), maxSaid)], "")
+	}
+	return err
 }
+
+// maxSaid is how many bytes of what a store said are in a text.
+const maxSaid = 500
 
 // Logger returns where the engine's log goes, for a surface that has something of its own to
 // say: what [WithLogger] set, or slog.Default at the time of the call, also for a nil

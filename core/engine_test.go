@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -234,6 +235,24 @@ func TestStoreOutOfReachIsUnavailableInTime(t *testing.T) {
 				mustBe(t, e.Ping(t.Context()), nil)
 				mustBe(t, mustAcquire(t, e, core.Policy{Key: "k"}).Release(t.Context()), nil)
 			})
+		})
+	}
+}
+
+func TestTextOfAPingSaysWhatTheStoreCameTo(t *testing.T) {
+	for name, tt := range map[string]struct{ says, want string }{
+		"refused":     {"dial tcp 10.0.0.1:6379: connect:\n\tconnection refused", "lock ping: lock store unavailable: dial tcp 10.0.0.1:6379: connect: connection refused (memory)"},
+		"credentials": {"parse redis://shop:secret@10.0.0.1/x", "lock ping: lock store unavailable: parse redis:(credentials)10.0.0.1/x (memory)"},
+		"long":        {strings.Repeat("é", 400), "lock ping: lock store unavailable: " + strings.Repeat("é", 250) + " (memory)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := memlock.New()
+			d.Fail(errors.New(tt.says))
+			defer d.Fail(nil)
+			e := open(t, d)
+			if err := e.Ping(t.Context()); err == nil || err.Error() != tt.want {
+				t.Errorf("%v\nwant %s", err, tt.want)
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/template"
 )
@@ -59,9 +60,9 @@ var (
 
 // Error says what was attempted, for which policy, and what went wrong.
 //
-// Its text holds neither key values nor what the store said, so it may be shown;
-// the store's own error is reached with errors.As or errors.Is, and through
-// Cause. [FailureOf] says whether the call may have had an effect.
+// Its text holds neither key values nor what the store said, so it may be shown, but for that
+// of a ping, which is an operator's; the store's own error is reached with errors.As or errors.Is,
+// and through Cause. [FailureOf] says whether the call may have had an effect.
 type Error struct {
 	Op          string        // "acquire", "release", "check", "ping", "inspect", "list", "compile", "defaults", "override", "do", "render"
 	Policy      string        // Policy.Name; empty for a literal key without a name
@@ -156,6 +157,8 @@ func describe(err error) string {
 		return "the store refuses what the lock needs; the cause says what"
 	case errors.As(err, &r):
 		return "the store refuses for now; the cause says why"
+	case kit.LastTry(err) != nil:
+		return "nothing that was tried has succeeded in time; the cause says what the last try came to"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the store did not answer in time"
 	}

@@ -129,7 +129,7 @@ func (s *session) asJSON(k core.KeyState, err error) keyJSON {
 func (s *session) reason(err error) string {
 	text := err.Error()
 	var e *core.Error
-	if errors.As(err, &e) && e.Cause != nil && !strings.Contains(text, e.Cause.Error()) {
+	if errors.As(err, &e) && e.Cause != nil && e.Op != "ping" && !strings.Contains(text, e.Cause.Error()) {
 		text += ": " + e.Cause.Error()
 	}
 	return s.secrets.scrub(inert(oneLine(text)))

@@ -80,6 +80,20 @@ func (t *Tries) Ended(err error) error {
 	return err
 }
 
+// LastTry returns what the last of the tries came to that err, the error of a request, tells of; nil if
+// it tells of none.
+func LastTry(err error) error {
+	var ended *endedError
+	var silence *SilenceError
+	switch {
+	case errors.As(err, &ended):
+		return ended.last
+	case errors.As(err, &silence):
+		return silence.Last
+	}
+	return nil
+}
+
 // endedError is the error of a request whose context has ended after a try that failed.
 type endedError struct{ ended, last error }
 

@@ -139,7 +139,7 @@ func (mgr *Manager) troubled(c condition, err error) {
 	if c == refuses {
 		message = "lockaround: the store refuses what a lock needs"
 	}
-	mgr.Logger().Error(message, "lock.driver", mgr.Capabilities.Name, "error", redact(err.Error()))
+	mgr.Logger().Error(message, "lock.driver", mgr.Capabilities.Name, "error", Redact(err.Error()))
 }
 
 // Trouble is what calls of the store come to at present. The zero value is that it answers.
@@ -160,14 +160,14 @@ func (mgr *Manager) Trouble() Trouble {
 	if o.since.IsZero() {
 		return Trouble{}
 	}
-	return Trouble{o.since, o.said == refuses, redact(o.fault.Error())}
+	return Trouble{o.since, o.said == refuses, Redact(o.fault.Error())}
 }
 
 // credentials are a URL's, and those of a list of settings.
 var credentials = regexp.MustCompile(`//[^/@\s]*@|(?i:\b(?:password|passwd|pwd)=)\S+`)
 
-// redact leaves out what a client may have been told to log in with.
-func redact(cause string) string { return credentials.ReplaceAllString(cause, "(credentials)") }
+// Redact leaves out what a client may have been told to log in with.
+func Redact(cause string) string { return credentials.ReplaceAllString(cause, "(credentials)") }
 
 // recovered notes an answer after calls that failed. A store that refuses what a lock needs may still
 // answer that a key is taken.
