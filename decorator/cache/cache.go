@@ -90,7 +90,7 @@ type Func[In, Out any] struct {
 	claim   time.Duration // that a claim stands
 	signals *signals
 	mark    typeMark    // of Out
-	failing atomic.Bool // the store has refused what was loaded last
+	outage  room.Outage // of the store, as far as it is given what was loaded
 	foreign atomic.Bool // values of another type were found
 
 	moments atomic.Int64 // a clock that never stands still

@@ -326,4 +326,7 @@ func TestStoreThatRefusesWhatIsLoadedIsToldOnceAndByPing(t *testing.T) {
 			t.Errorf("Get returns %d, %v; want 4, stored", v, err)
 		}
 	}
+	if text := logged.String(); strings.Count(text, "stores again what it loads") != 1 {
+		t.Errorf("the log says\n%s; want once that the store is back", text)
+	}
 }

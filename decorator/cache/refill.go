@@ -100,7 +100,7 @@ func (f *Func[In, Out]) run(ctx context.Context, in In) (l landing) {
 }
 
 // keep stores what was loaded, unless it could not be claimed, and says in the log when the
-// store begins to fail. Nothing else would show then but that every call loads.
+// store begins to fail, and when that is over. Nothing else would show then but that every call loads.
 func (f *Func[In, Out]) keep(ctx context.Context, key string, token int64, c content, unclaimed error) loadOutcome {
 	stored, err := false, unclaimed
 	if err == nil {
@@ -108,12 +108,14 @@ func (f *Func[In, Out]) keep(ctx context.Context, key string, token int64, c con
 	}
 	switch {
 	case stored:
-		f.failing.Store(false)
+		if f.outage.Answered() {
+			f.engine.Logger().Info("a cache stores again what it loads", "lock.name", f.guard.Name())
+		}
 		return loadStored
 	case err == nil, errors.Is(err, ErrSuperseded):
 		return loadUnstored
 	}
-	if ctx.Err() == nil && f.failing.CompareAndSwap(false, true) {
+	if ctx.Err() == nil && f.outage.Failed() {
 		f.engine.Logger().Error("a cache cannot store what it loads, so that it loads for every call", "lock.name", f.guard.Name(), "error", err)
 	}
 	return loadRefused

@@ -130,7 +130,8 @@ func TestStoreThatIsDownLosesNothingAndRepeatsNothing(t *testing.T) {
 				o := &outage{Store: s.store}
 				var f *serial.Func[refund]
 				var runs []string
-				f = serial.Must(roomtest.Engine(t, s.locks), refundPolicy, o, func(_ context.Context, r refund) error {
+				e, log := roomtest.LoggedEngine(t, s.locks)
+				f = serial.Must(e, refundPolicy, o, func(_ context.Context, r refund) error {
 					runs = append(runs, r.ID)
 					if r.ID == "A-2" {
 						fail(o).Store(true)
@@ -151,6 +152,11 @@ func TestStoreThatIsDownLosesNothingAndRepeatsNothing(t *testing.T) {
 				synctest.Wait()
 				if got, want := strings.Join(runs, " "), "A-1 A-2 A-3 A-4 A-5"; got != want {
 					t.Errorf("runs: %s; want %s", got, want)
+				}
+				for _, line := range []string{"a store does not answer", "the stores answer again"} {
+					if n := strings.Count(log.String(), line); n != 1 {
+						t.Errorf("the log says %d times that %s:\n%s", n, line, log)
+					}
 				}
 			})
 		})

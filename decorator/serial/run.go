@@ -167,9 +167,9 @@ func (w *worker[In]) ask(h *claimedKey, lease *core.Lease, op string, call func(
 		cancel()
 		switch {
 		case err == nil:
-			w.mu.Lock()
-			h.touched = asked
 			w.recovered()
+			w.mu.Lock()
+			h.touched, w.unlucky = asked, 0
 			w.mu.Unlock()
 			return s, asked, nil
 		case errors.Is(err, queue.ErrSuperseded):

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockaround/lockaround/core"
@@ -73,7 +72,7 @@ type worker[In any] struct {
 	stop      context.CancelCauseFunc
 	knew      chan struct{} // something has changed that the next look depends on
 	listening sync.WaitGroup
-	failed    atomic.Bool // the store has not answered the last time; it is in the log
+	outage    room.Outage // of the stores
 
 	mu      sync.Mutex
 	looks   []time.Time // by shard: when to look there
@@ -212,6 +211,9 @@ func (w *worker[In]) claim(shard, free int, due bool, keep []string) {
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
 	c, err := w.queue.Claim(ctx, r)
+	if err == nil {
+		w.recovered()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -219,7 +221,7 @@ func (w *worker[In]) claim(shard, free int, due bool, keep []string) {
 		w.looks[shard] = w.later
 		return
 	}
-	w.recovered()
+	w.unlucky = 0
 	for h := range w.claimed {
 		if slices.Contains(keep, h.key) && h.touched.Before(asked) {
 			h.touched = asked
@@ -319,15 +321,16 @@ func (w *worker[In]) trouble(ctx context.Context, op string, err error) {
 	w.complain(ctx, op, err)
 }
 
-// recovered notes that the stores answer. w.mu is held.
+// recovered says that the stores answer again, if the log says that they do not.
 func (w *worker[In]) recovered() {
-	w.unlucky = 0
-	w.failed.Store(false)
+	if w.outage.Answered() {
+		w.engine.Logger().Info("lockaround: the stores answer again, and queued items run", "lock.name", w.guard.Name())
+	}
 }
 
 // complain says once, until the stores answer again, why they do not.
 func (w *worker[In]) complain(ctx context.Context, op string, err error) {
-	if !w.failed.Swap(true) {
+	if w.outage.Failed() {
 		w.engine.Logger().ErrorContext(ctx, "lockaround: a store does not answer, so that queued items wait", "lock.name", w.guard.Name(), "op", op, "error", err)
 	}
 }

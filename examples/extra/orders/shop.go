@@ -135,11 +135,7 @@ func openLocks(ctx context.Context, o options) (*engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if err := e.Ping(ctx); err != nil {
-		var fault *core.Error
-		if errors.As(err, &fault) {
-			err = fmt.Errorf("the locks in Redis at %s: %w: %w", o.redis, err, fault.Cause) // for operators alone
-		}
-		return nil, errors.Join(err, e.Close())
+		return nil, errors.Join(fmt.Errorf("the locks in Redis at %s: %w", o.redis, err), e.Close())
 	}
 	return e, nil
 }
