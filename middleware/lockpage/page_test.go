@@ -131,6 +131,14 @@ func TestTimesOfAProcessThatIsSilentStandStill(t *testing.T) {
 	}
 }
 
+func TestWaitStandsStillAtWhatThePolicyGives(t *testing.T) {
+	v := wanted("stock:book")
+	v.Keys[0].Waiters[0].Since, v.Keys[0].Waiters[0].Wait = v.At.Add(-3*time.Second), 2*time.Second
+	if text := get(t, (&scene{view: v}).page(t), "/").Body.String(); strings.Count(text, `title="as last heard">2.0 s</time>`) != 3 || !strings.Contains(text, `class="n wait"`) {
+		t.Errorf("nobody waits for longer than Wait:\n%s", text)
+	}
+}
+
 // The page asks the store by itself, so that it says what fails also where nobody locks.
 func TestPageOfAProcessThatLocksNothingSaysThatTheStoreFails(t *testing.T) {
 	store := memlock.New()
@@ -154,7 +162,7 @@ func TestPageSaysWhatAPolicyComesToInEachProcess(t *testing.T) {
 	own := watch.Settings{Wait: 2 * time.Second, TTL: 30 * time.Second, Self: true, Processes: 1}
 	v.Policies[0].Settings = []watch.Settings{own}
 	text := get(t, (&scene{view: v}).page(t), "/").Body.String()
-	for _, want := range []string{"redis at <bdi>10.0.0.5:6379</bdi>", `<small class="set">Mode exclusive · Wait 2s · TTL 30s</small>`} {
+	for _, want := range []string{"redis at <bdi>10.0.0.5:6379</bdi>", `<small class="set">exclusive · Wait 2s · TTL 30s</small>`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
 		}
@@ -163,7 +171,7 @@ func TestPageSaysWhatAPolicyComesToInEachProcess(t *testing.T) {
 		Mode: core.Semaphore, Limit: 3, Wait: core.Forever, TTL: time.Minute, MaxHold: time.Minute, Strict: true, Overridden: []string{"Wait", "Mode"}, Processes: 2,
 	})
 	text = get(t, (&scene{view: v}).page(t), "/").Body.String()
-	for _, want := range []string{"1 process, this one too: Mode exclusive", "2 processes: Mode semaphore of 3 (override) · Wait forever (override) · TTL 1m0s · MaxHold 1m0s · Strict"} {
+	for _, want := range []string{"1 process, this one too: exclusive", "2 processes: semaphore of 3 (override) · Wait forever (override) · TTL 1m0s · MaxHold 1m0s · Strict"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
 		}

@@ -87,7 +87,17 @@ func (b *builder) longest(w waits) *moment {
 	if w.first == nil {
 		return nil
 	}
-	return b.sinceBy(w.first.Since, w.first.Instance)
+	return b.waits(w.first)
+}
+
+// waits is since when a caller waits. It stands still at its policy's Wait: by then the caller has the lock or
+// has left, and its process has not told yet.
+func (b *builder) waits(w *watch.Waiter) *moment {
+	m := b.sinceBy(w.Since, w.Instance)
+	if m != nil && !m.Frozen && w.Wait > 0 && w.Wait != core.Forever && b.now.Sub(w.Since) > w.Wait {
+		m.Frozen, m.Text = true, brief(w.Wait)
+	}
+	return m
 }
 
 // waitsOf are the callers of a list.
@@ -306,7 +316,7 @@ type waiterRow struct {
 }
 
 func (b *builder) waiterRow(i int, w *watch.Waiter) waiterRow {
-	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.sinceBy(w.Since, w.Instance), Long: !w.Standby && b.long(w), Stands: w.Standby}
+	r := waiterRow{ID: fmt.Sprintf("w-%d", i), Place: i + 1, Who: name(w.Identity), Self: w.Self, Policy: printable(w.Policy), Mode: w.Mode.String(), Since: b.waits(w), Long: !w.Standby && b.long(w), Stands: w.Standby}
 	if w.TraceID.IsValid() {
 		r.Trace = w.TraceID.String()
 	}
@@ -340,14 +350,14 @@ func settingsOf(all []watch.Settings) (lines []setting) {
 				l.Whose += ", this one too"
 			}
 		}
-		field := func(name, value string) string {
-			text := name + " " + value
+		of := func(name, text string) string {
 			if slices.Contains(s.Overridden, name) {
 				text += " (override)"
 			}
 			return text
 		}
-		texts := []string{field("Mode", mode(s.Mode, s.Limit)), field("Wait", bound(s.Wait)), field("TTL", s.TTL.String())}
+		field := func(name, value string) string { return of(name, name+" "+value) }
+		texts := []string{of("Mode", mode(s.Mode, s.Limit)), field("Wait", bound(s.Wait)), field("TTL", s.TTL.String())}
 		if s.MaxHold > 0 {
 			texts = append(texts, field("MaxHold", s.MaxHold.String()))
 		}
