@@ -2,7 +2,6 @@ package watch
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -179,13 +178,15 @@ func policiesOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) 
 
 // settingsOf returns the settings of a policy: those of this process first, and each that another has instead.
 func settingsOf(name string, own observe.Settings, o others) (all []Settings) {
-	users := map[observe.Settings]int{own: 1}
+	users := make(map[observe.Settings]int)
+	if own != (observe.Settings{}) {
+		users[own] = 1
+	}
 	for _, p := range o {
-		if !p.gone {
-			users[p.policies[name]]++
+		if s, told := p.policies[name]; told && !p.gone {
+			users[s]++
 		}
 	}
-	delete(users, observe.Settings{}) // of who does not use the policy
 	for s, n := range users {
 		all = append(all, Settings{
 			Mode: s.Mode, Limit: s.Limit, Wait: s.Wait, TTL: s.TTL, MaxHold: s.MaxHold, Strict: s.Strict,
@@ -199,9 +200,10 @@ func settingsOf(name string, own observe.Settings, o others) (all []Settings) {
 		if b.Self {
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Processes, a.Processes), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+		return cmp.Or(cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Wait, b.Wait), cmp.Compare(a.TTL, b.TTL), cmp.Compare(a.MaxHold, b.MaxHold),
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Limit, b.Limit), cmp.Compare(len(a.Overridden), len(b.Overridden)))
 	})
-	return all
+	return all[:min(len(all), MaxSettings)]
 }
 
 func (c *Counts) callers() int64 { return c.Taken + c.Refused + c.TimedOut + c.Unavailable }

@@ -154,3 +154,26 @@ func TestPoliciesThatAreShownAreBounded(t *testing.T) {
 		t.Errorf("%d policies, first %q", len(all), all[0].Name)
 	}
 }
+
+func TestSettingsThatAreShownAreBounded(t *testing.T) {
+	h, now := watching(), time.Now()
+	for i := range MaxProcesses - 1 {
+		for n := range uint64(5) { // each names other policies every time
+			p := example(now)
+			p.Identity, p.Number, p.Policies = fmt.Sprint("hostile-", i), n+1, nil
+			for j := range 2 * observe.MaxNames {
+				told := observe.Told{Name: fmt.Sprint("p", n, "-", j), Settings: observe.Settings{TTL: time.Second, Limit: i}}
+				p.Policies = append(p.Policies, told, observe.Told{Name: "stock", Settings: told.Settings})
+			}
+			h.take(observe.Instance{1, byte(i)}, p, now)
+		}
+	}
+	for _, o := range h.others {
+		if n := len(o.policies); n > 3*observe.MaxNames {
+			t.Fatalf("the settings of %d policies are kept of one engine", n)
+		}
+	}
+	if all := settingsOf("stock", observe.Settings{TTL: time.Minute}, h.others); len(all) != MaxSettings || !all[0].Self {
+		t.Errorf("%d settings are shown: %+v", len(all), all)
+	}
+}

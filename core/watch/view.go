@@ -17,6 +17,7 @@ const (
 	MaxProcesses = 128                // processes
 	MaxEvents    = observe.Events     // the latest 50 events of a key
 	MaxCallers   = observe.MaxCallers // 16 holders of a key, and likewise waiters, of each process
+	MaxSettings  = 8                  // groups of processes that agree on a policy
 	MaxTogether  = 128                // of all processes, those of this one always among them
 )
 
@@ -125,7 +126,8 @@ type Key struct {
 type Policy struct {
 	Name string // may be empty
 	// Settings are those in force: one, if the processes that use the policy agree. They differ while a
-	// release or a change of configuration reaches one process after the other. At most [MaxProcesses].
+	// release or a change of configuration reaches one process after the other. At most [MaxSettings],
+	// those that most processes have, and those of this process in front.
 	Settings []Settings
 	Counts   Counts
 	Waits    []Bucket // the oldest first, without gaps
