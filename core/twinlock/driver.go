@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (t twin) Capabilities() driver.Capabilities {
 	a, b := t.stores[from].Capabilities(), t.stores[to].Capabilities()
 	return driver.Capabilities{
 		Name:    a.Name + "+" + b.Name,
-		Address: a.Address + "; " + b.Address,
+		Address: strings.Trim(a.Address+"; "+b.Address, "; "),
 		Modes:   slices.DeleteFunc(slices.Clone(a.Modes), func(m driver.Mode) bool { return !slices.Contains(b.Modes, m) }),
 		MinTTL:  max(a.MinTTL, b.MinTTL),
 		Tokens:  a.Tokens,
