@@ -257,6 +257,25 @@ func TestTextOfAPingSaysWhatTheStoreCameTo(t *testing.T) {
 	}
 }
 
+// tried is the error of a request that has run out of time after tries that failed.
+type tried struct{ last error }
+
+func (tried) Error() string    { return "out of time" }
+func (t tried) LastTry() error { return t.last }
+func (tried) Unwrap() error    { return context.DeadlineExceeded }
+
+func TestTriesThatAllFailedAreNoSilence(t *testing.T) {
+	for last, want := range map[error]string{errors.New("no such host"): "nothing that was tried has succeeded in time", nil: "did not answer in time"} {
+		d := memlock.New()
+		d.Fail(tried{last})
+		e := open(t, d)
+		if _, err := e.Acquire(t.Context(), core.Policy{Key: "k", Name: "n"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want that it %s", err, want)
+		}
+		d.Fail(nil)
+	}
+}
+
 func TestWaiterOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memlock.New()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/kit"
 	"github.com/lockaround/lockaround/core/internal/manager"
 	"github.com/lockaround/lockaround/core/internal/template"
 )
@@ -152,12 +151,13 @@ func (e *Error) because(format string, a ...any) *Error {
 func describe(err error) string {
 	var p *driver.PermanentError
 	var r *driver.RefusedError
+	var tried interface{ LastTry() error } // what the drivers of this module keep with a request that has ended
 	switch {
 	case errors.As(err, &p):
 		return "the store refuses what the lock needs; the cause says what"
 	case errors.As(err, &r):
 		return "the store refuses for now; the cause says why"
-	case kit.LastTry(err) != nil:
+	case errors.As(err, &tried) && tried.LastTry() != nil:
 		return "nothing that was tried has succeeded in time; the cause says what the last try came to"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the store did not answer in time"

@@ -30,6 +30,9 @@ func (e *SilenceError) Error() string {
 
 func (e *SilenceError) Unwrap() error { return e.Last }
 
+// LastTry is Last.
+func (e *SilenceError) LastTry() error { return e.Last }
+
 // Timeout reports true, as for a net.Error.
 func (*SilenceError) Timeout() bool { return true }
 
@@ -80,23 +83,12 @@ func (t *Tries) Ended(err error) error {
 	return err
 }
 
-// LastTry returns what the last of the tries came to that err, the error of a request, tells of; nil if
-// it tells of none.
-func LastTry(err error) error {
-	var ended *endedError
-	var silence *SilenceError
-	switch {
-	case errors.As(err, &ended):
-		return ended.last
-	case errors.As(err, &silence):
-		return silence.Last
-	}
-	return nil
-}
-
 // endedError is the error of a request whose context has ended after a try that failed.
 type endedError struct{ ended, last error }
 
 func (e *endedError) Error() string { return fmt.Sprintf("%v; the last try: %v", e.ended, e.last) }
 
 func (e *endedError) Unwrap() []error { return []error{e.ended, e.last} }
+
+// LastTry is what the last try came to.
+func (e *endedError) LastTry() error { return e.last }

@@ -16,19 +16,22 @@ func TestOutageIsToldOnceAndSoIsItsEnd(t *testing.T) {
 			failed, told bool
 		}{
 			{0, false, false},
-			{0, true, true}, {0, true, false},
-			{0, false, true}, {0, false, false},
-			{time.Second, true, false}, {time.Second, false, false}, // it comes and goes
-			{time.Minute, true, true}, {time.Minute, true, false}, {0, false, true},
+			{0, true, true},
+			{0, true, false},
+			{0, false, true},
+			{0, false, false},
+			{time.Second, true, false}, // it comes and goes
+			{time.Second, false, false},
+			{time.Minute, true, true},
+			{time.Minute, true, false},
+			{0, false, true},
 		} {
 			time.Sleep(step.after)
-			told := false
+			note := o.Answered
 			if step.failed {
-				told = o.Failed()
-			} else {
-				told = o.Answered()
+				note = o.Failed
 			}
-			if told != step.told {
+			if told := note(); told != step.told {
 				t.Errorf("step %d: told is %v", i, told)
 			}
 		}
