@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/lockaround/lockaround/core/reason"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -19,7 +20,7 @@ func (l *lock) refuse(c *gin.Context, err error) {
 		return
 	}
 	p := refusal(err)
-	if p.Status == problem.StatusClientClosedRequest {
+	if p.Status == reason.Gone {
 		c.Status(p.Status)
 		return
 	}
@@ -88,7 +89,7 @@ func Answer(c *gin.Context, err error) bool {
 		return true
 	}
 	problem.Undescribe(c.Writer.Header(), problem.EncodingOf(c.Writer.Header()))
-	if p.Status == problem.StatusClientClosedRequest {
+	if p.Status == reason.Gone {
 		c.Status(p.Status)
 		return true
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/lockaround/lockaround/core/reason"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -19,7 +20,7 @@ func (o *options) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		return
 	}
 	p := problem.OfRefused(err)
-	if p.Status == problem.StatusClientClosedRequest {
+	if p.Status == reason.Gone {
 		w.WriteHeader(p.Status)
 		return
 	}
@@ -66,7 +67,7 @@ func Answer(w http.ResponseWriter, r *http.Request, err error) bool {
 		return true
 	}
 	problem.Undescribe(w.Header(), problem.EncodingOf(w.Header()))
-	if p.Status == problem.StatusClientClosedRequest {
+	if p.Status == reason.Gone {
 		w.WriteHeader(p.Status)
 		return true
 	}
@@ -98,7 +99,7 @@ func ProblemOf(ctx context.Context, err error) (p Problem, ok bool) {
 	switch {
 	case !ok:
 		return Problem{}, false
-	case of.Status == problem.StatusClientClosedRequest:
+	case of.Status == reason.Gone:
 		return Problem{Status: of.Status}, true
 	}
 	return Problem{Status: of.Status, Header: of.Header(), Body: of.Body()}, true

@@ -20,10 +20,6 @@ import (
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
-// StatusClientClosedRequest is what nginx and others log for a request whose
-// client has gone.
-const StatusClientClosedRequest = reason.Gone
-
 // Problem is an answer according to RFC 9457.
 type Problem struct {
 	Type        string `json:"type"`

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
+	"github.com/lockaround/lockaround/core/reason"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
@@ -119,7 +120,7 @@ func TestLossIsNamedAfterItsCause(t *testing.T) {
 
 func TestCancelledCallHasItsOwnStatus(t *testing.T) {
 	p := OfRefused(&core.Error{Op: "acquire", Kind: context.Canceled})
-	if p.Status != StatusClientClosedRequest || p.Code != "CANCELLED" {
+	if p.Status != reason.Gone || p.Code != "CANCELLED" {
 		t.Errorf("got %+v", p)
 	}
 }
