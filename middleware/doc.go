@@ -168,8 +168,9 @@
 // is the one from before the lock, with the forms that the handlers parsed.
 //
 // A middleware that bounds the request's time goes before the lock, so that its
-// deadline bounds the waiting as well. Panics pass through: gin.Recovery works
-// before and behind the lock.
+// deadline bounds the waiting as well. One that runs the handlers on another goroutine, as
+// gin-contrib/timeout does, goes behind the lock: see examples/extra/beside. Panics pass
+// through: gin.Recovery works before and behind the lock.
 //
 // # Locks inside of the handler
 //
