@@ -1,7 +1,7 @@
 // Lockgen generates code that puts distributed locks around functions, methods and the
 // methods of interfaces, from directives in their comments:
 //
-//	//go:generate go tool lockgen
+//	//go:generate go tool -modfile=../tools.mod lockgen
 //
 //	type Stock interface {
 //		// Deduct takes n units of an article.
@@ -28,13 +28,23 @@
 //
 // # Installation
 //
-//	go get -tool github.com/lockaround/lockaround/decorator/lockgen@latest
+//	go mod init -modfile=tools.mod example.com/shop/tools # once, beside go.mod
+//	go get -modfile=tools.mod -tool github.com/lockaround/lockaround/decorator/lockgen@latest
+//	go tool -modfile=tools.mod lockgen ./...
 //
-// pins the command in go.mod; go generate ./... or go tool lockgen ./... runs it. Each
-// package with directives gets a file lock_gen.go, to be committed; -o gives it another
+// tools.mod and tools.sum are to be committed. They keep what the command requires out of
+// go.mod, where go get -tool alone would raise golang.org/x/net, crypto, sys and text for
+// the program. Update the command together with the library.
+//
+// go generate runs in the package's folder, from which the path of tools.mod counts. In a
+// workspace it needs GOWORK=off. With a vendor folder it is
+//
+//	go run -mod=readonly -modfile=tools.mod github.com/lockaround/lockaround/decorator/lockgen ./...
+//
+// Each package with directives gets a file lock_gen.go, to be committed; -o gives it another
 // name. Where no directive is left lockgen removes its file. In continuous integration
 //
-//	go tool lockgen -check ./...
+//	go tool -modfile=tools.mod lockgen -check ./...
 //
 // fails if a file is not what lockgen would write; the version in its first line may differ.
 // Generated code compiles only with a

@@ -152,7 +152,7 @@ lockgen writes one file; where there are none any more it removes its own.
 
 A directive stands right above a function, a method, or a method of an interface:
 
-  //go:generate go tool lockgen
+  //go:generate go tool -modfile=../tools.mod lockgen
 
   type Stock interface {
   	//lock:with "stock:{sku}" wait=2s ttl=10s
