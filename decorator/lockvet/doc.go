@@ -1,7 +1,8 @@
 // Lockvet finds wrong uses of distributed locks in Go code, before it runs:
 //
-//	go get -tool github.com/lockaround/lockaround/decorator/lockvet@latest
-//	go vet -vettool=$(go tool -n lockvet) ./...
+//	go mod init -modfile=tools.mod example.com/shop/tools # once, beside go.mod
+//	go get -modfile=tools.mod -tool github.com/lockaround/lockaround/decorator/lockvet@latest
+//	go vet -vettool=$(go tool -modfile=tools.mod -n lockvet) ./...
 //
 // It has six checks. Package
 // [github.com/lockaround/lockaround/decorator/lockvet/analyzers] has the wrong code of each,
@@ -21,8 +22,9 @@
 //
 // -lockctx runs that check alone, and -lockctx=false all others. -json prints JSON. -fix, with
 // which go vet changes the files, passes the right context where that is certain to mean the
-// same call; no other report has a fix. go tool lockvet help lockctx prints what a check looks
-// for.
+// same call; no other report has a fix. What a check looks for is printed by
+//
+//	go tool -modfile=tools.mod lockvet help lockctx
 //
 // # What is not looked at
 //
