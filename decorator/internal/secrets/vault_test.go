@@ -143,11 +143,14 @@ func (v *vault) engine(rdb *redis.Client, o ...core.Option) *core.Engine {
 }
 
 // failed is what a caller sees of an error, and what the lock's refusal was.
-func (v *vault) failed(err error) (reason string) {
+func (v *vault) failed(err error) (reason string) { return v.failedFor("callers", err) }
+
+// failedFor is failed for other observers than callers.
+func (v *vault) failedFor(observer string, err error) (reason string) {
 	if err == nil {
 		return ""
 	}
-	v.tell("callers", "%v %+v %q", err, err, err)
+	v.tell(observer, "%v %+v %q", err, err, err)
 	var causes func(error)
 	causes = func(err error) {
 		if err == nil {
