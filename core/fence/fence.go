@@ -5,9 +5,13 @@
 // token, a number larger than that of any holder before it. A guard keeps the largest
 // token that has come to a resource, and refuses a smaller one.
 //
-//	token, err := fence.For(ctx, "stock:"+core.Escape(sku)) // in the guarded call
-//	err = redisfence.New(rdb).Admit(ctx, token)             // no earlier holder writes any more
-//	left, err := deduct.Run(ctx, rdb, token, keys, 3).Int() // a redisfence.Script: check and write in one step
+//	key := "stock:" + core.Escape(sku) // as the lock has it
+//	token, err := fence.For(ctx, key)  // in the guarded call
+//	err = redisfence.New(rdb).Admit(ctx, token) // only if it reads before it writes: no earlier holder writes any more
+//	left, err := deduct.Run(ctx, rdb, token, []string{"units:{" + key + "}"}, 3).Int() // check and write in one step
+//
+// where deduct is a redisfence.Script, such as
+// redisfence.NewScript(`return redis.call('DECRBY', KEYS[1], ARGV[1])`).
 //
 // [SQL] and [Column] do it in PostgreSQL and MySQL or MariaDB, [Memory] within one process.
 // go run ./examples/fence shows a late write, and what a guard makes of it.

@@ -137,7 +137,7 @@ func Find(tokens []Token, key string) (Token, error) {
 		}
 	}
 	if len(tokens) > 0 {
-		return Token{}, fmt.Errorf("fence: %w: the call holds another lock than the one that guards this resource", ErrOtherKey)
+		return Token{}, fmt.Errorf("fence: %w: the call holds another lock than the one that guards this resource; in a key of a template values are escaped, as by core.Escape", ErrOtherKey)
 	}
 	return Token{}, fmt.Errorf("fence: %w: there is no lease, or it is over, and no token came with a request; use the context that the guarded call got, or be behind a surface that reads tokens", ErrMissing)
 }

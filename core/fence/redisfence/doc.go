@@ -8,9 +8,10 @@
 //
 //	var deduct = redisfence.NewScript(`return redis.call('DECRBY', KEYS[1], ARGV[1])`)
 //
-//	token, err := fence.For(ctx, "stock:"+sku)
+//	key := "stock:" + core.Escape(sku) // as the lock has it
+//	token, err := fence.For(ctx, key)
 //	…
-//	left, err := deduct.Run(ctx, rdb, token, []string{"units:{stock:" + sku + "}"}, 3).Int()
+//	left, err := deduct.Run(ctx, rdb, token, []string{"units:{" + key + "}"}, 3).Int()
 //	if errors.Is(err, fence.ErrStale) { … } // nothing was written
 //
 // It needs Redis 6.2 or later, or Valkey, and, besides what the script itself uses,
