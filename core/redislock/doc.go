@@ -125,6 +125,9 @@
 // A *redis.Client is used by a copy that redis.Client.WithTimeout makes, which in go-redis
 // 9.23 has no hooks: there, redisotel and the like do not see the commands of locks.
 //
+// go-redis logs each connection that fails, by a logger of its own: redis.SetLogger sets that. The engine's log
+// says once that the store does not answer, and once that it does again.
+//
 // # Rights
 //
 // In an ACL a user needs
