@@ -58,7 +58,8 @@
 //		})
 //	}
 //
-// Example (Handler) has all three cases, handler_test.go more with synctest. Several
+// example_handler_test.go has all three cases, handler_test.go more with synctest. Outside of a
+// synctest bubble a store that fails takes as long as the policy's Wait, since it may come back. Several
 // engines on one Driver stand for several replicas. To see whether a route acts on
 // anything but what it locks, use package core/surfacetest.
 //
