@@ -16,8 +16,9 @@
 //	locks, err := core.New(driver, core.WithOverrides(overrides))
 //	… // guards, tables and routes
 //	err = locks.CheckOverrides() // names that no policy has
+//	go policies.Watch(ctx, locks, "locks.yaml", 0) // takes a changed file after 20 s at most
 //
-// [Watch] takes a changed file while the program runs. It checks the file against every Guard,
+// [Watch] needs an engine with core.WithOverrides, if only of an empty map. It checks the file against every Guard,
 // and so against routes, methods and tables. A policy with a literal key, of [core.Engine.Do]
 // or Acquire, is checked at its next call.
 //
