@@ -135,7 +135,11 @@ func (p Problem) LogEnded(l *slog.Logger, name, route string, err error, answere
 	if answered {
 		message = "a request was answered although its lock had ended"
 	}
-	l.Error(message, about...)
+	level := slog.LevelError
+	if answered && status >= http.StatusBadRequest {
+		level = slog.LevelWarn // as by a handler that has noticed
+	}
+	l.Log(context.Background(), level, message, about...)
 }
 
 // LogHandler is Log, or LogEnded, for what [OfHandler] returned.
