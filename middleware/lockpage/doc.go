@@ -41,7 +41,8 @@
 // each group that agrees. A key has its holder, since when it holds, what
 // is left of its TTL, renewals and the trace; its waiters; and counts and the longest waits of
 // the last minutes. Bars have one scale for all rows, of powers of ten from a millisecond to a
-// minute. Counts begin when somebody begins to look. The page of a key has its queue in order,
+// minute. Counts begin when somebody begins to look; a policy is
+// there from its first call after that. The page of a key has its queue in order,
 // what the store says, and the last 50 events on a time line.
 //
 // A store that fails is said in front, with since when and what it came to last; the page asks it every

@@ -255,7 +255,7 @@ func (b *builder) keyRow(k *watch.Key) keyRow {
 	code := b.mask.sealer.code(k.Key)
 	r := keyRow{ID: "k-" + code, Code: code, Label: b.mask.label(k, code), Unknown: b.failing, figures: figuresOf(k.Counts, k.Waits)}
 	if b.mask.show {
-		r.Policy = printable(policyOf(k))
+		r.Policy = printable(strings.Join(k.Policies, ", "))
 	}
 	w := b.waitsOf(k.Waiters)
 	r.Wait, r.Long, r.Standing, r.Waiting = b.longest(w), w.long, w.standing, max(k.Waiting-w.standing, 0)
