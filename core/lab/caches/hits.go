@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // hits has the callers of one process get values that are there, as often as they can.
@@ -35,9 +35,9 @@ func hits(ctx context.Context, t *trial) (Outcome, error) {
 }
 
 var hitsMetrics = []Metric{
-	{Name: "rate", Title: "gets", Unit: figure.PerSecond, More: true, Chart: true},
-	{Name: "p99", Title: "p99 of Get", Unit: figure.Microseconds},
-	{Name: "allocs", Title: "allocations for each", Unit: figure.Each},
+	{Name: "rate", Title: "gets", Unit: measure.PerSecond, More: true, Chart: true},
+	{Name: "p99", Title: "p99 of Get", Unit: measure.Microseconds},
+	{Name: "allocs", Title: "allocations for each", Unit: measure.Each},
 }
 
 // Hits are gets of keys that are there.

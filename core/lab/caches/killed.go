@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // killed kills a process that loads, and has another one ask for the value in that moment.
@@ -43,4 +43,4 @@ func killed(ctx context.Context, t *trial) (Outcome, error) {
 	return outcome(a.Gets, map[string]float64{"until": milliseconds(a.Gets.Waits.Worst())}), nil
 }
 
-var killedMetrics = []Metric{{Name: "until", Title: "until another process has the value", Unit: figure.Milliseconds}}
+var killedMetrics = []Metric{{Name: "until", Title: "until another process has the value", Unit: measure.Milliseconds}}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // race changes the source and invalidates the value while a load of the old one is under
@@ -29,8 +29,8 @@ func race(ctx context.Context, t *trial) (Outcome, error) {
 }
 
 var raceMetrics = []Metric{
-	{Name: "stored", Title: "times that a third process still gets the old value", Unit: figure.Each},
-	{Name: "kept", Title: "times that any process does", Unit: figure.Each},
+	{Name: "stored", Title: "times that a third process still gets the old value", Unit: measure.Each},
+	{Name: "kept", Title: "times that any process does", Unit: measure.Each},
 }
 
 // Race is a try for each key. The worker has three processes of the peer, each with its

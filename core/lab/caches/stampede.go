@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // stampede has all callers ask for a value at the moment when it has ended, again and
@@ -60,11 +60,11 @@ func stampede(ctx context.Context, t *trial) (Outcome, error) {
 }
 
 var stampedeMetrics = []Metric{
-	{Name: "loads", Title: "loads for each value that ended", Unit: figure.Each, Chart: true},
-	{Name: "most", Title: "the most for one", Unit: figure.Each},
-	{Name: "p50", Title: "median of Get", Unit: figure.Milliseconds},
-	{Name: "p99", Title: "p99 of Get", Unit: figure.Milliseconds, Chart: true},
-	{Name: "max", Title: "longest Get", Unit: figure.Milliseconds},
+	{Name: "loads", Title: "loads for each value that ended", Unit: measure.Each, Chart: true},
+	{Name: "most", Title: "the most for one", Unit: measure.Each},
+	{Name: "p50", Title: "median of Get", Unit: measure.Milliseconds},
+	{Name: "p99", Title: "p99 of Get", Unit: measure.Milliseconds, Chart: true},
+	{Name: "max", Title: "longest Get", Unit: measure.Milliseconds},
 }
 
 // lead is how long before its moment a wave is announced.

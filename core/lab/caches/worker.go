@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/lab/internal/awake"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/tally"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
@@ -41,12 +40,12 @@ func (a Answer) Failure() string { return a.Error }
 
 // Gets are calls of Get.
 type Gets struct {
-	Waits   *tally.Waits `json:"waits"` // also of those that failed
-	Failed  int64        `json:"failed,omitempty"`
-	Failure string       `json:"failure,omitempty"` // the first
+	Waits   *measure.Waits `json:"waits"` // also of those that failed
+	Failed  int64          `json:"failed,omitempty"`
+	Failure string         `json:"failure,omitempty"` // the first
 }
 
-func newGets() *Gets { return &Gets{Waits: new(tally.Waits)} }
+func newGets() *Gets { return &Gets{Waits: new(measure.Waits)} }
 
 func (g *Gets) add(took time.Duration, err error) {
 	g.Waits.Add(took)
@@ -80,7 +79,7 @@ type worker struct {
 }
 
 // roles are what this program may be besides itself.
-var roles = child.Roles{role: work, awake.Role: awake.Spin}
+var roles = child.Roles{role: work, measure.Spinner: measure.Spin}
 
 // work does what it is told.
 func work(told string) error {

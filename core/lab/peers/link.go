@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
-	"github.com/lockaround/lockaround/core/lab/internal/precise"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // link is a proxy to a server that is some way off: everything arrives later, and as much
@@ -15,9 +15,9 @@ type link = proxy.Proxy[struct{}]
 // newLink delays by that much each way, and counts what Redis clients send if sent is not
 // nil. A busy link keeps its time better, and a processor from others.
 func newLink(target string, delay time.Duration, busy bool, sent *atomic.Int64) (*link, error) {
-	o := proxy.Options[struct{}]{Codec: func() proxy.Codec[struct{}] { return &requests{count: sent} }, Wait: precise.Idle}
+	o := proxy.Options[struct{}]{Codec: func() proxy.Codec[struct{}] { return &requests{count: sent} }, Wait: measure.Idle}
 	if busy {
-		o.Wait = precise.Until
+		o.Wait = measure.Until
 	}
 	l, err := proxy.New(target, o)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // TestMain makes the test binary a worker too, which knows the peers and the scenario of
@@ -26,7 +26,7 @@ var (
 	gathering = Scenario{
 		Name: "gathering", Title: "8 callers once each", Stores: []Store{Redis, Three, Etcd, nowhere}, Processes: 2, Callers: 4,
 		Body: 20 * time.Millisecond, Finite: true, Play: once,
-		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: figure.Milliseconds, Less: true}},
+		Metrics: []Metric{{Name: "elapsed", Title: "until all were served", Unit: measure.Milliseconds, Less: true}},
 	}
 	pair = Scenario{
 		Name: "pair", Title: "1 caller in each process", Stores: []Store{Etcd, nowhere}, Processes: 2, Callers: 1, Finite: true, Play: once,

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
-	"github.com/lockaround/lockaround/core/lab/internal/tally"
 )
 
 // measure computes the trial's figures from its outcomes.
 func (t *Trial) measure(s Scenario, p Peer) {
-	waits := new(tally.Waits)
+	waits := new(measure.Waits)
 	var sections int64
 	var perSecond float64
 	var leases Weight

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/tally"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // observer notes what happens around a trial while it runs, from outside of its processes.
@@ -17,7 +17,7 @@ type observer struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	looks  []look
-	trips  tally.Waits
+	trips  measure.Waits
 }
 
 // look is one look of the observer.

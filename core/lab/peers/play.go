@@ -9,10 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/precise"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
-	"github.com/lockaround/lockaround/core/lab/internal/tally"
-	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
 
 // stage is one process's part of a trial: what its callers use and what they report.
@@ -55,22 +53,22 @@ func (s *stage) enlist() {
 
 // Outcome is what one process reports.
 type Outcome struct {
-	Sections int64         `json:"sections"`           // while watched
-	Watched  time.Duration `json:"watched,omitempty"`  // for how long, if by time
-	Began    int64         `json:"began"`              // Unix time in ns
-	Ended    int64         `json:"ended"`              //
-	Waits    *tally.Waits  `json:"waits,omitempty"`    // what the scenario times
-	Stalled  time.Duration `json:"stalled,omitempty"`  // no section ended in this last part of Watched
-	GaveUp   int64         `json:"gave_up,omitempty"`  // locks that were asked for and not given
-	Refusal  string        `json:"refusal,omitempty"`  // the first of them
-	Unlocks  int64         `json:"unlocks,omitempty"`  // that failed
-	Unlocked string        `json:"unlocked,omitempty"` // the first of them
-	Stuck    int64         `json:"stuck,omitempty"`    // callers that did not return at the end
-	Ideal    time.Duration `json:"ideal,omitempty"`    // all bodies of all processes, one after the other
-	Leases   Weight        `json:"leases,omitzero"`    // what holding all of them adds
-	Calls    Calls         `json:"calls,omitzero"`     // what they cost
-	Used     time.Duration `json:"used,omitempty"`     // of all processors while watched
-	Store    *server.Load  `json:"store,omitempty"`    // what the store did meanwhile
+	Sections int64          `json:"sections"`           // while watched
+	Watched  time.Duration  `json:"watched,omitempty"`  // for how long, if by time
+	Began    int64          `json:"began"`              // Unix time in ns
+	Ended    int64          `json:"ended"`              //
+	Waits    *measure.Waits `json:"waits,omitempty"`    // what the scenario times
+	Stalled  time.Duration  `json:"stalled,omitempty"`  // no section ended in this last part of Watched
+	GaveUp   int64          `json:"gave_up,omitempty"`  // locks that were asked for and not given
+	Refusal  string         `json:"refusal,omitempty"`  // the first of them
+	Unlocks  int64          `json:"unlocks,omitempty"`  // that failed
+	Unlocked string         `json:"unlocked,omitempty"` // the first of them
+	Stuck    int64          `json:"stuck,omitempty"`    // callers that did not return at the end
+	Ideal    time.Duration  `json:"ideal,omitempty"`    // all bodies of all processes, one after the other
+	Leases   Weight         `json:"leases,omitzero"`    // what holding all of them adds
+	Calls    Calls          `json:"calls,omitzero"`     // what they cost
+	Used     time.Duration  `json:"used,omitempty"`     // of all processors while watched
+	Store    *server.Load   `json:"store,omitempty"`    // what the store did meanwhile
 }
 
 // saturate has every caller lock and unlock as often as it can.
@@ -88,7 +86,7 @@ func saturate(ctx context.Context, s *stage) {
 // acquiring is saturate that times each acquisition.
 func acquiring(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		waits := new(tally.Waits)
+		waits := new(measure.Waits)
 		defer func() { s.report(waits) }()
 		for s.goesOn() {
 			asked := time.Now()
@@ -107,7 +105,7 @@ func acquiring(ctx context.Context, s *stage) {
 // worst, or starvation would improve the figures.
 func timed(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		waits := new(tally.Waits)
+		waits := new(measure.Waits)
 		defer func() { s.report(waits) }()
 		asked := time.Now()
 		for s.goesOn() {
@@ -129,7 +127,7 @@ func timed(ctx context.Context, s *stage) {
 // does not take the lock back from those who wait.
 func relay(ctx context.Context, s *stage) {
 	s.watch(ctx, func(ctx context.Context, i int) {
-		waits := new(tally.Waits)
+		waits := new(measure.Waits)
 		defer func() { s.report(waits) }()
 		for s.goesOn() {
 			unlock := s.lock(ctx, i)
@@ -188,7 +186,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 	time.Sleep(s.pace.Warm)
 	s.watching.Store(true)
 	load := s.load(ctx)
-	began, first, before := time.Now(), s.sections(), usage.Processor()
+	began, first, before := time.Now(), s.sections(), measure.Processor()
 	last, moved := first, began
 	for range 20 { // looks, as a hang shows only in what did not happen
 		time.Sleep(s.pace.Watch / 20)
@@ -197,7 +195,7 @@ func (s *stage) watch(ctx context.Context, call func(context.Context, int)) {
 		}
 	}
 	watched := time.Since(began)
-	count, used := s.sections()-first, usage.Processor()-before
+	count, used := s.sections()-first, measure.Processor()-before
 	s.watching.Store(false)
 	if now := s.load(ctx); now != nil && load != nil {
 		s.outcome.Store = &server.Load{Requests: now.Requests - load.Requests, Processor: now.Processor - load.Processor}
@@ -304,7 +302,7 @@ func (s *stage) section(i int) {
 	s.witness.enter(slot)
 	n := s.callers[i].sections.Add(1)
 	if s.scenario.Body > 0 {
-		precise.Spend(s.scenario.Body + rand.N(s.scenario.Jitter+1))
+		measure.Spend(s.scenario.Body + rand.N(s.scenario.Jitter+1))
 	} else if n%lingers == 0 {
 		runtime.Gosched()
 	}
@@ -329,11 +327,11 @@ func (s *stage) refused(err error) {
 	}
 }
 
-func (s *stage) report(w *tally.Waits) {
+func (s *stage) report(w *measure.Waits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outcome.Waits == nil {
-		s.outcome.Waits = new(tally.Waits)
+		s.outcome.Waits = new(measure.Waits)
 	}
 	s.outcome.Waits.Merge(w)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // Scenario is what callers do with a lock, and what is measured of it.
@@ -44,7 +44,7 @@ type Scenario struct {
 type Metric struct {
 	Name  string
 	Title string
-	Unit  figure.Unit
+	Unit  measure.Unit
 	Less  bool // the smaller the better
 	Plain bool // it is no figure of a peer's and compared with nobody's
 	Also  bool // it is also compared with the peers on go-redis alone
@@ -55,18 +55,18 @@ type Metric struct {
 var (
 	onRedis = []Store{Redis}
 	onAny   = []Store{Redis, Etcd}
-	rate    = []Metric{{Name: "rate", Title: "critical sections", Unit: figure.PerSecond}}
+	rate    = []Metric{{Name: "rate", Title: "critical sections", Unit: measure.PerSecond}}
 	trips   = []Metric{
-		{Name: "median", Title: "median", Unit: figure.Trips, Less: true},
-		{Name: "p99", Title: "p99", Unit: figure.Trips, Less: true},
-		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: figure.Trips, Plain: true},
+		{Name: "median", Title: "median", Unit: measure.Trips, Less: true},
+		{Name: "p99", Title: "p99", Unit: measure.Trips, Less: true},
+		{Name: "trip", Title: "(a byte there and back meanwhile)", Unit: measure.Trips, Plain: true},
 	}
-	inServer   = Metric{Name: "server", Title: "processor time of a section in the store", Unit: figure.Microseconds, Less: true}
+	inServer   = Metric{Name: "server", Title: "processor time of a section in the store", Unit: measure.Microseconds, Less: true}
 	redisPeers = []string{"redsync", "redislock", "rueidislock"}
 	fairness   = []Metric{
-		{Name: "spread", Title: "worst ÷ median wait", Unit: figure.Times, Less: true},
-		{Name: "worst", Title: "worst wait", Unit: figure.Milliseconds, Less: true},
-		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: figure.Milliseconds, Plain: true},
+		{Name: "spread", Title: "worst ÷ median wait", Unit: measure.Times, Less: true},
+		{Name: "worst", Title: "worst wait", Unit: measure.Milliseconds, Less: true},
+		{Name: "stall", Title: "(worst stall of the machine meanwhile)", Unit: measure.Milliseconds, Plain: true},
 	}
 )
 
@@ -100,10 +100,10 @@ func sweep(base Scenario) (all []Scenario) {
 		}
 		s.Stores, s.Processes, s.Callers, s.Own, s.Play = onRedis, 1, n, true, acquiring
 		s.Metrics = []Metric{
-			{Name: "rate", Title: "critical sections", Unit: figure.PerSecond, Also: true},
-			{Name: "take", Title: "an acquisition, median", Unit: figure.Microseconds, Less: true, Detail: true},
-			{Name: "take-p99", Title: "an acquisition, p99", Unit: figure.Microseconds, Less: true, Detail: true},
-			{Name: "processor", Title: "processor time of a section in the process", Unit: figure.Microseconds, Less: true, Detail: true},
+			{Name: "rate", Title: "critical sections", Unit: measure.PerSecond, Also: true},
+			{Name: "take", Title: "an acquisition, median", Unit: measure.Microseconds, Less: true, Detail: true},
+			{Name: "take-p99", Title: "an acquisition, p99", Unit: measure.Microseconds, Less: true, Detail: true},
+			{Name: "processor", Title: "processor time of a section in the process", Unit: measure.Microseconds, Less: true, Detail: true},
 		}
 		all = append(all, s)
 	}
@@ -130,7 +130,7 @@ var others = []Scenario{
 	{
 		Name: "one-key/4x16", Title: "4 processes × 16 callers on 1 key", Chart: "one-key",
 		Stores: onRedis, Processes: 4, Callers: 16, Play: saturate,
-		Metrics: append(rate[:1:1], Metric{Name: "least-share", Title: "smallest share of a process (25 % is even)", Unit: figure.Percent}),
+		Metrics: append(rate[:1:1], Metric{Name: "least-share", Title: "smallest share of a process (25 % is even)", Unit: measure.Percent}),
 	},
 	{
 		// A hold is long enough for the other three to be waiting at its end, and no two
@@ -143,9 +143,9 @@ var others = []Scenario{
 		Name: "one-shot", Title: "200 waiters in 4 processes, once each, 2 ms body", Chart: "one-shot",
 		Stores: onRedis, Processes: 4, Callers: 50, Body: 2 * time.Millisecond, Finite: true, Ideal: true, Play: once,
 		Metrics: []Metric{
-			{Name: "elapsed", Title: "until all were served", Unit: figure.Milliseconds, Less: true},
-			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: figure.Milliseconds, Plain: true},
-			{Name: "excess", Title: "÷ 400 ms", Unit: figure.Times, Less: true},
+			{Name: "elapsed", Title: "until all were served", Unit: measure.Milliseconds, Less: true},
+			{Name: "ideal", Title: "(no lock: one goroutine, one body after the other)", Unit: measure.Milliseconds, Plain: true},
+			{Name: "excess", Title: "÷ 400 ms", Unit: measure.Times, Less: true},
 		},
 	},
 	{
@@ -162,33 +162,33 @@ var others = []Scenario{
 		Stores: onRedis, Processes: 1, Callers: 10_000, Own: true, TTL: 3 * time.Second, Finite: true, Count: true, Play: hold,
 		Out: []string{"redsync", "redislock"}, Why: "renew no leases",
 		Metrics: []Metric{
-			{Name: "heap", Title: "heap for each", Unit: figure.Bytes, Less: true},
-			{Name: "stacks", Title: "stacks for each", Unit: figure.Bytes, Less: true},
-			{Name: "goroutines", Title: "goroutines for each", Unit: figure.Each, Less: true},
-			{Name: "commands", Title: "commands to Redis", Unit: figure.PerSecond, Less: true},
-			{Name: "renewal", Title: "commands for each lease and renewal", Unit: figure.Each, Less: true},
+			{Name: "heap", Title: "heap for each", Unit: measure.Bytes, Less: true},
+			{Name: "stacks", Title: "stacks for each", Unit: measure.Bytes, Less: true},
+			{Name: "goroutines", Title: "goroutines for each", Unit: measure.Each, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: measure.PerSecond, Less: true},
+			{Name: "renewal", Title: "commands for each lease and renewal", Unit: measure.Each, Less: true},
 		},
 	},
 	{
 		Name: "call/function", Title: "a function by WithLock, in memory", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(inMemory), Out: redisPeers, Why: "wrap no function",
 		Metrics: []Metric{
-			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
-			{Name: "allocs", Title: "allocations", Unit: figure.Each, Less: true},
+			{Name: "with", Title: "a call", Unit: measure.Microseconds, Less: true},
+			{Name: "allocs", Title: "allocations", Unit: measure.Each, Less: true},
 		},
 	},
 	{
 		Name: "call/linger", Title: "a function by WithLock, the lease in Redis lingers", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Count: true, Play: again, Out: redisPeers, Why: "keep no lease from call to call",
 		Metrics: []Metric{
-			{Name: "with", Title: "a call", Unit: figure.Microseconds, Less: true},
-			{Name: "commands", Title: "commands to Redis", Unit: figure.PerSecond, Less: true, Plain: true},
+			{Name: "with", Title: "a call", Unit: measure.Microseconds, Less: true},
+			{Name: "commands", Title: "commands to Redis", Unit: measure.PerSecond, Less: true, Plain: true},
 		},
 	},
 	{
 		Name: "call/route", Title: "a gin route with a lock in memory", Chart: "call",
 		Stores: onRedis, Processes: 1, Callers: 1, Play: calling(aRoute), Out: redisPeers, Why: "wrap no route",
-		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: figure.Microseconds, Less: true}},
+		Metrics: []Metric{{Name: "added", Title: "a request, minus one without a lock", Unit: measure.Microseconds, Less: true}},
 	},
 }
 

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // beside are the scenarios of a store whose peers are those on the same store, under a name
 // that their charts begin with. part is the title of their table.
 func beside(name, part string, store Store) []Scenario {
 	work := []Metric{
-		{Name: "requests", Title: "requests that the store had for a section", Unit: figure.Each, Less: true},
+		{Name: "requests", Title: "requests that the store had for a section", Unit: measure.Each, Less: true},
 		inServer,
 	}
 	all := sweep(Scenario{Name: name, Title: "each its own key", Part: part})
@@ -21,8 +21,8 @@ func beside(name, part string, store Store) []Scenario {
 			Name: fmt.Sprintf("%s/hand-over-%d", name, n), Title: fmt.Sprintf("hand-over between %d processes", n),
 			Chart: name + "-hand-over", Part: part, Processes: n, Callers: 1, Body: time.Millisecond, Jitter: time.Millisecond, Play: relay,
 			Metrics: []Metric{
-				{Name: "wait", Title: "median", Unit: figure.Microseconds, Less: true},
-				{Name: "take-p99", Title: "p99", Unit: figure.Microseconds, Less: true, Detail: true},
+				{Name: "wait", Title: "median", Unit: measure.Microseconds, Less: true},
+				{Name: "take-p99", Title: "p99", Unit: measure.Microseconds, Less: true, Detail: true},
 			},
 		})
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // Row is one metric of a scenario over all rounds, for all peers.
@@ -87,9 +87,9 @@ func summary(m Metric, peer string, trials []Trial) (c Cell) {
 		}
 	}
 	if c.Counted = len(values); c.Counted > 0 {
-		c.Median, c.Min, c.Max = figure.Median(values), slices.Min(values), slices.Max(values)
+		c.Median, c.Min, c.Max = measure.Median(values), slices.Min(values), slices.Max(values)
 	}
-	c.Ratio, c.OnGoRedis = figure.Median(ratios), figure.Median(onGoRedis)
+	c.Ratio, c.OnGoRedis = measure.Median(ratios), measure.Median(onGoRedis)
 	return c
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // markdown writes the results as a table with notes: in full, or without details.
@@ -108,8 +108,8 @@ func whereBehind(rows []Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A peer is ahead of lockaround in %d of %d rows:\n\n", behind, compared)
 	for _, p := range all {
-		text := figure.Digits(p.least)
-		if most := figure.Digits(p.most); most != text {
+		text := measure.Digits(p.least)
+		if most := measure.Digits(p.most); most != text {
 			text += " to " + most
 		}
 		fmt.Fprintf(&b, "- %s", p.title)
@@ -130,7 +130,7 @@ func (r Row) alsoOnGoRedis(b *strings.Builder, columns []string) {
 	for _, peer := range columns {
 		text := "–"
 		if ratio := r.Cells[peer].OnGoRedis; ratio > 0 {
-			text = figure.Digits(ratio) + "×"
+			text = measure.Digits(ratio) + "×"
 		}
 		fmt.Fprintf(b, "| %s ", text)
 	}
@@ -150,7 +150,7 @@ func writeNotes(b *strings.Builder, of []Scenario, r Results) {
 		if len(s.Out) > 0 && len(ofScenario(r.Trials, s.Name)) > 0 {
 			lines = append(lines, fmt.Sprintf("- `%s`: %s take no part: they %s\n", s.Name, strings.Join(s.Out, " and "), s.Why))
 		}
-		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == figure.Percent }) {
+		if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Unit == measure.Percent }) {
 			continue
 		}
 		for _, t := range ofScenario(r.Trials, s.Name) {
@@ -178,10 +178,10 @@ func (r Row) text(peer string) string {
 		text = "**" + text + "**"
 	}
 	if c.Counted > 1 {
-		text += fmt.Sprintf(" (%s–%s)", figure.Digits(c.Min), figure.Digits(c.Max))
+		text += fmt.Sprintf(" (%s–%s)", measure.Digits(c.Min), measure.Digits(c.Max))
 	}
 	if c.Ratio > 0 {
-		text += fmt.Sprintf(" · %s×", figure.Digits(c.Ratio))
+		text += fmt.Sprintf(" · %s×", measure.Digits(c.Ratio))
 	}
 	if c.Failed > 0 {
 		text += fmt.Sprintf("; %d failed", c.Failed)

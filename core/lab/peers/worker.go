@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/lab/internal/awake"
-	"github.com/lockaround/lockaround/core/lab/internal/precise"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -44,7 +43,7 @@ type Message struct {
 }
 
 // roles are what this program may be besides itself.
-var roles = child.Roles{role: work, awake.Role: awake.Spin}
+var roles = child.Roles{role: work, measure.Spinner: measure.Spin}
 
 // work does the job.
 func work(told string) error {
@@ -144,7 +143,7 @@ func (s *stage) warm() error {
 func (s *stage) rehearse() {
 	began := time.Now()
 	for range s.scenario.Processes * s.scenario.Callers {
-		precise.Spend(s.scenario.Body)
+		measure.Spend(s.scenario.Body)
 	}
 	s.outcome.Ideal = time.Since(began)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
 )
 
@@ -50,11 +50,11 @@ var scenarios = []Scenario{
 			return backlog(ctx, t, 1, t.Pace.Keys, t.Pace.Each)
 		},
 		Metrics: []Metric{
-			{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true, Chart: true},
-			{Name: "enqueued", Title: "items enqueued by 16 callers", Unit: figure.PerSecond, More: true, Chart: true},
-			{Name: "disorder", Title: "runs before or beside an earlier item of their key", Unit: figure.Each},
-			{Name: "server", Title: "time of Redis for each item", Unit: figure.Microseconds},
-			{Name: "client", Title: "processor time of the worker for each item", Unit: figure.Microseconds},
+			{Name: "rate", Title: "items run", Unit: measure.PerSecond, More: true, Chart: true},
+			{Name: "enqueued", Title: "items enqueued by 16 callers", Unit: measure.PerSecond, More: true, Chart: true},
+			{Name: "disorder", Title: "runs before or beside an earlier item of their key", Unit: measure.Each},
+			{Name: "server", Title: "time of Redis for each item", Unit: measure.Microseconds},
+			{Name: "client", Title: "processor time of the worker for each item", Unit: measure.Microseconds},
 		},
 	},
 	{
@@ -64,10 +64,10 @@ var scenarios = []Scenario{
 			return backlog(ctx, t, 1, t.Pace.Spread, 1)
 		},
 		Metrics: []Metric{
-			{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true, Chart: true},
-			{Name: "enqueued", Title: "items enqueued by 16 callers", Unit: figure.PerSecond, More: true},
-			{Name: "server", Title: "time of Redis for each item", Unit: figure.Microseconds},
-			{Name: "client", Title: "processor time of the worker for each item", Unit: figure.Microseconds},
+			{Name: "rate", Title: "items run", Unit: measure.PerSecond, More: true, Chart: true},
+			{Name: "enqueued", Title: "items enqueued by 16 callers", Unit: measure.PerSecond, More: true},
+			{Name: "server", Title: "time of Redis for each item", Unit: measure.Microseconds},
+			{Name: "client", Title: "processor time of the worker for each item", Unit: measure.Microseconds},
 		},
 	},
 	{
@@ -75,20 +75,20 @@ var scenarios = []Scenario{
 		Play: func(ctx context.Context, t *trial) (Outcome, error) {
 			return backlog(ctx, t, t.Pace.Processes, t.Pace.Keys, t.Pace.Each)
 		},
-		Metrics: []Metric{{Name: "rate", Title: "items run", Unit: figure.PerSecond, More: true}},
+		Metrics: []Metric{{Name: "rate", Title: "items run", Unit: measure.PerSecond, More: true}},
 	},
 	{
 		Name: "idle", Title: "an item is enqueued by another process while nothing is queued", Extra: true, Play: idle,
 		Chart: "Until an item starts that is enqueued while nothing is queued: less is better",
 		Metrics: []Metric{
-			{Name: "median", Title: "until it starts, median", Unit: figure.Milliseconds, Chart: true},
-			{Name: "longest", Title: "the longest of 10", Unit: figure.Milliseconds},
-			{Name: "commands", Title: "commands in a second meanwhile, before the first item", Unit: figure.Each},
+			{Name: "median", Title: "until it starts, median", Unit: measure.Milliseconds, Chart: true},
+			{Name: "longest", Title: "the longest of 10", Unit: measure.Milliseconds},
+			{Name: "commands", Title: "commands in a second meanwhile, before the first item", Unit: measure.Each},
 		},
 	},
 	{
 		Name: "killed", Title: "the process that runs an item is killed; another one works", Together: true, Once: true, Play: killed,
-		Metrics: []Metric{{Name: "until", Title: "until the item starts again", Unit: figure.Milliseconds}},
+		Metrics: []Metric{{Name: "until", Title: "until the item starts again", Unit: measure.Milliseconds}},
 	},
 }
 
@@ -217,7 +217,7 @@ func idle(ctx context.Context, t *trial) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	m["median"] = figure.Median(waits)
+	m["median"] = measure.Median(waits)
 	return Outcome{Measures: m}, nil
 }
 

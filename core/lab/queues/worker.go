@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/lab/internal/awake"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/team"
-	"github.com/lockaround/lockaround/core/lab/internal/usage"
 )
 
 // role is that of a worker: one process of a trial.
 const role = "worker"
 
 // roles are what this program may be besides itself.
-var roles = child.Roles{role: work, awake.Role: awake.Spin}
+var roles = child.Roles{role: work, measure.Spinner: measure.Spin}
 
 // Command is what a worker is to do: the one that is set.
 type Command struct {
@@ -110,7 +109,7 @@ func (w *worker) do(ctx context.Context, c Command) (Answer, error) {
 	case c.Tell:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return Answer{Runs: w.runs, Last: w.last.UnixNano(), Disorder: w.disorder, Processor: usage.Processor()}, nil
+		return Answer{Runs: w.runs, Last: w.last.UnixNano(), Disorder: w.disorder, Processor: measure.Processor()}, nil
 	}
 	return Answer{}, errors.New("the command is empty")
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 func render(r Results) (map[string][]byte, error) {
@@ -23,7 +23,7 @@ func ratio(mine, other contest.Cell) string {
 	if len(of.Values) == 0 {
 		return "–"
 	}
-	return of.Range(figure.Digits)
+	return of.Range(measure.Digits)
 }
 
 // markdown writes what the peers are ahead in, and the results as a table with notes.

@@ -26,7 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 		if err := contest.Check(*out, *rounds); err != nil {
 			return err
 		}
-		chosen, err := contest.Choose("only", *only, "measure", measures, func(m measure) string { return m.name })
+		chosen, err := contest.Choose("only", *only, "measure", measures, func(m measuring) string { return m.name })
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ type taken struct {
 	Values     []float64
 }
 
-func run(ctx context.Context, s scale, chosen []measure, rounds int) (*result, error) {
+func run(ctx context.Context, s scale, chosen []measuring, rounds int) (*result, error) {
 	r := new(result)
 	for round := range rounds {
 		for _, m := range chosen {
@@ -192,7 +192,7 @@ func table(all []*result) string {
 
 func (f *taken) text() string {
 	least, most := digits(slices.Min(f.Values)), digits(slices.Max(f.Values))
-	text := strings.TrimSpace(digits(figure.Median(f.Values)) + " " + f.Unit)
+	text := strings.TrimSpace(digits(measure.Median(f.Values)) + " " + f.Unit)
 	if least != most {
 		text += fmt.Sprintf(" (%s–%s)", least, most)
 	}
@@ -203,5 +203,5 @@ func digits(v float64) string {
 	if v >= 1000 {
 		return thousands(int(math.Round(v)))
 	}
-	return figure.Digits(v)
+	return measure.Digits(v)
 }

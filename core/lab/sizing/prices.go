@@ -17,14 +17,14 @@ import (
 	"github.com/lockaround/lockaround/core/watch"
 )
 
-// measure takes some figures on a fresh server, or on a Cluster of so many masters.
-type measure struct {
+// measuring takes some figures on a fresh server, or on a Cluster of so many masters.
+type measuring struct {
 	name    string
 	masters int
 	take    func(context.Context, *bed) error
 }
 
-var measures = []measure{
+var measures = []measuring{
 	{name: "sections", take: sections},
 	{name: "hand-overs", take: handOvers},
 	{name: "waiters", take: waiters},

@@ -17,7 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core/internal/servers"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/lab/internal/contest"
-	"github.com/lockaround/lockaround/core/lab/internal/precise"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/redislock"
 )
 
@@ -160,7 +160,7 @@ func restart(ctx context.Context, b *bed) error {
 
 // replicated: free keys, each confirmed by a replica behind a link.
 func replicated(ctx context.Context, b *bed) error {
-	link, err := proxy.New(b.node.Addr(), proxy.Options[[]byte]{Codec: proxy.Redis, Wait: precise.Until})
+	link, err := proxy.New(b.node.Addr(), proxy.Options[[]byte]{Codec: proxy.Redis, Wait: measure.Until})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestEachMeasureIsTaken(t *testing.T) {
 	for _, m := range measures {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := run(t.Context(), brief, []measure{m}, 2)
+			r, err := run(t.Context(), brief, []measuring{m}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/lockaround/lockaround/core/lab/internal/awake"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // Run reads the command line, which may say -awake besides a command's own flags, runs the
@@ -25,7 +25,7 @@ func Run(command func(ctx context.Context, awake bool) error) {
 	busy := flag.Bool("awake", false, "keep the cores from halting, by processes of the lowest priority")
 	flag.Parse()
 	if *busy {
-		stop, err := awake.Start()
+		stop, err := measure.KeepAwake()
 		if err != nil {
 			log.Fatal("-awake: ", err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 )
 
@@ -55,7 +55,7 @@ func (s Scenario[P, Open]) Has(p Peer[Open]) bool { return !p.Extra || s.Extra }
 type Metric struct {
 	Name  string
 	Title string
-	Unit  figure.Unit
+	Unit  measure.Unit
 	More  bool // the larger the better; otherwise the smaller
 	Chart bool // it is drawn
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/lab/internal/chart"
-	"github.com/lockaround/lockaround/core/lab/internal/figure"
+	"github.com/lockaround/lockaround/core/lab/internal/measure"
 )
 
 // Cell is one metric of one peer over all rounds.
@@ -18,7 +18,7 @@ type Cell struct {
 }
 
 // Median is 0 if no round counts.
-func (c Cell) Median() float64 { return figure.Median(slices.Collect(maps.Values(c.Values))) }
+func (c Cell) Median() float64 { return measure.Median(slices.Collect(maps.Values(c.Values))) }
 
 func (c Cell) span() (least, most float64) {
 	all := slices.Sorted(maps.Values(c.Values))
@@ -26,7 +26,7 @@ func (c Cell) span() (least, most float64) {
 }
 
 // Text is the cell as a table shows it.
-func (c Cell) Text(unit figure.Unit) string {
+func (c Cell) Text(unit measure.Unit) string {
 	switch {
 	case len(c.Values) == 0 && c.Failed == 0:
 		return "–"
@@ -44,7 +44,7 @@ func (c Cell) Text(unit figure.Unit) string {
 func (c Cell) Range(format func(float64) string) string {
 	text := format(c.Median())
 	if least, most := c.span(); least != most {
-		text += fmt.Sprintf(" (%s–%s)", figure.Digits(least), figure.Digits(most))
+		text += fmt.Sprintf(" (%s–%s)", measure.Digits(least), measure.Digits(most))
 	}
 	return text
 }

@@ -1,4 +1,4 @@
-package precise
+package measure
 
 import (
 	"os"

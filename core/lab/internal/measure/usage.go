@@ -1,5 +1,4 @@
-// Package usage measures what a process uses.
-package usage
+package measure
 
 import (
 	"syscall"

@@ -1,5 +1,4 @@
-// Package figure writes what was measured.
-package figure
+package measure
 
 import (
 	"math"

@@ -1,5 +1,4 @@
-// Package precise waits more exactly than Go's timers do.
-package precise
+package measure
 
 import (
 	"runtime"

@@ -1,4 +1,4 @@
-package tally
+package measure
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package precise
+package measure
 
 import "time"
 

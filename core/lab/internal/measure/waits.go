@@ -1,5 +1,4 @@
-// Package tally counts durations.
-package tally
+package measure
 
 import (
 	"encoding/json"
