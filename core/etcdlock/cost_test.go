@@ -9,7 +9,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
-	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -94,7 +94,7 @@ func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {
 
 func BenchmarkDriver(b *testing.B) {
 	server := testservers.Etcd(b)
-	driverbench.Run(b, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
+	suites.Bench(b, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }
 
 // etcd looks after watches that begin in the past every 100 ms only.

@@ -10,14 +10,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
-	"github.com/lockaround/lockaround/core/internal/crash"
-	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // crashing is where holders are killed. etcd takes up to a second to notice that a lease is
 // over, which counts whole seconds.
-var crashing = crash.Store{
+var crashing = suites.Crash{
 	Open: func(addr string) (driver.Driver, func() error, error) {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, Logger: zap.NewNop()})
 		if err != nil {
@@ -41,5 +40,5 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 	}
 	t.Parallel()
 	server := testservers.Etcd(t)
-	crowd.Run(t, 500, false, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
+	suites.Crowd(t, 500, false, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }

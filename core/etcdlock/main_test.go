@@ -6,10 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/suites"
 )
 
 func TestMain(m *testing.M) {
-	child.Main(child.Roles{crash.Role: crashing.Hold})
+	child.Main(child.Roles{suites.Holder: crashing.Hold})
 	goleak.VerifyTestMain(m)
 }

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/etcdlock"
-	"github.com/lockaround/lockaround/core/internal/offertest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 )
 
 func TestErrorsOfOtherDriversNameThisOneForWhatItOffers(t *testing.T) {
-	offertest.Check(t, etcdlock.New(nil))
+	suites.Offers(t, etcdlock.New(nil))
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -13,5 +13,5 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 		t.Skip("lets a crowd in")
 	}
 	d := memlock.New()
-	crowd.Run(t, 5000, false, func(testing.TB) driver.Driver { return d })
+	suites.Crowd(t, 5000, false, func(testing.TB) driver.Driver { return d })
 }

@@ -3,10 +3,10 @@ package memlock_test
 import (
 	"testing"
 
-	"github.com/lockaround/lockaround/core/internal/offertest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
 func TestErrorsOfOtherDriversNameThisOneForWhatItOffers(t *testing.T) {
-	offertest.Check(t, memlock.New())
+	suites.Offers(t, memlock.New())
 }

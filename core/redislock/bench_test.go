@@ -13,8 +13,8 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/driverbench"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
@@ -129,7 +129,7 @@ func BenchmarkHandOver(b *testing.B) {
 
 func BenchmarkDriver(b *testing.B) {
 	server := testservers.Redis(b)
-	driverbench.Run(b, func(t testing.TB) driver.Driver {
+	suites.Bench(b, func(t testing.TB) driver.Driver {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = client.Close() }) // it has done its work
 		return redislock.New(client)

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
@@ -19,7 +19,7 @@ func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
 	server := testservers.RedisWithClock(t)
 	addr := server.Addr()
 	asks := newClient(t, redis.Options{Addr: addr})
-	jumps.Run(t, 2, jumps.Store{
+	suites.Jumps(t, 2, suites.Clocked{
 		Server: server,
 		Now:    func() time.Time { return asks.Time(t.Context()).Val() },
 		Join: func(t testing.TB) driver.Driver {

@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // crashing is where holders are killed.
-var crashing = crash.Store{
+var crashing = suites.Crash{
 	Open: func(addr string) (driver.Driver, func() error, error) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		return redislock.New(client), client.Close, nil

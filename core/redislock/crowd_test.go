@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
@@ -18,7 +18,7 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
 		t.Run(name, func(t *testing.T) {
 			server := testservers.Redis(t)
-			crowd.Run(t, 2000, strict, func(t testing.TB) driver.Driver {
+			suites.Crowd(t, 2000, strict, func(t testing.TB) driver.Driver {
 				return redislock.New(newClient(t, redis.Options{Addr: server.Addr()}))
 			})
 		})
@@ -31,7 +31,7 @@ func TestCrowdIsLetInOneByOneByACluster(t *testing.T) {
 	}
 	t.Parallel()
 	c := testservers.RedisCluster(t, 3, 0)
-	crowd.Run(t, 2000, false, func(t testing.TB) driver.Driver {
+	suites.Crowd(t, 2000, false, func(t testing.TB) driver.Driver {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		t.Cleanup(func() {
 			if err := client.Close(); err != nil {

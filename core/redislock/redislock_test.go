@@ -13,14 +13,14 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/crash"
 	"github.com/lockaround/lockaround/core/internal/redistest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/redislock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
-	child.Main(child.Roles{crash.Role: crashing.Hold, waitersRole: waitInTurn, calledRole: beCalled, leaverRole: leave})
+	child.Main(child.Roles{suites.Holder: crashing.Hold, waitersRole: waitInTurn, calledRole: beCalled, leaverRole: leave})
 	goleak.VerifyTestMain(redistest.Settling{M: m})
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/watch"
 )
@@ -57,7 +57,7 @@ func TestWatchShowsAnotherProcessUntilItIsKilled(t *testing.T) {
 	server := testservers.Redis(t)
 	w := watchOf(t, newEngine(t, redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	told := struct{ Addr, Key string }{server.Addr(), "stock:1"}
-	holder, err := child.Start(t, crash.Role, told)
+	holder, err := child.Start(t, suites.Holder, told)
 	if err != nil {
 		t.Fatal(err)
 	}

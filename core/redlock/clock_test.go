@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -22,7 +22,7 @@ func TestTokensRiseThoughANodesClockJumpsByAnHour(t *testing.T) {
 	t.Parallel()
 	servers := append(startServers(t, 2), testservers.RedisWithClock(t))
 	asks := newClient(t, servers[2].Addr())
-	jumps.Run(t, 2, jumps.Store{
+	suites.Jumps(t, 2, suites.Clocked{
 		Server: servers[2],
 		Now: func() time.Time {
 			now, err := asks.Time(t.Context()).Result()

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/internal/suites"
 )
 
 var commandCalls = regexp.MustCompile(`(?m)^cmdstat_evalsha:calls=(\d+)`)
@@ -99,7 +99,7 @@ func BenchmarkDriver(b *testing.B) {
 	for _, n := range []int{3, 5} {
 		b.Run(fmt.Sprintf("%dNodes", n), func(b *testing.B) {
 			f := startFleet(b, n)
-			driverbench.Run(b, func(t testing.TB) driver.Driver {
+			suites.Bench(b, func(t testing.TB) driver.Driver {
 				var clients []*redis.Client
 				for _, s := range f.servers {
 					clients = append(clients, newClient(t, s.Addr()))

@@ -9,13 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crash"
-	turns "github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 )
 
 // crashing is where holders are killed: an address is those of all nodes. A process that was
 // killed may have left a place in the queue of a node too, which lasts for 3 seconds.
-var crashing = crash.Store{
+var crashing = suites.Crash{
 	Open: func(addrs string) (driver.Driver, func() error, error) {
 		var nodes []*redis.Client
 		for addr := range strings.SplitSeq(addrs, ",") {
@@ -49,7 +48,7 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 	}
 	t.Parallel()
 	servers := startServers(t, 3)
-	turns.Run(t, 500, false, func(t testing.TB) driver.Driver {
+	suites.Crowd(t, 500, false, func(t testing.TB) driver.Driver {
 		var nodes []*redis.Client
 		for _, s := range servers {
 			nodes = append(nodes, newClient(t, s.Addr()))

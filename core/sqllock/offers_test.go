@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/lockaround/lockaround/core/internal/offertest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -17,6 +17,6 @@ func TestErrorsOfOtherDriversNameThisOneForWhatItOffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		offertest.Check(t, store)
+		suites.Offers(t, store)
 	}
 }

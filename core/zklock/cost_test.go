@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/core/zklock"
@@ -112,7 +112,7 @@ func BenchmarkDriver(b *testing.B) {
 					addrs = append(addrs, s.Addr())
 				}
 			}
-			driverbench.Run(b, func(testing.TB) driver.Driver { return zklock.New(addrs) })
+			suites.Bench(b, func(testing.TB) driver.Driver { return zklock.New(addrs) })
 		})
 	}
 }

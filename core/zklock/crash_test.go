@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crash"
-	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
 )
 
 // crashing is where holders are killed.
-var crashing = crash.Store{
+var crashing = suites.Crash{
 	Open: func(addr string) (driver.Driver, func() error, error) {
 		return zklock.New([]string{addr}), func() error { return nil }, nil
 	},
@@ -32,5 +31,5 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 	}
 	t.Parallel()
 	server := zktest.Start(t, warm)
-	crowd.Run(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })
+	suites.Crowd(t, 500, false, func(testing.TB) driver.Driver { return zklock.New([]string{server.Addr()}) })
 }

@@ -13,13 +13,13 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/crash"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/internal/testkit/poll"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
 func TestMain(m *testing.M) {
-	child.Main(child.Roles{crash.Role: crashing.Hold})
+	child.Main(child.Roles{suites.Holder: crashing.Hold})
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,10 +3,10 @@ package zklock_test
 import (
 	"testing"
 
-	"github.com/lockaround/lockaround/core/internal/offertest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/zklock"
 )
 
 func TestErrorsOfOtherDriversNameThisOneForWhatItOffers(t *testing.T) {
-	offertest.Check(t, zklock.New([]string{"127.0.0.1:2181"}))
+	suites.Offers(t, zklock.New([]string{"127.0.0.1:2181"}))
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/jumps"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -19,7 +19,7 @@ func TestTokensRiseThoughTheServersClockJumpsByAnHour(t *testing.T) {
 	p := products[0]
 	srv := testservers.PostgreSQLWithClock(t)
 	d := p.database(t, srv)
-	jumps.Run(t, 2, jumps.Store{
+	suites.Jumps(t, 2, suites.Clocked{
 		Server: srv,
 		Now: func() time.Time {
 			return time.Unix(d.Number(t, `SELECT extract(epoch FROM clock_timestamp())::bigint`), 0)

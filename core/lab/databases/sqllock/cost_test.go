@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/driverbench"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/lab/internal/server"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
@@ -90,7 +90,7 @@ func BenchmarkDriver(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/notified=%v", p.server.Name, notified), func(b *testing.B) {
 				d := p.database(b, p.server.Shared(b))
-				driverbench.Run(b, func(t testing.TB) driver.Driver {
+				suites.Bench(b, func(t testing.TB) driver.Driver {
 					var opts []sqllock.Option
 					if notified {
 						opts = append(opts, sqllock.WithNotifications(server.Notifications{Source: d.SourceAt(d.On.Addr())}))

@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/crash"
-	"github.com/lockaround/lockaround/core/internal/crowd"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
 // crashRole is the role of a child process that holds locks in such a database.
-func (p *product) crashRole() string { return crash.Role + " in " + p.server.Name }
+func (p *product) crashRole() string { return suites.Holder + " in " + p.server.Name }
 
 // crashStore describes the store of the crash tests. An address is a data source.
-func (p *product) crashStore() crash.Store {
-	return crash.Store{
+func (p *product) crashStore() suites.Crash {
+	return suites.Crash{
 		Role: p.crashRole(),
 		Open: func(source string) (driver.Driver, func() error, error) {
 			db, err := sql.Open(p.server.Driver, source)
@@ -49,7 +48,7 @@ func TestCrowdIsLetInOneByOne(t *testing.T) {
 		t.Skip("lets a crowd in")
 	}
 	onEachDatabase(t, func(t *testing.T, d *database) {
-		crowd.Run(t, 300, false, func(t testing.TB) driver.Driver {
+		suites.Crowd(t, 300, false, func(t testing.TB) driver.Driver {
 			return d.locks(t, d.Connect(t, d.On.Addr(), d.options))
 		})
 	})

@@ -1,4 +1,4 @@
-package jumps
+package suites
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
+	"github.com/lockaround/lockaround/core"
 )
 
 // history is what happens to two keys.

@@ -1,6 +1,4 @@
-// Package driverbench measures every driver in the same way: what a free key costs, how
-// long a key takes from one process to the next, and how long after a crash.
-package driverbench
+package suites
 
 import (
 	"context"
@@ -17,9 +15,10 @@ import (
 
 const long = 30 * time.Second
 
-// Run measures a driver. join returns one of the same store, as another process would
+// Bench measures every driver in the same way: what a free key costs, how long a key takes
+// from one process to the next, and how long after a crash. join returns one of the same store, as another process would
 // have it.
-func Run(b *testing.B, join func(testing.TB) driver.Driver) {
+func Bench(b *testing.B, join func(testing.TB) driver.Driver) {
 	b.Run("FreeKey", func(b *testing.B) { freeKey(b, open(b, join)) })
 	for _, waiters := range []int{2, 32} {
 		b.Run(fmt.Sprintf("HandOver/%dWaiters", waiters), func(b *testing.B) {
@@ -30,10 +29,10 @@ func Run(b *testing.B, join func(testing.TB) driver.Driver) {
 			handOver(b, ps)
 		})
 	}
-	b.Run("Crash", func(b *testing.B) { crash(b, open(b, join), open(b, join)) })
+	b.Run("Crash", func(b *testing.B) { vanish(b, open(b, join), open(b, join)) })
 }
 
-// process is a session, and a sink that is told in vain.
+// process is a session of [Bench], and a sink that is told in vain.
 type process struct{ driver.Session }
 
 func (*process) Waiting(driver.ID)         {}
@@ -136,9 +135,9 @@ func handOver(b *testing.B, ps []*process) {
 	b.ReportMetric(at(0.99), "ms-p99")
 }
 
-// crash has a holder vanish while another waits. It reports how long after the TTL the
+// vanish has a holder vanish while another waits. It reports how long after the TTL the
 // other is granted the key, at most; the TTL counts from before the holder asked.
-func crash(b *testing.B, holder, waiter *process) {
+func vanish(b *testing.B, holder, waiter *process) {
 	const ttl = 2 * time.Second
 	worst := time.Duration(0)
 	for i := range b.N {

@@ -1,4 +1,4 @@
-package crash
+package suites
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are held as users hold them: by an engine
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
@@ -17,7 +17,7 @@ import (
 
 // RunSeveral kills -9 processes that take several keys of one policy and release them, over and
 // over, at any moment of that. It sees to it that all keys are free within the TTL.
-func (s Store) RunSeveral(t *testing.T, addr string, kills int) {
+func (s Crash) RunSeveral(t *testing.T, addr string, kills int) {
 	d, disconnect, err := s.Open(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func (s Store) RunSeveral(t *testing.T, addr string, kills int) {
 		j.Keys = append(j.Keys, fmt.Sprint("cart ", i))
 	}
 	for range kills {
-		h, err := child.Start(t, cmp.Or(s.Role, Role), j)
+		h, err := child.Start(t, cmp.Or(s.Role, Holder), j)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,4 @@
-// Package jumps has the wall clock of a store jump by an hour under a workload, for the
-// tests of drivers whose leases or tokens go by it.
-package jumps
+package suites
 
 import (
 	"context"
@@ -12,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
@@ -29,8 +27,8 @@ const (
 	patience, storeTimeout = 2 * time.Minute, 20 * time.Second
 )
 
-// Store is one whose clock can be made to jump.
-type Store struct {
+// Clocked is a store whose clock can be made to jump.
+type Clocked struct {
 	Server *testservers.Server
 
 	// Now asks the store what its clock shows.
@@ -44,14 +42,14 @@ type Store struct {
 	Lasting bool
 }
 
-// Run has callers of three engines use two keys of a store, while its clock jumps forward
-// and back: few times, or 100 if full counts are asked for, or as many jumps as
+// Jumps has callers of three engines use two keys of a store, while its clock jumps by an hour,
+// forward and back: few times, or 100 if full counts are asked for, or as many jumps as
 // LOCKAROUND_COUNTS says.
 //
 // A jump forward ends leases early, so that two may believe that they hold a key until the
 // first one is told. Tokens rise all the same, a guard refuses what the first one writes
 // then, and nobody waits for the hour to pass.
-func Run(t *testing.T, few int, s Store) {
+func Jumps(t *testing.T, few int, s Clocked) {
 	jumps := counts.Of(t, "jumps", few, 100)
 	var users []*core.Engine
 	for range 3 {
@@ -66,7 +64,7 @@ func Run(t *testing.T, few int, s Store) {
 		}()
 		users = append(users, e)
 	}
-	r := &run{Store: s, machine: hiccups.Start(t), dead: open(t, s.Join(t)), next: open(t, s.Join(t)), bound: 2*ttl + s.Join(t).Capabilities().Wake + drivertest.Slack}
+	r := &run{Clocked: s, machine: hiccups.Start(t), dead: openSilent(t, s.Join(t)), next: openSilent(t, s.Join(t)), bound: 2*ttl + s.Join(t).Capabilities().Wake + drivertest.Slack}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for n := range 4 * len(users) {
@@ -95,11 +93,11 @@ func Run(t *testing.T, few int, s Store) {
 		jumps, grants, regressions, r.seen.overlaps, handedOn, r.seen.stale, wrong, r.longest.Round(time.Millisecond), which))
 }
 
-// run is a store under its workload.
+// run is a store under the workload of [Jumps].
 type run struct {
-	Store
+	Clocked
 	machine    *hiccups.Meter
-	dead, next *process
+	dead, next *silent
 	bound      time.Duration // of who waits behind a dead holder
 	longest    time.Duration // that somebody did
 	seen       history
@@ -166,15 +164,15 @@ func (r *run) jump(t *testing.T, by time.Duration) error {
 	return nil
 }
 
-// process is a session that can be left alone.
-type process struct {
+// silent is a session that can be left alone.
+type silent struct {
 	driver.Session
 	waiting chan struct{}
 }
 
-func open(t testing.TB, d driver.Driver) *process {
+func openSilent(t testing.TB, d driver.Driver) *silent {
 	t.Helper()
-	p := &process{waiting: make(chan struct{}, 1)}
+	p := &silent{waiting: make(chan struct{}, 1)}
 	s, err := d.Open(driver.Config{Sink: p, StoreTimeout: storeTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +189,7 @@ func open(t testing.TB, d driver.Driver) *process {
 }
 
 // Waiting implements [driver.Sink].
-func (p *process) Waiting(driver.ID) {
+func (p *silent) Waiting(driver.ID) {
 	select {
 	case p.waiting <- struct{}{}:
 	default:
@@ -199,13 +197,13 @@ func (p *process) Waiting(driver.ID) {
 }
 
 // Contended implements [driver.Sink].
-func (*process) Contended(driver.ID, bool) {}
+func (*silent) Contended(driver.ID, bool) {}
 
 // Lost implements [driver.Sink].
-func (*process) Lost(driver.ID, error) {}
+func (*silent) Lost(driver.ID, error) {}
 
 // acquire waits for a key, and asks anew if its place is lost.
-func (p *process) acquire(ctx context.Context, key string) (driver.Grant, error) {
+func (p *silent) acquire(ctx context.Context, key string) (driver.Grant, error) {
 	for {
 		r := driver.Request{ID: driver.ID{Key: key}, TTL: ttl, Wait: true}
 		_, _ = rand.Read(r.Owner[:]) // never fails: crypto/rand ends the program instead

@@ -1,6 +1,4 @@
-// Package crash kills processes that hold locks, for the tests of drivers, and sees when
-// the next one in the queue is granted the key.
-package crash
+package suites
 
 import (
 	"cmp"
@@ -18,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are held as users hold them: by an engine
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
@@ -26,13 +24,13 @@ import (
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 )
 
-// Role is the name of a holder's role, see [child.Main], unless a store has another one.
-const Role = "holder"
+// Holder is the name of a holder's role, see [child.Main], unless a store has another one.
+const Holder = "holder"
 
-// Store is where the locks are. A driver's test makes it known to its holders too, which
-// are processes of their own.
-type Store struct {
-	Role string // empty for [Role]
+// Crash kills processes that hold locks, and sees when the next one in the queue is granted
+// the key. A driver's test makes it known to its holders too, which are processes of their own.
+type Crash struct {
+	Role string // empty for [Holder]
 	// Open returns a driver for the store at an address, and what closes its client.
 	Open func(addr string) (driver.Driver, func() error, error)
 	TTL  time.Duration
@@ -50,7 +48,7 @@ type job struct {
 // Hold is the role of a holder: it takes the lock, prints its token, and holds until its
 // standard input ends, or it is killed. Of several keys it takes the locks over and over, also
 // if a busy machine has lost it one of them.
-func (s Store) Hold(told string) error {
+func (s Crash) Hold(told string) error {
 	var j job
 	if err := json.Unmarshal([]byte(told), &j); err != nil {
 		return err
@@ -89,7 +87,7 @@ func newEngine(d driver.Driver) (*core.Engine, error) {
 // Run kills -9 one holder after the other, each of which somebody waits behind: few times,
 // or 500 if full counts are asked for, or as many kills as LOCKAROUND_COUNTS says. It does so
 // with some keys at a time, since it mostly waits.
-func (s Store) Run(t *testing.T, addr string, few int) {
+func (s Crash) Run(t *testing.T, addr string, few int) {
 	const lanes = 5
 	kills := counts.Of(t, "kills", few, 500)
 	d, disconnect, err := s.Open(addr)
@@ -152,9 +150,9 @@ func (s Store) Run(t *testing.T, addr string, few int) {
 }
 
 // kill kills one holder, and returns how long after it the next one was granted the key.
-func (s Store) kill(t *testing.T, addr string, locks *core.Engine, key string, queued chan struct{}) (waited time.Duration, err error) {
+func (s Crash) kill(t *testing.T, addr string, locks *core.Engine, key string, queued chan struct{}) (waited time.Duration, err error) {
 	for {
-		h, err := child.Start(t, cmp.Or(s.Role, Role), job{Addr: addr, Key: key})
+		h, err := child.Start(t, cmp.Or(s.Role, Holder), job{Addr: addr, Key: key})
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,4 @@
-// Package crowd has many callers of several processes want few keys at once, for the tests
-// of drivers, and sees whether two are ever let in together.
-package crowd
+package suites
 
 import (
 	"context"
@@ -11,15 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockaround/lockaround/core" //nolint:depguard // locks are taken as users take them: by an engine
+	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-)
-
-const (
-	engines = 4
-	callers = 16 // of each engine
-	keys    = 4
 )
 
 // door is a key, and what its holders write down there. Nothing but the key itself guards
@@ -34,11 +26,17 @@ type door struct {
 	passed int // from one engine to another
 }
 
-// Run has callers take turns at some keys, few times in all, or a million times if full
-// counts are asked for, or as many turns as LOCKAROUND_COUNTS says. Each engine has a driver
+// Crowd has many callers of several processes want few keys at once, and sees whether two are
+// ever let in together. They take few turns in all, or a million if full counts are asked
+// for, or as many turns as LOCKAROUND_COUNTS says. Each engine has a driver
 // of its own, as another process would. Strict has all of them served by the store, first come, first
 // served; without, an engine also hands a key on among its own callers.
-func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver) {
+func Crowd(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver) {
+	const (
+		engines = 4
+		callers = 16 // of each engine
+		keys    = 4
+	)
 	turns := counts.Of(t, "turns", few, 1_000_000)
 	policy := core.Policy{Wait: core.Forever, TTL: 30 * time.Second}
 	if strict {
@@ -109,10 +107,6 @@ func Run(t *testing.T, few int, strict bool, join func(testing.TB) driver.Driver
 	t.Attr("figure-3", fmt.Sprintf("%d acquisitions of %d keys by %d callers of %d engines, %d granted by the store (%d of them to another engine than before), %s: %d overlaps, %d tokens out of order",
 		turns, keys, engines*callers, engines, grants, passed, how, overlaps.Load(), old.Load()))
 }
-
-// handOffs is how many callers in turn share one grant of the store, with tokens next to
-// each other: the engine's block.
-const handOffs = 1024
 
 // enter writes down who has come in, and reports whether its token is no larger than the
 // one before.

@@ -1,6 +1,4 @@
-// Package offertest holds what core's errors say of the module's drivers to what these
-// offer.
-package offertest
+package suites
 
 import (
 	"context"
@@ -21,9 +19,9 @@ func (nothing) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Name: "nothing", Modes: []driver.Mode{driver.Exclusive}}
 }
 
-// Check asks a driver that offers nothing for whatever d may offer, and fails t unless
-// the errors name d where it does and only there.
-func Check(t *testing.T, d driver.Driver) {
+// Offers holds what core's errors say of the module's drivers to what these offer. It asks a
+// driver that offers nothing for whatever d may offer, and fails t unless the errors name d where it does and only there.
+func Offers(t *testing.T, d driver.Driver) {
 	t.Helper()
 	caps := d.Capabilities()
 	e, err := core.New(nothing{memlock.New()}, core.WithNamespace("test"))
