@@ -11,13 +11,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
 	"github.com/lockaround/lockaround/core/internal/redistest"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
 // eventually waits until something holds.
-var eventually = poll.Until
+var eventually = testkit.Until
 
 func (p *process) free(key string) bool {
 	p.t.Helper()

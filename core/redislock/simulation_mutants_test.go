@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // mutant is a bug that the simulation has to find, or tests of the engine.
@@ -199,7 +199,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			if m.core != "" {
 				pattern, folder, sign = m.core, filepath.Join("..", m.in), "--- FAIL: "
 			}
-			mutation.Mutant{
+			testkit.Mutant{
 				File: filepath.Join("..", m.file), Old: m.old, Bug: m.bug, Of: of,
 				Args: []string{"-p=1", "-run", pattern, folder},
 				Env:  []string{counts.Asks("schedules", 8000), counts.Seed + "=" + strconv.Itoa(max(m.from, 1)), "GOMAXPROCS=1"},

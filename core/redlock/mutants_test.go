@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockaround/lockaround/core/drivertest/counts"
-	"github.com/lockaround/lockaround/core/internal/testkit/mutation"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // mutants are bugs that the simulation has to find, or the named test of a schedule that it seldom
@@ -99,7 +99,7 @@ func TestSimulationCatchesMutants(t *testing.T) {
 			if m.by != "" {
 				by, sign, of = m.by, "--- FAIL: "+m.by, nil
 			}
-			mutation.Mutant{
+			testkit.Mutant{
 				File: m.file, Old: m.old, Bug: m.bug, Of: of,
 				Args: []string{"-p=1", "-run", "^" + by + "$", "."},
 				Env:  []string{counts.Asks("schedules", 4000), counts.Seed + "=", "GOMAXPROCS=1"},

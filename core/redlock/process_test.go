@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 const (
@@ -167,4 +167,4 @@ func isNoMajority(err error) bool {
 }
 
 // eventually waits until something holds.
-var eventually = poll.Until
+var eventually = testkit.Until

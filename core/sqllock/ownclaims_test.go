@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // outage is a server that cannot be reached.
@@ -45,7 +45,7 @@ func TestIdleSessionPollsNoMoreAfterAnOutage(t *testing.T) {
 		defer s.claims.mu.Unlock()
 		return len(s.claims.byOwner)
 	}
-	poll.Until(t, "the end of the polls for a lease whose release is given up", func() bool { return polled() < 2 })
+	testkit.Until(t, "the end of the polls for a lease whose release is given up", func() bool { return polled() < 2 })
 	again := time.Now()
 	s.Release(t.Context(), []driver.Ending{long})
 	if asked := s.claims.byOwner[long.Owner].releaseAskedAt; asked.Before(before) || !asked.Before(again) {

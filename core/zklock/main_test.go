@@ -14,7 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/suites"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -108,7 +108,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 }
 
 // eventually waits until something holds.
-var eventually = poll.Until
+var eventually = testkit.Until
 
 func request(key string, ttl time.Duration) driver.Request {
 	r := driver.Request{ID: driver.ID{Key: key}, TTL: ttl}

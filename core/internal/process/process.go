@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // Process is a running program. Its methods are for one goroutine, but for Running.
@@ -62,7 +62,7 @@ func (p *Process) Running() bool {
 // ends before, or two minutes have passed.
 func (p *Process) Until(what string, holds func() bool) error {
 	ended := false
-	err := poll.Condition(context.Background(), what, func() bool { ended = !p.Running(); return ended || holds() })
+	err := testkit.Condition(context.Background(), what, func() bool { ended = !p.Running(); return ended || holds() })
 	if ended {
 		err = fmt.Errorf("it ended before: %v", p.cmd.ProcessState)
 	}
@@ -105,12 +105,12 @@ func (p *Process) Kill() error {
 	_ = p.cmd.Process.Kill() // the same
 	<-p.done
 	for _, c := range those {
-		if err := poll.Condition(context.Background(), fmt.Sprintf("process %d to end", c), func() bool { return gone(c) }); err != nil {
+		if err := testkit.Condition(context.Background(), fmt.Sprintf("process %d to end", c), func() bool { return gone(c) }); err != nil {
 			return err
 		}
 	}
 	for _, addr := range p.addrs {
-		if err := poll.Condition(context.Background(), addr+" to be free", func() bool { return free(addr) }); err != nil {
+		if err := testkit.Condition(context.Background(), addr+" to be free", func() bool { return free(addr) }); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func all(p *os.Process, sig os.Signal, what string, reached func(states string) 
 		return fmt.Errorf("%v to process %d: %w", sig, p.Pid, err)
 	}
 	told := []int{p.Pid}
-	return poll.Condition(context.Background(), fmt.Sprintf("process %d to %s", p.Pid, what), func() bool {
+	return testkit.Condition(context.Background(), fmt.Sprintf("process %d to %s", p.Pid, what), func() bool {
 		if !reached(states(p.Pid)) {
 			return false
 		}

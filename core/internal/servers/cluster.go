@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // slots is how many a Cluster has.
@@ -286,9 +286,9 @@ func (c *Cluster) who(ctx context.Context, n *Node, slot int) Nodes {
 	return nil
 }
 
-// until is [poll.Condition], and says what each node knows if it waits in vain.
+// until is [testkit.Condition], and says what each node knows if it waits in vain.
 func (c *Cluster) until(ctx context.Context, what string, holds func() bool) error {
-	err := poll.Condition(ctx, what, holds)
+	err := testkit.Condition(ctx, what, holds)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

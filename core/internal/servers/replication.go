@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // replicaUser is who replicas log in as at their master. A master without that user has
@@ -29,7 +29,7 @@ func (n *Node) CutReplication(ctx context.Context) error {
 	if err := n.do(ctx, "ACL", "DELUSER", replicaUser); err != nil { // which ends its connections
 		return err
 	}
-	return poll.Condition(ctx, "the replicas to be gone", func() bool { return n.supplies(ctx, 0) })
+	return testkit.Condition(ctx, "the replicas to be gone", func() bool { return n.supplies(ctx, 0) })
 }
 
 // Readmit ends what [Node.CutReplication] did.
@@ -53,14 +53,14 @@ func (n *Node) Hush(ctx context.Context, replicas Nodes) error {
 // Replicated returns when the replicas have all that was written to this master so far.
 func (n *Node) Replicated(ctx context.Context, replicas Nodes) error {
 	all := n.count(ctx, "master_repl_offset")
-	return poll.Condition(ctx, "the replicas to have all", func() bool {
+	return testkit.Condition(ctx, "the replicas to have all", func() bool {
 		return all >= 0 && !slices.ContainsFunc(replicas, func(r *Node) bool { return r.count(ctx, "slave_repl_offset") < all })
 	})
 }
 
 // Demoted returns when the node is a replica and has caught up with its master.
 func (n *Node) Demoted(ctx context.Context) error {
-	return poll.Condition(ctx, "the old master to become a replica", func() bool {
+	return testkit.Condition(ctx, "the old master to become a replica", func() bool {
 		return n.Told(ctx, "replication", "role") == "slave" && n.Told(ctx, "replication", "master_link_status") == "up"
 	})
 }

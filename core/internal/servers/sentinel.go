@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // MasterName is what sentinels call the master.
@@ -95,12 +95,12 @@ func (w *Watched) Follow(ctx context.Context, master *Node) error {
 			return err
 		}
 	}
-	return poll.Condition(ctx, "the replicas to follow", func() bool { return master.supplies(ctx, len(replicas)) })
+	return testkit.Condition(ctx, "the replicas to follow", func() bool { return master.supplies(ctx, len(replicas)) })
 }
 
 // Master returns the node that all sentinels call the master, when they agree on it.
 func (w *Watched) Master(ctx context.Context) (m *Node, err error) {
-	err = poll.Condition(ctx, "the sentinels to agree on a master", func() bool {
+	err = testkit.Condition(ctx, "the sentinels to agree on a master", func() bool {
 		m = w.seen(ctx)
 		return m != nil
 	})
@@ -121,7 +121,7 @@ func (w *Watched) FailOver(ctx context.Context) (*Node, error) {
 
 // Promoted returns the master that has replaced old, once it is to be written to.
 func (w *Watched) Promoted(ctx context.Context, old *Node) (m *Node, err error) {
-	err = poll.Condition(ctx, "a promotion", func() bool {
+	err = testkit.Condition(ctx, "a promotion", func() bool {
 		m = w.seen(ctx)
 		return m != nil && m != old && m.Told(ctx, "replication", "role") == "master"
 	})
@@ -145,7 +145,7 @@ func (w *Watched) seen(ctx context.Context) (m *Node) {
 // Settled returns when each sentinel sees the others, the master and its replicas, all of
 // them well.
 func (w *Watched) Settled(ctx context.Context) error {
-	return poll.Condition(ctx, "the sentinels to see all", func() bool {
+	return testkit.Condition(ctx, "the sentinels to see all", func() bool {
 		for _, watching := range w.Sentinels {
 			master, err := watching.Do(ctx, "SENTINEL", "MASTER", MasterName)
 			if err != nil || fields(master)["flags"] != "master" ||

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/memlock"
 )
 
@@ -25,7 +25,7 @@ func TestSlowWaitLeadsToItsTrace(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- locks.Do(ctx, p, func(context.Context) error { return nil }) }()
 	const waiting = `lock_waiting{`
-	poll.Until(t, "the waiter", func() bool {
+	testkit.Until(t, "the waiter", func() bool {
 		return strings.Contains(line(e.scrape(t), waiting), "} 1")
 	})
 	time.Sleep(60 * time.Millisecond) // at least; the bucket is that of the wait, however long it was

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/lockaround/lockaround/core/internal/servers"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -121,7 +121,7 @@ func TestEveryPanelAndAlertHasDataUnderLoad(t *testing.T) {
 		for _, panel := range r.Panels {
 			for _, q := range panel.Queries {
 				expr := chosen(q.Expr, "30s")
-				poll.Until(t, fmt.Sprintf("data in the panel %s of the row %s: %s", panel.Title, r.Title, expr), func() bool { return p.numbers(expr) > 0 })
+				testkit.Until(t, fmt.Sprintf("data in the panel %s of the row %s: %s", panel.Title, r.Title, expr), func() bool { return p.numbers(expr) > 0 })
 			}
 		}
 	}
@@ -131,11 +131,11 @@ func TestEveryPanelAndAlertHasDataUnderLoad(t *testing.T) {
 			t.Errorf("%s compares nothing with a limit", a.Name)
 		}
 		for _, expr := range compared {
-			poll.Until(t, a.Name+" to have data: "+expr, func() bool { return p.numbers(expr) > 0 })
+			testkit.Until(t, a.Name+" to have data: "+expr, func() bool { return p.numbers(expr) > 0 })
 		}
 	}
 	p.wantRules()
-	poll.Until(t, "an exemplar of waits", func() bool {
+	testkit.Until(t, "an exemplar of waits", func() bool {
 		var found []json.RawMessage
 		now := time.Now()
 		about := url.Values{
@@ -170,7 +170,7 @@ func limited(t *testing.T, expr string) (all []string) {
 // wantRules waits until Prometheus has evaluated each alert, and wants no errors of that.
 func (p *prometheusServer) wantRules() {
 	p.t.Helper()
-	poll.Until(p.t, "the evaluation of all alerts", func() bool {
+	testkit.Until(p.t, "the evaluation of all alerts", func() bool {
 		var data struct {
 			Groups []struct {
 				Rules []struct{ Name, Health, LastError string }

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/lockaround/lockaround/core/instruments"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 // scrape returns what the service serves, in the format of OpenMetrics.
@@ -79,7 +79,7 @@ func TestExporterServesTheTable(t *testing.T) {
 	e := export(t)
 	e.begin(t)
 	var all served
-	poll.Until(t, "all series of the table", func() bool {
+	testkit.Until(t, "all series of the table", func() bool {
 		all = parseScrape(e.scrape(t))
 		return !slices.ContainsFunc(instruments.All(), func(i instruments.Instrument) bool { return all[Family(i)+suffixes(i)[0]] == nil })
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockaround/lockaround/core/fence"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 var levels = []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
@@ -75,7 +75,7 @@ func (d *database) blocked(t testing.TB) bool {
 }
 
 // until waits until something holds.
-var until = poll.Until
+var until = testkit.Until
 
 // late is a transaction that goes on in the background.
 func late[T any](f func() T) <-chan T {

@@ -19,7 +19,7 @@ import (
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/internal/testkit/proxy"
 	"github.com/lockaround/lockaround/core/testservers"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -130,7 +130,7 @@ func (d *database) open(t testing.TB, s *sqlqueue.Store, r queue.Rules) queue.Tx
 // patience is how long a test waits for what has to come.
 const patience = 2 * time.Minute
 
-var eventually = poll.Until
+var eventually = testkit.Until
 
 // newProxy starts a proxy to the server at target, whose requests are the COMMITs. It counts
 // "selects", and the other "requests".

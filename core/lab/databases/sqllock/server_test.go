@@ -16,7 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/child"
 	"github.com/lockaround/lockaround/core/internal/dbserver"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/sqllock"
 	"github.com/lockaround/lockaround/core/testservers"
 )
@@ -98,4 +98,4 @@ func (d *database) locks(t testing.TB, db *sql.DB, opts ...sqllock.Option) drive
 }
 
 // eventually waits until something holds.
-var eventually = poll.Until
+var eventually = testkit.Until

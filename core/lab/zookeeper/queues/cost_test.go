@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -117,7 +117,7 @@ func TestIdleWorkerHearsAndAsksSeldom(t *testing.T) {
 	<-ran
 	// It is through with what there was when it has asked nothing for a second.
 	last, at := 0, time.Now()
-	poll.Until(t, "a quiet second", func() bool {
+	testkit.Until(t, "a quiet second", func() bool {
 		if n := link.Count(zktest.Requests); n != last {
 			last, at = n, time.Now()
 		}

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockaround/lockaround/core/internal/child"
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/decorator/queue"
 	"github.com/lockaround/lockaround/decorator/queue/zkqueue"
 	"github.com/lockaround/lockaround/decorator/serial/serialtest"
@@ -28,7 +28,7 @@ const (
 	sessionTimeout = 30 * time.Second
 )
 
-var eventually = poll.Until
+var eventually = testkit.Until
 
 // plainRules are those of a queue of which a test says no more.
 var plainRules = queue.Rules{Attempts: 100, MaxLength: 1 << 20, KeepFor: time.Hour, KeepCount: 1000}

@@ -1,4 +1,4 @@
-package poll_test
+package testkit_test
 
 import (
 	"context"
@@ -8,22 +8,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/testkit/poll"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
 func TestWhatNeverHoldsIsWaitedForByContextAndForTwoMinutesAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := poll.Condition(ctx, "a sign", func() bool { return false }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := testkit.Condition(ctx, "a sign", func() bool { return false }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a context of a second: %v", err)
 		}
 		began := time.Now()
-		err := poll.Condition(t.Context(), "a sign", func() bool { return false })
+		err := testkit.Condition(t.Context(), "a sign", func() bool { return false })
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "a sign") || took < 2*time.Minute || took > 121*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 		began = time.Now()
-		poll.Until(t, "a second", func() bool { return time.Since(began) >= time.Second })
+		testkit.Until(t, "a second", func() bool { return time.Since(began) >= time.Second })
 	})
 }

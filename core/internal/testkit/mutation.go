@@ -1,5 +1,4 @@
-// Package mutation puts a bug into source, and sees that tests find it.
-package mutation
+package testkit
 
 import (
 	"encoding/json"

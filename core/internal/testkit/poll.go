@@ -1,5 +1,10 @@
-// Package poll waits for what tests and laboratories cannot be told of.
-package poll
+// Package testkit has what tests and laboratories of all stores need.
+//
+// # Files
+//
+//	poll.go      waits for what nobody can be told of
+//	mutation.go  puts a bug into source, and sees that tests find it
+package testkit
 
 import (
 	"context"
