@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/kit"
-	"github.com/lockaround/lockaround/core/internal/scriptname"
 	"github.com/lockaround/lockaround/core/redislock/internal/protocol"
 )
 
@@ -250,7 +249,7 @@ func missing(what string, err error) error {
 //go:embed probe.lua
 var probeSource string
 
-var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: scriptname.Of(probeSource)}
+var probe = &protocol.Script{Name: "probe", Source: probeSource, SHA: kit.ScriptName(probeSource)}
 
 // probeKey is no lock's key, since those are never empty.
 var probeKey = protocol.Key("")

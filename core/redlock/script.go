@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core/driver"
-	"github.com/lockaround/lockaround/core/internal/scriptname"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // script is one operation in a node.
@@ -42,7 +42,7 @@ func mustRead(name string) string {
 }
 
 func newScript(source string) script {
-	return script{source: source, sha: scriptname.Of(source)}
+	return script{source: source, sha: kit.ScriptName(source)}
 }
 
 // KeyPrefix begins the name of every Redis key and of every Pub/Sub channel. Grant a

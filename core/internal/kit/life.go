@@ -1,6 +1,6 @@
 // Package kit has what drivers share: the life of a session (Life), releases in the background
-// (Debts), waits that end with a context (Sleep, Run), what was seen of keys lately (Recent), and
-// errors.
+// (Debts), waits that end with a context (Sleep, Run), what was seen of keys lately (Recent),
+// errors, and the names of scripts (ScriptName).
 //
 // # Files
 //
@@ -8,6 +8,7 @@
 //	debts.go   Debts and Owed
 //	recent.go  Recent, and Crowded, which keys others wanted lately
 //	errors.go  SilenceError, and how tries end
+//	script.go  ScriptName
 package kit
 
 import (

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockaround/lockaround/core/internal/scriptname"
+	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
 // Script is one operation. It takes one key, see [Key], and the arguments of
@@ -77,7 +77,7 @@ func general(name, thin, source string) Script {
 }
 
 func newScript(name, source string) Script {
-	return Script{Name: name, Source: source, SHA: scriptname.Of(source)}
+	return Script{Name: name, Source: source, SHA: kit.ScriptName(source)}
 }
 
 // The protocol's version is part of every key, so that a later, different
