@@ -1,5 +1,11 @@
-// Package child runs a program once more, as another process, which can be killed: a test's
-// binary, or a laboratory's.
+// Package child runs other processes, which can be stopped and killed: programs, and the one that
+// runs once more, a test's binary or a laboratory's.
+//
+// # Files
+//
+//	child.go       the same program once more, in a role; complaints.go keeps its last words
+//	program.go     any program, stopped, continued and killed with those that it has started
+//	signals_*.go   the signals, where a system has them
 package child
 
 import (
@@ -13,8 +19,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/lockaround/lockaround/core/internal/process"
 )
 
 // variable names a child's role, and argument is what it is told.
@@ -106,10 +110,10 @@ func start(ctx context.Context, role string, told any, errs io.Writer, said *com
 }
 
 // Stop pauses the process with SIGSTOP, and Cont ends the pause.
-func (p *Process) Stop() error { return process.Stop(p.cmd.Process) }
+func (p *Process) Stop() error { return Stop(p.cmd.Process) }
 
 // Cont ends a pause.
-func (p *Process) Cont() error { return process.Cont(p.cmd.Process) }
+func (p *Process) Cont() error { return Cont(p.cmd.Process) }
 
 // Kill ends the process as kill -9 does, and returns when it has gone. Killing it twice is
 // a no-op.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
 // Server is a program that answers a while after it was started. Its methods are for one
@@ -37,7 +37,7 @@ type Server struct {
 	ports   []string
 	folder  string // empty if others remove it
 	clock   *clock // nil if its wall clock is the machine's
-	run     *process.Process
+	run     *child.Program
 	stopped bool
 	killed  bool
 }
@@ -70,7 +70,7 @@ func (o Options) start(ctx context.Context, name string, n, each int, configure 
 }
 
 func (o Options) try(ctx context.Context, name string, n, each int, configure func(s *Server, i int, ports []string) error) (all []*Server, spawned bool, err error) {
-	ports, err := process.FreePorts(n * each)
+	ports, err := child.FreePorts(n * each)
 	if err != nil {
 		return nil, false, err
 	}
@@ -137,7 +137,7 @@ func (s *Server) Spawn() error {
 		Path: s.Cmd.Path, Args: s.Cmd.Args, Dir: s.Cmd.Dir, Env: s.Cmd.Env, SysProcAttr: s.Cmd.SysProcAttr, Err: s.Cmd.Err,
 		Stdout: log, Stderr: log,
 	}
-	run, err := process.Start(cmd, s.Addrs...)
+	run, err := child.Launch(cmd, s.Addrs...)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s, err)
 	}

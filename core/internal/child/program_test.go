@@ -1,4 +1,4 @@
-package process_test
+package child_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockaround/lockaround/core/internal/process"
+	"github.com/lockaround/lockaround/core/internal/child"
 )
 
 // echoVariable makes this test binary a server that repeats what it is told, on the address
@@ -54,7 +54,7 @@ func echo(addr string) {
 func TestNoPortIsGivenAwayTwice(t *testing.T) {
 	given := make(map[string]bool)
 	for range 400 { // of 12,000: two would be the same nearly always
-		port, err := process.FreePort()
+		port, err := child.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,9 +65,9 @@ func TestNoPortIsGivenAwayTwice(t *testing.T) {
 	}
 }
 
-func start(t *testing.T) (*process.Process, string) {
+func start(t *testing.T) (*child.Program, string) {
 	t.Helper()
-	port, err := process.FreePort()
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func start(t *testing.T) (*process.Process, string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), echoVariable+"="+addr)
 	cmd.Stderr = os.Stderr
-	p, err := process.Start(cmd, addr)
+	p, err := child.Launch(cmd, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestChildrenAreStoppedAndKilledWithTheirParent(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command("sh", "-c", `(while :; do echo x; done) & wait`)
 	cmd.Stdout = in
-	p, err := process.Start(cmd)
+	p, err := child.Launch(cmd)
 	must(t, err)
 	defer func() { must(t, p.Kill()) }()
 	must(t, in.Close())
@@ -181,7 +181,7 @@ func TestChildrenAreStoppedAndKilledWithTheirParent(t *testing.T) {
 }
 
 func TestProcessThatEndsTooEarlyIsSaid(t *testing.T) {
-	p, err := process.Start(exec.Command("false"))
+	p, err := child.Launch(exec.Command("false"))
 	must(t, err)
 	if err := p.Until("anything", func() bool { return false }); err == nil {
 		t.Error("it waited for nothing")

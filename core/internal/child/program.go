@@ -1,6 +1,4 @@
-// Package process starts, stops and kills the processes that tests run. Each function
-// returns when what it did has taken effect, not when the kernel was told.
-package process
+package child
 
 import (
 	"context"
@@ -21,19 +19,20 @@ import (
 	"github.com/lockaround/lockaround/core/internal/testkit"
 )
 
-// Process is a running program. Its methods are for one goroutine, but for Running.
-type Process struct {
+// Program is a running program. Its methods are for one goroutine, but for Running. Each returns
+// when what it did has taken effect, not when the kernel was told.
+type Program struct {
 	cmd   *exec.Cmd
 	addrs []string
 	done  chan struct{}
 }
 
-// Start starts a command, which will listen on addrs. They are host:port, and may be empty.
-func Start(cmd *exec.Cmd, addrs ...string) (*Process, error) {
+// Launch starts a command, which will listen on addrs. They are host:port, and may be empty.
+func Launch(cmd *exec.Cmd, addrs ...string) (*Program, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, addrs: addrs, done: make(chan struct{})}
+	p := &Program{cmd: cmd, addrs: addrs, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		_ = cmd.Wait() // killed, or its output tells
@@ -42,11 +41,11 @@ func Start(cmd *exec.Cmd, addrs ...string) (*Process, error) {
 }
 
 // Pid returns the process's number.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+func (p *Program) Pid() int { return p.cmd.Process.Pid }
 
 // Running reports whether the process has yet to end, which is true of one that was
 // stopped. A nil process has ended.
-func (p *Process) Running() bool {
+func (p *Program) Running() bool {
 	if p == nil {
 		return false
 	}
@@ -60,7 +59,7 @@ func (p *Process) Running() bool {
 
 // Until asks whether something holds until it does. It returns an error if the process
 // ends before, or two minutes have passed.
-func (p *Process) Until(what string, holds func() bool) error {
+func (p *Program) Until(what string, holds func() bool) error {
 	ended := false
 	err := testkit.Condition(context.Background(), what, func() bool { ended = !p.Running(); return ended || holds() })
 	if ended {
@@ -71,14 +70,14 @@ func (p *Process) Until(what string, holds func() bool) error {
 
 // Stop pauses the process, and those that it has started: connections stay, nothing
 // answers. See [Stop].
-func (p *Process) Stop() error { return Stop(p.cmd.Process) }
+func (p *Program) Stop() error { return Stop(p.cmd.Process) }
 
 // Cont ends a pause. See [Cont].
-func (p *Process) Cont() error { return Cont(p.cmd.Process) }
+func (p *Program) Cont() error { return Cont(p.cmd.Process) }
 
 // End asks the process to end in good order by a signal. Without a signal, and if it takes
 // longer than 30 s, the process is killed.
-func (p *Process) End(by os.Signal) error {
+func (p *Program) End(by os.Signal) error {
 	if by != nil && p.Running() && p.cmd.Process.Signal(by) == nil {
 		limit := time.NewTimer(30 * time.Second)
 		defer limit.Stop()
@@ -92,7 +91,7 @@ func (p *Process) End(by os.Signal) error {
 
 // Kill ends the process, and those that it has started, as kill -9 does. It returns when
 // they have gone and their addresses are free. Killing it again, or nil, does nothing.
-func (p *Process) Kill() error {
+func (p *Program) Kill() error {
 	if !p.Running() {
 		return nil
 	}
