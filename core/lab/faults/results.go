@@ -14,7 +14,6 @@ import (
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 	"github.com/lockaround/lockaround/core/lab/faults/mutant"
-	"github.com/lockaround/lockaround/core/lab/faults/timeline"
 )
 
 // results are the runs of a laboratory.
@@ -88,11 +87,11 @@ func (r results) write(folder string) error {
 		Machine: fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
 		Healthy: r.Healthy, Pictures: map[string]string{},
 	}
-	draw := func(name string, run *Run, p timeline.Picture, found bool) error {
+	draw := func(name string, run *Run, p check.Picture, found bool) error {
 		if !found {
 			return nil
 		}
-		drawn, err := timeline.Draw(p, run.Events, run.Store.Rules)
+		drawn, err := check.Draw(p, run.Events, run.Store.Rules)
 		files[name+".svg"] = drawn
 		page.Pictures[name] = name + ".svg"
 		return err
@@ -169,14 +168,14 @@ func count(all []check.Violation, name string) int {
 }
 
 // paused is a picture of a holder that was stopped, and of its late write.
-func paused(r *Run) (p timeline.Picture, found bool) {
+func paused(r *Run) (p check.Picture, found bool) {
 	for _, f := range r.Events {
 		if f.Op != history.Fault || f.Name != "pause" {
 			continue
 		}
 		for _, e := range r.Events {
 			if e.Op == history.Write && e.Error == history.Stale && e.Process == f.Process && f.Return-1e6 <= e.Call && e.Call < f.Return+1e9 {
-				return timeline.Picture{
+				return check.Picture{
 					Title: fmt.Sprintf("A holder is stopped for %v, and writes when it goes on", 3*r.Store.Longest),
 					Captions: []string{
 						fmt.Sprintf("Process %d is stopped in its critical section. Its lease ends by its deadline, and the next process gets the lock.", f.Process),
@@ -192,14 +191,14 @@ func paused(r *Run) (p timeline.Picture, found bool) {
 
 // doubled is a picture of two who held a lock at once after a failover that lost writes:
 // of those for the longest time.
-func doubled(r *Run) (p timeline.Picture, found bool) {
+func doubled(r *Run) (p check.Picture, found bool) {
 	var longest check.Double
 	for _, d := range r.Doubles {
 		if d.Fault == lostWrites && d.To-d.From > longest.To-longest.From {
 			longest, found = d, true
 		}
 	}
-	p = timeline.Picture{
+	p = check.Picture{
 		Title: "A failover loses writes, and two hold a lock at once",
 		Captions: []string{
 			"The replica that becomes the master has not heard of the lease. It grants the lock again while the first holder still has it,",
@@ -216,12 +215,12 @@ func doubled(r *Run) (p timeline.Picture, found bool) {
 }
 
 // overlapped is a picture of two holders at once.
-func overlapped(m mutant.Mutant, r *Run) (p timeline.Picture, found bool) {
+func overlapped(m mutant.Mutant, r *Run) (p check.Picture, found bool) {
 	for _, v := range r.Violations {
 		if v.Property != "S1" {
 			continue
 		}
-		p = timeline.Picture{
+		p = check.Picture{
 			Title:    fmt.Sprintf("The mutant %s: %s", m.Name, m.Bug),
 			Captions: []string{"Two processes have the lock at once, which the laboratory finds:", v.String()},
 			Key:      v.Key, From: v.From - 1e9, To: v.To + 3e8,

@@ -1,5 +1,6 @@
 // Package check judges the history of a run. Each property has a check of its own, which
-// needs O(n log n) steps, and knows of the lock no more than what its callers saw.
+// needs O(n log n) steps, and knows of the lock no more than what its callers saw. The package
+// draws what happened, too: see [Draw].
 package check
 
 import (

@@ -1,6 +1,4 @@
-// Package timeline draws what happened to a key: who had its lock when, what went wrong
-// meanwhile, and what the guard refused.
-package timeline
+package check
 
 import (
 	"cmp"
@@ -12,7 +10,6 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
 )
 
@@ -33,9 +30,9 @@ const (
 )
 
 //go:embed timeline.svg.tmpl
-var text string
+var picture string
 
-var drawing = template.Must(template.New("timeline").Funcs(template.FuncMap{"text": html.EscapeString}).Parse(text))
+var drawing = template.Must(template.New("timeline").Funcs(template.FuncMap{"text": html.EscapeString}).Parse(picture))
 
 // Picture is what to draw.
 type Picture struct {
@@ -85,9 +82,10 @@ type label struct {
 	Text string
 }
 
-// Draw returns an SVG.
-func Draw(p Picture, events []history.Event, r check.Rules) (string, error) {
-	claims := slices.DeleteFunc(slices.Clone(check.Claims(events, p.Key, r)), func(c *check.Claim) bool {
+// Draw returns an SVG of what happened to a key: who had its lock when, what went wrong
+// meanwhile, and what the guard refused.
+func Draw(p Picture, events []history.Event, r Rules) (string, error) {
+	claims := slices.DeleteFunc(slices.Clone(Claims(events, p.Key, r)), func(c *Claim) bool {
 		return max(c.End, c.Heard) < p.From || c.Start > p.To
 	})
 	s := scene{Picture: p, Width: left + width + 16, Left: left, Right: left + width, Top: topLane}
@@ -154,7 +152,7 @@ func (s *scene) faults(events []history.Event) {
 }
 
 // lanes gives each process one, in their order.
-func (s *scene) lanes(claims []*check.Claim) map[int]float64 {
+func (s *scene) lanes(claims []*Claim) map[int]float64 {
 	var who []int
 	for _, c := range claims {
 		if !slices.Contains(who, c.Process) {
@@ -175,7 +173,7 @@ func (s *scene) lanes(claims []*check.Claim) map[int]float64 {
 }
 
 // overlaps marks when two had the lock who may not have it together.
-func (s *scene) overlaps(claims []*check.Claim) {
+func (s *scene) overlaps(claims []*Claim) {
 	for i, c := range claims {
 		for _, o := range claims[:i] {
 			if to := min(c.End, o.End); to > c.Start && (c.Exclusive() || o.Exclusive()) {
@@ -256,7 +254,7 @@ func tick(span int64) int64 {
 }
 
 // known is when a holder knew that its claim was over: it had heard so, or released.
-func known(c *check.Claim) int64 {
+func known(c *Claim) int64 {
 	switch {
 	case c.Heard != 0:
 		return c.Heard

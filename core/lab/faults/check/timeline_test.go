@@ -1,4 +1,4 @@
-package timeline_test
+package check_test
 
 import (
 	"encoding/xml"
@@ -9,14 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lockaround/lockaround/core/lab/faults/check"
 	"github.com/lockaround/lockaround/core/lab/faults/history"
-	"github.com/lockaround/lockaround/core/lab/faults/timeline"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = int64(time.Millisecond)
 
@@ -41,7 +36,7 @@ func TestPictureShowsClaimsFaultsOverlapsAndRefusals(t *testing.T) {
 		history.Event{Process: 2, Client: 1, Key: "k", Op: history.Write, Call: 26 * ms, Return: 26 * ms},
 		history.Event{Process: 2, Client: 1, Key: "other", Op: history.Write, Call: 27 * ms, Return: 27 * ms},
 	)
-	drawn, err := timeline.Draw(timeline.Picture{Title: "t & t", Captions: []string{"one", "two"}, Key: "k", To: 100 * ms}, events, check.Rules{HandOffs: 1024})
+	drawn, err := check.Draw(check.Picture{Title: "t & t", Captions: []string{"one", "two"}, Key: "k", To: 100 * ms}, events, check.Rules{HandOffs: 1024})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,9 +57,9 @@ func TestPictureShowsClaimsFaultsOverlapsAndRefusals(t *testing.T) {
 	}
 }
 
-func draw(t *testing.T, p timeline.Picture, events []history.Event) string {
+func draw(t *testing.T, p check.Picture, events []history.Event) string {
 	t.Helper()
-	drawn, err := timeline.Draw(p, events, check.Rules{HandOffs: 1024})
+	drawn, err := check.Draw(p, events, check.Rules{HandOffs: 1024})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +70,7 @@ func TestThoseWhoHoldTogetherAreNoOverlap(t *testing.T) {
 	together := func(second string) string {
 		a, b := section(1, 1024, 10, 30), section(2, 2048, 20, 40)
 		a[0].Mode, b[0].Mode = history.Shared, second
-		return draw(t, timeline.Picture{Key: "k", To: 100 * ms}, append(a, b...))
+		return draw(t, check.Picture{Key: "k", To: 100 * ms}, append(a, b...))
 	}
 	if got := together(history.Shared); strings.Contains(got, "<rect class=\"overlap") || strings.Count(got, "<rect class=\"beside c") != 3 {
 		t.Errorf("two readers and the legend's sign of them:\n%s", got)
@@ -95,7 +90,7 @@ func TestLabelsOfFaultsAreApart(t *testing.T) {
 	}{{"a-long-name", 5, 15}, {"next", 6, 7}, {"third-at-once", 8, 60}, {"later", 50, 51}, {"at-the-very-edge", 98, 99}} {
 		events = append(events, history.Event{Op: history.Fault, Name: f.name, Call: f.from * ms, Return: f.to * ms})
 	}
-	d := xml.NewDecoder(strings.NewReader(draw(t, timeline.Picture{Key: "k", To: 100 * ms}, events)))
+	d := xml.NewDecoder(strings.NewReader(draw(t, check.Picture{Key: "k", To: 100 * ms}, events)))
 	type extent struct{ from, to float64 }
 	rows := map[string][]extent{}
 	labels := 0
