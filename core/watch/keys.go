@@ -165,15 +165,21 @@ func with(names []string, name string) []string {
 // policiesOf returns the policies, the busiest first.
 func policiesOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) []Policy {
 	var all []Policy
-	rec.Policies.Each(now, func(name string, r *observe.Record) {
+	own := make(map[string]observe.Settings)
+	rec.Policies.Each(now, func(name string, r *observe.Record) { // callers wait for its mutexes
 		if c := countsOf(r, rec.Since, now); c != (Counts{}) {
-			all = append(all, Policy{name, settingsOf(name, h.SettingsOf(r), o), c, bucketsOf(r, rec.Since, now)})
+			own[name] = h.SettingsOf(r)
+			all = append(all, Policy{Name: name, Counts: c, Waits: bucketsOf(r, rec.Since, now)})
 		}
 	})
 	slices.SortFunc(all, func(a, b Policy) int {
 		return cmp.Or(cmp.Compare(b.Counts.callers(), a.Counts.callers()), strings.Compare(a.Name, b.Name))
 	})
-	return all[:min(len(all), MaxPolicies)]
+	all = all[:min(len(all), MaxPolicies)]
+	for i := range all {
+		all[i].Settings = settingsOf(all[i].Name, own[all[i].Name], o)
+	}
+	return all
 }
 
 // settingsOf returns the settings of a policy: those of this process first, and each that another has instead.
