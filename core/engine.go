@@ -93,7 +93,7 @@ func New(d driver.Driver, o ...Option) (*Engine, error) {
 		refusal.Cause = err
 		return nil, refusal
 	}
-	e.hub = observe.New(observe.Config{Manager: e.manager, Prefix: e.prefix, Identity: e.identity, Driver: e.caps.Name, Address: e.caps.Address, Overridden: e.overridden})
+	e.hub = observe.New(observe.Config{Manager: e.manager, Prefix: e.prefix, Identity: e.identity, Overridden: e.overridden})
 	if s.namespace == "" {
 		s.log().Warn("lockaround: no namespace; applications that share this store share its locks", "lock.driver", e.caps.Name)
 	}

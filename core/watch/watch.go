@@ -39,7 +39,7 @@ func New(ctx context.Context, e *core.Engine) (*Watcher, error) {
 	h.Lock()
 	defer h.Unlock()
 	if h.Closed {
-		return nil, &core.Error{Op: "watch", Driver: h.Driver, Kind: core.ErrClosed}
+		return nil, &core.Error{Op: "watch", Driver: h.Manager.Capabilities.Name, Kind: core.ErrClosed}
 	}
 	all := h.Viewer(func() observe.Viewer { return &watchers{hub: h, watching: make(map[*Watcher]struct{})} }).(*watchers)
 	w := &Watcher{all: all, engine: e, changed: make(chan struct{}, 1)}
@@ -113,8 +113,8 @@ func viewOf(h *observe.Hub, rec *observe.Recorder, o others, now time.Time) View
 }
 
 func storeOf(h *observe.Hub) Store {
-	t := h.Manager.Trouble()
-	return Store{Driver: h.Driver, Address: h.Address, Namespace: strings.TrimSuffix(h.Prefix, "/"), Failing: t.Since, Refuses: t.Refuses, Fault: t.Fault}
+	t, caps := h.Manager.Trouble(), &h.Manager.Capabilities
+	return Store{Driver: caps.Name, Address: caps.Address, Namespace: strings.TrimSuffix(h.Prefix, "/"), Failing: t.Since, Refuses: t.Refuses, Fault: t.Fault}
 }
 
 // Key returns what is known of one literal key, which need not be in the View, with what the store
@@ -206,7 +206,7 @@ func (all *watchers) alone(now time.Time) string {
 	case h.Gossip == nil && h.Manager.Gossip() != nil:
 		return "the namespace is too long for processes to report to each other, so that only this one is shown"
 	case h.Gossip == nil:
-		return "driver " + h.Driver + " has no way for processes to report to each other, so that only this one is shown"
+		return "driver " + h.Manager.Capabilities.Name + " has no way for processes to report to each other, so that only this one is shown"
 	case h.Silent:
 		return "the store did not take the latest message, so that other processes may be missing or shown as they were"
 	case now.Sub(all.crowded) < goneAfter:

@@ -20,8 +20,6 @@ type Config struct {
 	Manager  *manager.Manager
 	Prefix   string // of the engine's keys: what the engines of a namespace have in common
 	Identity string // of the process
-	Driver   string // its name
-	Address  string // where its store is
 	// Overridden tells which fields of the policy of that name a configuration sets.
 	Overridden func(policy string) Fields
 }
