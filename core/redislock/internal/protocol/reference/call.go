@@ -114,7 +114,7 @@ func (c *call) promote(self string) {
 			l.skip()
 			continue
 		}
-		limit := min(p.limit, c.now+p.placeTTL) // the clock may have gone back
+		limit := p.ends(c.now)
 		switch {
 		case limit <= c.now:
 			l.removePlace(0)
@@ -315,7 +315,7 @@ func (c *call) renew() any {
 func (c *call) inspect() []any {
 	all, waiting := []any{}, c.lock.waiting()
 	for _, p := range c.lock.queue[:min(len(c.lock.queue), scanLimit)] {
-		if p != nil && min(p.limit, c.now+p.placeTTL) <= c.now {
+		if p != nil && p.ends(c.now) <= c.now {
 			waiting--
 		}
 	}

@@ -56,6 +56,9 @@ type place struct {
 	room     int64
 }
 
+// ends is when the place ends, also if the clock has gone back.
+func (p *place) ends(now int64) int64 { return min(p.limit, now+p.placeTTL) }
+
 func (l *lock) clone() *lock {
 	d := *l
 	d.buried, d.traces = slices.Clone(l.buried), maps.Clone(l.traces)
