@@ -1,0 +1,382 @@
+package idempotent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/internal/room"
+)
+
+// Guard is a policy whose calls run once for each key. It is what surfaces are made of. It is safe for
+// concurrent use.
+type Guard[T any] struct {
+	engine *core.Engine
+	lock   *core.Guard[T]
+	key    func(T) (string, error)
+	store  Store
+	policy Policy
+	outage room.Outage
+}
+
+// NewGuard compiles the policy of a lock, whose one Key is that of the record, too. The error is a
+// [core.ErrPolicy].
+func NewGuard[T any](e *core.Engine, lock core.Policy, store Store, p Policy, r core.Resolver[T]) (*Guard[T], error) {
+	lock.Tokens = max(lock.Tokens, core.ClockTokens)
+	guard, err := core.NewGuard(e, lock, r)
+	if err != nil {
+		return nil, err
+	}
+	switch l := guard.Policy(); {
+	case len(l.Keys) > 0:
+		err = errors.New("the policy has several Keys; the one Key of its lock is that of the record")
+	case l.Mode != core.Exclusive:
+		err = fmt.Errorf("the policy's Mode is %s; one run at a time needs exclusive", l.Mode)
+	case l.Reentrant:
+		err = errors.New("the policy is Reentrant; each run has a fencing token of its own, so it needs a lock of its own")
+	case l.MinHold != 0:
+		err = errors.New("the policy has a MinHold; whoever waits for an answer would wait for the end of that")
+	case store == nil:
+		err = errors.New("the store is nil; use idempotent.NewMemory, redisrecords.New or one of your own")
+	default:
+		err = p.fill()
+	}
+	if err != nil {
+		return nil, room.Refuse(guard.Name(), err)
+	}
+	g := &Guard[T]{engine: e, lock: guard, store: store, policy: p}
+	if g.key, err = core.NewKey(lock.Key, r); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Name returns what the policy is called in errors and telemetry.
+func (g *Guard[T]) Name() string { return g.lock.Name() }
+
+// Policy returns the policy with the defaults of zero values.
+func (g *Guard[T]) Policy() Policy { return g.policy }
+
+// Ending is how a run has ended.
+type Ending struct {
+	// Answer is what repeated calls get, if Keep is set. One longer than [Policy.MaxBytes] is not stored.
+	Answer []byte
+
+	// Keep says that the call is done, and is not to run again. False gives the record up: the
+	// next call runs.
+	Keep bool
+}
+
+// Do runs the call of the key that src renders to, under its lock, unless it is done: then it
+// returns the answer of that run as replay, which is not nil, and does not call run. fingerprint is a
+// SHA-256 of all that the call acts on.
+//
+// run gets the values of ctx, and the lease; it does not end with ctx, which bounds the waiting
+// alone. It ends with the lease. If the error is not nil and run was called, the lock was
+// lost while it ran, its answer is not stored, and another run may have begun. If the answer could
+// only not be stored the error is nil and the log says so: what a repeated call gets then,
+// [Policy.Died] says. If run panics under [Refuse] the record stays begun; under [Rerun] it is given up.
+//
+// The errors are a [*Error] and those of [core.Engine.Acquire]: a [core.ErrBusy] or a [core.ErrTimeout] if the
+// first call is still under way. Beside the lock's Wait a call may wait 2 s for one that is about to take it.
+func (g *Guard[T]) Do(ctx context.Context, src T, fingerprint [32]byte, run func(context.Context) Ending) (replay []byte, err error) {
+	key, err := g.render(src)
+	if err != nil {
+		return nil, err
+	}
+	c := &call[T]{guard: g, key: key, claim: Claim{Run: newRun(), Fingerprint: fingerprint, Alone: alone, Keep: g.policy.Keep}}
+	for pause := shortestPause; ; pause = min(2*pause, alone/4) {
+		replay, again, err := c.attempt(ctx, src, run)
+		if !again {
+			return replay, err
+		}
+		if err := room.Pause(ctx, pause); err != nil {
+			return nil, c.ended(ctx)
+		}
+	}
+}
+
+// Forget removes the record of a call, so that the next one runs: for somebody who has found out
+// what a run came to that had died, see [Refuse]. A run that is under way stays so, and is stored when it ends.
+func (g *Guard[T]) Forget(ctx context.Context, src T) error {
+	key, err := g.render(src)
+	if err != nil {
+		return err
+	}
+	if err := g.store.Forget(ctx, key); err != nil {
+		return g.unanswered(ctx, err)
+	}
+	return nil
+}
+
+func (g *Guard[T]) render(src T) (string, error) {
+	key, err := g.key(src)
+	var fault *core.Error
+	if errors.As(err, &fault) {
+		fault.Op, fault.Policy = "do", g.Name()
+	}
+	return key, err
+}
+
+const (
+	// alone is for how long a run that has no lock yet has its key for itself. It is much more than
+	// a lock takes that nobody holds.
+	alone = 2 * time.Second
+
+	shortestPause = 10 * time.Millisecond
+
+	// storesWithin is how long a run that has ended tries to store its answer, holding its lock.
+	storesWithin = 5 * time.Second
+)
+
+// call is one call of Do.
+type call[T any] struct {
+	guard *Guard[T]
+	key   string
+	claim Claim
+	mine  bool      // the record is begun by claim.Run, as far as is known
+	until time.Time // until when nobody else can have taken it over
+}
+
+// attempt looks, takes the lock and runs. again says that it is worth another one: whoever has begun the record is about to
+// take the lock.
+func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) Ending) (replay []byte, again bool, err error) {
+	g := c.guard
+	replay, err = c.begin(ctx)
+	if replay != nil || err != nil {
+		return replay, false, err
+	}
+	defer c.leave(ctx)
+
+	// The lock is waited for as long as ctx lives, and the run outlives it.
+	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stay := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	section, err := g.lock.Enter(detached, src)
+	if !stay() && err == nil {
+		section.Leave(new(error))
+		return nil, false, c.ended(ctx)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = c.ended(ctx)
+		}
+		return nil, false, err
+	}
+	var ended error
+	defer section.Leave(&ended)
+	defer c.leave(ctx) // while the lock is held: whoever has it next finds no record that seems to have died
+
+	c.claim.Token = section.Lease().Token()
+	replay, again, err = c.confirm(detached)
+	if replay != nil || again || err != nil {
+		return replay, again && g.lock.Policy().Wait > 0, c.busy(again, err)
+	}
+	if stored := c.run(section.Context(), run); !stored {
+		return nil, false, section.Lease().Err()
+	}
+	return nil, false, nil // also if the lock was lost: nobody else has begun
+}
+
+// begin looks before the lock is taken, and begins the record if there is none.
+func (c *call[T]) begin(ctx context.Context) (replay []byte, err error) {
+	claim := c.claim
+	claim.Token = 0
+	sent := time.Now()
+	r, err := c.guard.store.Begin(ctx, c.key, claim)
+	if err != nil {
+		go c.giveUp(context.WithoutCancel(ctx)) // it may be begun all the same
+		return nil, c.guard.unanswered(ctx, err)
+	}
+	c.guard.answered()
+	if c.mine = r.State == None || r.State == Begun && r.Run == c.claim.Run; c.mine {
+		c.until = sent.Add(alone - alone/100 - 2*time.Millisecond)
+	}
+	return c.found(r)
+}
+
+// found returns the answer that a record has for this call, or why it cannot have one.
+func (c *call[T]) found(r Record) (replay []byte, err error) {
+	g := c.guard
+	switch {
+	case r.State == None:
+		return nil, nil
+	case r.Fingerprint != c.claim.Fingerprint:
+		return nil, g.failure(ErrMismatch, "use a new one for each request", nil)
+	case r.State == Begun:
+		return nil, nil
+	}
+	return g.open(c.key, r.Answer)
+}
+
+// confirm makes sure, under the lock, that the record is this run's. Usually it is known to be: nobody can
+// have taken it over since begin.
+func (c *call[T]) confirm(ctx context.Context) (replay []byte, again bool, err error) {
+	g := c.guard
+	if c.mine && time.Now().Before(c.until) {
+		return nil, false, nil
+	}
+	claim := c.claim
+	if g.policy.Died == Refuse {
+		claim.Token = 0 // nothing is taken over
+	}
+	r, err := g.store.Begin(ctx, c.key, claim)
+	switch {
+	case errors.Is(err, ErrSuperseded):
+		return nil, false, &core.Error{Op: "do", Policy: g.Name(), Kind: core.ErrLost, Detail: "a later holder of the lock has begun to run", Cause: err}
+	case err != nil:
+		return nil, false, g.unanswered(ctx, err)
+	}
+	replay, err = c.found(r)
+	c.mine = r.State == None || r.State == Begun && r.Run == c.claim.Run
+	switch {
+	case replay != nil || err != nil || c.mine:
+	case r.Alone > 0:
+		return nil, true, nil
+	case g.policy.Died == Refuse:
+		err = g.failure(ErrUnknown, "find out what it came to, and call Forget if it is to run again", nil)
+	default:
+		c.mine = true // taken over
+	}
+	return replay, false, err
+}
+
+// busy is the error of a call whose key somebody else has begun and not locked yet.
+func (c *call[T]) busy(again bool, err error) error {
+	if again && c.guard.lock.Policy().Wait <= 0 {
+		return &core.Error{Op: "acquire", Policy: c.guard.Name(), Kind: core.ErrBusy, RetryAfter: shortestPause}
+	}
+	return err
+}
+
+// run calls the function, and stores what it came to.
+func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (stored bool) {
+	g := c.guard
+	c.mine = g.policy.Died == Rerun // if it panics
+	end := run(ctx)
+	if !end.Keep {
+		c.mine = true
+		return false
+	}
+	c.mine = false
+	answer, err := g.seal(c.key, end.Answer)
+	if err != nil {
+		g.engine.Logger().Error("an answer cannot be sealed, so that it is not replayed", "lock.name", g.Name(), "error", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storesWithin)
+	defer cancel()
+	for pause := shortestPause; ; pause *= 2 {
+		if stored, err = g.store.Finish(ctx, c.key, c.claim, answer); err == nil {
+			g.answered()
+			return stored
+		}
+		if room.Pause(ctx, pause) != nil {
+			g.engine.Logger().Error("the answer of a call that has run cannot be stored, so that a repeated one is not replayed", "lock.name", g.Name(), "error", err)
+			return false
+		}
+	}
+}
+
+// leave gives the record up if it is this run's and did not come to an answer.
+func (c *call[T]) leave(ctx context.Context) {
+	if !c.mine {
+		return
+	}
+	c.mine = false
+	ctx = context.WithoutCancel(ctx)
+	if c.tryGiveUp(ctx) != nil {
+		go c.giveUp(ctx)
+	}
+}
+
+func (c *call[T]) tryGiveUp(ctx context.Context) (err error) {
+	defer room.Rescue(&err)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return c.guard.store.GiveUp(ctx, c.key, c.claim)
+}
+
+// giveUp tries to in the background, for some seconds.
+func (c *call[T]) giveUp(ctx context.Context) {
+	for pause := 100 * time.Millisecond; pause < storesWithin; pause *= 2 {
+		time.Sleep(pause)
+		if c.tryGiveUp(ctx) == nil {
+			return
+		}
+	}
+}
+
+// ended is the error of a call whose ctx has ended before it ran.
+func (c *call[T]) ended(ctx context.Context) error {
+	return &core.Error{Op: "do", Policy: c.guard.Name(), Kind: ctx.Err(), Cause: context.Cause(ctx)}
+}
+
+func (g *Guard[T]) failure(kind error, detail string, cause error) error {
+	return &Error{Policy: g.Name(), Kind: kind, Detail: detail, Cause: cause}
+}
+
+// unanswered is the failure that a store's error is, if it is not the context's. The log says it once.
+func (g *Guard[T]) unanswered(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil {
+		return &core.Error{Op: "do", Policy: g.Name(), Kind: ended, Cause: context.Cause(ctx)}
+	}
+	if g.outage.Failed() {
+		g.engine.Logger().Error("the store of idempotency records fails, so that calls are refused", "lock.name", g.Name(), "error", err)
+	}
+	return g.failure(ErrUnavailable, "", err)
+}
+
+func (g *Guard[T]) answered() {
+	if g.outage.Answered() {
+		g.engine.Logger().Info("the store of idempotency records answers again", "lock.name", g.Name())
+	}
+}
+
+// What the first byte of a stored answer says of the rest.
+const (
+	markNoReplay = '0' // there is none
+	markPlain    = '1'
+	markSealed   = '2'
+)
+
+// seal returns an answer as it is stored. If there is an error it is one without a replay.
+func (g *Guard[T]) seal(key string, answer []byte) (stored []byte, err error) {
+	switch {
+	case len(answer) > g.policy.MaxBytes:
+		return []byte{markNoReplay}, nil
+	case g.policy.Seal == nil:
+		return append([]byte{markPlain}, answer...), nil
+	}
+	defer func() {
+		if err != nil {
+			stored = []byte{markNoReplay}
+		}
+	}()
+	defer room.Rescue(&err)
+	sealed, err := g.policy.Seal(key, answer)
+	return append([]byte{markSealed}, sealed...), err
+}
+
+// open returns an answer from what is stored, never nil without an error.
+func (g *Guard[T]) open(key string, stored []byte) (answer []byte, err error) {
+	switch {
+	case len(stored) > 0 && stored[0] == markPlain && g.policy.Open == nil:
+		return stored[1:], nil
+	case len(stored) > 0 && stored[0] == markSealed && g.policy.Open != nil:
+		answer, err := g.unseal(key, stored[1:])
+		if err != nil {
+			return nil, g.failure(ErrNoReplay, "it cannot be opened", err)
+		}
+		return append([]byte{}, answer...), nil
+	case len(stored) > 0 && stored[0] == markNoReplay:
+		return nil, g.failure(ErrNoReplay, "it was too large, or could not be sealed", nil)
+	}
+	return nil, g.failure(ErrNoReplay, "it was stored by another policy", nil)
+}
+
+func (g *Guard[T]) unseal(key string, sealed []byte) (answer []byte, err error) {
+	defer room.Rescue(&err)
+	return g.policy.Open(key, sealed)
+}
