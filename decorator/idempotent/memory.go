@@ -95,7 +95,8 @@ func (m *Memory) Finish(_ context.Context, key string, c Claim, answer []byte) (
 	case r.State == Done:
 		return true, nil
 	}
-	r.State, r.Answer, r.end = Done, append([]byte{}, answer...), now.Add(c.Keep)
+	r.State, r.Token, r.Answer = Done, max(r.Token, c.Token), append([]byte{}, answer...)
+	r.alone, r.end = time.Time{}, now.Add(c.Keep)
 	return true, nil
 }
 
