@@ -48,7 +48,7 @@ func (p pair) caughtUp(t *testing.T) {
 // confirming takes its locks with one replica's word.
 func (p pair) confirming(t *testing.T) *process {
 	t.Helper()
-	o := &redis.Options{Addr: p.master.Addr(), ReadTimeout: 20 * time.Millisecond}        // which is the user's, and not for WAIT
+	o := &redis.Options{Addr: p.master.Addr(), ReadTimeout: 500 * time.Millisecond}       // which is the user's, and not for WAIT
 	return joinBy(t, redis.NewClient(o), attempt, redislock.WithReplicas(1, time.Second)) // which a busy machine keeps
 }
 
