@@ -69,7 +69,7 @@ func FuzzParseKey(f *testing.F) {
 		if again, err := idempotent.ParseKey(strconv.Quote(key)); err != nil || again != key {
 			t.Errorf("%q in quotes is %q, %v", key, again, err)
 		}
-		if again, err := idempotent.ParseKey(key); err == nil && again != key {
+		if again, err := idempotent.ParseKey(key); err == nil && again != key && !strings.ContainsAny(key, ` "`) {
 			t.Errorf("%q bare is %q", key, again)
 		}
 	})
