@@ -37,6 +37,9 @@
 // one whose lock is lost. An error of the function is none of these: it is the function's word that
 // nothing has happened which a second run would repeat.
 //
+// If the effect is written to a database that has the records as well, it happens exactly once: by [Tx]
+// both are in one transaction, and what died has left neither.
+//
 // # Why no call runs twice at once
 //
 // Who begins a record without a lock yet has it for himself for two seconds, by the store's
@@ -52,11 +55,14 @@
 // # Stores
 //
 // [Memory] keeps records in the process. [github.com/lockaround/lockaround/decorator/idempotent/redisrecords]
-// keeps them in Redis, for all processes. Another one implements [Store] and is tested by
+// keeps them in Redis, for all processes, and
+// [github.com/lockaround/lockaround/decorator/idempotent/sqlrecords] in PostgreSQL, MySQL or MariaDB, where they
+// survive a Redis. Another one implements [Store] and is tested by
 // [github.com/lockaround/lockaround/decorator/idempotent/idempotenttest].
 //
 // # Files
 //
 // function.go puts it around a function; guard.go has the call, for surfaces; policy.go what a [Policy] and an
-// [Error] say; store.go what a [Store] does; memory.go the one in the process.
+// [Error] say; tx.go runs it in a transaction; key.go parses a key that a client sends; store.go says what a
+// [Store] does; memory.go is the one in the process.
 package idempotent

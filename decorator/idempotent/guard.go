@@ -17,6 +17,7 @@ type Guard[T any] struct {
 	lock   *core.Guard[T]
 	key    func(T) (string, error)
 	store  Store
+	tx     TxStore // the store, if a run has a transaction; else nil
 	policy Policy
 	outage room.Outage
 }
@@ -43,10 +44,13 @@ func NewGuard[T any](e *core.Engine, lock core.Policy, store Store, p Policy, r 
 	default:
 		err = p.fill()
 	}
+	g := &Guard[T]{engine: e, lock: guard, store: store, policy: p}
+	if err == nil && p.Died == Tx {
+		g.tx, err = transactional(e, store)
+	}
 	if err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
-	g := &Guard[T]{engine: e, lock: guard, store: store, policy: p}
 	if g.key, err = core.NewKey(lock.Key, r); err != nil {
 		return nil, err
 	}
@@ -77,7 +81,9 @@ type Ending struct {
 // alone. It ends with the lease. If the error is not nil and run was called, the lock was
 // lost while it ran, its answer is not stored, and another run may have begun. If the answer could
 // only not be stored the error is nil and the log says so: what a repeated call gets then,
-// [Policy.Died] says. If run panics under [Refuse] the record stays begun; under [Rerun] it is given up.
+// [Policy.Died] says. If run panics under [Refuse] the record stays begun; otherwise it is given up. Under [Tx]
+// run's context has the transaction, and an error after run was called says that it was rolled
+// back, or may have been: what run has answered must not be told.
 //
 // The errors are a [*Error] and those of [core.Engine.Acquire]: a [core.ErrBusy] or a [core.ErrTimeout] if the
 // first call is still under way. Beside the lock's Wait a call may wait 2 s for one that is about to take it.
@@ -174,10 +180,11 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	if replay != nil || again || err != nil {
 		return replay, again && g.lock.Policy().Wait > 0, c.busy(again, err)
 	}
-	if stored := c.run(section.Context(), run); !stored {
-		return nil, false, section.Lease().Err()
+	stored, err := c.run(section.Context(), run)
+	if !stored && err == nil {
+		err = section.Lease().Err()
 	}
-	return nil, false, nil // also if the lock was lost: nobody else has begun
+	return nil, false, err // nil if it is stored although the lock was lost: nobody else has begun
 }
 
 // begin looks before the lock is taken, and begins the record if there is none.
@@ -185,7 +192,9 @@ func (c *call[T]) begin(ctx context.Context) (replay []byte, err error) {
 	claim := c.claim
 	claim.Token = 0
 	sent := time.Now()
-	r, err := c.guard.store.Begin(ctx, c.key, claim)
+	within, cancel := context.WithTimeout(ctx, storesWithin)
+	defer cancel()
+	r, err := c.guard.store.Begin(within, c.key, claim)
 	if err != nil {
 		go c.giveUp(context.WithoutCancel(ctx)) // it may be begun all the same
 		return nil, c.guard.unanswered(ctx, err)
@@ -222,10 +231,12 @@ func (c *call[T]) confirm(ctx context.Context) (replay []byte, again bool, err e
 	if g.policy.Died == Refuse {
 		claim.Token = 0 // nothing is taken over
 	}
-	r, err := g.store.Begin(ctx, c.key, claim)
+	within, cancel := context.WithTimeout(ctx, storesWithin)
+	defer cancel()
+	r, err := g.store.Begin(within, c.key, claim)
 	switch {
 	case errors.Is(err, ErrSuperseded):
-		return nil, false, &core.Error{Op: "do", Policy: g.Name(), Kind: core.ErrLost, Detail: "a later holder of the lock has begun to run", Cause: err}
+		return nil, false, c.overtaken(err)
 	case err != nil:
 		return nil, false, g.unanswered(ctx, err)
 	}
@@ -251,24 +262,39 @@ func (c *call[T]) busy(again bool, err error) error {
 	return err
 }
 
+// overtaken is the error of a call that a later holder of the lock has taken its record from.
+func (c *call[T]) overtaken(cause error) error {
+	return &core.Error{Op: "do", Policy: c.guard.Name(), Kind: core.ErrLost, Detail: "a later holder of the lock has begun to run", Cause: cause}
+}
+
 // run calls the function, and stores what it came to.
-func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (stored bool) {
-	g := c.guard
-	c.mine = g.policy.Died == Rerun // if it panics
+func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (stored bool, err error) {
+	if c.guard.tx != nil {
+		return c.runInTx(ctx, run)
+	}
+	c.mine = c.guard.policy.Died == Rerun // if it panics
 	end := run(ctx)
-	if !end.Keep {
-		c.mine = true
-		return false
-	}
-	c.mine = false
-	answer, err := g.seal(c.key, end.Answer)
+	c.mine = !end.Keep
+	return end.Keep && c.finish(ctx, c.sealed(end)), nil
+}
+
+// sealed is the answer as it is stored.
+func (c *call[T]) sealed(end Ending) []byte {
+	answer, err := c.guard.seal(c.key, end.Answer)
 	if err != nil {
-		g.engine.Logger().Error("an answer cannot be sealed, so that it is not replayed", "lock.name", g.Name(), "error", err)
+		c.guard.engine.Logger().Error("an answer cannot be sealed, so that it is not replayed", "lock.name", c.guard.Name(), "error", err)
 	}
+	return answer
+}
+
+// finish stores the answer, and tries to for some seconds.
+func (c *call[T]) finish(ctx context.Context, answer []byte) (stored bool) {
+	g := c.guard
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storesWithin)
 	defer cancel()
 	for pause := shortestPause; ; pause *= 2 {
-		if stored, err = g.store.Finish(ctx, c.key, c.claim, answer); err == nil {
+		stored, err := g.store.Finish(ctx, c.key, c.claim, answer)
+		if err == nil {
 			g.answered()
 			return stored
 		}
@@ -298,10 +324,14 @@ func (c *call[T]) tryGiveUp(ctx context.Context) (err error) {
 	return c.guard.store.GiveUp(ctx, c.key, c.claim)
 }
 
-// giveUp tries to in the background, for some seconds.
+// giveUp tries to in the background, for some seconds, and once more when the engine closes.
 func (c *call[T]) giveUp(ctx context.Context) {
 	for pause := 100 * time.Millisecond; pause < storesWithin; pause *= 2 {
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-c.guard.engine.Closing():
+			pause = storesWithin
+		}
 		if c.tryGiveUp(ctx) == nil {
 			return
 		}

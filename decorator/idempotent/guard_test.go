@@ -411,6 +411,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 			says  string
 		}{
 			"no mode":       {key, s.store, fn, idempotent.Policy{}, "Died is not set"},
+			"no database":   {key, s.store, fn, idempotent.Policy{Died: idempotent.Tx}, "sqlrecords.New"},
 			"unknown mode":  {key, s.store, fn, idempotent.Policy{Died: 9}, "Died is 9"},
 			"short keep":    {key, s.store, fn, idempotent.Policy{Died: idempotent.Rerun, Keep: 24}, "Keep is 24ns"},
 			"negative size": {key, s.store, fn, idempotent.Policy{Died: idempotent.Rerun, MaxBytes: -1}, "MaxBytes is -1"},

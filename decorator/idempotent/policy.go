@@ -48,6 +48,13 @@ const (
 	// money that a person can look up. A store that fails just before a run may make an
 	// ErrUnknown of a call that never ran.
 	Refuse
+
+	// Tx runs the call in a transaction that holds the record as well, so that an effect and its record are
+	// committed together, or neither is: what is written in the transaction happens exactly once, whatever
+	// dies. What is done elsewhere may happen twice, as by Rerun. It needs a [TxStore], in the
+	// database of the effects, and takes one of its connections for as long as the call runs. [TxFrom] returns
+	// the transaction.
+	Tx
 )
 
 const (
@@ -60,9 +67,9 @@ const (
 func (p *Policy) fill() error {
 	switch {
 	case p.Died == 0:
-		return errors.New("idempotent.Policy.Died is not set; say whether a call whose run died is run again (Rerun), or never (Refuse)")
-	case p.Died > Refuse:
-		return fmt.Errorf("idempotent.Policy.Died is %d; use Rerun or Refuse", p.Died)
+		return errors.New("idempotent.Policy.Died is not set; say whether a call whose run died is run again (Rerun), or never (Refuse), or has its record in the transaction of its effects (Tx)")
+	case p.Died > Tx:
+		return fmt.Errorf("idempotent.Policy.Died is %d; use Rerun, Refuse or Tx", p.Died)
 	case p.Keep != 0 && p.Keep < minPolicyKeep || p.Keep > MaxKeep:
 		return fmt.Errorf("idempotent.Policy.Keep is %v; use %v to %v, or 0 for %v; durations have units, as in 24*time.Hour", p.Keep, minPolicyKeep, MaxKeep, defaultKeep)
 	case p.MaxBytes < 0:
@@ -87,7 +94,9 @@ var (
 	ErrUnknown = errors.New("outcome of an earlier run is unknown")
 	// ErrNoReplay: the call is done, and its answer is too large to replay, or cannot be read.
 	ErrNoReplay = errors.New("call is done and its answer cannot be replayed")
-	// ErrUnavailable: the store of the records does not answer, or refuses. The call has not run.
+	// ErrUnavailable: the store of the records does not answer, or refuses. The call has not run; or, under
+	// [Tx], it was rolled back, or whether it was committed is not known. The same call may be sent again:
+	// it finds out.
 	ErrUnavailable = errors.New("idempotency store unavailable")
 )
 
