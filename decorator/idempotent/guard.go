@@ -150,9 +150,9 @@ type call[T any] struct {
 // take the lock.
 func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) Ending) (replay []byte, again bool, err error) {
 	g := c.guard
-	replay, err = c.begin(ctx)
-	if replay != nil || err != nil {
-		return replay, false, err
+	replay, again, err = c.begin(ctx)
+	if replay != nil || again || err != nil {
+		return replay, false, c.busy(again, err)
 	}
 	defer c.leave(ctx)
 
@@ -187,8 +187,9 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	return nil, false, err // nil if it is stored although the lock was lost: nobody else has begun
 }
 
-// begin looks before the lock is taken, and begins the record if there is none.
-func (c *call[T]) begin(ctx context.Context) (replay []byte, err error) {
+// begin looks before the lock is taken, and begins the record if there is none. again says that somebody else has
+// begun it and is about to take the lock, which this call must not take from him: it would not wait.
+func (c *call[T]) begin(ctx context.Context) (replay []byte, again bool, err error) {
 	claim := c.claim
 	claim.Token = 0
 	sent := time.Now()
@@ -197,13 +198,14 @@ func (c *call[T]) begin(ctx context.Context) (replay []byte, err error) {
 	r, err := c.guard.store.Begin(within, c.key, claim)
 	if err != nil {
 		go c.giveUp(context.WithoutCancel(ctx)) // it may be begun all the same
-		return nil, c.guard.unanswered(ctx, err)
+		return nil, false, c.guard.unanswered(ctx, err)
 	}
 	c.guard.answered()
 	if c.mine = r.State == None || r.State == Begun && r.Run == c.claim.Run; c.mine {
 		c.until = sent.Add(alone - alone/100 - 2*time.Millisecond)
 	}
-	return c.found(r)
+	replay, err = c.found(r)
+	return replay, !c.mine && r.Alone > 0 && c.guard.lock.Policy().Wait <= 0, err
 }
 
 // found returns the answer that a record has for this call, or why it cannot have one.
@@ -256,7 +258,7 @@ func (c *call[T]) confirm(ctx context.Context) (replay []byte, again bool, err e
 
 // busy is the error of a call whose key somebody else has begun and not locked yet.
 func (c *call[T]) busy(again bool, err error) error {
-	if again && c.guard.lock.Policy().Wait <= 0 {
+	if again && err == nil && c.guard.lock.Policy().Wait <= 0 {
 		return &core.Error{Op: "acquire", Policy: c.guard.Name(), Kind: core.ErrBusy, RetryAfter: shortestPause}
 	}
 	return err

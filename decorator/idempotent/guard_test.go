@@ -58,11 +58,11 @@ type shop struct {
 	ran   atomic.Int32
 }
 
-// failing is a store that fails while down says so. late failures are carried out.
+// failing is a store that fails while down says so. late failures are carried out; slow replies take a second.
 type failing struct {
 	idempotent.Store
-	down, late atomic.Bool
-	asked      atomic.Int32
+	down, late, slow atomic.Bool
+	asked            atomic.Int32
 }
 
 var errDown = errors.New("no route to host")
@@ -72,7 +72,11 @@ func (f *failing) fails(do func() error) error {
 	if f.down.Load() {
 		return errDown
 	}
+	slow := f.slow.Load()
 	err := do()
+	if slow {
+		time.Sleep(time.Second)
+	}
 	if f.late.Load() {
 		return errDown
 	}
@@ -187,6 +191,23 @@ func TestConcurrentCallsRunOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestDuplicateLeavesTheLockToWhoeverHasBegun(t *testing.T) {
+	inShop(t, func(s *shop) {
+		f := s.pay(0, idempotent.Rerun, nil)
+		s.store.slow.Store(true)
+		go s.gets(f, sale, 1, nil)
+		synctest.Wait()
+		s.store.slow.Store(false)
+		s.store.asked.Store(0)
+		s.gets(f, sale, 0, core.ErrBusy)
+		if n := s.store.asked.Load(); n != 1 { // under the lock it would have asked again
+			t.Errorf("it asked the store %d times", n)
+		}
+		time.Sleep(2 * time.Second)
+		s.gets(f, sale, 1, nil)
+	})
 }
 
 func TestRunOutlivesACallerWhoHangsUp(t *testing.T) {

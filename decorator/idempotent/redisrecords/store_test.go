@@ -1,6 +1,8 @@
 package redisrecords_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -64,6 +66,47 @@ func TestWhatSomethingElseHasWrittenIsLeftAlone(t *testing.T) {
 		}
 		if now := c.Get(t.Context(), "shop:once:k").Val(); now != foreign {
 			t.Errorf("%q became %q", foreign, now)
+		}
+	}
+}
+
+// counting counts round trips.
+type counting struct{ trips atomic.Int32 }
+
+func (*counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.trips.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.trips.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+func TestEachMethodIsOneRoundTrip(t *testing.T) {
+	c := newClient(t)
+	count := &counting{}
+	s := newStore(t, c)
+	claim := idempotent.Claim{Run: idempotent.Run{1}, Alone: 1e9, Keep: 1e12}
+	methods := map[string]func() error{
+		"begin":   func() error { _, err := s.Begin(t.Context(), "k", claim); return err },
+		"finish":  func() error { _, err := s.Finish(t.Context(), "k", claim, []byte("answer")); return err },
+		"give up": func() error { return s.GiveUp(t.Context(), "k", claim) },
+		"forget":  func() error { return s.Forget(t.Context(), "k") },
+	}
+	for _, do := range methods { // the server learns the scripts
+		_ = do()
+	}
+	c.AddHook(count)
+	for name, do := range methods {
+		if err := do(); err != nil || count.trips.Swap(0) != 1 {
+			t.Errorf("%s: %v, and not one round trip", name, err)
 		}
 	}
 }

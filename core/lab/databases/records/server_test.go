@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	roles := make(child.Roles)
+	roles := child.Roles{senderRole: send}
 	for _, p := range products {
 		roles[p.buyerRole()] = p.buy
 	}
