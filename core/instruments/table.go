@@ -145,6 +145,14 @@ var (
 	})
 )
 
+// IdempotentCalls is of package decorator/idempotent.
+var IdempotentCalls = add(Instrument{
+	Name: "lock.idempotent.calls", Scope: decorator, Kind: Counter, Unit: "{call}",
+	Description: "Calls of idempotent functions, routes and methods by this process, by how they ended.",
+	Attributes: by([]Attribute{name}, "ran", "unkept", "unstored", "panicked", "replayed", "concurrent", "mismatch", "unknown",
+		"no_replay", "unavailable", "lost", "refused"),
+})
+
 var ended = []string{"done", "retry", "dead", "superseded", "unrecorded"}
 
 // Of serial.Must.

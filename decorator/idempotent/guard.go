@@ -20,6 +20,7 @@ type Guard[T any] struct {
 	tx     TxStore // the store, if a run has a transaction; else nil
 	policy Policy
 	outage room.Outage
+	signs  *signals
 }
 
 // NewGuard compiles the policy of a lock, whose one Key is that of the record, too. The error is a
@@ -53,6 +54,9 @@ func NewGuard[T any](e *core.Engine, lock core.Policy, store Store, p Policy, r 
 	}
 	if g.key, err = core.NewKey(lock.Key, r); err != nil {
 		return nil, err
+	}
+	if g.signs, err = newSignals(e, guard.Name()); err != nil {
+		return nil, room.Refuse(guard.Name(), err)
 	}
 	return g, nil
 }
@@ -88,18 +92,25 @@ type Ending struct {
 // The errors are a [*Error] and those of [core.Engine.Acquire]: a [core.ErrBusy] or a [core.ErrTimeout] if the
 // first call is still under way. Beside the lock's Wait a call may wait 2 s for one that is about to take it.
 func (g *Guard[T]) Do(ctx context.Context, src T, fingerprint [32]byte, run func(context.Context) Ending) (replay []byte, err error) {
+	ended := panicked
+	defer func() { g.signs.ended(ctx, ended) }()
 	key, err := g.render(src)
 	if err != nil {
+		ended = refused
 		return nil, err
 	}
-	c := &call[T]{guard: g, key: key, claim: Claim{Run: newRun(), Fingerprint: fingerprint, Alone: alone, Keep: g.policy.Keep}}
+	c := &call[T]{ended: &ended, guard: g, key: key, claim: Claim{Run: newRun(), Fingerprint: fingerprint, Alone: alone, Keep: g.policy.Keep}}
 	for pause := shortestPause; ; pause = min(2*pause, alone/4) {
 		replay, again, err := c.attempt(ctx, src, run)
+		if !again && (err != nil || replay != nil) {
+			ended = outcomeOf(replay, err)
+		}
 		if !again {
 			return replay, err
 		}
 		if err := room.Pause(ctx, pause); err != nil {
-			return nil, c.ended(ctx)
+			ended = refused
+			return nil, c.cancelled(ctx)
 		}
 	}
 }
@@ -144,6 +155,7 @@ type call[T any] struct {
 	claim Claim
 	mine  bool      // the record is begun by claim.Run, as far as is known
 	until time.Time // until when nobody else can have taken it over
+	ended *outcome  // of a run
 }
 
 // attempt looks, takes the lock and runs. again says that it is worth another one: whoever has begun the record is about to
@@ -163,11 +175,11 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	section, err := g.lock.Enter(detached, src)
 	if !stay() && err == nil {
 		section.Leave(new(error))
-		return nil, false, c.ended(ctx)
+		return nil, false, c.cancelled(ctx)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = c.ended(ctx)
+			err = c.cancelled(ctx)
 		}
 		return nil, false, err
 	}
@@ -180,8 +192,7 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	if replay != nil || again || err != nil {
 		return replay, again && g.lock.Policy().Wait > 0, c.busy(again, err)
 	}
-	stored, err := c.run(section.Context(), run)
-	if !stored && err == nil {
+	if *c.ended, err = c.run(section.Context(), run); *c.ended != ran && err == nil {
 		err = section.Lease().Err()
 	}
 	return nil, false, err // nil if it is stored although the lock was lost: nobody else has begun
@@ -270,14 +281,20 @@ func (c *call[T]) overtaken(cause error) error {
 }
 
 // run calls the function, and stores what it came to.
-func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (stored bool, err error) {
+func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (outcome, error) {
 	if c.guard.tx != nil {
 		return c.runInTx(ctx, run)
 	}
 	c.mine = c.guard.policy.Died == Rerun // if it panics
 	end := run(ctx)
 	c.mine = !end.Keep
-	return end.Keep && c.finish(ctx, c.sealed(end)), nil
+	switch {
+	case !end.Keep:
+		return unkept, nil
+	case c.finish(ctx, c.sealed(end)):
+		return ran, nil
+	}
+	return unstored, nil
 }
 
 // sealed is the answer as it is stored.
@@ -340,8 +357,8 @@ func (c *call[T]) giveUp(ctx context.Context) {
 	}
 }
 
-// ended is the error of a call whose ctx has ended before it ran.
-func (c *call[T]) ended(ctx context.Context) error {
+// cancelled is the error of a call whose ctx has ended before it ran.
+func (c *call[T]) cancelled(ctx context.Context) error {
 	return &core.Error{Op: "do", Policy: c.guard.Name(), Kind: ctx.Err(), Cause: context.Cause(ctx)}
 }
 

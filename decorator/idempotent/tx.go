@@ -46,7 +46,7 @@ func TxFrom(ctx context.Context) *sql.Tx {
 
 // runInTx calls the function in a transaction that stores what it came to. An effect without a record is
 // rolled back, so that a run that did not come to its commit leaves nothing, and the next one runs.
-func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending) (stored bool, err error) {
+func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending) (outcome, error) {
 	g := c.guard
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx)) // drivers break off what is under way when it ends
 	defer cancel()
@@ -54,7 +54,7 @@ func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending)
 	tx, err := g.tx.DB().BeginTx(ending, nil)
 	wait.Stop()
 	if err != nil {
-		return false, g.unanswered(ctx, err)
+		return unavailable, g.unanswered(ctx, err)
 	}
 	defer func() { // before cancel
 		defer time.AfterFunc(storesWithin, cancel).Stop()
@@ -62,26 +62,29 @@ func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending)
 	}()
 	end := run(context.WithValue(ctx, txKey{}, tx))
 	if !end.Keep {
-		return false, nil
+		return unkept, nil
 	}
 	answer := c.sealed(end)
 	defer time.AfterFunc(storesWithin, cancel).Stop()
-	stored, err = g.tx.FinishTx(ending, tx, c.key, c.claim, answer)
+	stored, err := g.tx.FinishTx(ending, tx, c.key, c.claim, answer)
 	switch {
 	case errors.Is(err, sql.ErrTxDone) && ending.Err() == nil: // the function has ended it, against the rules
 		c.mine = false
-		return c.finish(ctx, answer), nil
+		if !c.finish(ctx, answer) {
+			return unstored, nil
+		}
+		return ran, nil
 	case err != nil:
-		return false, g.undone(err)
+		return unstored, g.undone(err)
 	case !stored:
-		return false, c.overtaken(nil)
+		return lost, c.overtaken(nil)
 	}
 	c.mine = false // from here on it may be committed
 	if err := tx.Commit(); err != nil {
-		return false, g.undone(err)
+		return unstored, g.undone(err)
 	}
 	g.answered()
-	return true, nil
+	return ran, nil
 }
 
 // undone is the error of a call that has run and is not known to be committed.

@@ -161,7 +161,7 @@ func TestGrafanaFindsWhatTheDashboardNames(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(rows, ", "); got != "Waits, Holds, Losses, Store, Queues, Caches, Jobs, Leaders" {
+	if got := strings.Join(rows, ", "); got != "Waits, Holds, Losses, Store, Queues, Caches, Idempotent calls, Jobs, Leaders" {
 		t.Errorf("the rows are %s", got)
 	}
 }

@@ -158,6 +158,16 @@ func Rows() []Row {
 				quantiles(q, policy, instruments.CacheLoadDuration),
 			},
 		}},
+		{"Idempotent calls", []Panel{
+			{
+				"Calls by outcome", "Unknown: a run has died, and somebody has to find out what it came to.", perSecond,
+				one(q.rate(policy+", "+outcome, instruments.IdempotentCalls), by(policy)+" "+by(outcome)),
+			},
+			{
+				"Share replayed", "", fraction,
+				one(q.share(policy, instruments.IdempotentCalls, is(outcome, "replayed")), by(policy)),
+			},
+		}},
 		{"Jobs", []Panel{
 			{
 				"Calls by outcome", "Skipped is the rule for all replicas but one.", perSecond,

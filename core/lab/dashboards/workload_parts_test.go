@@ -14,6 +14,7 @@ import (
 	"github.com/lockaround/lockaround/core/memlock"
 	"github.com/lockaround/lockaround/core/redlock"
 	"github.com/lockaround/lockaround/decorator/cache"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/decorator/job"
 	"github.com/lockaround/lockaround/decorator/leader"
 	"github.com/lockaround/lockaround/decorator/queue"
@@ -117,6 +118,18 @@ func (l *load) cache() {
 		}, cache.Policy{Expiry: 100 * time.Millisecond})
 	l.again(5*time.Millisecond, func() { _, _ = f.Get(l.ctx, "home") })
 	l.t.Cleanup(f.Close)
+}
+
+// idempotent has calls that run, are repeated, and are used for something else.
+func (l *load) idempotent() {
+	type payment struct{ ID, Cents int }
+	f := idempotent.Must(l.locks, core.Policy{Key: "pay:{ID}", Name: "pay"}, idempotent.NewMemory(1_000_000),
+		func(context.Context, payment) (int, error) { return 1, nil }, idempotent.Policy{Died: idempotent.Rerun})
+	n := 0
+	l.again(5*time.Millisecond, func() {
+		n++
+		_, _ = f.Call(l.ctx, payment{n / 3, n % 3 / 2})
+	})
 }
 
 // job has ticks that run, fail and are another replica's.

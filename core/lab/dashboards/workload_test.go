@@ -77,6 +77,7 @@ func (e *exported) begin(t *testing.T) {
 	l.quorum(e)
 	l.queue()
 	l.cache()
+	l.idempotent()
 	l.job()
 	l.leader()
 }
