@@ -72,7 +72,7 @@ func NewFence(g fence.Guard, rules FenceRules, o ...Option) (*FenceInterceptor, 
 	f := &FenceInterceptor{guard: g}
 	err := f.options.apply(o)
 	if err == nil {
-		err = f.options.withoutRules("NewFence")
+		err = f.options.without("NewFence", "WithRules", "WithRecords", "WithKept")
 	}
 	if err == nil {
 		var entries []entry

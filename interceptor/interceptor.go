@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/reason"
@@ -43,7 +41,7 @@ func Lock(e *core.Engine, rules Rules, o ...Option) *Interceptor {
 // most likely misspelt: link it, or give its file with WithFiles.
 func New(e *core.Engine, rules Rules, o ...Option) (*Interceptor, error) {
 	return compile(e, o, func(set *options) ([]entry, error) {
-		if err := set.withoutRules("New"); err != nil {
+		if err := set.without("New", "WithRules", "WithRecords", "WithKept"); err != nil {
 			return nil, err
 		}
 		var entries []entry
@@ -84,6 +82,9 @@ func (i *Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 			onceUnary(ctx, err)
 			return res, err
 		}
+		if r.answers != nil {
+			return i.runOnce(ctx, r, req, handler)
+		}
 		var res any
 		err, cause := i.around(ctx, r, call{ctx: ctx, req: req}, func(ctx context.Context) (err error) {
 			res, err = handler(ctx, req)
@@ -105,6 +106,9 @@ func (i *Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
 		r := i.rule(ctx, method)
 		if r == nil {
 			return invoker(ctx, method, req, reply, cc, opts...)
+		}
+		if r.answers != nil {
+			return i.notUnary(ctx, r)
 		}
 		err, _ := i.around(ctx, r, call{ctx: ctx, outgoing: true, req: req}, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
@@ -168,6 +172,9 @@ func (i *Interceptor) StreamServer() grpc.StreamServerInterceptor {
 			once(ss, err)
 			return err
 		}
+		if r.answers != nil {
+			return i.notUnary(ctx, r)
+		}
 		c, s, err := i.begin(r, ss, info)
 		if err != nil {
 			return err
@@ -213,12 +220,7 @@ func (r *rule) receive(ss grpc.ServerStream) (proto.Message, error) {
 			Detail: "the service is not linked into the program, so that its streams cannot be looked into; link it, give its files with WithFiles, or use {meta.name}",
 		}
 	}
-	var first proto.Message
-	if t, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName()); err == nil && t.Descriptor() == input {
-		first = t.New().Interface()
-	} else {
-		first = dynamicpb.NewMessage(input)
-	}
+	first := newMessage(input)
 	return first, ss.RecvMsg(first)
 }
 

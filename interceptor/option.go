@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 )
 
 // Option changes how locks go around calls. A nil Option does nothing. An option
@@ -24,6 +26,10 @@ type options struct {
 	rules  Rules
 	files  []*protoregistry.Files
 	given  map[string]bool
+
+	// Of methods that run once.
+	records idempotent.Store // for options in .proto files
+	kept    func(codes.Code) bool
 }
 
 // apply applies a list of options.
@@ -131,12 +137,20 @@ func WithFiles(files ...*protoregistry.Files) Option {
 	}
 }
 
-// withoutRules refuses a second table.
-func (o *options) withoutRules(function string) error {
-	if !o.given["WithRules"] {
-		return nil
+// without refuses options that a function has no use for.
+func (o *options) without(function string, names ...string) error {
+	for _, name := range names {
+		switch {
+		case !o.given[name]:
+		case name == "WithRules":
+			return fmt.Errorf("WithRules is for FromProto; put the rules into the table of %s", function)
+		case name == "WithRecords":
+			return errors.New("WithRecords is for FromProto; give the store to NewIdempotent, which has a table")
+		default:
+			return fmt.Errorf("%s is for NewIdempotent, and for FromProto with WithRecords; leave it out of %s", name, function)
+		}
 	}
-	return fmt.Errorf("WithRules is for FromProto; put the rules into the table of %s", function)
+	return nil
 }
 
 // once fails the second time that it is called for an option.

@@ -340,7 +340,10 @@ func splitMethod(full string) (service, method string, err error) {
 // described is what is known of a method.
 type described struct {
 	inputs []protoreflect.MessageDescriptor // its message in each source; none if its service is in no source
-	stream bool                             // the client may send several
+	output protoreflect.MessageDescriptor   // that of the first source; nil if there is none
+
+	stream      bool // the client may send several
+	streamsBack bool // and the server
 }
 
 // method looks a method up.
@@ -372,7 +375,11 @@ func (s sources) method(full string) (described, error) {
 		if !slices.Contains(found.inputs, md.Input()) {
 			found.inputs = append(found.inputs, md.Input())
 		}
+		if found.output == nil {
+			found.output = md.Output()
+		}
 		found.stream = found.stream || md.IsStreamingClient()
+		found.streamsBack = found.streamsBack || md.IsStreamingServer()
 	}
 	switch {
 	case len(found.inputs) > 0:

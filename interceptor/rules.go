@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/reason"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 )
 
 // Rules are the policies of methods, by their full names: "/stock.v1.Stock/Deduct".
@@ -41,6 +42,7 @@ type rule struct {
 	option        bool
 	name          string                     // the policy's, or the key's template, for errors and logs
 	guard         *core.Guard[call]          // of a policy
+	answers       *idempotent.Guard[call]    // of a method that runs once
 	render        func(call) (string, error) // of a fence
 
 	described // when the rule was compiled
@@ -192,15 +194,20 @@ func notFirst(input protoreflect.MessageDescriptor, name string, err error) erro
 
 // message returns the method's message, nil if no source describes it.
 func (r *rule) message() protoreflect.MessageDescriptor {
-	inputs := r.inputs
-	if len(inputs) == 0 {
-		// The service may have been linked since, as plugins are.
-		later, _ := r.sources.method(r.method)
-		if inputs = later.inputs; len(inputs) == 0 {
-			return nil
-		}
+	if inputs := r.known().inputs; len(inputs) > 0 {
+		return inputs[0]
 	}
-	return inputs[0]
+	return nil
+}
+
+// known returns what is known of the method by now.
+func (r *rule) known() described {
+	if len(r.inputs) > 0 {
+		return r.described
+	}
+	// The service may have been linked since, as plugins are.
+	later, _ := r.sources.method(r.method)
+	return later
 }
 
 // valueError gives an error from outside one of the kinds that a key knows.
@@ -295,7 +302,19 @@ func (t *table) refuse(ctx context.Context, r *rule, err error) error {
 			Detail: "the method's message has no such field; correct the rule, and call Validate before serving", Cause: e.Cause,
 		}
 	}
-	return t.fail(ctx, r, reason.Refused(err), err)
+	why := reason.Refused(err)
+	if own := (*idempotent.Error)(nil); errors.As(err, &own) {
+		why, _ = reason.Of(own)
+	}
+	return t.fail(ctx, r, why, err)
+}
+
+// notUnary refuses whatever else than a unary call at a server has a rule of a method that runs once.
+func (t *table) notUnary(ctx context.Context, r *rule) error {
+	return t.refuse(ctx, r, &core.Error{
+		Op: "do", Policy: r.name, Kind: core.ErrPolicy,
+		Detail: "a method that runs once is unary, and its rule belongs to a server; a stream has no one answer, and a client has none to keep",
+	})
 }
 
 // fail returns the error that a caller gets.
@@ -397,15 +416,20 @@ func (r *rule) validate(services map[string]grpc.ServiceInfo) error {
 		return fmt.Errorf("the server has no service %s%s", service, choice(service, slices.Collect(maps.Keys(services))))
 	}
 	var names []string
-	stream := false
+	stream, streamsBack := false, false
 	for _, m := range info.Methods {
 		names = append(names, m.Name)
 		stream = stream || m.Name == method && m.IsClientStream
+		streamsBack = streamsBack || m.Name == method && m.IsServerStream
 	}
 	other := slices.IndexFunc(r.fields, func(f *field) bool { return f.first != stream })
 	switch {
 	case !slices.Contains(names, method):
 		return fmt.Errorf("service %s has no method %s%s", service, method, choice(method, names))
+	case r.answers != nil && (stream || streamsBack):
+		return errStreams
+	case r.answers != nil && r.message() == nil:
+		return errUnlinked
 	case r.message() == nil && len(r.fields) > 0:
 		return fmt.Errorf("{%s}: the service is not linked into the program, so that its messages cannot be looked into; link it, give its files with WithFiles, or use {meta.name}", r.fields[0].placeholder())
 	case other >= 0 && stream:
