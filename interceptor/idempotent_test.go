@@ -340,4 +340,3 @@ func TestRecordEndsWithItsKeep(t *testing.T) {
 		}
 	})
 }
-

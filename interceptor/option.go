@@ -153,6 +153,20 @@ func (o *options) without(function string, names ...string) error {
 	return nil
 }
 
+// checkRecords refuses what no option in a .proto file needs.
+func (o *options) checkRecords(entries []entry) error {
+	// One with faults may be the one that would.
+	if slices.ContainsFunc(entries, func(n entry) bool { return n.once || len(n.faults) > 0 }) {
+		return nil
+	}
+	for _, name := range []string{"WithRecords", "WithKept"} {
+		if o.given[name] {
+			return fmt.Errorf("%s is given, and no method's option says idempotent; leave it out, or use NewIdempotent, which has a table", name)
+		}
+	}
+	return nil
+}
+
 // once fails the second time that it is called for an option.
 func (o *options) once(option string) error {
 	if o.given[option] {

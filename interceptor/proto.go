@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/interceptor/lockpb"
 )
 
@@ -27,7 +28,8 @@ import (
 //
 // It reads the options of all services that are linked into the program, of which it is
 // enough that their generated code is imported, and of those given with [WithFiles].
-// Each is a rule as in the table of [New], for methods of every kind. [WithRules] adds
+// Each is a rule as in the table of [New], for methods of every kind, or as in that of
+// [Idempotent] if it says idempotent, which needs [WithRecords]. [WithRules] adds
 // rules, or puts them in place of options.
 //
 // It is an error if there is neither an option nor a rule, and if two descriptions of
@@ -55,7 +57,7 @@ func NewFromProto(locks *core.Engine, o ...Option) (*Interceptor, error) {
 			return nil, errors.New("no method has the option (" + optionName + "), and there are no rules, so that nothing would be locked;" +
 				" import the generated code of the .proto files that state locks, or give their files with WithFiles")
 		}
-		return entries, nil
+		return entries, set.checkRecords(entries)
 	})
 	if err == nil {
 		i.fromProto = true
@@ -100,7 +102,7 @@ func optionEntries(e *core.Engine, o *options) []entry {
 			if _, ok := o.rules[full]; ok {
 				continue
 			}
-			if n := optionEntry(e, full, name, descriptions); n != nil {
+			if n := optionEntry(e, o, full, name, descriptions); n != nil {
 				entries = append(entries, *n)
 			}
 		}
@@ -109,7 +111,7 @@ func optionEntries(e *core.Engine, o *options) []entry {
 }
 
 // optionEntry returns the entry of a method's option, nil if it has none.
-func optionEntry(e *core.Engine, full, name string, descriptions []description) *entry {
+func optionEntry(e *core.Engine, o *options, full, name string, descriptions []description) *entry {
 	n := &entry{method: full, option: true}
 	var stated *lockpb.Lock
 	for i, d := range descriptions {
@@ -134,7 +136,14 @@ func optionEntry(e *core.Engine, full, name string, descriptions []description) 
 	}
 	p, faults := policyOf(stated)
 	as := policyEntry(e, full, p)
-	n.keys, n.faults = as.keys, faults
+	if stated.GetIdempotent() != nil {
+		once, wrong := onceOf(stated.GetIdempotent())
+		if faults = append(faults, wrong...); o.records == nil {
+			faults = append(faults, errors.New("it says idempotent, and there is no store for the records; give FromProto one by WithRecords"))
+		}
+		as = idempotentEntry(e, full, IdempotentRule{Lock: p, Once: once}, o.records)
+	}
+	n.keys, n.faults, n.once = as.keys, faults, stated.GetIdempotent() != nil
 	if len(faults) == 0 {
 		n.compile = as.compile
 	}
@@ -263,9 +272,24 @@ func policyOf(l *lockpb.Lock) (core.Policy, []error) {
 	default:
 		c.unknownEnum("release", l.GetRelease().Descriptor(), l.GetRelease().Number())
 	}
-	for _, number := range unknownFields(l) {
-		c.fault("it has a field of number %d, which this release does not know; use a release as new as the lockaround/v1/lock.proto that it was written with", number)
+	c.unknownFields("it has", l)
+	return p, c.faults
+}
+
+// onceOf returns the policy of a record that an option states, and what is wrong with it.
+func onceOf(i *lockpb.Lock_Idempotent) (idempotent.Policy, []error) {
+	c := conversion{}
+	p := idempotent.Policy{Keep: c.duration("idempotent.keep", i.GetKeep()), MaxBytes: int(i.GetMaxBytes()), AnyCaller: i.GetAnyCaller()}
+	switch i.GetDied() {
+	case lockpb.Lock_Idempotent_DIED_UNSPECIFIED: // which the policy refuses
+	case lockpb.Lock_Idempotent_RERUN:
+		p.Died = idempotent.Rerun
+	case lockpb.Lock_Idempotent_REFUSE:
+		p.Died = idempotent.Refuse
+	default:
+		c.unknownEnum("idempotent.died", i.GetDied().Descriptor(), i.GetDied().Number())
 	}
+	c.unknownFields("idempotent has", i)
 	return p, c.faults
 }
 
@@ -274,6 +298,12 @@ type conversion struct{ faults []error }
 
 func (c *conversion) fault(format string, a ...any) {
 	c.faults = append(c.faults, fmt.Errorf(format, a...))
+}
+
+func (c *conversion) unknownFields(has string, m proto.Message) {
+	for _, number := range unknownFields(m) {
+		c.fault("%s a field of number %d, which this release does not know; use a release as new as the lockaround/v1/lock.proto that it was written with", has, number)
+	}
 }
 
 // duration returns d, 0 if it is nil or cannot be one.

@@ -29,6 +29,7 @@ type entry struct {
 	method string
 	where  string   // the entry is written there
 	option bool     // it is the method's own option, and not in a table
+	once   bool     // it is an option that says idempotent
 	keys   []string // the templates
 	faults []error  // what was wrong with it already; it has no compile then
 
