@@ -129,6 +129,7 @@ const keyMetadata = "idempotency-key"
 // idempotentEntry is the entry of a table of rules for methods that run once.
 func idempotentEntry(e *core.Engine, method string, once IdempotentRule, store idempotent.Store) entry {
 	n := policyEntry(e, method, once.Lock)
+	n.once = true
 	n.compile = func(r *rule, resolver core.Resolver[call]) (err error) {
 		if r.stream || r.streamsBack {
 			return errStreams

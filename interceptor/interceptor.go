@@ -17,7 +17,7 @@ import (
 )
 
 // Interceptor puts the locks of a table of rules around calls, at a server or at
-// a client. It is safe for concurrent use.
+// a client, or runs calls once for each key, see [Idempotent]. It is safe for concurrent use.
 type Interceptor struct{ table }
 
 // Lock compiles rules. It panics if one of them, or an option, cannot work, with an
@@ -73,7 +73,8 @@ func compile(e *core.Engine, o []Option, entries func(*options) ([]entry, error)
 }
 
 // UnaryServer returns the interceptor for the unary methods of a server. The
-// handler's context carries the lease and ends with it.
+// handler's context carries the lease and ends with it. That of a method that runs once
+// does not end with its client.
 func (i *Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		r := i.rule(ctx, info.FullMethod)

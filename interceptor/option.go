@@ -55,7 +55,7 @@ func (o *options) sources() sources {
 //
 // f is called when the lock was not taken and the call never ran, or after it has
 // run, when the lease ended meanwhile: f can tell by errors.Is(err, core.ErrLost),
-// core.ErrMaxHold and core.ErrClosed with ran. err is a *core.Error; its text may
+// core.ErrMaxHold and core.ErrClosed with ran. err is a *core.Error, or an *idempotent.Error; its text may
 // be shown to clients, that of errors which it wraps may not. What f returns is
 // what the caller gets; if it is nil the caller gets INTERNAL, since a call that
 // its lock has failed is no success.
@@ -68,7 +68,7 @@ func WithErrorMapper(f func(ctx context.Context, fullMethod string, err error) e
 
 // WithFilter lets calls through without the lock: needsLock is asked for each
 // call that has a rule, and if it returns false the call runs UNLOCKED, beside any
-// holder. It has to return true wherever there is doubt. Nil means that every call
+// holder, and a call of a method that runs once each time. It has to return true wherever there is doubt. Nil means that every call
 // with a rule is locked, which is the default.
 func WithFilter(needsLock func(ctx context.Context, fullMethod string) bool) Option {
 	return func(o *options) error {
@@ -107,8 +107,8 @@ func WithValue(name string, value func(ctx context.Context, req any) (string, er
 
 // WithRules adds a table to what [FromProto] finds: a policy for a method that has no
 // option, or in place of the whole option of a method that has one, which is not looked
-// at then. As everywhere, a rule for a method that does not exist is an error. Nil and
-// an empty table add nothing, which is the default. [New] and [NewFence], which
+// at then, what it says of idempotent included. As everywhere, a rule for a method that does not exist is an error. Nil and
+// an empty table add nothing, which is the default. [New], [NewIdempotent] and [NewFence], which
 // have tables of their own, refuse it.
 func WithRules(rules Rules) Option {
 	return func(o *options) error {
@@ -153,20 +153,6 @@ func (o *options) without(function string, names ...string) error {
 	return nil
 }
 
-// checkRecords refuses what no option in a .proto file needs.
-func (o *options) checkRecords(entries []entry) error {
-	// One with faults may be the one that would.
-	if slices.ContainsFunc(entries, func(n entry) bool { return n.once || len(n.faults) > 0 }) {
-		return nil
-	}
-	for _, name := range []string{"WithRecords", "WithKept"} {
-		if o.given[name] {
-			return fmt.Errorf("%s is given, and no method's option says idempotent; leave it out, or use NewIdempotent, which has a table", name)
-		}
-	}
-	return nil
-}
-
 // once fails the second time that it is called for an option.
 func (o *options) once(option string) error {
 	if o.given[option] {
@@ -179,8 +165,13 @@ func (o *options) once(option string) error {
 	return nil
 }
 
-// checkUse refuses values that no key uses.
-func (o *options) checkUse(used map[string]bool) error {
+// checkUse refuses values that no key uses, and what is for methods that run once if there are none.
+func (o *options) checkUse(used map[string]bool, once bool) error {
+	for _, name := range []string{"WithRecords", "WithKept"} {
+		if o.given[name] && !once {
+			return fmt.Errorf("%s is given, and no method runs once for each key; leave it out, or say idempotent in a method's option", name)
+		}
+	}
 	var unused []string
 	for name := range o.values {
 		if !used[name] {

@@ -57,7 +57,7 @@ func NewFromProto(locks *core.Engine, o ...Option) (*Interceptor, error) {
 			return nil, errors.New("no method has the option (" + optionName + "), and there are no rules, so that nothing would be locked;" +
 				" import the generated code of the .proto files that state locks, or give their files with WithFiles")
 		}
-		return entries, set.checkRecords(entries)
+		return entries, nil
 	})
 	if err == nil {
 		i.fromProto = true
@@ -143,7 +143,7 @@ func optionEntry(e *core.Engine, o *options, full, name string, descriptions []d
 		}
 		as = idempotentEntry(e, full, IdempotentRule{Lock: p, Once: once}, o.records)
 	}
-	n.keys, n.faults, n.once = as.keys, faults, stated.GetIdempotent() != nil
+	n.keys, n.faults, n.once = as.keys, faults, as.once
 	if len(faults) == 0 {
 		n.compile = as.compile
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/interceptor"
 	"github.com/lockaround/lockaround/interceptor/lockpb"
 )
@@ -88,8 +89,20 @@ func wrongOptions() []wrongOption {
 		{"fairness of a later release", &lockpb.Lock{Key: key, Fairness: -1}},
 		{"release of a later release", &lockpb.Lock{Key: key, Release: 9}},
 		{"fields of a later release", later(&lockpb.Lock{Key: key}, 99, 100, 99)},
+		{"idempotent without died", &lockpb.Lock{Key: key, Idempotent: &lockpb.Lock_Idempotent{}}},
+		{"idempotent with several keys", &lockpb.Lock{Keys: []string{key, "order:{order.id}"}, Idempotent: refused(nil)}},
+		{"idempotent SHARED", &lockpb.Lock{Key: key, Mode: lockpb.Lock_SHARED, Idempotent: refused(nil)}},
+		{"idempotent by the client's key alone", &lockpb.Lock{Key: "{meta.idempotency-key}", Idempotent: refused(nil)}},
+		{"idempotent with a keep too short", &lockpb.Lock{Key: key, Idempotent: refused(seconds(9))}},
+		{"idempotent with a negative keep", &lockpb.Lock{Key: key, Idempotent: refused(seconds(-9))}},
+		{"idempotent with a died of a later release", &lockpb.Lock{Key: key, Idempotent: &lockpb.Lock_Idempotent{Died: 9}}},
+		{"idempotent with fields of a later release", &lockpb.Lock{Key: key, Idempotent: later(refused(nil), 99)}},
 		{"many faults at once", later(&lockpb.Lock{Key: "{skuu}", Wait: seconds(-1), WaitForever: true, Mode: 9}, 99)},
 	}
+}
+
+func refused(keep *durationpb.Duration) *lockpb.Lock_Idempotent {
+	return &lockpb.Lock_Idempotent{Died: lockpb.Lock_Idempotent_REFUSE, Keep: keep}
 }
 
 // audited are options that were parsed by somebody who gives the lock's number to an
@@ -121,12 +134,12 @@ func audited(t *testing.T, raw []byte) *descriptorpb.MethodOptions {
 func TestWrongOptionIsRefusedAndSaysWhatWouldBeRight(t *testing.T) {
 	s := newStore(t)
 	var got bytes.Buffer
-	refuse := func(name string, file *descriptorpb.FileDescriptorProto) {
+	refuse := func(name string, file *descriptorpb.FileDescriptorProto, o ...interceptor.Option) {
 		files, err := protodesc.FileOptions{AllowUnresolvable: true}.NewFiles(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{file}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		i, err := interceptor.NewFromProto(s.locks, interceptor.WithFiles(files))
+		i, err := interceptor.NewFromProto(s.locks, append(o, interceptor.WithFiles(files))...)
 		if err == nil || i != nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -136,8 +149,12 @@ func TestWrongOptionIsRefusedAndSaysWhatWouldBeRight(t *testing.T) {
 		return stockFile(t, map[string]*descriptorpb.MethodOptions{"Deduct": o})
 	}
 	for _, tc := range wrongOptions() {
-		refuse(tc.name, with(unparsed(written(t, tc.lock))))
+		refuse(tc.name, with(unparsed(written(t, tc.lock))), interceptor.WithRecords(newRecords()))
 	}
+	refuse("idempotent without records", with(unparsed(written(t, &lockpb.Lock{Key: "stock:{sku}", Idempotent: refused(nil)}))))
+	refuse("idempotent stream", stockFile(t, map[string]*descriptorpb.MethodOptions{
+		"Watch": unparsed(written(t, &lockpb.Lock{Key: "stock:{sku}", Idempotent: refused(nil)})),
+	}), interceptor.WithRecords(newRecords()))
 	text := func(s string) []byte {
 		return protowire.AppendString(protowire.AppendTag(nil, optionNo, protowire.BytesType), s)
 	}
@@ -214,6 +231,17 @@ func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 		name := reflect.TypeFor[core.Policy]().Field(i).Name
 		if reflect.ValueOf(want).Field(i).IsZero() && name != "Standby" { // no call of a method stands by
 			t.Errorf("core.Policy has a field %s, which no option sets", name)
+		}
+	}
+	once := idempotent.Policy{Died: idempotent.Rerun, Keep: time.Hour, MaxBytes: 7, AnyCaller: true}
+	stated := &lockpb.Lock_Idempotent{Died: lockpb.Lock_Idempotent_RERUN, Keep: seconds(3600), MaxBytes: 7, AnyCaller: true}
+	if p, faults := interceptor.OnceOf(stated); len(faults) > 0 || !reflect.DeepEqual(p, once) {
+		t.Errorf("%+v, %v;\nwant %+v", p, faults, once)
+	}
+	for i := range reflect.TypeFor[idempotent.Policy]().NumField() {
+		name := reflect.TypeFor[idempotent.Policy]().Field(i).Name
+		if reflect.ValueOf(once).Field(i).IsZero() && name != "Seal" && name != "Open" { // functions
+			t.Errorf("idempotent.Policy has a field %s, which no option sets", name)
 		}
 	}
 	for name, tc := range map[string]struct {

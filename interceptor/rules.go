@@ -29,7 +29,7 @@ type entry struct {
 	method string
 	where  string   // the entry is written there
 	option bool     // it is the method's own option, and not in a table
-	once   bool     // it is an option that says idempotent
+	once   bool     // the method runs once for each key
 	keys   []string // the templates
 	faults []error  // what was wrong with it already; it has no compile then
 
@@ -249,7 +249,8 @@ func (t *table) compile(entries []entry) error {
 	}
 	// A rule that does not compile may be the one that would use an option.
 	if len(faults) == 0 {
-		if err := t.options.checkUse(used); err != nil {
+		once := slices.ContainsFunc(entries, func(n entry) bool { return n.once })
+		if err := t.options.checkUse(used, once); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -336,7 +337,7 @@ func (t *table) fail(ctx context.Context, r *rule, why reason.Reason, err error)
 // which is most often a *grpc.Server. Each rule whose method is not among them is
 // an error, with what it may have been meant for, and so is a rule that needs
 // fields of a message which is in no file that is linked into the program or given
-// with [WithFiles]. All faults are joined, in the order of the rules' methods.
+// with [WithFiles]. A rule of a method that runs once needs such a file, and no stream. All faults are joined, in the order of the rules' methods.
 //
 // An option in a .proto that [FromProto] has read is compared as well if the server has
 // its service, and is none of this server's business otherwise: a program also links
