@@ -190,48 +190,56 @@
 //	ctx = metadata.AppendToOutgoingContext(ctx, "idempotency-key", uuid.NewString())
 //
 // In these rules {meta.idempotency-key} is read by idempotent.ParseKey: "8e03978e" with its quotes is
-// the same as without. Any other placeholder will do as well, such as a field {request_id}. The key has to name
-// the caller, too, and should do so by what an interceptor before this one has found out: {account} above is a function given
-// with WithValue. A key of {meta.idempotency-key} alone is refused unless AnyCaller is set.
+// the same as without. Any other placeholder will do as well, such as a field {request_id}. The key has
+// to name the caller, too, and should do so by what an interceptor before this one has found out:
+// {account} above is a function given with WithValue. A key of {meta.idempotency-key} alone is refused
+// unless AnyCaller is set.
 //
 // What is promised:
 //
-//   - Calls with one key run one at a time. Once one has been answered the others get its response, or its
-//     status with the details, and the trailer idempotent-replayed: true. Their handler does not run.
-//   - The same key with another method or another message is an INVALID_ARGUMENT. Metadata is not compared.
-//   - A client that hangs up, or whose deadline passes, does not end the run: the handler's context has no deadline
-//     and ends with the lease alone. A MaxHold bounds it. The answer is there when the client asks again.
+//   - Calls with one key run one at a time. Once one has been answered the others get its response, or
+//     its status with the details, and the trailer idempotent-replayed: true. Their handler does not
+//     run.
+//   - The same key with another method or another message is an INVALID_ARGUMENT. Metadata is not
+//     compared.
+//   - A client that hangs up, or whose deadline passes, does not end the run: the handler's context has
+//     no deadline and ends with the lease alone. A MaxHold bounds it. The answer is there when the
+//     client asks again.
 //   - If the store of the records does not answer, no handler runs.
 //   - If a run has died, Died says what a repeated call gets: another run, or FAILED_PRECONDITION until
-//     [Interceptor.Forget]. Dead is one that panicked, whose process crashed, or whose lock had ended, and one that
-//     returned an error of a lock within which leaves open what it has done.
+//     [Interceptor.Forget]. Dead is one that panicked, whose process crashed, or whose lock had ended,
+//     and one that returned an error of a lock within which leaves open what it has done.
 //
 // These statuses of a handler are kept: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
-// FAILED_PRECONDITION, OUT_OF_RANGE. After any other the next call runs: they are about the moment, the server or
-// the credentials. [WithKept] chooses others.
+// FAILED_PRECONDITION, OUT_OF_RANGE. After any other the next call runs: they are about the moment, the
+// server or the credentials. [WithKept] chooses others.
 //
 // What is not promised:
 //
-//   - A handler that returns a status which is not kept says by it that nothing has happened that a second run would repeat.
-//     If it does not know, as after a time-out of its database, it finds out, panics, or has the status kept.
-//   - Headers and trailers that the handler has set are not replayed, and interceptors behind this one do not
-//     see calls that are.
-//   - A response above MaxBytes, or one that is no message of the method's type, is not kept: the first call gets it, and a repeated one a
-//     FAILED_PRECONDITION.
-//   - Messages are compared by how they are encoded. Those of a client with newer fields than the server knows may be encoded
-//     in two ways by two releases of the server, and are two messages to them then.
-//   - Streams do not run once: a rule for one is refused, by [NewIdempotent] if the service is linked, by Validate, or when it is called.
+//   - A handler that returns a status which is not kept says by it that nothing has happened that a
+//     second run would repeat. If it does not know, as after a time-out of its database, it finds out,
+//     panics, or has the status kept. An interceptor that makes INTERNAL of a panic goes before this
+//     one, which has to see it.
+//   - Headers and trailers that the handler has set are not replayed, and interceptors behind this one
+//     do not see calls that are.
+//   - A response above MaxBytes, or one that is no message of the method's type, is not kept: the first
+//     call gets it, and a repeated one a FAILED_PRECONDITION.
+//   - Messages are compared by how they are encoded. Those of a client with newer fields than the
+//     server knows may be encoded in two ways by two releases of the server, and are two messages to
+//     them then.
+//   - Streams do not run once: a rule for one is refused, by [NewIdempotent] if the service is linked,
+//     by Validate, or when it is called.
 //
-// The methods of a table of [Idempotent] need a description, as that of generated code, since answers are read by it. Beside the statuses below
-// there are
+// The methods of a table of [Idempotent] need a description, as that of generated code, since answers
+// are read by it. Beside the statuses below there are
 //
 //	idempotent.ErrMismatch      INVALID_ARGUMENT      IDEMPOTENCY_MISMATCH
 //	idempotent.ErrUnknown       FAILED_PRECONDITION   IDEMPOTENCY_UNKNOWN
 //	idempotent.ErrNoReplay      FAILED_PRECONDITION   IDEMPOTENCY_NO_REPLAY, logged if it cannot be read
 //	idempotent.ErrUnavailable   UNAVAILABLE           IDEMPOTENCY_UNAVAILABLE, with RetryInfo
 //
-// and for a call whose first one is still under way those of ErrBusy and ErrTimeout. Package idempotent says what it
-// costs, and what a store has to promise.
+// and for a call whose first one is still under way those of ErrBusy and ErrTimeout. Package idempotent
+// says what it costs, and what a store has to promise.
 //
 // # Behind another service
 //

@@ -61,12 +61,12 @@ func Idempotent(e *core.Engine, rules IdempotentRules, store idempotent.Store, o
 }
 
 // NewIdempotent compiles rules as [Idempotent] does, and returns an error where that panics. It joins
-// all that is wrong with all rules: a nil store, a Died that is not set, a method that streams, and a key that is nothing
-// but {meta.idempotency-key} if AnyCaller is not set, beside what [New] refuses. The interceptor is nil if and only if the error is
-// not nil.
+// all that is wrong with all rules: a nil store, a Died that is not set, a method that streams, and a
+// key that is nothing but {meta.idempotency-key} if AnyCaller is not set, beside what [New] refuses.
+// The interceptor is nil if and only if the error is not nil.
 //
-// It is for servers. Its [Interceptor.UnaryClient] fails calls that have a rule, and its StreamServer streams that have one, with
-// INTERNAL.
+// It is for servers. Its [Interceptor.UnaryClient] fails calls that have a rule, and its StreamServer
+// streams that have one, with INTERNAL.
 func NewIdempotent(e *core.Engine, rules IdempotentRules, store idempotent.Store, o ...Option) (*Interceptor, error) {
 	return compile(e, o, func(set *options) ([]entry, error) {
 		if err := set.without("NewIdempotent", "WithRules", "WithRecords"); err != nil {
@@ -83,8 +83,9 @@ func NewIdempotent(e *core.Engine, rules IdempotentRules, store idempotent.Store
 	})
 }
 
-// WithRecords gives [FromProto] the store for the methods whose options say idempotent. A nil store is refused, and
-// so is one that no option needs. The tables of [New], [NewFence] and [NewIdempotent] refuse it.
+// WithRecords gives [FromProto] the store for the methods whose options say idempotent. A nil store is
+// refused, and so is one that no option needs. The tables of [New], [NewFence] and [NewIdempotent]
+// refuse it.
 func WithRecords(store idempotent.Store) Option {
 	return func(o *options) error {
 		if store == nil {
@@ -95,10 +96,11 @@ func WithRecords(store idempotent.Store) Option {
 	}
 }
 
-// WithKept replaces the choice of the statuses that end a call and are kept as its answer, as the package comment
-// lists them: kept is asked for the code of each error of a handler. A status that is not kept leaves no record, so
-// that the next call runs. OK is always kept. Nil means the default. It is for [Idempotent], and for [FromProto] with
-// [WithRecords]. It is called concurrently, and must not panic: that would count as a panic of the handler.
+// WithKept replaces the choice of the statuses that end a call and are kept as its answer, as the
+// package comment lists them: kept is asked for the code of each error of a handler. A status that is
+// not kept leaves no record, so that the next call runs. OK is always kept. Nil means the default. It
+// is for [Idempotent], and for [FromProto] with [WithRecords]. It is called concurrently, and must not
+// panic: that would count as a panic of the handler.
 func WithKept(kept func(codes.Code) bool) Option {
 	return func(o *options) error {
 		o.kept = kept
@@ -106,10 +108,11 @@ func WithKept(kept func(codes.Code) bool) Option {
 	}
 }
 
-// isKept is the default of [WithKept]: the answer is about the request, and the same request gets it again. Others are about
-// the moment or the server (ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL, UNIMPLEMENTED), leave open what has happened
-// (UNKNOWN, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS), or about credentials, which neither the key nor the fingerprint holds
-// (UNAUTHENTICATED): fresh ones would get the old answer.
+// isKept is the default of [WithKept]: the answer is about the request, and the same request gets it
+// again. Others are about the moment or the server (ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL,
+// UNIMPLEMENTED), leave open what has happened (UNKNOWN, CANCELLED, DEADLINE_EXCEEDED, DATA_LOSS), or
+// about credentials, which neither the key nor the fingerprint holds (UNAUTHENTICATED): fresh ones
+// would get the old answer.
 func isKept(c codes.Code) bool {
 	switch c {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange:
@@ -173,9 +176,10 @@ func parsed(value core.Accessor[call]) core.Accessor[call] {
 	}
 }
 
-// Forget removes the record of a call of a method that runs once, so that the next call runs: for somebody who has found
-// out what a run came to that had died, see [idempotent.Refuse]. req is the message, and ctx has what else the key is made of: metadata by
-// metadata.NewIncomingContext, and what functions of [WithValue] read. A run that is under way stays so.
+// Forget removes the record of a call of a method that runs once, so that the next call runs: for
+// somebody who has found out what a run came to that had died, see [idempotent.Refuse]. req is the
+// message, and ctx has what else the key is made of: metadata by metadata.NewIncomingContext, and what
+// functions of [WithValue] read. A run that is under way stays so.
 //
 // The error is a core.ErrPolicy if the method has no such rule, a core.ErrKey if there is no key, and an
 // idempotent.ErrUnavailable if the store does not answer: the record may be there or not then.
@@ -217,7 +221,7 @@ func (t *table) runOnce(ctx context.Context, r *rule, req any, handler grpc.Unar
 		if ended != nil || mayHaveRun(failed) {
 			return idempotent.Ending{Answer: bareAnswer(unknownAnswer), Keep: r.answers.Policy().Died == idempotent.Refuse}
 		}
-		return t.options.failure(failed)
+		return t.options.ending(failed)
 	})
 	switch {
 	case replay != nil:
@@ -256,17 +260,18 @@ func fingerprint(method string, req any) (sum [32]byte, err error) {
 	if err != nil {
 		return sum, errors.New("the request cannot be encoded, so that it cannot be compared with that of a repeated call")
 	}
-	var all []byte
+	h := sha256.New()
 	for _, part := range [][]byte{[]byte(method), body} {
-		all = append(binary.BigEndian.AppendUint64(all, uint64(len(part))), part...)
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
 	}
-	return sha256.Sum256(all), nil
+	return [32]byte(h.Sum(nil)), nil
 }
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// failure is how a run ends whose handler has failed by itself.
-func (o *options) failure(failed error) idempotent.Ending {
+// ending is how a run ends whose handler has failed by itself.
+func (o *options) ending(failed error) idempotent.Ending {
 	st, ok := status.FromError(failed)
 	if !ok {
 		st = status.FromContextError(failed) // as a server of gRPC's does
@@ -327,7 +332,8 @@ type answerOf struct {
 	status *status.Status
 }
 
-// parseAnswer reads a stored answer of a method with that response. Whatever is stored, it is an answer or an error.
+// parseAnswer reads a stored answer of a method with that response. Whatever is stored, it is an answer
+// or an error.
 func parseAnswer(output protoreflect.MessageDescriptor, stored []byte) (answerOf, *idempotent.Error) {
 	none := func(detail string, cause error) (answerOf, *idempotent.Error) {
 		return answerOf{}, &idempotent.Error{Kind: idempotent.ErrNoReplay, Detail: detail, Cause: cause}

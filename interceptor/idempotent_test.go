@@ -29,6 +29,7 @@ type records struct {
 	idempotent.Store
 	down  atomic.Bool
 	spoil func(answer []byte) []byte
+	taken bool // the record is another run's when one has ended
 }
 
 func newRecords() *records { return &records{Store: idempotent.NewMemory(10_000)} }
@@ -43,6 +44,9 @@ func (r *records) Begin(ctx context.Context, key string, c idempotent.Claim) (id
 func (r *records) Finish(ctx context.Context, key string, c idempotent.Claim, answer []byte) (bool, error) {
 	if r.spoil != nil {
 		answer = r.spoil(answer)
+	}
+	if r.taken {
+		return false, nil
 	}
 	return r.Store.Finish(ctx, key, c, answer)
 }
@@ -158,7 +162,7 @@ func TestStatusesThatEndACallAreReplayedAndOthersRunAgain(t *testing.T) {
 
 func TestErrorsThatAreNoStatusRunAgain(t *testing.T) {
 	s := newStore(t)
-	i := interceptor.Idempotent(s.locks, onceRule(idempotent.Refuse, 0), newRecords())
+	i := interceptor.Idempotent(s.locks, onceRule(idempotent.Refuse, 0), newRecords(), interceptor.WithKept(func(c codes.Code) bool { return c == codes.OK }))
 	for _, own := range []error{errors.New("plain"), context.Canceled, context.DeadlineExceeded, many{"a", "b"}, okError{}} {
 		ran := 0
 		p := purchase{keys: []string{fmt.Sprintf("%T", own)}, req: &testpb.Request{Sku: "A"}, handler: func(context.Context) (any, error) {
@@ -319,6 +323,38 @@ func TestRunThatDiedIsRepeatedOnlyIfItsRuleSaysSo(t *testing.T) {
 				}
 				if _, trailers, err := p.send(t.Context(), i); err != nil || replayedTo(trailers) {
 					t.Errorf("after Forget: %v, %v", err, trailers)
+				}
+			})
+		})
+	}
+}
+
+func TestLeaseThatEndsFailsTheCallUnlessItsAnswerIsStored(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken bool
+		own   error
+		want  told
+	}{
+		"stored":            {},
+		"stored status":     {own: status.Error(codes.NotFound, "own"), want: told{code: codes.NotFound}},
+		"not stored":        {taken: true, want: told{code: codes.Internal, reason: "LOCK_MAX_HOLD"}},
+		"not stored status": {taken: true, own: status.Error(codes.NotFound, "own"), want: told{code: codes.NotFound}},
+		"plain error":       {taken: true, own: errors.New("own"), want: told{code: codes.Unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := newStore(t), newRecords()
+				i := interceptor.Idempotent(s.locks, interceptor.IdempotentRules{
+					buy: {Lock: core.Policy{Key: onceKey, MaxHold: time.Minute}, Once: idempotent.Policy{Died: idempotent.Rerun}},
+				}, r)
+				r.taken = tc.taken
+				p := purchase{keys: []string{"k"}, req: &testpb.Request{Sku: "A"}, handler: func(context.Context) (any, error) {
+					time.Sleep(2 * time.Minute)
+					return &testpb.Reply{}, tc.own
+				}}
+				_, trailers, err := p.send(t.Context(), i)
+				if got := tell(err); got != tc.want || (len(trailers.Get("grpc-retry-pushback-ms")) == 1) != tc.taken {
+					t.Errorf("told %+v, with %v", got, trailers)
 				}
 			})
 		})

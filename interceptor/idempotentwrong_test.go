@@ -117,6 +117,7 @@ func TestCallsThatGetNoAnswerAreToldWhy(t *testing.T) {
 		"an answer that is no reply":  {prepare: spoilt("1rlockaround.test.v1.Reply\x00\xff"), want: noReplay},
 		"an answer that is no status": {prepare: spoilt("1s\xff"), want: noReplay},
 		"a status that is OK":         {prepare: spoilt("1s"), want: noReplay},
+		"a status with other fields":  {prepare: spoilt("1s\x08\x05\x20\x01"), want: noReplay},
 		"an empty answer":             {prepare: spoilt(""), want: noReplay},
 	} {
 		t.Run(name, func(t *testing.T) {

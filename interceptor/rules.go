@@ -305,8 +305,10 @@ func (t *table) refuse(ctx context.Context, r *rule, err error) error {
 		}
 	}
 	why := reason.Refused(err)
-	if own := (*idempotent.Error)(nil); errors.As(err, &own) {
-		why, _ = reason.Of(own)
+	if once := (*idempotent.Error)(nil); errors.As(err, &once) {
+		if own, ok := reason.Of(once); ok {
+			why = own
+		}
 	}
 	return t.fail(ctx, r, why, err)
 }
