@@ -283,7 +283,7 @@ func (o *options) ending(failed error) idempotent.Ending {
 	if st.Code() == codes.OK || !kept(st.Code()) {
 		return idempotent.Ending{}
 	}
-	return idempotent.Ending{Answer: statusAnswer(st), Keep: true}
+	return idempotent.Ending{Answer: statusAnswer(st), Keep: true, Failed: true}
 }
 
 // An answer is stored as a byte for the form, a byte for what it is, and that. Policy.MaxBytes bounds it.

@@ -286,6 +286,8 @@ func onceOf(i *lockpb.Lock_Idempotent) (idempotent.Policy, []error) {
 		p.Died = idempotent.Rerun
 	case lockpb.Lock_Idempotent_REFUSE:
 		p.Died = idempotent.Refuse
+	case lockpb.Lock_Idempotent_TX:
+		p.Died = idempotent.Tx
 	default:
 		c.unknownEnum("idempotent.died", i.GetDied().Descriptor(), i.GetDied().Number())
 	}

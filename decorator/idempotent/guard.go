@@ -75,6 +75,10 @@ type Ending struct {
 	// Keep says that the call is done, and is not to run again. False gives the record up: the
 	// next call runs.
 	Keep bool
+
+	// Failed says that the call is done without an effect. Under [Tx] its transaction is rolled back, and
+	// the answer is stored alone. Elsewhere it has no meaning.
+	Failed bool
 }
 
 // Do runs the call of the key that src renders to, under its lock, unless it is done: then it
@@ -288,13 +292,10 @@ func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (ou
 	c.mine = c.guard.policy.Died == Rerun // if it panics
 	end := run(ctx)
 	c.mine = !end.Keep
-	switch {
-	case !end.Keep:
+	if !end.Keep {
 		return unkept, nil
-	case c.finish(ctx, c.sealed(end)):
-		return ran, nil
 	}
-	return unstored, nil
+	return c.finished(ctx, c.sealed(end)), nil
 }
 
 // sealed is the answer as it is stored.
@@ -306,8 +307,8 @@ func (c *call[T]) sealed(end Ending) []byte {
 	return answer
 }
 
-// finish stores the answer, and tries to for some seconds.
-func (c *call[T]) finish(ctx context.Context, answer []byte) (stored bool) {
+// finished stores the answer, and tries to for some seconds.
+func (c *call[T]) finished(ctx context.Context, answer []byte) outcome {
 	g := c.guard
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storesWithin)
 	defer cancel()
@@ -315,11 +316,14 @@ func (c *call[T]) finish(ctx context.Context, answer []byte) (stored bool) {
 		stored, err := g.store.Finish(ctx, c.key, c.claim, answer)
 		if err == nil {
 			g.answered()
-			return stored
+			if !stored {
+				return unstored
+			}
+			return ran
 		}
 		if room.Pause(ctx, pause) != nil {
 			g.engine.Logger().Error("the answer of a call that has run cannot be stored, so that a repeated one is not replayed", "lock.name", g.Name(), "error", err)
-			return false
+			return unstored
 		}
 	}
 }

@@ -67,7 +67,7 @@ const (
 func (p *Policy) fill() error {
 	switch {
 	case p.Died == 0:
-		return errors.New("idempotent.Policy.Died is not set; say whether a call whose run died is run again (Rerun), or never (Refuse), or has its record in the transaction of its effects (Tx)")
+		return errors.New("idempotent.Policy.Died is not set; say whether a call whose run died is run again (Rerun), never (Refuse), or has its record in the transaction of its effects (Tx)")
 	case p.Died > Tx:
 		return fmt.Errorf("idempotent.Policy.Died is %d; use Rerun, Refuse or Tx", p.Died)
 	case p.Keep != 0 && p.Keep < minPolicyKeep || p.Keep > MaxKeep:

@@ -38,7 +38,8 @@ type txKey struct{}
 
 // TxFrom returns the transaction of the call, if its policy's Died is [Tx], and nil otherwise. Write what the
 // call has to do exactly once by it, and do not end it: it is committed once the call has returned and its
-// answer is stored, or rolled back if it fails or its answer is not kept.
+// answer is stored, or rolled back if it fails or its answer is not kept. Surfaces roll it back for an HTTP status from
+// 400 on, and for a gRPC status that is not OK.
 func TxFrom(ctx context.Context) *sql.Tx {
 	tx, _ := ctx.Value(txKey{}).(*sql.Tx)
 	return tx
@@ -66,14 +67,16 @@ func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending)
 	}
 	answer := c.sealed(end)
 	defer time.AfterFunc(storesWithin, cancel).Stop()
+	if end.Failed {
+		_ = tx.Rollback() // what does not end by it ends with the connection
+		c.mine = false
+		return c.finished(ctx, answer), nil
+	}
 	stored, err := g.tx.FinishTx(ending, tx, c.key, c.claim, answer)
 	switch {
 	case errors.Is(err, sql.ErrTxDone) && ending.Err() == nil: // the function has ended it, against the rules
 		c.mine = false
-		if !c.finish(ctx, answer) {
-			return unstored, nil
-		}
-		return ran, nil
+		return c.finished(ctx, answer), nil
 	case err != nil:
 		return unstored, g.undone(err)
 	case !stored:

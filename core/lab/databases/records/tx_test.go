@@ -134,6 +134,33 @@ func TestTransactionIsCommittedWithItsRecordOrNotAtAll(t *testing.T) {
 
 var errPanic = errors.New("panic")
 
+func TestFailureIsKeptAndItsEffectsAreRolledBack(t *testing.T) {
+	onEach(t, func(t *testing.T, d *database) {
+		e, err := core.New(memlock.New(), core.WithNamespace("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = e.Close() }()
+		g, err := idempotent.NewGuard(e, core.Policy{Key: "buy:{ID}"}, d.store(t, d.DB), idempotent.Policy{Died: idempotent.Tx}, core.Fields[order]())
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func() (replay []byte, err error) {
+			return g.Do(t.Context(), order{1}, [32]byte{}, func(ctx context.Context) idempotent.Ending {
+				_, err := idempotent.TxFrom(ctx).ExecContext(ctx, d.insert, 1, 1)
+				return idempotent.Ending{Answer: []byte("sold out"), Keep: err == nil, Failed: true}
+			})
+		}
+		if replay, err := call(); replay != nil || err != nil {
+			t.Errorf("%q, %v", replay, err)
+		}
+		if replay, err := call(); string(replay) != "sold out" || err != nil {
+			t.Errorf("%q, %v", replay, err)
+		}
+		d.has(t, 1, 0)
+	})
+}
+
 // cut ends the connection of a transaction, as an operator does.
 func (d *database) cut(ctx context.Context) {
 	var id int64
