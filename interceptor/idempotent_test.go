@@ -119,6 +119,29 @@ func TestRepeatedCallGetsTheAnswerOfTheFirst(t *testing.T) {
 	s.mustBeFree(t, "pay:A-1:8e03978e")
 }
 
+func TestKeysOfClientsAreOneHoweverTheyAreSpeltAndOnlyInIdempotentRules(t *testing.T) {
+	s := newStore(t)
+	i := interceptor.Idempotent(s.locks, onceRule(idempotent.Refuse, 0), newRecords())
+	longest := strings.Repeat("k", 255)
+	for n, key := range []string{longest, `"` + longest + `"`, "\t" + longest} {
+		_, trailers, err := purchase{keys: []string{key}, req: &testpb.Request{Sku: "A"}}.send(t.Context(), i)
+		if err != nil || replayedTo(trailers) != (n > 0) {
+			t.Errorf("%s: %v, %v", key, trailers, err)
+		}
+	}
+	i = interceptor.Lock(s.locks, interceptor.Rules{buy: {Key: "k:{meta.idempotency-key}"}})
+	for key, want := range map[string]string{`"a"`: "k:%22a%22", "a": "k:a"} {
+		got := ""
+		_, _, err := purchase{keys: []string{key}, req: &testpb.Request{}, handler: func(ctx context.Context) (any, error) {
+			got = leaseKey(ctx)
+			return &testpb.Reply{}, nil
+		}}.send(t.Context(), i)
+		if err != nil || got != want {
+			t.Errorf("a lock by %s is %q, %v; want %q", key, got, err, want)
+		}
+	}
+}
+
 func TestStatusesThatEndACallAreReplayedAndOthersRunAgain(t *testing.T) {
 	s := newStore(t)
 	kept := map[codes.Code]bool{

@@ -79,8 +79,10 @@ func TestCallsThatGetNoAnswerAreToldWhy(t *testing.T) {
 			defer func() { _ = recover(); time.Sleep(time.Minute) }()
 			first(t, s, i, purchase{keys: []string{"1234"}, req: &testpb.Request{Sku: "A"}, handler: func(context.Context) (any, error) { panic("boom") }})
 		}, want: told{code: codes.FailedPrecondition, reason: "IDEMPOTENCY_UNKNOWN"}},
-		"records down": {prepare: func(_ *testing.T, _ *store, r *records, _ *interceptor.Interceptor) { r.down.Store(true) },
-			want: told{code: codes.Unavailable, reason: "IDEMPOTENCY_UNAVAILABLE", retry: time.Second}},
+		"records down": {
+			prepare: func(_ *testing.T, _ *store, r *records, _ *interceptor.Interceptor) { r.down.Store(true) },
+			want:    told{code: codes.Unavailable, reason: "IDEMPOTENCY_UNAVAILABLE", retry: time.Second},
+		},
 		"locks down": {prepare: func(t *testing.T, s *store, _ *records, _ *interceptor.Interceptor) {
 			s.Fail(errors.New("dial 10.0.0.1: refused 1234"))
 			t.Cleanup(s.Heal)
