@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/once"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -25,6 +26,7 @@ type options struct {
 	engine       *core.Engine // of the lock, for its log; nil for what takes none
 	errorHandler func(*gin.Context, error)
 	formats      []string // beside those that tags name
+	once         once.Settings
 }
 
 // WithErrorHandler replaces the answers and the logging that the package
@@ -103,8 +105,45 @@ func WithFormats(formats ...string) Option {
 	}
 }
 
-// compileOptions applies opts. binds: bodies are decoded.
+// WithReplayedHeaders makes [Idempotent] keep and replay more headers of an answer than the package comment
+// names, such as "X-Order-Id". It is an error of [NewIdempotent] with a name that cannot be one, that is kept already, or
+// that can never be: Set-Cookie and what else identifies a client, headers of the connection, Content-Length and Date. It is
+// one of [New], [NewTable], [NewLocked] and [NewFence], too, which keep no answers.
+func WithReplayedHeaders(names ...string) Option {
+	return func(o *options) error {
+		if err := o.once.AddHeaders(names); err != nil {
+			return err
+		}
+		return o.Once("WithReplayedHeaders")
+	}
+}
+
+// WithKept says which answers [Idempotent] keeps, by their status: kept is asked for each, once, and may be called concurrently. What
+// is not kept is sent, and the next request runs again. Nil is the default: those
+// below 500 but 409, 425 and 429. It is an error of [New], [NewTable], [NewLocked] and [NewFence].
+func WithKept(kept func(status int) bool) Option {
+	return func(o *options) error {
+		o.once.SetKept(kept)
+		return o.Once("WithKept")
+	}
+}
+
+// compileOptions applies opts where no answer is kept. binds: bodies are decoded.
 func compileOptions(opts []Option, binds bool) (options, error) {
+	o, err := applyOptions(opts)
+	if err == nil {
+		err = o.once.CheckUnused()
+	}
+	if err == nil && !binds {
+		err = o.checkFormats()
+	}
+	if err != nil {
+		return options{}, err
+	}
+	return o, nil
+}
+
+func applyOptions(opts []Option) (options, error) {
 	o := options{Settings: rule.Settings[*gin.Context]{BodyLimit: DefaultBodyLimit, BodyFault: errDecoder}}
 	for _, opt := range opts {
 		if opt == nil {
@@ -114,11 +153,13 @@ func compileOptions(opts []Option, binds bool) (options, error) {
 			return options{}, err
 		}
 	}
-	if err := o.Check(); err != nil {
-		return options{}, err
+	return o, o.Check()
+}
+
+// checkFormats refuses formats where no body is decoded.
+func (o *options) checkFormats() error {
+	if o.formats != nil {
+		return errors.New("WithFormats has no effect, since no body is decoded; leave it out, or use Locked")
 	}
-	if o.formats != nil && !binds {
-		return options{}, errors.New("WithFormats has no effect, since no body is decoded; leave it out, or use Locked")
-	}
-	return o, nil
+	return nil
 }

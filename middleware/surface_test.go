@@ -50,6 +50,8 @@ func mount(t testing.TB, r *gin.Engine, route routetest.Route) {
 			handlers = append(handlers, seesNoTokens(t), ReadTokens)
 		case w.Gzip:
 			handlers = append(handlers, compressing)
+		case w.Store != nil:
+			handlers = append(handlers, Idempotent(w.Engine, w.Policy, w.Store, w.Once, o...))
 		case w.Guard != nil:
 			handlers = append(handlers, Fence(w.Guard, w.Policy.Key, o...))
 		default:
@@ -110,6 +112,12 @@ func optionsOf(t testing.TB, w routetest.Wrap) (o []Option) {
 			}
 			answer(c.Writer, c.Request, err)
 		}))
+	}
+	if w.Replayed != nil {
+		o = append(o, WithReplayedHeaders(w.Replayed...))
+	}
+	if w.Kept != nil {
+		o = append(o, WithKept(w.Kept))
 	}
 	for name, value := range w.Values {
 		o = append(o, WithValue(name, func(c *gin.Context) (string, error) { return value(c.Request) }))

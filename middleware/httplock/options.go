@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/middleware/internal/once"
 	"github.com/lockaround/lockaround/middleware/internal/rule"
 )
 
@@ -20,6 +21,7 @@ type options struct {
 	rule.Settings[*http.Request]
 	engine       *core.Engine // of the locks, for its log; nil for what takes none
 	errorHandler func(http.ResponseWriter, *http.Request, error)
+	once         once.Settings
 }
 
 // WithErrorHandler replaces the answers and the logging that the package
@@ -77,7 +79,42 @@ func WithoutBodyBuffer() Option {
 	return func(o *options) error { return o.SetNoBuffer() }
 }
 
+// WithReplayedHeaders makes [Idempotent] keep and replay more headers of an answer than the package comment
+// names, such as "X-Order-Id". It is an error of [NewIdempotent] with a name that cannot be one, that is kept already, or
+// that can never be: Set-Cookie and what else identifies a client, headers of the connection, Content-Length and Date. It is
+// one of [New], [NewTable] and [NewFence], too, which keep no answers.
+func WithReplayedHeaders(names ...string) Option {
+	return func(o *options) error {
+		if err := o.once.AddHeaders(names); err != nil {
+			return err
+		}
+		return o.Once("WithReplayedHeaders")
+	}
+}
+
+// WithKept says which answers [Idempotent] keeps, by their status: kept is asked for each, once, and may be called concurrently. What
+// is not kept is sent, and the next request runs again. Nil is the default: those
+// below 500 but 409, 425 and 429. It is an error of [New], [NewTable] and [NewFence].
+func WithKept(kept func(status int) bool) Option {
+	return func(o *options) error {
+		o.once.SetKept(kept)
+		return o.Once("WithKept")
+	}
+}
+
+// compileOptions applies opts where no answer is kept.
 func compileOptions(opts []Option) (*options, error) {
+	o, err := applyOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.once.CheckUnused(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func applyOptions(opts []Option) (*options, error) {
 	o := &options{Settings: rule.Settings[*http.Request]{BodyLimit: DefaultBodyLimit}}
 	for _, opt := range opts {
 		if opt == nil {
@@ -87,10 +124,7 @@ func compileOptions(opts []Option) (*options, error) {
 			return nil, err
 		}
 	}
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
-	return o, nil
+	return o, o.Check()
 }
 
 func (o *options) needsLock(r *http.Request) bool { return o.Filter == nil || o.Filter(r) }

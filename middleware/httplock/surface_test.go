@@ -26,6 +26,8 @@ func mount(t testing.TB, routes ...routetest.Route) http.Handler {
 				h = ReadTokens(h)
 			case w.Gzip:
 				h = compressing(h)
+			case w.Store != nil:
+				h = Idempotent(w.Engine, w.Policy, w.Store, w.Once, o...)(h)
 			case w.Guard != nil:
 				h = Fence(w.Guard, w.Policy.Key, o...)(h)
 			default:
@@ -50,6 +52,12 @@ func optionsOf(w routetest.Wrap) (o []Option) {
 	}
 	if w.OnError != nil {
 		o = append(o, WithErrorHandler(w.OnError))
+	}
+	if w.Replayed != nil {
+		o = append(o, WithReplayedHeaders(w.Replayed...))
+	}
+	if w.Kept != nil {
+		o = append(o, WithKept(w.Kept))
 	}
 	for name, value := range w.Values {
 		o = append(o, WithValue(name, value))

@@ -17,6 +17,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/reason"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
@@ -50,6 +51,11 @@ func from(r reason.Reason) Problem {
 
 // OfRefused returns the answer for a call that err kept from running.
 func OfRefused(err error) Problem {
+	if own, ok := err.(reason.Reasoner); ok { //nolint:errorlint // what a lock's error wraps does not decide
+		if r, ok := reason.Of(own); ok {
+			return from(r)
+		}
+	}
 	r := reason.Refused(err)
 	e := reason.Decisive(err)
 	switch ofBody := e == nil && errors.Is(err, body.ErrUnreadable); {
@@ -114,6 +120,8 @@ func (p Problem) Log(l *slog.Logger, name, route string, err error) {
 		return
 	case errors.Is(err, fence.ErrUndecided):
 		message = "a request was refused because the guard could not check its fencing token"
+	case errors.Is(err, idempotent.ErrNoReplay):
+		message = "the answer of a request that was done before cannot be read"
 	default:
 		message = "a request was refused by its lock"
 	}

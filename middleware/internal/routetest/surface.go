@@ -5,8 +5,8 @@
 //
 // surface.go has what an adapter fills in, the list of cases, and the requests that all of them send.
 // locks.go tries locks, keys.go where a key comes from, waiting.go requests that wait and their bodies,
-// answers.go what clients see and send again, fence.go tokens, and settings.go faults of policies and
-// options.
+// answers.go what clients see and send again, fence.go tokens, settings.go faults of policies and
+// options, and once.go requests that run once for each key.
 package routetest
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/memlock"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -46,13 +47,16 @@ type Route struct {
 	Handler http.HandlerFunc
 }
 
-// Wrap describes a lock, a fence if it has a Guard, ReadTokens, or a compressing middleware.
+// Wrap describes a lock, a fence if it has a Guard, what runs a request once if it has a Store, ReadTokens, or a
+// compressing middleware.
 // Options that are zero are not given.
 type Wrap struct {
 	Engine *core.Engine
 	Policy core.Policy
 	Guard  fence.Guard // makes it a fence for Policy.Key
-	Tokens bool        // makes it ReadTokens
+	Store  idempotent.Store
+	Once   idempotent.Policy // with a Store
+	Tokens bool              // makes it ReadTokens
 	Gzip   bool        // makes it a middleware that compresses what is written behind it
 
 	Unbuffered bool // WithoutBodyBuffer
@@ -60,6 +64,8 @@ type Wrap struct {
 	Filter     func(*http.Request) bool
 	OnError    func(http.ResponseWriter, *http.Request, error)
 	Values     map[string]func(*http.Request) (string, error)
+	Replayed   []string // WithReplayedHeaders
+	Kept       func(status int) bool
 }
 
 // one mounts a handler behind wraps.

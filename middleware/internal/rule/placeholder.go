@@ -93,7 +93,7 @@ func resolve[C any, S Source[C]](r *Rule[S], name string) (core.Accessor[S], err
 }
 
 func resolveHeader[C any, S Source[C]](name string) (core.Accessor[S], error) {
-	if !headerName(name) {
+	if !HeaderName(name) {
 		return nil, errors.New("this cannot be the name of a header; use letters, digits and dashes")
 	}
 	key := textproto.CanonicalMIMEHeaderKey(name)
@@ -106,8 +106,8 @@ func resolveHeader[C any, S Source[C]](name string) (core.Accessor[S], error) {
 	}, nil
 }
 
-// headerName reports whether name is a token (RFC 9110, section 5.6.2).
-func headerName(name string) bool {
+// HeaderName reports whether name is a token (RFC 9110, section 5.6.2).
+func HeaderName(name string) bool {
 	for i := range len(name) {
 		switch b := name[i]; {
 		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':

@@ -39,7 +39,7 @@ type Source[C any] interface {
 // Rule is one policy, or one key alone, as compiled for requests of type S.
 type Rule[S any] struct {
 	Name      string                  // the policy's, or the key's template, for errors and logs
-	Guard     *core.Guard[S]          // of [Compile]
+	Guard     *core.Guard[S]          // of [Compile]; nil of the others
 	Render    func(S) (string, error) // of [CompileKey]
 	PathNames []string                // the {path.…} names that the key uses
 	ReadsBody bool                    // the key uses {body.…}
@@ -89,6 +89,23 @@ type Around[S any] func(core.Resolver[S]) core.Resolver[S]
 // Compile compiles p with the values of s. Whether the options of s fit p's key
 // is for [Settings.CheckUse] to say.
 func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], around ...Around[S]) (*Rule[S], error) {
+	var guard *core.Guard[S]
+	r, err := CompileBy(e, p, s, func(resolver core.Resolver[S]) (name string, err error) {
+		if guard, err = core.NewGuard(e, p, resolver); err != nil {
+			return "", err
+		}
+		return guard.Name(), nil
+	}, around...)
+	if err != nil {
+		return nil, err
+	}
+	r.Guard = guard
+	return r, nil
+}
+
+// CompileBy is [Compile] for another kind of guard, which compile makes of p. It returns the
+// policy's name.
+func CompileBy[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], compile func(core.Resolver[S]) (name string, err error), around ...Around[S]) (*Rule[S], error) {
 	if e == nil {
 		return nil, errors.New("engine is nil; make one with core.New")
 	}
@@ -98,11 +115,9 @@ func Compile[C any, S Source[C]](e *core.Engine, p core.Policy, s *Settings[C], 
 		resolver = a(resolver)
 	}
 	var err error
-	r.Guard, err = core.NewGuard(e, p, resolver)
-	if err != nil {
+	if r.Name, err = compile(resolver); err != nil {
 		return nil, err
 	}
-	r.Name = r.Guard.Name()
 	r.noteColons(append(slices.Clone(p.Keys), p.Key)...)
 	return r, nil
 }
