@@ -116,7 +116,7 @@ func (r *Recorder) send() {
 		maps.Copy(h, r.begun)
 		write(r.inner, r.status, r.body.Bytes())
 	} else if r.Pending != 0 {
-		r.inner.WriteHeader(r.Pending)
+		r.inner.WriteHeader(r.Status())
 	}
 	maps.Copy(h, r.header) // trailers, if it was begun
 }

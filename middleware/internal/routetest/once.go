@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/memlock"
@@ -23,6 +26,25 @@ func TestOnce(t *testing.T, s Surface) {
 		test    func(*testing.T, Surface)
 	}{
 		{"RepeatedRequestGetsTheAnswerOfTheFirst", repeatedRequest},
+		{"WrongRequestRunsNothing", wrongRequests},
+		{"RegistrationNamesTheFault", faultsOfRegistration},
+		{"ClientThatHangsUpFindsTheAnswerLater", hangsUpAfterTheEffect},
+		{"OnlyHeadersOfTheListAreReplayed", headersOfTheList},
+		{"AnswerTooLargeToKeepIsSentOnce", largeAnswer},
+		{"PanicPassesThroughAndSendsNothing", panicSendsNothing},
+		{"StatusSaysWhatRunsAgain", statusRunsAgain},
+		{"AnswersAreKeptAsTheOptionSays", keptAsTheOptionSays},
+		{"StoreThatIsDownRunsNothing", storeIsDown},
+		{"DuplicateIsAConflictOrWaits", duplicate},
+		{"NothingIsToldBeforeItIsStored", heldBack},
+		{"AnswerOfALostLockIsDropped", lostLock},
+		{"ErrorHandlerIsToldOfRecords", toldOfRecords},
+		{"GarbledRecordIsNotReplayed", garbledRecord},
+		{"LockInsideWorks", lockInside},
+		{"CompressionStaysWhereItIs", besideCompression},
+		{"AnswersWithoutABody", withoutBody},
+		{"FilterLetsRequestsRunTwice", filterRunsTwice},
+		{"AnswerCannotLeaveBeforeItsTime", cannotLeave},
 	} {
 		t.Run(tc.promise, func(t *testing.T) { tc.test(t, s) })
 	}
@@ -55,7 +77,13 @@ func openShop(t testing.TB, s Surface, do http.HandlerFunc, change func(*Wrap), 
 	if change != nil {
 		change(&sh.wrap)
 	}
-	sh.handler = s.one(t, payments, func(w http.ResponseWriter, r *http.Request) {
+	sh.handler = s.one(t, payments, sh.handled(do), append([]Wrap{sh.wrap}, inside...)...)
+	return sh
+}
+
+// handled counts its runs.
+func (sh *shop) handled(do http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		n := sh.runs.Add(1)
 		if do != nil {
 			do(w, r)
@@ -63,8 +91,7 @@ func openShop(t testing.TB, s Surface, do http.HandlerFunc, change func(*Wrap), 
 		}
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprintf(w, "run %d", n)
-	}, append([]Wrap{sh.wrap}, inside...)...)
-	return sh
+	}
 }
 
 // records is a store that fails while down says so, and tells when an answer is stored.
@@ -167,4 +194,409 @@ func repeatedRequest(t *testing.T, s Surface) {
 	sh.mustHaveRun(1)
 	sh.mustGet(sh.pay("other"), 202, first.Body.String(), false)
 	sh.mustHaveRun(2)
+}
+
+// TwoCallers has two callers choose the same key.
+func TwoCallers(t *testing.T, s Surface) {
+	sh := openShop(t, s, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "balance of "+r.Header.Get("X-Caller"))
+	}, func(w *Wrap) {
+		w.Policy.Key = "pay:{header.X-Caller}:{header.Idempotency-Key}"
+	})
+	for _, replayed := range []bool{false, true} {
+		for _, caller := range []string{"ann", "bob", "ann:k", "ann%3Ak"} {
+			r := sh.request("1 EUR", "k")
+			r.Header.Set("X-Caller", caller)
+			sh.mustGet(sh.ask(r), 200, "balance of "+caller, replayed)
+		}
+	}
+	sh.mustHaveRun(4)
+}
+
+// hangsUpAfterTheEffect uses a real connection, which breaks while the handler runs.
+func hangsUpAfterTheEffect(t *testing.T, s Surface) {
+	for _, http2 := range []bool{false, true} {
+		effect, finish := make(chan struct{}), make(chan struct{})
+		sh := openShop(t, s, func(w http.ResponseWriter, r *http.Request) {
+			close(effect)
+			<-finish
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the handler's context has ended: %v", err)
+			}
+			_, _ = io.WriteString(w, "paid")
+		}, func(w *Wrap) { w.Policy.Wait = time.Minute })
+		srv := Serve(t, sh.handler, http2)
+		send := func(ctx context.Context) (*http.Response, error) {
+			return srv.Client().Do(NewRequest(t, srv, http.MethodPost, "/accounts/a/payments", "1 EUR", "Idempotency-Key", "k").WithContext(ctx))
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			res, err := send(ctx)
+			if err == nil {
+				err = res.Body.Close()
+			}
+			gone <- err
+		}()
+		<-effect
+		hangUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client got %v", err)
+		}
+		time.AfterFunc(10*time.Millisecond, func() { close(finish) }) // so that the server has seen it
+		a := Send(t, srv, NewRequest(t, srv, http.MethodPost, "/accounts/a/payments", "1 EUR", "Idempotency-Key", "k"))
+		if a.Status != 200 || a.Body != "paid" || a.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("got %+v", a)
+		}
+		sh.mustHaveRun(1)
+	}
+}
+
+func headersOfTheList(t *testing.T, s Surface) {
+	kept := []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range",
+		"Content-Type", "Etag", "Expires", "Last-Modified", "Location", "Vary", "X-Order"}
+	sent := append([]string{"Set-Cookie", "Set-Cookie2", "Server", "Retry-After", "X-Trace", "Link", "Www-Authenticate"}, kept...)
+	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range sent {
+			w.Header()[name] = []string{"1", "2"}
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "paid")
+		w.Header().Set("Etag", "late")
+	}, func(w *Wrap) { w.Replayed = []string{"x-order"} })
+	for i, want := range [][]string{sent, append(kept, "Idempotent-Replayed")} {
+		got := sh.pay("k").Result().Header
+		for _, name := range want {
+			if vs := got[name]; name != "Idempotent-Replayed" && fmt.Sprint(vs) != "[1 2]" {
+				t.Errorf("answer %d has %s: %v", i, name, vs)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("answer %d has %v; want %v", i, got, want)
+		}
+	}
+}
+
+func largeAnswer(t *testing.T, s Surface) {
+	whole := strings.Repeat("0123456789", 1000)
+	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(whole); i += 10 {
+			_, _ = io.WriteString(w, whole[i:i+10])
+		}
+	}, func(w *Wrap) { w.Once.MaxBytes = len(whole) - 1 })
+	sh.mustGet(sh.pay("k"), 200, whole, false)
+	sh.mustRefuse(sh.pay("k"), 422, "IDEMPOTENCY_NO_REPLAY")
+	sh.mustHaveRun(1)
+}
+
+func panicSendsNothing(t *testing.T, s Surface) {
+	for _, died := range []idempotent.DiedMode{idempotent.Refuse, idempotent.Rerun} {
+		synctest.Test(t, func(t *testing.T) {
+			var sh *shop
+			sh = openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Half", "1")
+				_, _ = io.WriteString(w, "half")
+				if sh.runs.Load() == 1 {
+					panic(http.ErrAbortHandler)
+				}
+			}, func(w *Wrap) { w.Once.Died = died })
+			w := httptest.NewRecorder()
+			func() {
+				defer func() {
+					if v := recover(); v != http.ErrAbortHandler {
+						t.Errorf("the panic is %v", v)
+					}
+				}()
+				sh.handler.ServeHTTP(w, sh.request("1 EUR", "k"))
+			}()
+			if w.Body.Len() > 0 || len(w.Header()) > 0 || w.Flushed {
+				t.Errorf("the client got %v %q", w.Header(), w.Body)
+			}
+			time.Sleep(2 * time.Second)
+			if died == idempotent.Refuse {
+				sh.mustRefuse(sh.pay("k"), 422, "IDEMPOTENCY_UNKNOWN")
+				sh.mustHaveRun(1)
+				return
+			}
+			sh.mustGet(sh.pay("k"), 200, "half", false)
+			sh.mustGet(sh.pay("k"), 200, "half", true)
+			sh.mustHaveRun(2)
+		})
+	}
+}
+
+// statuses lets a handler answer with the status that its request names.
+func statuses(t *testing.T, s Surface, change func(*Wrap), runsAgain func(status int) bool) {
+	t.Helper()
+	sh := openShop(t, s, func(w http.ResponseWriter, r *http.Request) {
+		var status int
+		_, _ = fmt.Fscan(r.Body, &status)
+		w.WriteHeader(status)
+	}, change)
+	for _, status := range []int{200, 201, 202, 204, 301, 304, 400, 401, 404, 408, 409, 422, 423, 425, 428, 429, 499, 500, 502, 503, 504, 599} {
+		before := sh.runs.Load()
+		for i := range 2 {
+			key := fmt.Sprint("k", status)
+			sh.mustGet(sh.ask(sh.request(fmt.Sprint(status), key)), status, "", i == 1 && !runsAgain(status))
+		}
+		if again := sh.runs.Load() == before+2; again != runsAgain(status) {
+			t.Errorf("%d: runs again: %v", status, again)
+		}
+	}
+}
+
+func statusRunsAgain(t *testing.T, s Surface) {
+	statuses(t, s, nil, func(status int) bool { return status >= 500 || status == 409 || status == 425 || status == 429 })
+}
+
+func keptAsTheOptionSays(t *testing.T, s Surface) {
+	kept := func(status int) bool { return status == 201 || status == 503 }
+	statuses(t, s, func(w *Wrap) { w.Kept = kept }, func(status int) bool { return !kept(status) })
+}
+
+func storeIsDown(t *testing.T, s Surface) {
+	synctest.Test(t, func(t *testing.T) {
+		sh := openShop(t, s, nil, nil)
+		sh.records.down.Store(true)
+		sh.mustRefuse(sh.pay("k"), 503, "IDEMPOTENCY_UNAVAILABLE")
+		sh.mustHaveRun(0)
+		sh.records.down.Store(false)
+		time.Sleep(10 * time.Second) // what it tries in the background has ended
+		sh.mustGet(sh.pay("k"), 201, "run 1", false)
+		sh.mustGet(sh.pay("k"), 201, "run 1", true)
+	})
+}
+
+func duplicate(t *testing.T, s Surface) {
+	synctest.Test(t, func(t *testing.T) {
+		for i, wait := range []time.Duration{0, time.Second, time.Minute} {
+			var sh *shop
+			sh = openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(20 * time.Second)
+				_, _ = fmt.Fprintf(w, "run %d", sh.runs.Load())
+			}, func(w *Wrap) { w.Policy.Wait = wait })
+			var all sync.WaitGroup
+			all.Go(func() { sh.mustGet(sh.pay("k"), 200, "run 1", false) })
+			synctest.Wait()
+			time.Sleep(3 * time.Second)
+			for range 10 {
+				all.Go(func() {
+					switch a := sh.pay("k"); i {
+					case 0:
+						sh.mustRefuse(a, 409, "LOCK_BUSY")
+					case 1:
+						sh.mustRefuse(a, 409, "LOCK_TIMEOUT")
+					default:
+						sh.mustGet(a, 200, "run 1", true)
+					}
+				})
+			}
+			all.Wait()
+			sh.mustGet(sh.pay("k"), 200, "run 1", true)
+			sh.mustHaveRun(1)
+		}
+	})
+}
+
+func heldBack(t *testing.T, s Surface) {
+	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Half", "1")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusAccepted)
+		for range 1000 {
+			_, _ = io.WriteString(w, "0123456789")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}, nil)
+	w := httptest.NewRecorder()
+	stored := false
+	sh.records.stored = func(answer []byte) []byte {
+		stored = true
+		if w.Flushed || w.Body.Len() > 0 || len(w.Header()) > 0 {
+			t.Errorf("the client has %v %q before the answer is stored", w.Header(), w.Body)
+		}
+		return answer
+	}
+	sh.handler.ServeHTTP(w, sh.request("1 EUR", "k"))
+	if sh.mustGet(w, 202, strings.Repeat("0123456789", 1000), false); !stored || w.Flushed {
+		t.Errorf("stored: %v, flushed: %v", stored, w.Flushed)
+	}
+}
+
+func lostLock(t *testing.T, s Surface) {
+	synctest.Test(t, func(t *testing.T) {
+		var sh *shop
+		sh = openShop(t, s, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Set-Cookie", "a=b")
+			_, _ = io.WriteString(w, "paid")
+			sh.locks.Expire("test/pay:a:k")
+			<-r.Context().Done()
+			// A later run has begun: what this one comes to is not the answer.
+			if err := sh.records.Forget(context.Background(), "pay:a:k"); err != nil {
+				t.Error(err)
+			}
+			if _, err := sh.records.Begin(context.Background(), "pay:a:k", idempotent.Claim{Run: idempotent.Run{1}, Token: 1 << 62, Alone: time.Second, Keep: time.Minute}); err != nil {
+				t.Error(err)
+			}
+		}, nil)
+		w := sh.pay("k")
+		sh.mustRefuse(w, 500, "LOCK_LOST")
+		if w.Header().Get("Set-Cookie") != "" || strings.Contains(w.Body.String(), "paid") {
+			t.Errorf("the client got %v %s", w.Header(), w.Body)
+		}
+	})
+}
+
+func toldOfRecords(t *testing.T, s Surface) {
+	var told error
+	sh := openShop(t, s, nil, func(w *Wrap) {
+		w.OnError = func(w http.ResponseWriter, _ *http.Request, err error) {
+			told = err
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	sh.mustGet(sh.pay("k"), 201, "run 1", false)
+	sh.mustGet(sh.ask(sh.request("2 EUR", "k")), 418, "", false)
+	var e *idempotent.Error
+	if !errors.As(told, &e) || !errors.Is(told, idempotent.ErrMismatch) || e.Policy != "pay" {
+		t.Errorf("told %v", told)
+	}
+}
+
+func garbledRecord(t *testing.T, s Surface) {
+	for i, garble := range []func([]byte) []byte{
+		func([]byte) []byte { return []byte("1") },
+		func(b []byte) []byte { return append([]byte{b[0], 2}, b[2:]...) },
+		func(b []byte) []byte { return b[:3] },
+		func(b []byte) []byte { return append([]byte("2"), b[1:]...) },
+		func(b []byte) []byte { return []byte(strings.Replace(string(b), "Content-Type", "Content-Date", 1)) },
+		func([]byte) []byte { return []byte("1\x01\xc8\x01\x01\x0aSet-Cookie\x01apaid") },
+	} {
+		sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "paid")
+		}, nil)
+		sh.records.stored = garble
+		sh.mustGet(sh.pay("k"), 200, "paid", false)
+		if w := sh.pay("k"); i == 4 { // another header's name is no garbage
+			sh.mustGet(w, 200, "paid", true)
+		} else {
+			sh.mustRefuse(w, 422, "IDEMPOTENCY_NO_REPLAY")
+		}
+		sh.mustHaveRun(1)
+	}
+}
+
+func lockInside(t *testing.T, s Surface) {
+	e, _ := Open(t)
+	sh := openShop(t, s, TellKey, nil, Wrap{Engine: e, Policy: core.Policy{Key: "account:{path.account}"}})
+	sh.mustGet(sh.pay("k"), 200, "account:a", false)
+	sh.mustGet(sh.pay("k"), 200, "account:a", true)
+	release := Hold(t, e, "account:a")
+	sh.mustRefuse(sh.pay("l"), 409, "LOCK_BUSY")
+	release()
+	sh.mustGet(sh.pay("l"), 200, "account:a", false) // a conflict is not kept
+}
+
+func besideCompression(t *testing.T, s Surface) {
+	sh := openShop(t, s, nil, nil)
+	srv := Serve(t, s.Mount(t,
+		Route{Pattern: "POST /before/{account}", Around: []Wrap{{Gzip: true}, sh.wrap}, Handler: sh.handled(nil)},
+		Route{Pattern: "POST /behind/{account}", Around: []Wrap{sh.wrap, {Gzip: true}}, Handler: sh.handled(nil)},
+	))
+	for i, path := range []string{"/before/a", "/behind/b"} {
+		for _, replayed := range []string{"", "true"} {
+			a := Send(t, srv, NewRequest(t, srv, http.MethodPost, path, "1 EUR", "Idempotency-Key", "k")) // it takes gzip, and reads it
+			if a.Status != 201 || a.Body != fmt.Sprint("run ", i+1) || a.Header.Get("Idempotent-Replayed") != replayed {
+				t.Errorf("%s: got %+v", path, a)
+			}
+		}
+	}
+}
+
+func withoutBody(t *testing.T, s Surface) {
+	for _, tc := range []struct {
+		name   string
+		do     http.HandlerFunc
+		status int
+		body   string
+	}{
+		{"nothing at all", func(http.ResponseWriter, *http.Request) {}, 200, ""},
+		{"headers alone", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/1") }, 200, ""},
+		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204, ""},
+		{"204 and a body", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(204)
+			if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrBodyNotAllowed) {
+				t.Errorf("writing to a 204: %v", err)
+			}
+		}, 204, ""},
+		{"304 and a body", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(304)
+			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
+				t.Errorf("writing to a 304: %v", err)
+			}
+		}, 304, ""},
+		{"hints and nothing more", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103) }, 200, ""},
+		{"hints and a body", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(103)
+			_, _ = io.WriteString(w, "x")
+		}, 200, "x"},
+		{"an empty body", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, 200, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sh := openShop(t, s, tc.do, nil)
+			first := sh.pay("k")
+			sh.mustGet(first, tc.status, tc.body, false)
+			again := sh.pay("k")
+			sh.mustGet(again, tc.status, tc.body, true)
+			if got, want := again.Header().Get("Location"), first.Header().Get("Location"); got != want {
+				t.Errorf("the location is %q; want %q", got, want)
+			}
+			sh.mustHaveRun(1)
+		})
+	}
+	sh := openShop(t, s, nil, nil)
+	h := s.Mount(t, Route{Pattern: "HEAD /{account}", Around: []Wrap{sh.wrap}, Handler: sh.handled(nil)})
+	srv := Serve(t, h)
+	for range 2 {
+		if a := Send(t, srv, NewRequest(t, srv, http.MethodHead, "/a", "", "Idempotency-Key", "k")); a.Status != 201 || a.Body != "" || a.Header.Get("Content-Length") != "5" {
+			t.Errorf("got %+v", a)
+		}
+	}
+	sh.mustHaveRun(1)
+}
+
+func filterRunsTwice(t *testing.T, s Surface) {
+	sh := openShop(t, s, nil, func(w *Wrap) { w.Filter = func(*http.Request) bool { return false } })
+	sh.mustGet(sh.ask(sh.request("1 EUR")), 201, "run 1", false)
+	sh.mustGet(sh.ask(sh.request("1 EUR")), 201, "run 2", false)
+}
+
+// cannotLeave tries what a handler can to send before it has returned.
+func cannotLeave(t *testing.T, s Surface) {
+	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		if _, _, err := c.Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("hijacking: %v", err)
+		}
+		if s.Answered(w) {
+			t.Error("it has answered before it has")
+		}
+		if err := errors.Join(c.SetWriteDeadline(time.Now().Add(time.Hour)), c.SetReadDeadline(time.Now().Add(time.Hour))); err != nil {
+			t.Error(err)
+		}
+		if err := c.Flush(); err != nil || !s.Answered(w) {
+			t.Errorf("flushing: %v, answered: %v", err, s.Answered(w))
+		}
+		w.WriteHeader(http.StatusTeapot) // too late
+		_, _ = io.WriteString(w, "paid")
+	}, nil)
+	srv := Serve(t, sh.handler)
+	for range 2 {
+		a := Send(t, srv, NewRequest(t, srv, http.MethodPost, "/accounts/a/payments", "1 EUR", "Idempotency-Key", "k"))
+		if a.Status != 200 || a.Body != "paid" {
+			t.Errorf("got %+v", a)
+		}
+	}
+	sh.mustHaveRun(1)
 }

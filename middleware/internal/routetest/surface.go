@@ -6,7 +6,7 @@
 // surface.go has what an adapter fills in, the list of cases, and the requests that all of them send.
 // locks.go tries locks, keys.go where a key comes from, waiting.go requests that wait and their bodies,
 // answers.go what clients see and send again, fence.go tokens, settings.go faults of policies and
-// options, and once.go requests that run once for each key.
+// options, and once.go requests that run once for each key; badrequests.go has those that do not.
 package routetest
 
 import (
@@ -57,7 +57,7 @@ type Wrap struct {
 	Store  idempotent.Store
 	Once   idempotent.Policy // with a Store
 	Tokens bool              // makes it ReadTokens
-	Gzip   bool        // makes it a middleware that compresses what is written behind it
+	Gzip   bool              // makes it a middleware that compresses what is written behind it
 
 	Unbuffered bool // WithoutBodyBuffer
 	BodyLimit  int64
