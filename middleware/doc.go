@@ -239,6 +239,58 @@
 // effect gets 500 and never a Retry-After, not even one that the handler had set. Do not have a proxy
 // repeat POST at 500 (nginx: http_500 with non_idempotent). The README of package core has a table of all answers.
 //
+// # Idempotency
+//
+// [Idempotent] runs a request once for each key, however often its client sends it: a repeated
+// one gets the answer of the first, with the header Idempotent-Replayed: true.
+//
+//	r.POST("/payments", authenticate, middleware.Idempotent(locks,
+//		core.Policy{Key: "pay:{account}:{header.Idempotency-Key}", Wait: 5 * time.Second},
+//		records, idempotent.Policy{Died: idempotent.Refuse},
+//		middleware.WithValue("account", accountOf)), pay)
+//
+// Package idempotent says how, and what becomes of a request whose run died. The header is a string, with its quotes or
+// without. A request without it is refused with status 400, and so is one that gives it twice, malformed or longer than 255 bytes.
+//
+// The key has to name the caller as well. Otherwise callers that choose the same one get each other's answers: a template of
+// {header.Idempotency-Key} alone is refused unless AnyCaller is set; of other values that clients choose, nobody can tell. The authentication
+// goes before it. A template without that header is a key by nature, such as "refund:{path.order}": there is one run for
+// each until its record ends.
+//
+// Two requests are equal if their methods, routes, paths, queries and bodies are, byte by byte as they
+// came; other headers do not count. So every body is read, and one over [WithBodyLimit] is refused with 413. Another request under a key
+// that was used is a 422.
+//
+//	the first is under way            409 LOCK_BUSY, LOCK_TIMEOUT, with Retry-After
+//	idempotent.ErrMismatch            422 IDEMPOTENCY_MISMATCH
+//	idempotent.ErrUnknown             422 IDEMPOTENCY_UNKNOWN
+//	idempotent.ErrNoReplay            422 IDEMPOTENCY_NO_REPLAY
+//	idempotent.ErrUnavailable         503 IDEMPOTENCY_UNAVAILABLE, with Retry-After
+//
+// The answer is held back in memory, whole, until the handlers have returned and its record is stored, or could
+// not be for 5 s: then Died of the policy counts for repeated requests. So nobody is told of an effect before it was
+// kept, and streams, events and large downloads are not for such a route: Flush sends
+// nothing, hijacking fails, and no status from 100 to 199 is sent. An answer larger than MaxBytes of the policy is sent, and a repeated
+// request gets a 422.
+//
+// What is kept is the status, the body, and the headers Cache-Control, Content-Disposition, -Encoding, -Language, -Location, -Range and -Type,
+// ETag, Expires, Last-Modified, Location and Vary: what the body is, where what was made is, and who may keep the answer.
+// [WithReplayedHeaders] adds others, but never Set-Cookie: it is of one client at one time. What sets headers of every answer goes before it, and so
+// does compression.
+//
+// Kept are answers below 500 but 409, 425 and 429, see [WithKept]. After any other the next request runs
+// again: a handler that answers 500 says that nothing has happened which a second run would repeat. So says a [Lock] behind it whose
+// lease has ended. gin.Recovery goes before it: behind it, a panic would be a 500 like any other. A
+// middleware that answers while the handlers go on, as gin-contrib/timeout does, does not go behind it: a second run would begin beside the
+// first.
+//
+// The handler runs to its end if its client goes, with a context that ends with the lease: the client finds the answer when it
+// asks again. Panics pass through, and nothing is sent of what was written before. If the lock is lost before the answer is stored, the answer
+// is dropped, and the client gets 500 LOCK_LOST as above.
+//
+// What remains: a process may die between the effect and its record, and Died of the policy counts; a store may lose records; and a
+// record ends. Then a repeated request may have its effect twice.
+//
 // # Queues
 //
 // [Enqueue] queues a request in place of working on it, see serial.Must, and answers 202
@@ -254,6 +306,6 @@
 //
 // lock.go puts a lock around a route, and reads the request for its key; table.go does so for a whole
 // router. locked.go binds a request to a struct, by way of fields.go, which knows what fills each
-// field. fence.go checks tokens. answer.go has what a client sees when the handlers did not run, and
+// field. idempotent.go runs a request once. fence.go checks tokens. answer.go has what a client sees when the handlers did not run, and
 // options.go what can be set. decoder.go and decoder_other.go say by which library gin reads JSON.
 package middleware

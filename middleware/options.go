@@ -81,14 +81,14 @@ func WithBodyLimit(n int64) Option {
 // is that an HTTP/1 request with a body waits for its lock, and takes it, even
 // when its client has gone, and that a slow upload holds the lock. It is an
 // error of [New] with a key that has {body.…}, with [WithBodyLimit], and of
-// [NewLocked].
+// [NewLocked] and [NewIdempotent].
 func WithoutBodyBuffer() Option {
 	return func(o *options) error { return o.SetNoBuffer() }
 }
 
 // WithFormats makes [Locked] take bodies of more formats than the tags of its Req name:
 // "json", "xml", and "form" for both kinds of forms. Each lets clients try one more
-// decoder on the server. It is an error of [New], [NewTable] and [NewFence],
+// decoder on the server. It is an error of [New], [NewTable], [NewFence] and [NewIdempotent],
 // which decode nothing, with another format, and with one that is taken already.
 func WithFormats(formats ...string) Option {
 	return func(o *options) error {

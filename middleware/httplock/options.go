@@ -74,7 +74,7 @@ func WithBodyLimit(n int64) Option {
 // WithoutBodyBuffer leaves the body unread until a handler reads it. The price
 // is that an HTTP/1 request with a body waits for its lock, and takes it, even
 // when its client has gone, and that a slow upload holds the lock. It is an
-// error of [New] with a key that has {body.…}, and with [WithBodyLimit].
+// error of [New] with a key that has {body.…}, with [WithBodyLimit], and of [NewIdempotent].
 func WithoutBodyBuffer() Option {
 	return func(o *options) error { return o.SetNoBuffer() }
 }

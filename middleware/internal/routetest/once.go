@@ -35,6 +35,7 @@ func TestOnce(t *testing.T, s Surface) {
 		{"StatusSaysWhatRunsAgain", statusRunsAgain},
 		{"AnswersAreKeptAsTheOptionSays", keptAsTheOptionSays},
 		{"StoreThatIsDownRunsNothing", storeIsDown},
+		{"AnswerThatCannotBeStoredIsSent", cannotBeStored},
 		{"DuplicateIsAConflictOrWaits", duplicate},
 		{"NothingIsToldBeforeItIsStored", heldBack},
 		{"AnswerOfALostLockIsDropped", lostLock},
@@ -253,8 +254,10 @@ func hangsUpAfterTheEffect(t *testing.T, s Surface) {
 }
 
 func headersOfTheList(t *testing.T, s Surface) {
-	kept := []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range",
-		"Content-Type", "Etag", "Expires", "Last-Modified", "Location", "Vary", "X-Order"}
+	kept := []string{
+		"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range",
+		"Content-Type", "Etag", "Expires", "Last-Modified", "Location", "Vary", "X-Order",
+	}
 	sent := append([]string{"Set-Cookie", "Set-Cookie2", "Server", "Retry-After", "X-Trace", "Link", "Www-Authenticate"}, kept...)
 	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range sent {
@@ -364,6 +367,21 @@ func storeIsDown(t *testing.T, s Surface) {
 		time.Sleep(10 * time.Second) // what it tries in the background has ended
 		sh.mustGet(sh.pay("k"), 201, "run 1", false)
 		sh.mustGet(sh.pay("k"), 201, "run 1", true)
+	})
+}
+
+func cannotBeStored(t *testing.T, s Surface) {
+	synctest.Test(t, func(t *testing.T) {
+		var sh *shop
+		sh = openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+			sh.records.down.Store(true)
+			_, _ = io.WriteString(w, "paid")
+		}, nil)
+		sh.mustGet(sh.pay("k"), 200, "paid", false)
+		sh.records.down.Store(false)
+		sh.mustRefuse(sh.pay("k"), 422, "IDEMPOTENCY_UNKNOWN")
+		sh.mustHaveRun(1)
+		time.Sleep(10 * time.Second) // what it tries in the background has ended
 	})
 }
 
