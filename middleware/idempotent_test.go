@@ -208,3 +208,26 @@ func TestFormatsMeanNothingToIdempotent(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// lazy decides on the headers when the first byte of the body comes, as middleware that compresses does.
+type lazy struct{ gin.ResponseWriter }
+
+func (w lazy) Write(p []byte) (int, error) {
+	if !w.Written() {
+		w.Header().Del("Content-Encoding")
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func TestMiddlewareBeforeItMayDecideOnHeadersLate(t *testing.T) {
+	r := newRouter()
+	r.POST("/:account", func(c *gin.Context) {
+		c.Header("Content-Encoding", "gzip")
+		c.Writer = lazy{c.Writer}
+	}, paying(t), func(c *gin.Context) { c.String(http.StatusOK, "paid") })
+	for range 2 {
+		if w := pay(r); w.Header().Get("Content-Encoding") != "" || w.Body.String() != "paid" {
+			t.Errorf("got %v %q", w.Header(), w.Body)
+		}
+	}
+}

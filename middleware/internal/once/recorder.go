@@ -112,22 +112,30 @@ func (r *Recorder) SetWriteDeadline(t time.Time) error {
 func (r *Recorder) send() {
 	h := r.inner.Header()
 	clear(h)
-	if r.status != 0 {
-		maps.Copy(h, r.begun)
-		write(r.inner, r.status, r.body.Bytes())
-	} else if r.Pending != 0 {
-		r.inner.WriteHeader(r.Status())
+	if r.status == 0 {
+		maps.Copy(h, r.header)
+		if r.Pending != 0 {
+			r.inner.WriteHeader(r.Status())
+		}
+		return
 	}
-	maps.Copy(h, r.header) // trailers, if it was begun
+	maps.Copy(h, r.begun)
+	write(r.inner, r.status, r.body.Bytes())
+	for name, vs := range r.header {
+		if _, sent := r.begun[name]; !sent {
+			h[name] = vs // a trailer, or too late
+		}
+	}
 }
 
 // write writes an answer whose headers are set. A client that has gone needs none.
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.WriteHeader(status)
-	if gin, ok := w.(interface{ WriteHeaderNow() }); ok {
-		gin.WriteHeaderNow() // it keeps the status until then
-	}
-	if len(body) > 0 {
+	gin, ok := w.(interface{ WriteHeaderNow() })
+	switch {
+	case len(body) > 0:
 		_, _ = w.Write(body)
+	case ok:
+		gin.WriteHeaderNow() // it keeps the status until then
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/fence"
 	"github.com/lockaround/lockaround/core/reason"
+	"github.com/lockaround/lockaround/decorator/idempotent"
 	"github.com/lockaround/lockaround/middleware/internal/body"
 )
 
@@ -27,6 +29,7 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 	key := func(cause error) *core.Error {
 		return &core.Error{Op: "acquire", Policy: "p", Kind: core.ErrKey, Placeholder: "path.sku", Cause: cause}
 	}
+	once := func(kind error) error { return &idempotent.Error{Policy: "p", Kind: kind, Cause: errors.New(secret)} }
 	slow := of(core.ErrUnavailable)
 	slow.Cause = context.DeadlineExceeded
 	for _, tc := range []struct {
@@ -68,6 +71,12 @@ func TestErrorsOfCallsThatNeverRanBecomeProblems(t *testing.T) {
 		{"guard down", fmt.Errorf("%w: %w", fence.ErrUndecided, errors.New(secret)), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"guard too slow", fmt.Errorf("%w: %w", fence.ErrUndecided, context.DeadlineExceeded), 503, "LOCK_TOKEN_UNDECIDED", "", ""},
 		{"lease of a lock around it over", &core.Error{Op: "acquire", Kind: context.Canceled, Cause: core.ErrMaxHold}, 500, "LOCK_MAX_HOLD", "", ""},
+		{"used for another request", once(idempotent.ErrMismatch), 422, "IDEMPOTENCY_MISMATCH", "", "another request"},
+		{"died", once(idempotent.ErrUnknown), 422, "IDEMPOTENCY_UNKNOWN", "", "not known"},
+		{"no replay", once(idempotent.ErrNoReplay), 422, "IDEMPOTENCY_NO_REPLAY", "", "cannot be replayed"},
+		{"records down", once(idempotent.ErrUnavailable), 503, "IDEMPOTENCY_UNAVAILABLE", "1", ""},
+		{"records behind a lock", &idempotent.Error{Kind: idempotent.ErrUnavailable, Cause: of(core.ErrBusy)}, 503, "IDEMPOTENCY_UNAVAILABLE", "1", ""},
+		{"a value's records down", key(fmt.Errorf("%w: %w", core.ErrInvalid, once(idempotent.ErrUnavailable))), 400, "LOCK_KEY_INVALID", "", ""},
 		{"unknown", errors.New(secret), 500, "LOCK_FAILED", "", ""},
 		{"wrapped", fmt.Errorf("x: %w", of(core.ErrBusy)), 409, "LOCK_BUSY", "1", ""},
 	} {
@@ -122,5 +131,16 @@ func TestCancelledCallHasItsOwnStatus(t *testing.T) {
 	p := OfRefused(&core.Error{Op: "acquire", Kind: context.Canceled})
 	if p.Status != reason.Gone || p.Code != "CANCELLED" {
 		t.Errorf("got %+v", p)
+	}
+}
+
+func TestAnswersThatCannotBeReadAreLogged(t *testing.T) {
+	for cause, logged := range map[error]bool{nil: false, errors.New("secret"): true} {
+		var text strings.Builder
+		err := &idempotent.Error{Policy: "pay", Kind: idempotent.ErrNoReplay, Detail: "it cannot be read", Cause: cause}
+		OfRefused(err).Log(slog.New(slog.NewTextHandler(&text, nil)), "pay", "/payments", err)
+		if got := text.String(); (got != "") != logged || logged && !strings.Contains(got, "done before cannot be read") || strings.Contains(got, "secret") {
+			t.Errorf("caused by %v: %q", cause, got)
+		}
 	}
 }
