@@ -219,7 +219,7 @@ func (t *table) runOnce(ctx context.Context, r *rule, req any, handler grpc.Unar
 			ended = context.Cause(ctx)
 		}
 		if ended != nil || mayHaveRun(failed) {
-			return idempotent.Ending{Answer: bareAnswer(unknownAnswer), Keep: r.answers.Policy().Died == idempotent.Refuse}
+			return idempotent.Ending{Unknown: true}
 		}
 		return t.options.ending(failed)
 	})
@@ -290,10 +290,9 @@ func (o *options) ending(failed error) idempotent.Ending {
 const (
 	answerForm = '1'
 
-	okAnswer      = 'r' // the full name of the response's message, a zero byte, and the message
-	failedAnswer  = 's' // a google.rpc.Status that is not OK
-	unknownAnswer = 'u' // nothing: the run has ended in doubt
-	noAnswer      = 'n' // nothing: the handler's response could not be encoded
+	okAnswer     = 'r' // the full name of the response's message, a zero byte, and the message
+	failedAnswer = 's' // a google.rpc.Status that is not OK
+	noAnswer     = 'n' // nothing: the handler's response could not be encoded
 )
 
 func bareAnswer(what byte) []byte { return []byte{answerForm, what} }
@@ -355,10 +354,7 @@ func parseAnswer(output protoreflect.MessageDescriptor, stored []byte) (answerOf
 		}
 		return answerOf{status: status.FromProto(p)}, nil
 	}
-	switch {
-	case bytes.Equal(stored, bareAnswer(unknownAnswer)):
-		return answerOf{}, &idempotent.Error{Kind: idempotent.ErrUnknown, Detail: "its lock had ended, or one within; find out what it came to, and call Forget if it is to run again"}
-	case bytes.Equal(stored, bareAnswer(noAnswer)):
+	if bytes.Equal(stored, bareAnswer(noAnswer)) {
 		return none("it could not be encoded", nil)
 	}
 	return none("it is not of the method's type, or of another release", errForm)

@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/lockaround/lockaround/core/reason"
+	"github.com/lockaround/lockaround/middleware/internal/once"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -105,6 +106,9 @@ type answering struct {
 
 // ended deals with a lease that ended before the handlers did.
 func (l *lock) ended(c *gin.Context, outer answering, err error) {
+	if c.Request != nil {
+		once.Doubt(c.Request.Context())
+	}
 	if l.options.errorHandler != nil {
 		l.options.errorHandler(c, err)
 		return

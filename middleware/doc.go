@@ -279,8 +279,8 @@
 // does compression.
 //
 // Kept are answers below 500 but 409, 425 and 429, see [WithKept]. After any other the next request runs
-// again: a handler that answers 500 says that nothing has happened which a second run would repeat. So says a [Lock] behind it whose
-// lease has ended. gin.Recovery goes before it: behind it, a panic would be a 500 like any other. A
+// again: a handler that answers 500 says that nothing has happened which a second run would repeat. If the lease of a [Lock]
+// behind it has ended, Died of the policy counts. By Tx, an answer from 400 on rolls the transaction back. gin.Recovery goes before it: behind it, a panic would be a 500 like any other. A
 // middleware that answers while the handlers go on, as gin-contrib/timeout does, does not go behind it: a second run would begin beside the
 // first.
 //

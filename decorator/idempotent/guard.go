@@ -52,7 +52,7 @@ func NewGuard[T any](e *core.Engine, lock core.Policy, store Store, p Policy, r 
 	if err != nil {
 		return nil, room.Refuse(guard.Name(), err)
 	}
-	if g.key, err = core.NewKey(lock.Key, r); err != nil {
+	if g.key, err = core.NewKey(guard.Policy().Key, r); err != nil {
 		return nil, err
 	}
 	if g.signs, err = newSignals(e, guard.Name()); err != nil {
@@ -73,8 +73,12 @@ type Ending struct {
 	Answer []byte
 
 	// Keep says that the call is done, and is not to run again. False gives the record up: the
-	// next call runs.
+	// next call runs. If the lease has ended by then, it is Unknown.
 	Keep bool
+
+	// Unknown says, without Keep, that the run does not know what it came to: [Policy.Died] decides, as if it
+	// had died.
+	Unknown bool
 
 	// Failed says that the call is done without an effect. Under [Tx] its transaction is rolled back, and
 	// the answer is stored alone. Elsewhere it has no meaning.
@@ -291,10 +295,12 @@ func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (ou
 	}
 	c.mine = c.guard.policy.Died == Rerun // if it panics
 	end := run(ctx)
-	c.mine = !end.Keep
 	if !end.Keep {
+		// A run that fails because its lease has ended does not know what it came to.
+		c.mine = c.guard.policy.Died == Rerun || !end.Unknown && ctx.Err() == nil
 		return unkept, nil
 	}
+	c.mine = false
 	return c.finished(ctx, c.sealed(end)), nil
 }
 

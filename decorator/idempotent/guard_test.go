@@ -374,6 +374,26 @@ func TestRunThatLostItsLockSaysSoUnlessItsAnswerIsStored(t *testing.T) {
 	}
 }
 
+func TestRunThatFailsByTheLossOfItsLockHasDied(t *testing.T) {
+	for died, kind := range map[idempotent.DiedMode]error{idempotent.Rerun: nil, idempotent.Refuse: idempotent.ErrUnknown} {
+		inShop(t, func(s *shop) {
+			f := s.pay(time.Minute, died, func(ctx context.Context) error {
+				if s.ran.Load() > 1 {
+					return nil
+				}
+				if _, err := s.locks.ForceRelease(s.Context(), "pay:A-1:8e03978e"); err != nil {
+					t.Error(err)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			s.gets(f, sale, 0, core.ErrLost)
+			time.Sleep(3 * time.Second)
+			s.gets(f, sale, map[bool]int{true: 2}[kind == nil], kind)
+		})
+	}
+}
+
 func TestLargeAnswersAreDoneAndNotReplayed(t *testing.T) {
 	inShop(t, func(s *shop) {
 		f := idempotent.Must(s.locks, core.Policy{Key: "{.}"}, s.store, func(_ context.Context, n int) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/lockaround/lockaround/core/reason"
+	"github.com/lockaround/lockaround/middleware/internal/once"
 	"github.com/lockaround/lockaround/middleware/internal/problem"
 )
 
@@ -107,6 +108,7 @@ func ProblemOf(ctx context.Context, err error) (p Problem, ok bool) {
 
 // ended deals with a lease that ended before the handler did.
 func (o *options) ended(w *writer, r *http.Request, name string, err error) {
+	once.Doubt(r.Context())
 	if o.errorHandler != nil {
 		o.errorHandler(w.as(), r, err)
 		return

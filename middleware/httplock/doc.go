@@ -221,8 +221,8 @@
 // does compression.
 //
 // Kept are answers below 500 but 409, 425 and 429, see [WithKept]. After any other the next request runs
-// again: a handler that answers 500 says that nothing has happened which a second run would repeat. So says a [Lock] inside whose
-// lease has ended. A handler that recovers from panics goes around it: inside, a panic would be a 500 like any other. A
+// again: a handler that answers 500 says that nothing has happened which a second run would repeat. If the lease of a [Lock]
+// inside has ended, Died of the policy counts. By Tx, an answer from 400 on rolls the transaction back. A handler that recovers from panics goes around it: inside, a panic would be a 500 like any other. A
 // handler that answers while another one goes on, as http.TimeoutHandler does, does not go inside: a second run would begin beside the first.
 //
 // The handler runs to its end if its client goes, with a context that ends with the lease: the client finds the answer when it

@@ -27,7 +27,7 @@ func ExampleIdempotent() {
 	pay := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		balance -= 100
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "%d left", balance)
+		_, _ = fmt.Fprintf(w, "%d left", balance)
 	})
 	account := func(r *http.Request) (string, error) { // what an authentication before it has found
 		if user, _, ok := r.BasicAuth(); ok {

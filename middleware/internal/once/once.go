@@ -105,7 +105,7 @@ func (g *Guard[S]) Refusal(r *http.Request, whole []byte, err error) error {
 func (g *Guard[S]) Do(r *http.Request, route string, whole []byte, src S, rec *Recorder, run func(context.Context)) (ran bool, err error) {
 	replay, err := g.guard.Do(r.Context(), src, fingerprint(r, route, whole), func(ctx context.Context) idempotent.Ending {
 		ran = true
-		run(ctx)
+		run(context.WithValue(ctx, recorderKey{}, rec))
 		return g.ending(rec)
 	})
 	switch {
@@ -127,14 +127,14 @@ func (g *Guard[S]) Do(r *http.Request, route string, whole []byte, src S, rec *R
 func (g *Guard[S]) ending(rec *Recorder) idempotent.Ending {
 	status := rec.Status()
 	if !g.kept(status) {
-		return idempotent.Ending{}
+		return idempotent.Ending{Unknown: rec.doubt}
 	}
-	whole := rec.body.Bytes()
+	whole, failed := rec.body.Bytes(), status >= http.StatusBadRequest
 	if len(whole) > g.guard.Policy().MaxBytes {
-		return idempotent.Ending{Answer: whole, Keep: true} // it is not stored, and need not be encoded
+		return idempotent.Ending{Answer: whole, Keep: true, Failed: failed} // it is not stored, and need not be encoded
 	}
 	a := answer{status: status, header: keptHeaders(rec, g.names), body: whole}
-	return idempotent.Ending{Answer: a.encode(), Keep: true}
+	return idempotent.Ending{Answer: a.encode(), Keep: true, Failed: failed}
 }
 
 // fingerprint is the SHA-256 of all that a request asks for. Each part has its length before it, so that no two

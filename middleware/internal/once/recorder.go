@@ -3,6 +3,7 @@ package once
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,6 +24,17 @@ type Recorder struct {
 	begun    http.Header // header as it was when the answer was begun; nil before
 	status   int         // 0 before
 	body     bytes.Buffer
+	doubt    bool // a lock behind it was lost while the handlers ran
+}
+
+type recorderKey struct{}
+
+// Doubt says of the request with that context, if it is one that runs once, that a lock was lost while its handlers ran. Unless their answer is
+// kept all the same, nobody knows what they came to.
+func Doubt(ctx context.Context) {
+	if r, ok := ctx.Value(recorderKey{}).(*Recorder); ok {
+		r.doubt = true
+	}
 }
 
 // Record returns a Recorder of what is to be sent to w. Its headers are those that w has.

@@ -42,6 +42,7 @@ func TestOnce(t *testing.T, s Surface) {
 		{"ErrorHandlerIsToldOfRecords", toldOfRecords},
 		{"GarbledRecordIsNotReplayed", garbledRecord},
 		{"LockInsideWorks", lockInside},
+		{"LossOfALockInsideLeavesTheOutcomeUnknown", lostLockInside},
 		{"CompressionStaysWhereItIs", besideCompression},
 		{"AnswersWithoutABody", withoutBody},
 		{"FilterLetsRequestsRunTwice", filterRunsTwice},
@@ -514,6 +515,20 @@ func lockInside(t *testing.T, s Surface) {
 	sh.mustRefuse(sh.pay("l"), 409, "LOCK_BUSY")
 	release()
 	sh.mustGet(sh.pay("l"), 200, "account:a", false) // a conflict is not kept
+}
+
+func lostLockInside(t *testing.T, s Surface) {
+	synctest.Test(t, func(t *testing.T) {
+		e, locks := Open(t)
+		sh := openShop(t, s, func(_ http.ResponseWriter, r *http.Request) {
+			locks.Expire("test/account:a")
+			<-r.Context().Done()
+		}, nil, Wrap{Engine: e, Policy: core.Policy{Key: "account:{path.account}"}})
+		sh.mustRefuse(sh.pay("k"), 500, "LOCK_LOST")
+		time.Sleep(3 * time.Second)
+		sh.mustRefuse(sh.pay("k"), 422, "IDEMPOTENCY_UNKNOWN")
+		sh.mustHaveRun(1)
+	})
 }
 
 func besideCompression(t *testing.T, s Surface) {
