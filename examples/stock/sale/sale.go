@@ -6,7 +6,7 @@
 //
 // sale.go has the flags, and sells with locks and without; buyers.go buys, and counts what
 // the store is asked; shop.go is a replica with its three entrances; replicas.go starts several;
-// store.go opens what the locks are in; stock.go keeps the units.
+// store.go opens what the locks are in; stock.go keeps the units; again.go has orders that are sent again.
 package sale
 
 import (
@@ -179,6 +179,11 @@ func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) error
 	if err := verdict(o, with); err != nil {
 		return err
 	}
+	deducted, err := orderAgain(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, repetition, patient, deducted[0], deducted[0]-patient, deducted[1], deducted[1]-patient)
 	if o.serve {
 		return serve(ctx, o, stdout)
 	}
@@ -196,6 +201,17 @@ func (o options) shown() string {
 const explanation = `
 The race: a sale reads the number of units and writes one less, in two requests. Everybody
 who reads before the first of them writes sees the same number, and sells the same unit again.
+`
+
+const repetition = `
+%d buyers order a unit each. The first answer to every third of them is late, and they send the order again.
+
+                 deducted  too many
+a lock alone     %8d %9d
+and once         %8d %9d
+
+A lock keeps two requests apart. With middleware.Idempotent around it, the second one gets the answer of
+the first.
 `
 
 func crew(o options) string {

@@ -99,8 +99,11 @@ func (s *shop) start(o options, wait time.Duration) error {
 		}
 	}
 	s.deduct = s.function(s.locks, wait)
-	s.http = &http.Server{Handler: s.router(s.locks, wait), ReadHeaderTimeout: time.Minute}
-	var err error
+	router, err := s.router(o, s.locks, wait)
+	if err != nil {
+		return err
+	}
+	s.http = &http.Server{Handler: router, ReadHeaderTimeout: time.Minute}
 	if s.grpc, err = s.rpcServer(s.locks, wait); err != nil {
 		return err
 	}
@@ -250,7 +253,7 @@ const entrances = 3
 const pagePath = "/debug/locks/"
 
 // router is the HTTP entrance, with the page of locks beside it.
-func (s *shop) router(locks *core.Engine, wait time.Duration) http.Handler {
+func (s *shop) router(o options, locks *core.Engine, wait time.Duration) (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
 	router.ContextWithFallback = true
@@ -263,8 +266,11 @@ func (s *shop) router(locks *core.Engine, wait time.Duration) http.Handler {
 	if locks != nil {
 		// Keys are names of products here. A service has its operators' authentication before it.
 		router.Any(pagePath+"*page", gin.WrapH(lockpage.Handler(locks, lockpage.ShowKeys())))
+		if err := s.takeOrders(router, o, locks, wait); err != nil {
+			return nil, err
+		}
 	}
-	return router
+	return router, nil
 }
 
 func (s *shop) handle(c *gin.Context) {

@@ -88,6 +88,12 @@ func TestLocksSellExactlyTheStock(t *testing.T) {
 			if row[0] != tc.sold || row[1] != "0" {
 				t.Errorf("sold %s, oversold %s, want %s and 0:\n%s", row[0], row[1], tc.sold, out.String())
 			}
+			if row := rowOf(t, out.String(), "a lock alone"); row[1] == "0" {
+				t.Errorf("nothing was deducted twice without Idempotent:\n%s", out.String())
+			}
+			if row := rowOf(t, out.String(), "and once"); row[0] != "100" || row[1] != "0" {
+				t.Errorf("%s were deducted, %s too many:\n%s", row[0], row[1], out.String())
+			}
 		})
 	}
 }
