@@ -24,7 +24,7 @@ func (e *Engine) prepare(pl *plan) {
 	pl.terms = manager.Terms{
 		Name: pl.Name, Signals: e.signals.Of(pl.Name, pl.Mode.String()),
 		Mode: pl.Mode, Limit: pl.Limit,
-		Wait: pl.Wait, TTL: pl.TTL, MaxHold: pl.MaxHold, MinHold: pl.MinHold, Linger: pl.Linger,
+		Wait: pl.Wait, MaxWaiting: pl.MaxWaiting, TTL: pl.TTL, MaxHold: pl.MaxHold, MinHold: pl.MinHold, Linger: pl.Linger,
 		NoRenew: pl.NoRenew, Strict: pl.Fairness == Strict, Sent: pl.Release == Sent, Standby: pl.Standby,
 	}
 }
@@ -107,6 +107,10 @@ func (e *Engine) fault(p *Policy) *Error {
 		return refuse("Wait is %v; use 0 to try once, or core.Forever", p.Wait)
 	case p.Wait > 0 && p.Wait < time.Millisecond:
 		return refuse("Wait is %v, in which no store answers%s; use 0 to try once", p.Wait, withUnit(p.Wait))
+	case p.MaxWaiting < 0:
+		return refuse("MaxWaiting is %d; use 0 for no bound", p.MaxWaiting)
+	case p.MaxWaiting > 0 && p.Wait == 0:
+		return refuse("MaxWaiting is %d but Wait is 0, so that nobody waits; set Wait, or leave MaxWaiting out", p.MaxWaiting)
 	case p.TTL < 0:
 		return refuse("TTL is %v; use 0 for the default of %v", p.TTL, DefaultTTL)
 	case p.TTL != 0 && p.TTL < e.caps.MinTTL:
@@ -204,7 +208,7 @@ const (
 // but their keys share it.
 func (e *Engine) planOf(p Policy) *plan {
 	at := maphash.String(e.plans.seed, p.Name)
-	for _, n := range [...]int64{int64(p.Mode), int64(p.Limit), int64(p.Wait), int64(p.TTL), int64(p.MaxHold), int64(p.MinHold), int64(p.Linger)} {
+	for _, n := range [...]int64{int64(p.Mode), int64(p.Limit), int64(p.Wait), int64(p.MaxWaiting), int64(p.TTL), int64(p.MaxHold), int64(p.MinHold), int64(p.Linger)} {
 		at = (at ^ uint64(n)) * 0x9e3779b97f4a7c15 // of Fibonacci hashing
 	}
 	at >>= 64 - planBits
@@ -235,7 +239,7 @@ func (e *Engine) keyless(p Policy) *plan {
 
 func (p *Policy) differsInKeysAlone(q *Policy) bool {
 	return p.Name == q.Name && p.Mode == q.Mode && p.Limit == q.Limit &&
-		p.Wait == q.Wait && p.TTL == q.TTL && p.MaxHold == q.MaxHold && p.MinHold == q.MinHold && p.Linger == q.Linger &&
+		p.Wait == q.Wait && p.MaxWaiting == q.MaxWaiting && p.TTL == q.TTL && p.MaxHold == q.MaxHold && p.MinHold == q.MinHold && p.Linger == q.Linger &&
 		p.NoRenew == q.NoRenew && p.Reentrant == q.Reentrant && p.AllowEmpty == q.AllowEmpty && p.Standby == q.Standby &&
 		p.Tokens == q.Tokens && p.Fairness == q.Fairness && p.Release == q.Release
 }

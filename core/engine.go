@@ -121,7 +121,7 @@ func init() {
 // lease stays. It carries the leases that the caller holds already, see
 // [LeaseFrom].
 //
-// The error is an [*Error] around ErrBusy, ErrTimeout, ErrUnavailable,
+// The error is an [*Error] around ErrBusy, ErrFull, ErrTimeout, ErrUnavailable,
 // ErrDeadlock, ErrClosed, ErrPolicy, ErrKey, or ctx's error.
 func (e *Engine) Acquire(ctx context.Context, p Policy) (*Lease, error) {
 	if err := e.misused(ctx, "acquire", p.Name); err != nil {
@@ -338,7 +338,7 @@ func (e *Engine) nest(pl *plan, outer *manager.Hold) (*manager.Hold, error) {
 // noteTaken says at the level of debugging that a call found its key taken, and by whom. It
 // has the context of the call, for a handler that adds the trace.
 func (e *Engine) noteTaken(ctx context.Context, policy string, r *manager.Refusal) {
-	if r.Why != manager.Busy && r.Why != manager.Timeout {
+	if r.Why != manager.Busy && r.Why != manager.Full && r.Why != manager.Timeout {
 		return
 	}
 	log := e.log()

@@ -18,6 +18,8 @@ var (
 	// ErrBusy: the key is taken and the policy's Wait is 0, or too many
 	// callers of this process wait for it already.
 	ErrBusy = errors.New("lock is busy")
+	// ErrFull: as many callers wait for the key as the policy's MaxWaiting lets wait.
+	ErrFull = errors.New("too many wait for the lock")
 	// ErrTimeout: the key was still taken when the policy's Wait ran out.
 	ErrTimeout = errors.New("lock wait timed out")
 	// ErrUnavailable: the store cannot be reached, refuses or is too slow.
@@ -69,7 +71,7 @@ type Error struct {
 	Kind        error         // one of the sentinels, context.Canceled or context.DeadlineExceeded
 	Placeholder string        // of the key template, for ErrKey
 	Detail      string        // what was wrong and what would be right; holds no values
-	RetryAfter  time.Duration // for ErrBusy and ErrTimeout; 0 if not known
+	RetryAfter  time.Duration // for ErrBusy, ErrFull and ErrTimeout; 0 if not known
 	Cause       error         // may be nil
 }
 
@@ -138,7 +140,7 @@ var kinds = [...]error{
 	manager.Busy: ErrBusy, manager.Timeout: ErrTimeout, manager.Unavailable: ErrUnavailable, manager.Mismatch: ErrPolicy,
 	manager.Canceled: context.Canceled, manager.DeadlineExceeded: context.DeadlineExceeded, manager.Closed: ErrClosed,
 	manager.Lost: ErrLost, manager.MaxHold: ErrMaxHold, manager.Deadlock: ErrDeadlock,
-	manager.Released: ErrNotHeld,
+	manager.Released: ErrNotHeld, manager.Full: ErrFull,
 }
 
 // because says what was wrong and what would be right.
@@ -227,7 +229,7 @@ func FailureOf(err error) (f Failure, by error) {
 }
 
 // sentinels are the errors of a lock that may come without an Error around them.
-var sentinels = []error{ErrBusy, ErrTimeout, ErrUnavailable, ErrNotHeld, ErrDeadlock, ErrKey, ErrPolicy, ErrLost, ErrMaxHold, ErrClosed}
+var sentinels = []error{ErrBusy, ErrFull, ErrTimeout, ErrUnavailable, ErrNotHeld, ErrDeadlock, ErrKey, ErrPolicy, ErrLost, ErrMaxHold, ErrClosed}
 
 // failure is FailureOf for an Error that is not nil.
 func (e *Error) failure() (Failure, error) {

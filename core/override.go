@@ -30,6 +30,9 @@ type Override struct {
 // apply sets what o states.
 func (o *Override) apply(p *Policy) {
 	set(&p.Wait, o.Wait)
+	if o.Wait != nil && *o.Wait == 0 {
+		p.MaxWaiting = 0 // nobody waits any more
+	}
 	set(&p.TTL, o.TTL)
 	set(&p.MaxHold, o.MaxHold)
 	if o.Mode != nil && *o.Mode != p.Mode && p.Mode == Semaphore {

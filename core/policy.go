@@ -81,6 +81,21 @@ type Policy struct {
 	// millisecond or more.
 	Wait time.Duration
 
+	// MaxWaiting bounds how many wait for a key: one more is refused at once with ErrFull, instead of
+	// waiting for longer than its client does. Zero is no bound. It needs a Wait.
+	//
+	// It bounds two queues, each by itself: the callers of this process that wait for the key, whatever
+	// their policies say, and the places in the store's queue. With Fairness Strict every caller has a place,
+	// so that the bound holds over all processes. With Balanced all callers of a process that ask in one mode
+	// share one place: each process lets so many of its own wait, and so many processes may. On memory and Redis
+	// the store bounds its queue; on other stores there is the bound of each process alone. Of several Keys a
+	// call waits for one at a time, and counts there.
+	//
+	// Who was let wait is not refused later, and one that leaves makes room. The places of a process that died
+	// count until they end, within 3 seconds on Redis. Callers that come while the store is asked whether the
+	// key is taken may be refused when it has answered.
+	MaxWaiting int
+
 	// TTL is how long the key stays taken if the process dies. While it lives
 	// the lease is renewed every TTL/3. Zero means the engine's, see [WithDefaults], or
 	// DefaultTTL. A TTL below

@@ -137,6 +137,7 @@ func TestTableOfWhatMayBeSentAgainIsTrue(t *testing.T) {
 	}{
 		{"LOCK_BUSY", lock(of("acquire", core.ErrBusy))},
 		{"LOCK_TIMEOUT", lock(of("acquire", core.ErrTimeout))},
+		{"LOCK_FULL", lock(of("acquire", core.ErrFull))},
 		{"LOCK_UNAVAILABLE", lock(of("acquire", core.ErrUnavailable))},
 		{"LOCK_CLOSED", lock(of("acquire", core.ErrClosed))},
 		{"DEADLINE_EXCEEDED", lock(of("acquire", context.DeadlineExceeded))},

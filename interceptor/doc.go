@@ -262,6 +262,7 @@
 //
 //	core.ErrBusy             ABORTED            LOCK_BUSY, with RetryInfo of 1 to 3 s
 //	core.ErrTimeout          ABORTED            LOCK_TIMEOUT, likewise
+//	core.ErrFull             RESOURCE_EXHAUSTED LOCK_FULL, likewise
 //	the caller's deadline    DEADLINE_EXCEEDED  DEADLINE_EXCEEDED
 //	the caller's cancelling  CANCELLED          CANCELLED
 //	core.ErrUnavailable      UNAVAILABLE        LOCK_UNAVAILABLE

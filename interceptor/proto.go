@@ -219,7 +219,7 @@ func parseLock(raw []byte) (*lockpb.Lock, error) {
 func policyOf(l *lockpb.Lock) (core.Policy, []error) {
 	c := conversion{}
 	p := core.Policy{
-		Key: l.GetKey(), Keys: l.GetKeys(), AllowEmpty: l.GetAllowEmpty(), Name: l.GetName(), Limit: int(l.GetLimit()), NoRenew: l.GetNoRenew(), Reentrant: l.GetReentrant(),
+		Key: l.GetKey(), Keys: l.GetKeys(), AllowEmpty: l.GetAllowEmpty(), Name: l.GetName(), Limit: int(l.GetLimit()), MaxWaiting: int(l.GetMaxWaiting()), NoRenew: l.GetNoRenew(), Reentrant: l.GetReentrant(),
 		Wait: c.duration("wait", l.GetWait()), TTL: c.duration("ttl", l.GetTtl()),
 		MaxHold: c.duration("max_hold", l.GetMaxHold()), MinHold: c.duration("min_hold", l.GetMinHold()), Linger: c.duration("linger", l.GetLinger()),
 	}

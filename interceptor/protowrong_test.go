@@ -211,7 +211,7 @@ func TestAllFaultsOfAllOptionsAndRulesAreToldAtOnce(t *testing.T) {
 func whole() *lockpb.Lock {
 	return &lockpb.Lock{
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: lockpb.Lock_SEMAPHORE, Limit: 7,
-		Wait: seconds(1), Ttl: &durationpb.Duration{Seconds: 2, Nanos: 1}, NoRenew: true, MaxHold: seconds(3), MinHold: seconds(4), Linger: seconds(5),
+		MaxWaiting: 6, Wait: seconds(1), Ttl: &durationpb.Duration{Seconds: 2, Nanos: 1}, NoRenew: true, MaxHold: seconds(3), MinHold: seconds(4), Linger: seconds(5),
 		Reentrant: true, Tokens: lockpb.Lock_DURABLE, Fairness: lockpb.Lock_STRICT,
 		Release: lockpb.Lock_SENT, AllowEmpty: true,
 	}
@@ -220,7 +220,7 @@ func whole() *lockpb.Lock {
 func TestOptionSaysAllThatAPolicyCan(t *testing.T) {
 	want := core.Policy{
 		Key: "k", Keys: []string{"a", "b"}, Name: "n", Mode: core.Semaphore, Limit: 7,
-		Wait: time.Second, TTL: 2*time.Second + 1, NoRenew: true, MaxHold: 3 * time.Second, MinHold: 4 * time.Second, Linger: 5 * time.Second,
+		MaxWaiting: 6, Wait: time.Second, TTL: 2*time.Second + 1, NoRenew: true, MaxHold: 3 * time.Second, MinHold: 4 * time.Second, Linger: 5 * time.Second,
 		Reentrant: true, Tokens: core.DurableTokens, Fairness: core.Strict,
 		Release: core.Sent, AllowEmpty: true,
 	}

@@ -73,7 +73,7 @@ type Session interface {
 	Ping(ctx context.Context) error
 
 	// Acquire asks for a lease. If the key is taken it returns a [*HeldError]
-	// when r.Wait is false, and otherwise blocks until the lease is granted:
+	// when r.Wait is false or r.MaxWaiting are waiting, and otherwise blocks until the lease is granted:
 	// the running call is the process's place in the store's queue. When ctx
 	// ends it gives the place up, cleans up in the background and returns.
 	//
@@ -176,6 +176,12 @@ type Request struct {
 	Limit int           // of a Semaphore, at least 1; otherwise 0
 	TTL   time.Duration // at least Capabilities.MinTTL
 	Wait  bool          // block while the key is taken
+
+	// MaxWaiting, if not 0, refuses a place in the queue to a request that would wait behind that many
+	// others, by a HeldError that is Full. Those that have died do not count for longer than they would keep
+	// the key from others. It never refuses who has a place, so that a repeated request keeps it. It is used
+	// only if Capabilities.Bounds, with Wait, and not with Replace.
+	MaxWaiting int
 
 	// Replace, if not nil, is a lease of this session on the same key that
 	// ends with this request: in one step where the store can, so that the
@@ -306,6 +312,7 @@ type Capabilities struct {
 	Oust    bool          // offers Session.Oust, and has tokens
 	After   bool          // honours Request.After
 	Recall  bool          // tells the holder, by Sink.Contended, of every request that finds the key taken
+	Bounds  bool          // honours Request.MaxWaiting
 	Wake    time.Duration // the longest a waiter sleeps through a lost wake-up
 
 	// Unordered says that the store has no queue: waiters ask again now and then, and any of them may be the next
@@ -346,8 +353,11 @@ var (
 	ErrClosed = errors.New("session closed")
 )
 
-// HeldError says that the key is taken and the request would not wait.
+// HeldError says that the key is taken and the request would not wait, or was not let wait.
 type HeldError struct {
+	// Full says that there was no room in the queue for a request with a MaxWaiting.
+	Full bool
+
 	// RetryAfter is how long the present lease lasts at most unless it is
 	// renewed; 0 if that is not known.
 	RetryAfter time.Duration

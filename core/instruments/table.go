@@ -94,7 +94,7 @@ var (
 	WaitDuration = add(Instrument{
 		Name: "lock.wait.duration", Scope: core, Kind: Histogram, Unit: "s", Buckets: buckets,
 		Description: "Time from asking for a lock to getting it or giving up.",
-		Attributes: by(policy, "acquired", "busy", "timeout", "unavailable", "closed", "canceled", "deadline_exceeded",
+		Attributes: by(policy, "acquired", "busy", "full", "timeout", "unavailable", "closed", "canceled", "deadline_exceeded",
 			"lost", "max_hold", "error"),
 	})
 	HoldDuration = add(Instrument{

@@ -84,6 +84,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Oust:   true,
 		Recall: true,
+		Bounds: true,
 		After:  true,
 		Wake:   wake,
 

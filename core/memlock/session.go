@@ -129,18 +129,19 @@ func (s *session) ask(r *driver.Request, m instant) (g driver.Grant, w *waiter, 
 	if l.first == nil && l.fits(room(r)) {
 		return l.grant(sh.take(l, s, r.ID, room(r), r.TTL, r.Trace, m), driver.Deadline(m.sent, r.TTL)), nil, tell, nil
 	}
-	if r.Wait {
+	full := r.MaxWaiting > 0 && l.n >= r.MaxWaiting && r.Replace == nil
+	if r.Wait && !full {
 		w = sh.enqueue(l, s, r)
 	}
 	if old != nil {
 		sh.pass(l, m)
 	}
-	if !r.Wait {
+	if w == nil {
 		sh.ended.add(r.Owner, over)
 		if old == nil {
 			tell = append(tell, sh.recall(l)...)
 		}
-		return g, nil, tell, &driver.HeldError{RetryAfter: l.firstEnd().Sub(m.store), Holder: l.taker()}
+		return g, nil, tell, &driver.HeldError{Full: r.Wait, RetryAfter: l.firstEnd().Sub(m.store), Holder: l.taker()}
 	}
 	if tell == nil {
 		tell = sh.news(l)

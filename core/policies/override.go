@@ -35,7 +35,7 @@ var fieldNames = func() (names []string) {
 }()
 
 // fixed are the fields of a policy that only its program states.
-var fixed = []string{"key", "keys", "allow_empty", "name", "no_renew", "min_hold", "linger", "reentrant", "tokens", "fairness", "standby"}
+var fixed = []string{"key", "keys", "allow_empty", "name", "max_waiting", "no_renew", "min_hold", "linger", "reentrant", "tokens", "fairness", "standby"}
 
 // overrides reads a whole file.
 func (d *document) overrides(data []byte) map[string]core.Override {

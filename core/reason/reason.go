@@ -45,6 +45,7 @@ const (
 	cancelled          = 1
 	invalidArgument    = 3
 	deadlineExceeded   = 4
+	resourceExhausted  = 8
 	failedPrecondition = 9
 	aborted            = 10
 	internal           = 13
@@ -60,6 +61,7 @@ var kinds = []struct {
 	Reason
 }{
 	{core.ErrBusy, Reason{Code: "LOCK_BUSY", HTTP: 409, GRPC: aborted, Again: true, Text: "another request that excludes this one is in progress"}},
+	{core.ErrFull, Reason{Code: "LOCK_FULL", HTTP: 503, GRPC: resourceExhausted, Again: true, Text: "too many other requests that exclude this one wait already"}},
 	{core.ErrTimeout, Reason{Code: "LOCK_TIMEOUT", HTTP: 409, GRPC: aborted, Again: true, Text: "other requests that exclude this one took too long"}},
 	{core.ErrUnavailable, Reason{Code: "LOCK_UNAVAILABLE", HTTP: 503, GRPC: unavailable, Text: "the lock that this request needs cannot be had at present"}},
 	{core.ErrClosed, Reason{Code: "LOCK_CLOSED", HTTP: 503, GRPC: unavailable, Text: "the process is shutting down"}},

@@ -41,7 +41,7 @@ func (s *session) acquire(ctx context.Context, c *claim, r driver.Request) (driv
 		return g, err
 	}
 	s.hold(c, from, g)
-	r.Replace = nil
+	r.Replace, r.MaxWaiting = nil, 0
 	if err := s.follow(ctx, c, r); err != nil {
 		return g, err
 	}

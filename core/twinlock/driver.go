@@ -82,6 +82,7 @@ func (t twin) Capabilities() driver.Capabilities {
 		Strict:  a.Strict && b.Strict,
 		Keep:    a.Keep && b.Keep,
 		Recall:  a.Recall && b.Recall,
+		Bounds:  a.Bounds, // who has a place at the old store is let in at the new one
 		Wake:    a.Wake + b.Wake,
 
 		LateTokens: a.LateTokens || b.LateTokens,

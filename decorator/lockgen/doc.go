@@ -67,6 +67,7 @@
 //	wait=2s             how long to wait for a key that is taken; forever is as long as
 //	                    the context lives; 0s fails at once; so does a call without it,
 //	                    unless the engine has core.WithDefaults
+//	maxwaiting=100      with a wait: how many may wait for the key; one more fails at once
 //	ttl=10s             how long the key stays taken when its process dies (30s)
 //	mode=shared         or semaphore, with limit=3, or exclusive, as without it
 //	name=deduct         what errors and telemetry call the lock; else the template

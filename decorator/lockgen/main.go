@@ -168,6 +168,7 @@ integers and bools. Several directives are several keys, all or none, and so is 
 list: {req.Items[].SKU}. Options:
 
   wait=2s, wait=forever  for a key that is taken; without it, as core.WithDefaults says
+  maxwaiting=100         with a wait: how many may wait for the key
   ttl=10s                how long the key stays taken if the process dies
   mode=shared            or exclusive; or semaphore, with limit=3
   name=deduct            in errors and telemetry, instead of the template

@@ -180,6 +180,8 @@ func (mgr *Manager) join(w *waiter, key string, willing bool) (*request, *Refusa
 		ln.refuse(w, refuse(Closed))
 	case int(lk.waiting) > mgr.MaxWaiters:
 		ln.refuse(w, &Refusal{Why: Busy, Holder: ln.holder(), Detail: fmt.Sprintf("%d callers of this process wait for the key already, which is the cap", mgr.MaxWaiters)})
+	case lk.tooMany(w):
+		ln.refuse(w, ln.crowded(w.terms.MaxWaiting))
 	case mgr.held.Load() >= int64(mgr.MaxHeld):
 		ln.refuse(w, mgr.atCap())
 	default:

@@ -77,6 +77,7 @@
 //	types.go    the structs, which name each other
 //	acquire.go  Open and Acquire: a caller joins a line, waits, and leaves it
 //	line.go     the callers of a line, and the lines of a key
+//	bound.go    how many callers may wait
 //	request.go  the line asks the store; and what may follow a release that was sent
 //	steps.go    what a line does next with its leases
 //	decide.go   which step a lease takes

@@ -22,6 +22,7 @@ func (s events) Waiting(id driver.ID) {
 			rq.queuedAt = ln.shard.step()
 			ln.trouble, rq.failed = nil, nil
 			ln.refuseTries(0)
+			ln.bound()
 			s.manager.changed(ln.lock)
 		}
 	})

@@ -67,7 +67,7 @@ func (ln *line) push(w *waiter) {
 		ln.first = w
 	}
 	ln.last = w
-	ln.lock.waiting++
+	ln.lock.count(w, 1)
 }
 
 func (ln *line) remove(w *waiter) {
@@ -82,7 +82,7 @@ func (ln *line) remove(w *waiter) {
 		ln.last = w.prev
 	}
 	w.prev, w.next = nil, nil
-	ln.lock.waiting--
+	ln.lock.count(w, -1)
 }
 
 // refuse removes a waiter and refuses it.
@@ -154,7 +154,7 @@ func (s *shard) lockOf(key string) *lock {
 		} else {
 			lk = new(lock)
 		}
-		lk.key = key
+		lk.key, lk.unsure = key, false
 		s.locks[key] = lk
 	}
 	return lk

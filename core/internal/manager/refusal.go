@@ -17,9 +17,9 @@ import (
 type Refusal struct {
 	Why        Reason
 	Detail     string        // what was wrong and what would be right, without values; may be empty
-	RetryAfter time.Duration // of Busy; 0 if not known
+	RetryAfter time.Duration // of Busy and Full; 0 if not known
 	Cause      error         // may be nil
-	Holder     driver.Origin // of the key, if Busy or Timeout; zero if not known
+	Holder     driver.Origin // of the key, if Busy, Full or Timeout; zero if not known
 }
 
 // Reason is why there was no hold, or why one ended before its release.
@@ -38,6 +38,7 @@ const (
 	MaxHold                            // the hold lasted for longer than that
 	Deadlock                           // the call would wait for itself
 	Released                           // the hold was released before
+	Full                               // as many wait as the terms let wait
 )
 
 // ErrSilent is the cause when the store has said nothing at all.
@@ -46,7 +47,7 @@ var ErrSilent = errors.New("no answer from the store")
 // errStale is the cause when a grant arrives after its own deadline.
 var errStale = errors.New("the store answered after the lease's TTL")
 
-var plain = func() (all [Released + 1]Refusal) {
+var plain = func() (all [Full + 1]Refusal) {
 	for r := range all {
 		all[r].Why = Reason(r)
 	}
@@ -82,6 +83,7 @@ var outcomes = [...]signals.Outcome{
 	Busy: signals.Busy, Timeout: signals.Timeout, Unavailable: signals.Unavailable, Mismatch: signals.Failed,
 	Canceled: signals.Canceled, DeadlineExceeded: signals.DeadlineExceeded, Closed: signals.Closed,
 	Lost: signals.Lost, MaxHold: signals.MaxHold, Deadlock: signals.Failed, Released: signals.Failed,
+	Full: signals.Full,
 }
 
 // Outcome is what telemetry says of it; well if r is nil.

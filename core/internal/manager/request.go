@@ -29,8 +29,10 @@ func (ln *line) newRequest(replace *driver.Ending) *request {
 	rq := requests.Get().(*request)
 	*rq = request{Request: ln.driverRequest(), began: ln.shard.step()}
 	rq.Replace = replace
-	if replace == nil {
+	if rq.MaxWaiting = ln.most(); replace == nil {
 		ln.follow(rq)
+	} else {
+		rq.MaxWaiting = 0
 	}
 	ln.asking = rq
 	ln.manager.calls.Add(1)
@@ -41,7 +43,10 @@ func (ln *line) newRequest(replace *driver.Ending) *request {
 // terms.
 func (ln *line) driverRequest() driver.Request {
 	t := ln.first.terms
-	return driver.Request{ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL, Wait: ln.wantsToWait(), Trace: ln.first.trace}
+	return driver.Request{
+		ID: driver.ID{Key: ln.lock.key, Owner: ln.shard.newOwner()}, Mode: t.Mode, Limit: t.Limit, TTL: t.TTL,
+		Wait: ln.wantsToWait(), Trace: ln.first.trace,
+	}
 }
 
 // ask starts a request.
@@ -195,6 +200,10 @@ func (ln *line) refused(rq *request, err error) time.Duration {
 	switch {
 	case ln.manager.life.isClosed(), errors.Is(err, driver.ErrClosed):
 		ln.refuseIf(always, refuse(Closed))
+	case held != nil && held.Full && rq.MaxWaiting > 0:
+		ln.trouble = nil
+		rq.holder = held.Holder
+		ln.refuseFull(rq.MaxWaiting, held.RetryAfter)
 	case held != nil:
 		ln.trouble = nil
 		rq.holder = held.Holder

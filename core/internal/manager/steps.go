@@ -151,6 +151,7 @@ func (ln *line) serve(l *lease, now time.Time) {
 	l.schedule()
 	if ln.full() {
 		ln.refuseTries(0)
+		ln.bound()
 	}
 }
 

@@ -60,6 +60,8 @@ type lock struct {
 	key     string
 	lines   *line
 	waiting int32 // callers in all lines
+	patient int32 // of those: who wait while the key is taken
+	unsure  bool  // one was let in before it was known that the key is taken: see bound
 	sent    int32 // releases of all lines that were sent and not answered
 	single  line  // memory for the first line
 }
@@ -99,6 +101,7 @@ type lineState struct {
 	returning   int32    // leases that are being returned
 	sent        *lease   // of those, linked: a request may still follow their releases, see request.go
 	followed    int32    // of those: how many a request has followed
+	patient     int32    // callers who wait while the key is taken
 	trouble     *trouble // nil: the store has answered
 	lastHeld    instant  // when the key was last known to be taken, before the present request or lease
 }
@@ -111,6 +114,7 @@ type waiter struct {
 	since      time.Time
 	tries      bool          // it would not wait, whatever its terms say
 	begins     bool          // its caller begins the line's request
+	letIn      bool          // it was found that MaxWaiting leaves room for it
 	ready      chan struct{} // gets one element once decided; nil if that was before anybody had to wait
 	hold       *Hold
 	refusal    *Refusal
@@ -307,7 +311,9 @@ type Terms struct {
 	Mode  driver.Mode
 	Limit int // of a Semaphore; otherwise 0
 
-	Wait    time.Duration // 0 leaves as soon as the key is known to be taken; or Forever
+	Wait       time.Duration // 0 leaves as soon as the key is known to be taken; or Forever
+	MaxWaiting int           // others that may wait before a caller who would; 0 is no bound
+
 	TTL     time.Duration
 	MaxHold time.Duration // 0 is no bound
 	MinHold time.Duration

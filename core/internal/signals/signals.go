@@ -36,12 +36,13 @@ const (
 	DeadlineExceeded
 	Lost
 	MaxHold
+	Full
 	Failed // in a way that has no name
 )
 
 var outcomes = [...]string{
 	Acquired: "acquired", Released: "released", Busy: "busy", Timeout: "timeout", Unavailable: "unavailable", Closed: "closed",
-	Canceled: "canceled", DeadlineExceeded: "deadline_exceeded", Lost: "lost", MaxHold: "max_hold", Failed: "error",
+	Canceled: "canceled", DeadlineExceeded: "deadline_exceeded", Lost: "lost", MaxHold: "max_hold", Full: "full", Failed: "error",
 }
 
 // String returns the outcome as spans and metrics name it.

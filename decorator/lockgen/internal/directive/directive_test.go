@@ -23,7 +23,7 @@ func TestOptionsSetTheFieldsOfAPolicy(t *testing.T) {
 		{`//lock:with "a" wait=2s ttl=1m30s maxhold=1h minhold=5ms linger=1us`, "a", core.Policy{
 			Wait: 2 * time.Second, TTL: 90 * time.Second, MaxHold: time.Hour, MinHold: 5 * time.Millisecond, Linger: time.Microsecond,
 		}},
-		{`//lock:with "a" wait=forever norenew reentrant`, "a", core.Policy{Wait: core.Forever, NoRenew: true, Reentrant: true}},
+		{`//lock:with "a" wait=forever maxwaiting=100 norenew reentrant`, "a", core.Policy{Wait: core.Forever, MaxWaiting: 100, NoRenew: true, Reentrant: true}},
 		{`//lock:with "a[]" allowempty`, "a[]", core.Policy{AllowEmpty: true}},
 		{`//lock:with "a" wait=0s ttl=0s maxhold=0 minhold=0s`, "a", core.Policy{Wait: core.TryOnce, MaxHold: core.Forever}},
 		{`//lock:with "a" mode=exclusive fairness=balanced tokens=clock`, "a", core.Policy{Tokens: core.ClockTokens}},

@@ -43,14 +43,7 @@ var terms = []term{
 		return nil
 	}},
 	{name: "mode", example: "mode=shared", set: oneOf(func(p *core.Policy) *core.Mode { return &p.Mode }, core.Exclusive, core.Shared, core.Semaphore)},
-	{name: "limit", example: "limit=3", set: func(p *core.Policy, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return fmt.Errorf("%q is no whole number; write limit=3", v)
-		}
-		p.Limit = n
-		return nil
-	}},
+	{name: "limit", example: "limit=3", set: number("limit=3", func(p *core.Policy) *int { return &p.Limit })},
 	{name: "wait", example: "wait=2s", set: func(p *core.Policy, v string) error {
 		if v == "forever" {
 			p.Wait = core.Forever
@@ -58,6 +51,7 @@ var terms = []term{
 		}
 		return statedDuration(&p.Wait, core.TryOnce, v, ", or forever")
 	}},
+	{name: "maxwaiting", example: "maxwaiting=100", set: number("maxwaiting=100", func(p *core.Policy) *int { return &p.MaxWaiting })},
 	{name: "ttl", example: "ttl=10s", set: func(p *core.Policy, v string) error { return duration(&p.TTL, v, "") }},
 	{name: "norenew", flag: func(p *core.Policy) { p.NoRenew = true }},
 	{name: "maxhold", example: "maxhold=1m", set: func(p *core.Policy, v string) error {
@@ -71,6 +65,18 @@ var terms = []term{
 	{name: "fairness", example: "fairness=strict", set: oneOf(func(p *core.Policy) *core.Fairness { return &p.Fairness }, core.Balanced, core.Strict)},
 	{name: "release", example: "release=sent", set: oneOf(func(p *core.Policy) *core.ReleaseMode { return &p.Release }, core.Confirmed, core.Sent)},
 	{name: "tokens", example: "tokens=durable", set: oneOf(func(p *core.Policy) *core.Strength { return &p.Tokens }, core.ClockTokens, core.DurableTokens)},
+}
+
+// number returns how a whole number is set, as in the example.
+func number(example string, field func(*core.Policy) *int) func(*core.Policy, string) error {
+	return func(p *core.Policy, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number; write %s", v, example)
+		}
+		*field(p) = n
+		return nil
+	}
 }
 
 func find(name string) (term, bool) {

@@ -173,6 +173,9 @@ func (w *writer) guard(l *lock, used, locks string) {
 	if p.Limit != 0 {
 		field("Limit", fmt.Sprint(p.Limit))
 	}
+	if p.MaxWaiting != 0 {
+		field("MaxWaiting", fmt.Sprint(p.MaxWaiting))
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration

@@ -8,7 +8,7 @@ import (
 
 // Refill fills a cache.
 //
-//lock:with "cache:{key}" wait=2s linger=1500us
+//lock:with "cache:{key}" wait=2s maxwaiting=100 linger=1500us
 func Refill(ctx context.Context, key string, values ...string) (n int, err error) {
 	return len(values), ctx.Err()
 }

@@ -21,9 +21,10 @@ const _ = decorator.SupportsLockgen1
 // offer.
 func RefillLocked(locks *core.Engine) (func(ctx context.Context, key string, values ...string) (n int, err error), error) {
 	guard, err := core.NewGuard(locks, core.Policy{
-		Key:    "cache:{key}",
-		Wait:   2 * time.Second,
-		Linger: 1500 * time.Microsecond,
+		Key:        "cache:{key}",
+		MaxWaiting: 100,
+		Wait:       2 * time.Second,
+		Linger:     1500 * time.Microsecond,
 	}, refillKey{}.value)
 	if err != nil {
 		return nil, err

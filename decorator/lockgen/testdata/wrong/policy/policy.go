@@ -15,6 +15,8 @@ type policies interface {
 	MinHoldLinger(ctx context.Context) error
 	//lock:with "a" wait=-1s
 	NegativeWait(ctx context.Context) error
+	//lock:with "a" maxwaiting=100
+	NobodyWaits(ctx context.Context) error
 	//lock:with "a" wait=1s ttl=-1s
 	NegativeTTL(ctx context.Context) error
 	//lock:with "a" ttl=10000h
