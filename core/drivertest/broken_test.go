@@ -100,6 +100,8 @@ const (
 	inspectHidesTheMode      fault = "inspect hides the mode"
 	sessionsAreServedInTurn  fault = "sessions are served in turn"
 	onlyWaitersAreTold       fault = "only waiters are told of"
+	boundIsIgnored           fault = "bound is ignored"
+	boundRefusesItsOwn       fault = "bound refuses its own"
 	beginTakesItsTime        fault = "begin takes its time"
 	begunIsForgotten         fault = "begun is forgotten"
 	begunHasAPlaceOfItsOwn   fault = "begun has a place of its own"
@@ -224,6 +226,8 @@ var caught = map[fault][]string{
 	inspectHidesTheMode:      {"InspectNamesTheHolders"},
 	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
 	onlyWaitersAreTold:       {"HolderLearnsOfThoseWhoDoNotWait"},
+	boundIsIgnored:           {"FullQueueRefusesAtOnce", "FullQueueKeepsWhoIsInIt"},
+	boundRefusesItsOwn:       {"FullQueueKeepsWhoIsInIt"},
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},
 	begunTogetherIsMixedUp:   {"RequestsBegunTogetherHaveResultsOfTheirOwn"},

@@ -55,6 +55,6 @@
 // are written with. basics.go checks what a grant is, its token and its deadline; exclusion.go that a
 // key has one holder and keys are apart; waiting.go those who wait; lease.go release, renewal and
 // expiry; replace.go what takes a lease's place; modes.go and room.go sharers and semaphores;
-// identity.go who holds. session.go opens and closes; silence.go has a store that does not answer, or
+// bound.go full queues; identity.go who holds. session.go opens and closes; silence.go has a store that does not answer, or
 // refuses; prompt.go calls that are begun and not waited for; optional.go what else a session may do.
 package drivertest

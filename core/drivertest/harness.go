@@ -211,6 +211,7 @@ var checks = slices.Concat(
 	replaceChecks,
 	afterChecks,
 	contentionChecks,
+	boundChecks,
 	keepChecks,
 	modeChecks,
 	roomChecks,

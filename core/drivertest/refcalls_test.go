@@ -112,7 +112,7 @@ func (s *session) heldError(rep reply) error {
 	if s.d.fault == refusalNamesNobody {
 		rep.holder = driver.Origin{}
 	}
-	return &driver.HeldError{RetryAfter: rep.remaining, Holder: rep.holder}
+	return &driver.HeldError{Full: rep.full, RetryAfter: rep.remaining, Holder: rep.holder}
 }
 
 // sleep waits for a wake-up, which may be lost, or the time to ask again.

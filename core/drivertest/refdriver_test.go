@@ -29,6 +29,7 @@ func (d *reference) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Oust:   true,
 		Recall: true,
+		Bounds: true,
 		After:  true,
 		Wake:   referenceWake,
 

@@ -11,6 +11,7 @@ import (
 type reply struct {
 	kind      replyKind
 	token     int64
+	full      bool          // a busyReply: there is no room in the queue
 	remaining time.Duration // of the present lease
 	contended bool
 	holder    driver.Origin // of a key that is taken
@@ -77,6 +78,9 @@ func (s *store) ask(a ask) reply {
 		return reply{kind: overReply}
 	}
 	if i := s.place(r, a.Owner); i >= 0 {
+		if a.create && s.fault == boundRefusesItsOwn && s.full(r, a) {
+			return reply{kind: busyReply, full: true}
+		}
 		if i == 0 && s.fault == placeNeverLapses && s.fits(r, a) {
 			r.queue = r.queue[1:]
 			s.grant(r, now, a)
@@ -103,8 +107,16 @@ func (s *store) ask(a ask) reply {
 		}
 		return reply{kind: busyReply, remaining: s.left(r, now), holder: s.taker(r)}
 	}
+	if s.full(r, a) {
+		return reply{kind: busyReply, full: true, remaining: s.left(r, now), holder: s.taker(r)}
+	}
 	s.enqueue(r, now, a)
 	return reply{kind: queuedReply, remaining: s.left(r, now), holder: s.taker(r)}
+}
+
+// full reports whether there is no room in the queue for a request.
+func (s *store) full(r *record, a ask) bool {
+	return a.MaxWaiting > 0 && len(r.queue) >= a.MaxWaiting && s.fault != boundIsIgnored
 }
 
 // live is the leases that are not over.

@@ -57,13 +57,13 @@ func (p *place) answer(ctx context.Context, c *call) (*driver.Grant, error) {
 		return p.tokened(ctx, c, r.Token, p.granted(c), r.Waiting > 0)
 	case protocol.Queued:
 		return nil, p.enqueued(c, r.Token, r.Head, r.Left, r.Taker)
-	case protocol.Busy:
+	case protocol.Busy, protocol.Full:
 		if r.More {
 			return nil, nil
 		}
 		p.leftNothing = !p.copies
 		p.s.busy.note(p.key, c.sent)
-		return nil, &driver.HeldError{RetryAfter: r.Left, Holder: originOf(r.Taker)}
+		return nil, &driver.HeldError{Full: r.Status == protocol.Full, RetryAfter: r.Left, Holder: originOf(r.Taker)}
 	default: // Over
 		return nil, driver.ErrPlaceLost
 	}

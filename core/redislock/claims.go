@@ -297,7 +297,7 @@ func (s *session) newPlace(r driver.Request, key string, now time.Time) *place {
 	*p = place{s: s, id: r.ID, key: key, r: r, placeTTL: placeTTL, inBegin: true, pause: min(firstPause, placeTTL/12), began: now, next: now}
 	p.firstRequest.replied, p.unanswered = replied, p.firstSlot[:0]
 	p.args = protocol.AcquireArgs{
-		Owner: r.Owner, Channel: s.channel, Length: r.TTL, PlaceTTL: placeTTL, Wait: r.Wait, Mode: r.Mode, Limit: r.Limit, Trace: r.Trace,
+		Owner: r.Owner, Channel: s.channel, Length: r.TTL, PlaceTTL: placeTTL, Wait: r.Wait, MaxWaiting: r.MaxWaiting, Mode: r.Mode, Limit: r.Limit, Trace: r.Trace,
 	}
 	return p
 }

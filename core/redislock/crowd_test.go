@@ -41,3 +41,14 @@ func TestCrowdIsLetInOneByOneByACluster(t *testing.T) {
 		return redislock.New(client)
 	})
 }
+
+func TestFloodIsRefusedAtOnceBeyondMaxWaiting(t *testing.T) {
+	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
+		t.Run(name, func(t *testing.T) {
+			server := testservers.Redis(t)
+			suites.Flood(t, strict, func(t testing.TB) driver.Driver {
+				return redislock.New(newClient(t, redis.Options{Addr: server.Addr()}))
+			})
+		})
+	}
+}

@@ -21,6 +21,10 @@
 // A waiter that is paused for longer than
 // 3 seconds, or its TTL if that is shorter, loses its place and queues again.
 //
+// The script that makes a place bounds their number by the MaxWaiting of its caller's policy. With Fairness
+// Strict each caller has a place, otherwise each process and mode. One of a process that died counts for 3
+// seconds at most, in a queue of up to 64; in a longer one until one of the next refusals has found it.
+//
 // Tokens rise for as long as the server keeps its data, also if its clock goes back. They also rise
 // across a restart without persistence, a flush, an eviction or a failover that lost
 // writes, unless the clock of the new server is behind by more than the outage

@@ -88,6 +88,7 @@ func (d *redisDriver) Capabilities() driver.Capabilities {
 		Strict:  true,
 		Oust:    true,
 		Recall:  true,
+		Bounds:  true,
 		After:   true,
 		Keep:    true,
 		Wake:    time.Second,

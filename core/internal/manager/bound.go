@@ -25,20 +25,21 @@ func (lk *lock) count(w *waiter, n int32) {
 	}
 }
 
-// known returns how many callers are known to wait. Nobody passes them, so that all callers of the key
-// wait if those of one line do.
-func (lk *lock) known() (n int32) {
+// known returns how many callers are known to wait, or to find the store's queue full. Nobody passes them, so
+// that all callers of the key wait if those of one line do.
+func (lk *lock) known() int32 {
+	var writers, permits, limit int32
 	for ln := lk.lines; ln != nil; ln = ln.next {
 		switch {
 		case ln.taken():
 			return lk.patient
 		case ln.mode == driver.Exclusive:
-			n += max(ln.patient-1, 0)
+			writers += ln.patient
 		case ln.mode == driver.Semaphore:
-			n += max(ln.patient+ln.held-ln.limit, 0)
+			permits, limit = permits+ln.patient+ln.held, ln.limit
 		}
 	}
-	return n
+	return max(writers-1, 0) + max(permits-limit, 0)
 }
 
 // tooMany reports whether there is no room for w, which has just joined its line.

@@ -95,6 +95,9 @@ type AcquireArgs struct {
 	Create bool
 	// Wait allows the script to put the owner into the queue.
 	Wait bool
+	// MaxWaiting, if not 0, is how many places there may be in the queue before a new one. It counts only with
+	// Create and Wait.
+	MaxWaiting int
 
 	Mode  driver.Mode
 	Limit int // of a Semaphore
@@ -112,6 +115,8 @@ func (a AcquireArgs) Args() []any { return a.Append(nil) }
 func (a *AcquireArgs) Append(to []any) []any {
 	var how any = ""
 	switch {
+	case a.Create && a.Wait && a.MaxWaiting > 0:
+		how = "cw" + strconv.Itoa(a.MaxWaiting)
 	case a.Create && a.Wait:
 		how = "cw"
 	case a.Create:

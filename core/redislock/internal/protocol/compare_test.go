@@ -45,7 +45,7 @@ func TestScriptsFollowTheReference(t *testing.T) {
 	}
 	t.Log(seen)
 	for _, what := range []string{
-		"acquire granted", "acquire queued", "acquire busy", "acquire over",
+		"acquire granted", "acquire queued", "acquire busy", "acquire full", "acquire over",
 		"end ended", "end withdrawn", "end notmine", "end absent", "more",
 		"end next granted", "end next queued", "end next over", "renew ok", "renew lost", "push g", "push w", "push l",
 		"oust 0", "oust 1", "oust 3", "held by 0", "held by 1", "held by 2", "held by 5",

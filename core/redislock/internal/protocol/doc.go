@@ -37,6 +37,10 @@
 // A channel's name begins with la2:. After random text, a colon and the identity of its
 // session may follow; scripts do not look into it.
 //
+// A place is asked for with a bound, if its caller has one: how many places there may be before it. A place
+// that has ended counts until a script finds it so; one that finds the queue full looks at 64 of them first.
+// A place that is there is not refused, so that a request may be repeated.
+//
 // A script reads the server's time once. No script shortens a live lease, except
 // that an end with Keep gives one up; a script that finds its own owner live extends it.
 //

@@ -53,6 +53,7 @@ type profile struct {
 	endings float64       // share of steps that end something
 	lengths []int         // ms
 	modes   []mode        // to choose from; none: all are exclusive
+	most    []int         // places before a new one, to choose from; none: any number
 }
 
 // mode is what an owner asks for.
@@ -74,6 +75,8 @@ var profiles = []profile{
 	{name: "readers and writers", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.3, lengths: []int{10, 300, 3000, 5000, 30000}, modes: readWrite},
 	{name: "permits", owners: 12, fresh: 0.5, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.2, lengths: []int{10, 300, 3000, 5000, 30000}, modes: permits},
 	{name: "mixed", owners: 12, fresh: 0.5, jump: 100 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.25, lengths: []int{10, 300, 3000, 5000, 30000}, modes: mixed},
+	{name: "bounded", owners: 12, fresh: 0.7, jump: 200 * time.Millisecond, leap: 0.02, back: 0.03, endings: 0.1, lengths: []int{10, 300, 3000, 5000, 30000}, modes: mixed, most: []int{0, 1, 2, 3, 5}},
+	{name: "bounded crowd", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.01, back: 0.003, endings: 0.08, lengths: []int{3000, 3000, 3000, 300, 30000}, most: []int{5, 60, 70, 100}},
 	{name: "crowd of all kinds", owners: 200, fresh: 0.9, jump: 10 * time.Millisecond, leap: 0.008, back: 0.003, endings: 0.12, lengths: []int{3000}, modes: mixed},
 }
 
@@ -161,6 +164,10 @@ func (h *history) call(key string, st reference.State) call {
 	if len(h.modes) > 0 {
 		m = h.modes[h.IntN(len(h.modes))]
 	}
+	most := 0
+	if len(h.most) > 0 {
+		most = h.most[h.IntN(len(h.most))]
+	}
 	channel := func(o driver.Owner) string { return "channel:" + strconv.Itoa(int(o[15])%3) }
 	switch x := h.Float64(); {
 	case x < h.endings:
@@ -189,7 +196,7 @@ func (h *history) call(key string, st reference.State) call {
 		s.script = protocol.Acquire
 		s.args = protocol.AcquireArgs{
 			Owner: o, Channel: channel(o), Length: length, PlaceTTL: placeTTL,
-			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, Mode: m.Mode, Limit: m.limit, Trace: h.trace(),
+			Create: h.IntN(4) > 0, Wait: h.IntN(6) > 0, MaxWaiting: most, Mode: m.Mode, Limit: m.limit, Trace: h.trace(),
 		}.Args()
 	}
 	return s

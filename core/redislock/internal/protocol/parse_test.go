@@ -37,6 +37,7 @@ func TestRepliesAreReadWholeOrRefused(t *testing.T) {
 		{acquire, list("over", "0", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Over}},
 		{acquire, list("busy", "9007199254740991", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Busy, Token: 1<<53 - 1}},
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), "channel", "trace"), protocol.AcquireReply{Status: protocol.Busy, Token: 7, Taker: protocol.Taker{Channel: "channel", Trace: "trace"}}},
+		{acquire, list("full", "7", n(3), n(0), n(0), n(0), "channel", ""), protocol.AcquireReply{Status: protocol.Full, Token: 7, Waiting: 3, Taker: protocol.Taker{Channel: "channel"}}},
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0), n(1), ""), nil},
 		{acquire, list("busy", "7", n(0), n(0), n(0), n(0)), nil},
 		{acquire, list("granted", "0", n(0), n(0), n(0), n(0), "", ""), protocol.AcquireReply{Status: protocol.Granted}},

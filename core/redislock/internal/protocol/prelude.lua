@@ -208,6 +208,21 @@ local function drop(i, owner)
   end
 end
 
+-- clear removes the places that have ended among SCAN of the queue. Where it begins goes by the ms, so that
+-- of a longer queue other requests see the rest.
+local function clear()
+  local first, n, at, names = s.h, s.n - s.h, {}, {}
+  for k = 1, math.min(n, SCAN) do
+    at[k] = first + (now + k) % n
+    names[k] = 'w' .. text(at[k])
+  end
+  for k, w in ipairs(redis.call('HMGET', key, unpack(names))) do
+    if w and not gone[at[k]] and tonumber(string.match(w, '^%d+:(%d+):', 17)) <= now then
+      drop(at[k], string.sub(w, 1, 16))
+    end
+  end
+end
+
 -- tell notes a message to a process about one of its owners.
 local function tell(channel, kind, owner, number)
   local n = #pushes
@@ -241,8 +256,9 @@ local function promote(self)
 end
 
 -- seek gives an owner the key or a place, or refreshes what it has, and returns which as a
--- status. i is the index of its entry, if any. trace may be ''.
-local function seek(owner, channel, length, e, i, create, wait, room, trace)
+-- status. i is the index of its entry, if any. trace may be ''. most, if not nil, is how many places there
+-- may be before a new one.
+local function seek(owner, channel, length, e, i, create, wait, room, trace, most)
   if i and not holding(owner) then
     mine = entry(i)
     mine.e = math.max(mine.e, e)
@@ -269,6 +285,16 @@ local function seek(owner, channel, length, e, i, create, wait, room, trace)
   if not wait then
     wanted = true
     return 'busy'
+  end
+  if most and s.c >= most then
+    clear()
+    if s.c >= most then return 'full' end
+    if gone[s.n] then -- and is used again
+      gone[s.n] = nil
+      for n = #dels, 1, -1 do
+        if dels[n] == 'w' .. text(s.n) then table.remove(dels, n) end
+      end
+    end
   end
   mine = {i = s.n, owner = owner, e = e, limit = now + e, room = room, channel = channel, trace = trace}
   put(mine)

@@ -161,6 +161,65 @@ func TestQueueOfTheDeadIsClearedInSteps(t *testing.T) {
 	})
 }
 
+func TestFullQueueRefusesANewPlaceOnly(t *testing.T) {
+	c := startClocked(t)
+	bounded := func(n, most int) protocol.AcquireArgs {
+		a := ask(n)
+		a.MaxWaiting = most
+		return a
+	}
+	c.acquire(bounded(1, 2), protocol.Granted)
+	c.acquire(bounded(2, 2), protocol.Queued)
+	c.acquire(bounded(3, 2), protocol.Queued)
+	if r := c.acquire(bounded(4, 2), protocol.Full); r.Waiting != 2 || r.Left != 10*second {
+		t.Errorf("%+v", r)
+	}
+	c.acquire(bounded(2, 1), protocol.Queued) // its first reply was lost
+	c.acquire(bounded(1, 1), protocol.Granted)
+	c.acquire(bounded(5, 3), protocol.Queued)
+	c.end(protocol.EndArgs{Owner: owner(3)}, protocol.Withdrawn)
+	c.acquire(bounded(4, 2), protocol.Full)
+	c.acquire(bounded(4, 3), protocol.Queued)
+
+	c.at = c.at.Add(2 * second)
+	c.acquire(again(2), protocol.Queued)
+	c.at = c.at.Add(2 * second) // 4 and 5 have died
+	c.acquire(bounded(6, 1), protocol.Full)
+	if r := c.acquire(bounded(6, 2), protocol.Queued); r.Waiting != 2 {
+		t.Errorf("%+v", r)
+	}
+	c.end(protocol.EndArgs{Owner: owner(1)}, protocol.Ended)
+	c.acquire(again(2), protocol.Granted)
+	c.acquire(again(6), protocol.Queued)
+}
+
+func TestDeadOfALongQueueAreFoundByTheNextRefusals(t *testing.T) {
+	c := startClocked(t)
+	c.acquire(ask(1), protocol.Granted)
+	for n := 2; n < 202; n++ {
+		c.acquire(ask(n), protocol.Queued)
+	}
+	c.at = c.at.Add(2 * second)
+	c.renew(1, time.Hour, protocol.Renewed)
+	for n := 2; n < 102; n++ {
+		c.acquire(again(n), protocol.Queued)
+	}
+	c.at = c.at.Add(2 * second) // the second half has died
+	bounded := ask(300)
+	bounded.MaxWaiting = 101
+	for range 50 {
+		r, err := protocol.ParseAcquire(c.call(protocol.Acquire, bounded.Args()))
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case r.Status == protocol.Queued:
+			return
+		}
+		c.at = c.at.Add(17 * time.Millisecond)
+	}
+	t.Error("after 50 refusals the dead still take the room")
+}
+
 func TestHolderHearsThatSomebodyWaits(t *testing.T) {
 	c := startClocked(t)
 	c.acquire(ask(1), protocol.Granted)

@@ -24,6 +24,8 @@ const (
 	Queued
 	// Busy: the key is taken and the owner would not wait.
 	Busy
+	// Full: there is no room for the owner in the queue.
+	Full
 	// Over: the owner has ended, or is unknown and Create was not set.
 	Over
 
@@ -44,7 +46,7 @@ const (
 )
 
 var statusNames = [...]string{
-	Granted: "granted", Queued: "queued", Busy: "busy", Over: "over",
+	Granted: "granted", Queued: "queued", Busy: "busy", Full: "full", Over: "over",
 	Ended: "ended", Withdrawn: "withdrawn", NotMine: "notmine", Absent: "absent",
 	Renewed: "ok", Lost: "lost",
 }
@@ -59,7 +61,7 @@ func (s Status) String() string {
 
 // AcquireReply is what [Acquire] answers.
 type AcquireReply struct {
-	Status  Status // Granted, Queued, Busy or Over
+	Status  Status // Granted, Queued, Busy, Full or Over
 	Token   int64  // the owner's own if Granted, and 0 if one is to be drawn for it; else a token that the next is not less than
 	Waiting int64  // entries in the queue, the owner's included
 	Head    bool   // if Queued: the owner is the first in the queue
@@ -72,7 +74,7 @@ type AcquireReply struct {
 	// free key to. Repeat the call at once.
 	More bool
 
-	// Taker is who holds the key, or one of those who do, if Queued or Busy.
+	// Taker is who holds the key, or one of those who do, if Queued, Busy or Full.
 	Taker Taker
 }
 
@@ -162,7 +164,7 @@ func ParseAcquire(reply any) (AcquireReply, error) {
 	}
 	r := newReader("acquire", reply, 8)
 	out := AcquireReply{
-		Status: r.status(Granted, Queued, Busy, Over), Token: r.token(), Waiting: r.count(),
+		Status: r.status(Granted, Queued, Busy, Full, Over), Token: r.token(), Waiting: r.count(),
 		Head: r.flag(), Left: r.millis(), More: r.flag(), Taker: r.taker(),
 	}
 	if r.err != nil {

@@ -143,6 +143,7 @@ type request struct {
 	create, wait     bool
 	room             int64
 	trace            string
+	most             int64 // places that there may be before a new one; 0 is any number
 }
 
 // grantOrQueue finds out what an owner gets.
@@ -173,10 +174,27 @@ func (c *call) grantOrQueue(r request) protocol.Status {
 		c.contended = true
 		return protocol.Busy
 	}
+	if r.most > 0 && l.waiting() >= r.most {
+		c.clear()
+		if l.waiting() >= r.most {
+			return protocol.Full
+		}
+	}
 	l.noteTrace(len(l.queue), r.owner, r.trace)
 	l.queue = append(l.queue, &place{owner: r.owner, channel: r.channel, placeTTL: r.placeTTL, limit: c.now + r.placeTTL, room: r.room})
 	c.contended = l.waiting() == 1
 	return protocol.Queued
+}
+
+// clear removes the places that have ended among scanLimit of the queue, from one that goes by the time.
+func (c *call) clear() {
+	l, first, n := c.lock, c.lock.head, int64(len(c.lock.queue))
+	for k := int64(1); k <= min(n, scanLimit); k++ {
+		i := first + (c.now+k)%n - l.head
+		if i >= 0 && i < int64(len(l.queue)) && l.queue[i] != nil && l.queue[i].ends(c.now) <= c.now {
+			l.removePlace(int(i))
+		}
+	}
 }
 
 func (c *call) head(owner string) bool { return c.lock.placeOf(owner) == 0 }
@@ -189,6 +207,11 @@ func (c *call) acquire() any {
 	r := request{
 		owner: c.args[0], channel: c.args[1], length: c.number(2),
 		create: strings.Contains(c.args[3], "c"), wait: strings.Contains(c.args[3], "w"),
+	}
+	if digits := strings.TrimPrefix(c.args[3], "cw"); digits != c.args[3] && digits != "" {
+		if r.most, c.err = strconv.ParseInt(digits, 10, 64); c.err != nil {
+			return nil
+		}
 	}
 	r.placeTTL, r.room = min(r.length, protocol.MaxPlaceTTL.Milliseconds()), 1
 	if len(c.args) >= 6 {
