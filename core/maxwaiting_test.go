@@ -24,6 +24,21 @@ func (u unbounded) Capabilities() driver.Capabilities {
 	return c
 }
 
+// distant is a driver whose answers take a while.
+type distant struct{ driver.Driver }
+
+type distantSession struct{ driver.Session }
+
+func (d distant) Open(c driver.Config) (driver.Session, error) {
+	s, err := d.Driver.Open(c)
+	return distantSession{s}, err
+}
+
+func (s distantSession) Acquire(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	time.Sleep(time.Millisecond)
+	return s.Session.Acquire(ctx, r)
+}
+
 // line counts what becomes of callers.
 type line struct {
 	sync.WaitGroup
@@ -122,7 +137,7 @@ func TestMaxWaitingLetsInWhoeverTheFreeKeyHasRoomFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := open(t, unbounded{memlock.New()})
+				e := open(t, distant{unbounded{memlock.New()}})
 				c.p.Key, c.p.Wait, c.p.MaxWaiting = "k", time.Minute, 2
 				var ln line
 				ln.join(t, e, c.p, 20)
@@ -174,6 +189,27 @@ func TestMaxWaitingDoesNotRefuseWhoWasLetIn(t *testing.T) {
 		lines[0].mustHave(t, 200, 0)
 		lines[1].mustHave(t, 200, 0)
 		lines[2].mustHave(t, 2, 3)
+	})
+}
+
+// TestMaxWaitingDoesNotRefuseWhoseHolderLosesTheKey has a process that let a caller wait ask for a place
+// behind those of others.
+func TestMaxWaitingDoesNotRefuseWhoseHolderLosesTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		a, b, c := open(t, d), open(t, d), open(t, d, core.WithForceRelease())
+		p := core.Policy{Key: "k", Wait: time.Hour, MaxWaiting: 2}
+		held := mustAcquire(t, c, p)
+		var others, own line
+		others.join(t, a, p, 2)
+		others.join(t, b, p, 2)
+		p.MaxWaiting = 1
+		own.join(t, c, p, 1)
+		_, err := c.ForceRelease(t.Context(), "k")
+		mustBe(t, err, nil)
+		mustBe(t, held.Release(t.Context()), core.ErrLost)
+		others.mustHave(t, 4, 0)
+		own.mustHave(t, 1, 0)
 	})
 }
 

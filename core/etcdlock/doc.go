@@ -13,7 +13,8 @@
 // its own: no two owners ever share one. The place becomes the lock's lease as soon as its
 // owner and the owners of all places before it may hold the key together. Each grant is one
 // transaction, which checks that the owner's own place still exists. Places are in the order
-// of etcd's revisions: first come, first served, for every mode and over all processes.
+// of etcd's revisions: first come, first served, for every mode and over all processes. The
+// MaxWaiting of a policy bounds each process alone.
 //
 // As long as a majority of the cluster keeps its data, a key has one holder at a time, also
 // while members or the leader crash, restart or are cut off: etcd acknowledges nothing that

@@ -23,7 +23,7 @@
 //
 // The script that makes a place bounds their number by the MaxWaiting of its caller's policy. With Fairness
 // Strict each caller has a place, otherwise each process and mode. One of a process that died counts for 3
-// seconds at most, in a queue of up to 64; in a longer one until one of the next refusals has found it.
+// seconds at most, in a queue of up to 16; in a longer one until one of the next refusals has found it.
 //
 // Tokens rise for as long as the server keeps its data, also if its clock goes back. They also rise
 // across a restart without persistence, a flush, an eviction or a failover that lost

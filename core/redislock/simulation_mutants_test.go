@@ -99,6 +99,16 @@ var mutants = []mutant{
 		bug: "\tif w.tries && ln.first != nil {\n\t\tw.line, w.next, ln.first.prev, ln.first = ln, ln.first, w, w\n\t\tln.lock.waiting++\n\t\treturn\n\t}\n\tw.line, w.prev = ln, ln.last\n",
 	},
 	{
+		name: "one more than MaxWaiting is let wait", core: "^TestMaxWaiting", file: "internal/manager/bound.go",
+		old: "case int(lk.known()) > most:",
+		bug: "case int(lk.known()) > most+1:",
+	},
+	{
+		name: "callers are refused while the key may have room for them", core: "^TestMaxWaiting", file: "internal/manager/bound.go",
+		old: "\treturn max(writers-1, 0) + max(permits-limit, 0)\n",
+		bug: "\treturn lk.patient + limit - limit\n",
+	},
+	{
 		name: "a lease lingers although another process wants it", from: 77, file: "internal/manager/decide.go",
 		old: "s.room && !s.contended && !s.lowered",
 		bug: "s.room && !s.lowered",

@@ -74,7 +74,8 @@
 //
 // # Waiting
 //
-// Waiters queue at all nodes with tickets, and nobody overtakes a place that a majority knows.
+// Waiters queue at all nodes with tickets, and nobody overtakes a place that a majority knows. The
+// MaxWaiting of a policy bounds each process alone.
 // But a node forgets places when it loses its data, and those of waiters that cannot reach it
 // for 3 seconds or their TTL. So the order over processes is not promised, and
 // Capabilities.Strict is false. A waiter repeats its ticket every second, so that a node

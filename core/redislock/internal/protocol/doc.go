@@ -38,7 +38,7 @@
 // session may follow; scripts do not look into it.
 //
 // A place is asked for with a bound, if its caller has one: how many places there may be before it. A place
-// that has ended counts until a script finds it so; one that finds the queue full looks at 64 of them first.
+// that has ended counts until a script finds it so; one that finds the queue full looks at 16 of them first, and the next at others.
 // A place that is there is not refused, so that a request may be repeated.
 //
 // A script reads the server's time once. No script shortens a live lease, except

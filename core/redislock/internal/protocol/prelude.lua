@@ -5,6 +5,7 @@
 -- functions anew at every run, which usually takes 100 ns each.
 
 local SCAN = 64                    -- places of the queue that one script looks at
+local DEAD = 16                    -- places that a refusal looks at
 local KEPT = string.rep('-', 16)   -- the owner while the key is kept for MinHold
 local NUMBERS = {'t', 'y', 'h', 'n', 'c', 'u'}
 local TEXTS = {'z', 'd', 's'}
@@ -208,11 +209,11 @@ local function drop(i, owner)
   end
 end
 
--- clear removes the places that have ended among SCAN of the queue. Where it begins goes by the ms, so that
+-- clear removes the places that have ended among DEAD of the queue. Where it begins goes by the ms, so that
 -- of a longer queue other requests see the rest.
 local function clear()
   local first, n, at, names = s.h, s.n - s.h, {}, {}
-  for k = 1, math.min(n, SCAN) do
+  for k = 1, math.min(n, DEAD) do
     at[k] = first + (now + k) % n
     names[k] = 'w' .. text(at[k])
   end

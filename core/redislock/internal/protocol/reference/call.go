@@ -186,10 +186,10 @@ func (c *call) grantOrQueue(r request) protocol.Status {
 	return protocol.Queued
 }
 
-// clear removes the places that have ended among scanLimit of the queue, from one that goes by the time.
+// clear removes the places that have ended among deadLimit of the queue, from one that goes by the time.
 func (c *call) clear() {
 	l, first, n := c.lock, c.lock.head, int64(len(c.lock.queue))
-	for k := int64(1); k <= min(n, scanLimit); k++ {
+	for k := int64(1); k <= min(n, deadLimit); k++ {
 		i := first + (c.now+k)%n - l.head
 		if i >= 0 && i < int64(len(l.queue)) && l.queue[i] != nil && l.queue[i].ends(c.now) <= c.now {
 			l.removePlace(int(i))

@@ -8,6 +8,9 @@ import (
 // scanLimit is how many places of the queue one call looks at.
 const scanLimit = 64
 
+// deadLimit is how many of them a refusal looks at.
+const deadLimit = 16
+
 // maxBuried is how many owners that were given up a lock remembers.
 const maxBuried = 4
 
