@@ -208,6 +208,7 @@
 //
 //	core.ErrBusy                      409 LOCK_BUSY, with Retry-After of 1 to 3 s
 //	core.ErrTimeout                   409 LOCK_TIMEOUT, likewise
+//	core.ErrFull                      503 LOCK_FULL, likewise
 //	the request's deadline            504 DEADLINE_EXCEEDED
 //	the request was cancelled         499 without a body
 //	core.ErrUnavailable               503 LOCK_UNAVAILABLE

@@ -62,6 +62,7 @@ func outcomeOf(replay []byte, err error) outcome {
 		{ErrNoReplay, noReplay},
 		{ErrUnavailable, unavailable},
 		{core.ErrBusy, concurrent},
+		{core.ErrFull, concurrent},
 		{core.ErrTimeout, concurrent},
 		{core.ErrLost, lost},
 		{core.ErrMaxHold, lost},

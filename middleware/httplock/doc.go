@@ -153,10 +153,11 @@
 //
 // Answers and codes are those of package middleware: application/problem+json
 // (RFC 9457) with a member "code", and "placeholder" when the key could not be
-// made of the request; 409 has a Retry-After. They hold no values, no text of the
+// made of the request; 409 and LOCK_FULL have a Retry-After. They hold no values, no text of the
 // store and nothing about the holder.
 //
 //	core.ErrBusy, core.ErrTimeout     409 LOCK_BUSY, LOCK_TIMEOUT
+//	core.ErrFull                      503 LOCK_FULL
 //	the request's deadline            504 DEADLINE_EXCEEDED
 //	the request was cancelled         499 without a body
 //	core.ErrUnavailable, ErrClosed    503 LOCK_UNAVAILABLE, LOCK_CLOSED

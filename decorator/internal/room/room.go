@@ -31,7 +31,7 @@ func NoArgument(who string) core.Resolver[struct{}] {
 
 // IsBusy reports whether a lock that was not granted is one that another call holds.
 func IsBusy(err error) bool {
-	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrTimeout)
+	return errors.Is(err, core.ErrBusy) || errors.Is(err, core.ErrFull) || errors.Is(err, core.ErrTimeout)
 }
 
 // Pause waits that long; the error is that of ctx if it ends before.
