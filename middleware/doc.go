@@ -262,7 +262,7 @@
 // came; other headers do not count. So every body is read, and one over [WithBodyLimit] is refused with 413. Another request under a key
 // that was used is a 422.
 //
-//	the first is under way            409 LOCK_BUSY, LOCK_TIMEOUT, with Retry-After
+//	the first is under way            409 LOCK_BUSY, LOCK_TIMEOUT, 503 LOCK_FULL, with Retry-After
 //	idempotent.ErrMismatch            422 IDEMPOTENCY_MISMATCH
 //	idempotent.ErrUnknown             422 IDEMPOTENCY_UNKNOWN
 //	idempotent.ErrNoReplay            422 IDEMPOTENCY_NO_REPLAY

@@ -16,14 +16,14 @@
 //
 // # A call
 //
-// It looks for the record of its key. Done: it gets the answer, in one round trip and without
-// the lock. None: it begins the record by the same request, takes the lock of the key, runs, stores the
-// answer, and releases. That is two round trips more than the lock alone.
+// It asks the store for the record of its key. If there is an answer it gets that, in one round trip and
+// without the lock. If there is no record, the same round trip has begun one: the call takes the lock of the key, runs,
+// stores the answer, and releases. That is two round trips to the store of records beside those of the lock.
 //
 // If another call has begun the record, it waits for the lock, as long as the Wait of its
 // [core.Policy] says, and looks again. With a Wait of 0 it gets a [core.ErrBusy] at once.
 //
-// Another argument under the same key is an [ErrMismatch]. If the store does not answer, the
+// Another argument under the same key is an [ErrMismatch], also after a run that died. If the store does not answer, the
 // call is an [ErrUnavailable]: it never runs unprotected.
 //
 // The function runs with the values of the caller's context, and does not end with it: a client that
@@ -34,8 +34,9 @@
 // A process may crash between the effect and the record of it. No lock can tell afterwards whether
 // the effect has happened. [Policy.Died] says what a repeated call gets: another run ([Rerun]) or
 // an [ErrUnknown] ([Refuse]). The same goes for a run that panics, one whose answer cannot be stored, and
-// one whose lock is lost. An error of the function is none of these: it is the function's word that
-// nothing has happened which a second run would repeat.
+// one whose lock is lost. An error that the function returns while it has its lock is none of these: it is
+// the function's word that nothing has happened which a second run would repeat. One that it returns after
+// its lease or its MaxHold has ended counts as died.
 //
 // If the effect is written to a database that has the records as well, it happens exactly once: by [Tx]
 // both are in one transaction, and what died has left neither.

@@ -90,15 +90,17 @@ type Ending struct {
 // SHA-256 of all that the call acts on.
 //
 // run gets the values of ctx, and the lease; it does not end with ctx, which bounds the waiting
-// alone. It ends with the lease. If the error is not nil and run was called, the lock was
-// lost while it ran, its answer is not stored, and another run may have begun. If the answer could
-// only not be stored the error is nil and the log says so: what a repeated call gets then,
+// alone. It ends with the lease. If the error is not nil and run was called, the lock or the record was
+// lost while it ran, its answer is not stored, and another run may have begun. If only the store did not
+// answer when the answer was to be stored, the error is nil and the log says so: what a repeated call gets then,
 // [Policy.Died] says. If run panics under [Refuse] the record stays begun; otherwise it is given up. Under [Tx]
 // run's context has the transaction, and an error after run was called says that it was rolled
 // back, or may have been: what run has answered must not be told.
 //
 // The errors are a [*Error] and those of [core.Engine.Acquire]: a [core.ErrBusy] or a [core.ErrTimeout] if the
-// first call is still under way. Beside the lock's Wait a call may wait 2 s for one that is about to take it.
+// first call is still under way. A call waits for up to 2 s longer than the lock's Wait, if
+// others begin and do not come to an answer. The values of the key are asked for twice in a call that runs, and have
+// to be the same.
 func (g *Guard[T]) Do(ctx context.Context, src T, fingerprint [32]byte, run func(context.Context) Ending) (replay []byte, err error) {
 	ended := panicked
 	defer func() { g.signs.ended(ctx, ended) }()
@@ -107,24 +109,32 @@ func (g *Guard[T]) Do(ctx context.Context, src T, fingerprint [32]byte, run func
 		ended = refused
 		return nil, err
 	}
-	c := &call[T]{ended: &ended, guard: g, key: key, claim: Claim{Run: newRun(), Fingerprint: fingerprint, Alone: alone, Keep: g.policy.Keep}}
+	c := &call[T]{ended: &ended, guard: g, key: key, claim: Claim{Run: newRun(), Fingerprint: fingerprint, Alone: alone, Keep: max(g.policy.Keep, defaultKeep)}}
+	waiting := ctx
+	if wait := g.lock.Policy().Wait; wait > 0 && wait != core.Forever {
+		bounded, cancel := context.WithTimeoutCause(ctx, wait+alone, errWaited)
+		defer cancel()
+		waiting = bounded
+	}
 	for pause := shortestPause; ; pause = min(2*pause, alone/4) {
-		replay, again, err := c.attempt(ctx, src, run)
+		replay, again, err := c.attempt(waiting, src, run)
 		if !again && (err != nil || replay != nil) {
 			ended = outcomeOf(replay, err)
 		}
 		if !again {
 			return replay, err
 		}
-		if err := room.Pause(ctx, pause); err != nil {
-			ended = refused
-			return nil, c.cancelled(ctx)
+		if room.Pause(waiting, pause) != nil {
+			err = g.cancelled(waiting)
+			ended = outcomeOf(nil, err)
+			return nil, err
 		}
 	}
 }
 
 // Forget removes the record of a call, so that the next one runs: for somebody who has found out
-// what a run came to that had died, see [Refuse]. A run that is under way stays so, and is stored when it ends.
+// what a run came to that had died, see [Refuse]. If a run is under way its answer is stored when it ends, unless
+// another call has begun by then, which runs after it: call Forget only if none is.
 func (g *Guard[T]) Forget(ctx context.Context, src T) error {
 	key, err := g.render(src)
 	if err != nil {
@@ -183,11 +193,11 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	section, err := g.lock.Enter(detached, src)
 	if !stay() && err == nil {
 		section.Leave(new(error))
-		return nil, false, c.cancelled(ctx)
+		return nil, false, g.cancelled(ctx)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = c.cancelled(ctx)
+			err = g.cancelled(ctx)
 		}
 		return nil, false, err
 	}
@@ -195,6 +205,9 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	defer section.Leave(&ended)
 	defer c.leave(ctx) // while the lock is held: whoever has it next finds no record that seems to have died
 
+	if section.Lease().Key() != c.key {
+		return nil, false, &core.Error{Op: "do", Policy: g.Name(), Kind: core.ErrKey, Detail: "the values of the key were others when its lock was taken than before; what finds them must find the same within a call"}
+	}
 	c.claim.Token = section.Lease().Token()
 	replay, again, err = c.confirm(detached)
 	if replay != nil || again || err != nil {
@@ -301,7 +314,14 @@ func (c *call[T]) run(ctx context.Context, run func(context.Context) Ending) (ou
 		return unkept, nil
 	}
 	c.mine = false
-	return c.finished(ctx, c.sealed(end)), nil
+	return c.finished(ctx, c.sealed(end))
+}
+
+// done is the claim of a run that has ended.
+func (c *call[T]) done() Claim {
+	claim := c.claim
+	claim.Keep = c.guard.policy.Keep
+	return claim
 }
 
 // sealed is the answer as it is stored.
@@ -313,23 +333,23 @@ func (c *call[T]) sealed(end Ending) []byte {
 	return answer
 }
 
-// finished stores the answer, and tries to for some seconds.
-func (c *call[T]) finished(ctx context.Context, answer []byte) outcome {
+// finished stores the answer, and tries to for some seconds. The error is that of a run which has lost its record.
+func (c *call[T]) finished(ctx context.Context, answer []byte) (outcome, error) {
 	g := c.guard
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storesWithin)
 	defer cancel()
 	for pause := shortestPause; ; pause *= 2 {
-		stored, err := g.store.Finish(ctx, c.key, c.claim, answer)
+		stored, err := g.store.Finish(ctx, c.key, c.done(), answer)
 		if err == nil {
 			g.answered()
 			if !stored {
-				return unstored
+				return lost, c.overtaken(nil)
 			}
-			return ran
+			return ran, nil
 		}
 		if room.Pause(ctx, pause) != nil {
 			g.engine.Logger().Error("the answer of a call that has run cannot be stored, so that a repeated one is not replayed", "lock.name", g.Name(), "error", err)
-			return unstored
+			return unstored, nil
 		}
 	}
 }
@@ -367,9 +387,15 @@ func (c *call[T]) giveUp(ctx context.Context) {
 	}
 }
 
+// errWaited is the cause of a context that ends when a call has waited for as long as it may.
+var errWaited = errors.New("the call has waited for as long as its policy says")
+
 // cancelled is the error of a call whose ctx has ended before it ran.
-func (c *call[T]) cancelled(ctx context.Context) error {
-	return &core.Error{Op: "do", Policy: c.guard.Name(), Kind: ctx.Err(), Cause: context.Cause(ctx)}
+func (g *Guard[T]) cancelled(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != errWaited { //nolint:errorlint // it is that one, and no user's
+		return &core.Error{Op: "do", Policy: g.Name(), Kind: ctx.Err(), Cause: cause}
+	}
+	return &core.Error{Op: "do", Policy: g.Name(), Kind: core.ErrTimeout, RetryAfter: shortestPause, Detail: "other calls of the key began, and did not come to an answer"}
 }
 
 func (g *Guard[T]) failure(kind error, detail string, cause error) error {
@@ -378,8 +404,8 @@ func (g *Guard[T]) failure(kind error, detail string, cause error) error {
 
 // unanswered is the failure that a store's error is, if it is not the context's. The log says it once.
 func (g *Guard[T]) unanswered(ctx context.Context, err error) error {
-	if ended := ctx.Err(); ended != nil {
-		return &core.Error{Op: "do", Policy: g.Name(), Kind: ended, Cause: context.Cause(ctx)}
+	if ctx.Err() != nil {
+		return g.cancelled(ctx)
 	}
 	if g.outage.Failed() {
 		g.engine.Logger().Error("the store of idempotency records fails, so that calls are refused", "lock.name", g.Name(), "error", err)

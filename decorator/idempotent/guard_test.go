@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type receipt struct{ Number int }
 // shop is an engine with a store whose requests can fail.
 type shop struct {
 	*testing.T
+	keys  *memlock.Driver
 	locks *core.Engine
 	store *failing
 	ran   atomic.Int32
@@ -104,11 +106,12 @@ func (f *failing) GiveUp(ctx context.Context, key string, c idempotent.Claim) er
 func inShop(t *testing.T, test func(s *shop)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		locks, err := core.New(memlock.New(), core.WithNamespace("shop"), core.WithForceRelease())
+		keys := memlock.New()
+		locks, err := core.New(keys, core.WithNamespace("shop"), core.WithForceRelease())
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(&shop{T: t, locks: locks, store: &failing{Store: idempotent.NewMemory(10_000)}})
+		test(&shop{T: t, keys: keys, locks: locks, store: &failing{Store: idempotent.NewMemory(10_000)}})
 		time.Sleep(time.Minute) // what goes on in the background has ended
 		if err := locks.Close(); err != nil {
 			t.Error(err)
@@ -392,6 +395,78 @@ func TestRunThatFailsByTheLossOfItsLockHasDied(t *testing.T) {
 			s.gets(f, sale, map[bool]int{true: 2}[kind == nil], kind)
 		})
 	}
+}
+
+func TestRunThatWasOvertakenUnnoticedIsTold(t *testing.T) {
+	inShop(t, func(s *shop) {
+		var f *idempotent.Func[payment, receipt]
+		f = s.pay(time.Minute, idempotent.Rerun, func(context.Context) error {
+			if s.ran.Load() == 1 {
+				time.Sleep(3 * time.Second)
+				s.keys.Expire("shop/pay:A-1:8e03978e") // the store loses it
+				s.gets(f, sale, 2, nil)
+			}
+			return nil
+		})
+		s.gets(f, sale, 1, core.ErrLost)
+		s.gets(f, sale, 2, nil)
+	})
+}
+
+func TestRecordOutlastsItsRunHoweverShortlyAnswersAreKept(t *testing.T) {
+	inShop(t, func(s *shop) {
+		f := idempotent.Must(s.locks, core.Policy{Key: "pay:{Account}:{ID}", Wait: time.Minute}, s.store, func(context.Context, payment) (receipt, error) {
+			time.Sleep(12 * time.Second)
+			return receipt{int(s.ran.Add(1))}, nil
+		}, idempotent.Policy{Died: idempotent.Refuse, Keep: 10 * time.Second})
+		go s.gets(f, sale, 1, nil)
+		time.Sleep(11 * time.Second)
+		s.gets(f, sale, 1, nil)
+		time.Sleep(9 * time.Second)
+		s.gets(f, sale, 1, nil)
+		time.Sleep(2 * time.Second)
+		s.gets(f, sale, 2, nil)
+	})
+}
+
+// others is a store in which somebody else has always just begun.
+type others struct{ idempotent.Store }
+
+func (others) Begin(_ context.Context, _ string, c idempotent.Claim) (idempotent.Record, error) {
+	return idempotent.Record{State: idempotent.Begun, Run: idempotent.Run{1}, Fingerprint: c.Fingerprint, Alone: time.Second}, nil
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	inShop(t, func(s *shop) {
+		s.store.Store = others{s.store.Store}
+		from := time.Now()
+		s.gets(s.pay(5*time.Second, idempotent.Rerun, nil), sale, 0, core.ErrTimeout)
+		if took := time.Since(from); took != 7*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestKeyThatChangesWithinACallRunsNothing(t *testing.T) {
+	inShop(t, func(s *shop) {
+		n := 0
+		g, err := idempotent.NewGuard(s.locks, core.Policy{Key: "pay:{n}"}, s.store, idempotent.Policy{Died: idempotent.Rerun}, func(string) (core.Accessor[payment], error) {
+			return func(dst []byte, _ payment) ([]byte, error) {
+				n++
+				return strconv.AppendInt(dst, int64(n), 10), nil
+			}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Do(s.Context(), sale, [32]byte{}, func(context.Context) idempotent.Ending {
+			t.Error("it runs")
+			return idempotent.Ending{}
+		})
+		if !errors.Is(err, core.ErrKey) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestLargeAnswersAreDoneAndNotReplayed(t *testing.T) {

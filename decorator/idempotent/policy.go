@@ -14,8 +14,9 @@ type Policy struct {
 	// process crashed, it panicked, its lock was lost, or its answer could not be stored.
 	Died DiedMode
 
-	// Keep is for how long a record is kept, by the store's clock. From then on a repeated call
-	// runs again. At least 10 s, at most [MaxKeep]. Zero is 24 hours.
+	// Keep is for how long an answer is kept from when it is stored, by the store's clock. From then on
+	// a repeated call runs again. At least 10 s, at most [MaxKeep]. Zero is 24 hours. The record of a
+	// run that has not ended, or has died, is kept for 24 hours at least.
 	Keep time.Duration
 
 	// MaxBytes is the largest answer that is kept for replay. Of a larger one the record says
@@ -45,8 +46,8 @@ const (
 
 	// Refuse runs it never again: repeated calls get an [ErrUnknown] until the record ends, or
 	// somebody who has found out calls Forget. An effect happens at most once. It is for
-	// money that a person can look up. A store that fails just before a run may make an
-	// ErrUnknown of a call that never ran.
+	// money that a person can look up. If a store fails just before a run, or the lock cannot be had within
+	// two seconds of the beginning of the record, a call that has not run may be an ErrUnknown.
 	Refuse
 
 	// Tx runs the call in a transaction that holds the record as well, so that an effect and its record are

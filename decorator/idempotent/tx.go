@@ -70,13 +70,13 @@ func (c *call[T]) runInTx(ctx context.Context, run func(context.Context) Ending)
 	if end.Failed {
 		_ = tx.Rollback() // what does not end by it ends with the connection
 		c.mine = false
-		return c.finished(ctx, answer), nil
+		return c.finished(ctx, answer)
 	}
-	stored, err := g.tx.FinishTx(ending, tx, c.key, c.claim, answer)
+	stored, err := g.tx.FinishTx(ending, tx, c.key, c.done(), answer)
 	switch {
 	case errors.Is(err, sql.ErrTxDone) && ending.Err() == nil: // the function has ended it, against the rules
 		c.mine = false
-		return c.finished(ctx, answer), nil
+		return c.finished(ctx, answer)
 	case err != nil:
 		return unstored, g.undone(err)
 	case !stored:

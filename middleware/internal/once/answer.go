@@ -89,12 +89,18 @@ func keptHeaders(rec *Recorder, names []string) http.Header {
 	}
 	kept := make(http.Header)
 	for _, name := range names {
-		if vs := from[name]; len(vs) > 0 && (name != "Content-Encoding" || !slices.Equal(vs, rec.encoding)) {
+		vs, there := from[name]
+		if there && len(vs) == 0 && name == contentType {
+			vs = []string{""} // nobody is to guess it
+		}
+		if len(vs) > 0 && (name != "Content-Encoding" || !slices.Equal(vs, rec.encoding)) {
 			kept[name] = vs
 		}
 	}
 	return kept
 }
+
+const contentType = "Content-Type"
 
 // answer is what is kept of an answer.
 type answer struct {
@@ -171,6 +177,9 @@ func decode(stored []byte) (*answer, error) {
 func (a *answer) replay(w http.ResponseWriter) {
 	h := w.Header()
 	maps.Copy(h, a.header)
+	if slices.Equal(a.header[contentType], []string{""}) {
+		h[contentType] = nil
+	}
 	h.Set(replayed, "true")
 	write(w, a.status, a.body)
 }

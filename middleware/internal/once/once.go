@@ -93,10 +93,19 @@ func parsed[C any, S rule.Source[C]](next core.Resolver[S]) core.Resolver[S] {
 // Refusal returns the error for a request whose body was read as whole, or not by err, or nil if the request
 // can go on.
 func (g *Guard[S]) Refusal(r *http.Request, whole []byte, err error) error {
-	if err == nil && len(whole) == 0 && r.ContentLength > 0 {
+	if err == nil && consumed(r, whole) {
 		return &core.Error{Op: "do", Policy: g.guard.Name(), Kind: core.ErrKey, Cause: &body.Fault{Kind: core.ErrInvalid, Reason: "an earlier handler has consumed the body"}}
 	}
 	return body.Plan{}.Refusal(r.Context(), g.guard.Name(), err)
+}
+
+// consumed reports whether somebody has read of the body before. A form that was parsed took all of it. Whoever decodes a body takes
+// its length away.
+func consumed(r *http.Request, whole []byte) bool {
+	if len(whole) == 0 && (r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil) {
+		return true
+	}
+	return r.Header.Get("Content-Length") != "" && r.ContentLength >= 0 && int64(len(whole)) != r.ContentLength
 }
 
 // Do runs the request by run, which writes to rec, and sends what was recorded; or it replays the answer that an

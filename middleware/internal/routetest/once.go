@@ -42,6 +42,8 @@ func TestOnce(t *testing.T, s Surface) {
 		{"ErrorHandlerIsToldOfRecords", toldOfRecords},
 		{"GarbledRecordIsNotReplayed", garbledRecord},
 		{"LockInsideWorks", lockInside},
+		{"BodyThatWasReadBeforeIsRefused", consumedBody},
+		{"TypeThatIsNotToBeGuessedIsNotGuessedInAReplay", unguessedType},
 		{"LossOfALockInsideLeavesTheOutcomeUnknown", lostLockInside},
 		{"CompressionStaysWhereItIs", besideCompression},
 		{"AnswersWithoutABody", withoutBody},
@@ -529,6 +531,48 @@ func lostLockInside(t *testing.T, s Surface) {
 		sh.mustRefuse(sh.pay("k"), 422, "IDEMPOTENCY_UNKNOWN")
 		sh.mustHaveRun(1)
 	})
+}
+
+func consumedBody(t *testing.T, s Surface) {
+	for name, before := range map[string]func(*http.Request){
+		"all":    func(r *http.Request) { _, _ = io.ReadAll(r.Body) },
+		"a form": func(r *http.Request) { _ = r.ParseForm() },
+		"a part": func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 3)) },
+	} {
+		for _, length := range []int64{9, -1} {
+			if name != "a form" && length < 0 {
+				continue // nobody can tell
+			}
+			sh := openShop(t, s, nil, nil)
+			srv := Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				before(r)
+				sh.handler.ServeHTTP(w, r)
+			}))
+			req := NewRequest(t, srv, http.MethodPost, "/accounts/a/payments", "cents=100", "Idempotency-Key", "k", "Content-Type", "application/x-www-form-urlencoded")
+			if req.ContentLength = length; length < 0 {
+				req.Body, req.GetBody = io.NopCloser(strings.NewReader("cents=100")), nil
+			}
+			if a := Send(t, srv, req); a.Status != 400 {
+				t.Errorf("%s was read before, length %d: got %+v", name, length, a)
+			}
+			sh.mustHaveRun(0)
+		}
+	}
+}
+
+func unguessedType(t *testing.T, s Surface) {
+	sh := openShop(t, s, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		_, _ = io.WriteString(w, "<html>")
+	}, nil)
+	srv := Serve(t, sh.handler)
+	for range 2 {
+		a := Send(t, srv, NewRequest(t, srv, http.MethodPost, "/accounts/a/payments", "1 EUR", "Idempotency-Key", "k"))
+		if _, guessed := a.Header["Content-Type"]; guessed || a.Body != "<html>" {
+			t.Errorf("got %+v", a)
+		}
+	}
+	sh.mustHaveRun(1)
 }
 
 func besideCompression(t *testing.T, s Surface) {
