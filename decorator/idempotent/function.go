@@ -2,7 +2,6 @@ package idempotent
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/lockaround/lockaround/core"
@@ -56,33 +55,8 @@ type Func[In, Out any] struct {
 //
 // The errors are the function's, a [*Error], and those of [core.Engine.Do]. If a result
 // cannot be encoded, it is returned, and repeated calls get an [ErrNoReplay].
-func (f *Func[In, Out]) Call(ctx context.Context, in In) (out Out, err error) {
-	asked, err := codec.JSON.Marshal(in)
-	if err != nil {
-		return out, f.guard.failure(ErrMismatch, "the argument cannot be encoded, so that it cannot be compared", err)
-	}
-	var failed error
-	replay, err := f.guard.Do(ctx, in, sha256.Sum256(asked), func(ctx context.Context) Ending {
-		if out, failed = f.fn(ctx, in); failed != nil {
-			return Ending{}
-		}
-		answer, err := codec.JSON.Marshal(out)
-		if err != nil {
-			answer = make([]byte, f.guard.policy.MaxBytes+1)
-		}
-		return Ending{Answer: answer, Keep: true}
-	})
-	switch {
-	case failed != nil && err == nil:
-		return out, failed
-	case err != nil || replay == nil:
-		return out, err
-	}
-	if err := codec.JSON.Unmarshal(replay, &out); err != nil {
-		var none Out
-		return none, f.guard.failure(ErrNoReplay, "it is not of the function's type", err)
-	}
-	return out, nil
+func (f *Func[In, Out]) Call(ctx context.Context, in In) (Out, error) {
+	return answered(ctx, f.guard, in, in, func(ctx context.Context) (Out, error) { return f.fn(ctx, in) })
 }
 
 // Forget removes the record of a call, so that the next one runs, as [Guard.Forget] does.

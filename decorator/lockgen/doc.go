@@ -62,7 +62,7 @@
 //	value     = characters without blanks, or a Go string .
 //
 // The options are the fields of [github.com/lockaround/lockaround/core.Policy], which says
-// more about each; durations are written as in Go.
+// more about each, but for when, once and keep; durations are written as in Go.
 //
 //	wait=2s             how long to wait for a key that is taken; forever is as long as
 //	                    the context lives; 0s fails at once; so does a call without it,
@@ -84,6 +84,9 @@
 //	                    without a lock if it has no other key
 //	when=needsLock      asks that function or method at each call, and lets the call go
 //	                    without a lock where it returns false
+//	once=refuse         lets a call run once for each key; refuse, rerun or tx says what a
+//	                    repeated call gets if the first has died
+//	keep=24h            with once: how long the results are kept for repeated calls (24h)
 //
 // Several directives on one function are several keys, all or none; the options stand on
 // one of them:
@@ -120,6 +123,31 @@
 // [github.com/lockaround/lockaround/core.WithOverrides] does: templates are names, too, and
 // a reader and a writer of one key share theirs.
 //
+// # Calls that run once
+//
+// A lock keeps two calls of a key apart, and not one that is sent again from having its effect
+// twice. With once it has it once: a repeated call gets the results of the first, as
+// [github.com/lockaround/lockaround/decorator/idempotent] says, which has the modes as well.
+//
+//	//lock:with "pay:{account}:{id}" wait=5s once=refuse keep=48h
+//	Charge(ctx context.Context, account, id string, cents int64) (Receipt, error)
+//
+// The constructor takes the store of the records after the engine:
+//
+//	shop, err := NewShopWithLock(locks, idempotent.NewMemory(10_000), realShop)
+//	…
+//	receipt, err := shop.Charge(ctx, "A-1", "8e03978e", 100) // again: the same receipt
+//
+// All arguments have to be equal then; others under the same key are an
+// idempotent.ErrMismatch. An error is returned and not kept, so that the next call runs. The
+// function does not end with the caller's context.
+//
+// Arguments and results go by encoding/json, which leaves out fields that are not exported. What
+// it cannot encode is a fault: functions, channels, unsafe pointers, complex numbers and structs
+// without exported fields, unless their type says how; and so is a result that is an interface, which
+// it cannot decode. There is one key, without a list, and it is exclusive: no mode, reentrant,
+// minhold or when.
+//
 // # Keys
 //
 // {sku} is a parameter, {order.Customer.ID} a field of one, by its Go name or its lock
@@ -144,9 +172,11 @@
 //     Refill with a lock around it, in its own type. A generic one is instantiated there:
 //     RefillLocked[string](locks).
 //
+// Where a directive has once, the constructor has a second parameter, records idempotent.Store.
+//
 // Names of what is not exported begin in lower case: newStockWithLock. A constructor's
-// error is a core.ErrPolicy; that is to say that the engine or next is nil, or its driver
-// does not offer what a directive asks for.
+// error is a core.ErrPolicy; that is to say that the engine, records or next is nil, or that
+// the driver or the records do not offer what a directive asks for.
 //
 // A type with a directive of its own also has the locks of what it embeds of its package,
 // interfaces and structs; types of other packages bring none. An interface redeclares a

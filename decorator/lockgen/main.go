@@ -176,8 +176,11 @@ list: {req.Items[].SKU}. Options:
   fairness=strict tokens=durable release=sent
   allowempty             lets a call go without the key of an empty list
   when=needsLock         a function or method; where it returns false there is no lock
+  once=refuse keep=24h   runs once for each key, by records that NewStockWithLock(locks,
+                         records, next) takes, and keeps the results for so long; a call
+                         whose run died is refused, or once=rerun or tx
 
-All but the last are fields of core.Policy. Everything is checked: the exit status is 1
+All but the last three are fields of core.Policy. Everything is checked: the exit status is 1
 after a fault in the source or on the disk, 2 after a wrong command line.
 
 More: https://pkg.go.dev/github.com/lockaround/lockaround/decorator/lockgen

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lockaround/lockaround/core"
@@ -23,10 +24,12 @@ import (
 
 // Directive is what one comment says.
 type Directive struct {
-	Key     string      // the template, never empty
-	Policy  core.Policy // what the options set; without Key and Keys
-	When    string      // the function or method that says whether a call needs the lock; may be empty
-	Options []Option    // in their order
+	Key     string        // the template, never empty
+	Policy  core.Policy   // what the options set; without Key and Keys
+	When    string        // the function or method that says whether a call needs the lock; may be empty
+	Once    string        // refuse, rerun or tx, of a call that runs once; else empty
+	Keep    time.Duration // of the record of a call that runs once; zero if not written
+	Options []Option      // in their order
 
 	KeyAt   int    // offset in the comment of the template's opening quote
 	literal string // the template as it is written, with its quotes

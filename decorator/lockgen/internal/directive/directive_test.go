@@ -51,6 +51,32 @@ func TestConditionIsTheNameOfAFunction(t *testing.T) {
 	}
 }
 
+func TestCallThatRunsOnceSaysWhatBecomesOfItsRecord(t *testing.T) {
+	for comment, want := range map[string]directive.Directive{
+		`//lock:with "a" once=refuse`:                 {Once: "refuse"},
+		`//lock:with "a" keep=10s wait=2s once=rerun`: {Once: "rerun", Keep: 10 * time.Second},
+		`//lock:with "a" once="tx" keep=8760h`:        {Once: "tx", Keep: 365 * 24 * time.Hour},
+		`//lock:with "a" wait=2s`:                     {},
+	} {
+		if d, faults := directive.Parse(comment); len(faults) > 0 || d.Once != want.Once || d.Keep != want.Keep {
+			t.Errorf("%s: got %q, %v, %v", comment, d.Once, d.Keep, faults)
+		}
+	}
+	for comment, says := range map[string]string{
+		`//lock:with "a" once=refused`:          "did you mean refuse?",
+		`//lock:with "a" once=twice`:            "use refuse or rerun or tx",
+		`//lock:with "a" once`:                  "once=refuse",
+		`//lock:with "a" once=tx keep=9999ms`:   "use 10s to 8760h0m0s",
+		`//lock:with "a" once=tx keep=8760h1ns`: "use 10s to 8760h0m0s",
+		`//lock:with "a" once=tx keep=0`:        "use 10s to 8760h0m0s",
+		`//lock:with "a" once=tx keep=24`:       "no unit",
+	} {
+		if d, faults := directive.Parse(comment); len(faults) != 1 || !strings.Contains(faults[0].Text, says) || d.Keep != 0 {
+			t.Errorf("%s: got %v, %v; want %s", comment, d.Keep, faults, says)
+		}
+	}
+}
+
 func TestOtherCommentsAreLeftAlone(t *testing.T) {
 	for _, comment := range []string{
 		"//", "// ", "/**/", "// locks are taken with \"care\"", "//lock", "// lock with care", "//go:generate go tool lockgen",
@@ -96,7 +122,7 @@ func FuzzWhatParsesPrintsBackAndParsesEqual(f *testing.F) {
 	for _, seed := range []string{
 		`//lock:with "stock:{sku}" wait=2s`, "//lock:with `a`", `//lock:with "a\"b" name="x y" mode=semaphore limit=3`,
 		`//lock:with "a" norenew=true`, `//lock:with "`, `//lock:with "a" "b`, `//lock:with "a" ="`, "// lock:with \"a\"",
-		`//lock:with "a[]" when=needsLock allowempty`, `//lock:with "a" when="x.y"`,
+		`//lock:with "a[]" when=needsLock allowempty`, `//lock:with "a" once=refuse keep=24h`, `//lock:with "a" when="x.y"`,
 		"/*lock:with*/", `//lock:with "é\u00e9" name="` + "`" + `"`, `//lock: with "a"`, "//lock:with \"\xff\"", `//lock:with "a" name="\xff"`,
 	} {
 		f.Add(seed)
@@ -120,7 +146,7 @@ func FuzzWhatParsesPrintsBackAndParsesEqual(f *testing.F) {
 		}
 		again, faults := directive.Parse(d.String())
 		same := slices.EqualFunc(d.Options, again.Options, func(a, b directive.Option) bool { return a.Name == b.Name && a.Value == b.Value })
-		if len(faults) > 0 || again.Key != d.Key || again.When != d.When || !same || !reflect.DeepEqual(again.Policy, d.Policy) {
+		if len(faults) > 0 || again.Key != d.Key || again.When != d.When || again.Once != d.Once || again.Keep != d.Keep || !same || !reflect.DeepEqual(again.Policy, d.Policy) {
 			t.Errorf("%q is printed as %q: %v", comment, d.String(), faults)
 		}
 		for i := range len(d.Key) + 1 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ type term struct {
 	example string
 	set     func(*core.Policy, string) error
 	flag    func(*core.Policy)
-	when    bool // it sets the directive's When
+	own     func(*Directive, string) error // set, for what is no field of a policy
 }
 
 // takesValue reports whether something is written behind an =.
@@ -25,16 +26,13 @@ func (t term) takesValue() bool { return t.flag == nil }
 
 func (t term) apply(d *Directive, value string) error {
 	switch {
+	case t.own != nil:
+		return t.own(d, value)
 	case t.flag != nil:
 		t.flag(&d.Policy)
-	case !t.when:
-		return t.set(&d.Policy, value)
-	case !token.IsIdentifier(value):
-		return fmt.Errorf("%q is no name of a function or method; write one of this package, without its type and without parentheses", value)
-	default:
-		d.When = value
+		return nil
 	}
-	return nil
+	return t.set(&d.Policy, value)
 }
 
 var terms = []term{
@@ -61,11 +59,41 @@ var terms = []term{
 	{name: "linger", example: "linger=1s", set: func(p *core.Policy, v string) error { return duration(&p.Linger, v, "") }},
 	{name: "reentrant", flag: func(p *core.Policy) { p.Reentrant = true }},
 	{name: "allowempty", flag: func(p *core.Policy) { p.AllowEmpty = true }},
-	{name: "when", example: "when=needsLock", when: true},
+	{name: "when", example: "when=needsLock", own: func(d *Directive, v string) error {
+		if !token.IsIdentifier(v) {
+			return fmt.Errorf("%q is no name of a function or method; write one of this package, without its type and without parentheses", v)
+		}
+		d.When = v
+		return nil
+	}},
+	{name: "once", example: "once=refuse", own: func(d *Directive, v string) error {
+		_, err := choose(v, []string{"refuse", "rerun", "tx"})
+		if err == nil {
+			d.Once = v
+		}
+		return err
+	}},
+	{name: "keep", example: "keep=24h", own: func(d *Directive, v string) error {
+		var keep time.Duration
+		if err := duration(&keep, v, ""); err != nil {
+			return err
+		}
+		if keep < minKeep || keep > maxKeep {
+			return fmt.Errorf("%v is not possible; use %v to %v, or leave it out for 24h", keep, minKeep, maxKeep)
+		}
+		d.Keep = keep
+		return nil
+	}},
 	{name: "fairness", example: "fairness=strict", set: oneOf(func(p *core.Policy) *core.Fairness { return &p.Fairness }, core.Balanced, core.Strict)},
 	{name: "release", example: "release=sent", set: oneOf(func(p *core.Policy) *core.ReleaseMode { return &p.Release }, core.Confirmed, core.Sent)},
 	{name: "tokens", example: "tokens=durable", set: oneOf(func(p *core.Policy) *core.Strength { return &p.Tokens }, core.ClockTokens, core.DurableTokens)},
 }
+
+// The bounds of idempotent.Policy.Keep.
+const (
+	minKeep = 10 * time.Second
+	maxKeep = 365 * 24 * time.Hour
+)
 
 // number returns how a whole number is set, as in the example.
 func number(example string, field func(*core.Policy) *int) func(*core.Policy, string) error {
@@ -134,17 +162,23 @@ func oneOf[V any](field func(*core.Policy) *V, values ...V) func(*core.Policy, s
 		written = append(written, spelt(v))
 	}
 	return func(p *core.Policy, text string) error {
-		for i, w := range written {
-			if w == text {
-				*field(p) = values[i]
-				return nil
-			}
+		i, err := choose(text, written)
+		if err == nil {
+			*field(p) = values[i]
 		}
-		if nearest := core.Nearest(text, written); nearest != "" {
-			return fmt.Errorf("%s is unknown; did you mean %s?", text, nearest)
-		}
-		return errors.New(text + " is unknown; use " + strings.Join(written, " or "))
+		return err
 	}
+}
+
+// choose returns which of the values is written.
+func choose(text string, written []string) (int, error) {
+	if i := slices.Index(written, text); i >= 0 {
+		return i, nil
+	}
+	if nearest := core.Nearest(text, written); nearest != "" {
+		return 0, fmt.Errorf("%s is unknown; did you mean %s?", text, nearest)
+	}
+	return 0, errors.New(text + " is unknown; use " + strings.Join(written, " or "))
 }
 
 // spelt is how a directive writes a value.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lockaround/lockaround/core"
@@ -26,6 +27,8 @@ type lock struct {
 	policy core.Policy
 	values []value     // one for each name in the templates
 	when   *types.Func // says whether a call needs the lock; may be nil
+	once   string      // the idempotent.DiedMode of a call that runs once, in lower case; else empty
+	keep   time.Duration
 
 	keyType    string // what the code calls the values' type
 	guardField string // and where a wrapper has the guard
@@ -49,6 +52,7 @@ func (s *source) check(g *guarded, sig *types.Signature) *lock {
 		lists[i] = s.checkTemplate(l, m)
 	}
 	s.checkPolicy(l, lists)
+	s.checkOnce(l, lists)
 	if len(s.faults) > before {
 		return nil
 	}

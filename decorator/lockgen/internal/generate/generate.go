@@ -4,8 +4,8 @@
 // # Files
 //
 // In the order in which a directive passes them: generate.go finds the packages and loads them;
-// attach.go finds which function a directive is for; check.go checks its policy; key.go says where
-// the values of the key come from; plan.go chooses what is generated; writer.go begins the file, with
+// attach.go finds which function a directive is for; check.go checks its policy; once.go checks a
+// function that runs once for each key; key.go says where the values of the key come from; plan.go chooses what is generated; writer.go begins the file, with
 // its names and imports; wrapper.go writes the code of one wrapper.
 package generate
 

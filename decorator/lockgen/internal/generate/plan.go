@@ -21,6 +21,11 @@ type part struct {
 	next        string // the alias of the owner
 }
 
+// once reports whether a part has calls that run once, and so needs a store of their records.
+func (p *part) once() bool {
+	return slices.ContainsFunc(p.locks, func(l *lock) bool { return l.once != "" })
+}
+
 // plan checks what is guarded, and returns what is to be generated, in the order of the
 // source.
 func (s *source) plan() []*part {

@@ -36,15 +36,20 @@ func (w *writer) wrapper(p *part) {
 		p.made, owner, enumerate(methods), owner)
 	w.printf("type %s%s struct {\n\t%s%s%s\n", p.made, declared, star, p.next, used)
 	for _, l := range p.locks {
+		if l.once != "" {
+			w.printf("\t%s *{idempotent}.Guard[%s%s]\n", l.guardField, l.keyType, used)
+			continue
+		}
 		w.printf("\t%s *{core}.Guard[%s%s]\n", l.guardField, l.keyType, used)
 	}
 	w.printf("}\n\ntype %s%s = %s%s\n", p.next, declared, owner, used)
 
 	scope := w.mentioned(p).with(owner, p.made, p.next)
-	locks, next, self, err := scope.fresh("locks"), scope.fresh("next"), scope.fresh("w"), scope.fresh("err")
-	w.comment("%s puts locks around %s. The error is a [%s.ErrPolicy]: %s or %[2]s is nil, or a directive asks for what the driver of %[4]s does not offer.",
-		p.maker, next, w.core(), locks)
-	w.printf("func %s%s(%s *{core}.Engine, %s %s%s%s) (*%s%s, error) {\n", p.maker, declared, locks, next, star, owner, used, p.made, used)
+	locks, records := scope.fresh("locks"), w.records(p, scope)
+	next, self, err := scope.fresh("next"), scope.fresh("w"), scope.fresh("err")
+	w.comment("%s puts locks around %s%s. The error is a [%s.ErrPolicy]: %s%s or %[2]s is nil, or a directive asks for what %[7]s not offer.",
+		p.maker, next, records.purpose, w.core(), locks, records.listed, records.offer(locks))
+	w.printf("func %s%s(%s *{core}.Engine%s, %s %s%s%s) (*%s%s, error) {\n", p.maker, declared, locks, records.param, next, star, owner, used, p.made, used)
 	w.printf("\tif %s == nil {\n\t\treturn nil, &{core}.Error{Op: \"compile\", Kind: {core}.ErrPolicy, Detail: %q}\n\t}\n",
 		next, p.maker+" got a nil "+star+owner+"; pass the one to put locks around")
 	w.printf("\t%s := &%s%s{%s: %s}\n", self, p.made, used, p.next, next)
@@ -54,7 +59,7 @@ func (w *writer) wrapper(p *part) {
 	w.printf("\tvar %s error\n", err)
 	for _, l := range p.locks {
 		w.printf("\t%s.%s, %s = ", self, l.guardField, err)
-		w.guard(l, used, locks)
+		w.guard(l, used, locks, records.name)
 		w.printf("\n\tif %s != nil {\n\t\treturn nil, %[1]s\n\t}\n", err)
 	}
 	w.printf("\treturn %s, nil\n}\n", self)
@@ -67,11 +72,19 @@ func (w *writer) wrapper(p *part) {
 		if l.when != nil && l.when.Signature().Recv() == nil {
 			taken[l.when.Name()] = true
 		}
+		w.mentionedOnce(l, taken)
 		c := w.call(l.sig, taken)
 		self, section := taken.fresh("w"), taken.fresh("section")
+		call := self + "." + p.next + "." + l.name.Name
+		if l.once != "" {
+			w.comment("%s calls that of the %s once for each key of %s, while it holds the lock of that: a repeated call gets the results of the first.", l.name.Name, owner, l.keys())
+			w.printf("func (%s *%s%s) %s(%s) (%s) {\n", self, p.made, used, l.name.Name, c.params, c.results)
+			w.once(p, l, c, self+"."+l.guardField, call, taken)
+			w.printf("}\n")
+			continue
+		}
 		w.comment("%s calls that of the %s while it holds the lock of %s%s.", l.name.Name, owner, l.keys(), l.unless())
 		w.printf("func (%s *%s%s) %s(%s) (%s) {\n", self, p.made, used, l.name.Name, c.params, c.results)
-		call := self + "." + p.next + "." + l.name.Name
 		w.condition(l, c, self+"."+p.next+".", call)
 		w.section(p, l, c, self+"."+l.guardField, section)
 		w.printf("\treturn %s(%s.Context()%s)\n}\n", call, section, c.rest)
@@ -92,21 +105,34 @@ func (w *writer) function(p *part) {
 			scope.words(w.typ(v.Type())) // the function that is returned has them within
 		}
 	}
-	locks, guard, err := scope.fresh("locks"), scope.fresh("guard"), scope.fresh("err")
+	locks, records := scope.fresh("locks"), w.records(p, scope)
+	guard, err := scope.fresh("guard"), scope.fresh("err")
 	outer := w.call(l.sig, names{})
 	taken[guard] = true
 	for t := range p.params.TypeParams() {
 		taken[t.Obj().Name()] = true
 	}
+	w.mentionedOnce(l, taken)
 	c := w.call(l.sig, taken)
 	section := taken.fresh("section")
-	w.comment("%s returns %s with the lock of %s around it%s. The error is a [%s.ErrPolicy]: %s is nil, or the directive asks for what its driver does not offer.",
-		p.maker, l.name.Name, l.keys(), l.unless(), w.core(), locks)
-	w.printf("func %s%s(%s *{core}.Engine) (func(%s) (%s), error) {\n", p.maker, declared, locks, outer.params, outer.results)
+	if l.once != "" {
+		w.comment("%s returns %s so that it runs once for each key of %s, with the lock of that around it: a repeated call gets the results of the first. "+
+			"The error is a [%s.ErrPolicy]: %s or %s is nil, or the directive asks for what %s not offer.",
+			p.maker, l.name.Name, l.keys(), w.core(), locks, records.name, records.offer(locks))
+	} else {
+		w.comment("%s returns %s with the lock of %s around it%s. The error is a [%s.ErrPolicy]: %s is nil, or the directive asks for what its driver does not offer.",
+			p.maker, l.name.Name, l.keys(), l.unless(), w.core(), locks)
+	}
+	w.printf("func %s%s(%s *{core}.Engine%s) (func(%s) (%s), error) {\n", p.maker, declared, locks, records.param, outer.params, outer.results)
 	w.printf("\t%s, %s := ", guard, err)
-	w.guard(l, used, locks)
+	w.guard(l, used, locks, records.name)
 	w.printf("\n\tif %s != nil {\n\t\treturn nil, %[1]s\n\t}\n", err)
 	w.printf("\treturn func(%s) (%s) {\n", c.params, c.results)
+	if l.once != "" {
+		w.once(p, l, c, guard, l.name.Name+used, taken)
+		w.printf("}, nil\n}\n")
+		return
+	}
 	w.condition(l, c, "", l.name.Name+used)
 	w.section(p, l, c, guard, section)
 	w.printf("\treturn %s%s(%s.Context()%s)\n}, nil\n}\n", l.name.Name, used, section, c.rest)
@@ -134,8 +160,13 @@ func (l *lock) unless() string {
 
 // section writes how a call comes into its critical section.
 func (w *writer) section(p *part, l *lock, c call, guard, section string) {
+	w.printf("\t%s, %s := %s.Enter(%s, %s)\n", section, c.err, guard, c.ctx, w.keyOf(p, l, c))
+	w.printf("\tif %s != nil {\n\t\treturn %s\n\t}\n\tdefer %s.Leave(&%[1]s)\n", c.err, c.zero, section)
+}
+
+// keyOf is the expression of what a call hands to its guard.
+func (w *writer) keyOf(p *part, l *lock, c call) string {
 	_, used := w.declared(p.params)
-	w.printf("\t%s, %s := %s.Enter(%s, %s%s{", section, c.err, guard, c.ctx, l.keyType, used)
 	var held []string
 	for _, h := range w.held(l) {
 		for i := range l.sig.Params().Len() {
@@ -144,13 +175,17 @@ func (w *writer) section(p *part, l *lock, c call, guard, section string) {
 			}
 		}
 	}
-	w.printf("%s})\n\tif %s != nil {\n\t\treturn %s\n\t}\n\tdefer %s.Leave(&%[2]s)\n", strings.Join(held, ", "), c.err, c.zero, section)
+	return l.keyType + used + "{" + strings.Join(held, ", ") + "}"
 }
 
 // guard writes the expression that compiles a policy.
-func (w *writer) guard(l *lock, used, locks string) {
+func (w *writer) guard(l *lock, used, locks, records string) {
 	p := l.policy
-	w.printf("{core}.NewGuard(%s, {core}.Policy{\n", locks)
+	if l.once == "" {
+		w.printf("{core}.NewGuard(%s, {core}.Policy{\n", locks)
+	} else {
+		w.printf("{idempotent}.NewGuard(%s, {core}.Policy{\n", locks)
+	}
 	field := func(name, value string) { w.printf("%s: %s,\n", name, value) }
 	if p.Key != "" {
 		field("Key", fmt.Sprintf("%q", p.Key))
@@ -199,7 +234,15 @@ func (w *writer) guard(l *lock, used, locks string) {
 	if p.Release == core.Sent {
 		field("Release", w.core()+".Sent")
 	}
-	w.printf("}, %s%s{}.value)", l.keyType, used)
+	w.printf("}, ")
+	if l.once != "" {
+		w.printf("%s, {idempotent}.Policy{Died: {idempotent}.%s", records, exported(l.once))
+		if l.keep != 0 {
+			w.printf(", Keep: %s", w.duration(l.keep))
+		}
+		w.printf("}, ")
+	}
+	w.printf("%s%s{}.value)", l.keyType, used)
 }
 
 // duration is how a person writes a duration in Go.
@@ -240,4 +283,76 @@ func enumerate(all []string) string {
 		return strings.Join(all[:n], ", ") + " and " + all[n]
 	}
 	return all[0]
+}
+
+// records are how a constructor gets the store of the records of calls that run once, if there are some.
+type records struct {
+	name, param     string
+	purpose, listed string // for its comment
+}
+
+func (w *writer) records(p *part, scope names) (r records) {
+	if !p.once() {
+		return r
+	}
+	r.name = scope.fresh("records")
+	r.param = fmt.Sprintf(", %s %s.Store", r.name, w.use(oncePath, "idempotent"))
+	r.purpose = ", and keeps in " + r.name + " which calls have run"
+	r.listed = ", " + r.name
+	return r
+}
+
+// offer is for a comment who does not offer what a directive asks for.
+func (r records) offer(locks string) string {
+	if r.name == "" {
+		return "the driver of " + locks + " does"
+	}
+	return "the driver of " + locks + " or " + r.name + " does"
+}
+
+// mentionedOnce takes the names that a call which runs once has within, if it is one.
+func (w *writer) mentionedOnce(l *lock, taken names) {
+	if l.once == "" {
+		return
+	}
+	for _, name := range []string{"any", "error", w.use(oncePath, "idempotent"), w.use("context", "context")} {
+		taken[name] = true
+	}
+	for v := range l.sig.Results().Variables() {
+		taken.words(w.typ(v.Type()))
+	}
+}
+
+// once writes how a call runs once.
+func (w *writer) once(p *part, l *lock, c call, guard, next string, taken names) {
+	done := taken.fresh("done")
+	fields, results := "struct{", []string{}
+	for i, typ := range c.types {
+		name := fmt.Sprint("R", i)
+		if len(c.types) > 1 {
+			fields += "\n" // gofmt would put what follows on one line
+		}
+		fields, results = fields+name+" "+typ+";", append(results, done+"."+name)
+	}
+	results = append(results, c.err)
+	kept, returned := done+", "+c.err+" :=", strings.Join(results, ", ")
+	if len(results) == 1 {
+		kept = "_, " + c.err + " ="
+	}
+	w.printf("\t%s {idempotent}.Call(%s, %s, %s, []%s{%s}, ", kept, c.ctx, guard, w.keyOf(p, l, c), w.anything(p), strings.Join(c.named[1:], ", "))
+	w.printf("func(%s {context}.Context) (%s %s}, %s error) {\n", c.ctx, done, fields, c.err)
+	w.printf("\t\t%s = %s(%s%s)\n\t\treturn %s, %s\n\t})\n\treturn %s\n", returned, next, c.ctx, c.rest, done, c.err, returned)
+}
+
+// anything is any, where that is Go's own.
+func (w *writer) anything(p *part) string {
+	for t := range p.params.TypeParams() {
+		if t.Obj().Name() == "any" {
+			return "interface{}"
+		}
+	}
+	if w.Types.Scope().Lookup("any") != nil {
+		return "interface{}"
+	}
+	return "any"
 }

@@ -16,6 +16,7 @@ import (
 const (
 	corePath      = "github.com/lockaround/lockaround/core"
 	decoratorPath = "github.com/lockaround/lockaround/decorator"
+	oncePath      = "github.com/lockaround/lockaround/decorator/idempotent"
 )
 
 // writer writes the file of a package.
@@ -28,7 +29,7 @@ type writer struct {
 }
 
 // locals are what generated code calls its own variables, where it can.
-var locals = []string{"locks", "next", "guard", "section", "err", "w", "in", "dst", "name", "i"}
+var locals = []string{"locks", "records", "next", "guard", "section", "err", "w", "in", "dst", "name", "i"}
 
 func newWriter(s *source, parts []*part) *writer {
 	w := &writer{source: s, parts: parts, scope: names{}}
@@ -81,7 +82,7 @@ func (p *part) title() string {
 
 // printf writes a format in which {core} and the like stand for imported packages.
 func (w *writer) printf(format string, a ...any) {
-	for _, p := range []string{corePath, decoratorPath, "strconv"} {
+	for _, p := range []string{corePath, decoratorPath, oncePath, "context", "strconv"} {
 		if mark := "{" + path.Base(p) + "}"; strings.Contains(format, mark) {
 			format = strings.ReplaceAll(format, mark, w.use(p, path.Base(p)))
 		}
@@ -148,8 +149,9 @@ type call struct {
 	params, results string // as they are declared
 	named           []string
 	ctx, err        string
-	zero            string // the results before the call, with err
-	rest            string // the arguments after the context
+	zero            string   // the results before the call, with err
+	rest            string   // the arguments after the context
+	types           []string // of the results, without the error
 }
 
 // call names the parameters and results as the source does, unless the name is one of
@@ -193,6 +195,9 @@ func (w *writer) call(sig *types.Signature, taken names) call {
 		typ := w.typ(v.Type())
 		if i >= sig.Params().Len() {
 			results = append(results, name+" "+typ)
+			if i < last {
+				c.types = append(c.types, typ)
+			}
 			continue
 		}
 		c.named = append(c.named, name)
