@@ -64,6 +64,6 @@
 // # Files
 //
 // function.go puts it around a function; guard.go has the call, for surfaces; policy.go what a [Policy] and an
-// [Error] say; tx.go runs it in a transaction; key.go parses a key that a client sends; store.go says what a
+// [Error] say; tx.go runs it in a transaction; generated.go is for code that lockgen generates; key.go parses a key that a client sends; store.go says what a
 // [Store] does; memory.go is the one in the process.
 package idempotent

@@ -392,7 +392,7 @@ var errWaited = errors.New("the call has waited for as long as its policy says")
 
 // cancelled is the error of a call whose ctx has ended before it ran.
 func (g *Guard[T]) cancelled(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != errWaited { //nolint:errorlint // it is that one, and no user's
+	if cause := context.Cause(ctx); cause != errWaited {
 		return &core.Error{Op: "do", Policy: g.Name(), Kind: ctx.Err(), Cause: cause}
 	}
 	return &core.Error{Op: "do", Policy: g.Name(), Kind: core.ErrTimeout, RetryAfter: shortestPause, Detail: "other calls of the key began, and did not come to an answer"}

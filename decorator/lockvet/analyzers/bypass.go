@@ -139,22 +139,23 @@ func receiver(e ast.Expr) string {
 }
 
 // construct notes the types that a file passes to constructors of generated code, such as
-// NewStockWithLock(locks, shelf).
+// NewStockWithLock(locks, shelf), or NewStockWithLock(locks, records, shelf) of calls that run once.
 func (b *bypasses) construct(file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || len(call.Args) != 2 {
+		if !ok || len(call.Args) != 2 && len(call.Args) != 3 {
 			return true
 		}
+		last := len(call.Args) - 1
 		fn := typeutil.StaticCallee(b.pass.TypesInfo, call)
-		if fn == nil || !strings.HasSuffix(fn.Name(), "WithLock") || fn.Signature().Recv() != nil || fn.Signature().Params().Len() != 2 {
+		if fn == nil || !strings.HasSuffix(fn.Name(), "WithLock") || fn.Signature().Recv() != nil || fn.Signature().Params().Len() != last+1 {
 			return true
 		}
-		iface, ok := types.Unalias(fn.Signature().Params().At(1).Type()).(*types.Named)
+		iface, ok := types.Unalias(fn.Signature().Params().At(last).Type()).(*types.Named)
 		if !ok || !types.IsInterface(iface) {
 			return true
 		}
-		t := b.pass.TypesInfo.TypeOf(call.Args[1])
+		t := b.pass.TypesInfo.TypeOf(call.Args[last])
 		if p, ok := types.Unalias(t).(*types.Pointer); ok {
 			t = p.Elem()
 		}

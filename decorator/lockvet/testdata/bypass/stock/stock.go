@@ -93,3 +93,22 @@ func RefillLocked(locks *core.Engine) (func(context.Context, string) error, erro
 func SortLocked(locks *core.Engine) (func(context.Context, []string) error, error) {
 	return Sort, nil
 }
+
+// Refunds is what somebody is paid back with.
+type Refunds interface {
+	//lock:with "refund:{id}" once=refuse
+	Repay(ctx context.Context, id string) error // want Repay:"guarded by RefundsWithLock"
+}
+
+// RefundsWithLock is as lockgen writes it.
+type RefundsWithLock struct{ next Refunds }
+
+// NewRefundsWithLock puts locks around next.
+func NewRefundsWithLock(locks *core.Engine, records any, next Refunds) (*RefundsWithLock, error) {
+	return &RefundsWithLock{next}, nil
+}
+
+// Repay has the lock.
+func (r *RefundsWithLock) Repay(ctx context.Context, id string) error {
+	return r.next.Repay(ctx, id) // by the interface
+}

@@ -40,6 +40,22 @@ type bank struct{}
 func (*bank) Charge(ctx context.Context, customer string) error { return nil }
 func (*bank) Name() string                                      { return "bank" }
 
+type teller struct{}
+
+func (*teller) Repay(ctx context.Context, id string) error { return nil }
+
+func behindAnInterfaceOfCallsThatRunOnce(ctx context.Context) error {
+	b := new(teller)
+	refunds, err := stock.NewRefundsWithLock(locks, nil, b)
+	if err != nil {
+		return err
+	}
+	if err := b.Repay(ctx, "R-1"); err != nil { // want `Repay has a //lock:with directive, and a direct call of it takes no lock; call it by RefundsWithLock`
+		return err
+	}
+	return refunds.Repay(ctx, "R-1")
+}
+
 func behindAnInterface(ctx context.Context) error {
 	b := new(bank)
 	payments, err := stock.NewPaymentsWithLock(locks, b)
