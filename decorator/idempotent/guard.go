@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,8 +214,8 @@ func (c *call[T]) attempt(ctx context.Context, src T, run func(context.Context) 
 	if replay != nil || again || err != nil {
 		return replay, again && g.lock.Policy().Wait > 0, c.busy(again, err)
 	}
-	if *c.ended, err = c.run(section.Context(), run); *c.ended != ran && err == nil {
-		err = section.Lease().Err()
+	if *c.ended, err = c.run(section.Context(), run); *c.ended == lost || *c.ended != ran && err == nil {
+		err = cmp.Or(section.Lease().Err(), err) // the lease knows better why
 	}
 	return nil, false, err // nil if it is stored although the lock was lost: nobody else has begun
 }
