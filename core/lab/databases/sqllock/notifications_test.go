@@ -29,7 +29,7 @@ func TestNotificationsThatDoNotComeAreToldOnPostgreSQL(t *testing.T) {
 		}
 		d := product.database(t, product.server.Shared(t))
 		locks := d.locks(t, d.DB, sqllock.WithNotifications(pooled{server.Notifications{Source: d.SourceAt(d.On.Addr())}}))
-		p, q := openWith(t, locks, time.Second), openWith(t, d.locks(t, d.DB), time.Second)
+		p, q := openWith(t, locks, 3*time.Second), open(t, d.locks(t, d.DB))
 		eventually(t, "a ping that says that notifications do not come", func() bool {
 			err := p.Ping(t.Context()) // before it is known, another one
 			return errors.As(err, new(*driver.PermanentError)) && strings.Contains(err.Error(), "transaction pooler")
