@@ -3,8 +3,6 @@ package interceptor
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -250,7 +248,7 @@ func (t *table) runOnce(ctx context.Context, r *rule, req any, handler grpc.Unar
 	return res, nil
 }
 
-// fingerprint is the SHA-256 of what a call acts on.
+// fingerprint is that of what a call acts on.
 func fingerprint(method string, req any) (sum [32]byte, err error) {
 	m, ok := messageOf(req)
 	if !ok {
@@ -260,12 +258,7 @@ func fingerprint(method string, req any) (sum [32]byte, err error) {
 	if err != nil {
 		return sum, errors.New("the request cannot be encoded, so that it cannot be compared with that of a repeated call")
 	}
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(method), body} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
-	return [32]byte(h.Sum(nil)), nil
+	return idempotent.Fingerprint([]byte(method), body), nil
 }
 
 var deterministic = proto.MarshalOptions{Deterministic: true}

@@ -56,7 +56,7 @@ type Func[In, Out any] struct {
 // The errors are the function's, a [*Error], and those of [core.Engine.Do]. If a result
 // cannot be encoded, it is returned, and repeated calls get an [ErrNoReplay].
 func (f *Func[In, Out]) Call(ctx context.Context, in In) (Out, error) {
-	return answered(ctx, f.guard, in, in, func(ctx context.Context) (Out, error) { return f.fn(ctx, in) })
+	return Call(ctx, f.guard, in, in, func(ctx context.Context) (Out, error) { return f.fn(ctx, in) })
 }
 
 // Forget removes the record of a call, so that the next one runs, as [Guard.Forget] does.

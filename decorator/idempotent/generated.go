@@ -10,13 +10,8 @@ import (
 // Call is [Guard.Do] for a function with several arguments and results, as [Func.Call] is for one with one of each:
 // the code that lockgen generates calls it. args are all that the call acts on, and the key is that of src. Out is a
 // struct with the results in exported fields.
-func Call[T, Out any](ctx context.Context, g *Guard[T], src T, args []any, fn func(context.Context) (Out, error)) (Out, error) {
-	return answered(ctx, g, src, args, fn)
-}
-
-// answered calls fn, or returns what it returned before for an equal asked.
-func answered[T, Out any](ctx context.Context, g *Guard[T], src T, asked any, fn func(context.Context) (Out, error)) (out Out, err error) {
-	encoded, err := codec.JSON.Marshal(asked)
+func Call[T, Out any](ctx context.Context, g *Guard[T], src T, args any, fn func(context.Context) (Out, error)) (out Out, err error) {
+	encoded, err := codec.JSON.Marshal(args)
 	if err != nil {
 		return out, g.failure(ErrMismatch, "the argument cannot be encoded, so that it cannot be compared", err)
 	}

@@ -1,6 +1,8 @@
 package idempotent
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +38,16 @@ func ParseKey(field string) (key string, err error) {
 		return "", fmt.Errorf("it has %d bytes; at most %d are possible", len(key), MaxKeyBytes)
 	}
 	return key, nil
+}
+
+// Fingerprint is a SHA-256 of parts that a call acts on. Each has its length before it, so that no two lists of them are one text.
+func Fingerprint(parts ...[]byte) [32]byte {
+	h := sha256.New()
+	for _, part := range parts {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // a hash never fails
+		_, _ = h.Write(part)
+	}
+	return [32]byte(h.Sum(nil))
 }
 
 // unquote reads a string by RFC 9651, section 4.2.5.

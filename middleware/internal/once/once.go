@@ -9,8 +9,6 @@ package once
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/textproto"
@@ -146,13 +144,7 @@ func (g *Guard[S]) ending(rec *Recorder) idempotent.Ending {
 	return idempotent.Ending{Answer: a.encode(), Keep: true, Failed: failed}
 }
 
-// fingerprint is the SHA-256 of all that a request asks for. Each part has its length before it, so that no two
-// requests have the same parts put together.
-func fingerprint(r *http.Request, route string, whole []byte) (sum [32]byte) {
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(r.Method), []byte(route), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), whole} {
-		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // a hash never fails
-		_, _ = h.Write(part)
-	}
-	return [32]byte(h.Sum(nil))
+// fingerprint is that of all that a request asks for.
+func fingerprint(r *http.Request, route string, whole []byte) [32]byte {
+	return idempotent.Fingerprint([]byte(r.Method), []byte(route), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), whole)
 }
