@@ -5,10 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/lockaround/lockaround/decorator/internal/sqltext"
 )
 
 // Dialect is the SQL that a database understands. The zero value is none.
@@ -95,42 +94,11 @@ func failure(doing string, err error) error {
 	return fmt.Errorf("sqlrecords: %s: %w", doing, err)
 }
 
-// sql translates a statement into the dialect: {now} is the server's time, and each ? a parameter.
-func (d Dialect) sql(statement string) string {
-	if d == MySQL {
-		return strings.ReplaceAll(statement, "{now}", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`)
-	}
-	parts := strings.Split(strings.ReplaceAll(statement, "{now}", `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`), "?")
-	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteString("$" + strconv.Itoa(i))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
-}
+// sql translates a statement into the dialect.
+func (d Dialect) sql(statement string) string { return sqltext.Translate(statement, d == PostgreSQL) }
 
 // victims are the codes of statements that the database has given up for others' sake, and that have done nothing.
 var victims = []string{"40001", "40P01", "1213", "1020"}
 
-// isVictim reports whether err is one of a [victims]. database/sql has no common way to get its code: drivers for
-// PostgreSQL have a method, and the one for MySQL has a field.
-func isVictim(err error) bool {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return slices.Contains(victims, state.SQLState())
-	}
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() {
-			v = v.Elem()
-		}
-		if v.Kind() == reflect.Struct {
-			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
-				return slices.Contains(victims, strconv.FormatUint(n.Uint(), 10))
-			}
-		}
-	}
-	return false
-}
+// isVictim reports whether err is one of a [victims].
+func isVictim(err error) bool { return slices.Contains(victims, sqltext.Code(err)) }

@@ -7,14 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockaround/lockaround/decorator/internal/sqltext"
 	"github.com/lockaround/lockaround/decorator/queue"
 )
 
@@ -153,53 +152,13 @@ func (d Dialect) check() error {
 	return nil
 }
 
-// sql translates a statement into the dialect: it replaces each ? by a placeholder, and each
-// {now} by the server's time in microseconds since 1970, which depends on no time zone.
-// PostgreSQL's clock_timestamp advances within a transaction; MySQL's time is that at which
-// the statement started.
-func (d Dialect) sql(statement string) string {
-	if d != PostgreSQL {
-		return strings.ReplaceAll(statement, "{now}", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`)
-	}
-	statement = strings.ReplaceAll(statement, "{now}", `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)
-	var b strings.Builder
-	n := 0
-	for _, r := range statement {
-		if r == '?' {
-			n++
-			b.WriteString("$" + strconv.Itoa(n))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// code returns an error's SQLSTATE in PostgreSQL, its number in MySQL, or "". Drivers for
-// PostgreSQL have a method for it, and the one for MySQL has a field.
-func code(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() {
-			v = v.Elem()
-		}
-		if v.Kind() == reflect.Struct {
-			if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
-				return strconv.FormatUint(n.Uint(), 10)
-			}
-		}
-	}
-	return ""
-}
+// sql translates a statement into the dialect.
+func (d Dialect) sql(statement string) string { return sqltext.Translate(statement, d == PostgreSQL) }
 
 // rolledBack reports whether the database has rolled a transaction back because of others, so
 // that the same one may succeed when it is repeated.
 func rolledBack(err error) bool {
-	switch code(err) {
+	switch sqltext.Code(err) {
 	case "40001", "40P01", "55P03", "25P03", // PostgreSQL: serialization, deadlock, lock time-out, idle in the transaction
 		"1213", "1205", "1020": // MySQL: deadlock, lock time-out, a row that has changed
 		return true
@@ -209,7 +168,7 @@ func rolledBack(err error) bool {
 
 // failure says what was being done when the database failed.
 func failure(doing string, err error) error {
-	switch code(err) {
+	switch sqltext.Code(err) {
 	case "42P01", "1146":
 		return fmt.Errorf("sqlqueue: %s: a table is missing; run Migrate, or the statements of Schema: %w", doing, err)
 	case "42703", "1054":
