@@ -87,12 +87,12 @@ type Policy struct {
 	// It bounds two queues, each by itself: the callers of this process that wait for the key, whatever
 	// their policies say, and the places in the store's queue. With Fairness Strict every caller has a place,
 	// so that the bound holds over all processes. With Balanced all callers of a process that ask in one mode
-	// share one place: each process lets so many of its own wait, and so many processes may. On memory and Redis
-	// the store bounds its queue; on other stores there is the bound of each process alone. Of several Keys a
+	// share one place: each process lets so many of its own wait, and so many processes may. On redlock and
+	// twinlock, whose servers have a queue each, there is the bound of each process alone. Of several Keys a
 	// call waits for one at a time, and counts there.
 	//
 	// Who was let wait is not refused later, and one that leaves makes room. The places of a process that died
-	// count until they end, within 3 seconds on Redis. Callers that come while the store is asked whether the
+	// count until they end, within 3 seconds on Redis and in databases. Callers that come while the store is asked whether the
 	// key is taken may be refused when it has answered.
 	MaxWaiting int
 

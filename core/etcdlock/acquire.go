@@ -210,16 +210,32 @@ func (req *request) putOn(l etcdLease) {
 // key that nobody has been seen to wait for, it first asks for no more than the lease: what is
 // said and not done costs etcd as much as what is done.
 func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
-	if req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now()) {
+	switch {
+	case req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now()):
 		r, err := req.takeIfFree(ctx, req.names.read())
-		switch {
-		case err != nil:
+		if err != nil {
 			return driver.Grant{}, req.placeError(err)
-		case r.Succeeded:
+		}
+		if r.Succeeded {
 			req.notePlace()
 			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
 		}
 		req.s.refusals.addWait(req.Key, time.Now())
+		q, err := queueOf(r)
+		if err == nil {
+			err = req.refuseIfFull(&q)
+		}
+		if err != nil {
+			return driver.Grant{}, err
+		}
+	case req.MaxWaiting > 0: // a read costs no disk
+		q, err := req.s.queue(ctx, req.names)
+		if err == nil {
+			err = req.refuseIfFull(&q)
+		}
+		if err != nil {
+			return driver.Grant{}, err
+		}
 	}
 	r, err := req.takeIfFree(ctx, clientv3.OpTxn(
 		[]clientv3.Cmp{req.names.isNew()},
@@ -239,8 +255,33 @@ func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
 	}
 	if own, _ := q.find(req.names.place); own != nil {
 		req.adopt(own)
+		if err := req.refuseIfFull(&q); err != nil { // others came between
+			req.withdraw(ctx)
+			return driver.Grant{}, err
+		}
 	}
 	return req.wait(ctx, q)
+}
+
+// refuseIfFull returns the refusal of a request that may not wait behind so many others, by the queue
+// with its place or before it has one; nil if it may.
+func (req *request) refuseIfFull(q *queue) error {
+	own, before := q.find(req.names.place)
+	if own == nil {
+		before = q.entries
+	}
+	if req.MaxWaiting == 0 || countWaiting(before) < req.MaxWaiting || admits(req.newPlace(waiting), before) {
+		return nil
+	}
+	return &driver.HeldError{RetryAfter: q.retryAfter(), Holder: q.taker(), Full: true}
+}
+
+// withdraw deletes the place of a request that is refused, so that it counts for nobody who comes
+// later. If it fails, cleanUp does so.
+func (req *request) withdraw(ctx context.Context) {
+	if _, err := req.commit(ctx, nil, []clientv3.Op{req.names.deleteIfOld(req.create)}, nil); err == nil {
+		req.placed = false
+	}
 }
 
 // acquireAtOnce acquires the key without waiting.

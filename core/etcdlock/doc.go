@@ -14,7 +14,7 @@
 // owner and the owners of all places before it may hold the key together. Each grant is one
 // transaction, which checks that the owner's own place still exists. Places are in the order
 // of etcd's revisions: first come, first served, for every mode and over all processes. The
-// MaxWaiting of a policy bounds each process alone.
+// MaxWaiting of a policy bounds their number: a request reads the queue before it takes a place there.
 //
 // As long as a majority of the cluster keeps its data, a key has one holder at a time, also
 // while members or the leader crash, restart or are cut off: etcd acknowledges nothing that

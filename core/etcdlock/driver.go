@@ -46,6 +46,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 		MinTTL:  minTTL,
 		Tokens:  driver.DurableTokens,
 		Strict:  true,
+		Bounds:  true,
 		Keep:    true,
 		Oust:    true,
 		Recall:  true,

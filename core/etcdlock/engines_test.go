@@ -10,8 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -32,6 +34,15 @@ func add(ctx context.Context, c *clientv3.Client, owner clientv3.Cmp) error {
 		err = errors.New("the write of an owner was refused")
 	}
 	return err
+}
+
+func TestFloodIsRefusedBeyondMaxWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand requests for one key")
+	}
+	t.Parallel()
+	server := testservers.Etcd(t)
+	suites.Flood(t, 1000, true, func(t testing.TB) driver.Driver { return etcdlock.New(etcdtest.Client(t, server.Addr())) })
 }
 
 func TestGuardedCounterOfManyEnginesCountsEach(t *testing.T) {

@@ -72,6 +72,16 @@ func admits(p place, before []entry) bool {
 	return least == 0 || len(before) < least
 }
 
+// countWaiting returns how many of the places wait.
+func countWaiting(entries []entry) (n int) {
+	for i := range entries {
+		if entries[i].stage == waiting {
+			n++
+		}
+	}
+	return n
+}
+
 // watchTarget is what a waiter watches. Nothing else can let it in before this has changed.
 type watchTarget struct {
 	name string // of a place; "" is the whole queue

@@ -46,7 +46,7 @@ func TestFloodIsRefusedAtOnceBeyondMaxWaiting(t *testing.T) {
 	for name, strict := range map[string]bool{"Balanced": false, "Strict": true} {
 		t.Run(name, func(t *testing.T) {
 			server := testservers.Redis(t)
-			suites.Flood(t, strict, func(t testing.TB) driver.Driver {
+			suites.Flood(t, 10_000, strict, func(t testing.TB) driver.Driver {
 				return redislock.New(newClient(t, redis.Options{Addr: server.Addr()}))
 			})
 		})

@@ -90,8 +90,8 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 		}
 	}
 	switch a.outcome {
-	case busy:
-		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.remaining, Holder: a.holder}
+	case busy, full:
+		return driver.Grant{}, true, &driver.HeldError{RetryAfter: a.remaining, Holder: a.holder, Full: a.outcome == full}
 	case placeLost:
 		return driver.Grant{}, true, driver.ErrPlaceLost
 	}
@@ -150,7 +150,7 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 			if c := d.claimOf(r.Owner); c != nil {
 				a.token = c.token
 			}
-			if a.outcome == queued || a.outcome == busy {
+			if a.outcome == queued || a.outcome == busy || a.outcome == full {
 				a.holder = d.taker()
 			}
 			a.contended = d.countWaiting() > 0
@@ -192,6 +192,8 @@ func (d *decision) acquire(r driver.Request, create bool) (outcome, error) {
 		return granted, d.insertClaim(added)
 	case !r.Wait:
 		return busy, d.reportBusy()
+	case r.MaxWaiting > 0 && d.countWaiting() >= r.MaxWaiting:
+		return full, nil // that somebody waits the holders know
 	default:
 		ttl = placeTTL(r.TTL).Microseconds()
 		added.state, added.turn, added.expiresAt, added.ttl = waits, d.lastTurn()+1, d.now+ttl, ttl
@@ -244,7 +246,7 @@ type answer struct {
 	serverTime int64         // of the decision, or of the grant
 	contended  bool          // somebody else waits for the key
 	remaining  time.Duration // of the lease that ends first; 0 if there is none
-	holder     driver.Origin // of one of the leases, if queued or busy
+	holder     driver.Origin // of one of the leases, if it was not granted
 }
 
 // outcome is the result of a request for a lease.
@@ -254,6 +256,7 @@ const (
 	granted outcome = iota + 1
 	queued
 	busy      // the key is taken, and the request does not wait
+	full      // as many wait as the request lets wait before it
 	placeLost // the owner has ended, or its place has expired
 )
 

@@ -24,8 +24,8 @@
 // rows of lockaround_claim. A key that nobody else wants is acquired, and released, by one
 // statement that does the same in a transaction of its own; it changes nothing if somebody else
 // has a claim, and a decision follows. Waiters are served first come first served, with one place for
-// each process and key, and nobody passes a queue; the MaxWaiting of a policy bounds each process
-// alone. A release grants the key to the first
+// each process and key, and nobody passes a queue. The decision that makes a place bounds their number
+// by the MaxWaiting of its caller's policy. A release grants the key to the first
 // waiter in the same transaction. The waiter finds out by polling: one statement for all
 // claims of a session, every 200 ms, and more often while the queue moves. In PostgreSQL
 // NOTIFY can wake it instead, see [WithNotifications], and the session then polls every

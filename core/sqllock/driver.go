@@ -57,6 +57,7 @@ func (s *sqlDriver) Capabilities() driver.Capabilities {
 		MinTTL: minTTL,
 		Tokens: driver.ClockTokens,
 		Strict: true,
+		Bounds: true,
 		Keep:   true,
 		Oust:   true,
 		Recall: true,

@@ -77,6 +77,7 @@ type request struct {
 	predecessors map[string]*predecessor
 	keyVersion   int32 // the version of the key's node, when the line was last read
 	waiters      int   // how many waited then, behind this place
+	ahead        int   // how many waited then, before this place
 	nextInLine   bool  // then this place was right behind the holders
 	reported     bool  // the sink was told that the request waits
 	begun        time.Time

@@ -14,8 +14,8 @@
 // Waiters queue in ZooKeeper. Each Acquire creates a node of its own, and is served in the
 // order of these nodes, over all processes. A newcomer overtakes nobody, whatever its mode.
 // An exclusive waiter watches the node before it, and a shared one the last writer before it,
-// so that a release only wakes the waiters that it lets in. The MaxWaiting of a policy bounds each
-// process alone. The first in line for a semaphore
+// so that a release only wakes the waiters that it lets in. A request that finds its node behind more
+// waiters than the MaxWaiting of its policy deletes the node. The first in line for a semaphore
 // watches the key. If an event is lost, the waiter finds out within a second.
 //
 // A token is the number of a ZooKeeper transaction (zxid). Each grant is a write to the

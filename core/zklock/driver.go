@@ -46,6 +46,7 @@ func (d *zkDriver) Capabilities() driver.Capabilities {
 		MinTTL:  minTTL,
 		Tokens:  driver.DurableTokens,
 		Strict:  true,
+		Bounds:  true,
 		Oust:    true,
 		Recall:  true,
 		Wake:    wake,

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/lockaround/lockaround/core"
+	"github.com/lockaround/lockaround/core/driver"
 	"github.com/lockaround/lockaround/core/internal/hiccups"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/internal/testkit/zktest"
 	"github.com/lockaround/lockaround/core/zklock"
 )
@@ -21,6 +23,15 @@ func engine(t *testing.T, addr string, opts ...zklock.Option) *core.Engine {
 	}
 	t.Cleanup(func() { _ = e.Close() }) // a test may have ended its server
 	return e
+}
+
+func TestFloodIsRefusedBeyondMaxWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand nodes of one key")
+	}
+	t.Parallel()
+	s := zktest.Start(t, warm)
+	suites.Flood(t, 1000, true, func(testing.TB) driver.Driver { return zklock.New([]string{s.Addr()}) })
 }
 
 // TestEnginesTakeTurns has callers of several processes count with a lock around it.

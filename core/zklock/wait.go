@@ -29,7 +29,7 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 				req.s.claims.crowded.Note(req.Key, false)
 			}
 			return false, nil
-		case err == nil && !req.Wait:
+		case err == nil && (!req.Wait || req.findsFull()):
 			return false, req.refuse(c, preceding[0])
 		case err == nil:
 			if !req.reported {
@@ -50,6 +50,11 @@ func (req *request) awaitTurn(c caller) (unread bool, err error) {
 	}
 }
 
+// findsFull reports whether as many wait before a request that has just come as it lets wait.
+func (req *request) findsFull() bool {
+	return req.Wait && !req.reported && req.MaxWaiting > 0 && req.ahead >= req.MaxWaiting
+}
+
 // stepBack is for a request that has others before it. The session's next ones will not take
 // the key for free, and the node of this one says from now on that it waits.
 func (req *request) stepBack(c caller) error {
@@ -57,7 +62,7 @@ func (req *request) stepBack(c caller) error {
 	if !req.bold {
 		return nil
 	}
-	if req.Wait {
+	if req.Wait && !req.findsFull() {
 		if err := req.refreshPlace(c); err != nil {
 			return err
 		}
@@ -98,7 +103,7 @@ func (req *request) readLine(c caller) (t target, preceding []member, err error)
 		req.waiters = len(all.line) - n
 		return t, nil, nil
 	}
-	req.waiters = len(all.line) - 1 - i
+	req.waiters, req.ahead = len(all.line)-1-i, i-n
 	t, req.nextInLine = all.target(i, n), i == n
 	if req.nextInLine { // nobody else checks the holders
 		return t, all.line[:n], nil
@@ -118,10 +123,10 @@ func (req *request) countWaiters(c caller) {
 	}
 }
 
-// refuse deletes the place of a request that would not wait, and tells the holders that their
+// refuse deletes the place of a request that may not wait, and tells the holders that their
 // key is contended.
 func (req *request) refuse(c caller, first member) error {
-	held := new(driver.HeldError)
+	held := &driver.HeldError{Full: req.Wait}
 	if head, err := req.readMember(c, first.name, false); err == nil && head.state != waiting {
 		held.RetryAfter = head.ttl
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/lockaround/lockaround/core/driver"
 )
 
-// Flood has 10,000 callers of several processes come for one key that is held, with a MaxWaiting of 100.
+// Flood has callers of several processes come for one key that is held, with a MaxWaiting of 1 of 100 of them.
 // All that were let wait must get the key, and all others must be refused while it is still held. Let wait are
-// 100 of all processes if strict, and otherwise of each. Each engine has a driver of its own, as another
+// as many of all processes if strict, and otherwise of each. Each engine has a driver of its own, as another
 // process would.
-func Flood(t *testing.T, strict bool, join func(testing.TB) driver.Driver) {
-	const engines, callers, most = 4, 10_000, 100
+func Flood(t *testing.T, callers int, strict bool, join func(testing.TB) driver.Driver) {
+	const engines = 4
+	most := callers / 100
 	policy := core.Policy{Key: "stock:42", Wait: core.Forever, MaxWaiting: most}
 	letIn := engines * most
 	if strict {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockaround/lockaround/core"
 	"github.com/lockaround/lockaround/core/driver"
+	"github.com/lockaround/lockaround/core/internal/suites"
 	"github.com/lockaround/lockaround/core/sqllock"
 )
 
@@ -29,6 +30,15 @@ func (d *database) engine(t *testing.T, db *sql.DB) *core.Engine {
 		}
 	})
 	return e
+}
+
+func TestFloodIsRefusedBeyondMaxWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand decisions of one key")
+	}
+	onEachDatabase(t, func(t *testing.T, d *database) {
+		suites.Flood(t, 1000, true, func(t testing.TB) driver.Driver { return d.locks(t, d.Connect(t, d.On.Addr(), d.options)) })
+	})
 }
 
 // TestSeveralKeysTakeFewConnectionsOfThePool takes twelve keys, of which one is taken at first.
