@@ -21,6 +21,7 @@ var modeChecks = []check{
 	{"ShareSurvivesALostReply", needs(sharing, dropping), shareSurvivesALostReply},
 	{"WithdrawnWriterLetsSharersIn", needs(sharing), withdrawnWriterLetsSharersIn},
 	{"ReplaceOfAShareQueuesBehindOthers", needs(sharing), replaceOfAShare},
+	{"TokensRiseFromModeToMode", needs(sharing, queueing, issuingTokens), tokensRiseFromModeToMode},
 	{"InspectNamesTheHolders", needs(sharing, permitting), inspectNamesTheHolders},
 	{"NobodyIsTooManyUnderLoad", needs(sharing, permitting), nobodyIsTooMany},
 }
@@ -258,6 +259,26 @@ func replaceOfAShare(f *fixture) {
 	again.stillWaits()
 	l.drop()
 	again.granted(f.handOver(), "the grant that replaces a share, after the writer's release").drop()
+}
+
+// tokensRiseFromModeToMode lets each of a queue in after the one before it, whose mode is another.
+func tokensRiseFromModeToMode(f *fixture) {
+	a, b := f.process(), f.peer()
+	last := a.takeAs(write)
+	var queue []*waiter
+	for i, m := range []mode{read, write, read, write, write, read} {
+		queue = append(queue, []*process{b, a}[i%2].queueAs(m))
+	}
+	for _, w := range queue {
+		last.drop()
+		next := w.granted(f.handOver(), "the grant of a waiter whose turn it is")
+		next.rises(last.Token, "by hand-over to another mode")
+		if st := f.state(f.key); !f.inspected(st.Token, next) {
+			f.t.Fatalf("the holder has token %d, and by Inspect the latest grant has token %d", next.Token, st.Token)
+		}
+		last = next
+	}
+	last.drop()
 }
 
 func inspectNamesTheHolders(f *fixture) {

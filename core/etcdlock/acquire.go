@@ -61,7 +61,7 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	case cl != nil:
 		return req.answerAgain(ctx, cl)
 	}
-	if err := req.awaitHiddenHolders(ctx); err != nil {
+	if _, err := req.awaitHiddenHolders(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	if !req.Wait && req.Replace == nil && req.s.refusals.recentlyRefused(req.Key, time.Now()) {
@@ -171,7 +171,7 @@ const budget = driver.Promptness * 4 / 5
 
 // answerAgain answers a repeated request whose lease was granted before.
 func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, error) {
-	out := req.s.renew(ctx, driver.Renewal{ID: req.ID, Token: cl.token, TTL: req.TTL})
+	out := req.s.renew(ctx, driver.Renewal{ID: req.ID, Token: cl.create, TTL: req.TTL})
 	switch {
 	case errors.Is(out.Err, driver.ErrNotHeld):
 		return driver.Grant{}, driver.ErrPlaceLost
@@ -179,7 +179,7 @@ func (req *request) answerAgain(ctx context.Context, cl *claim) (driver.Grant, e
 		req.s.giveBackLeases(cl, false)
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{ID: req.ID, Ref: cl.names.ref(cl.id), Token: cl.token, Deadline: out.Deadline, Contended: out.Contended}, nil
+	return driver.Grant{ID: req.ID, Ref: cl.names.ref(cl.id), Token: cl.create, Deadline: out.Deadline, Contended: out.Contended}, nil
 }
 
 // runOnLease asks for the key with a place on etcd lease l.

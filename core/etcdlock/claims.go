@@ -32,9 +32,9 @@ type claims struct {
 type claim struct {
 	id      driver.ID
 	names   names
-	create  int64     // revision of the owner's place
+	create  int64     // revision of the owner's place, which is the token
 	granted time.Time // or a little later; zero if another session was granted it
-	token   int64
+	unsaid  bool      // the place does not say that its owner holds the key
 
 	// writing is a lock. A renewal holds it while it writes the owner's place, and so does a
 	// release that keeps the key.
@@ -88,7 +88,7 @@ func (c *claims) add(cl *claim, startWatches func()) {
 			time.AfterFunc(watchDelay, startWatches)
 		}
 	}
-	c.grants.add(cl.token, grant{name: cl.names.place, create: cl.create})
+	c.grants.add(cl.create, cl.names.place)
 }
 
 // addOfOtherSession adds a lease that another session was granted and that this one is to
@@ -132,7 +132,7 @@ func (c *claims) end(id driver.ID, reason endReason) bool {
 	defer c.mu.Unlock()
 	if cl := c.byID[id]; cl != nil {
 		cl.stopWatch()
-		c.grants.remove(cl.token)
+		c.grants.remove(cl.create)
 		delete(c.byID, id)
 	}
 	if c.endReasonOf(id) != 0 {
@@ -157,7 +157,7 @@ func (c *claims) beginRelease(cl *claim, deadline, now time.Time) (first, inTime
 	}
 	cl.releasing, cl.inTime = true, driver.Remaining(deadline, now) > 0
 	cl.stopWatch()
-	c.grants.remove(cl.token)
+	c.grants.remove(cl.create)
 	return true, cl.inTime
 }
 
@@ -179,7 +179,7 @@ func (c *claims) close() {
 	c.closed = true
 	for _, cl := range c.byID {
 		cl.stopWatch()
-		c.grants.remove(cl.token)
+		c.grants.remove(cl.create)
 	}
 }
 
@@ -217,25 +217,19 @@ func (cl *claim) lockWriting(ctx context.Context) error {
 // unlockWriting gives it back.
 func (cl *claim) unlockWriting() { <-cl.writing }
 
-// grants are the leases that the driver's sessions hold, by token. A token is a revision of
-// etcd, so it is unique in its cluster.
+// grants are the names of the places of the leases that the driver's sessions hold, by token. A token
+// is a revision of etcd, so it is unique in its cluster.
 type grants struct {
 	mu      sync.Mutex
-	byToken map[int64]grant
+	byToken map[int64]string
 }
 
-// grant is where a lease is in etcd.
-type grant struct {
-	name   string // of the owner's place
-	create int64  // revision
-}
+func newGrants() *grants { return &grants{byToken: make(map[int64]string)} }
 
-func newGrants() *grants { return &grants{byToken: make(map[int64]grant)} }
-
-func (g *grants) add(token int64, at grant) {
+func (g *grants) add(token int64, place string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.byToken[token] = at
+	g.byToken[token] = place
 }
 
 func (g *grants) remove(token int64) {
@@ -264,12 +258,13 @@ func (s *session) findOfOtherSession(ctx context.Context, id driver.ID, ref stri
 	if err != nil {
 		return nil, err
 	}
-	if e.stage != holding || e.token != token {
+	if e.stage == kept || e.create != token {
 		return nil, driver.ErrNotHeld
 	}
+	e.stage = holding // or else there would be no token
 	n.place = e.name
 	return &claim{
-		id: id, names: n, create: e.create, token: e.token, writing: make(chan struct{}, 1),
+		id: id, names: n, create: e.create, writing: make(chan struct{}, 1),
 		leases: []clientv3.LeaseID{e.lease}, place: e.place,
 	}, nil
 }
@@ -299,12 +294,12 @@ func (s *session) endForeign(ctx context.Context, e *driver.Ending) error {
 // comparison is never true.
 func (d *Driver) IsOwner(token int64) clientv3.Cmp {
 	d.grants.mu.Lock()
-	at, ok := d.grants.byToken[token/block]
+	place, ok := d.grants.byToken[token/block]
 	d.grants.mu.Unlock()
 	if !ok {
 		return clientv3.Compare(clientv3.CreateRevision(KeyPrefix), "=", -1)
 	}
-	return clientv3.Compare(clientv3.CreateRevision(at.name), "=", at.create)
+	return clientv3.Compare(clientv3.CreateRevision(place), "=", token/block)
 }
 
 // block is how many fencing tokens the engine makes from one of the driver's: one for each

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"maps"
 	"strings"
 	"testing"
@@ -31,27 +32,32 @@ const (
 
 // takes matches the transaction by which a place is taken.
 func takes(r etcdtest.Request) bool {
-	return r.Method == methodTxn && (bytes.Contains(r.Body, []byte(" h 0 ")) || bytes.Contains(r.Body, []byte(" w 0 ")))
+	return r.Method == methodTxn && (bytes.Contains(r.Body, []byte(" h ")) || bytes.Contains(r.Body, []byte(" w 0")))
 }
 
 // parts matches the request by which a place is given up.
 func parts(r etcdtest.Request) bool {
-	if r.Method == methodDelete {
-		return true
-	}
-	if r.Method != methodTxn || len(r.Body) < 5 {
-		return false
-	}
+	return r.Method == methodDelete || all(txn(r).GetSuccess(), func(op *pb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
+}
+
+// isTurn matches the transaction by which a waiter is granted an exclusive lease.
+func isTurn(r etcdtest.Request) bool {
+	t := txn(r)
+	return len(t.GetCompare()) > 0 && all(t.GetSuccess(), func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
+}
+
+// txn returns a request that is a transaction, and otherwise nil.
+func txn(r etcdtest.Request) *pb.TxnRequest {
 	var t pb.TxnRequest
-	if err := proto.Unmarshal(r.Body[5:], &t); err != nil {
-		return false
+	if r.Method != methodTxn || len(r.Body) < 5 || proto.Unmarshal(r.Body[5:], &t) != nil {
+		return nil
 	}
-	for _, op := range t.Success {
-		if op.GetRequestDeleteRange() == nil {
-			return false
-		}
-	}
-	return len(t.Success) > 0
+	return &t
+}
+
+// all reports whether there are operations, all of that kind.
+func all(ops []*pb.RequestOp, kind func(*pb.RequestOp) bool) bool {
+	return len(ops) > 0 && !slices.ContainsFunc(ops, func(op *pb.RequestOp) bool { return !kind(op) })
 }
 
 func is(methods ...string) func(etcdtest.Request) bool {

@@ -23,7 +23,7 @@ func TestGrantWhoseReplyWasLostSaysThatOthersWait(t *testing.T) {
 	before := direct.take("k", long)
 	w := p.queue(within(t), "k", long)
 	last := direct.queue(within(t), "k", long)
-	dropped := proxy.DropReply(takes)
+	dropped := proxy.DropReply(isTurn)
 	direct.drop(before)
 	g := w.granted(t)
 	if !dropped() {

@@ -10,6 +10,7 @@ import (
 	"github.com/lockaround/lockaround/core/etcdlock"
 	"github.com/lockaround/lockaround/core/etcdlock/internal/etcdtest"
 	"github.com/lockaround/lockaround/core/internal/suites"
+	"github.com/lockaround/lockaround/core/internal/testkit"
 	"github.com/lockaround/lockaround/core/testservers"
 )
 
@@ -71,6 +72,46 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 			t.Errorf("%d hand-overs took %d requests, with at most %d looks", waiters, got, polls)
 		}
 	}
+}
+
+// A server without room executes what reads and what deletes.
+func TestHandOverNeedsNoWriteButTheRelease(t *testing.T) {
+	t.Parallel()
+	server := testservers.Etcd(t)
+	a, b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))), open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
+	g := a.take("k", long)
+	var queue []*waiter
+	for i := range 4 {
+		queue = append(queue, []*process{b, a}[i%2].queue(within(t), "k", long))
+	}
+	_, restore := fill(t, server)
+	defer restore()
+	a.drop(g)
+	for i, w := range queue {
+		[]*process{b, a}[i%2].drop(w.granted(t))
+	}
+}
+
+func TestInspectSaysSinceWhenAKeyIsHeldThatWasHandedOver(t *testing.T) {
+	t.Parallel()
+	server := testservers.Etcd(t)
+	a, b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))), open(t, etcdlock.New(etcdtest.Client(t, server.Addr())))
+	before := a.take("k", long)
+	w := b.queue(within(t), "k", long)
+	released := time.Now()
+	a.drop(before)
+	g := w.granted(t)
+	testkit.Until(t, "the time of the grant", func() bool {
+		st, err := a.Inspect(within(t), "k")
+		if err != nil || len(st.Holders) != 1 || st.Token != g.Token || st.Waiting != 0 {
+			t.Fatalf("Inspect says %+v, %v", st, err)
+		}
+		return st.Holders[0].Since.After(released.Add(-time.Millisecond))
+	})
+	if r := b.Renew(within(t), []driver.Renewal{{ID: g.ID, Ref: g.Ref, Token: g.Token, TTL: long}})[0]; r.Err != nil {
+		t.Errorf("renew: %v", r.Err)
+	}
+	b.drop(g)
 }
 
 func TestStormOfRefusedRequestsWritesLittle(t *testing.T) {

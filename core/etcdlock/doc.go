@@ -12,7 +12,8 @@
 // Each request for a key creates a place in the key's queue. A place is on an etcd lease of
 // its own: no two owners ever share one. The place becomes the lock's lease as soon as its
 // owner and the owners of all places before it may hold the key together. Each grant is one
-// transaction, which checks that the owner's own place still exists. Places are in the order
+// transaction, which checks that the owner's own place still exists: a write, or after a wait for an
+// exclusive lease a read, which costs no disk. Places are in the order
 // of etcd's revisions: first come, first served, for every mode and over all processes. The
 // MaxWaiting of a policy bounds their number: a request reads the queue before it takes a place there.
 //
@@ -35,8 +36,9 @@
 // before the holder has heard of its loss. Its token is the larger one. With 3.4.23 it once was the
 // smaller one, in two grants 2.7 ms apart: a guard refuses it then. See package fence.
 //
-// A fencing token is the revision of the transaction that granted the lease. Tokens rise for
-// ever, over all keys of the cluster, whatever happens to a single server. If etcd is
+// A fencing token is the revision at which the owner's place was created. Owners that exclude each
+// other get a key in the order of their places, so tokens rise for ever, whatever happens to a single
+// server. If etcd is
 // restored from a backup its revisions go back, and the tokens with them, unless etcdutl
 // snapshot restore is given --bump-revision and --mark-compacted.
 //
@@ -95,9 +97,11 @@
 // so that it is a new one.
 //
 // A hand-over takes two requests: the release, which wakes the next waiter by its watch, and
-// that waiter's grant. Only the waiter right behind is woken. All watches of holders and
-// waiters share the client's one stream. In case an event is lost, a waiter polls up to four
-// places before it about once a second, and reads how long their leases last. It renews
+// that waiter's grant, which only reads if its lease is exclusive. Only the waiter right behind is woken.
+// All watches of holders and waiters share the client's one stream. An exclusive lease that was waited
+// for and is held for 20 ms takes one write more, which says since when, for Inspect. In case an event
+// is lost, a waiter polls up to four places before it, after a quarter of a second and then about once a
+// second, and reads how long their leases last. It renews
 // its place every third of its TTL. A holder's renewal is a keep-alive and, at the same time,
 // a read: nothing is written to disk. All keep-alives of a session share one stream, or up to eight
 // if more than 64 wait for their answers; it ends when none has come for 30 s. With authentication

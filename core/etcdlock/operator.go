@@ -24,11 +24,11 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 	}
 	var held []entry
 	st := driver.State{}
-	for _, e := range q.entries {
-		if e.stage == waiting {
-			st.Waiting++
-		} else {
+	for i, e := range q.entries {
+		if holds(q.entries, i) {
 			held = append(held, e)
+		} else {
+			st.Waiting++
 		}
 	}
 	left := make([]*clientv3.LeaseTimeToLiveResponse, len(held))
@@ -46,7 +46,7 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 			continue // it has ended since
 		}
 		h := driver.Holder{
-			Mode: e.mode, Limit: e.limit, Token: e.token, Since: e.since, Kept: e.stage == kept,
+			Mode: e.mode, Limit: e.limit, Token: e.create, Since: e.since, Kept: e.stage == kept,
 			Remaining: secondsToDuration(min(left[i].TTL+1, left[i].GrantedTTL)),
 		}
 		if !h.Kept {
@@ -109,8 +109,8 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 			return err
 		}
 		var places []entry
-		for _, e := range q.entries {
-			if e.stage != waiting && e.token <= upTo {
+		for i, e := range q.entries {
+			if holds(q.entries, i) && e.create <= upTo {
 				places = append(places, e)
 			}
 		}

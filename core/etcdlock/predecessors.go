@@ -14,24 +14,24 @@ import (
 	"github.com/lockaround/lockaround/core/internal/kit"
 )
 
-// awaitHiddenHolders waits until the key has no hidden holder. It refuses a request that
-// would not wait.
-func (req *request) awaitHiddenHolders(ctx context.Context) error {
+// awaitHiddenHolders waits until the key has no hidden holder, and reports whether there was one. It
+// refuses a request that would not wait.
+func (req *request) awaitHiddenHolders(ctx context.Context) (waited bool, err error) {
 	if err := req.checkSuspects(ctx); err != nil {
-		return err
+		return false, err
 	}
 	left := time.Until(req.s.hidden.until(req.Key))
 	switch {
 	case left <= 0:
-		return nil
+		return false, nil
 	case !req.Wait:
-		return &driver.HeldError{RetryAfter: left}
+		return false, &driver.HeldError{RetryAfter: left}
 	}
 	req.s.sink.Waiting(req.ID)
 	if !kit.Sleep(ctx, left) {
-		return contextError(ctx)
+		return true, contextError(ctx)
 	}
-	return nil
+	return true, nil
 }
 
 // checkSuspects looks for the places of the key's suspects. One is no hidden holder if its place is

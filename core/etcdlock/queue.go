@@ -46,6 +46,12 @@ func parseQueue(kvs []*mvccpb.KeyValue, rev int64) (queue, error) {
 	return q, nil
 }
 
+// holds reports whether the place at index i of a queue is a lease, or may be. An owner who has waited
+// for an exclusive lease does not write that it has it: nobody else can be the first of the queue.
+func holds(q []entry, i int) bool {
+	return q[i].stage != waiting || i == 0 && q[i].mode == driver.Exclusive
+}
+
 // find returns the place with that name and the places before it; nil if there is none.
 func (q *queue) find(name string) (own *entry, before []entry) {
 	for i := range q.entries {
@@ -72,10 +78,10 @@ func admits(p place, before []entry) bool {
 	return least == 0 || len(before) < least
 }
 
-// countWaiting returns how many of the places wait.
+// countWaiting returns how many of the places wait, which are the first of a queue.
 func countWaiting(entries []entry) (n int) {
 	for i := range entries {
-		if entries[i].stage == waiting {
+		if !holds(entries, i) {
 			n++
 		}
 	}
@@ -86,19 +92,16 @@ func countWaiting(entries []entry) (n int) {
 type watchTarget struct {
 	name string // of a place; "" is the whole queue
 	puts bool   // writes count too; otherwise only deletions
-	head string // the first place of the queue; "" if that is name or not needed
+	near bool   // few places are before the waiter's own, so that the target may go at once
 
 	places int // how many places the target has before the waiter's own
 }
 
 // watchTargetOf returns what the owner of p has to watch until it is admitted.
 func watchTargetOf(p place, before []entry) watchTarget {
+	near := len(before) <= maxPredecessors
 	if p.mode == driver.Exclusive {
-		w := watchTarget{name: before[len(before)-1].name, places: 1}
-		if len(before) > 1 {
-			w.head = before[0].name
-		}
-		return w
+		return watchTarget{name: before[len(before)-1].name, near: near, places: 1}
 	}
 	var last *entry
 	for i := range before {
@@ -107,17 +110,17 @@ func watchTargetOf(p place, before []entry) watchTarget {
 		}
 	}
 	if last == nil { // p is the first waiter, behind several holders
-		return watchTarget{puts: true, places: len(before)}
+		return watchTarget{puts: true, near: near, places: len(before)}
 	}
-	return watchTarget{name: last.name, puts: true, places: 1}
+	return watchTarget{name: last.name, puts: true, near: near, places: 1}
 }
 
 // retryAfter returns the shortest TTL of the leases that are held.
 func (q *queue) retryAfter() time.Duration {
 	var least time.Duration
 	for i := range q.entries {
-		if e := &q.entries[i]; e.stage != waiting && (least == 0 || e.ttl < least) {
-			least = e.ttl
+		if ttl := q.entries[i].ttl; holds(q.entries, i) && (least == 0 || ttl < least) {
+			least = ttl
 		}
 	}
 	return least
@@ -127,7 +130,9 @@ func (q *queue) retryAfter() time.Duration {
 func (q *queue) token() int64 {
 	var last int64
 	for i := range q.entries {
-		last = max(last, q.entries[i].token)
+		if holds(q.entries, i) {
+			last = q.entries[i].create
+		}
 	}
 	return last
 }
@@ -137,7 +142,7 @@ type entry struct {
 	place
 	name   string
 	lease  clientv3.LeaseID
-	create int64 // the revision of its creation, which orders the queue
+	create int64 // the revision of its creation, which orders the queue, and is the token of a lease
 	mod    int64 // the revision of its last write
 }
 
@@ -147,7 +152,6 @@ type place struct {
 	limit int
 	ttl   time.Duration // in milliseconds, rounded up
 	stage stage
-	token int64     // 0: the revision of this write
 	since time.Time // of the grant, by the owner's clock; in microseconds
 }
 
@@ -164,7 +168,7 @@ var errMalformed = errors.New("a value that is not of this protocol")
 
 var modeLetters = [...]string{driver.Exclusive: "e", driver.Shared: "s", driver.Semaphore: "p"}
 
-// String returns the place as it is stored: six fields, separated by spaces.
+// String returns the place as it is stored: five fields, separated by spaces.
 func (p place) String() string {
 	ms := (p.ttl + time.Millisecond - 1) / time.Millisecond
 	since := int64(0)
@@ -175,15 +179,14 @@ func (p place) String() string {
 	b = strconv.AppendInt(append(b, ' '), int64(p.limit), 10)
 	b = strconv.AppendInt(append(b, ' '), int64(ms), 10)
 	b = append(b, ' ', byte(p.stage), ' ')
-	b = strconv.AppendInt(b, p.token, 10)
-	b = strconv.AppendInt(append(b, ' '), since, 10)
+	b = strconv.AppendInt(b, since, 10)
 	return string(b)
 }
 
 // parsePlace reads what place.String wrote.
 func parsePlace(text string) (place, error) {
 	f := strings.Split(text, " ")
-	if len(f) != 6 || len(f[3]) != 1 {
+	if len(f) != 5 || len(f[3]) != 1 {
 		return place{}, errMalformed
 	}
 	p := place{stage: stage(f[3][0])}
@@ -195,12 +198,11 @@ func parsePlace(text string) (place, error) {
 	}
 	limit, e1 := strconv.Atoi(f[1])
 	ms, e2 := strconv.ParseInt(f[2], 10, 64)
-	token, e3 := strconv.ParseInt(f[4], 10, 64)
-	since, e4 := strconv.ParseInt(f[5], 10, 64)
-	if err := errors.Join(e1, e2, e3, e4); err != nil || !known {
+	since, e3 := strconv.ParseInt(f[4], 10, 64)
+	if err := errors.Join(e1, e2, e3); err != nil || !known {
 		return place{}, errMalformed
 	}
-	p.limit, p.ttl, p.token = limit, time.Duration(ms)*time.Millisecond, token
+	p.limit, p.ttl = limit, time.Duration(ms)*time.Millisecond
 	if since != 0 {
 		p.since = time.UnixMicro(since)
 	}
@@ -208,7 +210,7 @@ func parsePlace(text string) (place, error) {
 	case p.stage != waiting && p.stage != holding && p.stage != kept,
 		(p.mode == driver.Semaphore) != (limit > 0) || limit < 0,
 		ms < 0 || ms > math.MaxInt64/int64(time.Millisecond),
-		token < 0 || since < 0,
+		since < 0,
 		p.String() != text:
 		return place{}, errMalformed
 	}
@@ -219,9 +221,6 @@ func parseEntry(kv *mvccpb.KeyValue) (entry, error) {
 	p, err := parsePlace(string(kv.Value))
 	if err != nil {
 		return entry{}, &driver.PermanentError{Err: fmt.Errorf("etcd: read the queue of a key: %w", err)}
-	}
-	if p.stage != waiting && p.token == 0 {
-		p.token = kv.ModRevision
 	}
 	return entry{
 		place: p, name: string(kv.Key), lease: clientv3.LeaseID(kv.Lease),
@@ -338,7 +337,7 @@ func originOf(name string) (from driver.Origin) {
 // taker returns where the first of the places comes from whose owner holds the key.
 func (q *queue) taker() driver.Origin {
 	for i := range q.entries {
-		if e := &q.entries[i]; e.stage == holding {
+		if e := &q.entries[i]; holds(q.entries, i) && e.stage != kept {
 			return originOf(e.name)
 		}
 	}

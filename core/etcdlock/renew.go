@@ -157,7 +157,6 @@ func (s *session) touch(ctx context.Context, cl *claim, on etcdLease, p place, w
 	then := []clientv3.Op{cl.names.newest()}
 	ifs := []clientv3.Cmp{cl.names.isOld(cl.create)}
 	if write {
-		p.token = cl.token
 		then = append(cl.names.writeFirst(p, on), then...)
 	}
 	r, uncertain, err := s.commitUncertain(ctx, ifs, then, nil)

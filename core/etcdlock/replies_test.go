@@ -25,6 +25,7 @@ func TestEveryLostReplyLeavesOneOwner(t *testing.T) {
 		"of the renewal":      is(methodKeepAlive),
 		"of the release":      parts,
 		"of the second grant": second(is(methodTxn)),
+		"of the turn":         isTurn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxy := etcdtest.NewProxy(t, server.Addr())

@@ -23,6 +23,7 @@ type request struct {
 	create     int64           // the revision at which the owner's place was created; 0: none yet
 	leased     bool            // an etcd lease has to be given back
 	placed     bool            // the owner has a place, or had
+	unsaid     bool            // the lease was granted without a write to the place
 	uncertain  bool            // a transaction that writes the place may have run twice, or may still run
 	replaced   bool            // the lease to replace has ended
 	tellHolder bool            // write the contended key: the caller would not wait
@@ -74,8 +75,9 @@ func (req *request) placeError(err error) error {
 // refreshTimeout is how long a grant waits for the renewal that was sent beside it.
 const refreshTimeout = 100 * time.Millisecond
 
-// grant makes the owner's place a lease of the session, and returns it.
-func (req *request) grant(ctx context.Context, create, token int64, contended bool) (driver.Grant, error) {
+// grant makes the owner's place, created at that revision, a lease of the session, and returns it. The
+// queue was read at revision rev.
+func (req *request) grant(ctx context.Context, create, rev int64, contended bool) (driver.Grant, error) {
 	if req.refreshed != nothingToAwait {
 		timeout := time.NewTimer(refreshTimeout)
 		select {
@@ -90,15 +92,15 @@ func (req *request) grant(ctx context.Context, create, token int64, contended bo
 	if driver.Remaining(deadline, time.Now()) <= 0 {
 		return driver.Grant{}, errors.New("etcd: the lease was granted too late to be of use")
 	}
-	place := req.newPlace(holding)
-	place.token = token
-	req.s.claims.add(&claim{
-		id: req.ID, names: req.names, create: create, granted: time.Now(), token: token,
+	cl := &claim{
+		id: req.ID, names: req.names, create: create, granted: time.Now(), unsaid: req.unsaid,
 		writing: make(chan struct{}, 1),
 		leases:  []clientv3.LeaseID{l.id}, seconds: l.seconds, sent: l.sent, uncertain: req.uncertain,
-		place: place, contended: contended,
-	}, req.s.startWatches)
-	return driver.Grant{ID: req.ID, Ref: req.names.ref(req.ID), Token: token, Deadline: deadline, Contended: contended}, nil
+		place: req.newPlace(holding), contended: contended,
+	}
+	cl.readAt.Store(rev)
+	req.s.claims.add(cl, req.s.startWatches)
+	return driver.Grant{ID: req.ID, Ref: req.names.ref(req.ID), Token: create, Deadline: deadline, Contended: contended}, nil
 }
 
 // startKeepAlive keeps the place's etcd lease alive until stop is called.

@@ -29,16 +29,21 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 			return driver.Grant{}, driver.ErrPlaceLost
 		case own.stage == holding: // granted by a transaction whose answer was lost
 			newest := q.entries[len(q.entries)-1] // if that one does not wait, nobody does
-			return req.grant(ctx, own.create, own.token, newest.stage == waiting)
+			return req.grant(ctx, own.create, q.rev, newest.stage == waiting)
 		}
 		req.notePredecessors(before)
 		if req.create == 0 { // set once, before goroutines read it
 			req.create = own.create
 		}
-		admitted := true
-		if admits(own.place, before) {
-			if err := req.awaitHiddenHolders(ctx); err != nil {
+		admitted := admits(own.place, before)
+		if admitted {
+			waited, err := req.awaitHiddenHolders(ctx)
+			if err != nil {
 				return driver.Grant{}, err
+			}
+			if req.Mode == driver.Exclusive && !waited {
+				req.refreshed, req.unsaid = req.refresh(ctx), true
+				return req.grant(ctx, own.create, q.rev, len(q.entries) > 1)
 			}
 		} else {
 			driver.TakenBy(req.s.sink, req.ID, q.taker())
@@ -50,7 +55,6 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 			if err := req.awaitChange(ctx, watchTargetOf(own.place, before), q.rev); err != nil {
 				return driver.Grant{}, err
 			}
-			admitted = false
 		}
 		next, g, err := req.takeOrRead(ctx, admitted)
 		if err != nil {
@@ -65,6 +69,11 @@ func (req *request) wait(ctx context.Context, q queue) (driver.Grant, error) {
 
 // takeOrRead takes the lease if the owner is admitted, or else reads the queue. If admitted
 // is false, an exclusive request is tried all the same: it succeeds if its place is first.
+//
+// An exclusive lease is taken by a read, which costs no disk: no other place is before the owner's own,
+// and none can come there. As long as that place is on its etcd lease, nobody else holds the key, and
+// the deadline counts from before that was renewed. The transaction shows at one revision that the place
+// is there, and that those before it were given up.
 func (req *request) takeOrRead(ctx context.Context, admitted bool) (queue, *driver.Grant, error) {
 	req.refreshed = req.refresh(ctx)
 	for {
@@ -88,6 +97,7 @@ func (req *request) takeOrRead(ctx context.Context, admitted bool) (queue, *driv
 		if err != nil {
 			return queue{}, nil, err
 		}
+		req.unsaid = req.Mode == driver.Exclusive
 		g, err := req.grant(ctx, req.create, r.Header.Revision, others)
 		return queue{}, &g, err
 	}
@@ -96,15 +106,15 @@ func (req *request) takeOrRead(ctx context.Context, admitted bool) (queue, *driv
 // commitTake runs the transaction of takeOrRead.
 func (req *request) commitTake(ctx context.Context, admitted bool, before predecessors) (*clientv3.TxnResponse, error) {
 	read := append(before.readAliveKeys(), req.names.read())
-	if !admitted && req.Mode != driver.Exclusive {
+	switch {
+	case req.Mode == driver.Exclusive:
+		ifs := append([]clientv3.Cmp{req.names.isOld(req.create), req.names.all(">", req.create-1)}, before.allAlive()...)
+		return req.s.commit(ctx, ifs, []clientv3.Op{req.names.newest()}, read)
+	case !admitted:
 		return req.s.commit(ctx, nil, read, nil)
 	}
-	ifs := []clientv3.Cmp{req.names.untouched(req.create)}
-	if !admitted {
-		ifs = append(append(ifs, req.names.all(">", req.create-1)), before.allAlive()...)
-	}
 	then := []clientv3.Op{req.names.write(req.newPlace(holding), req.currentLease().id), req.names.newest()}
-	return req.commit(ctx, ifs, then, read)
+	return req.commit(ctx, []clientv3.Cmp{req.names.untouched(req.create)}, then, read)
 }
 
 // awaitChange returns when the target has changed, or may have changed, since rev.
@@ -112,11 +122,6 @@ func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changed, missed := kit.NewSignal(), kit.NewSignal()
-	req.s.Start(func() {
-		if kit.Sleep(ctx, ownWatchDelay) {
-			req.watch(ctx, watchTarget{name: req.names.place}, rev, changed.Set, func() {}) // a poll looks at the place as well
-		}
-	})
 	req.s.Start(func() { req.watch(ctx, w, rev, changed.Set, missed.Set) })
 	req.s.Start(func() { req.poll(ctx, w, rev, changed.Set, missed) })
 
@@ -142,14 +147,13 @@ func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) e
 // of an answer it stays below wake.
 const pollInterval = 800 * time.Millisecond
 
-// ownWatchDelay is how long a waiter waits before it watches its own place. That place
-// rarely goes, most waiters are served sooner, and each grant checks the place itself.
-const ownWatchDelay = 100 * time.Millisecond
+// firstPoll is how soon a waiter polls first. Most waiters are served sooner.
+const firstPoll = 250 * time.Millisecond
 
 // watch watches the target, and calls notify when it has changed. It begins at etcd's present
 // revision: a watch that begins in the past hears of everything up to 100 ms late, as etcd looks
-// after those only so often. If that revision is after rev, and nothing but the target is before the
-// waiter, it calls missed: the target may have changed meanwhile.
+// after those only so often. If that revision is after rev, and few are before the waiter, it calls
+// missed: the target may have gone meanwhile.
 //
 // A watch may end early: by a compaction, a lost leader or a revoked permission. Then notify is
 // called too, after a pause, so that the waiter reads the queue again.
@@ -162,7 +166,7 @@ func (req *request) watch(ctx context.Context, w watchTarget, rev int64, notify,
 		if r.Err() != nil {
 			break
 		}
-		if r.Created && r.Header.Revision > rev && w.head == "" {
+		if r.Created && r.Header.Revision > rev && w.near {
 			missed()
 		}
 		for _, event := range r.Events {
@@ -193,7 +197,7 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 	if w.name != "" {
 		target = clientv3.OpGet(w.name)
 	}
-	next := time.NewTimer(ownWatchDelay)
+	next := time.NewTimer(firstPoll)
 	defer next.Stop()
 	for {
 		timed := false

@@ -36,7 +36,10 @@ func (s *session) startWatches() {
 
 // watch tells the sink when a lease has ended and when others wait for its key.
 func (s *session) watch(ctx context.Context, cl *claim) {
-	rev := cl.token
+	if cl.unsaid {
+		s.Start(func() { s.say(ctx, cl) })
+	}
+	rev := cl.readAt.Load()
 	for s.readEvents(ctx, cl, &rev) {
 		// The watch has ended: by a compaction, a lost leader or a revoked permission. Read
 		// what it has missed.
@@ -55,6 +58,24 @@ func (s *session) watch(ctx context.Context, cl *claim) {
 			s.setContended(cl, others, r.Header.Revision)
 		}
 		rev = r.Header.Revision
+	}
+}
+
+// say writes to the place of a lease that its owner has it, and since when. If it fails, a renewal that
+// writes says so.
+func (s *session) say(ctx context.Context, cl *claim) {
+	if err := cl.lockWriting(ctx); err != nil {
+		return
+	}
+	defer cl.unlockWriting()
+	s.claims.mu.Lock()
+	on, p, releasing := cl.leases[len(cl.leases)-1], cl.place, cl.releasing
+	s.claims.mu.Unlock()
+	if releasing {
+		return
+	}
+	if contended, _, err := s.touch(ctx, cl, etcdLease{id: on, used: true}, p, true); err == nil {
+		s.setContended(cl, contended, cl.readAt.Load())
 	}
 }
 
