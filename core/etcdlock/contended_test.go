@@ -2,6 +2,7 @@ package etcdlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -34,6 +35,29 @@ func TestGrantWhoseReplyWasLostSaysThatOthersWait(t *testing.T) {
 	}
 	p.drop(g)
 	direct.drop(last.granted(t))
+}
+
+func TestWaiterWhosePlaceIsGoneIsNotGrantedTheKey(t *testing.T) {
+	t.Parallel()
+	server := testservers.Etcd(t)
+	c := etcdtest.Client(t, server.Addr())
+	a, b := open(t, etcdlock.New(etcdtest.Client(t, server.Addr()))), open(t, etcdlock.New(c))
+	held := a.take("k", long)
+	gone := b.queue(within(t), "k", long)
+	places, err := c.Get(within(t), "la1/k/q/", clientv3.WithLastCreate()...)
+	if err != nil || len(places.Kvs) != 1 {
+		t.Fatalf("the newest place: %v, %v", places, err)
+	}
+	behind := a.queue(within(t), "k", long)
+	if _, err := c.Txn(within(t)).Then(clientv3.OpDelete(string(places.Kvs[0].Key))).Commit(); err != nil {
+		t.Fatal(err)
+	}
+	a.drop(held)
+	next := behind.granted(t)
+	if r := receive(t, gone.done, "the end of the wait"); !errors.Is(r.err, driver.ErrPlaceLost) {
+		t.Errorf("a waiter whose place was deleted: %+v, %v, want %v", r.Grant, r.err, driver.ErrPlaceLost)
+	}
+	a.drop(next)
 }
 
 // inTurn is a client whose watches the test passes on, and one of whose replies it holds back.
