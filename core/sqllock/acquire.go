@@ -25,6 +25,9 @@ func (s *session) Acquire(ctx context.Context, r driver.Request) (driver.Grant, 
 	g, clean, err := s.acquire(ctx, &r)
 	if err != nil {
 		s.claims.forget(r.Owner)
+		if clean {
+			s.batons.drop(r.Owner)
+		}
 		s.endLeftovers(r, !clean)
 	}
 	return g, err
@@ -69,10 +72,12 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 	}
 	if r.Replace != nil {
 		s.claims.forget(r.Replace.Owner)
+		s.batons.drop(r.Replace.Owner)
 		r.Replace = nil
 	}
 	if a.outcome == queued {
-		place := s.claims.addPlace(r.ID, placeTTL(r.TTL), a.sentAt.Add(a.remaining))
+		place := s.addPlace(r, a)
+		defer s.claims.leave(place)
 		driver.TakenBy(s.sink, r.ID, a.holder)
 		s.sink.Waiting(r.ID)
 		for a.outcome == queued {
@@ -86,7 +91,13 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 			if a, err = s.recheck(ctx, *r); err != nil {
 				return driver.Grant{}, false, err
 			}
+			if a.outcome == queued {
+				s.claims.tell(place, a)
+			}
 			driver.TakenBy(s.sink, r.ID, a.holder)
+		}
+		if a.outcome == granted && r.Mode != driver.Exclusive {
+			s.batons.pass(r.Owner) // the waiter behind may have been granted its lease, too
 		}
 	}
 	switch a.outcome {
@@ -97,7 +108,20 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 	}
 	g = driver.Grant{ID: r.ID, Token: a.token, Deadline: driver.Deadline(a.sentAt, r.TTL), Contended: a.contended}
 	s.claims.addLease(g, a.serverTime)
+	if a.contended || a.crowded {
+		s.takeBaton(r.Owner)
+	}
 	return g, false, nil
+}
+
+// addPlace registers a place in the queue, and has somebody sleep for it.
+func (s *session) addPlace(r *driver.Request, a answer) *ownClaim {
+	s.takeBaton(r.Owner)
+	place := s.claims.addPlace(r.ID, placeTTL(r.TTL), a, a.sure && s.maySleep())
+	if !s.startSleeper() {
+		s.claims.setAsleep(place, false)
+	}
+	return place
 }
 
 // recheck is called when a waiter was woken. If the waiter was granted its lease, recheck
@@ -128,7 +152,8 @@ func (s *session) recheck(ctx context.Context, r driver.Request) (answer, error)
 // acquireOnce requests a lease in one decision. Without create it takes no key and no new
 // place: it only returns what the owner already has.
 func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool) (answer, bool, error) {
-	alone := create && r.Replace == nil && !s.claims.crowded.Was(r.Key)
+	crowded := s.claims.crowded.Was(r.Key)
+	alone := create && r.Replace == nil && !crowded
 	tries := &kit.Tries{Tell: func(err error) { driver.Failed(s.sink, r.ID, err) }}
 	return runTries(ctx, s, s.Closing, tries, func(ctx context.Context, at *attempt) (a answer, err error) {
 		if alone {
@@ -143,7 +168,7 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 					return err
 				}
 			}
-			a = answer{sentAt: d.sentAt, serverTime: d.now}
+			a = answer{sentAt: d.sentAt, serverTime: d.now, crowded: crowded}
 			if a.outcome, err = d.acquire(r, create); err != nil {
 				return err
 			}
@@ -152,6 +177,7 @@ func (s *session) acquireOnce(ctx context.Context, r driver.Request, create bool
 			}
 			if a.outcome == queued || a.outcome == busy || a.outcome == full {
 				a.holder = d.taker()
+				a.before, a.sure = d.before(r.Owner)
 			}
 			a.contended = d.countWaiting() > 0
 			s.claims.crowded.Note(r.Key, len(d.claims) > 1 || a.outcome != granted)
@@ -242,9 +268,12 @@ func (s *session) endLeftovers(r driver.Request, mayHaveClaim bool) {
 type answer struct {
 	outcome    outcome
 	token      int64
-	sentAt     time.Time     // when the request that set the lease's end was sent
-	serverTime int64         // of the decision, or of the grant
-	contended  bool          // somebody else waits for the key
+	sentAt     time.Time    // when the request that set the lease's end was sent
+	serverTime int64        // of the decision, or of the grant
+	contended  bool         // somebody else waits for the key
+	crowded    bool         // somebody did when the session last asked
+	before     driver.Owner // of a waiter, see keyState.before
+	sure       bool
 	remaining  time.Duration // of the lease that ends first; 0 if there is none
 	holder     driver.Origin // of one of the leases, if it was not granted
 }

@@ -121,6 +121,27 @@ func (k *keyState) countWaiting() int {
 	return n
 }
 
+// before returns the owner whose claim ends before a waiter's turn comes: of the waiter before it, or, if
+// there is none, of a holder. It is zero if a lease is kept by nobody. sure is false if it may be the
+// waiter's turn before that, as several hold the key, and the waiter does not need that all have ended.
+func (k *keyState) before(o driver.Owner) (before driver.Owner, sure bool) {
+	i := slices.IndexFunc(k.claims, func(c claim) bool { return c.owner == o && c.state == waits })
+	if i < 0 {
+		return before, false
+	}
+	if i > 0 {
+		return k.claims[i-1].owner, true
+	}
+	holders := k.claims[k.countWaiting():]
+	if len(holders) == 0 || slices.ContainsFunc(holders, func(c claim) bool { return c.state == kept }) {
+		return before, false
+	}
+	if k.claims[i].room == 1 {
+		return holders[len(holders)-1].owner, true
+	}
+	return holders[0].owner, len(holders) == 1
+}
+
 // firstExpiry returns when the first of the leases ends, or 0 if there is none.
 func (k *keyState) firstExpiry() int64 {
 	var end int64
@@ -247,6 +268,15 @@ type ownClaim struct {
 	version        uint64        // ownClaims.version when it became a place or a lease, or was heard of last
 	placeTTL       time.Duration // of a waiter
 	ahead          int64         // how many waiters the last poll found before it; -1 before the first
+	since          time.Time     // when it was registered
+
+	// Of a waiter in MySQL, see baton.go.
+	before driver.Owner // the claim that ends before its turn comes; zero if nobody has a baton for it
+	sure   bool         // it cannot be its turn before that
+	sleeps bool         // a goroutine sleeps for it
+	asleep bool         // and is to be woken in time
+	left   bool         // it is no place any more
+	told   kit.Signal   // set when before or left may have changed
 }
 
 func (c *ownClaims) init() {
@@ -256,11 +286,11 @@ func (c *ownClaims) init() {
 }
 
 // addPlace registers a place in the queue of a key whose first lease ends at expires.
-func (c *ownClaims) addPlace(id driver.ID, ttl time.Duration, expires time.Time) *ownClaim {
+func (c *ownClaims) addPlace(id driver.ID, ttl time.Duration, a answer, asleep bool) *ownClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	own := &ownClaim{id: id, wake: kit.NewSignal(), placeTTL: ttl, ahead: -1}
-	c.expectExpiry(expires)
+	own := &ownClaim{id: id, wake: kit.NewSignal(), told: kit.NewSignal(), placeTTL: ttl, ahead: -1, before: a.before, sure: a.sure, asleep: asleep}
+	c.expectExpiry(a.sentAt.Add(a.remaining))
 	c.put(own)
 	return own
 }
@@ -289,7 +319,7 @@ func (c *ownClaims) put(own *ownClaim) {
 	}
 	c.usedUntil = driver.Later(c.usedUntil, time.Now())
 	c.version++
-	own.version = c.version
+	own.version, own.since = c.version, time.Now()
 	c.byOwner[own.id.Owner] = own
 	c.byHash[ownerHash(own.id.Owner)] = own
 	c.changed.Set()
@@ -361,22 +391,104 @@ func (c *ownClaims) forgetLocked(o driver.Owner) {
 	delete(c.byHash, ownerHash(o))
 }
 
-// beginPoll starts a poll. Claims that change later have a larger version, and the poll does
-// not judge them. Leases that the server has forgotten, or soon will, whether or not it has heard of
-// their release, are polled no more. ttl is the shortest time that a place lasts, or 0 if none waits.
-func (c *ownClaims) beginPoll() (version uint64, found bool, ttl time.Duration, nextExpiry time.Time) {
+// pollPlan is what a session polls for.
+type pollPlan struct {
+	version    uint64        // claims that change later have a larger one, and the poll does not judge them
+	found      bool          // there are claims
+	ttl        time.Duration // the shortest time that a place lasts, or 0 if none waits
+	nextExpiry time.Time     // ownClaims.nextExpiry
+	asleep     bool          // all places are asleep
+	heldSince  time.Time     // when the oldest lease was registered; zero if there is none
+}
+
+// beginPoll starts a poll. Leases that the server has forgotten, or soon will, whether or not it has heard
+// of their release, are polled no more.
+func (c *ownClaims) beginPoll() pollPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version++
+	p := pollPlan{version: c.version, nextExpiry: c.nextExpiry, asleep: true}
 	for o, own := range c.byOwner {
 		switch {
 		case !own.releaseEnds.IsZero() && time.Now().After(own.releaseEnds):
 			c.forgetLocked(o)
-		case !own.held && (ttl == 0 || own.placeTTL < ttl):
-			ttl = own.placeTTL
+			continue
+		case own.held:
+			if p.heldSince.IsZero() || own.since.Before(p.heldSince) {
+				p.heldSince = own.since
+			}
+			continue
+		case p.ttl == 0 || own.placeTTL < p.ttl:
+			p.ttl = own.placeTTL
+		}
+		p.asleep = p.asleep && own.asleep
+	}
+	p.found = len(c.byOwner) > 0
+	return p
+}
+
+// tell tells a waiter's sleeper what a decision has found.
+func (c *ownClaims) tell(place *ownClaim, a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !a.sentAt.IsZero() { // else the server could not be asked
+		place.before, place.sure = a.before, a.sure
+	}
+	if a.before == (driver.Owner{}) && a.remaining > 0 {
+		c.expectExpiry(a.sentAt.Add(a.remaining))
+	}
+	place.told.Set()
+}
+
+// leave ends a place: its waiter has been granted a lease, or has left.
+func (c *ownClaims) leave(place *ownClaim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	place.left = true
+	place.told.Set()
+}
+
+// wakeSleepers has all sleepers look again.
+func (c *ownClaims) wakeSleepers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, own := range c.byOwner {
+		if !own.held {
+			own.asleep = false
+			own.told.Set()
 		}
 	}
-	return c.version, len(c.byOwner) > 0, ttl, c.nextExpiry
+	c.changed.Set()
+}
+
+// nextToSleep returns a place that nobody sleeps for, or nil. The caller sleeps for it.
+func (c *ownClaims) nextToSleep() *ownClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, own := range c.byOwner {
+		if !own.held && !own.left && !own.sleeps {
+			own.sleeps = true
+			return own
+		}
+	}
+	return nil
+}
+
+// sleepsBehind returns before and sure, and whether the place has been left.
+func (c *ownClaims) sleepsBehind(place *ownClaim) (before driver.Owner, sure, left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return place.before, place.sure, place.left
+}
+
+// setAsleep notes whether a waiter is to be woken in time.
+func (c *ownClaims) setAsleep(place *ownClaim, asleep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if place.asleep != asleep {
+		place.asleep = asleep
+		c.changed.Set()
+	}
 }
 
 // wakeWaiters wakes waiters, so that they ask the server again.

@@ -36,9 +36,12 @@ func New(db *sql.DB, d Dialect, opts ...Option) (driver.Driver, error) {
 	case !c.pollSet && c.notifications != nil:
 		c.pollInterval = notifiedPoll
 	case !c.pollSet:
-		c.pollInterval = defaultPoll
+		c.pollInterval, c.sleepInterval = defaultPoll, notifiedPoll
 	case c.pollInterval < minPoll || c.pollInterval > maxPoll:
 		return nil, fmt.Errorf("sqllock: make a driver: WithPoll(%v); use %v to %v", c.pollInterval, minPoll, maxPoll)
+	}
+	if c.pollSet {
+		c.sleepInterval = c.pollInterval
 	}
 	c.q = newQueries(d, true)
 	return &sqlDriver{c}, nil
@@ -61,11 +64,19 @@ func (s *sqlDriver) Capabilities() driver.Capabilities {
 		Keep:   true,
 		Oust:   true,
 		Recall: true,
-		Wake:   s.pollInterval,
+		Wake:   s.wakeInterval(),
 
 		Identity: true,
 		Trace:    true,
 	}
+}
+
+// wakeInterval returns how long a waiter may miss that its key is free.
+func (c *config) wakeInterval() time.Duration {
+	if c.d == MySQL {
+		return max(c.pollInterval, c.sleepInterval)
+	}
+	return c.pollInterval
 }
 
 // Open starts a session.
@@ -138,7 +149,8 @@ type config struct {
 	d             Dialect
 	q             *queries
 	pollInterval  time.Duration
-	pollSet       bool // by WithPoll
+	sleepInterval time.Duration // of a session whose waiters are asleep
+	pollSet       bool          // by WithPoll
 	notifications Notifications
 }
 
@@ -154,6 +166,7 @@ type session struct {
 
 	claims       ownClaims
 	hearing      hearing
+	batons       batons
 	spent        spentClaims
 	keyMutexes   keyMutexes
 	renewalSlots chan struct{} // few, which leaves connections for other calls
@@ -167,6 +180,7 @@ func newSession(c config, dc driver.Config) *session {
 	s := &session{config: c, identity: dc.Identity, sink: dc.Sink, timeout: dc.StoreTimeout, id: newSessionID(), renewalSlots: make(chan struct{}, 4), Life: kit.NewLife("sql", "the server")}
 	s.tables.init(c)
 	s.claims.init()
+	s.batons.init(c.d)
 	s.spent.init(c, s.Life)
 	s.debts = kit.NewDebts[driver.Owner](s.Life, 4) // few at a time, which leaves connections for other calls
 	return s

@@ -59,13 +59,17 @@ func (s *session) renewBatch(ctx context.Context, rs []driver.Renewal, out []dri
 		l, ok := ext.leases[r.ID]
 		if !ok {
 			s.claims.forget(r.Owner)
+			s.batons.drop(r.Owner)
 			out[i].Err = driver.ErrNotHeld
 			continue
 		}
 		out[i] = driver.Renewed{Deadline: driver.Deadline(ext.sentAt, r.TTL), Contended: l.contended}
 		s.claims.noteContended(r.Owner, l.contended)
+		if l.contended {
+			s.takeBaton(r.Owner)
+		}
 		if r.Share && l.contended {
-			s.grantToQueue(r.Key)
+			s.grantToQueue(r.ID)
 		}
 	}
 	return nil
@@ -73,9 +77,10 @@ func (s *session) renewBatch(ctx context.Context, rs []driver.Renewal, out []dri
 
 // grantToQueue makes a decision on the key in the background, which grants the key to the
 // first waiters that fit.
-func (s *session) grantToQueue(key string) {
+func (s *session) grantToQueue(shared driver.ID) {
 	s.Start(func() { // if it fails, the next decision grants the key
-		_ = s.decideInBackground(s.Ctx, key, func(*decision) error { return nil })
+		_ = s.decideInBackground(s.Ctx, shared.Key, func(*decision) error { return nil })
+		s.batons.pass(shared.Owner)
 	})
 }
 
@@ -242,6 +247,7 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 		s.endLater(e.ID, e.Keep, max(time.Until(e.Deadline), 0))
 		return err
 	}
+	s.batons.drop(e.Owner)
 	s.claims.forget(e.Owner)
 	if r.ended {
 		return nil
@@ -261,7 +267,7 @@ func (s *session) endLater(id driver.ID, keep, ttl time.Duration) {
 	if id.Key == "" || len(id.Key) > MaxKeyLength {
 		return
 	}
-	s.debts.Owe(id.Owner, kit.Debt{Limit: ttl + 2*s.timeout, End: func(ctx context.Context) error {
+	s.debts.Owe(id.Owner, kit.Debt{Limit: ttl + 2*s.timeout, Over: func() { s.batons.drop(id.Owner) }, End: func(ctx context.Context) error {
 		return s.decideInBackground(ctx, id.Key, func(d *decision) error {
 			if d.claimOf(id.Owner) == nil {
 				d.burn(id.Owner)

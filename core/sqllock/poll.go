@@ -24,24 +24,31 @@ func (s *session) pollLoop() {
 	last, refreshed := time.Now(), time.Time{}
 	pace := minPoll
 	for {
-		version, found, ttl, nextExpiry := s.claims.beginPoll()
+		p := s.claims.beginPoll()
+		ttl, nextExpiry := p.ttl, p.nextExpiry
 		every := s.pollInterval
 		if ttl > 0 { // somebody waits, and needs time for the request after the poll
+			if p.asleep && s.notifications == nil {
+				every = s.sleepInterval
+			}
 			every = min(every-every/4, ttl/4)
 			switch hears, _ := s.hearing.get(); {
-			case s.notifications == nil:
+			case s.notifications == nil && !p.asleep:
 				every = min(every, pace)
-			case hears == deaf:
+			case s.notifications != nil && hears == deaf:
 				every = min(every, pace, defaultPoll)
 			}
 		}
 		now := time.Now()
 		next := last.Add(every)
+		if told := driver.Later(last, p.heldSince).Add(s.pollInterval); !p.heldSince.IsZero() && told.Before(next) {
+			next = told // a holder is to know that somebody waits
+		}
 		if soon := driver.Later(nextExpiry, last.Add(minPoll)); ttl > 0 && !nextExpiry.IsZero() && soon.Before(next) {
 			next = soon // its holder may have died
 		}
 		switch left := next.Sub(now); {
-		case !found:
+		case !p.found:
 			last = now
 			tick.Stop()
 		case left > 0:
@@ -56,7 +63,7 @@ func (s *session) pollLoop() {
 			// time, so that a busy server is not slowed down by polls.
 			pace = pace * 3 / 2
 			start := time.Now()
-			if s.poll(version) {
+			if s.poll(p.version) {
 				pace = minPoll
 			}
 			pace = min(max(pace, 4*time.Since(start)), s.pollInterval)
@@ -123,9 +130,13 @@ func (s *session) poll(version uint64) (moved bool) {
 	}
 	c.mu.Unlock()
 	for id, waiting := range contended {
+		if waiting {
+			s.takeBaton(id.Owner)
+		}
 		s.sink.Contended(id, waiting)
 	}
 	for _, id := range lost {
+		s.batons.drop(id.Owner)
 		s.sink.Lost(id, errTaken)
 	}
 	return moved
