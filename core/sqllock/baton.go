@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,18 +26,19 @@ import (
 
 const (
 	napTime      = 1               // seconds that a GET_LOCK waits
-	mostNaps     = 8               // connections of a session on which waiters sleep
+	mostNaps     = 4               // connections of a session on which waiters sleep
+	leastPool    = 8               // a smaller one has none for batons
 	shareOfPool  = 4               // a session has at most a fourth of a bounded pool, for both
-	batonLinger  = 5 * time.Second // how long a connection stays that is not used; and the keeper is not heard of
+	batonLinger  = 5 * time.Second // how long a connection stays that is not used
+	batonCheck   = time.Second     // how often the keeper gives way to those who need its connection
 	mostBatons   = 64              // in one statement
-	mostTroubles = 3               // refusals, one after the other, until no batons are used
+	mostTroubles = 3               // refusals, one after the other, after which no batons are used
 )
 
 // batons are those of a session, and who sleeps.
 type batons struct {
 	mu       sync.Mutex
-	off      bool // they do not work here
-	troubles int
+	off      bool                  // they do not work here
 	wanted   map[driver.Owner]bool // true if it is to be released once, and taken again
 	sleepers int                   // goroutines
 	idle     int                   // sleepers without a place
@@ -93,18 +95,22 @@ func (b *batons) changes(has map[driver.Owner]bool) (release, take []driver.Owne
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for o := range has {
-		if again, wanted := b.wanted[o]; again || !wanted {
+		again, wanted := b.wanted[o]
+		if (again || !wanted) && len(release) < mostBatons {
 			release = append(release, o)
 		}
 	}
-	for o, again := range b.wanted {
-		if again {
-			b.wanted[o] = false
-		} else if !has[o] {
+	for o := range b.wanted {
+		if !has[o] && len(take) < mostBatons {
 			take = append(take, o)
 		}
 	}
-	return release[:min(len(release), mostBatons)], take[:min(len(take), mostBatons)]
+	for _, o := range slices.Concat(release, take) {
+		if b.wanted[o] {
+			b.wanted[o] = false
+		}
+	}
+	return release, take
 }
 
 // stopBatons has the session use no batons any more.
@@ -118,16 +124,15 @@ func (s *session) stopBatons() {
 	s.claims.wakeSleepers()
 }
 
-// batonsAnswered notes whether the server has refused a statement with a named lock.
-func (s *session) batonsAnswered(err error) {
-	b := &s.batons
-	b.mu.Lock()
-	if b.troubles++; err == nil || code(err) == "" {
-		b.troubles = 0
+// troubles is how many statements with named locks a server has refused, one after the other.
+type troubles int
+
+// answered counts an answer.
+func (n *troubles) answered(s *session, err error) {
+	if *n++; err == nil || code(err) == "" {
+		*n = 0
 	}
-	stop := b.troubles == mostTroubles
-	b.mu.Unlock()
-	if stop {
+	if *n == mostTroubles {
 		s.stopBatons()
 	}
 }
@@ -135,11 +140,14 @@ func (s *session) batonsAnswered(err error) {
 // mayPin returns how many connections the session may keep for itself. Batons are not worth more
 // than a few of a pool.
 func (s *session) mayPin() int {
-	p := s.db.Stats()
-	if p.MaxOpenConnections == 0 {
+	switch most := s.db.Stats().MaxOpenConnections; {
+	case most == 0:
 		return mostNaps + 1
+	case most < leastPool:
+		return 0
+	default:
+		return min(most/shareOfPool, mostNaps+1)
 	}
-	return min(p.MaxOpenConnections/shareOfPool, mostNaps+1)
 }
 
 // pin takes a connection out of the pool, unless half of the pool is in use. It returns nil if there is
@@ -179,6 +187,7 @@ type keeper struct {
 	has   map[driver.Owner]bool
 	used  time.Time
 	pause time.Duration // after a failure
+	troubles
 }
 
 // keepBatons takes and releases batons.
@@ -201,24 +210,26 @@ func (s *session) keepBatons() {
 func (k *keeper) work() time.Duration {
 	release, take := k.batons.changes(k.has)
 	nothing := len(release)+len(take) == 0
-	left := batonLinger - time.Since(k.used)
 	switch {
 	case nothing && k.conn == nil:
 		return time.Hour // or when it is woken
-	case nothing && left > 0 && !k.crammed():
-		return left
+	case nothing && k.crammed():
+		k.leave()
+		return batonCheck
+	case nothing && time.Since(k.used) < batonLinger:
+		return batonCheck
 	case nothing && len(k.has) == 0:
 		k.leave()
 		return time.Hour
 	}
 	if k.conn == nil {
 		if k.conn = k.pin(); k.conn == nil {
-			return time.Second
+			return batonCheck
 		}
 	}
 	id, done, err := k.change(release, take)
 	k.used = time.Now()
-	k.batonsAnswered(err)
+	k.answered(k.session, err)
 	if err != nil {
 		closeConn(k.conn, true) // and all batons with it
 		k.conn, k.id = nil, 0
@@ -343,6 +354,7 @@ func (s *session) startSleeper() bool {
 type sleeper struct {
 	*session
 	conn *sql.Conn
+	troubles
 }
 
 // sleep sleeps for one place after the other.
@@ -394,6 +406,7 @@ func (z *sleeper) sleepFor(place *ownClaim) {
 			return
 		case before != last:
 			last, early = before, 0
+			c.setAsleep(place, sure)
 		}
 		if before == (driver.Owner{}) || z.isOff() {
 			c.setAsleep(place, false)
@@ -416,12 +429,12 @@ func (z *sleeper) sleepFor(place *ownClaim) {
 			early = 1
 			z.wake(place)
 		case untaken: // it has ended already, or its session has not taken the baton, perhaps not yet
-			if early++; early == 1 {
+			if early = min(early+1, 10); early == 1 {
 				z.wake(place)
 			}
 		case failed:
 			c.setAsleep(place, false)
-			z.await(place, time.Second)
+			z.await(place, batonCheck)
 		}
 		if z.Ctx.Err() != nil {
 			return
@@ -479,7 +492,7 @@ func (z *sleeper) nap(before driver.Owner) nap {
 	name := nameOf(before)
 	var wasFree, got, released sql.NullInt64
 	err := z.conn.QueryRowContext(ctx, z.d.words("SELECT IS_FREE_LOCK("+name+"), GET_LOCK("+name+", ?), RELEASE_LOCK("+name+"){all}"), napTime).Scan(&wasFree, &got, &released)
-	z.batonsAnswered(err)
+	z.answered(z.session, err)
 	switch {
 	case err != nil || !got.Valid:
 		closeConn(z.conn, true)

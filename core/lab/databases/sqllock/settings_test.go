@@ -51,6 +51,14 @@ func (c seenConn) ExecContext(ctx context.Context, statement string, args []sqld
 	return r, err
 }
 
+func (c seenConn) QueryContext(ctx context.Context, statement string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	r, err := c.mysqlConn.QueryContext(ctx, statement, args)
+	if err != sqldriver.ErrSkip {
+		c.seen(statement)
+	}
+	return r, err
+}
+
 // TestLockWaitTimeoutOfAConnectionStaysThoughTheContextEnds ends the context of InTx, which is not
 // that of its transaction, after each of its statements.
 func TestLockWaitTimeoutOfAConnectionStaysThoughTheContextEnds(t *testing.T) {
