@@ -27,11 +27,12 @@
 // each process and key, and nobody passes a queue. The decision that makes a place bounds their number
 // by the MaxWaiting of its caller's policy. A release grants the key to the first
 // waiter in the same transaction. The waiter finds out by polling: one statement for all
-// claims of a session, every 200 ms, and more often while the queue moves. In PostgreSQL
-// NOTIFY can wake it instead, see [WithNotifications], and the session then polls every
-// second, in case a notification is lost. Holders learn in the same ways that somebody
+// claims of a session, every 200 ms, and more often while the queue moves. Two things wake it
+// sooner: in PostgreSQL NOTIFY, see [WithNotifications], and in MySQL a named lock, see
+// Advisory locks. The session then polls every second, in case a wake-up is lost.
+// Holders learn by polls, or by NOTIFY, that somebody
 // waits, that a request without a wait has found the key taken, and that their lease was
-// ousted.
+// ousted. In MySQL a session with leases polls every 200 ms for that.
 //
 // If a holder crashes, its key becomes free when its TTL is over; if the first waiter
 // crashes too, up to 3 seconds later. A waiter that is paused for longer than 3 seconds, or
@@ -79,7 +80,9 @@
 // A decision is what it takes if others hold the key or wait for it, and the first time that the
 // key is used, with 2 more. A session remembers the keys that others wanted when it last asked;
 // otherwise the statement for a free key comes before the decision. A session that holds or waits
-// adds 1 for each poll, and 1 every quarter of 3 seconds while it waits. In MySQL renewals and polls
+// adds 1 for each poll, and 1 every quarter of 3 seconds while it waits. In MySQL a claim that others
+// wait for adds 2 for its named lock, and a waiter 1 for each claim that it sleeps behind, and 1 for
+// each second; they write nothing. In MySQL renewals and polls
 // take two round trips for each statement unless the data source has interpolateParams=true, which
 // is recommended.
 //
@@ -97,9 +100,12 @@
 // A decision has several statements, so it may take longer, but not longer than its caller's
 // context.
 //
-// A waiter holds no connection. The keys of a policy with several are asked for four at a time,
+// A waiter holds no connection, but for those below. The keys of a policy with several are asked for four at a time,
 // so that they take few connections of the pool. A session uses at most one connection for each call in
-// progress, 4 for cleaning up, and 1 for polls. Transaction poolers (PgBouncer) work, but
+// progress, 4 for cleaning up, and 1 for polls. In MySQL it keeps 1 more for its named locks while it has any,
+// and 1 for each of its first 4 waiters; the others poll. They are at most a quarter of a pool that is
+// bounded (SetMaxOpenConns), none if it has less than 8 connections, and are given back within a second
+// when all of the pool are in use. A connection that is not used is given back after 5 seconds. Transaction poolers (PgBouncer) work, but
 // [Notifications] need a connection to the server itself: a LISTEN through a pooler hears nothing. Ping finds that out,
 // by a notification to itself, and a session that has found it out polls as one without notifications. With pgx such a
 // pooler also needs default_query_exec_mode=exec (or simple_protocol) in the data source: pgx otherwise prepares
@@ -121,14 +127,30 @@
 //
 // # Advisory locks
 //
-// The databases have locks that belong to a connection: pg_advisory_lock, GET_LOCK. This
-// package does not use them. Behind a transaction pooler each statement may use another
+// The databases have locks that belong to a connection: pg_advisory_lock, GET_LOCK. No lease of this
+// package depends on one. Behind a transaction pooler each statement may use another
 // connection; then these locks lock nothing or never end, and the client cannot tell. The
 // same happens with a pool of database/sql unless the holder pins its connection. And if the
 // connection breaks, the key is free at once although its holder still works. They also have
 // no queue across processes, no tokens and no expiry. pg_advisory_xact_lock belongs to a
 // transaction, but its key is a 64-bit number, so that keys collide. [InTx] has no such
 // collisions.
+//
+// In MySQL they serve to wake waiters. A session has a named lock of the server for each of its claims that
+// others may wait for: of all its waiters, of the leases that they become, and of leases whose key others
+// were seen to want. Its name is la: and a hash. When the claim has ended, the session releases the named lock. A
+// waiter sleeps in a GET_LOCK of the claim before it alone: of the waiter before it, or, if it is the first, of
+// a holder. It releases what it gets at once, and asks the tables. So a named lock that is free too early
+// costs a request, and one that is missing, or never free, a poll:
+//
+//   - if the claim's session has no connection to spare, or its connection breaks, or it uses another node of a
+//     cluster, the waiter polls as often as without named locks;
+//   - if the session is stopped or cut off, or the first waiter waits for several holders of a semaphore, another
+//     claim may end first, and the waiter finds that out by a poll;
+//   - behind a transaction pooler a named lock stays with a connection of the pooler's. The session finds
+//     that out when it uses its own again, at the latest after 6 seconds, and does without them from then on.
+//     So it does if the server refuses GET_LOCK three times in a row, as with a max_statement_time of less
+//     than a second.
 //
 // They are faster: to lock and unlock takes two round trips, which write nothing. A lease takes three
 // in PostgreSQL, of which two commit, and four or five in MySQL. Package core/lab/peers compares
@@ -145,6 +167,7 @@
 //	attempt.go   a caller may abandon an attempt; statements and transactions; and errors
 //	lease.go     Renew and Release
 //	poll.go      a session reads what has become of its claims
+//	baton.go     named locks of MySQL wake waiters
 //	listen.go    NOTIFY wakes a session; and whether it hears of it
 //	sweep.go     Purge; rows that are no longer used are deleted
 //	operator.go  Inspect, Oust and List

@@ -119,15 +119,17 @@ func (f optionFunc) apply(c *config) { f(c) }
 // ms to 10 s. One statement polls all of them. It is the longest time for which a waiter can
 // miss that its key is free, and Capabilities.Wake: a quarter of it is reserved for the
 // request that follows the poll. Without notifications a session whose queues move polls
-// more often, up to every 10 ms. A session that waits polls four times while its place
+// more often, up to every 10 ms, except in MySQL while all its waiters sleep until they
+// are woken. A session that waits polls four times while its place
 // lasts, and also when the lease that it waits for ends without a renewal. The default is
-// 200 ms, or 1 s with notifications.
+// 200 ms, or 1 s with notifications. In MySQL it is 200 ms, or 1 s while all waiters of a session
+// sleep; Capabilities.Wake is then 1 s.
 func WithPoll(every time.Duration) Option {
 	return optionFunc(func(c *config) { c.pollInterval, c.pollSet = every, true })
 }
 
 // WithNotifications wakes sessions by PostgreSQL's NOTIFY, before their next poll. MySQL has
-// no notifications. Nil is the default: polling alone.
+// no notifications, and needs none. Nil is the default: polling alone.
 func WithNotifications(n Notifications) Option {
 	return optionFunc(func(c *config) { c.notifications = n })
 }

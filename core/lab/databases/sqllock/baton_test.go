@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -321,5 +322,88 @@ func TestClosedSessionOnMariaDBLeavesNoNamedLock(t *testing.T) {
 		if n := p.db.Stats().InUse; n != 0 {
 			t.Errorf("a session that was closed uses %d connections", n)
 		}
+	}
+}
+
+// pooler makes connections that have two of the server each, and use one for a statement with named locks of
+// their own, and the other for the next.
+type pooler struct {
+	sqldriver.Connector
+	named *atomic.Int64 // how many of these statements there were
+}
+
+func (c pooler) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	first, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	second, err := c.Connector.Connect(ctx)
+	if err != nil {
+		_ = first.Close()
+		return nil, err
+	}
+	return &pooledConn{first.(mysqlConn), second.(mysqlConn), c.named}, nil
+}
+
+type pooledConn struct {
+	mysqlConn
+	other mysqlConn
+	named *atomic.Int64
+}
+
+func (c *pooledConn) Close() error { return errors.Join(c.mysqlConn.Close(), c.other.Close()) }
+
+func (c *pooledConn) QueryContext(ctx context.Context, statement string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	if strings.Contains(statement, "CONNECTION_ID()") {
+		c.mysqlConn, c.other = c.other, c.mysqlConn
+		c.named.Add(1)
+	}
+	return c.mysqlConn.QueryContext(ctx, statement, args)
+}
+
+// TestSessionOnMariaDBBehindAPoolerDoesWithoutNamedLocks has it find out by the end of its first place.
+func TestSessionOnMariaDBBehindAPoolerDoesWithoutNamedLocks(t *testing.T) {
+	d := mariaDB(t)
+	connector, err := d.Driver().(sqldriver.DriverContext).OpenConnector(d.SourceAt(d.On.Addr()) + d.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named atomic.Int64
+	db := sql.OpenDB(pooler{connector, &named})
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	a, b := d.asker(t), &asker{process: open(t, d.locks(t, db))}
+	var before int64
+	for round := range 3 {
+		held, err := a.Acquire(t.Context(), request("k", true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request("k", true)
+		next := b.wait(t, r)
+		if round == 0 {
+			d.awaitKeeper(t, r.ID, 0)
+		}
+		a.release(t, held)
+		g := <-next
+		if g.err != nil {
+			t.Fatal(g.err)
+		}
+		b.release(t, g.Grant)
+		switch round {
+		case 0:
+			eventually(t, "the release that a pooler sends elsewhere", func() bool { return named.Load() == 2 })
+		case 1:
+			before = named.Load()
+		}
+	}
+	if n := named.Load(); n != before || n > 3 {
+		t.Errorf("%d statements with named locks, after %d in the first rounds", n, before)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
