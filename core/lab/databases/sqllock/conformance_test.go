@@ -60,7 +60,7 @@ func (d *database) harness(t *testing.T, options string, notified bool) *drivert
 		h.DropReply = func(op drivertest.Op) func() bool { return link.DropReply(matches(op)) }
 	}
 	h.LosePushes = func() func() { return func() {} } // sessions that only poll have none to lose
-	if notified {
+	if notified || d.dialect == sqllock.MySQL && options != "" {
 		h.LosePushes = link.LosePushes
 	}
 	if refuses {
@@ -118,8 +118,7 @@ func TestConformanceAsTheDriverComes(t *testing.T) {
 	}
 }
 
-// TestEndurance uses notifications where the product has them. The others have no wake-ups,
-// so none can be lost.
+// TestEndurance uses notifications where the product has them.
 func TestEndurance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("works for seconds without a pause")
@@ -128,13 +127,7 @@ func TestEndurance(t *testing.T) {
 		notified := p == products[0]
 		t.Run(p.server.Name, func(t *testing.T) {
 			harness := p.harnesses(t, p.options, notified)
-			endurance.Run(t, func(t *testing.T) *drivertest.Harness {
-				h := harness(t)
-				if !notified {
-					h.LosePushes = nil
-				}
-				return h
-			})
+			endurance.Run(t, harness)
 		})
 	}
 }

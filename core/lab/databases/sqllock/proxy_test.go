@@ -14,7 +14,7 @@ const requests = "requests"
 // newProxy starts a proxy to the server at target. It ends with the test. The codec takes
 // the COMMIT of an acquisition or release for the request, or the statement that commits itself, and a renewal's UPDATE. If early,
 // the first SELECT of a key is an acquisition's request instead. Pushes are all replies on
-// connections that listen.
+// connections that listen, and those to statements with named locks.
 func newProxy(t testing.TB, target string, early bool) *proxy.Proxy[drivertest.Op] {
 	t.Helper()
 	return proxy.Start(t, target, proxy.Options[drivertest.Op]{
@@ -32,16 +32,18 @@ type codec struct {
 	proxy.Chunks
 	early         bool
 	listens       bool
+	named         bool // the latest statement has named locks
 	adds, removes bool // claims, in the current transaction
 }
 
 func (c *codec) See(d proxy.Direction, data []byte) (m proxy.Message[drivertest.Op]) {
 	if d == proxy.ToClient {
-		m.Reply, m.Push = true, c.listens
+		m.Reply, m.Push = true, c.listens || c.named
 		return m
 	}
 	m.Count = requests
 	has := func(text string) bool { return bytes.Contains(data, []byte(text)) }
+	c.named = has("GET_LOCK(") || has("RELEASE_LOCK(")
 	switch {
 	case has("SELECT l.lock_key"): // it commits itself, as the next does
 		m.Requests = append(m.Requests, drivertest.OpAcquire)
