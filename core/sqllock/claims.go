@@ -270,7 +270,7 @@ type ownClaim struct {
 	ahead          int64         // how many waiters the last poll found before it; -1 before the first
 	since          time.Time     // when it was registered
 
-	// Of a waiter in MySQL, see baton.go.
+	// Of a waiter in MySQL, see sleep.go.
 	before driver.Owner // the claim that ends before its turn comes; zero if nobody has a baton for it
 	sure   bool         // it cannot be its turn before that
 	sleeps bool         // a goroutine sleeps for it

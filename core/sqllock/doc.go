@@ -167,7 +167,8 @@
 //	attempt.go   a caller may abandon an attempt; statements and transactions; and errors
 //	lease.go     Renew and Release
 //	poll.go      a session reads what has become of its claims
-//	baton.go     named locks of MySQL wake waiters
+//	baton.go     a session has a named lock of MySQL for each claim that others wait for
+//	sleep.go     a waiter sleeps until the one before it is released
 //	listen.go    NOTIFY wakes a session; and whether it hears of it
 //	sweep.go     Purge; rows that are no longer used are deleted
 //	operator.go  Inspect, Oust and List
