@@ -7,7 +7,8 @@
 //  1. Acquire is idempotent by owner: repeated after a lost reply, by the
 //     driver or by its client library, it returns the same grant.
 //  2. Every call returns at the latest [Promptness] after its context is done,
-//     whatever the client library does. Waiting holds no pooled connection.
+//     whatever the client library does. Waiting holds no pooled connection, or a
+//     bounded few of a large pool.
 //  3. An attempt that was given up may still have been executed. Its owner is
 //     burnt: never used again, and ended at the store by a detached, bounded
 //     clean-up. No ghost outlives the TTL it asked for.

@@ -116,8 +116,8 @@ func (s *session) acquire(ctx context.Context, r *driver.Request) (g driver.Gran
 
 // addPlace registers a place in the queue, and has somebody sleep for it.
 func (s *session) addPlace(r *driver.Request, a answer) *ownClaim {
-	s.takeBaton(r.Owner)
 	place := s.claims.addPlace(r.ID, placeTTL(r.TTL), a, a.sure && s.maySleep())
+	s.takeBaton(r.Owner)
 	if !s.startSleeper() {
 		s.claims.setAsleep(place, false)
 	}

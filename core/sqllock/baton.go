@@ -56,17 +56,24 @@ func (b *batons) init(d Dialect) {
 // nameOf is the name of an owner's baton.
 func nameOf(o driver.Owner) string { return "'la:" + ownerHash(o) + "'" }
 
-// takeBaton has the session take the baton of an owner, so that others can wait for its end.
+// takeBaton has the session take the baton of one of its owners, so that others can wait for its end.
+// Whoever ends the owner forgets its claim first, and then drops the baton.
 func (s *session) takeBaton(o driver.Owner) {
-	b := &s.batons
+	if s.batons.want(s, o) && !s.claims.has(o) {
+		s.batons.drop(o)
+	}
+}
+
+func (b *batons) want(s *session, o driver.Owner) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, known := b.wanted[o]; known || b.off || s.mayPin() < 1 {
-		return
+		return false
 	}
 	b.wanted[o] = false
 	b.begin.Do(func() { s.Start(s.keepBatons) })
 	b.due.Set()
+	return true
 }
 
 // pass wakes who waits for an owner that has a lease now, and may share it.

@@ -378,6 +378,13 @@ func (c *ownClaims) notSwept() {
 	c.sweptAt = time.Time{}
 }
 
+// has reports whether an owner is known.
+func (c *ownClaims) has(o driver.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byOwner[o] != nil
+}
+
 // forget removes an owner.
 func (c *ownClaims) forget(o driver.Owner) {
 	c.mu.Lock()

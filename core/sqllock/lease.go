@@ -247,8 +247,8 @@ func (s *session) releaseOne(ctx context.Context, e driver.Ending, asked time.Ti
 		s.endLater(e.ID, e.Keep, max(time.Until(e.Deadline), 0))
 		return err
 	}
-	s.batons.drop(e.Owner)
 	s.claims.forget(e.Owner)
+	s.batons.drop(e.Owner)
 	if r.ended {
 		return nil
 	}
