@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -68,18 +67,22 @@ type request struct {
 	// Of Acquire's goroutine.
 	creation     pendingCall // the call that creates the node
 	replaced     bool        // the lease to replace has ended
-	bold         bool        // its node says that it is granted, though it may wait
-	told         bool        // the holders were told of it when it came
-	alone        *written    // the write that has granted it the lease already; nil if none has
+	alone        bool        // the key had no other node when its own was created
 	capacity     int32
-	version      int32     // of the node
-	acked        time.Time // when the last answered write to the node was sent
+	token        int64         // the number of the node's creation; 0: not known yet
+	created      int64         // when that was, in milliseconds since 1970 by the servers' clock
+	asked        time.Time     // when it was asked for
+	version      int32         // of the node
+	acked        time.Time     // when the last answered write to the node was sent
+	lasts        time.Duration // how long the node lasts from then on, at least
 	predecessors map[string]*predecessor
-	keyVersion   int32 // the version of the key's node, when the line was last read
+	keyVersion   int32 // the version of the key's node, when the line was last read; or unread
 	waiters      int   // how many waited then, behind this place
 	ahead        int   // how many waited then, before this place
 	nextInLine   bool  // then this place was right behind the holders
-	reported     bool  // the sink was told that the request waits
+	second       bool  // then one other was before this place
+	first        member
+	reported     bool // the sink was told that the request waits
 	begun        time.Time
 }
 
@@ -105,13 +108,11 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	if err == nil {
 		err = req.createNode(c)
 	}
-	if err == nil && req.alone != nil {
-		g, err = req.hold(*req.alone)
-	} else if err == nil {
-		var unread bool
-		if unread, err = req.awaitTurn(c); err == nil {
-			g, err = req.takeLease(c, unread)
-		}
+	if err == nil && !req.alone {
+		err = req.awaitTurn(c)
+	}
+	if err == nil {
+		g, err = req.takeLease(c)
 	}
 	if err != nil {
 		req.giveUp()
@@ -127,18 +128,17 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 // its name.
 func (req *request) createNode(c caller) error {
 	old := req.nodeToReplace(c)
-	req.bold = req.Mode == driver.Exclusive && !req.s.claims.crowded.Was(req.Key)
 	for range 4 { // the servers may delete the key's node while it is empty
-		req.acked = time.Now()
+		req.asked = time.Now()
+		req.acked, req.lasts = req.asked, req.TTL
 		req.creation = pendingCall{}
 		made, err := req.sendCreate(c, old)
 		var name string
 		switch {
 		case err == nil:
 			name = made.path[len(req.parent)+1:]
-			if k := made.key; k != nil && k.NumChildren == 1 {
-				req.alone = &written{stat: &zk.Stat{Mzxid: k.Mzxid, Mtime: k.Mtime}, sent: req.acked}
-				req.keyVersion = k.Version
+			if k := made.key; k != nil {
+				req.token, req.created, req.keyVersion, req.alone = k.Mzxid, k.Mtime, k.Version, k.NumChildren == 1
 			}
 		case err == zk.ErrNoNode && old != "":
 			old = "" // the lease to replace has ended
@@ -182,25 +182,19 @@ type created struct {
 }
 
 // sendCreate sends the request that creates the node, and deletes the one to replace in the same
-// step. A bold request takes the key for free. It creates the node as a lease, and writes to the
-// key's own node in the same step. The answer says how many members there were then: if there was
-// no other, the lease is granted, and the number of this write is its token, as all earlier
-// leases had ended before. If there was another, its holder has been told by that write that the
-// key is contended.
+// step. An exclusive request also writes to the key's own node in that step. This tells the holders
+// that their key is contended. The answer has the number of the step, which is the token, and says
+// how many members there were then: if there was no other, the lease is granted.
 func (req *request) sendCreate(c caller, old string) (created, error) {
-	rec := record{ttl: req.placeTTL()}
-	if req.bold {
-		rec = record{state: granted, ttl: req.TTL}
-	}
 	create := &zk.CreateRequest{
 		Path: req.parent + "/" + memberPrefix(req.Mode, req.Limit, req.Owner),
-		Data: []byte(rec.String()), Acl: req.s.acl, Flags: zk.FlagEphemeralSequential,
+		Data: []byte(record{ttl: req.lasts}.String()), Acl: req.s.acl, Flags: zk.FlagEphemeralSequential,
 	}
 	ops := []any{create}
 	if old != "" {
 		ops = append(ops, &zk.DeleteRequest{Path: old, Version: -1})
 	}
-	if req.bold {
+	if req.Mode == driver.Exclusive {
 		ops = append(ops, &zk.SetDataRequest{Path: req.parent, Version: -1})
 	}
 	return call(req.s, c, &req.creation, func(conn *zk.Conn) (made created, err error) {
@@ -213,7 +207,7 @@ func (req *request) sendCreate(c caller, old string) (created, error) {
 			return created{}, err
 		}
 		made.path = res[0].String
-		if req.bold {
+		if req.Mode == driver.Exclusive {
 			made.key = res[len(res)-1].Stat
 		}
 		return made, nil
@@ -282,58 +276,80 @@ func (req *request) nodeToReplace(c caller) string {
 	return ""
 }
 
-// takeLease turns the place into a lease by a write to its node. The number of that write is
-// the token. If the line is unread, it reads meanwhile who waits.
-func (req *request) takeLease(c caller, unread bool) (driver.Grant, error) {
-	var counting sync.WaitGroup
-	if unread {
-		counting.Go(func() { req.countWaiters(c) })
+// takeLease turns a place whose turn has come into a lease. It needs no write. That all before it are
+// gone is known from a read or an event of a server that may lag behind, so others may have deleted
+// this node by then. But only those do who have seen one version of it for as long as that lasts, and
+// they count from after they read it. The lease counts from before that version was written, or an
+// earlier one, so it is over first. The same goes for a session that has expired, as an answered
+// write is what cappedTTL counts from. If Oust has deleted it, the watch of the key tells.
+//
+// Where a write would make the lease last much longer, it is written. So it is if the place may be
+// shared and others wait: whoever is behind it watches it, and has to look at the line again.
+func (req *request) takeLease(c caller) (driver.Grant, error) {
+	most := req.s.client.cappedTTL(req.TTL)
+	if req.tellsNext() || !req.alone && time.Until(req.acked.Add(min(req.lasts, most))) < most/10*9 {
+		rec := record{state: granted, ttl: req.TTL, since: req.grantedAt()}
+		for err := req.write(c, rec); err != nil; err = req.write(c, rec) {
+			if !req.mayRetry(c, err) {
+				return driver.Grant{}, err
+			}
+		}
 	}
-	w, err := req.writeGrant(c)
-	counting.Wait()
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return req.hold(w)
-}
-
-// hold returns the lease that a write to the node has granted.
-func (req *request) hold(w written) (driver.Grant, error) {
 	l := &lease{
 		id: req.ID, parent: req.parent, name: req.name, capacity: req.capacity,
-		version: w.stat.Version, token: w.stat.Mzxid, since: w.stat.Mtime,
-		endsAtServers: w.sent.Add(req.TTL),
-		deadline:      driver.Deadline(w.sent, req.s.client.cappedTTL(req.TTL)),
+		version: req.version, token: req.token, since: req.grantedAt(),
+		endsAtServers: req.acked.Add(req.lasts),
+		deadline:      driver.Deadline(req.acked, min(req.lasts, most)),
 	}
-	g := driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.deadline, Contended: req.waiters > 0}
+	g := driver.Grant{ID: l.id, Ref: l.name, Token: l.token, Deadline: l.deadline, Contended: req.waiters > 0 || req.keyVersion == unread}
 	if !req.s.claims.addLease(req, l) {
 		return driver.Grant{}, driver.ErrPlaceLost
 	}
 	return g, nil
 }
 
-// writeGrant writes to the node that it is granted.
-func (req *request) writeGrant(c caller) (written, error) {
-	rec := record{state: granted, ttl: req.TTL}
-	path := req.parent + "/" + req.name
+// tellsNext reports whether the one behind has to be told that this place holds the key.
+func (req *request) tellsNext() bool { return req.reported && req.capacity != 1 && req.waiters > 0 }
+
+// grantedAt returns what the servers' clock shows when the lease is granted: when they created the
+// node, and how long ago it was asked for.
+func (req *request) grantedAt() int64 {
+	if req.alone {
+		return req.created
+	}
+	return req.created + time.Since(req.asked).Milliseconds()
+}
+
+// write writes a record to the place's node.
+func (req *request) write(c caller, rec record) error {
+	req.lasts = min(req.lasts, rec.ttl) // it may be executed, and not answered
 	for {
-		w, err := req.s.set(c, path, rec, req.version)
-		if err == zk.ErrBadVersion { // an earlier attempt was executed
-			var n node
-			if n, err = req.s.get(c, path); err == nil {
-				req.version = n.stat.Version
+		w, err := req.s.set(c, req.parent+"/"+req.name, rec, req.version)
+		switch err {
+		case nil:
+			req.version, req.acked, req.lasts = w.stat.Version, w.sent, rec.ttl
+			return nil
+		case zk.ErrNoNode:
+			return driver.ErrPlaceLost
+		case zk.ErrBadVersion: // an earlier attempt was executed
+			if err = req.readOwn(c); err == nil {
 				continue
 			}
 		}
-		switch {
-		case err == nil:
-			return w, nil
-		case err == zk.ErrNoNode:
-			return written{}, driver.ErrPlaceLost
-		case !req.mayRetry(c, err):
-			return written{}, err
-		}
+		return err
 	}
+}
+
+// readOwn reads the place's node.
+func (req *request) readOwn(c caller) error {
+	n, err := req.s.get(c, req.parent+"/"+req.name)
+	if err == zk.ErrNoNode {
+		return driver.ErrPlaceLost
+	}
+	if err == nil {
+		req.token, req.created, req.version = n.stat.Czxid, n.stat.Ctime, n.stat.Version
+	}
+	return err
 }
 
 // giveUp ends the owner for good, and starts to delete its node.

@@ -19,8 +19,6 @@ type claims struct {
 	ended    *kit.Recent[driver.Owner, endReason]
 
 	watched map[string]map[*request]struct{} // by the path of their target
-
-	crowded *kit.Crowded
 }
 
 // lease is a lease that the session holds. Its fields are guarded by claims.mu.
@@ -31,7 +29,7 @@ type lease struct {
 	capacity      int32
 	version       int32 // of its node, as last known
 	token         int64
-	since         int64
+	since         int64     // in milliseconds since 1970 by the servers' clock
 	lowered       bool      // a renewal was sent that lowers it
 	endsAtServers time.Time // by this process's clock
 	deadline      time.Time // the latest deadline that a caller was given
@@ -56,7 +54,6 @@ func (c *claims) init(s *session) {
 	c.leases = make(map[driver.Owner]*lease)
 	c.ended = kit.NewRecent[driver.Owner, endReason](minEnded)
 	c.watched = make(map[string]map[*request]struct{})
-	c.crowded = kit.NewCrowded()
 }
 
 // begin begins the request of an owner. If the owner has made a request before, it returns that
@@ -98,7 +95,7 @@ func (c *claims) addLease(req *request, l *lease) bool {
 	delete(c.requests, req.Owner)
 	c.leases[req.Owner] = l
 	l.timer = time.AfterFunc(time.Until(l.endsAtServers), func() { c.ttlOver(l) })
-	c.s.keyWatches.add(l, req.keyVersion, req.alone != nil)
+	c.s.keyWatches.add(l, news{req.keyVersion, req.waiters > 0 || req.keyVersion == unread})
 	close(req.done)
 	return true
 }
@@ -121,7 +118,7 @@ func (c *claims) nextRenewal(l *lease, r driver.Renewal) (rec record, version in
 		return record{}, 0, false
 	}
 	l.lowered = l.lowered || r.Share && l.capacity == 1
-	rec = record{state: granted, ttl: max(r.TTL, time.Until(l.endsAtServers)), token: l.token, since: l.since}
+	rec = record{state: granted, ttl: max(r.TTL, time.Until(l.endsAtServers)), since: l.since}
 	if l.lowered {
 		rec.state = lowered
 	}

@@ -18,11 +18,12 @@
 // waiters than the MaxWaiting of its policy deletes the node. The first in line for a semaphore
 // watches the key. If an event is lost, the waiter finds out within a second.
 //
-// A token is the number of a ZooKeeper transaction (zxid). Each grant is a write to the
-// holder's own node when its turn has come, and the number of that write is the token. If a
-// key has no other node when a request makes its own, that write is the grant: the answer says
-// how many nodes there are, as of that write. All earlier leases had ended before. Tokens
-// rise for ever, also when the key's nodes were deleted meanwhile, when servers restart and
+// A token is the number of a ZooKeeper transaction (zxid): of that which made the holder's node.
+// Nodes are granted the key in the order in which they were made, so tokens rise with the grants.
+// Of leases that are held together the one that was asked for first has the smallest token, also
+// if it hears of its grant last. A grant writes nothing. If a key has no other node when an
+// exclusive request makes its own, that write is the grant: the answer says
+// how many nodes there are, as of that write. Tokens rise for ever, also when the key's nodes were deleted meanwhile, when servers restart and
 // when leaders change. They stay below 2^53 for two million elections. Only servers that have
 // lost their disks, or were emptied, begin anew.
 //
@@ -31,11 +32,15 @@
 // ZooKeeper has no TTLs of this kind, only sessions, whose nodes end with them. So each node
 // says how long its owner lasts after the node's last write. A renewal writes to the node, and
 // a waiter writes to its own three times in the length of its place, which is its TTL and at
-// most 10 s. When that time is over, the owner's process deletes the node. If that process has
+// most 10 s. A new node lasts for its TTL. When that time is over, the owner's process deletes the node. If that process has
 // crashed, the next in line does so: once it has seen the same version of the node for the
 // whole time by its own clock, it deletes that version and no later one. The owner counts from
 // before it sent the write, and the next in line from after it read it, so the owner's time is
 // over first. No clocks are compared.
+//
+// A lease that was waited for counts from the last write to its node, and ends when that says so.
+// That was nine tenths of the TTL away at least when the lease was granted, or else the holder
+// writes to its node first.
 //
 // So a crash of the holder costs its waiters its TTL, from its last renewal on. A request that
 // comes later waits for the TTL from then on, or until the holder's session has expired, if
@@ -46,7 +51,7 @@
 //
 // A session that expires takes its leases with it, and the holder must have given up before. So
 // a deadline is never later than two fifths of the session's time-out after the last answered
-// renewal was sent, even if the TTL is longer: 16 s of the default 40 s. It cannot be all of the
+// write was sent, even if the TTL is longer: 16 s of the default 40 s. It cannot be all of the
 // time-out, since the leader decides when a session has expired, and it hears of the clients of
 // other servers only at every half tick. See (*client).cappedTTL. This assumes that a session's
 // time-out is two ticks or more, which is the least that servers grant by default, and that the
@@ -63,7 +68,13 @@
 // A key cannot stay taken after its release (Capabilities.Keep): its node could not end by
 // itself, and the process that would delete it may have ended. Inspect measures the remaining
 // time of a lease by the wall clock of its own process, against the leader's time of the last
-// write. Oust expects a token that was granted: it cannot raise tokens beyond one to come.
+// write. Until a lease is renewed, it says that it was granted when it was asked for. Oust expects a
+// token that was granted: it cannot raise tokens beyond one to come. A holder that does not know yet
+// that its turn has come can be ousted too. If its server lags behind, it may come to know of its
+// grant first, and then of the oust.
+//
+// An exclusive holder that was next in line believes that others wait, until it has read the line some
+// milliseconds later.
 //
 // Who holds a key is not stored: core.WithIdentity is refused, and Inspect names nobody. A node
 // of a key cannot say more in this version of the protocol, and a node beside it would have to
@@ -74,25 +85,31 @@
 // In round trips, of which writes (w) go to a quorum:
 //
 //	acquire a free key    1   make the node, and count the key's nodes in the same step (w)
-//	the same, shared      3   make the node (w), read the line, take the lease (w)
+//	the same, shared      2   make the node (w), read the line and the node at the same time
 //	release               1   delete the node (w)
-//	hand-over             1   after the event: take the lease (w), reading the line at the same time
-//	                          (the next in line then reads the new holder once)
-//	refused at once       4   make the node (w), read the line, read the holder, delete the node and tell it (w)
+//	a place in the line   3   make the node, and tell the holders in the same step (w), read the line,
+//	                          watch the node before it; a shared one tells the holders by a write more
+//	hand-over             0   after the event, to who was second in line when it came
+//	the same, to others   1   after the event: read the line
+//	refused at once       4   make the node, and tell the holders (w), read the line, read the holder, delete the node (w)
 //	renewal               1   write to the node (w), reading the line at the same time
 //	a waiter              3   writes in its TTL, or in 10 s if that is less, and
 //	                      3   small reads in 2 s; for room in a semaphore as many more, of the line
 //
+// So a critical section on a key that others wait for takes four requests, or five. A semaphore costs
+// what a shared lock does. One of these that has waited, and has others behind it, writes to its node
+// when it takes the lease, and so does each request that has waited for longer than a tenth of its TTL,
+// or of the longest lease that its session allows.
+//
 // A lease that is held for more than 5 ms costs one read more, which watches the key for other
-// requests; a shared one does at a session's first use of the key. Three requests, as for a shared
-// lock, is also what a semaphore takes, and a key that the session found taken when it last asked.
-// A session that finds a key taken for the first time writes once more to its node. A key that
+// requests, and one of the line if somebody came or left since that was read. A key that
 // nobody has used for a minute costs two writes more. To tell a holder that its key is contended
-// takes an event and two reads. Reading the line takes
+// takes an event and two reads; one that knows it hears of others ten times a second at most. Reading the line takes
 // about 45 bytes for each holder and waiter: some hundreds on one key are well served, ten
 // thousand are not.
 //
-// Lock of the client library takes 3 requests for a free key and its release, and this driver 2. It
+// Lock of the client library takes 3 requests for a free key and its release, and this driver 2. On a
+// contended key it takes 5. It
 // uses a little less of its process's processor time, has no tokens, no TTL and no context, and
 // lasts as long as its session. Package core/lab/peers compares them.
 //

@@ -13,9 +13,9 @@ import (
 // or deletes the lease of another, writes to the key's own node, and the holders watch that
 // node. So a holder is woken by such a request only, not by every place that comes and goes.
 //
-// A watch stays when the lease ends, for the session's next lease of the key, unless that is
-// granted by a write to the key's node. Such a lease is watched a little later, so that one that
-// ends at once costs no watch. The servers remove a watch with the key's node.
+// A lease is watched a little after its grant, so that one that ends at once costs no watch. The
+// watch stays when the lease ends, for the session's next lease of the key, unless that is asked
+// for by a write to the key's node. The servers remove a watch with the key's node.
 type keyWatches struct {
 	s    *session
 	mu   sync.Mutex
@@ -24,9 +24,7 @@ type keyWatches struct {
 
 // keyWatch is the watch of one key.
 type keyWatch struct {
-	// The session's leases, each with the version of the key's node at which the line was
-	// last read for it.
-	leases           map[*lease]int32
+	leases           map[*lease]news
 	version          int32       // of the key's node, when it was last watched
 	watching         bool        // a watch is set, or is being set
 	running          bool        // a goroutine executes run
@@ -34,43 +32,70 @@ type keyWatch struct {
 	timer            *time.Timer // starts run; nil if not set
 }
 
+// news is what a lease's holder knows.
+type news struct {
+	version   int32 // of the key's node when the line was last read, or unread
+	contended bool
+}
+
+// unread stands for the version of the key's node if the line was not read since somebody left it. The
+// holder believes that the key is contended until it is read.
+const unread = -2
+
 func (w *keyWatches) init(s *session) {
 	w.s = s
 	w.keys = make(map[string]*keyWatch)
 }
 
-// watchAfter is how long a lease is not watched that a request got together with its node.
-const watchAfter = 5 * time.Millisecond
+const (
+	// watchAfter is how long a lease is not watched after its grant.
+	watchAfter = 5 * time.Millisecond
 
-// add watches the key of a lease, at once or a little later. keyVersion is the version of the
-// key's node at which the line was last read for it.
-func (w *keyWatches) add(l *lease, keyVersion int32, later bool) {
+	// watchAgain is how long a key is not watched after an event if all its holders knew that it
+	// is contended. They might only learn that they have lost it.
+	watchAgain = 100 * time.Millisecond
+)
+
+// add watches the key of a lease a little later, of which the holder knows n.
+func (w *keyWatches) add(l *lease, n news) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.keys[l.parent]
 	if k == nil {
-		k = &keyWatch{leases: make(map[*lease]int32)}
+		k = &keyWatch{leases: make(map[*lease]news)}
 		w.keys[l.parent] = k
 	}
-	k.leases[l] = keyVersion
-	switch {
-	case k.running:
+	k.leases[l] = n
+	if k.running {
 		k.changedMeanwhile = true
-	case k.watching && k.version == keyVersion:
-	case later:
-		k.timer = time.AfterFunc(watchAfter, func() { w.startLate(l.parent, k) })
-	default:
-		w.start(l.parent, k)
+	} else if k.mustRead() {
+		w.startLater(l.parent, k, watchAfter)
 	}
 }
 
-// startLate starts to watch the key's node if there is still a lease.
-func (w *keyWatches) startLate(path string, k *keyWatch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.keys[path] == k && len(k.leases) > 0 && !k.running && !k.watching {
-		w.start(path, k)
+// mustRead reports whether there is a lease that would not be told of all that comes.
+func (k *keyWatch) mustRead() bool {
+	for _, n := range k.leases {
+		if !k.watching || n.version != k.version {
+			return true
+		}
 	}
+	return false
+}
+
+// startLater starts to watch the key's node after a while if that is still needed. w.mu is held.
+func (w *keyWatches) startLater(path string, k *keyWatch, after time.Duration) {
+	if k.timer != nil {
+		return
+	}
+	k.timer = time.AfterFunc(after, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		k.timer = nil
+		if w.keys[path] == k && !k.running && k.mustRead() {
+			w.start(path, k)
+		}
+	})
 }
 
 // remove removes a lease.
@@ -112,8 +137,15 @@ func (w *keyWatches) nodeChanged(path string) {
 		k.changedMeanwhile = true
 	default:
 		k.watching = false
-		if len(k.leases) > 0 {
+		ignorant := false
+		for _, n := range k.leases {
+			ignorant = ignorant || !n.contended
+		}
+		switch {
+		case ignorant:
 			w.start(path, k)
+		case len(k.leases) > 0:
+			w.startLater(path, k, watchAgain)
 		}
 		w.removeIfIdle(path, k)
 	}
@@ -160,13 +192,14 @@ func (w *keyWatches) run(path string, k *keyWatch) {
 }
 
 // tellLeases tells the sink of each lease that does not know this version yet: it is lost if
-// it is no longer in the line, and otherwise contended.
+// it is no longer in the line, and otherwise contended, unless the line is read for it for the first
+// time and nobody waits.
 func (w *keyWatches) tellLeases(c caller, path string, k *keyWatch, version int32) error {
 	w.mu.Lock()
-	var leases []*lease
+	leases := make(map[*lease]news)
 	for l, known := range k.leases {
-		if known != version {
-			leases = append(leases, l)
+		if known.version != version {
+			leases[l] = known
 		}
 	}
 	w.mu.Unlock()
@@ -177,17 +210,19 @@ func (w *keyWatches) tellLeases(c caller, path string, k *keyWatch, version int3
 	if err != nil && err != zk.ErrNoNode {
 		return err
 	}
-	for _, l := range leases {
-		if all.index(l.name) < 0 {
+	for l, known := range leases {
+		i := all.index(l.name)
+		if i < 0 {
 			if w.s.claims.lose(l) {
 				w.s.sink.Lost(l.id, errGone)
 			}
 			continue
 		}
-		w.s.sink.Contended(l.id, true)
+		contended := known.version != unread || all.behind(i, w.s.claims.isLowered(l)) > 0
+		w.s.sink.Contended(l.id, contended)
 		w.mu.Lock()
 		if _, ok := k.leases[l]; ok {
-			k.leases[l] = version
+			k.leases[l] = news{version, contended}
 		}
 		w.mu.Unlock()
 	}

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,43 +92,29 @@ func (s *session) renewForeign(c caller, r driver.Renewal) (driver.Renewed, erro
 		return driver.Renewed{}, driver.ErrNotHeld
 	}
 	parent := s.keyPath(r.Key)
-	name, err := s.locate(c, parent, r.Ref, r.Owner)
-	if err != nil {
-		return driver.Renewed{}, err
-	}
-	for name != "" {
-		n, err := s.get(c, parent+"/"+name)
-		if err == zk.ErrNoNode {
-			break
-		}
+	for {
+		holders, _, err := s.readHolders(c, parent)
 		if err != nil {
 			return driver.Renewed{}, err
 		}
-		rec, err := parseRecord(n.data)
-		if err != nil {
-			return driver.Renewed{}, &driver.PermanentError{Err: err}
+		i := slices.IndexFunc(holders, func(h holder) bool { return h.mark == mark(r.Owner) })
+		if i < 0 {
+			return driver.Renewed{}, driver.ErrNotHeld
 		}
-		if rec.state == waiting {
-			break
-		}
-		rec.token, rec.since = tokenOf(rec, n.stat)
-		rec.ttl = max(rec.ttl, r.TTL)
-		if m, _ := parseMember(name); r.Share && m.capacity == 1 {
+		h := holders[i]
+		rec := record{state: max(h.rec.state, granted), ttl: max(h.rec.ttl, r.TTL), since: sinceOf(h.rec, h.stat)}
+		if r.Share && h.capacity == 1 {
 			rec.state = lowered
 		}
-		w, err := s.set(c, parent+"/"+name, rec, n.stat.Version)
-		if err == zk.ErrBadVersion {
+		w, err := s.set(c, parent+"/"+h.name, rec, h.stat.Version)
+		if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 			continue
-		}
-		if err == zk.ErrNoNode {
-			break
 		}
 		if err != nil {
 			return driver.Renewed{}, err
 		}
 		return driver.Renewed{Deadline: driver.Deadline(w.sent, s.client.cappedTTL(r.TTL))}, nil
 	}
-	return driver.Renewed{}, driver.ErrNotHeld
 }
 
 // Release ends leases.

@@ -72,19 +72,14 @@ func (l line) behind(i int, lowered bool) int {
 	return len(l) - max(l.holders(i > 0 || lowered), i+1)
 }
 
-// target is what a waiter watches: one node, or all of the key if name is empty.
-type target struct {
-	name string
-	sole bool // no other member is before the waiter
-}
-
-// target returns what the waiter at index i watches if there are n holders. It is what has to
+// target returns the name of the member that the waiter at index i watches if there are n holders, or
+// "" for all of the key. It is what has to
 // change before the waiter can hold the key, so that a change only wakes waiters that it may let
-// in. A writer watches the member before it, which also writes to its own node when it is
-// granted the key. Others watch the last writer before them, unless members in between wait
+// in. A writer watches the member before it. If that is let in together with others, it writes to its
+// own node, so that the writer watches them all. Others watch the last writer before them, unless members in between wait
 // for room in a semaphore: then they watch the member before them, or all of the key.
-func (l line) target(i, n int) target {
-	before := target{name: l[i-1].name, sole: i == 1}
+func (l line) target(i, n int) string {
+	before := l[i-1].name
 	if l[i].capacity == 1 || i == 1 {
 		return before
 	}
@@ -94,9 +89,9 @@ func (l line) target(i, n int) target {
 	}
 	switch {
 	case i == n && n > 1:
-		return target{} // any of several holders makes room
+		return "" // any of several holders makes room
 	case j >= 0 && l[j+1:].holders(false) > i-j-1:
-		return target{name: l[j].name} // all in between are let in together
+		return l[j].name // all in between are let in together
 	}
 	return before
 }
@@ -207,23 +202,21 @@ func (m member) mode() (driver.Mode, int) {
 type state uint8
 
 const (
-	waiting state = iota
-	granted
-	lowered // a granted writer that lets readers in
+	placed  state = iota // in the line: it holds the key if its turn has come
+	granted              // it has written since then
+	lowered              // a granted writer that lets readers in
 )
 
-var stateNames = [...]string{waiting: "waiting", granted: "granted", lowered: "lowered"}
+var stateNames = [...]string{placed: "placed", granted: "granted", lowered: "lowered"}
 
-// record is the content of a member's node: two words, and two more once the lease has been
-// renewed.
+// record is the content of a member's node.
 //
-//	waiting <milliseconds>
-//	granted <milliseconds> [<token> <granted at, in milliseconds since 1970>]
-//	lowered <milliseconds> [<token> <granted at>]
+//	placed <milliseconds>
+//	granted <milliseconds> <granted at, in milliseconds since 1970>
+//	lowered <milliseconds> <granted at>
 type record struct {
 	state state
 	ttl   time.Duration // how long the member lasts after this write
-	token int64         // 0: this write is the grant
 	since int64
 }
 
@@ -231,8 +224,8 @@ func (r record) String() string {
 	// Rounded up: the lease must not end at the servers before it ends for its holder.
 	ms := (r.ttl + time.Millisecond - 1) / time.Millisecond
 	s := stateNames[r.state] + " " + strconv.FormatInt(int64(ms), 10)
-	if r.token != 0 {
-		s += fmt.Sprintf(" %d %d", r.token, r.since)
+	if r.state != placed {
+		s += " " + strconv.FormatInt(r.since, 10)
 	}
 	return s
 }
@@ -242,12 +235,9 @@ func (r record) String() string {
 func parseRecord(data []byte) (record, error) {
 	bad := fmt.Errorf("a lock node says something else than this version writes, in %d bytes", len(data))
 	words := strings.Split(string(data), " ")
-	if len(words) != 2 && len(words) != 4 {
-		return record{}, bad
-	}
 	var r record
 	switch words[0] {
-	case "waiting":
+	case "placed":
 	case "granted":
 		r.state = granted
 	case "lowered":
@@ -256,29 +246,29 @@ func parseRecord(data []byte) (record, error) {
 		return record{}, bad
 	}
 	const most = int64(1<<63-1) / int64(time.Millisecond)
-	var n [3]int64
+	var n [2]int64
+	if want := 2 + min(1, int(r.state)); len(words) != want {
+		return record{}, bad
+	}
 	for i, w := range words[1:] {
 		var err error
 		if n[i], err = strconv.ParseInt(w, 10, 64); err != nil || n[i] < 0 {
 			return record{}, bad
 		}
 	}
-	if n[0] > most || len(words) == 4 && (n[1] == 0 || r.state == waiting) {
+	if n[0] > most {
 		return record{}, bad
 	}
-	r.ttl, r.token, r.since = time.Duration(n[0])*time.Millisecond, n[1], n[2]
+	r.ttl, r.since = time.Duration(n[0])*time.Millisecond, n[1]
 	return r, nil
 }
 
-// tokenOf returns a lease's token and when it was granted.
-func tokenOf(r record, stat *zk.Stat) (token, since int64) {
-	switch {
-	case r.state == waiting:
-		return 0, 0
-	case r.token != 0:
-		return r.token, r.since
+// sinceOf returns when a lease was granted or, if its node has not been written since, asked for.
+func sinceOf(r record, stat *zk.Stat) int64 {
+	if r.state == placed {
+		return stat.Ctime
 	}
-	return stat.Mzxid, stat.Mtime
+	return r.since
 }
 
 // remaining returns how long a lease still lasts. It compares the servers' time of the last

@@ -75,7 +75,7 @@ func TestCrashedHolderBesideALoweredWriterIsFollowedAfterItsTTL(t *testing.T) {
 	writer, next := open(t, d), open(t, d)
 	lowered := writer.takeLowered("k")
 	crashed := zklock.DefaultRoot + "/=k/s2-" + strings.Repeat("0", 32) + "-"
-	if _, err := raw(t, s).Create(crashed, []byte("granted 1000"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := raw(t, s).Create(crashed, []byte("placed 1000"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	next.drop(granted(t, "the grant of the place of a holder that has crashed", next.queueAs(permit("k", hold))))

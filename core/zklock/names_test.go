@@ -90,20 +90,20 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	for _, r := range []record{
 		{ttl: time.Second},
 		{state: granted, ttl: 30 * time.Second},
-		{state: granted, ttl: time.Hour, token: 1<<53 - 1, since: 1763740000000},
-		{state: lowered, ttl: time.Second, token: 1, since: 0},
+		{state: granted, ttl: time.Hour, since: 1763740000000},
+		{state: lowered, ttl: time.Second, since: 1},
 	} {
 		if got, err := parseRecord([]byte(r.String())); err != nil || got != r {
 			t.Errorf("%v is %v, %v", r, got, err)
 		}
 	}
-	if got := (record{ttl: time.Second + 1}).String(); got != "waiting 1001" {
+	if got := (record{ttl: time.Second + 1}).String(); got != "placed 1001" {
 		t.Errorf("a second and a nanosecond is written as %s", got)
 	}
 }
 
 func TestRecordsOfAnotherVersionAreRefused(t *testing.T) {
-	for _, s := range []string{"", "granted", "granted x", "granted -1", "granted 1 2", "granted 1 0 0", "waiting 1 2 3", "kept 1", "granted 1 2 3 4", "granted 9223372036854775807", " granted 1"} {
+	for _, s := range []string{"", "granted", "granted x", "granted -1", "granted 1", "granted 1 2 3", "granted 1 -2", "placed", "placed 1 2", "lowered 1", "waiting 1", "kept 1", "placed 9223372036854775807", "granted 9223372036854775807 1", " granted 1"} {
 		if r, err := parseRecord([]byte(s)); err == nil {
 			t.Errorf("%q is read as %v", s, r)
 		}
@@ -111,7 +111,7 @@ func TestRecordsOfAnotherVersionAreRefused(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add([]byte("granted 30000 5 1763740000000"))
+	f.Add([]byte("granted 30000 1763740000000"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRecord(data)
 		if err != nil {
@@ -173,28 +173,28 @@ func TestWaitersWatchWhatLetsThemIn(t *testing.T) {
 	for _, tt := range []struct {
 		line string
 		i    int
-		want target
+		want string
 	}{
-		{"xx", 1, target{"a", true}},
-		{"xxx", 2, target{"b", false}},
-		{"rrx", 2, target{"b", false}},
-		{"xr", 1, target{"a", true}},
-		{"xrrr", 3, target{"a", false}},
-		{"rxrr", 3, target{"b", false}},
-		{"xrxrr", 4, target{"c", false}},
-		{"222", 2, target{"", false}},
-		{"2222", 3, target{"c", false}},
-		{"22r", 2, target{"", false}},
-		{"22rr", 3, target{"c", false}},
-		{"x2", 1, target{"a", true}},
-		{"22x", 2, target{"b", false}},
-		{"xr3", 2, target{"a", false}},
-		{"x222", 3, target{"c", false}},
-		{"rx2r", 3, target{"b", false}},
+		{"xx", 1, "a"},
+		{"xxx", 2, "b"},
+		{"rrx", 2, "b"},
+		{"xr", 1, "a"},
+		{"xrrr", 3, "a"},
+		{"rxrr", 3, "b"},
+		{"xrxrr", 4, "c"},
+		{"222", 2, ""},
+		{"2222", 3, "c"},
+		{"22r", 2, ""},
+		{"22rr", 3, "c"},
+		{"x2", 1, "a"},
+		{"22x", 2, "b"},
+		{"xr3", 2, "a"},
+		{"x222", 3, "c"},
+		{"rx2r", 3, "b"},
 	} {
 		l := lineOf(tt.line)
 		if got := l.target(tt.i, l.holders(false)); got != tt.want {
-			t.Errorf("in %s the waiter %d watches %+v, want %+v", tt.line, tt.i, got, tt.want)
+			t.Errorf("in %s the waiter %d watches %q, want %q", tt.line, tt.i, got, tt.want)
 		}
 	}
 }

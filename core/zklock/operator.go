@@ -31,17 +31,13 @@ func (s *session) Inspect(ctx context.Context, key string) (driver.State, error)
 		if i == 0 || left < st.Remaining {
 			st.Remaining = left
 		}
-		token, since := tokenOf(h.rec, h.stat)
-		if token == 0 {
-			continue // it may take the lease, and has not done so yet
-		}
-		st.Token = max(st.Token, token)
+		st.Token = max(st.Token, h.stat.Czxid)
 		mode, limit := h.mode()
 		if h.rec.state == lowered {
 			mode = driver.Shared
 		}
 		st.Holders = append(st.Holders, driver.Holder{
-			Mode: mode, Limit: limit, Token: token, Since: time.UnixMilli(since), Remaining: left,
+			Mode: mode, Limit: limit, Token: h.stat.Czxid, Since: time.UnixMilli(sinceOf(h.rec, h.stat)), Remaining: left,
 		})
 	}
 	return st, nil
@@ -61,18 +57,14 @@ func (s *session) Oust(ctx context.Context, key string, upTo int64) error {
 		}
 		var over []deletion
 		for _, h := range holders {
-			if token, _ := tokenOf(h.rec, h.stat); 0 < token && token <= upTo {
-				d := deletion{h.name, -1}
-				if h.rec.token == 0 { // its next write may be the grant of a later token
-					d.version = h.stat.Version
-				}
-				over = append(over, d)
+			if h.stat.Czxid <= upTo {
+				over = append(over, deletion{h.name, -1})
 			}
 		}
 		if len(over) == 0 {
 			return nil
 		}
-		if err := s.deleteAndTell(c, parent, over...); err != zk.ErrNoNode && err != zk.ErrBadVersion {
+		if err := s.deleteAndTell(c, parent, over...); err != zk.ErrNoNode {
 			return callerError(err)
 		}
 	}

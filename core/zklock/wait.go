@@ -1,6 +1,8 @@
 package zklock
 
 import (
+	"cmp"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,39 +17,45 @@ const maxPlaceTTL = 10 * time.Second
 // pollInterval is how often a waiter polls its target, in case an event was lost.
 const pollInterval = wake * 7 / 10
 
-// awaitTurn waits until the place is among the holders of the key. unread reports that it
-// did not have to read the line to find that out.
-func (req *request) awaitTurn(c caller) (unread bool, err error) {
+// awaitTurn waits until the place is among the holders of the key.
+func (req *request) awaitTurn(c caller) error {
 	for {
-		t, preceding, err := req.readLine(c)
-		if err == nil && preceding != nil {
-			err = req.stepBack(c)
-		}
+		target, preceding, err := req.look(c)
 		switch {
 		case err == nil && preceding == nil:
-			if !req.reported && req.waiters == 0 {
-				req.s.claims.crowded.Note(req.Key, false)
-			}
-			return false, nil
+			return nil
 		case err == nil && (!req.Wait || req.findsFull()):
-			return false, req.refuse(c, preceding[0])
+			return req.refuse(c)
 		case err == nil:
 			if !req.reported {
 				req.reported = true
 				req.s.sink.Waiting(req.ID)
-				if req.nextInLine && !req.told { // otherwise the holders know of a waiter, or will read the line first
+				if req.nextInLine && req.Mode != driver.Exclusive { // otherwise the holders know of a waiter, or will read the line first
 					req.s.Start(func() { _ = req.s.tellContended(req.s.ownCaller(), req.parent) }) // if it fails, renewals tell
 				}
 			}
-			var first bool
-			if first, err = req.awaitChange(c, t, preceding); first {
-				return true, nil
+			err = req.awaitChange(c, target, preceding)
+			if err == nil && req.second && req.capacity == 1 && req.targetDeleted() {
+				req.keyVersion = unread
+				return nil // nobody comes before it any more
 			}
 		}
 		if err != nil && !req.mayRetry(c, err) {
-			return false, err
+			return err
 		}
 	}
+}
+
+// look reads the line, and at the same time the place's own node if its token is not known yet.
+func (req *request) look(c caller) (target string, preceding []member, err error) {
+	var own sync.WaitGroup
+	var unread error
+	if req.token == 0 {
+		own.Go(func() { unread = req.readOwn(c) })
+	}
+	target, preceding, err = req.readLine(c)
+	own.Wait()
+	return target, preceding, cmp.Or(err, unread)
 }
 
 // findsFull reports whether as many wait before a request that has just come as it lets wait.
@@ -55,42 +63,26 @@ func (req *request) findsFull() bool {
 	return req.Wait && !req.reported && req.MaxWaiting > 0 && req.ahead >= req.MaxWaiting
 }
 
-// stepBack is for a request that has others before it. The session's next ones will not take
-// the key for free, and the node of this one says from now on that it waits.
-func (req *request) stepBack(c caller) error {
-	req.s.claims.crowded.Note(req.Key, true)
-	if !req.bold {
-		return nil
-	}
-	if req.Wait && !req.findsFull() {
-		if err := req.refreshPlace(c); err != nil {
-			return err
-		}
-	}
-	req.bold, req.told = false, true
-	return nil
-}
-
 // readLine reads the line. preceding are the members that the request has to check for signs
 // of life while it waits; nil if it is its turn.
-func (req *request) readLine(c caller) (t target, preceding []member, err error) {
+func (req *request) readLine(c caller) (target string, preceding []member, err error) {
 	all, err := req.s.list(c, req.parent)
 	if err == zk.ErrNoNode {
-		return t, nil, driver.ErrPlaceLost
+		return target, nil, driver.ErrPlaceLost
 	}
 	if err != nil {
-		return t, nil, err
+		return target, nil, err
 	}
 	i := all.index(req.name)
 	if i < 0 {
-		return t, nil, driver.ErrPlaceLost
+		return target, nil, driver.ErrPlaceLost
 	}
-	req.keyVersion = all.version
+	req.keyVersion, req.first = all.version, all.line[0]
 	n := all.holders(false)
 	if most := all.holders(true); n <= i && n < most && i <= most { // or else it is the same for i
 		head, err := req.readMember(c, all.line[0].name, false)
 		if err != nil && err != zk.ErrNoNode {
-			return t, nil, err
+			return target, nil, err
 		}
 		if err == zk.ErrNoNode {
 			return req.readLine(c)
@@ -101,36 +93,31 @@ func (req *request) readLine(c caller) (t target, preceding []member, err error)
 	}
 	if i < n {
 		req.waiters = len(all.line) - n
-		return t, nil, nil
+		return target, nil, nil
 	}
 	req.waiters, req.ahead = len(all.line)-1-i, i-n
-	t, req.nextInLine = all.target(i, n), i == n
+	target, req.nextInLine, req.second = all.target(i, n), i == n, i == 1
 	if req.nextInLine { // nobody else checks the holders
-		return t, all.line[:n], nil
+		return target, all.line[:n], nil
 	}
-	j := all.index(t.name)
-	return t, all.line[j : j+1], nil
-}
-
-// countWaiters reads who waits behind a place that has just become the first. After an error
-// the watch of the key will tell.
-func (req *request) countWaiters(c caller) {
-	req.keyVersion, req.waiters = -1, 0
-	if all, err := req.s.list(c, req.parent); err == nil {
-		if i := all.index(req.name); i >= 0 {
-			req.keyVersion, req.waiters = all.version, all.line.behind(i, false)
-		}
-	}
+	j := all.index(target)
+	return target, all.line[j : j+1], nil
 }
 
 // refuse deletes the place of a request that may not wait, and tells the holders that their
-// key is contended.
-func (req *request) refuse(c caller, first member) error {
+// key is contended, unless they were told when it came.
+func (req *request) refuse(c caller) error {
 	held := &driver.HeldError{Full: req.Wait}
-	if head, err := req.readMember(c, first.name, false); err == nil && head.state != waiting {
+	if head, err := req.readMember(c, req.first.name, false); err == nil {
 		held.RetryAfter = head.ttl
 	}
-	if err := req.s.deleteAndTell(c, req.parent, deletion{req.name, -1}); err == nil || err == zk.ErrNoNode {
+	var err error
+	if req.Mode == driver.Exclusive {
+		err = req.s.remove(c, req.parent+"/"+req.name)
+	} else {
+		err = req.s.deleteAndTell(c, req.parent, deletion{req.name, -1})
+	}
+	if err == nil || err == zk.ErrNoNode {
 		req.s.claims.mu.Lock()
 		req.nodeLost = true
 		req.s.claims.mu.Unlock()
@@ -139,56 +126,52 @@ func (req *request) refuse(c caller, first member) error {
 }
 
 // awaitChange sleeps until the line has to be read again, and refreshes the place meanwhile.
-// first reports that no member is left before the place.
-func (req *request) awaitChange(c caller, t target, preceding []member) (first bool, err error) {
+func (req *request) awaitChange(c caller, target string, preceding []member) error {
 	path := req.parent
-	if t.name != "" {
-		path += "/" + t.name
+	if target != "" {
+		path += "/" + target
 	}
 	req.s.claims.watch(req, path)
-	changed, err := req.setWatch(c, t)
-	if changed || err != nil {
-		return changed && t.sole && req.targetDeleted(), err
-	}
+	changed, err := req.setWatch(c, target)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	nextPoll := time.Now().Add(pollInterval)
-	for {
-		now := time.Now()
-		if refresh := req.acked.Add(req.placeTTL() / 3); !now.Before(refresh) {
-			if err := req.refreshPlace(c); err != nil {
-				return false, err
-			}
+	for !changed && err == nil {
+		now, refresh := time.Now(), req.acked.Add(req.placeTTL()/3)
+		if !now.Before(refresh) {
+			err = req.write(c, record{ttl: req.placeTTL()}) // a sign of life
 			continue
 		}
 		if !now.Before(nextPoll) {
-			changed, err := req.poll(c, t, preceding)
-			if changed || err != nil {
-				return changed && t.sole && req.targetDeleted(), err
-			}
+			changed, err = req.poll(c, target, preceding)
 			nextPoll = time.Now().Add(pollInterval)
 			continue
 		}
-		timer.Reset(min(nextPoll.Sub(now), req.acked.Add(req.placeTTL()/3).Sub(now)))
+		timer.Reset(min(nextPoll.Sub(now), refresh.Sub(now)))
 		select {
 		case <-req.changed:
-			changed, err := req.takeEvent(c, t)
-			if changed || err != nil {
-				return changed && t.sole && req.targetDeleted(), err
-			}
+			changed, err = req.takeEvent(c, target)
 		case <-timer.C:
 		case <-c.ctx.Done():
-			return false, c.ctx.Err()
+			return c.ctx.Err()
 		case <-c.closing:
-			return false, driver.ErrClosed
+			return driver.ErrClosed
 		}
 	}
+	return err
+}
+
+// targetDeleted reports whether an event has said that the watched node was deleted.
+func (req *request) targetDeleted() bool {
+	req.s.claims.mu.Lock()
+	defer req.s.claims.mu.Unlock()
+	return req.watchedGone
 }
 
 // setWatch watches the target. changed reports that it has already changed.
-func (req *request) setWatch(c caller, t target) (changed bool, err error) {
-	if t.name != "" {
-		return req.checkMember(c, t.name, true)
+func (req *request) setWatch(c caller, target string) (changed bool, err error) {
+	if target != "" {
+		return req.checkMember(c, target, true)
 	}
 	names, err := call(req.s, c, nil, func(conn *zk.Conn) (members, error) {
 		names, stat, _, err := conn.ChildrenW(req.parent)
@@ -205,7 +188,7 @@ func (req *request) setWatch(c caller, t target) (changed bool, err error) {
 }
 
 // takeEvent handles an event of the target.
-func (req *request) takeEvent(c caller, t target) (changed bool, err error) {
+func (req *request) takeEvent(c caller, target string) (changed bool, err error) {
 	req.s.claims.mu.Lock()
 	nodeLost, armed, gone := req.nodeLost, req.armed, req.watchedGone
 	req.armed = true
@@ -217,20 +200,20 @@ func (req *request) takeEvent(c caller, t target) (changed bool, err error) {
 		return true, nil
 	case armed:
 		return false, nil
-	case t.name == "":
+	case target == "":
 		return true, nil
 	}
-	return req.checkMember(c, t.name, true)
+	return req.checkMember(c, target, true)
 }
 
 // poll reads the target although no event came, and checks the preceding members.
-func (req *request) poll(c caller, t target, preceding []member) (changed bool, err error) {
+func (req *request) poll(c caller, target string, preceding []member) (changed bool, err error) {
 	for _, m := range preceding {
 		if changed, err = req.checkMember(c, m.name, false); changed || err != nil {
 			return changed, err
 		}
 	}
-	if !req.mayMissRoom(t) {
+	if !req.mayMissRoom(target) {
 		return false, nil
 	}
 	return req.lineChanged(c)
@@ -239,9 +222,9 @@ func (req *request) poll(c caller, t target, preceding []member) (changed bool, 
 // mayMissRoom reports whether room may come without a change of the target: beside a writer that has
 // lowered its lease, or if the line moved before the target was read. Another writer lets nobody in
 // without a change of its own, and a request that is a writer has to be the first.
-func (req *request) mayMissRoom(t target) bool {
-	m, _ := parseMember(t.name)
-	return req.capacity != 1 && (m.capacity != 1 || req.predecessors[t.name].state == lowered)
+func (req *request) mayMissRoom(target string) bool {
+	m, _ := parseMember(target)
+	return req.capacity != 1 && (m.capacity != 1 || req.predecessors[target].state == lowered)
 }
 
 // lineChanged reads the line, and reports whether the request may hold the key by now.
@@ -266,22 +249,19 @@ func (req *request) lineChanged(c caller) (changed bool, err error) {
 }
 
 // checkMember reads a member before the place. changed reports that the member is gone, has
-// another state, or was deleted here, because it was not refreshed for as long as it lasts.
+// another state that lets others in or shows that it was let in itself, or was deleted here, because it was not refreshed for as long as it lasts.
 // That time counts from when this process read the latest version, which is later than when
 // the member's own process begins to count.
 func (req *request) checkMember(c caller, name string, watch bool) (changed bool, err error) {
 	before := req.predecessors[name]
 	a, err := req.readMember(c, name, watch)
 	if err == zk.ErrNoNode {
-		req.s.claims.mu.Lock()
-		req.watchedGone = req.watchedGone || req.watching == req.parent+"/"+name
-		req.s.claims.mu.Unlock()
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if before != nil && before.state != a.state {
+	if m, _ := parseMember(name); before != nil && before.state != a.state && (m.capacity != 1 || a.state == lowered) {
 		return true, nil
 	}
 	if time.Since(a.since) <= a.ttl+driver.Margin(a.ttl) {
@@ -324,41 +304,13 @@ type predecessor struct {
 	since   time.Time // when this version was first read
 }
 
-// targetDeleted reports whether the watched node was deleted.
-func (req *request) targetDeleted() bool {
-	req.s.claims.mu.Lock()
-	defer req.s.claims.mu.Unlock()
-	return req.watchedGone
-}
-
-// refreshPlace writes to the place's node, as a sign of life.
-func (req *request) refreshPlace(c caller) error {
-	w, err := req.s.set(c, req.parent+"/"+req.name, record{ttl: req.placeTTL()}, req.version)
-	switch {
-	case err == nil:
-		req.version, req.acked = w.stat.Version, w.sent
-	case err == zk.ErrNoNode:
-		return driver.ErrPlaceLost
-	case err == zk.ErrBadVersion: // an earlier attempt was executed
-		n, err := req.s.get(c, req.parent+"/"+req.name)
-		if err == zk.ErrNoNode {
-			return driver.ErrPlaceLost
-		}
-		if err != nil {
-			return err
-		}
-		req.version = n.stat.Version
-	default:
-		return err
-	}
-	return nil
-}
-
 // placeTTL returns how long the place lasts after each refresh.
 func (req *request) placeTTL() time.Duration { return min(req.TTL, maxPlaceTTL) }
 
-// placeDeadline returns when the place ends, unless it is refreshed before.
-func (req *request) placeDeadline() time.Time { return driver.Deadline(req.acked, req.placeTTL()) }
+// placeDeadline returns when the place ends at the latest, unless it is refreshed before.
+func (req *request) placeDeadline() time.Time {
+	return driver.Deadline(req.acked, min(req.lasts, req.placeTTL()))
+}
 
 // mayRetry reports whether to retry after an error, and pauses before it does. A request may
 // retry for the time of one attempt, and while it waits for as long as its place lasts.
