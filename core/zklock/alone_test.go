@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,11 +112,12 @@ func TestGrantWithoutAWriteEndsWithItsNode(t *testing.T) {
 	s, _, a, d := pair(t)
 	b := open(t, d)
 	conn := raw(t, s)
+	const ttl = 2 * time.Second // of which the margin is small
 	unwritten := 0
 	eventually(t, "some grants without a write", func() bool {
 		g := a.take("k", hold)
-		w := b.queue("k", hold)
-		time.Sleep(50 * time.Millisecond)
+		w := b.queue("k", ttl)
+		time.Sleep(ttl / 20) // it writes if it has waited for twice as long
 		a.drop(g)
 		g = granted(t, "the hand-over", w)
 		_, stat, err := conn.Get(zklock.DefaultRoot + "/=k/" + g.Ref)
@@ -126,12 +128,34 @@ func TestGrantWithoutAWriteEndsWithItsNode(t *testing.T) {
 			unwritten++
 		}
 		// The servers' clock is this machine's, and counts in milliseconds.
-		if end := time.UnixMilli(stat.Mtime + 1).Add(hold); g.Deadline.After(end) {
+		if end := time.UnixMilli(stat.Mtime + 1).Add(ttl); g.Deadline.After(end) {
 			t.Errorf("the holder's deadline is %v after the end that its node says", g.Deadline.Sub(end))
 		}
-		b.drop(g)
+		b.leave(g)
 		return unwritten >= 5
 	})
+}
+
+// TestWhoIsLetInBesideOthersTellsTheOneBehind reads the node of a holder that has waited. The one behind
+// it watches that node, and all holders from then on.
+func TestWhoIsLetInBesideOthersTellsTheOneBehind(t *testing.T) {
+	t.Parallel()
+	s, _, a, d := pair(t)
+	b, c := open(t, d), open(t, d)
+	conn := raw(t, s)
+	g := a.take("k", hold)
+	w := b.queueAs(permit("k", hold))
+	behind := c.queue("k", hold)
+	a.drop(g)
+	g = granted(t, "the hand-over", w)
+	if !g.Contended {
+		t.Error("Grant.Contended is false, but another process waits")
+	}
+	if data, _, err := conn.Get(zklock.DefaultRoot + "/=k/" + g.Ref); err != nil || !strings.HasPrefix(string(data), "granted ") {
+		t.Errorf("the holder's node says %q, %v; want that it is granted", data, err)
+	}
+	b.drop(g)
+	c.drop(granted(t, "the grant to the one behind", behind))
 }
 
 // TestPlaceThatHasEndedUnheardIsNotGranted holds back what a waiter sends and hears. The one behind it
