@@ -287,7 +287,7 @@ func (req *request) nodeToReplace(c caller) string {
 // shared and others wait: whoever is behind it watches it, and has to look at the line again.
 func (req *request) takeLease(c caller) (driver.Grant, error) {
 	most := req.s.client.cappedTTL(req.TTL)
-	if req.tellsNext() || !req.alone && time.Until(req.acked.Add(min(req.lasts, most))) < most/10*9 {
+	if req.tellsNext() || !req.alone && driver.Remaining(req.acked.Add(min(req.lasts, most)), time.Now()) < most/10*9 {
 		rec := record{state: granted, ttl: req.TTL, since: req.grantedAt()}
 		for err := req.write(c, rec); err != nil; err = req.write(c, rec) {
 			if !req.mayRetry(c, err) {
