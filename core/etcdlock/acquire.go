@@ -237,18 +237,23 @@ func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, err
 		}
 	}
-	r, err := req.takeIfFree(ctx, clientv3.OpTxn(
-		[]clientv3.Cmp{req.names.isNew()},
-		append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read()),
-		[]clientv3.Op{req.names.read()},
-	))
+	var (
+		r      *clientv3.TxnResponse
+		err    error
+		isNew  = []clientv3.Cmp{req.names.isNew()}
+		queued = append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read())
+		look   = []clientv3.Op{req.names.read()}
+	)
+	if req.Mode == driver.Exclusive && req.Replace == nil { // the first place of the queue is the lease
+		r, err = req.commitAlong(ctx, isNew, queued, look)
+	} else if r, err = req.takeIfFree(ctx, clientv3.OpTxn(isNew, queued, look)); err == nil && r.Succeeded {
+		req.notePlace()
+		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+	}
 	if err != nil {
 		return driver.Grant{}, req.placeError(err)
 	}
 	req.notePlace()
-	if r.Succeeded {
-		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
-	}
 	q, err := queueOf(r)
 	if err != nil {
 		return driver.Grant{}, err
@@ -341,11 +346,17 @@ func (req *request) takeIfFree(ctx context.Context, more ...clientv3.Op) (*clien
 		then = append([]clientv3.Op{clientv3.OpDelete(old.names.place)}, then...)
 		more = append([]clientv3.Op{old.names.deleteIfOld(old.create)}, more...)
 	}
-	r, uncertain, err := req.s.commitAlong(ctx, req.names, []clientv3.Cmp{free}, then, more)
-	req.uncertain = req.uncertain || uncertain
+	r, err := req.commitAlong(ctx, []clientv3.Cmp{free}, then, more)
 	if err == nil {
 		req.replaced = true
 	}
+	return r, err
+}
+
+// commitAlong is commit, and takes along places that are to be deleted.
+func (req *request) commitAlong(ctx context.Context, ifs []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	r, uncertain, err := req.s.commitAlong(ctx, req.names, ifs, then, otherwise)
+	req.uncertain = req.uncertain || uncertain
 	return r, err
 }
 

@@ -102,6 +102,11 @@ func (n names) newest() clientv3.Op {
 	return clientv3.OpGet(n.queue, clientv3.WithLastCreate()...)
 }
 
+// count counts the places of the queue.
+func (n names) count() clientv3.Op {
+	return clientv3.OpGet(n.queue, clientv3.WithPrefix(), clientv3.WithCountOnly())
+}
+
 // write writes the owner's place on that lease.
 func (n names) write(p place, on clientv3.LeaseID) clientv3.Op {
 	return clientv3.OpPut(n.place, p.String(), clientv3.WithLease(on))

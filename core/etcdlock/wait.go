@@ -93,11 +93,13 @@ func (req *request) takeOrRead(ctx context.Context, admitted bool) (queue, *driv
 			}
 			return q, nil, err
 		}
-		others, err := othersWait(r.Responses[len(r.Responses)-1].GetResponseRange(), req.names.place)
-		if err != nil {
-			return queue{}, nil, err
+		last := r.Responses[len(r.Responses)-1].GetResponseRange()
+		others := last.Count > 1
+		if req.unsaid = req.Mode == driver.Exclusive; !req.unsaid {
+			if others, err = othersWait(last, req.names.place); err != nil {
+				return queue{}, nil, err
+			}
 		}
-		req.unsaid = req.Mode == driver.Exclusive
 		g, err := req.grant(ctx, req.create, r.Header.Revision, others)
 		return queue{}, &g, err
 	}
@@ -109,7 +111,7 @@ func (req *request) commitTake(ctx context.Context, admitted bool, before predec
 	switch {
 	case req.Mode == driver.Exclusive:
 		ifs := append([]clientv3.Cmp{req.names.isOld(req.create), req.names.all(">", req.create-1)}, before.allAlive()...)
-		return req.s.commit(ctx, ifs, []clientv3.Op{req.names.newest()}, read)
+		return req.s.commit(ctx, ifs, []clientv3.Op{req.names.count()}, read)
 	case !admitted:
 		return req.s.commit(ctx, nil, read, nil)
 	}
@@ -147,12 +149,20 @@ func (req *request) awaitChange(ctx context.Context, w watchTarget, rev int64) e
 // of an answer it stays below wake.
 const pollInterval = 800 * time.Millisecond
 
-// firstPoll is how soon a waiter polls first. Most waiters are served sooner.
-const firstPoll = 250 * time.Millisecond
+const (
+	// firstPoll is how soon a waiter polls first. Most waiters are served sooner.
+	firstPoll = 250 * time.Millisecond
+
+	// lateWatch is for how long a new watch may hear of everything late. Before etcd has it, somebody may
+	// write; then it begins in the past, and etcd looks after such watches every 100 ms.
+	lateWatch = 110 * time.Millisecond
+
+	// latePoll is how often a waiter polls meanwhile if few are before it.
+	latePoll = 15 * time.Millisecond
+)
 
 // watch watches the target, and calls notify when it has changed. It begins at etcd's present
-// revision: a watch that begins in the past hears of everything up to 100 ms late, as etcd looks
-// after those only so often. If that revision is after rev, and few are before the waiter, it calls
+// revision. If that revision is after rev, and few are before the waiter, it calls
 // missed: the target may have gone meanwhile.
 //
 // A watch may end early: by a compaction, a lost leader or a revoked permission. Then notify is
@@ -197,7 +207,11 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 	if w.name != "" {
 		target = clientv3.OpGet(w.name)
 	}
-	next := time.NewTimer(firstPoll)
+	first, began := firstPoll, time.Now()
+	if w.near {
+		first = latePoll
+	}
+	next := time.NewTimer(first)
 	defer next.Stop()
 	for {
 		timed := false
@@ -205,9 +219,16 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 		case <-ctx.Done():
 			return
 		case <-missed:
-		case <-next.C:
-			timed = true
-			next.Reset(pollInterval)
+		case now := <-next.C:
+			switch waited := now.Sub(began); {
+			case waited >= firstPoll:
+				timed = true
+				next.Reset(pollInterval)
+			case waited >= lateWatch:
+				next.Reset(firstPoll - waited)
+			default:
+				next.Reset(latePoll)
+			}
 		}
 		before := req.knownPredecessors()
 		ops := append([]clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), target}, before.readPlaces()...)
