@@ -15,8 +15,9 @@
 //  4. Release and Renew act on their own owner only. A late one is a no-op and
 //     reports [ErrNotHeld]; a release repeated because its reply was lost does
 //     not. A renewal never creates a lease that has vanished.
-//  5. Tokens are issued when a lease is granted, not when it is asked for, and
-//     strictly increase per key, as strongly as [Capabilities].Tokens says.
+//  5. Tokens strictly increase per key in the order of grants, as strongly as
+//     [Capabilities].Tokens says: a lease that was asked for earlier and is
+//     granted later has the larger one.
 //  6. A wake-up may be lost; a free lock is still granted to a waiter within
 //     [Capabilities].Wake.
 //  7. The driver computes deadlines, from before the send: see [Deadline].
