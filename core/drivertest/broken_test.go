@@ -43,6 +43,7 @@ const (
 	marginIsMissing          fault = "margin is missing"
 	deadlineFromTheReply     fault = "deadline from the reply"
 	tokenAtPlace             fault = "token at the place in the queue"
+	tokenAtAWritersPlace     fault = "token at a writer's place in the queue, and at a sharer's grant"
 	tokenDrawnAhead          fault = "token drawn ahead"
 	tokensAreACounter        fault = "tokens are a counter"
 	contextIsIgnored         fault = "context is ignored"
@@ -165,6 +166,7 @@ var caught = map[fault][]string{
 	marginIsMissing:          {"DeadlineIsBeforeTheStoresExpiry"},
 	deadlineFromTheReply:     {"DeadlineCountsFromBeforeTheSend"},
 	tokenAtPlace:             {"TokensAreIssuedAtGrant"},
+	tokenAtAWritersPlace:     {"TokensRiseFromModeToMode"},
 	tokenDrawnAhead:          {"TokensAreIssuedAtGrantThoughRepliesAreLate"},
 	tokensAreACounter:        {"TokensRiseAcrossLossOfData", "TokensRiseAcrossRestart"},
 	contextIsIgnored:         {"SilentStoreDelaysNoCall"},

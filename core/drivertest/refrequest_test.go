@@ -162,6 +162,9 @@ func (s *store) enqueue(r *record, now time.Time, a ask) {
 		a.token = s.issue(r, now)
 		r.token = a.token
 	}
+	if s.fault == tokenAtAWritersPlace && a.Mode == driver.Exclusive {
+		a.token = s.issue(r, now)
+	}
 	r.queue = append(r.queue, place{ask: a, lapses: now.Add(a.TTL)})
 	if len(r.queue) == 1 {
 		s.tellHolders(r)
