@@ -100,7 +100,8 @@
 // A hand-over takes two requests: the release, which wakes the next waiter by its watch, and
 // that waiter's grant, which only reads if its lease is exclusive. Only the waiter right behind is woken.
 // All watches of holders and waiters share the client's one stream. An exclusive lease that was waited
-// for and is held for 20 ms takes one write more, which says since when, for Inspect. In case an event
+// for, or whose key was in the last ten seconds, and that is held for 20 ms, takes one write more, which
+// says since when, for Inspect. In case an event
 // is lost, a waiter polls up to four places before it, after a quarter of a second and then about once a
 // second, and reads how long their leases last. While somebody writes, etcd may put a new watch among
 // those that begin in the past, which it looks after every 100 ms. So a waiter with four places before it,
