@@ -92,8 +92,9 @@ type Policy struct {
 	// call waits for one at a time, and counts there.
 	//
 	// Who was let wait is not refused later, and one that leaves makes room. The places of a process that died
-	// count until they end, within 3 seconds on Redis and in databases. Callers that come while the store is asked whether the
-	// key is taken may be refused when it has answered.
+	// count until they end: within 3 seconds on Redis and in databases, and within their TTL on etcd and
+	// ZooKeeper. Callers that come while the store is asked whether the key is taken may be refused when it has
+	// answered.
 	MaxWaiting int
 
 	// TTL is how long the key stays taken if the process dies. While it lives

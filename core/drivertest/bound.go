@@ -9,6 +9,7 @@ import (
 
 var boundChecks = []check{
 	{"FullQueueRefusesAtOnce", needs(bounding), fullQueueRefuses},
+	{"HoldersAreNotInTheQueue", needs(bounding, sharing), holdersAreNotInTheQueue},
 	{"FullQueueKeepsWhoIsInIt", needs(bounding, dropping), fullQueueKeepsItsOwn},
 }
 
@@ -77,6 +78,31 @@ func fullQueueRefuses(f *fixture) {
 		w.granted(f.handOver(), "the grant of a waiter whose turn it is").drop()
 	}
 	f.takeSoon(a)
+}
+
+// holdersAreNotInTheQueue has a writer that lets readers in, some of whom have waited for that, and then
+// writers who wait.
+func holdersAreNotInTheQueue(f *fixture) {
+	a, b := f.process(), f.process()
+	all := []*lease{a.takeAs(write)}
+	w := b.queueAs(read)
+	all[0].lowers()
+	all = append(all, w.granted(f.handOver(), "the grant to a reader after the writer's lease was lowered"))
+	for range 3 {
+		all = append(all, b.takeAs(read))
+	}
+	b.finds(false, 1)
+	f.eventually(f.cleanUp(), "a cancelled wait leaving the queue", func() bool { return f.state(f.key).Waiting == 0 })
+	first := b.enqueue(f.bounded(1))
+	a.finds(true, 1)
+	second := a.enqueue(f.bounded(2))
+	b.finds(true, 2)
+	for _, l := range all {
+		l.drop()
+	}
+	for _, w := range []*waiter{first, second} {
+		w.granted(f.handOver(), "the grant of a waiter whose turn it is").drop()
+	}
 }
 
 // fullQueueKeepsItsOwn loses the reply to the request that takes the last place.

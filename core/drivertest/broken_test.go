@@ -102,6 +102,7 @@ const (
 	sessionsAreServedInTurn  fault = "sessions are served in turn"
 	onlyWaitersAreTold       fault = "only waiters are told of"
 	boundIsIgnored           fault = "bound is ignored"
+	boundCountsHolders       fault = "bound counts holders but the first"
 	boundRefusesItsOwn       fault = "bound refuses its own"
 	beginTakesItsTime        fault = "begin takes its time"
 	begunIsForgotten         fault = "begun is forgotten"
@@ -229,6 +230,7 @@ var caught = map[fault][]string{
 	sessionsAreServedInTurn:  {"CallersOfAllProcessesAreServedInOrder"},
 	onlyWaitersAreTold:       {"HolderLearnsOfThoseWhoDoNotWait"},
 	boundIsIgnored:           {"FullQueueRefusesAtOnce", "FullQueueKeepsWhoIsInIt"},
+	boundCountsHolders:       {"HoldersAreNotInTheQueue"},
 	boundRefusesItsOwn:       {"FullQueueKeepsWhoIsInIt"},
 	beginTakesItsTime:        {"PromptCallsReturnInTimeFromSilence"},
 	begunIsForgotten:         {"BegunAndGivenUpLeavesNothing"},

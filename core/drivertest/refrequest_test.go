@@ -116,7 +116,11 @@ func (s *store) ask(a ask) reply {
 
 // full reports whether there is no room in the queue for a request.
 func (s *store) full(r *record, a ask) bool {
-	return a.MaxWaiting > 0 && len(r.queue) >= a.MaxWaiting && s.fault != boundIsIgnored
+	before := len(r.queue)
+	if s.fault == boundCountsHolders {
+		before += max(len(r.holders)-1, 0)
+	}
+	return a.MaxWaiting > 0 && before >= a.MaxWaiting && s.fault != boundIsIgnored
 }
 
 // live is the leases that are not over.

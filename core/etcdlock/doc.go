@@ -58,8 +58,8 @@
 // holder's deadline follows from the TTL itself. After a crash the key is free when etcd's
 // lease has expired, plus up to a second until etcd notices. A waiter that has crashed delays
 // those behind it by its own TTL at most, rounded up likewise. A change of leader starts these
-// times anew. If etcd did not answer the next waiter in the last two seconds of a lease, that
-// waiter waits for the holder's TTL once more.
+// times anew. If etcd did not answer a waiter in the last two seconds of a lease, or the waiter
+// came in its last 15 ms or was paused, that waiter waits for the holder's TTL once more.
 //
 // A renewal for a longer TTL than that of the grant moves the place to another etcd lease,
 // which takes two requests instead of one. If etcd revokes a lease or lets it expire, the

@@ -112,9 +112,10 @@ func (req *request) notePut(kv *mvccpb.KeyValue) {
 	}
 }
 
-// readTTLs reads how long the predecessors' leases last.
-func (req *request) readTTLs(ctx context.Context) {
-	for _, pred := range req.knownPredecessors() {
+// readTTLs reads how long the leases of the first predecessors last, of so many at most.
+func (req *request) readTTLs(ctx context.Context, most int) {
+	all := req.knownPredecessors()
+	for _, pred := range all[:min(len(all), most)] {
 		at := time.Now()
 		r, _, err := retry(ctx, req.s, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 			return req.s.client.TimeToLive(ctx, pred.lease)

@@ -157,7 +157,9 @@ const (
 	// write; then it begins in the past, and etcd looks after such watches every 100 ms.
 	lateWatch = 110 * time.Millisecond
 
-	// latePoll is how often a waiter polls meanwhile if few are before it.
+	// latePoll is how often a waiter polls meanwhile if few are before it. If there are many, it only
+	// reads once how long the lease of the first lasts: should that end before it is read, its owner
+	// may be a hidden holder.
 	latePoll = 15 * time.Millisecond
 )
 
@@ -207,28 +209,32 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 	if w.name != "" {
 		target = clientv3.OpGet(w.name)
 	}
-	first, began := firstPoll, time.Now()
-	if w.near {
-		first = latePoll
-	}
-	next := time.NewTimer(first)
+	began := time.Now()
+	next := time.NewTimer(latePoll)
 	defer next.Stop()
-	for {
+	for looked := false; ; {
 		timed := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-missed:
 		case now := <-next.C:
-			switch waited := now.Sub(began); {
+			waited := now.Sub(began)
+			timed = !looked || waited >= firstPoll
+			switch {
 			case waited >= firstPoll:
-				timed = true
 				next.Reset(pollInterval)
-			case waited >= lateWatch:
+			case waited >= lateWatch || !w.near:
 				next.Reset(firstPoll - waited)
 			default:
 				next.Reset(latePoll)
 			}
+			if !looked && !w.near {
+				looked = true
+				req.readTTLs(ctx, 1)
+				continue
+			}
+			looked = true
 		}
 		before := req.knownPredecessors()
 		ops := append([]clientv3.Op{clientv3.OpGet(req.names.place, clientv3.WithKeysOnly()), target}, before.readPlaces()...)
@@ -260,7 +266,7 @@ func (req *request) poll(ctx context.Context, w watchTarget, rev int64, notify f
 			return
 		}
 		if timed {
-			req.readTTLs(ctx)
+			req.readTTLs(ctx, maxPredecessors)
 		}
 	}
 }

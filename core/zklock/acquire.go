@@ -106,6 +106,9 @@ func (req *request) run(ctx context.Context) (driver.Grant, error) {
 	c := req.s.callerOf(ctx)
 	g, err := driver.Grant{}, ctx.Err()
 	if err == nil {
+		err = req.lookForRoom(c)
+	}
+	if err == nil {
 		err = req.createNode(c)
 	}
 	if err == nil && !req.alone {

@@ -19,6 +19,8 @@ type claims struct {
 	ended    *kit.Recent[driver.Owner, endReason]
 
 	watched map[string]map[*request]struct{} // by the path of their target
+
+	full *kit.Crowded // keys for which as many waited as might, when the session last asked
 }
 
 // lease is a lease that the session holds. Its fields are guarded by claims.mu.
@@ -54,6 +56,7 @@ func (c *claims) init(s *session) {
 	c.leases = make(map[driver.Owner]*lease)
 	c.ended = kit.NewRecent[driver.Owner, endReason](minEnded)
 	c.watched = make(map[string]map[*request]struct{})
+	c.full = kit.NewCrowded()
 }
 
 // begin begins the request of an owner. If the owner has made a request before, it returns that

@@ -72,6 +72,13 @@
 // that its turn has come can be ousted too. If its server lags behind, it may come to know of its
 // grant first, and then of the oust.
 //
+// A lease of a policy with NoRenew ends at its first deadline, which is two fifths of the session's time-out
+// if its TTL is longer. With a session below two seconds and a TTL of three or more, that is less than the
+// engine wants to serve callers with: use a longer session, or a shorter TTL.
+//
+// Whoever deletes the node of a waiter by hand may make two holders for some milliseconds: the waiter may
+// be next in line, and learns of it when it has been granted the key.
+//
 // An exclusive holder that was next in line believes that others wait, until it has read the line some
 // milliseconds later.
 //

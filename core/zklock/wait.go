@@ -25,6 +25,7 @@ func (req *request) awaitTurn(c caller) error {
 		case err == nil && preceding == nil:
 			return nil
 		case err == nil && (!req.Wait || req.findsFull()):
+			req.s.claims.full.Note(req.Key, req.Wait)
 			return req.refuse(c)
 		case err == nil:
 			if !req.reported {
@@ -58,9 +59,30 @@ func (req *request) look(c caller) (target string, preceding []member, err error
 	return target, preceding, cmp.Or(err, unread)
 }
 
+// bounded reports whether the request has just come and does not wait behind any number.
+func (req *request) bounded() bool { return req.Wait && !req.reported && req.MaxWaiting > 0 }
+
 // findsFull reports whether as many wait before a request that has just come as it lets wait.
-func (req *request) findsFull() bool {
-	return req.Wait && !req.reported && req.MaxWaiting > 0 && req.ahead >= req.MaxWaiting
+func (req *request) findsFull() bool { return req.bounded() && req.ahead >= req.MaxWaiting }
+
+// lookForRoom reads the line before a bounded request makes its node, which would count for those who
+// come at the same time, though it is refused. It does so if the session found the line full when it last
+// asked. It returns the refusal, or nil if there may be room.
+func (req *request) lookForRoom(c caller) error {
+	full := req.s.claims.full
+	if !req.bounded() || req.Replace != nil || !full.Was(req.Key) {
+		return nil
+	}
+	all, err := req.s.list(c, req.parent)
+	if err != nil || len(all.line)-all.holders(true) < req.MaxWaiting {
+		full.Note(req.Key, false)
+		return ignore(err, zk.ErrNoNode)
+	}
+	held := &driver.HeldError{Full: true}
+	if head, err := req.readMember(c, all.line[0].name, false); err == nil {
+		held.RetryAfter = head.ttl
+	}
+	return held
 }
 
 // readLine reads the line. preceding are the members that the request has to check for signs
@@ -79,7 +101,7 @@ func (req *request) readLine(c caller) (target string, preceding []member, err e
 	}
 	req.keyVersion, req.first = all.version, all.line[0]
 	n := all.holders(false)
-	if most := all.holders(true); n <= i && n < most && i <= most { // or else it is the same for i
+	if most := all.holders(true); n <= i && n < most && (i <= most || req.bounded()) { // or else it is the same for i
 		head, err := req.readMember(c, all.line[0].name, false)
 		if err != nil && err != zk.ErrNoNode {
 			return target, nil, err
