@@ -150,8 +150,7 @@ func (req *request) begin(ctx context.Context) (driver.Grant, error) {
 	case err != nil:
 		return driver.Grant{}, errGoOn
 	case r.Succeeded:
-		req.notePlace()
-		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+		return req.taken(ctx, r)
 	case req.Wait:
 		req.s.refusals.addWait(req.Key, time.Now())
 		return driver.Grant{}, errGoOn
@@ -210,26 +209,26 @@ func (req *request) putOn(l etcdLease) {
 // key that nobody has been seen to wait for, it first asks for no more than the lease: what is
 // said and not done costs etcd as much as what is done.
 func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
-	switch {
-	case req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now()):
-		r, err := req.takeIfFree(ctx, req.names.read())
-		if err != nil {
+	first := req.Replace == nil && !req.s.refusals.recentlyWaitedFor(req.Key, time.Now())
+	var r *clientv3.TxnResponse
+	var err error
+	if first {
+		switch r, err = req.takeIfFree(ctx, req.names.read()); {
+		case err != nil:
 			return driver.Grant{}, req.placeError(err)
-		}
-		if r.Succeeded {
-			req.notePlace()
-			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+		case r.Succeeded:
+			return req.taken(ctx, r)
 		}
 		req.s.refusals.addWait(req.Key, time.Now())
-		q, err := queueOf(r)
+	}
+	if req.MaxWaiting > 0 {
+		if !first { // a read costs no disk
+			r, err = req.s.commit(ctx, nil, []clientv3.Op{req.names.read()}, nil)
+		}
+		var q queue
 		if err == nil {
-			err = req.refuseIfFull(&q)
+			q, err = queueOf(r)
 		}
-		if err != nil {
-			return driver.Grant{}, err
-		}
-	case req.MaxWaiting > 0: // a read costs no disk
-		q, err := req.s.queue(ctx, req.names)
 		if err == nil {
 			err = req.refuseIfFull(&q)
 		}
@@ -237,18 +236,12 @@ func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, err
 		}
 	}
-	var (
-		r      *clientv3.TxnResponse
-		err    error
-		isNew  = []clientv3.Cmp{req.names.isNew()}
-		queued = append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), req.names.read())
-		look   = []clientv3.Op{req.names.read()}
-	)
+	isNew, look := []clientv3.Cmp{req.names.isNew()}, []clientv3.Op{req.names.read()}
+	queued := append(req.names.writeFirst(req.newPlace(waiting), req.currentLease()), look...)
 	if req.Mode == driver.Exclusive && req.Replace == nil { // the first place of the queue is the lease
 		r, err = req.commitAlong(ctx, isNew, queued, look)
 	} else if r, err = req.takeIfFree(ctx, clientv3.OpTxn(isNew, queued, look)); err == nil && r.Succeeded {
-		req.notePlace()
-		return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+		return req.taken(ctx, r)
 	}
 	if err != nil {
 		return driver.Grant{}, req.placeError(err)
@@ -266,6 +259,12 @@ func (req *request) enqueue(ctx context.Context) (driver.Grant, error) {
 		}
 	}
 	return req.wait(ctx, q)
+}
+
+// taken makes the place that a transaction has just created the owner's lease.
+func (req *request) taken(ctx context.Context, r *clientv3.TxnResponse) (driver.Grant, error) {
+	req.notePlace()
+	return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
 }
 
 // refuseIfFull returns the refusal of a request that may not wait behind so many others, by the queue
@@ -297,8 +296,7 @@ func (req *request) acquireAtOnce(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, req.placeError(err)
 		}
 		if r.Succeeded {
-			req.notePlace()
-			return req.grant(ctx, r.Header.Revision, r.Header.Revision, false)
+			return req.taken(ctx, r)
 		}
 		q, err := queueOf(r)
 		if err != nil {
